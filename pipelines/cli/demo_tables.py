@@ -34,7 +34,7 @@ OUTCOME_COLUMNS: Final = (
 
 
 def accuracy_rows(trained: Sequence[Retrained]) -> list[Row]:
-    """Return one row per run-time model: its error, that of the best history baseline, the lead, the gate's result."""
+    """Return one row per run-time model: its error, the best history baseline's error, the lead, the gate's result."""
     rows: list[Row] = []
     for each in trained:
         table = each.model.evaluation
@@ -87,7 +87,7 @@ def reclaimed_rows(result: SimulationResult, *, arm: str = "shrunk") -> list[Row
 def outcome_rows(result: SimulationResult) -> list[Row]:
     """Return one row per arm and slowdown model, averaged over seeds; one row per arm if all models agree exactly.
 
-    The models agree if every job gets its full request or its true need, because every job then runs as recorded.
+    Models agree if every job gets its full request, or at least what it used: it then runs as long as recorded.
     """
     means = averaged(result.rows)
     figures = [column for column in OUTCOME_COLUMNS if column != "truth"]

@@ -31,7 +31,7 @@ SQLITE: Final = "sqlite:///"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """A reproduced answer: whether its bytes equal the logged ones, their number, and one flat row per job."""
+    """A reproduced answer: whether its bytes equal the logged ones, its size, and one flat row per job."""
 
     equal: bool
     size_bytes: int
@@ -79,7 +79,7 @@ def _record(answer_id: str, url: str) -> AnswerRecord:
 
 
 def _evidence(record: AnswerRecord, bundles: Path) -> dict[int, dict[str, object]]:
-    """Return for each job of the answer: its models, the history they used, and the contributions to its run time."""
+    """Return for each job its models, the history they used, and feature contributions to its predicted run time."""
     seen = read_context(record.context)
     found: dict[int, dict[str, object]] = {}
     for scored in decode_features(record.features):

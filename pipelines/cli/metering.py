@@ -22,7 +22,7 @@ BasisOption = Literal["lca", "direct"]
 """Basis of carbon intensity: emissions over a power plant's life cycle (lca), or of its operation alone (direct)."""
 
 ShiftOption = Literal["carbon", "price"]
-"""Series whose low hours held jobs wait for: carbon intensity or price."""
+"""Series that jobs are held for: they wait for hours of lower carbon intensity, or of lower price."""
 
 GridFolder = Annotated[
     Path | None,

@@ -79,9 +79,9 @@ def none(context: AdviceContext) -> Advisers:  # noqa: ARG001 -- all advisers ha
 
 
 def service(address: str, context: AdviceContext) -> Advisers:
-    """Ask a prediction service: call it once per guard with all jobs of the pool, ignoring its mode.
+    """Ask a prediction service: call it once per guard with all jobs of the pool.
 
-    A job for which the service gives no recommendation keeps its request.
+    The service's mode is ignored. A job for which it gives no recommendation keeps its request.
 
     Raises
     ------

@@ -43,7 +43,7 @@ def step(title: str) -> Iterator[None]:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Print a line if code is compiled within the block; this happens on the first run only, and is then cached."""
+    """Print a line if numba compiles code within the block, as on the first run; later runs use cached code."""
     from pipelines.simulation.engine.compiled.notice import compiling_told
 
     console = Console(stderr=True, soft_wrap=True)

@@ -20,7 +20,7 @@ from scheduler_core.shrink import Guard
 
 TOKEN_VARIABLE: Final = "TAUT_TOKEN"  # noqa: S105  # the name of a variable, not a token
 PART_LIMIT_S: Final = 60.0
-"""Timeout in seconds for one part of a long list of jobs; longer than that of a scheduler, because a person waits."""
+"""Timeout in seconds for one part of a long list of jobs; longer than a scheduler's, because a person waits."""
 
 CARDS_LIMIT_S: Final = 5.0
 """Timeout in seconds for the list of models."""
@@ -39,7 +39,7 @@ def recommended_rows(
     alpha: float | None,
     guard: Guard | None,
 ) -> list[Row]:
-    """Ask the service for recommendations; return the rows of `taut recommend`, with its mode and the answer's id."""
+    """Ask the service for recommendations; return rows with the service's mode and the answer's id."""
     trace = trace or load_settings().trace
     with client_of(urls, token_file, jobs=len(jobs)) as client:
         said = client.recommendations(jobs, trace=trace, theta=theta, alpha=alpha, guard=guard)
@@ -49,7 +49,7 @@ def recommended_rows(
 def predicted_rows(
     jobs: Sequence[JobRow], urls: Sequence[str], token_file: Path | None, *, trace: str | None
 ) -> list[Row]:
-    """Ask the service for predictions; return the rows of `taut predict`, with the answer's id."""
+    """Ask the service for predictions; return rows with the answer's id."""
     trace = trace or load_settings().trace
     with client_of(urls, token_file, jobs=len(jobs)) as client:
         return [

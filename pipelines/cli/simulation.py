@@ -54,7 +54,7 @@ SharingOption = Literal["pooled", "devices"]
 """How instances share a machine's GPUs: pooled, or device by device."""
 
 TargetOption = Literal["online", "trace"]
-"""Jobs for which placements that avoid fragmentation keep GPUs usable."""
+"""Jobs that form the target workload, for which fragmentation-aware placements keep GPUs usable."""
 
 BackfillOption = Literal["none", "easy"]
 """Backfill: whether later jobs may start before a blocked first job that has a reservation."""

@@ -61,7 +61,7 @@ class ConstantPredictor:
     known: Knowledge = field(default_factory=Knowledge)
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Return `run_s` as both quantiles of every job and request."""
+        """Return `run_s` as p50 and p90 run time of every job and request."""
         return RunTimes(p50=np.full(len(rows), self.run_s), p90=np.full(len(rows), self.run_s))
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
@@ -77,7 +77,7 @@ class ConstantPredictor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OraclePredictor:
-    """A predictor that knows each job's recorded run: it returns the need, and the run time under `contention`.
+    """A predictor that knows each job's recorded run and computes run times by the slowdown model `contention`.
 
     For a job that is not in `measured` it returns NaN, and reports no earlier runs.
     """
@@ -85,19 +85,19 @@ class OraclePredictor:
     measured: Mapping[Job, Measured]
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Return run times under the slowdown model `contention`; infinite if the job would be killed."""
+        """Return run times with the given requests; infinite if the job would be killed for lack of memory."""
         run_s = np.array([self._run_s(jobs[row], given) for row, given in zip(rows.tolist(), requests, strict=True)])
         return RunTimes(p50=run_s, p90=run_s)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Return the need of every job: min(measured use, request) per resource."""
+        """Return min(measured use, request) of every job and resource as its peak use."""
         needs = [self._need(job) for job in jobs]
         cpu, mem, gpus, gpu_mem = np.array(needs, dtype=np.float64).reshape(-1, 4).T
         runs = np.where(np.isnan(mem), 0, ORACLE_RUNS)
         return PeakUse(cpu_cores=cpu, mem_gib=mem, gpus=gpus, gpu_mem_gib=gpu_mem, runs=runs)
 
     def knowledge(self, jobs: Sequence[Job]) -> Sequence[Knowledge]:
-        """Report, for every job, that no feature is important and that requests of every size were seen before."""
+        """Report, for every job, no important resource, and that requests of every size were seen in training."""
         return [Knowledge(support=dict.fromkeys(RESOURCES, (0.0, math.inf)))] * len(jobs)
 
     def _run_s(self, job: Job, given: FloatArray) -> float:
@@ -117,7 +117,7 @@ class OraclePredictor:
 
 
 def oracle_policy(device_mem_gib: Mapping[str, float], assumed_device_mem_gib: float) -> ShrinkPolicy:
-    """Return the shrink policy under which the oracle's targets equal the needs (GPUs rounded up to allowed sizes)."""
+    """Return a shrink policy that sets each target to the oracle's peak use (GPUs rounded up to an allowed size)."""
     return ShrinkPolicy(
         alpha0=0.0,
         alpha_step=1.0,
@@ -141,7 +141,7 @@ Advice = Mapping[str, Sequence[Recommendation]]
 
 
 def scales_of(predictor: Predictor | None, pool: Pool, settings: SimulationSettings) -> dict[str, Scale]:
-    """Return a scale for each arm of a local predictor: one arm per guard; no arm without a predictor."""
+    """Return one scale per guard, by the name of the guard's arm; none without a predictor."""
     if predictor is None:
         return {}
     policies = {

@@ -71,7 +71,7 @@ def trace_of(pool: Sequence[PoolJob]) -> str:
 
 
 def averaged(rows: Sequence[Mapping[str, object]]) -> list[Row]:
-    """Average rows over seeds: one row for each combination of the columns `GROUPED_BY`, without null values.
+    """Average rows over seeds, one row for each combination of the columns `GROUPED_BY`; means ignore null values.
 
     Text columns are the same for all seeds, and are kept.
     """

@@ -16,7 +16,7 @@ from pipelines.synth.published import published_frame
 from pipelines.synth.random_numbers import Floats, Ints, Noise
 
 _LASTING = 0.3
-"""Share of the variance of machine load that is a constant of the machine; the rest varies by worker."""
+"""Share of the variance of machine load that is between machines; the rest is between workers of a machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ _TAIL_SLOPE: Final = 0.7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """A quantile function, given at some normal scores by the natural logarithms of its values."""
+    """A quantile function: natural logarithms of its values at some normal scores."""
 
     scores: tuple[float, ...]
     logs: tuple[float, ...]

@@ -171,7 +171,7 @@ def _outcomes(
     run_s: Ints,
     days: int,
 ) -> Ints:
-    """Return the jobs' status; running are the jobs that end after the trace, and others up to the published share."""
+    """Return the jobs' status: jobs that end after the trace are running, and others up to the published share."""
     law, index = calibration.outcomes, np.arange(len(run_s))
     began = jobs.submit_s + _MOST_LAG_S + wait_s
     outlives = began + run_s > calibration.trace.start_s + days * 86_400

@@ -20,8 +20,8 @@ _ASSUMED_GPU_MEM_GIB: Final = 16.0
 """GPU memory assumed for types whose memory is unknown (MISC)."""
 
 _TIGHT: Final = 0.8
-"""Correlation from which two quantities count as linked by definition (mean and maximum, bytes and number of reads);
-such correlations are not reduced within a workload."""
+"""Minimum correlation of quantities that count as linked by definition, as mean and maximum of the same use; such
+correlations are not reduced within a workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ def worker_use(
 def _possible(
     values: dict[str, Floats], gpu_type: npt.NDArray[np.str_], cpu_only: npt.NDArray[np.bool_]
 ) -> dict[str, Floats]:
-    """Limit each mean to its maximum, and use to the capacity of the GPU."""
+    """Return the values with means at most their maxima, and GPU use and memory at most the capacity of the GPU."""
     device = np.full(len(gpu_type), _ASSUMED_GPU_MEM_GIB)
     for name, size in GPU_MEM_GIB_OF_TYPE.items():
         device[gpu_type == name] = size

@@ -86,7 +86,7 @@ class Fleet:
 def draw(schedule: Schedule, uses: Uses, fleet: Fleet, assumed: Assumed) -> Draw:
     """Return the power of each run on each of its machines: its power above idle, and its share of the idle power.
 
-    A GPU draws idle + (full - idle) x use. The CPUs of a machine do too, with the mean use of all its cores. We
+    A GPU draws idle + (full - idle) x use watts, and the CPUs of a machine too, with the mean use of all its cores: we
     assume that power is linear in use. A run is charged the idle power of its GPUs, and that of the CPUs in proportion
     to its cores, or to its GPUs if no job requests cores (our rule). Idle power of free capacity is charged to no run.
     """
@@ -248,7 +248,7 @@ def account(
 def _by_hour(
     window: Window, schedule: Schedule, idle_w: FloatArray, work_w: FloatArray, away: Outages
 ) -> tuple[FloatArray, Amounts]:
-    """Return the hours of the grid, and the cluster's amounts in each hour, without machines during their outages."""
+    """Return the hours of the grid, and the cluster's amounts in each hour; machines draw nothing in outages."""
     return window.by_hour(
         np.concatenate([[window.from_s], away.down_s, schedule.start_s]),
         np.concatenate([[window.until_s], away.up_s, schedule.end_run_s]),
@@ -257,7 +257,7 @@ def _by_hour(
 
 
 def _idle(window: Window, idle_w: FloatArray, away: Outages) -> Amounts:
-    """Return idle energy, carbon and cost of each machine (m), without the time of its outages."""
+    """Return idle energy, carbon and cost of each machine (m) outside its outages."""
     always = window.whole().taken(np.zeros(len(idle_w), dtype=np.int64)).times(idle_w)
     spared = window.over(away.down_s, away.up_s).times(idle_w[away.machine])
     return always.less(spared.by(away.machine, len(idle_w)))

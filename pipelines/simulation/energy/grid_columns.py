@@ -31,7 +31,7 @@ MOST_BYTES: Final = 64 * 2**20
 """Maximum size of a file: five times the size of a file with a century of hourly values."""
 
 YEARS: Final = (1970, 2200)
-"""Valid years of a time stamp: the first valid year, and the first year that is too late."""
+"""First valid year of a time stamp, and first year after the last valid one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class KindOf:
     unit
         Unit of the values after conversion.
     factors
-        For the start and end of a column's name in lower case, the factor that converts its values to `unit`; the
+        Factor that converts a column's values to `unit`, by the beginning and the end of its name in lower case; the
         first match counts.
     bounds
         Smallest and largest valid value, in `unit`.

@@ -1,4 +1,4 @@
-"""Read hourly carbon intensity and price of a zone from CSV files: published files, or a site's own of two columns.
+"""Read hourly carbon intensity and price of a zone from CSV files: published ones, or a site's own with two columns.
 
 Columns and units are in `grid_columns`; here the readings are converted to one value per hour.
 Called by `taut simulate` and the studies.
@@ -77,7 +77,7 @@ def hourly(moments_s: FloatArray, values: FloatArray, unit: str) -> tuple[Hourly
     _check_gaps(times, first)
     merged = sums / np.maximum(times, 1)
     for hour in np.flatnonzero(times == 0).tolist():
-        # In order of time, because a filled hour may be the source of a later one.
+        # Fill in order of time, because the value of a filled hour may fill a later one.
         merged[hour] = merged[hour - HOURS_PER_DAY if hour >= HOURS_PER_DAY else hour - 1]
     series = HourlySeries(start_s=first * HOUR_S, values=merged, unit=unit, filled=times == 0)
     return series, Repairs(merged=int((times > 1).sum()), filled=int((times == 0).sum()), unsorted=unsorted)
@@ -107,7 +107,7 @@ MOST_FILLED_FRAC: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneFiles:
-    """The series of one zone (None if it has no such file), and notes on the files to print with the results."""
+    """Carbon intensity and price of one zone (None without a file), and notes on its files to print with results."""
 
     zone: str
     carbon: HourlySeries | None
@@ -145,7 +145,7 @@ def zones_of(folder: Path) -> list[str]:
 
 
 def zone_files(folder: Path, zone: str | None = None, *, basis: Basis = "lca") -> ZoneFiles:
-    """Read the files of a zone in a folder; without a name, those of the only zone.
+    """Read the files of a zone in a folder; `zone` may be None if the folder has only one.
 
     Raises
     ------

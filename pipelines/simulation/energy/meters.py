@@ -126,9 +126,9 @@ class Meters:
 
     @classmethod
     def of(cls, folder: Path, zones: Sequence[str | None] | None, power: Path | None, pue: float | None) -> "Meters":
-        """Read the grids of zones in a folder, and the power table; `pue` replaces the PUE of the table.
+        """Read the grids of the given zones in a folder, and the power table, whose PUE `pue` replaces.
 
-        Without `zones` the zones are `ZONES`; a zone of None is the only one in the folder.
+        If `zones` is None, the zones are `ZONES`. A zone that is None stands for the only zone of the folder.
 
         Raises
         ------
@@ -167,7 +167,7 @@ class Meters:
         return self
 
     def read(self, schedule: Schedule, uses: Uses, begin: Callable[[Grid], float]) -> "Iterator[Metered]":
-        """Yield the energy of a schedule in every zone; `begin` returns the Unix time of its 0 s on a grid."""
+        """Yield the energy of a schedule in every zone; `begin` maps a grid to the Unix time of the schedule's 0 s."""
         powers = self.table.nodes(schedule.machines)
         unused = unused_gpu_kwh(schedule, uses, powers, assumed=self.table.assumed)
         for grid in self.grids:

@@ -1,4 +1,4 @@
-"""The site of a simulation: power of its machines, its grid, its start time, and holding jobs for a better hour.
+"""The site of a simulation: power of machines, grid, start time, and the rule for holding jobs back.
 
 Files are read in `grid_files` and `power_file`; release times are computed in `scheduler_core.planning.release`.
 Made by `taut simulate`; called by `pipelines.simulation.paired_runs`.
@@ -30,9 +30,9 @@ ShiftBy = Literal["carbon", "price"]
 AT_ONCE: Final = "none"
 BY_FORECAST: Final = "forecast"
 FORECAST: Final = "yesterday"
-"""Forecast by which jobs are held: the values of the day before.
+"""Forecast used to hold jobs: every hour is expected to be like the same hour of the day before.
 
-The forecast `persistence` (the present value stays) would never hold a job.
+The forecast `persistence` expects the present value in every hour, so it would never hold a job.
 """
 
 REMEDY: Final = "give files of a whole year with --grid"
@@ -40,7 +40,7 @@ REMEDY: Final = "give files of a whole year with --grid"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """Rule for holding jobs: for at most their slack, until hours of lower carbon intensity or price."""
+    """Rule for holding jobs until hours of lower carbon intensity or price, for at most their slack (allowed delay)."""
 
     slack: Slack
     by: ShiftBy
@@ -72,13 +72,13 @@ class Site:
 
     @property
     def shifts(self) -> tuple[str, ...]:
-        """Return the shifts to simulate, that is the ways to release jobs into the queue, first without holding."""
+        """Return the shifts (ways to release jobs into the queue) to simulate; the first, `AT_ONCE`, holds no job."""
         return (AT_ONCE,) if self.holding is None else (AT_ONCE, BY_FORECAST, CLAIRVOYANT)
 
     def released_s(self, workload: Workload, shift: str) -> FloatArray:
         """Return when jobs (n) are released into the queue under a shift.
 
-        The shift by forecast uses predicted run times; the clairvoyant shift, an upper bound, uses the actual ones.
+        The shift by forecast uses predicted run times. The clairvoyant shift, an upper bound, uses actual run times.
         """
         if self.holding is None or shift == AT_ONCE:
             return workload.arrive_s
@@ -180,13 +180,13 @@ def _in_year(moment: datetime, year: int) -> datetime:
 
 
 def held_back(workload: Workload, release_s: FloatArray) -> tuple[Workload, IntArray]:
-    """Return the workload with release times as arrival times, sorted by them, and the original row of each job."""
+    """Return the workload with jobs arriving at `release_s`, sorted by it, and the original row of each job."""
     order = np.argsort(release_s, kind="stable")
     return _reordered(workload, order, release_s[order]), order
 
 
 def as_submitted(schedule: Schedule, arrive_s: FloatArray, order: IntArray) -> Schedule:
-    """Convert the schedule of a held-back workload to the original order of jobs and their submission times.
+    """Return the schedule of a held-back workload with jobs in their original order and with their submission times.
 
     `arrive_s` holds the submission times (n,), and `order` comes from `held_back`. The time for which a job is held
     therefore counts as waiting in all metrics.

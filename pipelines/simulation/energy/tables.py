@@ -40,9 +40,9 @@ def energy_figures(
 ) -> dict[str, float]:
     """Return the energy metrics of one run: of the cluster, of its jobs, per finished job, and savings against `base`.
 
-    `*_saved_frac` is (base - value) / |base|. Finished jobs completed or failed by themselves; their number before the
-    horizon may differ between arms. kWh are of the machines alone; carbon and cost include PUE, and are left out
-    without a `grid`. `*_jobs_*_per_kwh` is the mean carbon intensity or price of the energy of all jobs; it shows the
+    `*_saved_frac` is (base - value) / |base|. `*_per_finished` divides by the number of jobs that completed or failed,
+    which may differ between arms. kWh are of the machines alone; carbon and cost include PUE, and are left out without
+    a `grid`. `*_jobs_*_per_kwh` is the mean carbon intensity or price of the energy of all jobs; it shows the
     effect of holding jobs separately from changes of their kWh. `*_job_mean_*` is the unweighted mean over jobs.
     """
     own, other = _of(found, metrics), _of(base, base_metrics)

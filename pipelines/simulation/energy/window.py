@@ -81,7 +81,7 @@ WATTS_PER_KW: Final = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
-    """Spans of time: their lengths, and the integrals over them of carbon intensity and price times PUE."""
+    """Spans of time: length of each, and integrals over it of carbon intensity x PUE and of price x PUE."""
 
     seconds: FloatArray
     carbon: FloatArray
@@ -182,7 +182,7 @@ def united(outages: Outages) -> Outages:
 
 
 def _spread(begins: FloatArray, ends: FloatArray, kw: FloatArray, count: int) -> FloatArray:
-    """Return the kWh in each hour 0 .. count - 1 of spans that begin and end at times in hours and draw `kw` each."""
+    """Return the kWh of all spans in each hour 0 .. count - 1; spans are in hours, `kw` is the power of each."""
     level, partly = np.zeros(count + 2), np.zeros(count + 2)
     for at, signed in ((begins, kw), (ends, -kw)):
         hour = np.minimum(at.astype(np.int64), count)

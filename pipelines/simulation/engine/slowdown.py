@@ -102,7 +102,7 @@ def unchanged(
 def predicted(
     measured: Measured, request: Request, allocated: Request, recommendation: Recommendation | None
 ) -> ShrunkRun:
-    """Scale the recorded run time by the change that was predicted for the recommended request.
+    """Multiply the recorded run time by 1 + the relative change predicted for the recommended request.
 
     A job with its full request, or without a prediction, runs as long as recorded.
     """

@@ -84,9 +84,9 @@ def private_finish_s(arrive_s: FloatArray, users: IntArray, run_s: FloatArray, w
 
 
 def _running_max(values: FloatArray, segment: IntArray) -> FloatArray:
-    """Return the largest value so far within each segment.
+    """Return at each position the largest value so far within its segment.
 
-    Ranks of the values are compared, made larger in each later segment, so that one running maximum is exact.
+    One running maximum over all segments suffices, because values are replaced by ranks that grow with the segment.
     """
     by_size = np.argsort(values)  # the sort need not be stable, because equal values are interchangeable
     ranks = np.empty(len(values), dtype=np.int64)

@@ -74,7 +74,7 @@ class Metrics:
     wait_*_s
         Time from arrival to first start, of jobs that started.
     wait_at_least_*_s
-        The same of all submitted jobs. A job that never started counts with the time it has waited, a lower bound.
+        Time from arrival to first start, of submitted jobs; if a job never started, the time to the end, a lower bound.
     jct_*_s
         Job completion time (JCT), from arrival to end, of completed jobs.
     slowdown_*

@@ -174,7 +174,7 @@ def _fragmentation(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _States:
-    """Free capacity of a machine after each of its changes, sorted by machine and time; at first the whole machine."""
+    """Free capacity of every machine at 0 s (all of it) and after each change, sorted by machine and time."""
 
     machine: IntArray
     at_s: FloatArray
@@ -213,7 +213,7 @@ def _states(schedule: Schedule, host_devices: IntArray) -> _States:
 
 
 def _changes(states: _States, target: TargetWorkload) -> IntArray:
-    """Return by how much each state changes the cluster's free milli-GPUs of each use; shape (states, uses).
+    """Return the change of free milli-GPUs at each state, by category `fragmentation.Use`; shape (states, categories).
 
     The amounts are summed over the pods of the target.
     """

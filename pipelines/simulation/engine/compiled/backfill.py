@@ -45,7 +45,7 @@ def _expected_ends(state: State) -> int:
 def _reserved(state: State, at: int) -> float:
     """Return when the head, the first job of bucket `at`, is expected to start.
 
-    Write to `spare` the capacity that is expected to be free at that time beside the head.
+    Write to `spare` the capacity that is expected to be free at that time after the head has started.
     """
     queue, cluster, scratch = state.queue, state.cluster, state.scratch
     bare, picks, instances = scratch.bare, scratch.picks, queue.buckets[at].instances

@@ -1,8 +1,8 @@
 """The compiled event loop: at every moment it handles the events, then runs one scheduling round.
 
 The loop returns when the log of runs is full, and is called again with a longer log. Rounds with backfill or preemption
-are in their own modules; the simple rounds are here. Free capacity never grows within a simple round, so a bucket whose
-jobs did not fit is not tried again in that round. Called by `run`.
+are in their own modules; the simple rounds are here. Free capacity never grows within a simple round, so a bucket (jobs
+of equal demand) that did not fit is not tried again in that round. Called by `run`.
 """
 
 import math

@@ -57,7 +57,7 @@ def _paired(jobs: Records, first: int) -> int:
 
 @kernel
 def bucket_of(jobs: Records, job: int) -> int:
-    """Return the bucket of a job: that of its full request after a kill, else that of its granted units."""
+    """Return the bucket of a job: by its full request after a kill, otherwise by its granted units."""
     return int(jobs[job].full_bucket if jobs[job].full else jobs[job].granted_bucket)
 
 
