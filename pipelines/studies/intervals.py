@@ -54,7 +54,7 @@ def ratio(over: Sequence[float] | FloatArray, under: Sequence[float] | FloatArra
     """Return the mean of `over` divided by the mean of `under`, with its interval by the delta method.
 
     Both have one value per seed, in the same order. The interval comes from the spread of `over - ratio * under`, so
-    that what a seed changes in both alike cancels out.
+    an effect of a seed on both cancels out.
 
     >>> ratio([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
     Interval(value=2.0, low=2.0, high=2.0)

@@ -96,4 +96,4 @@ RENAMED: Final[dict[str, str]] = {
     "energy-fits": "energy-fits",
     "grid-forecast": "forecasts",
 }
-"""Study of each name that `taut experiment` accepts. That command is deprecated and will work for one more release."""
+"""Name of the study for each name that the deprecated command `taut experiment` accepts, for one more release."""

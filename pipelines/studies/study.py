@@ -129,7 +129,7 @@ class Context:
     Attributes
     ----------
     lake
-        Opens the lake, once.
+        Opens the lake on the first call, and returns the same lake on later calls.
     trace
         Returns the name of the trace to use: the given name or, for None, that of the settings or of the only trace.
     champions

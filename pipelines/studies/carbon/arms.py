@@ -23,12 +23,12 @@ def greedy_at_max(
 ) -> CountsAndFrequencies:
     """Give GPUs one by one to the job whose run time decreases most, all at the highest frequency.
 
-    First GPUs are given before others, shortest job first. A GPU that would exceed the budget is not given; energy has
-    no other effect.
+    Before that, every job gets its fewest allowed GPUs, shortest job first. GPUs whose emissions would exceed the
+    budget are not given; otherwise energy is ignored.
 
     References
     ----------
-    Optimus: an efficient dynamic resource scheduler for deep learning clusters (EuroSys 2018): this rule.
+    Optimus: an efficient dynamic resource scheduler for deep learning clusters (EuroSys 2018): source of the rule.
     """
     step = np.full(len(jobs), len(jobs.mhz) - 1, dtype=np.int64)
     left_s, grams = _every_count(jobs, step, intensity_g_per_kwh * pue, period_s)
@@ -36,7 +36,7 @@ def greedy_at_max(
     seconds, period_g = left_s.tolist(), grams.tolist()
     count = np.zeros(len(jobs), dtype=np.int64)
     free, left_g = gpus, budget_g
-    # Sorted by: first GPUs (0) or more GPUs (1), effect on the run time, arrival.
+    # Sort by: first GPUs (0) or additional ones (1), run time or minus the seconds saved, order of arrival.
     heap = [(0, seconds[row][allowed[row][0]], at, int(row), 0) for at, row in enumerate(_by_arrival(jobs).tolist())]
     heapq.heapify(heap)
     while heap and free > 0:
@@ -77,7 +77,7 @@ def fifo_at_max(
 
 
 def _every_count(jobs: ElasticJobs, step: IntArray, g_per_kwh: float, period_s: float) -> tuple[FloatArray, FloatArray]:
-    """Return remaining run time and grams within the period for every job and GPU count (J, N+1)."""
+    """Return remaining run time, and grams emitted within the period, by job and GPU count (J, N+1)."""
     rows = np.arange(len(jobs))
     with np.errstate(divide="ignore"):
         left_s = (jobs.steps_left / jobs.perf[rows, step])[:, None] / jobs.steps_per_s
@@ -132,13 +132,13 @@ class Arm:
     prices_s_per_kwh: tuple[float, ...] = ()
 
     def at(self, price_s_per_kwh: float | None) -> Planner:
-        """Return the planner with the price, or the planner itself if the price is None."""
+        """Return the planner `priced` with the given price of energy, or the arm's own planner if the price is None."""
         return self.planner if price_s_per_kwh is None else partial(priced, price_s_per_kwh=price_s_per_kwh)
 
 
 PRICES_S_PER_KWH: Final = (0.0, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
-"""Prices on energy: from 0, at which the plan is that of the allocator without a budget, to a price at which hardly
-any step is worth its energy."""
+"""Prices of energy, in seconds of run time per kWh: from 0 (energy does not matter) to a price at which hardly any
+additional GPU or higher frequency saves enough time for its energy."""
 
 TWO_STAGES: Final = "two_stages"
 
@@ -154,7 +154,7 @@ ABLATION: Final = {
     "counts_alone": Arm(planner=partial(allocate, stages=COUNTS)),
     "frequency_alone": Arm(planner=allocate, as_requested=True),
 }
-"""Single stages: counts at energy-optimal frequencies, and frequencies with requested counts, shortest jobs first."""
+"""One stage of the patent alone: counts at energy-optimal frequencies; frequencies at requested counts."""
 
 VARIANTS: Final = {
     TWO_STAGES: Arm(planner=allocate),

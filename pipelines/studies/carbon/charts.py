@@ -33,7 +33,7 @@ WIDTH, HEIGHT = 300, 240
 
 
 def time_over_energy(curves: pl.DataFrame, settings: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw each arm's mean completion time by energy, a point for each budget, a panel for each setting."""
+    """Draw each arm's mean completion time against energy: one point per budget or price, one panel per setting."""
     shown = _named(curves).with_columns(jct_h=pl.col("mean_jct_s") / 3600.0)
     base, colour = alt.Chart(shown), _colour(shown)
     x = alt.X("kwh:Q").title("energy of running GPUs, kWh").scale(zero=False)
@@ -70,7 +70,7 @@ def shorter_by_setting(rows: pl.DataFrame, settings: Sequence[str], of: Sequence
 
 
 def carbon_over_time(points: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw carbon by mean completion time for each kind of budget, a panel for each zone and month."""
+    """Draw carbon against mean completion time for each kind of budget or price, one panel per zone and month."""
     shown = points.with_columns(jct_h=pl.col("mean_jct_s") / 3600.0)
     names = shown["budget"].unique(maintain_order=True).to_list()
     colours = [BLACK, BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE][: len(names)]

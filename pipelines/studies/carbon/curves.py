@@ -70,9 +70,9 @@ class Compared:
 
 
 def compared(ours: Front, theirs: Front, bound: Front) -> Compared:
-    """Compare two arms at energies of the other arm's curve; ratios are NaN if our arm needs more than all of them.
+    """Compare two arms at energies of the other arm's curve; ratios are NaN if our arm needs more energy than these.
 
-    At energies above the most that our arm uses, its time at its most energy is taken.
+    At energies above the maximum of our arm, our arm has its mean time at that maximum.
     """
     if not len(ours.spent) or not len(theirs.spent) or theirs.spent[-1] < ours.spent[0]:
         return Compared(mean=np.nan, tightest=np.nan, loosest=np.nan, ceiling=np.nan)
@@ -87,7 +87,7 @@ def compared(ours: Front, theirs: Front, bound: Front) -> Compared:
 
 
 BOUND: Final = "bound"
-"""Name of the lower bound among the arms."""
+"""Name of the lower bound in the column of arms."""
 
 PRICES_S_PER_KWH: Final = np.concatenate([[0.0], np.geomspace(1.0, 1e8, 120)])
 """Prices at which the bound is computed. More prices make the bound tighter; any set gives a valid bound."""
@@ -97,8 +97,8 @@ def least_mean(jobs: ArrivingJobs, *, round_s: float) -> tuple[FloatArray, Float
     """Return points of a lower bound on the mean completion time: kWh of busy GPUs, and seconds.
 
     A job may change its count and frequency at any time, so every mixture of its options is possible. For any price p
-    in seconds per kWh, the sum of times plus p times the sum of energies is at least the sum of each job's least value
-    of T + p·kWh. The curve is the greatest of these bounds over all prices (weak duality). A job starts at the first
+    in seconds per kWh, the sum over jobs of time + p·energy is at least the sum of each job's minimum of time +
+    p·energy. The curve is the greatest of these bounds over all prices (weak duality). A job starts at the first
     round after its arrival at the earliest, or at once if `round_s` is 0. Rigid jobs are treated as elastic.
 
     Examples
@@ -135,7 +135,7 @@ def _choices(jobs: ArrivingJobs) -> tuple[FloatArray, FloatArray]:
 
 
 def _greatest(prices: FloatArray, seconds: FloatArray, kwh: FloatArray, jobs: int) -> tuple[FloatArray, FloatArray]:
-    """Return the corners of the upper envelope of the lines seconds + price·(kwh - x)."""
+    """Return the corners of the upper envelope of the lines seconds + price·(kwh - x), x being energy."""
     bounds = seconds + prices * kwh
     crossings = np.diff(bounds) / np.diff(prices)
     heights = bounds[:-1] - prices[:-1] * crossings

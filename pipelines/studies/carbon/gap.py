@@ -1,4 +1,4 @@
-"""Gaps in mean completion time between a round's plan and the best plan, found in small random rounds by trying all.
+"""Gaps in mean completion time between planners and the best plan, found by trying all plans of small random rounds.
 
 The best plan is found in `optimum`. Called by `taut study carbon-gap`.
 """
@@ -33,7 +33,7 @@ class Around(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Jobs and arguments of one round."""
+    """One round: its jobs, and the other arguments of the allocators."""
 
     jobs: ElasticJobs
     gpus: int
@@ -58,8 +58,8 @@ def measured_like(rng: np.random.Generator, jobs: int, gpus: int, mhz: FloatArra
 
     Step time by frequency is a + b·1530/f, power is p0 + c·f³, with parameters between the 10th and 90th percentile of
     33 workloads fitted on a V100. Speed on n GPUs is n / (1 + r^y)^(1/y), where r is synchronising time divided by
-    computing time; r is up to three times as large across nodes of 4 GPUs as on one node. Efficiencies are 0.4 to 1, as
-    measured on six clusters. Jobs have 10 minutes to 20 hours of work on one GPU.
+    computing time; r is up to three times as large across nodes of 4 GPUs as on one node. The speed per GPU is 0.4 to 1
+    times that of a single GPU, as measured on six clusters. Jobs have 10 minutes to 20 hours of work on one GPU.
     """
     b = rng.uniform(0.02, 0.61, jobs)[:, None]
     perf = 1.0 / ((1.0 - b) + b * REFERENCE_MHZ / mhz)
@@ -97,7 +97,7 @@ def _jobs(
         perf=perf,
         watts=watts,
         mhz=mhz,
-        # Ages are 0: they add the same time to every plan, and would make relative gaps smaller.
+        # Ages are 0, because an age adds the same time to every plan and so makes relative gaps smaller.
         age_s=np.zeros(jobs),
         rigid_gpus=rigid.astype(np.int64),
     )
@@ -165,7 +165,7 @@ def gap_rows(rounds: int, seed: int) -> list[dict[str, object]]:
     """Return a row per kind of instance and planner, for rounds with the seeds `seed` to `seed + rounds - 1`.
 
     Each round has 2 to 4 jobs of age 0 on 4 to 8 GPUs at 5 frequencies. `lo` and `hi` are the 95 % bootstrap interval
-    of the mean. The end of a postponed job is that of `elastic.completion_s` in all plans.
+    of the mean. Postponed jobs end as `elastic.completion_s` estimates.
     """
     return [
         _row(instances, name, gaps)

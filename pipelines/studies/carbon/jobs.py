@@ -21,7 +21,7 @@ from scheduler_core.planning.scaling import ScalingModel
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 OVERRUN = 0.1
-"""Remaining work of a job that has done more than its predicted work, as a fraction of the work done (ours)."""
+"""Work that planners expect of a job beyond its predicted work, as a fraction of the work done (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class ArrivingJobs:
 
 
 CLUSTER: Final = "dgx-ext"
-"""Name of the measured cluster with all counts from 1 to 16 GPUs, on nodes of 8."""
+"""Name of the cluster whose measurements are used: it has all counts from 1 to 16 GPUs, on nodes of 8."""
 
 MOST_GPUS: Final = 16
 SIZES: Final = (

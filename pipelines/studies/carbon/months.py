@@ -1,4 +1,4 @@
-"""Carbon at equal completion time on real grids, with budgets in kWh or grams, or prices on kWh or grams.
+"""Carbon at equal completion time on real grids, with budgets in kWh or grams, or prices per kWh or gram.
 
 Planning is in `scheduler_core.planning.carbon`, simulation in `simulation`. Called by `study`.
 """
@@ -35,7 +35,7 @@ from scheduler_core.types import FloatArray
 
 HOUR_S: Final = 3600.0
 LASTS: Final = 2.0
-"""Expected run time of a job as a multiple of its shortest run time (ours), because few jobs run at their fastest."""
+"""Expected run time of a job divided by its shortest run time (ours): more than 1, as few jobs run at full speed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Outlook:
     """Carbon intensity of a grid from `starts_s` on, and planners that depend on it.
 
     Before each plan, the simulation calls `intensity`, which keeps the moment in `asked_s`; forecasts start from that
-    hour. `usual_g_per_kwh` is the intensity at which a price per gram equals the same price per kWh.
+    hour. A price per gram is a price per kWh divided by the intensity `usual_g_per_kwh`.
     """
 
     carbon: HourlySeries
@@ -61,7 +61,7 @@ class Outlook:
         return partial(priced, price_s_per_kwh=price_s_per_kwh)
 
     def by_gram(self, price_s_per_kwh: float) -> Planner:
-        """Return a planner with a constant price per gram."""
+        """Return a planner with a constant price per gram: per kWh it is proportional to the intensity."""
 
         def plan(jobs: ElasticJobs, *, intensity_g_per_kwh: float, **period: Any) -> CountsAndFrequencies:
             price = price_s_per_kwh * intensity_g_per_kwh / self.usual_g_per_kwh
@@ -87,7 +87,7 @@ class Outlook:
         return plan
 
     def _expected(self, jobs: ElasticJobs) -> FloatArray:
-        """Return the mean intensity forecast for the rest of each job, at most for a day (J,)."""
+        """Return each job's mean forecast intensity over its expected remaining time, at most a day (J,)."""
         hour = self.carbon.hour(np.array([self.asked_s]))
         ahead = [forecast(self.carbon, hour, hours, "yesterday")[0] for hours in range(HOURS_PER_DAY)]
         means = np.cumsum(ahead) / np.arange(1, HOURS_PER_DAY + 1)
@@ -109,20 +109,20 @@ MONTHS: Final = (6, 12)
 """Months of 2023: the first was chosen before any simulation; the second is a check."""
 
 MOST_SEEDS: Final = 4
-"""Maximum number of seeds; simulating one takes as long as many simulations of the other settings."""
+"""Maximum number of seeds, because these simulations take much longer than those of the other settings."""
 
 YEAR: Final = 2023
 WEEKS: Final = 3
-"""Number of weeks of a month at whose beginnings the seeds start, in turn."""
+"""Number of weeks of a month in which simulations start, in turn by seed."""
 
 JOBS_PER_H, JOBS, GPUS = 4.0, 400, 64
-"""Arrival rate, number of jobs and number of GPUs: four days of jobs that request about 70 % of the GPU time."""
+"""Jobs per hour, number of jobs, number of GPUs: four days of jobs that request about 70 % of the GPU time."""
 
 PERIOD_S: Final = 1800.0
 SHARES: Final = (0.2, 0.3, 0.45, 0.7)
 
 PRICES_S_PER_KWH: Final = (3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
-"""The prices of the other settings without 0."""
+"""Prices of energy in seconds of run time per kWh: those of `arms` without 0."""
 
 BLIND: Final = "same kWh every period"
 BUDGETS: Final = {

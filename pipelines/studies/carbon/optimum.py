@@ -30,10 +30,10 @@ class _Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partial:
-    """Columns (P,) of the P plans of the first few jobs that fit.
+    """All P plans for the first few jobs that fit the GPUs and the budget, as columns (P,).
 
-    They have the GPUs and grams used, the summed times of running jobs, the number of postponed jobs, and the options
-    chosen (`picks`, shape (P, jobs so far)).
+    A plan has its GPUs and grams used, the summed times of running jobs, the number of postponed jobs, and the index of
+    each job's option (`picks`, shape (P, jobs so far)).
     """
 
     gpus: IntArray
@@ -103,7 +103,7 @@ def _nothing() -> _Partial:
 
 
 def _extended(tried: _Partial, option: _Options, gpus: int, limit_g: float) -> _Partial:
-    """Return every plan extended by every option of one more job with which it still fits."""
+    """Extend every plan by every option of one more job; return the plans that still fit."""
     held = tried.gpus[:, None] + option.gpus
     grams = tried.period_g[:, None] + option.period_g
     before, pick = np.nonzero((held <= gpus) & (grams <= limit_g))
@@ -118,7 +118,7 @@ def _extended(tried: _Partial, option: _Options, gpus: int, limit_g: float) -> _
 
 
 def _later_s(jobs: ElasticJobs, options: list[_Options], picks: IntArray, gpus: int, period_s: float) -> FloatArray:
-    """Return the summed completion times of the postponed jobs of each plan, as `elastic.completion_s` for one plan."""
+    """Return the summed completion times of each plan's postponed jobs, computed as in `elastic.completion_s`."""
     least_s, fewest = least_plan_s(jobs), jobs.allowed.argmax(axis=1)
     wide = max(gpus, int(fewest.max()))
     free_s = np.full((len(picks), wide * 2), np.inf)

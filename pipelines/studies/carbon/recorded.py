@@ -1,4 +1,4 @@
-"""Jobs of a trace as elastic jobs: recorded sizes, arrivals and run times, run times predicted from earlier months.
+"""Jobs of a trace as elastic jobs, with recorded GPU counts, arrivals and run times, and predicted run times.
 
 Scaling and power by frequency are drawn at random, because no trace records them. Called by `study`.
 """
@@ -40,7 +40,7 @@ class Recorded:
     notes: tuple[str, ...]
 
     def tasks(self, measured: Measured, seeds: Sequence[int]) -> list[Task]:
-        """Return a task per source of predictions and seed: consecutive jobs from a random start.
+        """Return a task per source of predictions and seed, each with consecutive jobs from a random start.
 
         All times between arrivals are multiplied by one factor, so that the offered load is `LOAD`.
         """

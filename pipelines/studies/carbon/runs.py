@@ -1,6 +1,6 @@
 """Simulations of one setting and seed: every arm under every budget or price with the same jobs.
 
-Each is done in `simulation`. Called by `study`.
+Runs are simulated in `simulation`. Called by `study`.
 """
 
 import math
@@ -24,10 +24,10 @@ PLAIN_G_PER_KWH: Final = 1000.0
 """Constant intensity at which a gram corresponds to a watt-hour, so that carbon budgets are energy budgets."""
 
 IDLE_W: Final = 30.0
-"""Published power of an idle V100."""
+"""Published watts of an idle V100."""
 
 MOST_BANKED_S: Final = 86_400.0
-"""Maximum budget kept for later, in seconds of normal budget (ours)."""
+"""Maximum unused budget kept for later periods: the budget of this many seconds (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
 STUCK_S: Final = 86_400.0
-"""Maximum time without a running job while jobs wait; after it the budget is too small, and the simulation ends."""
+"""Maximum time for which jobs wait and none runs; then the budget counts as too small, and the simulation ends."""
 
 ALMOST_S: Final = 1e-9
 """Remaining time of a period that counts as zero."""

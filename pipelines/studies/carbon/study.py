@@ -61,7 +61,7 @@ DRAWN: Final = (
 )
 
 FIRST_SEED: Final = 200
-"""Seeds of the report; seeds below 10 and from 1000 on were used to develop the arms."""
+"""Default first seed; seeds below 10 and from 1000 on were used to develop the arms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ def compared_rows(runs: pl.DataFrame) -> list[Row]:
 
 
 def over_settings(rows: list[Row], settings: Sequence[str]) -> list[Row]:
-    """Return rows of an additional setting: each seed's mean of the given settings, if the seed has all."""
+    """Return rows of an additional setting: the mean of the given settings, for each seed that has all of them."""
     frame = pl.DataFrame(rows, infer_schema_length=None).filter(pl.col("setting").is_in(settings))
     keys = ("seed", "counted", "ours", "arm")
     figures = ("shorter", "shorter_at_their_least", "shorter_at_their_most", "ceiling")
@@ -111,7 +111,7 @@ def _verdict(row: Row) -> str:
 
 
 def ablation_rows(summary: list[Row]) -> list[Row]:
-    """Return the ratios of single stages and of the banked two stages to the judged arms."""
+    """Return the rows that compare single stages, and both variants of two stages, with the judged arms."""
     return [row for row in summary if row["arm"] in (*ABLATION, *VARIANTS)]
 
 

@@ -132,8 +132,8 @@ BASELINES: Final[dict[str, Policy]] = {
 
 
 AHEAD, RELINKED, GREEDY = "looking ahead", "randomised + relinking", "greedy"
-"""Names of the policies with a search: our look-ahead until all present jobs end; the search by the objective of
-ANDREAS; its greedy algorithm without randomness."""
+"""Names of the policies with a search: our look-ahead until all present jobs end, and from ANDREAS the search
+and the greedy algorithm without randomness."""
 
 PREEMPTIVE: Final = ", preemptive"
 
@@ -152,12 +152,12 @@ class LooksAhead:
 
 
 def relinked(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG001 -- see Policy
-    """Return the decision of random plans and path relinking, by the objective of ANDREAS."""
+    """Decide by random plans and path relinking, with the objective of ANDREAS."""
     return decide(problem, rng)
 
 
 def decided_greedily(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG001 -- see Policy
-    """Return the decision of the deterministic greedy algorithm."""
+    """Decide by the deterministic greedy algorithm of ANDREAS."""
     return greedy(problem)
 
 

@@ -1,4 +1,4 @@
-"""Quality of single decisions on random problems: few jobs compared with the optimum, many jobs with the greedy.
+"""Quality of single decisions on random problems: few jobs compared with the optimum, many with a greedy plan.
 
 The ranges of the random values are ours, close to measured ones. Called by `taut study cost-gap` and by benchmarks.
 """
@@ -24,10 +24,10 @@ LITTLE_NODE: Final = NodeType(name="v100 of two", gpu_type="V100", gpus=2, idle_
 """Node types with published idle and full power of the GPUs (25 or 30 W idle), plus 20 W for an idle CPU."""
 
 CENT_USD: Final = 0.01
-"""Minimum cost to which gaps are relative, because the optimum may cost nothing."""
+"""Minimum denominator of relative gaps in USD, because the optimum may cost nothing."""
 
 PRICINGS: Final = {"until the next decision": False, "with the rest at a later price": True}
-"""Whether `later_usd_per_kwh` is given, by objective: that of ANDREAS, and ours."""
+"""Whether `later_usd_per_kwh` is given, by objective: the objective of ANDREAS, then ours."""
 
 
 def _seeking(problem: Problem, rng: np.random.Generator, iterations: int, *, how: Search) -> Decision:
@@ -171,7 +171,7 @@ def _interval(values: FloatArray, rng: np.random.Generator, samples: int = 2000)
 
 
 class Against(StrEnum):
-    """Decision to which the searches are compared: the exact optimum, or that of the greedy algorithm."""
+    """Decision with which searches are compared: the exact optimum, or the decision of the greedy algorithm."""
 
     OPTIMUM = "optimum"
     GREEDY = "greedy"

@@ -56,8 +56,8 @@ class Setting:
 def settings(loads: Sequence[float], at_loads: Sequence[float], zones: Sequence[str]) -> list[Setting]:
     """Return all settings.
 
-    Policies are simulated at all `loads`; run-time errors and preemptive policies at `at_loads`; single parameters are
-    varied at the middle one of these. Prices are those of the first zone, at the middle load of every zone.
+    Most policies are simulated at all `loads`; wrong run times and preemptive policies at `at_loads`. Only at the
+    middle of `at_loads`, single parameters are varied, and prices of zones other than the first are used.
     """
     home, middle = zones[0], at_loads[len(at_loads) // 2]
     bases = first_principle()
@@ -77,7 +77,7 @@ FLAT: Final = "flat"
 
 
 def prices(folder: Path, zones: Sequence[str]) -> Mapping[str, HourlySeries]:
-    """Return each zone's hourly price, and a constant price at the mean of the first zone; all series wrap.
+    """Return each zone's hourly price, and a constant price at the mean of the first zone; all are periodic.
 
     Raises
     ------

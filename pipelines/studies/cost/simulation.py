@@ -88,9 +88,9 @@ class Spell:
 class Outcome:
     """Result of a run: ends of the jobs (J,), cost, and the cost that decisions had predicted.
 
-    `kept_on_usd` is the additional cost if nodes without jobs had stayed on until the last job ended. `foreseen_usd` is
-    the cost of energy from each decision to the next at the price when it was taken, plus each job's tardiness as
-    predicted by the last decision before its end.
+    `kept_on_usd` is the additional cost if nodes without jobs had stayed on until the last job ended. `foreseen_usd`
+    has the energy from each decision to the next at the price at the first of the two, and each job's tardiness as
+    predicted by the last decision before the job's end.
     """
 
     finish_s: FloatArray
@@ -173,7 +173,7 @@ def _problem(jobs: SubmittedJobs, site: Site, state: _State, here: IntArray, now
 
 
 def _earliest(price: HourlySeries, ts: float) -> float:
-    """Return the first moment with a known price; for a series that wraps, a day before `ts`."""
+    """Return the first moment with a known price; for a periodic series, a day before `ts`."""
     return ts - DAY_S if price.wrap else price.start_s
 
 

@@ -42,8 +42,8 @@ WEIGHT_USD_PER_S: Final = (0.000253709514333333, 0.000443991650083333)
 values are in EUR; we take a dollar as equal."""
 
 SLOWEST_DUE: Final = 3.0
-"""Factor in the range of due dates: U(fastest, min(3 · fastest, slowest)) after submission, by a job's fastest and
-slowest configuration (ANDREAS authors' generator)."""
+"""The factor 3 in due dates, U(fastest, min(3 · fastest, slowest)) after submission, where fastest and slowest are a
+job's shortest and longest run time in any configuration (ANDREAS authors' generator)."""
 
 MEAN_OF: Final = 20_000
 """Number of jobs drawn to estimate the mean work of one job."""
@@ -139,8 +139,8 @@ def submitted(
 ) -> SubmittedJobs:
     """Draw the jobs of one run: Poisson arrivals, run times, due dates, weights.
 
-    Each true run time is `off_by` (a fraction) above or below the predicted one, with equal probability (ours). Random
-    draws depend only on the seed: another load only stretches the same arrivals, and the same jobs run longer.
+    Each true run time is `off_by` (a fraction) above or below the predicted one, with equal probability (ours). Draws
+    depend only on the seed: `load` only scales the arrival times, and the same jobs run longer for every `off_by`.
     """
     run_s, asked = drawn(speeds, count, rng)
     gaps_s = rng.exponential(1.0, count) * interval_s(speeds, nodes, load)

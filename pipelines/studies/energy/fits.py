@@ -155,7 +155,7 @@ LEAST_LIMITS: Final = 3
 
 
 def limit_rows(table: pl.DataFrame) -> list[Row]:
-    """Return a row per GPU type: errors at held-out power limits, and energy saving and slowdown at the best limits.
+    """Return a row per GPU type: errors at held-out power limits, saving and slowdown at the limits of least energy.
 
     Each inner limit is held out once. Savings are relative to the highest measured limit and averaged over the settings
     (training jobs) that have at least `LEAST_LIMITS` limits.
@@ -214,7 +214,7 @@ def scaling_rows(steps: pl.DataFrame) -> list[Row]:
     """Return a row per application and cluster: the error of its scaling model, and errors at held-out GPU counts.
 
     `largest_error_pct` is the error at the largest count of a model fitted to all smaller counts. Errors are None if
-    any row of the application on the cluster is suspect.
+    any row of the application on the cluster is suspect (see `measured.step_times`).
     """
     nodes = {
         str(cluster): gpus_per_node(rows) for (cluster,), rows in steps.filter(~pl.col("suspect")).group_by("cluster")

@@ -58,7 +58,7 @@ PARTS: Final = ("work_kwh", "idle_of_used_kwh", "idle_of_unused_gpus_kwh", "idle
 
 
 def right_sizing(runs: pl.DataFrame) -> list[Row]:
-    """Return savings of each arm relative to jobs at their requests with the same seeds, and kills and delays."""
+    """Return each arm's savings relative to the arm `requested` with the same seeds, its kills, and its delays."""
     rows: list[Row] = []
     for key, members in runs.group_by(KEY, maintain_order=True):
         base = _of(members, REQUESTED)
@@ -87,10 +87,10 @@ def switching_off(runs: pl.DataFrame) -> list[Row]:
 
 
 def recorded_savings(days: pl.DataFrame, seed: int) -> tuple[list[Row], list[Row]]:
-    """Return the savings in replayed traces: of fewer GPUs per job, and of switching machines off and of placement.
+    """Return two tables of savings in replayed traces: by fewer GPUs per job; by switching off and by placement.
 
-    The first rows compare `WHAT_IF` (jobs hold only the GPUs they would need) with jobs that hold all their GPUs.
-    Intervals are from resampled weeks, the same on both sides; with fewer than two weeks they are NaN.
+    The first table compares `WHAT_IF` (jobs hold only the GPUs they would need) with jobs that hold all their GPUs.
+    Intervals are from resampled weeks, the same for both arms; with fewer than two weeks they are NaN.
     """
     right: list[Row] = []
     off: list[Row] = []

@@ -49,8 +49,8 @@ def drawn_rows(
 ) -> Iterator[Row]:
     """Yield a row per scene, seed, slowdown model, arm, zone and whether empty machines are switched off.
 
-    Arrivals are those of experiment 1 at 70 jobs/h, of jobs of all devices. Each seed starts at a random hour of the
-    year, the same for all arms, so that all seasons and hours of the grid are covered.
+    Jobs on GPUs of any memory arrive as in experiment 1 of Yang, Hong and Tang, at 70 jobs/h. Each seed starts at a
+    random hour of the year, the same for all arms, so that all seasons and hours of the grid are covered.
 
     Raises
     ------

@@ -64,7 +64,7 @@ class Queue:
     """The jobs and machines of a replay.
 
     `measured` (n,) marks the jobs that have a predicted run time, for which results are given. `day` (n,) is the day of
-    submission, counted from the first of them. `uses` are the measured GPU uses of the jobs.
+    submission, counted from that of the first measured job. `uses` are the measured GPU uses of the jobs.
     """
 
     workload: Workload

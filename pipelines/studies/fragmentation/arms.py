@@ -27,7 +27,7 @@ POLICIES: Final = {
     "best_fit_gpu": "05-BestFit",
     FGD: "06-FGD",
 }
-"""Name in the published results of each placement, in descending order of unallocated GPUs."""
+"""Name of each placement in the published results; the placement that leaves most GPUs unallocated is first."""
 
 WORKLOADS: Final = (
     *("default", "cpu050", "cpu100", "gpushare40", "gpushare60", "gpushare100"),
@@ -60,7 +60,7 @@ the seed. So the published results have the random order.
 class Arm:
     """One way to place the same pods.
 
-    `popularity` is the share of pods whose request shapes, the most frequent ones, make up the target workload. FGD
+    The target workload consists of the most frequent request shapes, up to the share `popularity` of all pods. FGD
     minimises fragmentation for this workload; for other placements it only serves to measure fragmentation.
     """
 
@@ -78,10 +78,10 @@ class Arm:
 
 
 def is_arm(popularity: float, ties: str = FIRST_TIES) -> pl.Expr:
-    """Return an expression that is true for rows with this popularity and tie rule, or null where these do not apply.
+    """Return an expression that selects rows by popularity and tie rule; a null in either column matches any value.
 
-    The placement and the order of nodes are not looked at. `is_arm(PUBLISHED_POPULARITY)` with permuted nodes selects
-    the settings of the published results.
+    The placement and the order of nodes are not checked. `is_arm(PUBLISHED_POPULARITY)` with permuted nodes selects the
+    settings of the published results.
     """
     aims, rules = pl.col("popularity"), pl.col("ties")
     return (aims.is_null() | (aims == popularity)) & (rules.is_null() | (rules == ties))
@@ -90,7 +90,7 @@ def is_arm(popularity: float, ties: str = FIRST_TIES) -> pl.Expr:
 def arms_of(
     policies: Sequence[str] | None, popularities: Sequence[float], ties: Sequence[str], orders: Sequence[str]
 ) -> tuple[Arm, ...]:
-    """Return every combination of these choices once: popularities vary for FGD only, tie rules for all but `random`.
+    """Return all combinations: popularities are varied for FGD only, tie rules for all placements but `random`.
 
     Raises
     ------

@@ -29,7 +29,7 @@ from scheduler_core.target import TargetWorkload
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 UNTIL: Final = 1.3
-"""GPUs that all submitted pods may request at most, as a multiple of the cluster's GPUs."""
+"""Maximum number of GPUs that all submitted pods request together, as a multiple of the cluster's GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

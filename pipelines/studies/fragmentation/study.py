@@ -61,7 +61,7 @@ DRAWN_DECIMALS: Final = 3
 class Config:
     """Options of the study; an empty choice takes everything that applies.
 
-    A popularity is the share of pods that make the target workload. The fragmentation under placements other
+    A popularity is the share of pods that make up the target workload. The fragmentation under placements other
     than FGD is measured against the target of the first popularity. Charts show the first popularity, the first tie
     rule and the first order of nodes.
     """

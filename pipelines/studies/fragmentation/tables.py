@@ -92,7 +92,7 @@ TIES_POINTS: Final = 0.5
 NOT_JUDGED: Final = "not judged: no published figures"
 
 _READINGS: Final = {PERMUTED: "as published", BY_NAME: "as published, literal reading"}
-"""How each order of the nodes reads the published rule for ties: as the simulator did, or literally by node names."""
+"""Label of each order of nodes: ties as in the published simulator, or by node name as its description says."""
 
 
 def bars(rows: Sequence[Row]) -> list[Row]:

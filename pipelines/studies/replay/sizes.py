@@ -41,8 +41,8 @@ MEANS: Final[dict[str, HistoryBaseline]] = {
 }
 """Sizes that are means over earlier jobs with the same key, by name.
 
-The first key of a chain under which a job has ended gives the mean. It is over all earlier jobs of the key: the window
-of `HistoryBaseline` is ignored. `gpus` is the GPU count of the whole gang.
+Of each list of keys, the first under which an earlier job has ended is used. The mean is over all earlier jobs with
+that key; the window of `HistoryBaseline` is ignored. `gpus` is the GPU count of the whole gang.
 """
 
 
@@ -91,7 +91,7 @@ PREDICTED: Final = "predicted"
 MEDIANS: Final = ("vc_gpus_median", "recent_20", "user_median", "group_median", "global_median")
 
 LEAST_LEARNT: Final = 1000
-"""Minimum number of jobs that must have ended before a month for it to have a model. Jobs submitted before the first
+"""Minimum number of jobs that must have ended before a month for training its model. Jobs submitted before the first
 such month only fill the cluster and are not measured."""
 
 WITHOUT_MODEL: Final = "recent_20"
@@ -163,7 +163,7 @@ def sizes_of(
 
 
 def applicable_sources(jobs: pl.DataFrame) -> list[str]:
-    """Return the sources for which the trace has data in the columns of the first key; models and oracle always do."""
+    """Return the sources that the trace allows: most means and medians need values in their first key."""
     filled = {column for column in jobs.columns if jobs[column].null_count() < jobs.height} | {"gpus"}
     chains = {name: HISTORY_BASELINES[name] for name in MEDIANS} | MEANS
     told = [

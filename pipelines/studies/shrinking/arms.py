@@ -40,7 +40,7 @@ LEFT_OUT: Final[Mapping[str, tuple[str, str]]] = {
     "mem_gib": ("mem", "memory"),
     "gpus": ("gpu", "GPUs"),
 }
-"""For each resource that a variant of the oracle leaves at the request: suffix of the arm's name, and words for it."""
+"""Suffix of the arm's name, and words in its description, by the resource that `oracle_but` leaves as requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +123,12 @@ def run_time_only(asked: Asked) -> list[Recommendation]:
 
 
 def importance_only(asked: Asked) -> list[Recommendation]:
-    """Shrink every unimportant resource to the smallest alpha, without run-time threshold and without floors."""
+    """Shrink every unimportant resource to the smallest candidate share (alpha), without threshold and floors."""
     return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="none", alpha0=PAPER_ALPHA0, theta=math.inf))
 
 
 def floors_only(asked: Asked) -> list[Recommendation]:
-    """Shrink every resource to the larger of its floor and the smallest alpha, ignoring importance and run time."""
+    """Shrink every resource to the larger of floor and smallest candidate share, ignoring importance and run time."""
     return shrink(asked.jobs, Reworded(asked.predictor, keep=()), replace(asked.policy, guard="usage"))
 
 

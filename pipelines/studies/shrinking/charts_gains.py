@@ -150,7 +150,7 @@ KINDS: Final = {
     "floors eased": VERMILLION,
     "importance held, or fewer candidates": PURPLE,
 }
-"""Colour of each kind of point: by the parameters in which it differs from the default policy."""
+"""Colour of a point by its kind, that is by the parameters that differ from the default policy."""
 
 
 def gain_against_harm(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:

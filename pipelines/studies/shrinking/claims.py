@@ -46,7 +46,7 @@ FIGURES: Final = {
     "mem_used": Figure(column="mem_used_frac", share=True),
     "cpu_used": Figure(column="cpu_used_frac", share=True),
 }
-"""Metrics by name. Yang, Hong and Tang measure utilisation by what is allocated; `*_used` is added here."""
+"""Metrics by name. Yang, Hong and Tang measure utilisation as the allocated share; we add the used share."""
 
 PAPER_CPU_MET_H: Final = 2.0
 """Hour at which the baseline of Yang, Hong and Tang has allocated all CPU."""

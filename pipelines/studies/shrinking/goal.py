@@ -35,7 +35,7 @@ BINDS_FROM: Final = 0.5
 
 
 def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
-    """Return three rows per set of paired runs under contention: one for each part of the goal, for one arm.
+    """Return three rows for an arm in each set of paired runs under contention, one for each part of the goal.
 
     Columns: `asked` is the bound. `found` is the mean over seeds with its interval, or for kills the sum over seeds.
     `met` tells whether `found` is within the bound; its interval may exceed it.

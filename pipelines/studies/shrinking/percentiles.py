@@ -112,7 +112,7 @@ def _weighing(rule: Rule, name: str, age_s: FloatArray) -> tuple[FloatArray, flo
 
 @dataclass(frozen=True, slots=True)
 class WithUse:
-    """A predictor that returns a given peak use for the same jobs in order, and makes the run-time model not count."""
+    """A predictor with given peak use (one row per job, in order) and a run-time model that Algorithm 1 ignores."""
 
     predictor: Predictor
     use: PeakUse

@@ -91,7 +91,7 @@ def run_cases(
 
 
 def asked_cores(run: Run) -> float:
-    """Return the mean CPU cores that gangs are queued with, after shrinking if the arm shrinks them."""
+    """Return the mean CPU cores that a gang requests when it enters the queue, after shrinking by the arm."""
     workload, counted = run.schedule.workload, ~run.schedule.never_fits
     cores = workload.granted_units[:, 0] * workload.instances / UNITS[0]
     return float(cores[counted].mean()) if counted.any() else float("nan")
@@ -178,7 +178,7 @@ def lacking(schedule: Schedule, *, look_s: float = LOOK_S) -> dict[str, float]:
 
 
 def _waiting(schedule: Schedule, now_s: float) -> tuple[IntArray, IntArray]:
-    """Return the waiting jobs (w,), preceded by what an instance of each would be allocated, in units (w, 3)."""
+    """Return the units that an instance of each waiting job would be allocated (w, 3), and the waiting jobs (w,)."""
     workload = schedule.workload
     waits: BoolArray = (workload.arrive_s <= now_s) & ~schedule.never_fits & ~(schedule.finished_s <= now_s)
     waits[schedule.job[_running(schedule, now_s)]] = False

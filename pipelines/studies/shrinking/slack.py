@@ -22,11 +22,11 @@ UNIT: Final = {"cpu_cores": "core-hours", "mem_gib": "GiB-hours", "gpus": "GPU-h
 
 
 def slack_rows(pool: Pool, advice: Advice) -> list[Row]:
-    """Return one row per population, arm, task type, resource and reason of the recommendation: resource-hours.
+    """Return resource-hours: one row per population, arm, task type, resource and reason of the recommendation.
 
     The hours are averages per arriving job of the mix 5:15:15:65 of Yang, Hong and Tang. Columns: `requested` is the
-    request times instances times run time; `needed` is the same with the oracle's size instead of the request, and
-    `given` with the arm's. `left_share` is `given` minus `needed`, divided by the total slack of the resource.
+    request times instances times run time; `needed` is the same with the oracle's target instead of the request, and
+    `given` with the arm's target. `left_share` is `given` minus `needed`, divided by the total slack of the resource.
     """
     rows: list[Row] = []
     for (gnn, devices), members in populations(pool).items():
