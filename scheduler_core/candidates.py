@@ -1,6 +1,6 @@
-"""Candidate requests of Algorithm 1 as arrays (job, alpha, resource), with floors of measured use and GPU rounding.
+"""Candidate requests of Algorithm 1, shape (jobs, alphas, resources): alpha times the request, but not below floors.
 
-`shrink` predicts run times of the candidates and chooses among them.
+A floor is the predicted peak use plus a margin. `shrink` predicts run times of the candidates and chooses among them.
 Called by `shrink`, `recommendations` and `pipelines.rightsizing`.
 """
 
@@ -19,7 +19,7 @@ ROUNDING_SLACK: Final = 1e-9
 
 
 def round_up_gpus(gpus: FloatArray, grid: float) -> FloatArray:
-    """Round GPU requests up: to a multiple of `grid` below one GPU, to whole GPUs above.
+    """Round GPU requests up: below one GPU to a multiple of `grid`, above one GPU to whole GPUs.
 
     >>> import numpy as np
     >>> round_up_gpus(np.array([0.12, 0.15, 0.97, 1.1, 4.0]), 0.05).tolist()
@@ -30,7 +30,7 @@ def round_up_gpus(gpus: FloatArray, grid: float) -> FloatArray:
 
 
 def device_memory(gpu_types: list[str | None], known_gib: Mapping[str, float], assumed_gib: float) -> FloatArray:
-    """Return the memory of one GPU in GiB for each job (n,): that of its GPU type, `assumed_gib` for unknown types."""
+    """Return the memory per GPU in GiB for each job (n,), by its GPU type; `assumed_gib` for an unknown type."""
     return np.array([known_gib.get(kind, assumed_gib) if kind else assumed_gib for kind in gpu_types], dtype=np.float64)
 
 
@@ -55,9 +55,8 @@ def peak_floors(
 ) -> FloatArray:
     """Return the floor below which each resource of each job must not shrink (n, 3).
 
-    A floor is the predicted peak use plus a margin. It is NaN for jobs with fewer than `min_runs` measured runs.
-
-    The GPU floor is the larger of the GPU share in use and of the share whose memory can hold the peak GPU memory.
+    A floor is the predicted peak use plus a margin, NaN for jobs with fewer than `min_runs` measured runs. The GPU
+    floor is at least the share of a GPU whose memory can hold the peak GPU memory.
     """
     share_for_memory = peak.gpu_mem_gib * (1.0 + gpu_mem_margin) / device_gib
     floors = np.column_stack(
@@ -76,12 +75,12 @@ GPUS = RESOURCES.index("gpus")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """The candidates of all jobs in one call of Algorithm 1: n jobs, A values of alpha, 3 resources.
+    """Candidate requests of all jobs in one call of Algorithm 1: n jobs, A values of alpha, 3 resources.
 
-    `values` (n, A, 3) holds the candidate requests: alpha times the request, raised to floor and minimum, with GPUs
-    rounded up, and at most the request. `floor_binds` marks where floor or minimum lie above alpha times the request.
-    `judged` marks where the run-time model's prediction for the value counts. It does not where the value is outside
-    the model's training range, or where the resource is important and so must keep its request.
+    `values` (n, A, 3) holds alpha times the request, raised to floor and minimum, with GPUs rounded up, but at most the
+    request. `floor_binds` marks values for which floor or minimum exceeds alpha times the request. `judged` marks
+    values whose predicted run time counts. It does not count outside the run-time model's training range, nor for a
+    resource that is important to the model and so keeps its request.
     """
 
     values: FloatArray
@@ -99,10 +98,9 @@ def candidates_of(
 ) -> Candidates:
     """Build the candidates of all jobs from their requests (n, 3).
 
-    `floors` (n, 3) is NaN where unknown, and None without the guard; `minimums` (n, 3) always apply.
-
-    Without the guard the model's predictions count for every value, as in Yang, Hong and Tang. With the guard they
-    count only within the range of training requests, and not if all training requests were equal.
+    `floors` (n, 3) is NaN where unknown; `minimums` (n, 3) always apply. If `floors` is None (guard `none`), the
+    predicted run time counts for every value, as in Yang, Hong and Tang. Otherwise it counts only within the range of
+    training requests, and not if all training requests were equal.
     """
     scaled = alphas[None, :, None] * requests[:, None, :]
     known_floors = np.zeros_like(requests) if floors is None else np.where(np.isnan(floors), np.inf, floors)
@@ -124,10 +122,9 @@ def candidates_of(
 def chosen_alpha(judged: BoolArray, accepted: IntArray, movable: BoolArray) -> IntArray:
     """Return the index of the alpha that each resource takes (n, 3), -1 where it keeps its request.
 
-    `accepted` (n,) is the index of the first alpha whose predicted run time is acceptable, A if there is none;
-    `movable` marks resources that may shrink. A resource that is `judged` at the accepted alpha takes that alpha. Any
-    other resource takes the smallest alpha such that none of its values from there up to the accepted alpha is judged;
-    then only its floor limits it.
+    `accepted` (n,) is the index of the first alpha whose predicted run time is acceptable, A if there is none. A
+    resource that is `judged` at the accepted alpha takes that alpha. Any other resource takes the smallest alpha from
+    which on, up to the accepted alpha, it is never judged. A resource not marked in `movable` (n, 3) keeps its request.
     """
     jobs, count, _ = judged.shape
     steps = np.arange(count)[None, :, None]

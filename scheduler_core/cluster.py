@@ -1,7 +1,7 @@
 """Free capacity of machines in integer units (`Room`), and the cluster that allocates and releases it (`Cluster`).
 
-`placement` chooses the machines. GPUs of a machine are either pooled, so that two instances of 0.6 GPU fit 1.2 free
-GPUs wherever these are, or counted device by device. Used by `placement`, `rounds`, `preemption`, `pending` and the
+GPUs of a machine are counted either as one pool or device by device. In a pool, two instances of 0.6 GPU fit 1.2 free
+GPUs on any devices. `placement` chooses machines. Used by `placement`, `rounds`, `preemption`, `pending` and the
 simulator.
 """
 
@@ -38,12 +38,13 @@ __all__ = [
 class Room:
     """Free capacity of every machine, with the queries that placements need; immutable.
 
-    `free` (machines, 3) holds free units. `largest` (3,) is the maximum capacity of a machine per resource, at least 1.
-    `up` marks the machines that are up; the others have nothing free. `of_type` marks the machines of each GPU type.
+    `free` (machines, 3) holds free units, 0 for machines that are down. `largest` (3,) is the maximum capacity of a
+    machine per resource, at least 1. `up` (machines,) marks machines that are up. `of_type` maps each GPU type to a
+    mask of its machines.
 
     `devices` (machines, most GPUs of any machine) holds the free milli-GPUs of every GPU. `tenants` (machines, most
-    GPUs + 1) counts instances by GPU size: column 0 those with a part of a GPU, column k those with k whole GPUs. Both
-    are None when GPUs are pooled.
+    GPUs + 1) counts instances by GPU size: column 0 counts those with a part of a GPU, column k those with k whole
+    GPUs. Both are None when GPUs are pooled.
     """
 
     def __init__(
@@ -61,11 +62,11 @@ class Room:
         self.of_type = of_type
         self.devices = devices
         self.tenants = tenants
-        # Result of the last query: `fits` and then a placement ask for the same demand.
+        # Cached result of the last query, since `fits` and then a placement query the same demand.
         self._last: tuple[Demand, IntArray] | None = None
 
     def hosts(self, demand: Demand) -> IntArray:
-        """Return how many instances of a gang each machine could host (machines,), at most all of them."""
+        """Return how many instances of a gang each machine could host (machines,), at most the size of the gang."""
         if self._last is None or self._last[0] != demand:
             hosts = np.where(self.open_to(demand), demand.instances, 0)
             # One resource at a time, since numpy is slow along an axis of length three.
@@ -86,10 +87,7 @@ class Room:
         return self.up if demand.gpu_type is None else self.up & _typed(self.of_type, demand.gpu_type)
 
     def freeness(self) -> FloatArray:
-        """Return each machine's free capacity as one number (machines,).
-
-        It is the sum over resources of free units divided by `largest`.
-        """
+        """Return the sum over resources of each machine's free units / `largest` (machines,)."""
         cpu, mem, gpu = (self.free[:, at] / self.largest[at] for at in range(len(UNITS)))
         return np.asarray(cpu + mem + gpu, dtype=np.float64)
 
@@ -111,7 +109,7 @@ class Room:
         free = np.minimum(self.free, other.free)
         if self.devices is None or other.devices is None or self.tenants is None or other.tenants is None:
             return Room(free, self.largest, self.up, self.of_type)
-        # What is free is compared device by device. A machine has the larger of both tenant counts.
+        # Free capacity is the minimum of both per device; a tenant count is the larger of both.
         left = np.minimum(self.devices, other.devices)
         free[:, 2] = left.sum(axis=1)
         return Room(free, self.largest, self.up, self.of_type, left, np.maximum(self.tenants, other.tenants))
@@ -125,10 +123,10 @@ class Room:
         return Room(free, self.largest, self.up, self.of_type, left, held)
 
     def _may_fit(self, demand: Demand) -> bool:
-        """Return False if a gang cannot fit, judged by the freest machine and the total of each resource.
+        """Return False if a gang needs more of a resource than the freest machine or all machines together have free.
 
-        This cheap check rejects most gangs that do not fit. The first query skips it, since computing the totals costs
-        more than one query.
+        This cheap check rejects most gangs that do not fit. The first query skips it, because the totals cost more to
+        compute than one query.
         """
         return self._last is None or all(
             units <= most and units * demand.instances <= total
@@ -137,7 +135,7 @@ class Room:
 
     @cached_property
     def _bounds(self) -> list[tuple[int, int]]:
-        """Return per resource the maximum of free units over machines, and their sum."""
+        """Return for each resource the free units of the machine with most of it, and the sum over machines."""
         return [(int(self.free[:, at].max()), int(self.free[:, at].sum())) for at in range(len(UNITS))]
 
 
@@ -189,7 +187,7 @@ class Cluster:
         return Room(_if_up(up, self.free), self.largest, up, self._of_type, left, held)
 
     def of_type(self, gpu_type: str | None) -> BoolArray:
-        """Return which machines have a given GPU type, or one of several alternatives (machines,); all for None."""
+        """Return which machines have a given GPU type or one of its listed alternatives (machines,); all for None."""
         everywhere = np.ones(len(self.machines), dtype=np.bool_)
         return everywhere if gpu_type is None else everywhere & _typed(self._of_type, gpu_type)
 
@@ -261,7 +259,7 @@ def _if_up(up: BoolArray, by_machine: IntArray) -> IntArray:
 
 
 def _typed(of_type: Mapping[str, BoolArray], gpu_type: str) -> BoolArray:
-    """Return which machines have one of the listed GPU types (machines,); a single False if no machine does."""
+    """Return which machines have one of the listed GPU types (machines,); one False if no machine has."""
     marks = [of_type[kind] for kind in gpu_type.split(ALTERNATIVES) if kind in of_type]
     return np.logical_or.reduce(marks) if marks else np.zeros(1, dtype=np.bool_)
 

@@ -22,7 +22,7 @@ WHOLE: Final = 1000
 """Milli-GPUs of one device."""
 
 Taken = tuple[tuple[int, int, int], ...]
-"""The devices that a gang takes: (machine, device, milli-GPUs) of every device of each instance in turn."""
+"""The devices that a gang takes: (machine, device, milli-GPUs) for each device, instance after instance."""
 
 
 def shape(units_gpu: int) -> tuple[int, int]:
@@ -97,7 +97,7 @@ def moved(free: IntArray, taken: Taken, sign: int) -> None:
 
 
 def no_tenants(free: IntArray) -> IntArray:
-    """Return tenant counts of zero, shape (machines, most GPUs + 1); `free` gives the sizes."""
+    """Return zero tenant counts for the machines of `free`; shape (machines, most GPUs + 1)."""
     return np.zeros((free.shape[0], free.shape[1] + 1), dtype=np.int64)
 
 
@@ -118,7 +118,7 @@ def settled(tenants: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]]
 
 
 def by_host(counts: Sequence[tuple[int, int]], taken: Taken, devices: int) -> IntArray:
-    """Return the milli-GPUs taken per device of each host (hosts, devices), hosts in the order of `counts`.
+    """Return the milli-GPUs taken on each device of each machine of `counts`, in that order (hosts, devices).
 
     >>> by_host([(4, 2)], ((4, 0, 300), (4, 0, 300)), 2).tolist()
     [[600, 0]]

@@ -22,36 +22,22 @@ Backfill = Literal["none", "easy"]
 class Discipline:
     """The rules by which a scheduler orders, starts, places and stops jobs.
 
-    Attributes
-    ----------
-    policy, placement
-        The queue policy and the placement: a name in `queueing.QUEUE_POLICIES` and in `placement.PLACEMENTS`, or the
-        object itself.
-    aging
-        Amount by which a job's queue key falls per second of waiting, in the unit of the key (seconds for `sjf`); 0 for
-        no aging.
-    overtakes
-        Maximum number of later jobs that may start before the head of the queue, counted since it became the head. None
-        is unlimited (Algorithm 2 of Yang, Hong and Tang), 0 forbids overtaking. Only without backfill.
-    backfill
-        `easy`: if the head of the queue does not fit, machines are reserved for it at the earliest time at which it
-        fits, by the predicted ends of running jobs. Later jobs start only if they do not delay the head.
-    backfill_depth
-        Maximum number of jobs behind the head that backfill considers, in queue order.
-    preempt
-        Whether a waiting job may stop running jobs with larger queue keys; None is the default of the policy.
-    checkpoint_s
-        Extra run time in seconds of every start after a preemption.
-    quantum_s
-        Minimum run time in seconds before a job may be preempted. Policies whose order changes while jobs run (`las`)
-        also start a round at this interval.
-    match_gpu_type
-        Whether gangs that name GPU types are restricted to machines of these types.
-    sharing
-        `pooled` counts a machine's GPUs as one total. With `devices`, a request of up to one GPU takes a part of one
-        device, a larger one whole devices. None is the default of the placement.
-    seed
-        Seed of placements that use random numbers (`random`).
+    - `policy`: the queue policy, as a name in `queueing.QUEUE_POLICIES` or an object.
+    - `placement`: the placement, as a name in `placement.PLACEMENTS` or an object.
+    - `aging`: decrease of a job's queue key per second of waiting, in the unit of the key (seconds for `sjf`).
+    - `overtakes`: maximum number of later jobs that may start before the head of the queue, counted since it became the
+      head. None is unlimited (Algorithm 2 of Yang, Hong and Tang), 0 forbids overtaking. Must be None with backfill.
+    - `backfill`: with `easy`, machines are reserved for a head of the queue that does not fit, at the earliest time at
+      which it fits by the predicted ends of running jobs. Later jobs start only if they do not delay the head.
+    - `backfill_depth`: maximum number of jobs behind the head that backfill considers, in queue order.
+    - `preempt`: whether a waiting job may stop running jobs with larger queue keys; None is the default of the policy.
+    - `checkpoint_s`: extra run time in seconds of every start after a preemption.
+    - `quantum_s`: minimum run time in seconds before a job may be preempted. Policies whose order changes while jobs
+      run (`las`) also start a round at this interval.
+    - `match_gpu_type`: whether gangs that name GPU types are restricted to machines of these types.
+    - `sharing`: `pooled` counts a machine's GPUs as one total. With `devices`, a request of up to one GPU takes a part
+      of one device, a larger one whole devices. None is the default of the placement.
+    - `seed`: seed of placements that use random numbers (`random`).
     """
 
     policy: str | QueuePolicy = "fifo"

@@ -19,7 +19,7 @@ __all__ = ["USES", "FreeNodes", "Use", "allows", "weighed_uses"]
 
 
 class Use(IntEnum):
-    """Whether one shape of the target could use a machine's free GPU, and if not why; all but `USABLE` are fragments.
+    """Classes of a machine's free GPU by whether an instance shape could use it; all but `USABLE` are fragmentation.
 
     If a machine can host the shape, its devices with too little free GPU count as `LACKS_GPU`. The published simulator
     of Weng et al. calls the classes, in this order, q3_satisfied, q2_lack_gpu, q4_lack_cpu, q1_lack_both, no_access,
@@ -79,10 +79,7 @@ def allows(requested: str | None, gpu_type: str | None) -> bool:
 
 
 def uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
-    """Return the free milli-GPUs of n machines by each of k shapes and `Use` (n, k, 7).
-
-    For each machine and shape they add up to all free milli-GPUs of the machine.
-    """
+    """Return each machine's free milli-GPUs split by `Use`, for each of k shapes of the target (n, k, 7)."""
     free, devices = nodes.devices.sum(axis=1), nodes.devices[:, None, :]
     large = devices >= target.milli[None, :, None]
     small = np.where(large, 0, devices).sum(axis=2)
@@ -97,7 +94,7 @@ def uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
 
 
 def _cases(nodes: FreeNodes, target: TargetWorkload, fits_gpu: BoolArray, fits_cpu: BoolArray) -> dict[Use, BoolArray]:
-    """Return for each `Use` the machines and shapes in that class (n, k); each pair is in exactly one class."""
+    """Return for each `Use` which (machine, shape) pairs are in that class (n, k); each pair is in exactly one."""
     wants_gpu = target.count > 0
     distinct = sorted(set(nodes.gpu_type), key=str)
     open_to = {
@@ -119,8 +116,8 @@ def _cases(nodes: FreeNodes, target: TargetWorkload, fits_gpu: BoolArray, fits_c
 def unusable(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
     """Return the free milli-GPUs of each machine that each shape could not use (n, k), F_n(m) in Weng et al.
 
-    These are all free milli-GPUs if the shape requests no GPU, does not allow the machine's GPU type, or does not fit
-    by CPU or devices. Otherwise they are those of devices with less free GPU than the shape needs of one device.
+    All free milli-GPUs count if the shape requests no GPU, does not allow the machine's GPU type, or does not fit by
+    CPU or devices. Otherwise only devices with less free GPU than the shape needs of one device count.
 
     References
     ----------
@@ -139,7 +136,7 @@ def unusable(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
 
 
 def fragmentation(nodes: FreeNodes, target: TargetWorkload) -> FloatArray:
-    """Return the mean milli-GPUs of each machine that a pod of the target could not use (n,), F_n(M) in Weng et al."""
+    """Return each machine's mean free milli-GPUs that pods of the target could not use (n,), F_n(M) in Weng et al."""
     return np.asarray(unusable(nodes, target) @ target.pods / max(target.total, 1), dtype=np.float64)
 
 
@@ -149,10 +146,9 @@ def cluster_fragmentation(nodes: FreeNodes, target: TargetWorkload) -> float:
 
 
 def breakdown(nodes: FreeNodes, target: TargetWorkload) -> FloatArray:
-    """Return the free milli-GPUs of the cluster by `Use` (7,), as means over the pods of the target.
+    """Return the cluster's free milli-GPUs by `Use` (7,), averaged over the target's pods; 0 without pods.
 
-    All classes add up to the free GPU; all but `USABLE` add up to the fragmentation. For a target without pods all are
-    0.
+    All classes add up to the free GPU, all but `USABLE` to the fragmentation.
     """
     return np.asarray(weighed_uses(nodes, target).sum(axis=0) / max(target.total, 1), dtype=np.float64)
 

@@ -29,12 +29,12 @@ ALTERNATIVES: Final = "|"
 """Separator between alternative GPU types in one text."""
 
 UNIT_SLACK: Final = 1e-6
-"""An amount in units that exceeds a whole number by less counts as that number, against floating-point noise."""
+"""Tolerance in units for floating-point noise when amounts are rounded to whole units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """The resources of a gang: integer units per instance (milli-cores, MiB, milli-GPUs), and number of instances.
+    """Resources that a gang requests: units per instance (milli-cores, MiB, milli-GPUs), and number of instances.
 
     `gpu_type` restricts the gang to machines of that type, or of several ("V100M16|V100M32"); None allows any machine.
     """
@@ -51,7 +51,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """The machines and devices that a gang takes; `counts` pairs machine indices with numbers of instances.
+    """The machines and devices that a gang takes; `counts` holds pairs (machine index, number of instances).
 
     `devices` lists (machine, device, milli-GPUs) for every device of every instance; it is empty when GPUs are pooled.
     """
@@ -79,7 +79,7 @@ def demand_of(request: Request, instances: int, gpu_type: str | None = None) -> 
 
 
 def in_devices(demand: Demand) -> Demand:
-    """Return the demand when GPUs are counted by device: a request of more than one GPU is rounded up to whole GPUs.
+    """Return the demand with a request of more than one GPU rounded up to whole GPUs, as devices require.
 
     >>> in_devices(Demand(units=(0, 0, 1500), instances=2)).units
     (0, 0, 2000)
@@ -108,28 +108,16 @@ ANY_GPU_TYPE = -1
 class Waiting:
     """A job in the queue, with the fields that queue policies read.
 
-    Attributes
-    ----------
-    serial
-        Number of the job in order of arrival; it breaks ties.
-    arrived_s
-        Time of arrival, which a job keeps when it returns to the queue.
-    request, granted
-        The full request, and the (possibly shrunk) demand of the first start.
-    full
-        Whether the next start has the full request, because the job was killed for using more than it was granted.
-    predicted_s
-        Predicted run time (p50) of the whole job; NaN if unknown.
-    attained_s
-        Run time in earlier starts, without lost work.
-    owed_s
-        Extra run time of the next start, for the checkpoint of a preemption.
-    user
-        The submitting user, whose dominant share orders jobs under the policy `drf`.
-    priority
-        The priority, by which the policy `priority` orders jobs, larger first.
-    advice
-        The recommendation of Algorithm 1, None if it was not called.
+    - `serial`: number of the job in order of arrival; it breaks ties.
+    - `arrived_s`: time of arrival, which a job keeps when it returns to the queue.
+    - `request`, `granted`: the full request, and the (possibly shrunk) demand of the first start.
+    - `full`: whether the next start has the full request, because the job was killed for exceeding its grant.
+    - `predicted_s`: predicted run time (p50) of the whole job; NaN if unknown.
+    - `attained_s`: run time in earlier starts, without lost work.
+    - `owed_s`: extra run time of the next start, for the checkpoint of a preemption.
+    - `user`: the submitting user, whose dominant share orders jobs under the policy `drf`.
+    - `priority`: the priority, by which the policy `priority` orders jobs, larger first.
+    - `advice`: the recommendation of Algorithm 1, None if it was not called.
     """
 
     serial: int
@@ -172,7 +160,7 @@ class Waiting:
         return replace(self, attained_s=self.attained_s + ran_s, owed_s=checkpoint_s)
 
     def having_run(self, ran_s: float) -> "Waiting":
-        """Return a running job with its run time up to now, so that its queue key can be compared with waiting jobs."""
+        """Return a running job with `ran_s` more run time, to compare its queue key with those of waiting jobs."""
         return replace(self, attained_s=self.attained_s + ran_s)
 
 

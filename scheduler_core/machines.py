@@ -1,6 +1,6 @@
 """Machines, kinds of equal machines, and the check whether an empty cluster could host a gang.
 
-Free capacity is in `cluster`, which calls this and re-exports `Machine`.
+`cluster` re-exports `Machine` and keeps track of free capacity.
 """
 
 import math
@@ -50,7 +50,7 @@ class MachineKind:
     devices: int | None
 
     def hosts(self, demand: Demand) -> int:
-        """Return how many instances of a gang an empty machine of this kind could host, at most all of them."""
+        """Return how many instances of a gang an empty machine could host, at most the size of the gang."""
         most = demand.instances
         for at, units in enumerate(demand.units):
             if units > 0:
@@ -86,5 +86,5 @@ def could_host(kinds: Sequence[tuple[MachineKind, int]], demand: Demand) -> bool
 
 
 def paper_machines() -> tuple[Machine, ...]:
-    """Return the cluster in the experiments of Yang, Hong and Tang: four machines of 8 GPUs, 96 cores and 512 GiB."""
+    """Return the cluster of Yang, Hong and Tang: four machines with 8 GPUs, 96 cores and 512 GiB each."""
     return tuple(Machine(name=f"m{i}", cpu_cores=96.0, mem_gib=512.0, gpus=8) for i in range(4))

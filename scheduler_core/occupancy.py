@@ -1,7 +1,7 @@
-"""The running jobs of a cluster: starts and stops gangs, tracks users' shares, and computes reservations of backfill.
+"""The running jobs of a cluster: starting and stopping gangs, users' shares, and reservations of EASY backfill.
 
-`queue` decides the order in which jobs are offered, `rounds` which of them may start.
-Called by `rounds`, `queue` and `pending`.
+`queue` decides the order in which jobs are offered, `rounds` which of them may start. Called by `rounds`, `queue` and
+`pending`.
 """
 
 import math
@@ -22,11 +22,8 @@ from scheduler_core.queueing import QueueState
 class Reservation:
     """Machines reserved for the head of the queue by EASY backfill.
 
-    `shadow_s` is the time at which the head is expected to start on `allocation`. `spare` is the capacity that is free
-    at that time besides the allocation.
-
-    If the head does not fit even after all running jobs have ended, because it needs machines that are down, nothing is
-    reserved and `allocation` is None.
+    `shadow_s` is the time at which the head is expected to start on `allocation`; `spare` is the other capacity free
+    then. `allocation` is None if the head would not fit even after all running jobs end, because machines are down.
     """
 
     serial: int
@@ -38,8 +35,7 @@ class Reservation:
 class Occupancy:
     """A cluster with its running jobs; `running` maps serials to runs in the order of their starts.
 
-    A demand that did not fit is blocked: it is not tried again until some capacity is released, since free capacity
-    only shrinks until then.
+    A demand that did not fit is blocked, that is not tried again, until capacity is released.
     """
 
     def __init__(self, machines: Sequence[Machine], place: Placement, sharing: Sharing = "pooled") -> None:
@@ -55,7 +51,7 @@ class Occupancy:
 
     @property
     def room(self) -> Room:
-        """Return the free capacity; it is the same object until a job starts or stops, or a machine goes down or up."""
+        """Return the free capacity: the same object until a job starts or stops, or a machine goes down or up."""
         if self._room is None:
             self._room = self.cluster.room()
         return self._room
@@ -84,9 +80,8 @@ class Occupancy:
     def reservation(self, head: Waiting, now_s: float) -> Reservation:
         """Return the reservation for a head of the queue that does not fit now.
 
-        Running jobs are assumed to release their machines in the order of their predicted ends, until the head fits.
-
-        Runs with equal predicted ends release together; a run past its predicted end is assumed to end now.
+        Running jobs are assumed to release their machines in the order of predicted ends, until the head fits. Equal
+        predicted ends release together; a run past its predicted end is assumed to end now.
 
         References
         ----------
@@ -146,7 +141,7 @@ class Occupancy:
         self._more_room()
 
     def state(self) -> QueueState:
-        """Return the state that queue policies read; it is the same object until a job starts or stops."""
+        """Return the state that queue policies read: the same object until a job starts or stops."""
         if self._state is None:
             self._state = QueueState(dominant_share=MappingProxyType(self._shares))
         return self._state
@@ -156,7 +151,7 @@ class Occupancy:
         self._blocked.clear()
 
     def _charge(self, run: Running, sign: int) -> None:
-        """Add (`sign` 1) or subtract (-1) a gang's demand in its user's total; drop users that hold nothing."""
+        """Add (`sign` 1) or subtract (-1) a gang's demand in its user's total; drop users without running gangs."""
         demand, user = run.allocation.demand, run.waiting.user
         count = sign * demand.instances
         held = [had + count * units for had, units in zip(self._held.get(user, (0, 0, 0)), demand.units, strict=True)]

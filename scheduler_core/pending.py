@@ -1,7 +1,7 @@
 """Explanation for a user why a waiting job does not run although GPUs are free.
 
-Reads a `rounds.Scheduler` without changing it; expected times are computed from predicted run times.
-Called by tests only, since no command works on a live cluster yet.
+Reads a `rounds.Scheduler` without changing it, and computes expected times from predicted run times. Called by tests
+only, since no command works on a live cluster yet.
 """
 
 import math
@@ -19,8 +19,8 @@ from scheduler_core.shortages import Shortage, beyond, fragmented_by, in_words, 
 class Hold(StrEnum):
     """The reason why a job has not started.
 
-    `ROOM`: it does not fit the free capacity. `OVERTAKES`, `RESERVATION` and `DEPTH`: it fits, but a rule protects
-    the head of the queue. `NOTHING`: it fits and the next round starts it. `NEVER`: its full request exceeds the whole
+    `ROOM`: it does not fit the free capacity. `OVERTAKES`, `RESERVATION` and `DEPTH`: it fits, but a rule protects the
+    head of the queue. `NOTHING`: it fits and the next round starts it. `NEVER`: its full request exceeds the whole
     cluster. `ROUND`: it was submitted after the last round.
     """
 
@@ -37,29 +37,20 @@ class Hold(StrEnum):
 class Pending:
     """Explanation of why a job waits and when it should start.
 
-    Attributes
-    ----------
-    place, waiting
-        Position of the job in the queue, from 1 (0 for a job that can never fit and so is not queued), and the number
-        of waiting jobs.
-    hold, head
-        The reason why the job waits; if it is a rule, the serial of the head of the queue, which the rule protects.
-    instances, hosted
-        Number of instances in the gang, and how many of them would fit now.
-    shortages
-        Comparison of each requested resource with the free capacity; for a job that can never fit, with the empty
-        cluster.
-    fragmented
-        Whether enough of every requested resource is free in total although the instances do not fit.
-    other_machines, away_machines
-        Number of machines with GPU types that the job does not allow, and number of allowed machines that are down.
-    must_end
-        Serials of the running jobs, in order of expected end, that must end before the job fits.
-    room_in_s
-        Seconds until the jobs in `must_end` are expected to have ended; inf if unknown, or if machines must come up
-        first.
-    expected_wait_s
-        Seconds until the job's expected start, after all jobs before it in the queue have started; inf if unknown.
+    - `place`: position of the job in the queue, from 1; 0 for a job that can never fit and so is not queued.
+    - `waiting`: number of waiting jobs.
+    - `hold`: the reason why the job waits.
+    - `head`: serial of the head of the queue, if the reason is a rule that protects the head.
+    - `instances`, `hosted`: number of instances in the gang, and how many of them would fit now.
+    - `shortages`: comparison of each requested resource with the free capacity; for a job that can never fit, with the
+      empty cluster.
+    - `fragmented`: whether enough of every requested resource is free in total although the instances do not fit.
+    - `other_machines`, `away_machines`: number of machines with GPU types that the job does not allow, and number of
+      allowed machines that are down.
+    - `must_end`: serials of the running jobs, in order of expected end, that must end before the job fits.
+    - `room_in_s`: seconds until the jobs in `must_end` are expected to have ended; inf if unknown, or if machines must
+      come up first.
+    - `expected_wait_s`: seconds until the job's expected start, after all jobs before it in the queue; inf if unknown.
     """
 
     serial: int
@@ -126,7 +117,7 @@ class Pending:
 def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
     """Return why a job waits, which jobs must end first, and when the job should start.
 
-    For a job that no round has admitted yet, or that can never fit, the full request is compared. Preemption is
+    A job that no round has admitted yet, or that can never fit, is explained by its full request. Preemption is
     ignored, even if the discipline allows it.
 
     Raises
@@ -176,7 +167,7 @@ def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
 
 
 def _outside(scheduler: Scheduler, serial: int, queued: int) -> Pending:
-    """Return the explanation for a job outside the queue: one not yet admitted, or one that can never fit."""
+    """Explain a job that is not in the queue: it is not yet admitted, or can never fit."""
     new = {job.serial: job for job in scheduler.submitted}
     job = new.get(serial, scheduler.refused.get(serial))
     if job is None:
@@ -204,7 +195,7 @@ def _outside(scheduler: Scheduler, serial: int, queued: int) -> Pending:
 
 
 def _hold(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> tuple[Hold, int | None]:
-    """Return why the last job of `ahead` waits, and the head of the queue if a rule protects that head."""
+    """Return why the last job of `ahead` waits, and the head of the queue if the reason is a rule that protects it."""
     *before, job = ahead
     room, rules = scheduler.occupancy.room, scheduler.discipline
     if not room.fits(job.demand):
@@ -230,7 +221,7 @@ def _hold(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> tuple
 def _freeing(demand: Demand, room: Room, running: Sequence[Running], now_s: float) -> list[Running]:
     """Return the runs that must end before a gang fits, empty if it would not fit even then.
 
-    Runs are released in order of expected end until the gang fits. Runs without which it still fits are left out.
+    Runs end in order of expected end until the gang fits. Those whose end the gang does not need are then left out.
     """
     ended: list[Running] = []
     for run in sorted(running, key=lambda run: max(now_s, run.expected_end_s)):
@@ -257,9 +248,8 @@ def _room_in_s(hold: Hold, freeing: Sequence[Running], now_s: float) -> float:
 def _expected_start_s(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> float:
     """Return the time at which the last job of `ahead` is expected to start, inf if unknown.
 
-    Simulates the expected ends of runs; the waiting jobs `ahead` start as soon as they fit, tried in queue order.
-
-    It assumes that no job arrives, no job is preempted, and machines that are down stay down.
+    Runs end as expected, and the waiting jobs `ahead` start as soon as they fit, tried in queue order. It assumes no
+    further arrivals, no preemption, and that machines that are down stay down.
     """
     room, place = scheduler.occupancy.room, scheduler.place
     ends = [(max(now_s, run.expected_end_s), run.allocation) for run in scheduler.occupancy.running.values()]

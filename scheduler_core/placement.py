@@ -1,13 +1,12 @@
 """Placements: functions `(demand, room) -> allocation or None` that choose the machines for a gang.
 
-A room is the free capacity of a cluster, which a placement does not change.
+A room is the free capacity of a cluster, which a placement does not change. A gang may be split over machines, an
+instance may not. Among equal machines the first one is chosen. `Room.allocation` chooses the GPUs on a machine. Called
+by `rounds` and `occupancy`; `PLACEMENTS` at the end lists all by name.
 
-A gang may be split over machines, an instance may not. Among equal machines the first one is chosen. `Room.allocation`
-chooses the GPUs on a machine. Called by `rounds` and `occupancy`; `PLACEMENTS` at the end lists all by name.
-
-To add a placement, write its function and name it in `PLACEMENTS`; repeat the name in
-`pipelines.cli.simulation`. The compiled engine needs an equivalent in `scheduler_core.kernels.placing`. Placements by
-device are in `sharing_placements`.
+To add a placement, write its function and name it in `PLACEMENTS`; repeat the name in `pipelines.cli.simulation`. The
+compiled engine needs an equivalent in `scheduler_core.kernels.placing`. Placements by device are in
+`sharing_placements`.
 """
 
 from collections import Counter
@@ -27,14 +26,14 @@ __all__ = ["Placement", "sharing_of"]
 Placement = Callable[[Demand, Room], Allocation | None]
 """A function that chooses machines for a gang in a given free capacity; None if the gang does not fit.
 
-It returns `Room.allocation(...)`, or an allocation with devices of its own choice. Two attributes are optional:
-`sharing` is how GPUs must be shared, and the method `arrived(demand)` is called for every new job in the queue.
+It returns `Room.allocation(...)`, or an allocation with devices of its own choice. It may have two attributes:
+`sharing` names how GPUs must be shared, and the method `arrived(demand)` is called for every new job in the queue.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementKind:
-    """How to create a placement of the registry; `make` takes `Discipline.seed`, and `sharing` is how GPUs are shared.
+    """A registered placement: how to create it from `Discipline.seed` (`make`), and how it shares GPUs (`sharing`).
 
     If the placement has state, `make` returns a new object each time, else always the same function.
     """
@@ -49,9 +48,7 @@ def first_fit(demand: Demand, room: Room) -> Allocation | None:
 
 
 def best_fit(demand: Demand, room: Room) -> Allocation | None:
-    """Fill the machines with the least free capacity first, which keeps large free blocks for large jobs.
-
-    Machines are compared by `Room.freeness`.
+    """Fill the machines with the least free capacity (`Room.freeness`) first, to keep large blocks for large jobs.
 
     References
     ----------
@@ -114,7 +111,7 @@ def spread(demand: Demand, room: Room) -> Allocation | None:
 
 
 def placement_of(placement: str | Placement, seed: int = 0) -> Placement:
-    """Return the placement with a given name, a new object if it has state; an object is returned unchanged.
+    """Return the placement with a given name, a new object if it has state; return an object unchanged.
 
     Raises
     ------
@@ -125,7 +122,7 @@ def placement_of(placement: str | Placement, seed: int = 0) -> Placement:
 
 
 def sharing_of(placement: str | Placement, asked: Sharing | None = None) -> Sharing:
-    """Return how GPUs are shared under a placement: as in `asked`, else its default.
+    """Return how GPUs are shared under a placement: as in `asked` if given, else its default.
 
     Raises
     ------

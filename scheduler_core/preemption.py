@@ -1,7 +1,6 @@
 """Preemption: whether a discipline stops running jobs, and which running jobs to stop for a waiting job.
 
-`rounds` stops and starts the jobs; `gangs` defines the state of a stopped job.
-Called by `rounds` and the simulator.
+`rounds` stops and starts the jobs; `gangs` defines the state of a stopped job. Called by `rounds` and the simulator.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ __all__ = ["preempts"]
 
 
 def preempts(discipline: Discipline) -> bool:
-    """Return whether waiting jobs may stop running jobs: `discipline.preempt`, or the policy's default if None.
+    """Return whether waiting jobs may stop running jobs: `discipline.preempt`, or the policy's default if that is None.
 
     Raises
     ------
@@ -45,8 +44,8 @@ def victims(demand: Demand, key: float, running: Sequence[tuple[float, Running]]
     """Return the runs to stop so that a waiting gang fits, largest key first; empty if no choice of runs suffices.
 
     `running` holds pairs of queue key and preemptible run, largest key first. Only runs with larger keys than `key`,
-    that of the waiting job, may be stopped. They are added one by one until the gang fits. Then, smallest key first,
-    each run that need not stop for the gang to fit is removed again.
+    the waiting job's, may be stopped. They are added one by one until the gang fits. Then runs that the gang does not
+    need are removed again, smallest key first.
 
     References
     ----------
@@ -74,10 +73,8 @@ def victims(demand: Demand, key: float, running: Sequence[tuple[float, Running]]
 class Stoppable:
     """The preemptible runs of a round, and the capacity that would be free if all of them were stopped.
 
-    Runs with keys not larger than that of the current waiting job are dropped.
-
-    Waiting jobs come in queue order with ascending keys. So the preemptible runs only become fewer, and a demand that
-    did not fit for one job cannot fit for a later one.
+    Waiting jobs come with ascending keys. So runs whose keys are not larger than the current job's are dropped, and a
+    demand that did not fit for one job cannot fit for a later one.
     """
 
     def __init__(self, keyed: Iterable[tuple[float, Running]], room: Room) -> None:
@@ -101,7 +98,7 @@ class Stoppable:
         return victims(demand, key, self._largest_first, room)
 
     def stopped(self, runs: Iterable[Running]) -> None:
-        """Remove runs that were stopped; the reachable capacity includes theirs already."""
+        """Remove runs that were stopped; the reachable capacity already includes what they held."""
         gone = {run.waiting.serial for run in runs}
         self._largest_first = [entry for entry in self._largest_first if entry[1].waiting.serial not in gone]
 

@@ -25,15 +25,15 @@ NOTHING_HELD: Final = QueueState()
 
 
 REBUILD_SHARE: Final = 1000
-"""If more than 1 / REBUILD_SHARE of the jobs leave at once, the list is rebuilt, else jobs are deleted one by one."""
+"""The list is rebuilt if more than 1 / REBUILD_SHARE of the jobs leave at once, else jobs are deleted singly."""
 
 
 class JobQueue:
     """The waiting jobs, in a list sorted by queue key.
 
-    To insert or delete a job takes some 10 us in a queue of 100 000 jobs. Under a dynamic policy, jobs are ranked again
-    after every start. If the policy is `by_user`, a heap of users does so in (jobs + starts) * log(users) per round,
-    and the list is sorted by the keys that jobs have on an idle cluster; otherwise all jobs are sorted again.
+    Inserting or deleting a job takes some 10 us in a queue of 100 000 jobs. Under a dynamic policy, jobs are ranked
+    again after every start. If the policy is `by_user`, the list is sorted by the keys on an idle cluster, and a heap
+    of users ranks them in O((jobs + starts) * log(users)) per round; otherwise all jobs are sorted again.
 
     `state` is a function that returns the state for the policy; it must return the same object until that changes.
     """
@@ -85,13 +85,13 @@ class JobQueue:
         return self._rank(self._entries, now_s, self._state()) if self._policy.dynamic else self._entries.copy()
 
     def offered(self, now_s: float) -> Iterator[Entry]:
-        """Return an iterator over the queue in order; a dynamic policy ranks again when the state changes."""
+        """Return an iterator over the queue in order; a dynamic policy ranks jobs again when the state changes."""
         if not self._policy.dynamic:
             return iter(self._entries.copy())
         return self._by_users(now_s) if self._policy.by_user else self._anew(now_s)
 
     def _by_users(self, now_s: float) -> Iterator[Entry]:
-        """Yield the queue in order under a `by_user` policy: next is the first job of the user with least key."""
+        """Yield the queue in order under a `by_user` policy: next is the first job of the user with the least key."""
         waiting: dict[Hashable, deque[Entry]] = defaultdict(deque)
         for entry in self._entries:
             waiting[entry[2].user].append(entry)
@@ -127,12 +127,13 @@ class JobQueue:
 LOOK_AHEAD_JOBS: Final = 5000
 """Minimum queue length for which a round places jobs in batches by compiled code.
 
-Fewer jobs are placed one by one in a fifth of a second. Loading the compiled code takes half a second per process, and
-five seconds if it is not cached."""
+Placing fewer jobs one by one takes a fifth of a second. Loading the compiled code takes half a second per process, and
+five seconds if it is not cached.
+"""
 
 FIRST_BATCH: Final = 64
 LARGEST_BATCH: Final = 4096
-"""Number of jobs in the first and in the largest batch; a small first batch wastes little if the round stops early."""
+"""Number of jobs in the first batch (FIRST_BATCH), and maximum; each batch is 4 times as large as the last."""
 
 SMALLEST_BATCH: Final = 32
 """Minimum number of gangs to place as a batch; preparing a batch takes as long as placing a few one by one."""
@@ -141,9 +142,8 @@ SMALLEST_BATCH: Final = 32
 class Offers:
     """Queued jobs in order, each with its allocation, or None if it does not fit; the caller starts those with one.
 
-    If `ahead` names a placement, compiled code places batches of jobs, assuming that each job that fits starts. That is
-    correct only if nothing else starts or stops, and the queue order does not change. If `ahead` is None, jobs are
-    placed one by one.
+    If `ahead` names a placement, compiled code places batches of jobs, assuming that each job that fits starts, nothing
+    else starts or stops, and the queue order stays the same. If `ahead` is None, jobs are placed one by one.
     """
 
     def __init__(self, offered: Iterator[Entry], occupancy: Occupancy, ahead: str | None = None) -> None:

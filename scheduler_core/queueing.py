@@ -4,9 +4,9 @@ A policy is a function `key(job, state, now_s)`; the job with the smallest key c
 arrival. A static key is fixed while the job waits; a dynamic one is evaluated again after every start. `queue` keeps
 jobs in this order, and `rounds` decides which jobs may overtake.
 
-To add a policy, write its key function and name it in `QUEUE_POLICIES`; repeat the name in
-`pipelines.cli.simulation`. The compiled engine also needs the key, in `pipelines.simulation.engine.compiled.starts`;
-without it only the engine `plain` accepts the policy.
+To add a policy, write its key function and name it in `QUEUE_POLICIES`; repeat the name in `pipelines.cli.simulation`.
+The compiled engine also needs the key, in `pipelines.simulation.engine.compiled.starts`; without it only the engine
+`plain` accepts the policy.
 """
 
 # ruff: noqa: ARG001 -- all policies have the same signature, whichever arguments they read
@@ -23,10 +23,7 @@ from scheduler_core.gangs import Waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """The state that a policy may read.
-
-    `dominant_share` maps each user with running jobs to the largest share (0..1) of any resource that the user holds.
-    """
+    """The state that a policy may read: `dominant_share` is each user's largest share (0..1) held of any resource."""
 
     dominant_share: Mapping[Hashable, float] = field(default_factory=dict)
 
@@ -39,9 +36,9 @@ class QueuePolicy:
     """A queue policy: its key function and its properties.
 
     `dynamic`: the key must be evaluated again after every start. A static key may change while the job runs (`srtf`,
-    `las`), but not while it waits. `preemptive`: jobs with smaller keys preempt by default.
-    `by_user`: a dynamic key reads only the share of the job's own user, and does not fall when that share grows. Then a
-    start moves only the jobs of the starting user in the order, and most jobs need no new ranking.
+    `las`), but not while it waits. `preemptive`: jobs with smaller keys preempt by default. `by_user`: a dynamic key
+    that reads only the share of the job's own user, and does not fall when that share grows. Then only the jobs of a
+    starting job's user need a new ranking.
     """
 
     key: Key
@@ -53,8 +50,8 @@ class QueuePolicy:
 def aged(policy: QueuePolicy, aging: float) -> QueuePolicy:
     """Return a policy that subtracts `aging` from a job's key for every second of waiting.
 
-    Since all keys fall at the same rate, `key + aging * arrived_s` gives the same order, and does not depend on the
-    current time. So a static policy stays static.
+    All keys fall at the same rate, so `key + aging * arrived_s` gives the same order without depending on the current
+    time. So a static policy stays static.
 
     >>> from scheduler_core.cluster import Demand
     >>> ONE = Demand(units=(0, 0, 1000), instances=1)
@@ -115,9 +112,7 @@ def qssf(job: Waiting, state: QueueState, now_s: float) -> float:
 
 
 def las(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by attained service, the GPU time of the job so far; needs no prediction.
-
-    A gang without GPUs counts as if it had a thousandth of a GPU.
+    """Order by attained service, the GPU time of the job so far; a gang without GPUs counts as a thousandth of a GPU.
 
     References
     ----------
@@ -127,7 +122,7 @@ def las(job: Waiting, state: QueueState, now_s: float) -> float:
 
 
 def drf(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by the dominant share of the job's user; a gang is allocated as a whole.
+    """Order by the dominant share of the job's user, the largest share that the user holds of any resource.
 
     References
     ----------
@@ -147,7 +142,7 @@ def priority(job: Waiting, state: QueueState, now_s: float) -> float:
 
 
 def policy_of(policy: str | QueuePolicy) -> QueuePolicy:
-    """Return the queue policy with a given name; a policy object is returned unchanged.
+    """Return the queue policy with a given name; return a policy object unchanged.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Recommendations of Algorithm 1: targets and reasons computed from predictions, and its safe call from a round.
 
-Candidates and predictions come from `candidates` and `shrink`.
-Called by `shrink` (`recommend`, `unchanged_request`) and `rounds` (`advised`).
+Candidates and predictions come from `candidates` and `shrink`. Called by `shrink` (`recommend`, `unchanged_request`)
+and `rounds` (`advised`).
 """
 
 import math
@@ -17,7 +17,7 @@ from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray, Job
 __all__ = ["Scale", "advised", "unchanged_request"]
 
 CHANGE_SLACK: Final = 1e-9
-"""Tolerance for floating-point noise: a change below `minimum_change` by less than this counts as large enough."""
+"""Tolerance for floating-point noise when a relative saving is compared with `minimum_change`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def _lower_bounds(round_: Round) -> FloatArray:
 
 
 def _targets(round_: Round, chosen: IntArray) -> FloatArray:
-    """Return the targets (n, 3) for chosen indices of alpha, -1 to keep the request; small savings are not taken."""
+    """Return the targets (n, 3) for chosen indices of alpha (n, 3); -1, or too small a saving, keeps the request."""
     values = np.take_along_axis(round_.candidates.values, np.maximum(chosen, 0)[:, None, :], axis=1)[:, 0]
     saved = round_.requests - values
     worthwhile = (saved > 0.0) & (saved >= (round_.minimum_change - CHANGE_SLACK) * round_.requests)
@@ -162,7 +162,7 @@ ROUNDING_SLACK: Final = 1e-9
 def advised(jobs: Sequence[Job], scale: Scale) -> list[Recommendation]:
     """Return the recommendation of `scale` for each job; keep the request if `scale` fails or its result is invalid.
 
-    In that case the reason is `predictor_unavailable`, and the note describes the failure.
+    The reason for such a job is `predictor_unavailable`, and the note describes the failure.
 
     >>> from scheduler_core.types import Request
     >>> job = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5))

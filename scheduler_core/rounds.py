@@ -1,7 +1,7 @@
 """Scheduling rounds (Algorithm 2 of Yang, Hong and Tang): admit and shrink new jobs, order the queue, start jobs.
 
 A real scheduler can use it: it submits jobs, reports ended runs, and calls rounds, which return what starts where.
-Times are arguments, and true run times are not needed. Called by `pending` and the readable engine of
+Times are arguments; true run times are not needed. Called by `pending` and the readable engine of
 `pipelines.simulation`.
 """
 
@@ -42,8 +42,8 @@ class Scheduler:
     Whether a job can ever fit depends on its full request, so that schedulers with and without shrinking refuse the
     same jobs.
 
-    If at least `look_ahead_jobs` jobs are queued, the queue order is static and GPUs are pooled, then compiled code
-    places jobs in batches. The result is the same as one by one; with None jobs are always placed one by one.
+    If at least `look_ahead_jobs` jobs are queued, the queue order is static and GPUs are pooled, compiled code places
+    jobs in batches, with the same result as one by one. With None jobs are always placed one by one.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class Scheduler:
     def enqueue(self, waiting: Waiting) -> bool:
         """Queue a job without shrinking it; if its request exceeds the empty cluster, refuse it and return False.
 
-        If GPUs are shared by device, requests of more than one GPU are rounded up to whole GPUs.
+        If GPUs are shared by device, a request of more than one GPU is rounded up to whole GPUs.
         """
         if self.sharing == "devices":
             request, granted = in_devices(waiting.request), in_devices(waiting.granted)
@@ -156,7 +156,7 @@ class Scheduler:
         return RoundResult(started=started, preempted=preempted, never_fits=never_fits)
 
     def _overtaking(self, now_s: float) -> list[Running]:
-        """Start jobs that fit, in queue order; at most `overtakes` of them overtake the first that does not fit."""
+        """Start jobs that fit, in queue order; at most `overtakes` of them may pass the first that does not fit."""
         most = self.discipline.overtakes
         started: list[Running] = []
         head: int | None = None
@@ -202,7 +202,7 @@ class Scheduler:
         return started
 
     def _preempting(self, now_s: float) -> tuple[list[Running], list[Running]]:
-        """Start jobs in queue order; one that does not fit may stop running jobs with larger keys, which wait again."""
+        """Start jobs in queue order; one that does not fit may stop runs with larger keys, whose jobs wait again."""
         started: list[Running] = []
         preempted: list[Running] = []
         stoppable = Stoppable(self._past_their_quantum(now_s), self.occupancy.room)
@@ -227,7 +227,7 @@ class Scheduler:
     def _offers(self, now_s: float, *, alone: bool = True) -> Offers:
         """Return the queue's jobs with their allocations; with `alone`, jobs may be placed in batches.
 
-        `alone` promises that until the last offer, nothing stops and nothing but offered jobs starts.
+        With `alone`, the caller promises that until the last offer nothing stops, and nothing but offered jobs starts.
         """
         placement = self.discipline.placement
         ahead = (
@@ -268,7 +268,7 @@ class Scheduler:
         return never_fits
 
     def _join(self, new: Waiting) -> None:
-        """Queue a new job, and report it to a placement that learns from arrivals."""
+        """Queue a new job, and report it to the placement if that learns from arrivals."""
         self.queue.join(new)
         if self._learn is not None:
             self._learn(new.demand)

@@ -1,7 +1,7 @@
 """Placements with GPUs shared by device: fragmentation gradient descent (FGD) and the baselines it is compared with.
 
-`kernels.sharing` computes the scores, which are cached until a machine changes.
-Created by the registry in `placement`, and by studies that pass their own target workload.
+`kernels.sharing` computes the scores, which are cached until a machine changes. Created by the registry in `placement`,
+and by studies that pass their own target workload.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ Ties = Literal["first", "random"]
 """How to choose among machines with equal scores: the first, or a random one."""
 
 MOST_SHAPES: Final = 1024
-"""Maximum number of distinct demands with cached scores; with one more, the cache is emptied."""
+"""Maximum number of distinct demands with cached scores; one more empties the cache."""
 
 FEWEST_SHAPES: Final = 64
 """Initial number of distinct demands that the cache can hold."""
@@ -44,7 +44,7 @@ class DevicePlacement:
 
     Machines without enough CPU, memory or devices, or of another GPU type, are excluded. Ties go to the machine listed
     first, or to a random one. On the machine, a part of a GPU takes the device with the least sufficient free GPU, and
-    whole GPUs take the idle devices of lowest index; the list below names exceptions. Scores are integers, mostly
+    whole GPUs take the idle devices of lowest index; exceptions are in the list below. Scores are integers, mostly
     within 0..100.
 
     - ``fgd``: 100 times the sigmoid of the decrease in the machine's fragmented GPUs for the target workload (see the
@@ -119,8 +119,7 @@ class DevicePlacement:
     def fragmentation(self, room: Room) -> float:
         """Return the fragmentation of the given free capacity for the target, in milli-GPUs.
 
-        It equals `fragmentation.cluster_fragmentation`, but is cached per machine: it takes a few microseconds if few
-        machines changed.
+        It equals `fragmentation.cluster_fragmentation`, but only changed machines are computed again.
 
         Raises
         ------
@@ -163,7 +162,7 @@ class _Mirror:
         self._kept = kept_of(FEWEST_SHAPES, len(room.up))
 
     def reflects(self, room: Room) -> bool:
-        """Return whether a `Room` is of the same cluster as the copy."""
+        """Return whether `room` is the free capacity of the cluster that this object copies."""
         same = room.of_type is self._of_type and room.largest is self._largest
         return same and room.devices is not None and room.devices.shape == self._nodes.devices.shape
 
@@ -175,7 +174,7 @@ class _Mirror:
             placing.aim(self._nodes, self._goal, self._kept)
 
     def follow(self, room: Room, devices: IntArray, tenants: IntArray) -> None:
-        """Copy the free capacity, and mark the cached scores of changed machines as stale."""
+        """Copy the current free capacity of the cluster, and mark the cached scores of changed machines as stale."""
         placing.mirror(self._nodes, room.free, devices, tenants, room.up, self._goal, self._kept)
 
     def fragmentation(self) -> float:

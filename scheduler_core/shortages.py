@@ -21,8 +21,8 @@ class Shortage:
 
     Of the `machines` machines, `short_machines` have less free than one instance requests (`each`). `wanted` is the
     request of the whole gang, and `free` the free amount on all these machines. `binds` is true if the gang would not
-    fit even if only this resource mattered. `split` is true if GPUs bind only because they are counted by device: they
-    would suffice if each machine's GPUs were pooled.
+    fit even if it requested only this resource. `split` is true if GPUs bind only because they are counted by device:
+    pooled GPUs of each machine would suffice.
     """
 
     resource: str
@@ -53,7 +53,7 @@ def in_words(shortage: Shortage) -> str:
 
 
 def beyond(shortage: Shortage, whose: str) -> str:
-    """Return a sentence on one resource of which even an empty cluster has too little; `whose` names the machines."""
+    """Return a sentence on a resource of which even an empty cluster has too little; `whose` names the machines."""
     too_large = ", more than any of them has" if shortage.short_machines == shortage.machines else ""
     requested = f"{WORDS[shortage.resource]}: an instance requests {shortage.each:g}{too_large}"
     return f"{requested}; the gang requests {shortage.wanted:g}, and {whose} has {shortage.free:g}."

@@ -1,8 +1,8 @@
 """Algorithm 1 and its parameters: how far each over-claimed request can shrink without a longer run time.
 
 It has no side effects besides those of the predictor. `candidates` computes candidate requests and floors of use,
-`recommendations` targets and reasons.
-Called by the engines of `pipelines.simulation` through their `scale` argument, and by `modelserve.calls`.
+`recommendations` targets and reasons. Called by the engines of `pipelines.simulation` through their `scale` argument,
+and by `modelserve.calls`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,10 +52,10 @@ ALPHA0: Final = 0.05
 """Smallest factor alpha under the guard `usage`, where floors of peak use keep targets from being too small."""
 
 PAPER_ALPHA0: Final = 0.5
-"""Smallest factor alpha without floors, used to reproduce Yang, Hong and Tang, who do not state theirs."""
+"""Smallest factor alpha without floors (ours), to reproduce Yang, Hong and Tang, who do not state theirs."""
 
 SURE_RUNS: Final = 50
-"""Default of `ShrinkPolicy.sure_runs`: with as many measured runs of similar jobs, no resource counts as important."""
+"""Default of `ShrinkPolicy.sure_runs`: with so many measured runs of similar jobs, no resource counts as important."""
 
 MAX_ALPHA: Final = 0.99
 """Maximum of `ShrinkPolicy.alpha0`; with a larger one hardly any request would shrink."""
@@ -262,9 +262,8 @@ def _predict(
 ) -> tuple[FloatArray, FloatArray]:
     """Return predicted p50 and p90 (n, 1 + A), the first column for the request and the others for the candidates.
 
-    All are predicted in one call. Candidates of jobs that are not eligible are NaN.
-
-    A candidate with the same amounts as the one before it, or the first as the request, reuses that prediction.
+    All are predicted in one call. Candidates of jobs that are not eligible are NaN. A candidate with the same amounts
+    as the candidate before it (the first: as the request) reuses that prediction.
     """
     every = np.concatenate([requests[:, None, :], inputs], axis=1)
     later, earlier = every[:, 1:], every[:, :-1]

@@ -19,7 +19,7 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["WINDOW", "SlidingTarget", "TargetWorkload", "check_popularity", "target_of"]
 
 ROUNDING: Final = 1e-9
-"""Relative tolerance for rounding when a share of the pods is reached."""
+"""Relative tolerance for rounding when pod counts are compared with the share `popularity` of all pods."""
 
 Shape = tuple[int, int, int, str | None]
 """Demand of one instance: milli-cores, number of GPU devices, milli-GPUs of each device, and GPU type.
@@ -30,21 +30,16 @@ WINDOW: Final = 10_000
 """Number of most recent arrivals that a sliding target counts."""
 
 RENEWALS: Final = 10
-"""How many times a sliding target is rebuilt while as many jobs arrive as the window holds."""
+"""Number of times that a sliding target is rebuilt while `WINDOW` jobs arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TargetWorkload:
     """The k distinct shapes of requested instances, most frequent first; k may be 0, and memory is ignored.
 
-    Attributes
-    ----------
-    cpu_milli, count, milli
-        Milli-cores, number of GPU devices (may be 0), and milli-GPUs of each device.
-    gpu_type
-        GPU types, alternatives separated by "|"; None for any type.
-    pods
-        Number of pods (instances) with each shape; counts instead of shares, so that sums are exact.
+    `cpu_milli`, `count` and `milli` (k,) are milli-cores, number of GPU devices (may be 0), and milli-GPUs of each
+    device. `gpu_type` has k GPU types, alternatives separated by "|"; None for any type. `pods` (k,) is the number of
+    pods (instances) with each shape; counts instead of shares, so that sums are exact.
     """
 
     cpu_milli: IntArray
@@ -119,7 +114,7 @@ def target_from(counts: Counter[Shape], popularity: float = 1.0) -> TargetWorklo
 
 
 def check_popularity(popularity: float) -> None:
-    """Raise `BadInput` unless `popularity` is a valid share of the pods.
+    """Raise an error unless `popularity` is a valid share of the pods.
 
     Raises
     ------

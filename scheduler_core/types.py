@@ -55,8 +55,8 @@ class Reason(StrEnum):
 class Request:
     """Amounts that one instance requests or is allocated: CPU cores, GiB of memory, GPUs (fractional below one).
 
-    NaN is an unknown amount, as in a trace that does not record the resource: nothing is allocated for it, it is never
-    shrunk, and its recommendation has no reason. An amount of 0 is known. None is invalid.
+    NaN marks a resource that the trace does not record: nothing is allocated for it, it is never shrunk, and its
+    recommendation has no reason. An amount of 0 is known. None is invalid.
     """
 
     cpu_cores: float
@@ -103,7 +103,7 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakUse:
-    """Predicted upper quantile of use per instance, one value per job, NaN where unknown.
+    """Predicted peak use per instance (an upper quantile), one value per job, NaN where unknown.
 
     `runs` is the number of measured runs that support each job's prediction.
     """
@@ -135,11 +135,11 @@ class Recommendation:
     A resource that the trace does not record is NaN everywhere and absent from `reasons`.
 
     `reasons` tells why each resource has its target: `shrunk` if the factor alpha set it, `floor` if the floor of peak
-    use or the minimum did. `alpha` is the factor that Algorithm 1 accepted, 1 if it accepted none.
-    Run times are predictions for the accepted candidate; resources outside the model's training range are predicted at
-    their request. `run_time_change` is relative to the run time at the request: 0 if all resources are outside the
-    range, NaN without a prediction. `model_decided` is true if the target differs from the one that floors alone give.
-    `runs` is the number of measured runs that support the floor; `note` is the error message of a failed predictor.
+    use or the minimum did. `alpha` is the factor that Algorithm 1 accepted, 1 if it accepted none. Run times are
+    predictions for the accepted candidate; resources outside the model's training range are predicted at their request.
+    `run_time_change` is relative to the run time at the request: 0 if all resources are outside the range, NaN without
+    a prediction. `model_decided` is true if the target differs from the one that floors alone give. `runs` is the
+    number of measured runs that support the floor; `note` is the error message of a failed predictor.
     """
 
     job_id: str
@@ -164,7 +164,7 @@ class Predictor(Protocol):
         ...
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Predict for each of n jobs the upper quantile of use per instance."""
+        """Predict for each of n jobs the peak use per instance, as an upper quantile."""
         ...
 
     def knowledge(self, jobs: Sequence[Job]) -> Sequence[Knowledge]:

@@ -1,7 +1,7 @@
 """Compilation of this package's loops with numba, and the key under which compiled code is cached.
 
-Used by every other file of this package and by the compiled engine of `pipelines.simulation`.
-Numba caches the compiled code next to the sources, else in its user cache; `NUMBA_CACHE_DIR` sets another folder.
+Numba caches the code next to the sources, else in its user cache; `NUMBA_CACHE_DIR` sets another folder. Used by every
+other file of this package and by the compiled engine of `pipelines.simulation`.
 """
 
 import hashlib
@@ -25,8 +25,9 @@ def digest(folder: Path) -> str:
 SOURCES: Final = digest(Path(__file__).parent)
 """Digest of all source files in this folder.
 
-Numba compiles a cached function again only if its own file changes. Functions that Python calls therefore close over
-this digest, so that a change of any file here compiles them again."""
+Numba compiles a cached function again only if its own file changes. Functions that Python calls therefore use this
+digest, so that a change of any file here compiles them again.
+"""
 
 
 _BARE: Final = {"_nrt": False}

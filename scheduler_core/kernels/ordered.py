@@ -1,7 +1,6 @@
 """Compiled placement of a list of gangs, in order, on a cluster's free capacity; and the numbering of distinct rows.
 
-It serves rounds over thousands of waiting jobs outside a compiled simulation. Called by `scheduler_core.queue`; the
-compiled engine calls `distinct`.
+Called by `scheduler_core.queue` for rounds with thousands of waiting jobs; the compiled engine calls `distinct`.
 """
 
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ __all__ = ["distinct", "place_in_order"]
 MIX = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(29)
 FEWEST_SLOTS: Final = 1024
-"""Initial number of slots of the hash table, a power of two; most workloads have few distinct demands."""
+"""Initial number of slots of the hash table of distinct rows, a power of two."""
 
 
 @kernel
@@ -56,9 +55,9 @@ def _equal(rows: IntArray, one: int, other: int) -> bool:
 def _numbering(sources: str) -> Compiled:
     @kept
     def numbered(rows: IntArray, table: IntArray, codes: IntArray, first: IntArray) -> int:
-        """Assign a number to each distinct row; return their count, or NONE if the hash table `table` is too small.
+        """Write each row's number to `codes`; return the count of distinct rows, NONE if `table` is too small.
 
-        Writes each row's number to `codes`, and the first row with each number to `first`.
+        `table` is the hash table. The index of the first row with each number is written to `first`.
         """
         _ = sources  # part of the cache key
         size, count = len(table), 0
@@ -82,7 +81,7 @@ _numbered = _numbering(SOURCES)
 
 
 def distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return a number for each row of a matrix, equal for equal rows, and the first row with each number.
+    """Return a number for each row of a matrix, equal for equal rows, and the index of the first row of each number.
 
     >>> [part.tolist() for part in distinct(np.array([[5, 1], [7, 1], [5, 1]]))]
     [[0, 1, 0], [0, 1]]
@@ -129,7 +128,7 @@ _filled = _filling(SOURCES)
 def place_in_order(
     demands: Sequence[machinery.Demand], cluster: machinery.Cluster, placement: str = "best_fit"
 ) -> list[machinery.Allocation | None]:
-    """Place gangs one after another; return None for each that does not fit. The cluster is not changed.
+    """Place gangs one after another, None for each that does not fit; `cluster` is not changed.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Compiled placement of a gang: whether it fits, and which machines it goes to, as in `placement`.
 
-`room` and `free` are the free units of machines, current or hypothetical (machines, 3). The demand of a gang is that of
-bucket `at`. Only `shift` changes the free capacity of the cluster.
-Called by `ordered` and by the compiled engine of `pipelines.simulation`.
+`room` and `free` (machines, 3) are free units of machines, current or hypothetical. `at` is the index of the gang's
+bucket, which gives its demand. Only `shift` changes the cluster. Called by `ordered` and by the compiled engine of
+`pipelines.simulation`.
 """
 
 import math
@@ -16,7 +16,7 @@ __all__ = ["copy_room", "fits", "fits_free", "hosted", "hosted_in_all", "open_to
 
 @kernel
 def copy_room(room: IntArray, copied: IntArray) -> None:
-    """Copy free units (machines, 3) into another array, which a placement may then change."""
+    """Copy free units (machines, 3) into another array, so that a placement may change the copy."""
     for machine in range(len(room)):
         for resource in range(3):
             copied[machine, resource] = room[machine, resource]
@@ -49,7 +49,7 @@ def open_to(cluster: Cluster, machine: int, gpu_type: int) -> bool:
 
 @kernel
 def hosted_in_all(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> int:
-    """Return the number of instances that the machines could host, each at most the number in the gang."""
+    """Return the sum over machines of the instances each could host, each at most the size of the gang."""
     instances, gpu_type = queue.buckets[at].instances, queue.buckets[at].gpu_type
     count = 0
     for machine in range(len(room)):
@@ -75,8 +75,7 @@ def fits(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> bool:
 def fits_free(cluster: Cluster, queue: Queue, at: int) -> bool:
     """Return whether the whole gang fits the current free capacity.
 
-    A gang that has not fitted since the last release is rejected at once. Most others that do not fit fail the check
-    against the total free units.
+    A gang that did not fit since the last release is rejected at once. The total free units reject most others.
     """
     bucket, releases = queue.buckets[at], queue.tally[0].releases
     if queue.shut[bucket.shape] == releases:
@@ -92,7 +91,7 @@ def fits_free(cluster: Cluster, queue: Queue, at: int) -> bool:
 
 @kernel
 def share_free(free: IntArray, machine: int, largest: FloatArray) -> float:
-    """Return the sum over resources of a machine's free units / `largest`, added in the same order as in numpy."""
+    """Return the sum over resources of a machine's free units / `largest`; in numpy's order, for equal rounding."""
     return float(
         free[machine, 0] / largest[0] + free[machine, 1] / largest[1] + free[machine, 2] / largest[2],
     )
@@ -118,7 +117,7 @@ def _first_fit(cluster: Cluster, free: IntArray, queue: Queue, at: int, scratch:
 
 @kernel
 def _best_fit(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch) -> int:
-    """Fill machines in the order of free capacity (`room`), least first; return the number of machines used."""
+    """Fill machines in ascending order of free capacity (`room`); return the number of machines used."""
     gang = queue.buckets[at]
     left, used = gang.instances, 0
     last_room, last = -math.inf, NONE
@@ -141,7 +140,7 @@ def _best_fit(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, 
 
 @kernel
 def _consolidate(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch) -> int:
-    """Choose the fullest machine that hosts the whole gang, else fill machines that host most instances first."""
+    """Use the fullest machine that hosts the whole gang, else fill first the machines that host most instances."""
     gang = queue.buckets[at]
     best = NONE
     for machine in range(len(free)):
@@ -169,7 +168,7 @@ def _consolidate(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queu
 
 @kernel
 def _spread(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch) -> int:
-    """Put each instance on the freest machine that hosts it, after subtracting the instances placed before."""
+    """Put each instance in turn on the machine with most free capacity that still hosts it."""
     gang = queue.buckets[at]
     after, after_room = scratch.after, scratch.after_room
     copy_room(free, after)
@@ -202,8 +201,7 @@ def placed(
 ) -> int:
     """Choose machines for a gang that fits `free`; return how many.
 
-    Machines are written to `scratch.chosen`, instances to `scratch.counts`. `room` (machines,) is each one's
-    `share_free`.
+    Writes machines to `scratch.chosen`, instances to `scratch.counts`. `room` (machines,) is the `share_free` of each.
     """
     if placement == FIRST_FIT:
         return int(_first_fit(cluster, free, queue, at, scratch))

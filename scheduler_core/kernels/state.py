@@ -1,6 +1,6 @@
-"""Data of compiled scheduling rounds: jobs, buckets of jobs with equal demands, machines, runs and totals.
+"""Arrays of compiled scheduling rounds: jobs, buckets of jobs with equal demands, machines, runs and totals.
 
-Defines the arrays and creates them. Used by every kernel of this folder and of the compiled engine.
+Used by every kernel of this folder and of the compiled engine.
 """
 
 from typing import Any, Final, NamedTuple
@@ -133,7 +133,7 @@ class Rules(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """The queue: one heap of waiting jobs per bucket; `filled` lists the buckets with waiting jobs, in any order."""
+    """The queue: a heap of waiting jobs for each bucket; `filled` lists the buckets with waiting jobs, in any order."""
 
     jobs: Records
     buckets: Records
@@ -158,7 +158,7 @@ class Cluster(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Runs in order of their starts with their machines, and the heap of runs by end time."""
+    """Runs in order of their starts, their machines, and a heap of the runs by end time."""
 
     runs: Records
     hosts: IntArray  # machines of all runs, one run after the other
@@ -217,7 +217,7 @@ PLACEMENT_CODES: Final[dict[str, int]] = {
 
 
 def buckets_of(rows: IntArray, shapes: IntArray) -> Records:
-    """Create empty buckets from distinct rows; the columns are units (3), instances, GPU type, user."""
+    """Create empty buckets, one per row; the columns are units (3), instances, GPU type and user."""
     buckets = np.zeros(len(rows), dtype=BUCKET)
     buckets["instances"], buckets["gpu_type"] = rows[:, 3], rows[:, 4]
     buckets["gang_gpus"] = rows[:, 2] * rows[:, 3]

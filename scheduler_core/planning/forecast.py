@@ -1,4 +1,4 @@
-"""Simple forecasts of an hourly series: the newest value, or the value of the same hour yesterday.
+"""Simple forecasts of an hourly series: the newest value, or the value of the same hour on the day before.
 
 A forecast repeats the value of a known hour, so it cannot use the future. Called by `release` and the studies.
 """
@@ -16,7 +16,7 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["FORECASTS", "forecast", "forecast_error"]
 
 Forecast = Callable[[IntArray, int], IntArray]
-"""Function from (indices of the current hours, hours ahead) to indices of known hours whose values are the forecast."""
+"""A function of (indices of the current hours, hours ahead) that returns indices of the known hours to repeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,8 @@ FORECASTS: Final[dict[str, Forecast]] = {"persistence": persistence, "yesterday"
 def forecast(series: HourlySeries, hours: IntArray, ahead_h: int, how: str) -> FloatArray:
     """Return the values forecast for `ahead_h` hours after each of the current `hours`, indices into the series (n,).
 
-    The value of the current hour is known. If `yesterday` needs an hour before the series, it repeats the newest value,
-    unless the series wraps: then all earlier hours are known.
+    The value of the current hour is known. Where `yesterday` would need an hour before the series, the newest value is
+    repeated instead. In a series that wraps, all earlier hours are known.
 
     Raises
     ------

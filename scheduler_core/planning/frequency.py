@@ -15,7 +15,7 @@ from scheduler_core.types import FloatArray
 __all__ = ["FrequencyModel", "fit_frequency", "line", "mean_error"]
 
 LEAST_STEPS = 2
-"""Minimum number of frequencies in a table; each of the two fitted lines has two coefficients."""
+"""Minimum number of frequencies in a table, since each of the two fitted lines has two coefficients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

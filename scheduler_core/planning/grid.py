@@ -21,7 +21,7 @@ MOST_PUE: Final = 10.0
 class Grid:
     """Carbon and price series of one grid zone, and the PUE of a site in that zone; an unavailable series is None.
 
-    `pue` is the energy of the site divided by the energy of its machines. The two series are per kWh of the site.
+    `pue` is the energy of the site divided by the energy of its machines. Both series are per kWh of the site.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """An hourly series, one constant value per hour (UTC), and its exact integral between any two moments.
 
-Files are read and forecasts made elsewhere. Called by `grid`, `forecast`, `release` and the energy accounts.
+Other modules read files and make forecasts. Called by `grid`, `forecast`, `release` and the energy accounts.
 """
 
 from dataclasses import dataclass, field, replace
@@ -21,18 +21,11 @@ HOURS_PER_DAY: Final = 24
 class HourlySeries:
     """Series of hourly values: `values[i]` is valid for the hour that begins i hours after `start_s`.
 
-    Attributes
-    ----------
-    start_s
-        Unix time (UTC) at which the first hour begins, a whole hour.
-    values
-        One finite value per hour, at least one; shape (n,).
-    unit
-        Unit of the values, such as "g/kWh".
-    filled
-        True for hours whose value was not reported but filled in; shape (n,), by default all False.
-    wrap
-        Whether the series repeats before its first and after its last hour. If not, moments outside it are refused.
+    - `start_s`: Unix time (UTC) at which the first hour begins, a whole hour.
+    - `values`: one finite value per hour, at least one; shape (n,).
+    - `unit`: unit of the values, such as "g/kWh".
+    - `filled`: true for hours whose value was not reported but filled in; shape (n,), by default all false.
+    - `wrap`: whether the series repeats before its first and after its last hour. If not, moments outside are refused.
 
     Raises
     ------
@@ -132,7 +125,7 @@ class HourlySeries:
         return self.integral(from_s, until_s) / ((until_s - from_s) / HOUR_S)
 
     def truncated(self, until_s: float) -> "HourlySeries":
-        """Return the series of only the hours that begin before `until_s`: the part known at that moment.
+        """Return the series of only the hours that begin before `until_s`, which are those known at that moment.
 
         Raises
         ------
@@ -143,15 +136,12 @@ class HourlySeries:
         return replace(self, values=self.values[: max(count, 0)], filled=self.filled[: max(count, 0)])
 
     def going_round(self) -> "HourlySeries":
-        """Return the series repeating without end (`wrap`).
-
-        An incomplete last day is dropped, so that every repetition begins at the same hour of the day.
-        """
+        """Return the series as one that wraps; an incomplete last day is dropped, so that repeated days align."""
         count = len(self.values) - len(self.values) % HOURS_PER_DAY or len(self.values)
         return replace(self, values=self.values[:count], filled=self.filled[:count], wrap=True)
 
     def _up_to(self, ts: FloatArray) -> FloatArray:
-        """Return the integral from the start of the series to each moment, in value times hours."""
+        """Return the integral (value times hours) from the start of the series to each moment."""
         hours = (ts - self.start_s) / HOUR_S
         count = len(self.values)
         if self.wrap:

@@ -1,6 +1,6 @@
 """Power of machines when idle and at full load, looked up by machine name or by GPU type and CPU model.
 
-Tables are read from files in `pipelines.simulation.energy.power_file`. Called by the energy accounts and the report.
+`pipelines.simulation.energy.power_file` reads the tables. Called by the energy accounts and the report.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePower:
-    """Power of one machine: of all its CPUs together, and of each of its GPUs.
+    """Power of one machine in watts: of all its CPUs together, and of each of its GPUs.
 
     Power is linear in use between idle and full load (our assumption: only these two values are published). Memory,
     disks and fans are not included.
@@ -65,7 +65,7 @@ class NodePower:
         Watts(idle_w=self.gpu_idle_w, full_w=self.gpu_full_w)
 
     def idle_w(self, gpus: int) -> float:
-        """Return the power of the machine when nothing runs on it.
+        """Return the power in watts of the machine when nothing runs on it.
 
         >>> NodePower(name="n", cpu_idle_w=40.0, cpu_full_w=330.0, gpu_idle_w=30.0, gpu_full_w=300.0).idle_w(8)
         280.0
@@ -75,7 +75,7 @@ class NodePower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumed:
-    """Use assumed for runs whose use was not measured: fractions of the CPUs and of the GPUs that the run holds."""
+    """Use assumed for runs without measured use: fractions of the CPUs and of the GPUs that the run holds."""
 
     cpu_frac: float
     gpu_frac: float
@@ -89,26 +89,15 @@ class Assumed:
 class PowerTable:
     """Power of the CPUs, GPUs and machines of a site.
 
-    Attributes
-    ----------
-    gpus, cpus
-        Power by GPU type, and by CPU model.
-    hosts
-        CPU model of the machines with each GPU type.
-    default_gpu, default_cpu
-        GPU type and CPU model used for machines whose GPU type is unknown or not in the table.
-    threads_per_core
-        Logical cores (as counted in a machine's description) per physical core.
-    packages
-        Number of CPUs assumed for a machine whose description has no core count.
-    assumed
-        Use assumed for runs whose use was not measured.
-    machines
-        Power of single machines by machine name; it takes precedence over the tables by type.
-    pue
-        The site's power usage effectiveness.
-    source
-        Origin of the values, for reports.
+    - `gpus`, `cpus`: power by GPU type, and by CPU model.
+    - `hosts`: CPU model of the machines with each GPU type.
+    - `default_gpu`, `default_cpu`: GPU type and CPU model used where a GPU type is unknown or not in the table.
+    - `threads_per_core`: logical cores (as counted in a machine's description) per physical core.
+    - `packages`: number of CPUs assumed for a machine whose description has no core count.
+    - `assumed`: use assumed for runs whose use was not measured.
+    - `machines`: power of single machines by machine name; it takes precedence over the tables by type.
+    - `pue`: the site's power usage effectiveness.
+    - `source`: origin of the values, for reports.
     """
 
     gpus: Mapping[str, Watts]
@@ -136,7 +125,7 @@ class PowerTable:
             )
 
     def node(self, machine: Machine) -> NodePower:
-        """Return the power of a machine: its entry in `machines`, else by its GPU type and the CPU model in `hosts`."""
+        """Return a machine's power: its entry in `machines`, else by its GPU type and the CPU model in `hosts`."""
         if machine.name in self.machines:
             return self.machines[machine.name]
         kind = machine.gpu_type or self.default_gpu
@@ -158,6 +147,6 @@ class PowerTable:
         return tuple(self.node(machine) for machine in machines)
 
     def guessed(self, machines: Sequence[Machine]) -> int:
-        """Return the number of GPU machines that use `default_gpu` because their GPU type is not in the table."""
+        """Return how many machines with GPUs use `default_gpu`, because their GPU type is not in the table."""
         known = self.gpus.keys()
         return sum(each.gpus > 0 and each.name not in self.machines and each.gpu_type not in known for each in machines)

@@ -22,13 +22,13 @@ MOST_RUN_FRAC: Final = 100.0
 """Maximum slack as a multiple of the predicted run time (our choice); a larger value is refused as a mistake."""
 
 CLAIRVOYANT: Final = "clairvoyant"
-"""Name of the policy that knows the actual series; a bound on what any forecast can save."""
+"""Name of the policy that knows the actual series, which bounds what any forecast can save."""
 
 UNKNOWN_RUN_S: Final = HOUR_S
-"""Run time assumed for a job without a prediction: one hour, so that only the hour of its start counts (our choice)."""
+"""Run time assumed for a job without a prediction (our choice): with one hour, only the hour of its start counts."""
 
 LONGEST_RUN_S: Final = 366 * HOURS_PER_DAY * HOUR_S
-"""Maximum run time considered; of a longer or endless run, only the first year counts."""
+"""Maximum run time in seconds; of a longer or endless run, only the first year counts."""
 
 _BETTER: Final = 1e-9
 """Minimum relative gain for a later hour to count as better than an earlier one."""
@@ -74,16 +74,9 @@ def released_s(
     A job is released when the forecast mean of the series during its run is lowest, assuming that it starts at its
     release. In a tie the earliest time is taken. Each job's release is decided once, at its arrival (our choice).
 
-    Parameters
-    ----------
-    arrive_s, slack_s
-        Arrival and longest delay of each job, in seconds of the simulation; shape (n,).
-    run_s
-        Predicted run time of each job in seconds; NaN means `UNKNOWN_RUN_S`; shape (n,).
-    start_ts
-        Unix time at second 0 of the simulation.
-    how
-        Forecast to use: a name in `forecast.FORECASTS`, or `CLAIRVOYANT`.
+    `arrive_s` and `slack_s` (n,) are arrival and longest delay of each job, in seconds of the simulation. `run_s` (n,)
+    is its predicted run time in seconds; NaN means `UNKNOWN_RUN_S`. `start_ts` is the Unix time at second 0 of the
+    simulation. `how` names the forecast, of `forecast.FORECASTS`, or is `CLAIRVOYANT`.
 
     Raises
     ------
@@ -139,7 +132,7 @@ class _Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Actual:
-    """Actual series in the place of a forecast, for `CLAIRVOYANT`."""
+    """The actual series in place of a forecast, for `CLAIRVOYANT`."""
 
     series: HourlySeries
 

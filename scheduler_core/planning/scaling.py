@@ -15,14 +15,13 @@ from scheduler_core.types import FloatArray
 __all__ = ["ScalingModel", "fit_scaling", "scaling_error"]
 
 LEAST_GAMMA, MOST_GAMMA = 1.0, 10.0
-"""Range of the overlap exponent gamma. At 1, computing and synchronising times add up; at 10, the step takes about the
-longer of the two."""
+"""Range of the exponent gamma of `ScalingModel`: at 1 computing and synchronising add up, at 10 they overlap."""
 
 ROUNDS: Final = 60
 """Number of iterations of the fit, far more than it needs to converge."""
 
 LEAST_S: Final = 1e-6
-"""Minimum starting value of a coefficient in seconds, used where least squares give less; a step takes milliseconds."""
+"""Minimum starting value of a coefficient in seconds, used where least squares give less."""
 
 DAMPING: Final = 1e-2
 

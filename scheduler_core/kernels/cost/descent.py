@@ -1,4 +1,4 @@
-"""Improve a plan until no move or exchange of two jobs lowers its cost; escape such a plan by emptying nodes.
+"""Local search: change a plan until no move or exchange of two jobs lowers its cost, then empty nodes and refill them.
 
 Moves of single jobs are in `moves`. Called by `search`.
 """
@@ -33,8 +33,8 @@ def place_again(
 ) -> tuple[float, int]:
     """Return the least plan cost with a job on a node, and the job's GPUs there; inf if the job cannot run on the node.
 
-    `room` is the number of free GPUs on the node, `opened` the USD per second of switching it on. `fixed`, `rate` and
-    `until` are the fixed cost, rate and horizon of the plan without the job.
+    `room` is the number of free GPUs on the node, `opened` the USD per second if it must be switched on, else 0.
+    `fixed`, `rate` and `until` are the fixed cost, rate and horizon of the plan without the job.
     """
     best, with_gpus, kind = float("inf"), 0, data.kind[node]
     for gpus in range(1, room + 1):
@@ -109,7 +109,7 @@ def changed(plan: Plans, p: int, job: int, since: int) -> bool:
 
 @kernel
 def any_changed(plan: Plans, p: int, other: int, since: int) -> bool:
-    """Return whether `other` or any job that could take its place changed after the clock value `since`."""
+    """Return whether any job, `other` first, or the node of any job changed after the clock value `since`."""
     found: bool = changed(plan, p, other, since)
     for job in range(plan.node.shape[1]):
         if not found:
@@ -119,7 +119,7 @@ def any_changed(plan: Plans, p: int, other: int, since: int) -> bool:
 
 @kernel
 def displace_each(data: Data, plan: Plans, p: int) -> bool:
-    """Exchange every placed job in turn with the job that lowers the cost most; return whether any exchange was made.
+    """Exchange every placed job with the job that lowers the cost most; return whether any exchange was made.
 
     A pair is not tried again until one of the two jobs or one of their nodes has changed.
     """
@@ -160,11 +160,11 @@ def displace_each(data: Data, plan: Plans, p: int) -> bool:
 
 
 ROUNDS: Final = 50
-"""Maximum number of rounds of `settle`; each round lowers the cost, and more than ten are rarely needed."""
+"""Maximum number of rounds of `settle`; more than ten are rarely needed."""
 
 MOST_EMPTIED: Final = 3
 DRAWS: Final = 1 + MOST_EMPTIED
-"""Random numbers per refill: one for the number of nodes to empty (1 to `MOST_EMPTIED`), the others for the nodes."""
+"""Random numbers per call of `refill`: one for the number of nodes to empty, the others for which nodes."""
 
 
 @kernel
@@ -182,7 +182,7 @@ def settle(data: Data, plan: Plans, p: int, spare: int, displacing: bool) -> Non
 
 @kernel
 def refill(data: Data, plan: Plans, p: int, draws: FloatArray, row: int, column: int) -> None:
-    """Empty one to three random nodes of plan `p`, then place all unplaced jobs, starting from a random job."""
+    """Empty 1 to `MOST_EMPTIED` random nodes of plan `p`, then place all unplaced jobs, starting from a random job."""
     nodes, jobs = len(data.kind), len(data.weight)
     many = draws[row, column] * MOST_EMPTIED
     for pick in range(1 + int(many)):

@@ -1,6 +1,6 @@
 """Simulate plans until all jobs end (numba): jobs are placed in a given order, and again at each completion.
 
-`scheduler_core.planning.cost.lookahead` chooses the orders and calls this module.
+Called by `scheduler_core.planning.cost.lookahead`, which chooses the orders.
 """
 
 import math
@@ -19,10 +19,10 @@ NONE = -1
 class Ahead(NamedTuple):
     """Constants of one problem, for J jobs, M nodes, K node types and up to O configurations per job.
 
-    `fast_kind` and `fast_gpus` (J, O) are each job's node types and GPU counts sorted by run time; `cheap_kind` and
-    `cheap_gpus` (J, O) are the same sorted by cost. `options` (J,) is the number of possible configurations, and
-    `least_gpus` (J,) the fewest GPUs with which a job can run: a lower GPU limit is raised to it. `now_usd` and
-    `later_usd` are the prices per joule until `period_s` and after it. The other fields are as in `objective.Terms`.
+    A configuration is a node type and a GPU count. Each job's `options` (J,) possible ones are sorted by run time in
+    `fast_kind` and `fast_gpus` (J, O), and by cost in `cheap_kind` and `cheap_gpus` (J, O). `least_gpus` (J,) is the
+    fewest GPUs with which a job can run; a lower GPU limit is raised to it. `now_usd` and `later_usd` are the prices
+    per joule until `period_s` and after it. The other fields are as in `objective.Terms`.
     """
 
     run_s: FloatArray
@@ -49,7 +49,7 @@ class Ahead(NamedTuple):
 class Running(NamedTuple):
     """State of a simulated plan.
 
-    For each job: the fraction `left` of its work, the restart time `owed_s` still to spend, its node and GPUs. For each
+    For each job: the fraction `left` of its work, the remaining restart time `owed_s`, its node and GPUs. For each
     node: its free GPUs. For each node type: `most`, the largest number of free GPUs on one node.
     """
 
@@ -62,7 +62,7 @@ class Running(NamedTuple):
 
 
 def room_for(jobs: int, nodes: int, kinds: int) -> "Running":
-    """Return the state arrays for simulating plans, to be reused for every plan."""
+    """Allocate the state arrays for simulating plans; every plan reuses them."""
     return Running(
         left=np.zeros(jobs),
         owed_s=np.zeros(jobs),
@@ -75,7 +75,7 @@ def room_for(jobs: int, nodes: int, kinds: int) -> "Running":
 
 @kernel
 def take(data: Ahead, now: Running, job: int, kind: int, gpus: int, was: int, had: int) -> None:
-    """Place a job on a node of type `kind`: on its previous node if it can stay as it is, else by best fit.
+    """Place a job on a node of type `kind`: on its previous node if that saves a restart, else by best fit.
 
     `was` and `had` are its previous node and GPUs. The caller ensures that a node of the type has enough free GPUs.
     """
@@ -99,7 +99,7 @@ def take(data: Ahead, now: Running, job: int, kind: int, gpus: int, was: int, ha
 def place(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrifty: BoolArray, ts_s: float) -> None:
     """Place all unfinished jobs in order at the time `ts_s`.
 
-    A thrifty job takes the cheapest configuration that meets its due date, any other job the fastest.
+    A thrifty job takes the cheapest configuration that meets its due date, any other job the fastest one.
     """
     now.most[:] = 0
     spare = 0
@@ -112,7 +112,7 @@ def place(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrif
         now.node[job], now.gpus[job] = NONE, 0
         if now.left[job] <= 0.0:
             continue
-        options = data.options[job] if spare > 0 else 0  # no break: a job stopped now needs a restart
+        options = data.options[job] if spare > 0 else 0  # without free GPUs, later jobs are still stopped
         bound = max(most_gpus[job], data.least_gpus[job])
         if thrifty[job]:
             for option in range(options):
@@ -147,7 +147,7 @@ def watts_of(data: Ahead, now: Running) -> float:
 def run_out(
     data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrifty: BoolArray, node: IntArray, gpus: IntArray
 ) -> float:
-    """Simulate a plan until all jobs end; return its cost, tardiness and energy together, in USD.
+    """Simulate a plan until all jobs end; return the cost of tardiness and energy in USD.
 
     The first placement is written to `node` and `gpus`; `now` is overwritten. Jobs that no node can run cost nothing.
     """

@@ -1,4 +1,4 @@
-"""Move single jobs to other nodes, or all jobs away from a node, where this lowers the cost of a plan.
+"""Moves of single jobs to other nodes, and of all jobs away from a node, where they lower the cost of a plan.
 
 Exchanges of two jobs are in `descent`, which calls this module.
 """
@@ -26,8 +26,8 @@ from scheduler_core.kernels.kernel import kernel
 def best_place(data: Data, plan: Plans, p: int, job: int, banned: int) -> tuple[float, int, int]:
     """Find the cheapest node and number of GPUs for an unplaced job; return the plan cost, node and GPUs.
 
-    The node is NONE if postponing the job is cheapest. Of the nodes that are switched off, only the first of each type
-    and the job's current node are tried. `banned` is a node not to use, or NONE.
+    The node is NONE if postponing the job is cheapest. Of the switched-off nodes only the first of each type and the
+    job's current node are tried. The node `banned` (or NONE) is not used.
     """
     fixed = plan.sums[p, FIXED] - plan.fixed[p, job]
     rate, until = plan.sums[p, RATE], horizon(data, plan, p, job, NONE)
@@ -54,7 +54,7 @@ def best_place(data: Data, plan: Plans, p: int, job: int, banned: int) -> tuple[
 
 @kernel
 def move_each(data: Data, plan: Plans, p: int) -> bool:
-    """Move every job in turn to the node and GPUs at which the plan costs least; return whether any job moved."""
+    """Move every job in turn to the node and GPUs with the lowest plan cost; return whether any job moved."""
     moved = False
     for job in range(len(data.weight)):
         before, old, gpus = total(data, plan, p), plan.node[p, job], plan.gpus[p, job]
@@ -76,10 +76,7 @@ def move_each(data: Data, plan: Plans, p: int) -> bool:
 
 @kernel
 def empty_each(data: Data, plan: Plans, p: int, spare: int) -> bool:
-    """Empty every node in turn and place its jobs on other nodes if this lowers the cost; return whether any did.
-
-    Plan `spare` is overwritten.
-    """
+    """Move all jobs off each node in turn if that lowers the cost; return whether any did; overwrite plan `spare`."""
     paid = False
     for node in range(len(data.kind)):
         if plan.jobs[p, node] == 0:

@@ -1,7 +1,7 @@
 """The whole search: make random plans, improve them, path-relink them with the best plans, and refill the best plan.
 
-The best plans found are the elite. A plan made without random changes is that of `planning.cost.greedy`. Called by
-`scheduler_core.planning.cost.decision`.
+The best plans found are the elite. The first plan has no random changes; it is that of `planning.cost.greedy`. Called
+by `scheduler_core.planning.cost.decision`.
 """
 
 import math
@@ -31,7 +31,7 @@ __all__ = ["ELITE", "search"]
 
 @kernel
 def shuffle(data: Data, plan: Plans, draws: FloatArray, row: int, swapping: float) -> None:
-    """Shuffle the job order slightly: each job may swap with the next, more likely if the next has a high weight."""
+    """Reset the job order, then swap neighbours at random, more likely if the later job has the higher weight."""
     jobs = len(data.weight)
     for job in range(jobs):
         plan.order[job] = job
@@ -71,7 +71,7 @@ def make(
     """Make plan `p` by the randomised greedy algorithm.
 
     A job tries its r-th configuration first with probability proportional to `wandering` ** r. `way` is the order of
-    configurations: 0 that of the greedy algorithm, 1 by energy cost alone (ours). Order 1 helps on a full cluster,
+    configurations: 0 for that of the greedy algorithm, 1 for energy cost alone (ours). Order 1 helps on a full cluster,
     where order 0 gives many GPUs to few jobs and no single move improves the plan.
     """
     clear(data, plan, p)
@@ -100,11 +100,11 @@ NOW: Final = 0
 BETTER: Final = 1
 SPARE: Final = 2
 ELITE: Final = 3
-"""Indices of plans: the current plan, the best plan of a walk, a backup, and the first elite plan."""
+"""Rows of `Plans`: NOW the current plan, BETTER the best plan of a walk, SPARE a backup, from ELITE on the elite."""
 
 MADE: Final = 0
 WALKED: Final = 1
-"""Turns of an iteration: 0 makes a plan, 1 path-relinks it, later turns refill the best plan."""
+"""Turns of one iteration: MADE makes a plan, WALKED path-relinks it, later turns refill the best plan."""
 
 
 @kernel
@@ -129,7 +129,7 @@ def best_of(data: Data, plan: Plans, known: int) -> int:
 
 @kernel
 def wanted(data: Data, plan: Plans, p: int, known: int) -> bool:
-    """Return whether a plan may join the elite: it is not full, or the plan is cheaper than the worst elite plan."""
+    """Return whether a plan may join the elite: the elite is not full, or the plan is cheaper than its worst."""
     full = known == plan.node.shape[0] - ELITE
     return not full or total(data, plan, p) < total(data, plan, worst_of(data, plan, known))
 

@@ -1,8 +1,8 @@
 """Constants of a problem, the plans of a search, and each plan's cost, which is updated when one job changes.
 
-A plan's cost is fixed + rate · horizon. `fixed` does not depend on the time of the next decision, `rate` is in USD per
-second until the next decision, and the horizon is the time until the first completion, at most a period. Called by
-`moves`, `descent`, `search`.
+A plan's cost is fixed + rate · horizon. The horizon is the time until the next decision: the first completion, at most
+a period. `rate` is in USD per second until then, and `fixed` does not depend on it. Called by `moves`, `descent`,
+`search`.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["Data", "plans"]
 
 SOURCES: Final = digest(Path(__file__).parent)
-"""Part of the cache key of the compiled code; a change of any file in this folder causes recompilation."""
+"""Digest of this folder's files, part of the cache key: a change of any of them recompiles the code."""
 
 NONE: Final = -1
 FIXED: Final = 0
@@ -26,10 +26,10 @@ RATE: Final = 1
 class Data(NamedTuple):
     """Constants of a problem with J jobs, M nodes and K node types, as in `objective.Terms`.
 
-    `gpu_rate` (K,) is the cost of a busy GPU in USD per second until the next decision, minus its cost after it
-    (`later`). `postponed` (J,) is the whole cost of postponing a job. `option_kind` and `option_gpus` (2, J, C) are
-    each job's node types and GPU counts in two orders: that of the greedy algorithm, and by energy cost. `options` (J,)
-    is their number.
+    `later` (K,) is the cost of a busy GPU in USD per second after the next decision, and `gpu_rate` (K,) its cost
+    before the decision minus `later`. `postponed` (J,) is the cost in USD of postponing a job. Each job has `options`
+    (J,) possible configurations: node types `option_kind` and GPU counts `option_gpus`, both (2, J, C), in the order of
+    the greedy algorithm (index 0) and by energy cost (index 1).
     """
 
     run_s: FloatArray
@@ -54,11 +54,11 @@ class Plans(NamedTuple):
     """P plans, one per row.
 
     By job (P, J): `node`, `gpus`, `run_s`, and the job's part `fixed` of the cost. By node (P, M): `free` GPUs and
-    number of `jobs`. `sums` (P, 2) are the fixed cost and the rate. `low_run` and `low_job` (P, 3) are run times and
-    jobs of the three first completions.
+    number of `jobs`. `sums` (P, 2) holds the fixed cost and the rate. `low_run` and `low_job` (P, 3) are the run times
+    and jobs of the first three completions.
 
-    All other arrays are shared work arrays. `clock` counts changes: `touched_job` (J,) and `touched_node` (M,) hold its
-    value at the last change, `looked` (J,) its value when exchanges with a job were last tried.
+    All other arrays are shared work arrays. `clock` (1,) counts changes. `touched_job` (J,) and `touched_node` (M,)
+    hold its value at the last change, `looked` (J,) its value when exchanges with the job were last tried.
     """
 
     node: IntArray
@@ -119,14 +119,14 @@ def run_of(data: Data, job: int, node: int, gpus: int) -> float:
 
 @kernel
 def fixed_of(data: Data, job: int, kind: int, gpus: int, run_s: float) -> float:
-    """Return the part of a job's cost independent of the horizon: tardiness, and its run at the later price."""
+    """Return a job's part of the fixed cost in USD: its tardiness, and its whole run at the later price."""
     usd: float = data.weight[job] * max(0.0, run_s - data.slack_s[job]) + gpus * run_s * data.later[kind]
     return usd
 
 
 @kernel
 def horizon(data: Data, plan: Plans, p: int, without: int, nor: int) -> float:
-    """Return the time to the next decision when the jobs `without` and `nor` are left out (each may be NONE)."""
+    """Return the time to the next decision if the jobs `without` and `nor` (each may be NONE) are left out."""
     for place in range(3):
         job = plan.low_job[p, place]
         if job == NONE:
@@ -139,14 +139,14 @@ def horizon(data: Data, plan: Plans, p: int, without: int, nor: int) -> float:
 
 @kernel
 def total(data: Data, plan: Plans, p: int) -> float:
-    """Return a plan's cost."""
+    """Return a plan's cost in USD."""
     usd: float = plan.sums[p, FIXED] + plan.sums[p, RATE] * horizon(data, plan, p, NONE, NONE)
     return usd
 
 
 @kernel
 def tolerance(data: Data, plan: Plans, p: int) -> float:
-    """Return the minimum decrease of cost that counts as an improvement; it exceeds rounding errors of the sums."""
+    """Return the minimum decrease of cost that counts as an improvement; it exceeds the rounding errors of `sums`."""
     size: float = abs(plan.sums[p, FIXED]) + abs(plan.sums[p, RATE]) * data.period_s
     return 1e-11 * size + 1e-15
 

@@ -24,8 +24,8 @@ from scheduler_core.kernels.kernel import kernel
 def aim(data: Data, plan: Plans, p: int, guide: int) -> None:
     """Set the plan `guide` as target of plan `p`.
 
-    Nodes of one type are interchangeable, so each node of the guide is matched with the unmatched node of `p` of the
-    same type that has most jobs in common with it.
+    Nodes of one type are interchangeable, so each node of `guide` is matched with the unmatched node of `p` of the same
+    type that has most jobs in common with it.
     """
     nodes, jobs = len(data.kind), len(data.weight)
     for node in range(nodes):
@@ -80,7 +80,7 @@ def cost_there(data: Data, plan: Plans, p: int, job: int) -> float:
 
 @kernel
 def make_room(data: Data, plan: Plans, p: int, job: int) -> None:
-    """Postpone the other jobs on a job's target node that are not at their own targets."""
+    """Postpone all other jobs on a job's target node that are not yet at their own targets."""
     for other in range(len(data.weight)):
         if other != job and plan.node[p, other] == plan.target_node[job] and differs(plan, p, other):
             assign(data, plan, p, other, NONE, 0)
@@ -90,14 +90,14 @@ def make_room(data: Data, plan: Plans, p: int, job: int) -> None:
 def walk(data: Data, plan: Plans, p: int, guide: int, best: int) -> None:
     """Change plan `p` into plan `guide`, each time by the cheapest move; copy the best plan on the way to `best`.
 
-    The two given plans are excluded, so that the result is a new plan, unless no plan lies between them.
+    Neither given plan counts as on the way, unless no other plan lies between them.
     """
     aim(data, plan, p, guide)
     copy(plan, p, best)
     least, ahead = float("inf"), 0
     for job in range(len(data.weight)):
         ahead += differs(plan, p, job)
-    for _ in range(2 * ahead):  # a job that was postponed to make room moves twice
+    for _ in range(2 * ahead):  # at most two moves per job: postponed for another job, then to its target
         step, cheapest, stuck, left = NONE, float("inf"), NONE, 0
         for job in range(len(data.weight)):
             if not differs(plan, p, job):

@@ -1,5 +1,5 @@
 """Compiled placement with GPUs shared by device: placement scores, cached per machine and shape of demand.
 
-Importing this package imports numba. Called by `sharing_placements` and by the fragmentation study; equivalent readable
-Python is in the tests.
+Importing this package imports numba. Tests hold equivalent readable Python. Called by `sharing_placements` and by the
+fragmentation study.
 """

@@ -1,7 +1,7 @@
 """Compiled choice of the machine with the best score for each instance, and the update of free capacity.
 
-Among equal scores the first machine wins, or a random one. Python calls `mirror`, `aim` and `place` (in
-`sharing_placements`) and `filled` (in the fragmentation study). Scores are computed in `scores`.
+Among equal scores the first machine wins, or a random one. `scores` computes scores. `sharing_placements` calls
+`mirror`, `aim` and `place`; the fragmentation study calls `filled`.
 """
 
 from scheduler_core.kernels.kernel import Compiled, kept, kernel
@@ -82,7 +82,7 @@ def _mirroring(sources: str) -> Compiled:
     def mirror(
         nodes: Nodes, free: IntArray, devices: IntArray, tenants: IntArray, up: BoolArray, goal: Goal, kept: Kept
     ) -> None:
-        """Copy free capacity to `nodes` for machines that differ, and mark their cached scores as stale."""
+        """Copy the free capacity of machines that differ to `nodes`, and mark their cached scores as stale."""
         _ = sources  # so that the digest is part of the cache key
         for node in range(len(nodes.cpu)):
             same = nodes.cpu[node] == free[node, 0] and nodes.mem[node] == free[node, 1] and nodes.up[node] == up[node]
@@ -106,7 +106,7 @@ def _mirroring(sources: str) -> Compiled:
 def _aiming(sources: str) -> Compiled:
     @kept
     def aim(nodes: Nodes, goal: Goal, kept: Kept) -> None:
-        """Recompute all fragmentation for another target workload (`goal`), and mark all scores as stale."""
+        """Recompute all fragmentation for the new target workload `goal`, and mark all scores as stale."""
         _ = sources  # so that the digest is part of the cache key
         for node in range(len(nodes.cpu)):
             refresh(nodes, node, goal, kept)
@@ -166,12 +166,10 @@ def _filling(sources: str) -> Compiled:
         taken: IntArray,
         fragmented: IntArray,
     ) -> None:
-        """Place the shapes `codes` (n,) one after the other, as the fragmentation study does.
+        """Place one instance of each shape in `codes` (n,), in order, as the fragmentation study does.
 
-        Writes for each shape its machine or NONE to `found`, its devices as bits to `taken`, and the cluster's
-        fragmentation after it to `fragmented`.
-
-        `draws` (n, 2) holds random numbers in 0..1, one to break ties and one to choose a device.
+        Writes for each the machine or NONE to `found`, the devices as bits to `taken`, and the cluster's fragmentation
+        afterwards to `fragmented`. `draws` (n, 2) are random numbers in 0..1: one breaks ties, one chooses a device.
         """
         _ = sources  # so that the digest is part of the cache key
         total = 0

@@ -1,7 +1,7 @@
 """Fragmentation of a machine, and its score for a shape under each placement: at least 0, larger is better.
 
-`sharing_placements` describes the scores; `placing` calls them to choose a machine. A shape is the demand of one
-instance. Fragmentation is weighted by pod counts, not by shares of pods, so that it is an exact integer.
+A shape is the demand of one instance. Fragmentation is weighted by pod counts, not by shares of pods, so that it is an
+exact integer. `sharing_placements` describes the scores; `placing` uses them to choose a machine.
 """
 
 import math
@@ -27,8 +27,8 @@ from scheduler_core.kernels.sharing.state import (
 def fragmented(nodes: Nodes, node: int, cpu: int, goal: Goal) -> int:
     """Return a machine's fragmentation if `cpu` milli-cores were free, multiplied by the number of the target's pods.
 
-    If CPU, devices and GPU type suffice for a shape of the target, it can use the devices with enough free GPU for it.
-    All other free GPU is fragmented for that shape.
+    If CPU, devices and GPU type suffice for a shape of the target, its fragmented GPU is that of devices with too
+    little free GPU for it, otherwise all free GPU.
     """
     kind, width = nodes.kind[node], nodes.devices.shape[1]
     free = 0
@@ -95,7 +95,7 @@ def idle_gpus(nodes: Nodes, node: int) -> int:
 
 @kernel
 def classes_on(nodes: Nodes, node: int) -> int:
-    """Return the number of distinct GPU sizes of a machine's instances (part of a GPU, one GPU, two GPUs ...)."""
+    """Return how many GPU sizes the instances on a machine have (part of a GPU, one GPU, two GPUs ...)."""
     classes = 0
     for size in range(nodes.tenants.shape[1]):
         classes += nodes.tenants[node, size] > 0
@@ -140,9 +140,9 @@ def shift(nodes: Nodes, node: int, bits: int, milli: int) -> None:
 def _gradient(
     policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, bits: int, goal: Goal, kept: Kept
 ) -> int:
-    """Return a score in 0..100 that grows with the decrease in the machine's fragmentation if `bits` are taken.
+    """Return a score of 0 to 100 that rises with the decrease of the machine's fragmentation if `bits` are taken.
 
-    Under `FGD_USED_FIRST` the score is twice as large, plus 1 if a GPU of the machine is in use.
+    Under `FGD_USED_FIRST` the score is doubled, plus 1 if a GPU of the machine is in use.
     """
     milli = shapes.milli[shape]
     shift(nodes, node, bits, -milli)
@@ -157,7 +157,7 @@ def _gradient(
 
 @kernel
 def _descent(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, kept: Kept) -> int:
-    """Return the fragmentation score; a part of a GPU goes to the first device with the best score."""
+    """Return the best score by `_gradient` over devices; a part of a GPU goes to the first device with that score."""
     milli = shapes.milli[shape]
     if shapes.gpus[shape] != 1 or milli == WHOLE:
         return int(_gradient(policy, nodes, node, shapes, shape, kept.taken[shape, node], goal, kept))

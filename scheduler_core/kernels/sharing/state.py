@@ -1,7 +1,6 @@
-"""Data of placement by device: machines, shapes of demands, target workload and cached scores.
+"""Arrays for placement by device: machines, shapes of demands, target workload and cached scores.
 
-Defines the arrays and creates them. Used by every kernel of this folder, by `sharing_placements` and by the
-fragmentation study.
+Used by every kernel of this folder, by `sharing_placements` and by the fragmentation study.
 """
 
 from collections.abc import Sequence
@@ -44,8 +43,8 @@ class Nodes(NamedTuple):
     """Free capacity of n machines.
 
     `cpu` (n,) and `mem` (n,) are free milli-cores and MiB; `devices` (n, most GPUs) holds the free milli-GPUs of each
-    device. `tenants` (n, most GPUs + 1) counts instances by GPU size: column 0 those with a part of a device, column k
-    those with k whole devices. `kind` (n,) is the machine's GPU type, as an index of `Kinds`.
+    device. `tenants` (n, most GPUs + 1) counts instances by GPU size: column 0 counts those with a part of a device,
+    column k those with k whole devices. `kind` (n,) is the machine's GPU type, as an index of `Kinds`.
     """
 
     cpu: IntArray
@@ -61,7 +60,7 @@ class Nodes(NamedTuple):
 class Shapes(NamedTuple):
     """Demands of one instance, by shape (s shapes).
 
-    An instance takes `milli` of each of `gpus` devices, on a machine whose kind `open` marks.
+    An instance takes `milli` milli-GPUs of each of `gpus` devices, on a machine of a kind marked in `open`.
     """
 
     cpu: IntArray
@@ -74,9 +73,9 @@ class Shapes(NamedTuple):
 class Goal(NamedTuple):
     """A target workload: for each machine kind, its GPU shapes that are allowed on such machines.
 
-    `levels` holds the distinct milli-GPUs per device in ascending order. `cpu`, `gpus` and `pods` have one entry per
-    kind and allowed shape: those of kind t and level j are at first[t, j] up to, not including, first[t, j + 1].
-    `pods` counts the pods of the shape, and `total` all pods of the target, including those without GPUs.
+    `levels` holds the distinct milli-GPUs per device, ascending. `cpu`, `gpus` and `pods` have one entry per machine
+    kind and allowed shape; those of kind t and level j have indices first[t, j] to first[t, j + 1] - 1. `pods` counts
+    the pods of the shape, `total` all pods of the target, including those without GPUs.
     """
 
     levels: IntArray
@@ -90,8 +89,8 @@ class Goal(NamedTuple):
 class Kept(NamedTuple):
     """Cached results for s shapes and n machines.
 
-    `score` (s, n) holds scores, `taken` (s, n) the devices that the shape would take, as bits, and `fragmented` (n,)
-    the fragmentation of each machine.
+    `score` (s, n) holds scores, `taken` (s, n) as bits the devices the shape would take, and `fragmented` (n,) each
+    machine's fragmentation.
     """
 
     score: IntArray
@@ -100,7 +99,7 @@ class Kept(NamedTuple):
 
 
 Kinds = tuple[str | None, ...]
-"""Distinct GPU types of machines; a machine's kind is the index of its GPU type."""
+"""Distinct GPU types of machines; the index of a machine's GPU type is its kind."""
 
 POLICY_CODES: Final[dict[str, int]] = {
     "best_fit_gpu": BEST_FIT_GPU,
@@ -127,7 +126,7 @@ def policy_code(policy: str) -> int:
 
 
 def kinds_of(gpu_types: Sequence[str | None]) -> tuple[Kinds, IntArray]:
-    """Return the distinct GPU types of machines, and each machine's kind (its index among them)."""
+    """Return the distinct GPU types of machines, and the kind of each machine."""
     kinds = tuple(dict.fromkeys(gpu_types))
     place = {kind: at for at, kind in enumerate(kinds)}
     return kinds, np.array([place[kind] for kind in gpu_types], dtype=np.int64)
@@ -181,7 +180,7 @@ def shapes_of(units: IntArray, gpu_types: Sequence[str | None], kinds: Kinds) ->
 
 
 def goal_of(target: TargetWorkload, kinds: Kinds) -> Goal:
-    """Create a `Goal`: group a target's GPU shapes by the machine kinds they allow and their milli-GPUs per device."""
+    """Create a `Goal`: group a target's GPU shapes by allowed machine kind and by milli-GPUs per device."""
     levels = np.unique(target.milli[target.count > 0])
     first = np.zeros((len(kinds), len(levels) + 1), dtype=np.int64)
     rows: list[int] = []
@@ -213,5 +212,5 @@ def kept_of(shapes: int, machines: int) -> Kept:
 
 
 def draws_of(rng: np.random.Generator, rows: int, drawing: bool) -> FloatArray:
-    """Return two random numbers per row, for ties and for devices; zeros unless `drawing`."""
+    """Return two random numbers per row, for ties and for devices (rows, 2); zeros unless `drawing`."""
     return rng.random((rows, 2)) if drawing else np.zeros((rows, 2))

@@ -1,7 +1,7 @@
-"""One round under a carbon budget: choose GPU counts, then frequencies, by the patent's marginal benefit.
+"""One round under a carbon budget: choose GPU counts, then frequencies, by the carbon patent's marginal benefit.
 
-This module has the two stages and their starting point. The greedy climb of both is in `climb`; our closer
-approximation of the optimum is in `exchange`. Called by `round` and by the carbon study.
+The greedy climb of both stages is in `climb`; a closer approximation of the optimum (ours) is in `exchange`. Called by
+`round` and by the carbon study.
 """
 
 from collections.abc import Collection
@@ -44,7 +44,7 @@ def allocate(
 ) -> CountsAndFrequencies:
     """Choose every job's GPUs and frequency for one period, with at most `budget_g` emitted within the period.
 
-    The limit on the emissions of one period is ours; the patent limits the emissions until the jobs end.
+    The limit on the emissions of one period is ours; the carbon patent limits the emissions until the jobs end.
 
     `start` gives f0, the frequency at which counts are chosen: each job's energy-optimal frequency, or one index into
     `mhz` for all jobs. Without the stage `counts`, elastic jobs get their fewest allowed GPUs. Without the stage
@@ -55,9 +55,9 @@ def allocate(
 
     ``charge="job"`` divides a step's benefit by its added emissions until the job ends, as the patent does. A job that
     scales well then takes all GPUs, because its total emissions hardly change with the count, and uses up the period's
-    budget. ``charge="period"`` (ours) divides by the added emissions within the period, which the budget limits. It
-    gives shorter completion times if the plan is kept until the jobs end. Over many rounds with small budgets
-    ``charge="job"`` can give shorter ones, because it prefers jobs that need little energy.
+    budget. ``charge="period"`` (ours) divides by the added emissions within the period. It gives shorter completion
+    times if the plan is kept until the jobs end. Over many rounds with small budgets ``charge="job"`` can give shorter
+    ones, because it prefers jobs that need little energy.
 
     In a tie the older job goes first, then the job whose numbers sort first, so the order of rows has no effect.
 
@@ -96,8 +96,8 @@ def planned(
 ) -> CountsAndFrequencies:
     """Return the plan in the caller's row order.
 
-    `count` and `step` are the GPU counts and frequency indices of the caller's rows `order`. If jobs are postponed, the
-    first note gives their number and the reason `why`.
+    Entry i of `count` and `step` is the GPU count and frequency index of the caller's row `order[i]`. If jobs are
+    postponed, the first note gives their number and the reason `why`.
     """
     waits = int((count == 0).sum())
     if waits:
@@ -107,7 +107,7 @@ def planned(
 
 
 def starting_step(jobs: ElasticJobs, start: Literal["optimal"] | int) -> IntArray:
-    """Return f0, the frequency index at which counts are chosen, of every job (J,)."""
+    """Return f0 of every job (J,): the index of the frequency at which its GPU count is chosen."""
     if start == "optimal":
         return jobs.optimal_step
     if not 0 <= start < len(jobs.mhz):

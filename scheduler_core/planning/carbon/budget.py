@@ -1,7 +1,7 @@
 """Split a long-term carbon cap into budgets of single periods, and carry unused grams over in a bank (both ours).
 
-The patent takes the budget as given. Carbon intensity cancels in the marginal benefit of a step, so a plan depends on
-intensity only through the budget. Called by the carbon study before and after every round.
+The carbon patent takes the budget as given. Intensity cancels in the marginal benefit of a step, so it affects a plan
+only through the budget. Called by the carbon study before and after every round.
 """
 
 from dataclasses import dataclass, replace
@@ -15,11 +15,10 @@ __all__ = ["Bank"]
 
 
 def shares_g(cap_g: float, weights: FloatArray) -> FloatArray:
-    """Split a cap on the emissions of all periods, such as a month, in proportion to weights; return the shares (P,).
+    """Split a cap in grams on the emissions of all P periods in proportion to weights; return the shares (P,).
 
-    With equal weights jobs can use less energy in hours of high intensity. With weights proportional to the expected
-    intensity they can use the same energy in all hours. With weights proportional to the expected demand, budgets
-    follow demand. The shares sum to the cap.
+    Equal weights let jobs use less energy in hours of high intensity. Weights proportional to the expected intensity
+    let them use the same energy in all hours. With weights proportional to expected demand, budgets follow demand.
 
     Raises
     ------

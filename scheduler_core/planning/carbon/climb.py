@@ -1,6 +1,6 @@
 """Greedy climb: rank every job's next step (more GPUs, or a higher frequency), and take the best until a limit.
 
-The limits are the GPUs and the carbon budget. Both stages of `allocator`, counts and frequencies, use this climb.
+The limits are the number of GPUs and the carbon budget. `allocator` climbs twice: for counts and for frequencies.
 """
 
 import heapq
@@ -18,13 +18,13 @@ NO_STEP: Final = -1
 FIRST_GPUS: Final = 0
 SAVES_ENERGY: Final = 1
 COSTS_ENERGY: Final = 2
-"""Kinds of steps. Steps of the lowest kind are taken first; `NO_STEP` marks a step that is never taken."""
+"""Kinds of steps by priority: FIRST_GPUS, then SAVES_ENERGY, then COSTS_ENERGY; a NO_STEP is never taken."""
 
 SAME_CHARGE: Final = 1e-12
 """Maximum relative difference of two charges that counts as rounding, so that they are taken as equal."""
 
 Charge = Literal["job", "period"]
-"""Emissions that divide a step's benefit: until the job's end (as in the patent), or within the period (ours)."""
+"""Which emissions divide a step's benefit: until the job's end (carbon patent), or within the period (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +49,9 @@ class Period:
 class Ladders:
     """Ladder of each of J jobs: R settings (rungs) in the order in which a job climbs, and the R-1 steps between them.
 
-    For each rung (J, R), `choice` is the GPU count or frequency index, `gpus` the GPUs held, and `period_g` the
-    emissions within the period. For each step (J, R-1), `kind` and `rank` give its priority: the lowest kind first,
-    then the lowest rank.
+    For each rung (J, R), `choice` is the GPU count or frequency index, `gpus` the GPUs held, and `period_g` the grams
+    emitted within the period. For each step (J, R-1), `kind` and `rank` give its priority: lowest kind first, then
+    lowest rank.
     """
 
     choice: IntArray
@@ -78,10 +78,7 @@ def count_ladders(jobs: ElasticJobs, step: IntArray, period: Period, charge: Cha
 def frequency_ladders(
     jobs: ElasticJobs, gpus: IntArray, step: IntArray, period: Period, charge: Charge = "job"
 ) -> Ladders:
-    """Return every job's ladder of frequencies from index `step` (J,) up, on its `gpus` (J,).
-
-    A postponed job (0 GPUs) has no step.
-    """
+    """Return every job's ladder of frequencies from index `step` (J,) up on `gpus` (J,) GPUs; no step with 0 GPUs."""
     rows = np.arange(len(jobs))
     choice = np.minimum(step[:, None] + np.arange(len(jobs.mhz)), len(jobs.mhz) - 1)
     held = (step[:, None] + np.arange(len(jobs.mhz)) < len(jobs.mhz)) & (gpus > 0)[:, None]
@@ -111,9 +108,9 @@ def _ladders(
 def ranked(left_s: FloatArray, energy_j: FloatArray, charged: FloatArray) -> tuple[IntArray, FloatArray]:
     """Return the kind and the rank of the steps (J, R-1), given times, energies and charges of the rungs (J, R).
 
-    The patent's benefit of a step from time T1 and emissions C1 to T2 and C2 is ((T1 - T2)/T̄) / ((C2 - C1)/C). The mean
-    time T̄ and the total C are equal for all steps, and intensity and PUE are factors of C1, C2 and C. All four are left
-    out: this does not change the order, and ranks stay valid while other jobs take steps.
+    The carbon patent's benefit of a step from time T1 and emissions C1 to T2 and C2 is ((T1 - T2)/T̄) / ((C2 - C1)/C).
+    The mean time T̄, the total C, intensity and PUE are the same factors for all steps. They are left out: the order
+    stays the same, and ranks stay valid while other jobs take steps.
 
     A job's first GPUs come before all other steps, by smallest T·C. Next come steps that need no more energy (within
     `SAME_CHARGE`), by T1 - T2, then all others by (T1 - T2)/(C2 - C1). A step that does not make its job faster is
@@ -130,10 +127,10 @@ def ranked(left_s: FloatArray, energy_j: FloatArray, charged: FloatArray) -> tup
 
 
 PastBudget = Literal["next", "stop"]
-"""Rule if the best step would exceed the budget: take the next best step that fits, or end the stage (patent)."""
+"""If the best step would exceed the budget: take the next best that fits, or end the stage (carbon patent)."""
 
 BUDGET_MARGIN: Final = 1e-11
-"""Fraction of the budget kept unused, so that rounding in another order of summation cannot exceed the budget."""
+"""Fraction of the budget kept unused, so that rounding in another order of summation cannot exceed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +148,8 @@ def climb(
     """Climb all ladders from their lowest rungs, always by the step of highest priority; ties go to the first job.
 
     A step is taken only if enough GPUs are free and the emissions within the period stay within the budget. A job whose
-    first GPUs exceed the budget is passed over, even with ``past_budget="stop"``. Steps passed over because of the
-    budget are tried again after a step that lowers emissions. With `least_only`, only first GPUs are given.
+    first GPUs exceed the budget is skipped, even with ``past_budget="stop"``. After a step that lowers emissions, steps
+    skipped because of the budget are tried again. With `least_only`, only first GPUs are given.
     """
     limit_g = budget_g * (1.0 - BUDGET_MARGIN)
     # Lists, because reading single elements of arrays is slow.

@@ -1,4 +1,4 @@
-"""Elastic jobs, which can run with several GPU counts and frequencies; plans of one period, their time and emissions.
+"""Elastic jobs, which can run with several GPU counts and frequencies; plans for one period; their times and emissions.
 
 Plans are made in `allocator`. Called by every module of this package, by the carbon study and by tests.
 """
@@ -15,20 +15,20 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 __all__ = ["CountsAndFrequencies", "ElasticJobs", "least_plan_s", "mean_completion_s"]
 
 ELASTIC: Final = 0
-"""Value of `rigid_gpus` for a job whose GPU count may be chosen."""
+"""Value of `rigid_gpus` for a job whose GPU count the allocator may choose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticJobs:
     """J waiting or running jobs, each on up to N GPUs at one of F frequencies.
 
-    `steps_left` (J,) is the remaining work in the job's training steps. `steps_per_s` (J, N+1) is its speed at the
-    reference frequency with 0..N GPUs: 0 in column 0, NaN for a count that is not allowed. `perf` (J, F) is the speed
-    at each frequency divided by the speed at the reference, `watts` (J, F) the power of one running GPU, and `mhz` (F,)
-    the frequencies, ascending. `age_s` (J,) is the time since submission. `rigid_gpus` (J,) is the only count allowed,
-    or 0 (`ELASTIC`) where the count may be chosen.
+    `steps_left` (J,) is the remaining work in training steps. `steps_per_s` (J, N+1) is the speed at the reference
+    frequency with 0..N GPUs: 0 in column 0, NaN for a count that is not allowed. `perf` (J, F) is the speed at each
+    frequency divided by that at the reference, `watts` (J, F) the power of one running GPU, and `mhz` (F,) the
+    frequencies, ascending. `age_s` (J,) is the time since submission. `rigid_gpus` (J,) is the only count allowed, or 0
+    (`ELASTIC`).
 
-    The speed with n GPUs at frequency f is thr(n)·perf(f), as in the patent's models: `steps_per_s` times `perf`.
+    The speed with n GPUs at frequency f is thr(n)·perf(f), as in the carbon patent: `steps_per_s` times `perf`.
 
     Raises
     ------
@@ -88,10 +88,7 @@ class ElasticJobs:
 
     @property
     def optimal_step(self) -> IntArray:
-        """Return the index of each job's frequency with the least energy per unit of work (J,), the patent's f0.
-
-        In a tie, return the lowest frequency.
-        """
+        """Return the index of each job's frequency with least energy per unit of work, the lowest in a tie (J,)."""
         return np.asarray(np.argmin(self.watts / self.perf, axis=1), dtype=np.int64)
 
     def rows(self, rows: IntArray) -> "ElasticJobs":
@@ -153,7 +150,7 @@ class CountsAndFrequencies:
 
 
 def remaining_s(jobs: ElasticJobs, plan: CountsAndFrequencies) -> FloatArray:
-    """Return the remaining run times under the plan (J,), steps_left / (thr(n)·perf(f)); infinite without GPUs."""
+    """Return each job's remaining run time under the plan (J,), steps_left / (thr(n)·perf(f)); inf if postponed."""
     rows = np.arange(len(jobs))
     speed = jobs.steps_per_s[rows, plan.gpus] * jobs.perf[rows, plan.step]
     with np.errstate(divide="ignore"):
@@ -170,8 +167,7 @@ def period_emissions_g(
 ) -> FloatArray:
     """Return the grams each job emits within the period (J,): I·P_j·PUE·min(T_j, period); idle GPUs are not counted.
 
-    A period's budget limits their sum. This limit and the PUE are ours: the patent limits the emissions until the jobs
-    end (`job_emissions_g`).
+    A period's budget limits their sum (ours, as is the PUE; the carbon patent limits `job_emissions_g`).
     """
     running_s = np.minimum(remaining_s(jobs, plan), period_s)
     return np.asarray(intensity_g_per_kwh * pue * drawn_w(jobs, plan) * running_s / JOULES_PER_KWH, dtype=np.float64)
@@ -182,19 +178,19 @@ def job_emissions_g(
 ) -> FloatArray:
     """Return the grams each job emits until its end at this intensity (J,): C_j = I·P_j·PUE·T_j; 0 if postponed.
 
-    The patent limits the sum of these emissions by its budget. The PUE is ours.
+    The carbon patent limits the sum of these emissions by its budget. The PUE is ours.
     """
     running_s = np.where(plan.gpus > 0, remaining_s(jobs, plan), 0.0)
     return np.asarray(intensity_g_per_kwh * pue * drawn_w(jobs, plan) * running_s / JOULES_PER_KWH, dtype=np.float64)
 
 
 def completion_s(jobs: ElasticJobs, plan: CountsAndFrequencies, *, period_s: float) -> FloatArray:
-    """Return the time from submission to completion under the plan (J,).
+    """Return the time in seconds from submission to completion under the plan (J,).
 
     A postponed job is assumed to start after this period on GPUs freed by other jobs and to run for `least_plan_s`;
-    postponed jobs start shortest first (ours: the patent does not define their completion). No GPU is used twice, so
-    postponing gains nothing where speed is proportional to the GPU count. If a postponed job needs more GPUs than are
-    in use now, it starts when all other jobs have ended.
+    postponed jobs start shortest first (ours: the carbon patent does not define their completion). No GPU is used
+    twice, so postponing gains nothing where speed is proportional to the GPU count. If a postponed job needs more GPUs
+    than are in use now, it starts when all other jobs have ended.
     """
     left_s = remaining_s(jobs, plan)
     running = plan.gpus > 0
@@ -219,7 +215,7 @@ def least_plan_s(jobs: ElasticJobs) -> FloatArray:
 
 
 def mean_completion_s(jobs: ElasticJobs, plan: CountsAndFrequencies, *, period_s: float) -> float:
-    """Return the mean of `completion_s`, the mean job completion time by which plans are compared; 0 without jobs.
+    """Return the mean of `completion_s` over jobs, the measure by which plans are compared; 0 without jobs.
 
     Examples
     --------

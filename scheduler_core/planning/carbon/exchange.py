@@ -1,8 +1,8 @@
-"""Improve the patent's plan and plans of the relaxed problem by changing pairs of jobs (ours).
+"""Improve the carbon patent's plan, and plans of the relaxed problem, by changing pairs of jobs (ours).
 
 The patent ranks steps by benefit per gram and never takes one back. Here GPUs have a price too, and counts and
-frequencies are chosen together. An option is one frequency and GPU count of one job. `exchange` is called in the place
-of `allocator.allocate` by the carbon study and the benchmarks.
+frequencies are chosen together. An option is one frequency and GPU count of one job. The carbon study and the
+benchmarks call `exchange` instead of `allocator.allocate`.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["exchange"]
 
 MOST_OPTIONS: Final = 256
-"""Maximum number of options searched, over all jobs: the options with the least loss at the prices of `relaxation`."""
+"""Maximum number of options searched over all jobs: those with the least loss at the prices of `relaxation`."""
 
 MOST_EXCHANGES: Final = 64
 
@@ -35,7 +35,7 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a plan: maximum number of GPUs, grams emitted within the period, and postponed jobs."""
+    """Limits of a plan: maximum number of GPUs, of grams emitted within the period, and of postponed jobs."""
 
     gpus: int
     period_g: float
@@ -123,13 +123,14 @@ WHY: Final[dict[PutOff, str]] = {
     "forced": DID_NOT_FIT,
     "chosen": f"others make more of the GPUs and grams, or {DID_NOT_FIT}",
 }
-"""Reason given in the note on postponed jobs."""
+"""Reason that the note on postponed jobs gives."""
 
 PASSES: Final = 2
 
 _WAITS: Final = (1.0, 0.6, 0.3, 0.1, 0.0)
 """Assumed start of postponed jobs after the period, as fractions of the longest `least_plan_s`; tuned on seeds that no
-result uses."""
+result uses.
+"""
 
 
 def exchange(
@@ -146,12 +147,11 @@ def exchange(
 
     The search starts from the plan of `allocate` with ``charge="period"`` and stops when no exchange lowers
     `mean_completion_s`, so its plan is never worse. With ``put_off="forced"`` no more jobs are postponed than in the
-    first plan. ``"chosen"`` gives a lower mean, but a job postponed in favour of shorter jobs may be postponed again in
-    the next round.
+    first plan. ``"chosen"`` gives a lower mean, but a job may be postponed round after round in favour of shorter jobs.
 
     `mean_completion_s` assumes that the plan is kept until the jobs end. Over many rounds with small budgets, work done
-    per gram matters more, and `allocate` with ``charge="job"`` can give shorter times. Use this function to measure a
-    single round or with large budgets, and `allocate` otherwise.
+    per gram matters more, and `allocate` with ``charge="job"`` can give shorter times. Use this function for a single
+    round or large budgets, and `allocate` otherwise.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def _guesses(jobs: ElasticJobs, plan: CountsAndFrequencies, period_s: float) -> 
 def _searched(
     jobs: ElasticJobs, plan: CountsAndFrequencies, options: Options, gpus: int, period: Period, most_put_off: int
 ) -> list[CountsAndFrequencies]:
-    """Return the plan and, if it postpones few enough jobs, the plan of `relax`, both improved by exchanges."""
+    """Return the plan, and that of `relax` if it postpones few enough jobs, each improved by exchanges."""
     limits = Limits(gpus=gpus, period_g=period.budget_g * (1.0 - BUDGET_MARGIN), postponed=most_put_off)
     relaxed = relax(options, gpus=gpus, budget_g=limits.period_g)
     found = candidates(options, relaxed)

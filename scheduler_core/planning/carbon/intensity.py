@@ -1,6 +1,6 @@
 """Intensity getter: return the carbon intensity at the start of a period, or a substitute if the feed gives none.
 
-The caller passes the feed as a function. Called by `round`, which also passes the reading of the round before.
+The caller passes the feed as a function. Called by `round`, which also passes the reading of the previous round.
 """
 
 import math
@@ -12,11 +12,11 @@ from typing import Final
 from scheduler_core.errors import BadInput
 
 MOST_AGE_S: Final = 6 * 3600.0
-"""Default maximum age in seconds at which the last reported value is still used (ours); feeds are usually hourly."""
+"""Default maximum age in seconds at which the last reported value is still used (ours); feeds are mostly hourly."""
 
 
 class Source(StrEnum):
-    """Origin of a reading: the feed now, an earlier value of the feed, or the fallback value."""
+    """Origin of a reading: reported by the feed now, reported earlier, or the fallback value."""
 
     REPORTED = "reported"
     KEPT = "kept"
@@ -25,7 +25,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The intensity used in a round; `reported_ts` is the Unix time of its report, minus infinity for the fallback."""
+    """The intensity used in a round, and the Unix time of its report, `reported_ts`; -inf for the fallback."""
 
     g_per_kwh: float
     reported_ts: float
@@ -43,9 +43,9 @@ def read_intensity(
     """Return the intensity at `now_ts` (Unix time): the feed's value, else its last recent value, else the fallback.
 
     `feed` is a function of Unix time such as `Grid.carbon_g_per_kwh`. An exception, None, a negative value or NaN
-    counts as no value, so that a broken feed never stops a round. `before` is the reading of the round before; it is
-    used up to an age of `most_age_s`. Give the zone's highest intensity as fallback to keep within the budget whatever
-    the true intensity is (ours).
+    counts as no value, so that a broken feed never stops a round. `before` is the reading of the previous round; it is
+    used up to an age of `most_age_s`. With the zone's highest intensity as fallback, the budget is kept whatever the
+    true intensity is (ours).
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Cluster monitor: update the remaining steps and ages of the submitted jobs for the next round.
 
-The jobs' speeds and power come with the jobs. Called by `round`, before `allocator`.
+Called by `round`, before `allocator`.
 """
 
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ OVERRUN_FRAC: Final = 0.1
 class JobStates:
     """The last report about each of J submitted jobs, as columns (J,).
 
-    `submit_ts` and `seen_ts` are the Unix times of submission and of the report. `steps_done` is the work done at the
-    report. Since the report the job runs on `gpus` GPUs at the frequency index `step`, or waits if `gpus` is 0. `ended`
-    marks finished jobs.
+    `submit_ts` and `seen_ts` are the Unix times of submission and of the report, `steps_done` the work done by the
+    report. Since then the job runs on `gpus` GPUs at the frequency index `step`, or waits if `gpus` is 0. `ended` marks
+    finished jobs.
     """
 
     submit_ts: FloatArray

@@ -1,7 +1,6 @@
 """Placer: assign each job's GPUs to nodes, with as few nodes per job as possible.
 
-Of a node only the number of free GPUs is known. `allocator` chooses the jobs' GPU counts. Called by `round`, after
-`allocator`.
+Only the number of free GPUs of each node is known. Called by `round`, after `allocator` chose the GPU counts.
 """
 
 from dataclasses import dataclass
@@ -24,9 +23,9 @@ def place(gpus: IntArray, free_gpus: IntArray, *, before: IntArray | None = None
     """Place jobs that need `gpus` (J,) on nodes with `free_gpus` (M,), largest job first, ties in the given order.
 
     A job that fits on one node goes to the node on which it leaves the fewest GPUs free (best fit). A larger job takes
-    all GPUs of the nodes with most free GPUs, and the rest of it is placed by best fit. `before` (J, M) is the previous
-    placement. Jobs with an unchanged count are placed first and keep their nodes if those have enough free GPUs (ours,
-    because moving a job costs a restart). `free_gpus` includes the GPUs that these jobs held before.
+    all GPUs of the nodes with most free GPUs, and its remaining GPUs are placed by best fit. `before` (J, M) is the
+    previous placement. Jobs with an unchanged count are placed first and keep their nodes if those have enough free
+    GPUs (ours, because moving a job costs a restart). `free_gpus` includes the GPUs that these jobs held before.
 
     Raises
     ------

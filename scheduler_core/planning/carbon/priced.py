@@ -54,7 +54,7 @@ def priced(
 
 
 def _worth_counts(jobs: ElasticJobs, price_s_per_kwh: float) -> ElasticJobs:
-    """Return the jobs with counts not worth the price no longer allowed; rigid jobs are unchanged."""
+    """Return the jobs, allowing only GPU counts that are worth the price; rigid jobs are unchanged."""
     rows = np.arange(len(jobs))
     step = jobs.optimal_step
     speeds = np.where(jobs.allowed, jobs.steps_per_s, np.nan)
@@ -68,7 +68,7 @@ def _worth_counts(jobs: ElasticJobs, price_s_per_kwh: float) -> ElasticJobs:
 
 
 def _worth_steps(jobs: ElasticJobs, gpus: IntArray, price_s_per_kwh: float) -> ElasticJobs:
-    """Return the jobs with their GPU counts fixed, and with no speed gain at frequencies not worth the price."""
+    """Return the jobs with fixed GPU counts, and without speed gain at frequencies that are not worth the price."""
     rows = np.arange(len(jobs))
     left_s = (jobs.steps_left / jobs.steps_per_s[rows, gpus])[:, None] / jobs.perf
     kwh = gpus[:, None] * jobs.watts * left_s / JOULES_PER_KWH
@@ -80,7 +80,7 @@ def _worth_steps(jobs: ElasticJobs, gpus: IntArray, price_s_per_kwh: float) -> E
 
 
 def _worth(left_s: FloatArray, kwh: FloatArray, price_s_per_kwh: float, *, start: IntArray | int = 0) -> BoolArray:
-    """Mark the columns (J, K) that can be reached from column `start` by steps that are all worth the price."""
+    """Mark the columns (J, K) that steps from column `start` reach, if each step on the way is worth the price."""
     saved_s, more_kwh = -np.diff(left_s, axis=1), np.diff(kwh, axis=1)
     worth = ~(saved_s < price_s_per_kwh * np.maximum(more_kwh, 0.0))
     columns = np.arange(left_s.shape[1])
@@ -89,7 +89,7 @@ def _worth(left_s: FloatArray, kwh: FloatArray, price_s_per_kwh: float, *, start
 
 
 HALVINGS: Final = 14
-"""Number of bisection steps in the search of the GPU price."""
+"""Number of bisection steps in the search for the GPU price."""
 
 MOST_PRICE: Final = 1e9
 
@@ -104,7 +104,7 @@ def foreseen(
     over GPU counts n and frequencies, where p is the later price, P the power and μ the price of a GPU. Each job gets
     the count and frequency with the highest value of work done minus cost now, or waits if no difference is above 0. μ
     is the lowest price at which there are enough GPUs. If both prices are equal, every job gets the count and frequency
-    with the least time plus cost.
+    with the lowest sum of time and cost.
 
     Raises
     ------
@@ -126,10 +126,7 @@ def foreseen(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """Relative speed and cost per second of every job at every count and frequency (J, N·F).
-
-    Speed is divided by the job's highest speed.
-    """
+    """Speed relative to the job's highest, and cost per second, of every job at every count and frequency (J, N·F)."""
 
     speed: FloatArray
     now_cost: FloatArray
@@ -140,7 +137,7 @@ class _Table:
 
     @classmethod
     def of(cls, jobs: ElasticJobs, now_s_per_kwh: float, later_s_per_kwh: FloatArray) -> "_Table":
-        """Return the table of all counts and frequencies; those not allowed have speed 0."""
+        """Return the table of all counts and frequencies; those that are not allowed have speed 0."""
         many, steps = len(jobs), len(jobs.mhz)
         counts = np.arange(1, jobs.most_gpus + 1)
         rate = np.where(jobs.allowed, jobs.steps_per_s, 0.0)[:, 1:, None] * jobs.perf[:, None, :]
@@ -167,7 +164,7 @@ class _Table:
 
 
 def _within(table: _Table, gpus: int) -> tuple[IntArray, IntArray]:
-    """Return the choices at the lowest GPU price at which they fit.
+    """Return the choices at the lowest GPU price at which they need no more than the available GPUs.
 
     GPUs left free go to the shortest jobs whose choice at a slightly lower price needs no more than the free GPUs.
     """

@@ -1,8 +1,7 @@
 """Lagrangian relaxation of a round: prices for GPUs and grams replace their limits; gives a lower bound and a plan.
 
 At fixed prices, each job's cheapest option does not depend on other jobs. Bisection finds the prices at which the
-cheapest options keep both limits.
-Called by `exchange`.
+cheapest options keep both limits. Called by `exchange`.
 """
 
 from collections.abc import Callable
@@ -24,9 +23,9 @@ DECADES: Final = 9.0
 class Options:
     """Run time and emissions of every option; shape (frequencies F, jobs J, GPU counts N+1).
 
-    `left_s` is the remaining run time, infinite where a count is not allowed; `period_g` the emissions within the
+    `left_s` is the remaining run time, infinite where a count is not allowed; `period_g` the grams emitted within the
     period. For 0 GPUs `left_s` is the time until a postponed job would end, infinite until `postponing` sets it.
-    Frequency is the first axis because minima are most often taken over it.
+    Frequency is the first axis because minima are most often taken along it.
     """
 
     left_s: FloatArray
@@ -52,10 +51,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relaxed:
-    """Each job's cheapest option (J,) at the prices found, within both limits; the prices; and a lower bound.
-
-    `least_sum_s` is a lower bound on the sum of remaining times of any plan.
-    """
+    """Cheapest option of each job (J,) within both limits, the prices, and a lower bound `least_sum_s` on all plans."""
 
     gpus: IntArray
     step: IntArray

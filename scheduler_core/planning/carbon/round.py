@@ -1,7 +1,7 @@
 """One round of a live scheduler: read the intensity, update the jobs, choose GPUs and frequencies, place them on nodes.
 
-Combines `intensity`, `monitor`, `allocator` and `placer`. The caller passes the time and keeps the returned state. To
-be called by a live scheduler once a period; simulations have no feed and no nodes and call `allocator` directly.
+Combines `intensity`, `monitor`, `allocator` and `placer`. A live scheduler calls it once a period, passes the time and
+keeps the returned state. Simulations have no feed and no nodes and call `allocator` directly.
 """
 
 from collections.abc import Callable
@@ -28,19 +28,12 @@ class Site:
 class Round:
     """Plan of one period for the K jobs that have not ended.
 
-    Attributes
-    ----------
-    reading
-        The intensity used; pass it to the next round.
-    rows
-        Indices of these jobs among the submitted jobs; shape (K,).
-    plan
-        GPU count and frequency of each of these jobs.
-    placed
-        GPUs of each of these jobs on each node, shape (K, M). Every job of the plan is placed, because the plan uses at
-        most the free GPUs and a job may span nodes.
-    planned_g
-        Grams each of these jobs emits within the period, shape (K,); their sum is within the budget.
+    - `reading`: the intensity used; pass it to the next round.
+    - `rows`: indices of these jobs among the submitted jobs; shape (K,).
+    - `plan`: GPU count and frequency of each of these jobs.
+    - `placed`: GPUs of each of these jobs on each node; shape (K, M). Every job of the plan is placed, because the plan
+      uses at most the free GPUs and a job may span nodes.
+    - `planned_g`: grams each of these jobs emits within the period; shape (K,). Their sum is within the budget.
     """
 
     reading: Reading
@@ -65,10 +58,9 @@ def carbon_round(
     """Plan the period that begins at `now_ts` (Unix time).
 
     `submitted` has the J jobs as submitted, `states` the last report about each. `feed` returns the intensity at a
-    moment; `reading` is `Round.reading` of the round before. `free_gpus` (M,) are the GPUs of each node that are free
-    or held by these jobs. `places` (J, M) is the previous placement of all submitted jobs. `budget_g` limits the
-    emissions within the period, for example to `budget.Bank.allowance_g` of a share of `budget.shares_g` (ours; the
-    patent limits the emissions until the jobs end).
+    moment; `reading` is `Round.reading` of the previous round. `free_gpus` (M,) are the GPUs of each node that are free
+    or held by these jobs. `places` (J, M) is the previous placement of all submitted jobs. `budget_g` limits the grams
+    emitted within the period (ours), for example to `budget.Bank.allowance_g` of a share of `budget.shares_g`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Take one decision for all jobs: by a greedy algorithm, by the best of random plans, or by path relinking of these.
+"""Take one decision for all jobs: by a greedy algorithm, by the best of random plans, or by path relinking of plans.
 
 The cost to minimise is in `objective`, the compiled search in `scheduler_core.kernels.cost`. Called by the cost study
 and the benchmarks.
@@ -26,22 +26,14 @@ __all__ = ["METHODS", "Method", "Search", "decide", "sought"]
 class Search:
     """Settings of the search; the default values are ours.
 
-    Attributes
-    ----------
-    swapping
-        Randomness of the job order: two neighbours of equal weight swap with probability `swapping` / 2.
-    wandering
-        Randomness of configurations: a job's r-th one is tried first with probability proportional to `wandering` ** r.
-    elite
-        Number of best plans kept.
-    moving
-        Whether every plan is improved by moving single jobs and by emptying nodes.
-    displacing
-        Whether every plan that may join the best ones is improved by exchanging two jobs.
-    walking
-        Whether every plan is path-relinked with one of the best plans.
-    renewing
-        How often per plan one to three nodes of the best plan are emptied and filled again.
+    - `swapping`: randomness of the job order; two neighbours of equal weight swap with probability `swapping` / 2.
+    - `wandering`: randomness of configurations; a job's r-th one is tried first with probability proportional to
+      `wandering` ** r.
+    - `elite`: number of best plans kept.
+    - `moving`: whether every plan is improved by moving single jobs and by emptying nodes.
+    - `displacing`: whether every plan that may join the best ones is improved by exchanging two jobs.
+    - `walking`: whether every plan is path-relinked with one of the best plans.
+    - `renewing`: how often per plan one to three nodes of the best plan are emptied and filled again.
     """
 
     swapping: float = 0.9
@@ -105,10 +97,10 @@ def _in_order(problem: Problem, terms: Terms, order: IntArray, nodes: IntArray) 
 
 
 ITERATIONS: Final = 10
-"""Default number of plans per decision; a decision for 100 nodes and 450 jobs then takes about a second."""
+"""Default number of plans per decision: about a second for 100 nodes and 450 jobs."""
 
 Method = Callable[[Problem, np.random.Generator, int], Decision]
-"""Function from a problem, a random generator and a number of plans to a decision."""
+"""Function that takes a problem, a random generator and a number of plans, and returns a decision."""
 
 
 def plain(problem: Problem, rng: np.random.Generator, iterations: int) -> Decision:
@@ -123,7 +115,7 @@ def randomised(problem: Problem, rng: np.random.Generator, iterations: int) -> D
 
 
 def relinked(problem: Problem, rng: np.random.Generator, iterations: int) -> Decision:
-    """Decide by the full search: random plans, improved (ours), path-relinked, and the best one refilled (ours)."""
+    """Decide by the full search: random plans, improved (ours) and path-relinked, and the best one refilled (ours)."""
     return sought(problem, rng, iterations, Search())[0]
 
 

@@ -1,8 +1,8 @@
 """The deterministic greedy algorithm in plain Python: urgent jobs first, each in its cheapest timely configuration.
 
 A configuration is a node type and a number of GPUs. The compiled greedy algorithm in
-`scheduler_core.kernels.cost.search` gives the same plans. Called by `decision` and `lookahead`, which use
-`configurations`, by the cost study as a baseline, and by tests.
+`scheduler_core.kernels.cost.search` gives the same plans. Called by `decision` and `lookahead` (only `configurations`),
+by the cost study as a baseline, and by tests.
 """
 
 import numpy as np
@@ -16,16 +16,13 @@ __all__ = ["greedy"]
 
 
 def pressure_s(terms: Terms) -> FloatArray:
-    """Return every job's urgency in seconds (J,): now + shortest remaining run time - due date.
-
-    It is -inf for a job without a due date or without a possible configuration.
-    """
+    """Return urgencies (J,): now + shortest remaining run time - due date; -inf without due date or configuration."""
     fastest = terms.run_s.min(axis=(1, 2), initial=np.inf)
     return np.where(np.isfinite(fastest), fastest, -np.inf) - terms.slack_s
 
 
 def by_pressure(terms: Terms) -> IntArray:
-    """Return the job indices, most urgent first; ties are broken by weight, cost and run time, not by index."""
+    """Return the job indices, most urgent first; weight, cost and run time break ties, not the index."""
     fastest = terms.run_s.min(axis=(1, 2), initial=np.inf)
     return np.lexsort((fastest, -terms.postponed_usd, -terms.weight, -pressure_s(terms)))
 
@@ -45,8 +42,8 @@ def run_usd(problem: Problem, run_s: FloatArray) -> FloatArray:
 def configurations(problem: Problem, terms: Terms) -> tuple[IntArray, IntArray, IntArray]:
     """Return each job's possible configurations in two orders: node types and GPU counts, both (2, J, C).
 
-    The third array (J,) is each job's number of configurations. Order 0 is that of the greedy algorithm: configurations
-    that meet the due date by cost, then the others by run time. Order 1 sorts all configurations by cost.
+    The third array (J,) is each job's number of configurations. Index 0 is the order of the greedy algorithm:
+    configurations that meet the due date by cost, then the others by run time. Index 1 is the order by cost.
     """
     jobs, kinds, counts = terms.run_s.shape
     run_s = terms.run_s.reshape(jobs, kinds * counts)

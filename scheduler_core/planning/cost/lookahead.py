@@ -1,4 +1,4 @@
-"""Take decisions by the cost until all present jobs end, not only until the next decision (ours).
+"""Decisions by the cost until all present jobs end, not only until the next decision (ours).
 
 The objective of ANDREAS is in `objective`; searches that minimise it are in `decision`. Called by the cost study.
 """
@@ -25,10 +25,10 @@ ITERATIONS: Final = 20
 
 ELITE: Final = 5
 STEPS: Final = (0.25, 0.5, 0.75)
-"""Fractions of the path from the best plan to another elite plan at which a plan is made."""
+"""Positions of new plans between the best plan (0) and another elite plan (1)."""
 
 CHANGED: Final = 0.1
-"""Probability that a random change draws a new GPU limit for a job; also, that it flips the job's `thrifty`."""
+"""Probability that a random change draws a new GPU limit for a job, and that it flips the job's `thrifty`."""
 
 _LOOKS_FORWARD: Final = (0.5, 2.0)
 """Look-ahead parameters of the apparent tardiness cost rule, as multiples of the mean shortest run time."""
@@ -38,7 +38,7 @@ _LOOKS_FORWARD: Final = (0.5, 2.0)
 class _Plan:
     """A plan of J jobs, its cost until all jobs end, and the decision that it implies for now.
 
-    `order` (J,) is the order in which jobs are placed, and `most_gpus` (J,) the maximum number of GPUs of each job.
+    `order` (J,) is the order in which jobs are placed, `most_gpus` (J,) the maximum number of GPUs of each job.
     `thrifty` (J,) marks jobs that take the cheapest configuration that meets their due date; the others take the
     fastest.
     """
@@ -60,8 +60,7 @@ def look_ahead(problem: Problem, rng: np.random.Generator, iterations: int = ITE
     further arrivals; all jobs are placed again at each completion. Its cost is all tardiness and energy until the last
     completion. The search tries three kinds of plans in turn: jobs sorted by rules (urgency, due date, weight divided
     by work, apparent tardiness cost; each with several GPU limits), random changes of the best plans, and plans between
-    two of the best. Unlike the objective of one decision, the cost of a postponed job is that of its planned run, not
-    of its worst case.
+    two of the best. A postponed job costs its planned run, not its worst case as in the objective of one decision.
 
     References
     ----------
@@ -161,7 +160,7 @@ def _run(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrift
 
 
 def _changed(run: _Run, weight: FloatArray, plan: _Plan, most: int, rng: np.random.Generator) -> _Plan:
-    """Return a randomly changed plan; neighbours swap with a probability that grows with the second job's weight."""
+    """Return a randomly changed plan; neighbours swap more likely if the second job has a high weight."""
     order, jobs = plan.order.copy(), len(plan.order)
     for place in np.flatnonzero(rng.random(max(jobs - 1, 0)) < _swap_chance(weight[order])).tolist():
         order[place], order[place + 1] = order[place + 1], order[place]
@@ -177,7 +176,7 @@ def _swap_chance(weight: FloatArray) -> FloatArray:
 
 
 def _between(run: _Run, plan: _Plan, other: _Plan, step: float, rng: np.random.Generator) -> _Plan:
-    """Return a plan between two plans, at the fraction `step` of the path.
+    """Return a plan between two plans, at the fraction `step` of the way from `plan` to `other`.
 
     Ranks are interpolated; GPU limit and `thrifty` of each job are taken from `other` with probability `step`.
     """

@@ -1,7 +1,7 @@
 """Cost of a decision: tardiness, the worst case of postponed jobs, and energy until the next decision.
 
-`Terms` has the constants of a problem; `cost` computes the cost of one decision from them. Called by every
-search of this package and by the cost study.
+`Terms` has the constants of a problem; `cost` computes the cost of one decision from them. Called by every search of
+this package and by the cost study.
 """
 
 from dataclasses import dataclass
@@ -38,10 +38,10 @@ class Terms:
 
     `run_s` (J, K, 1 + most GPUs) is the remaining run time, +inf where impossible. `slack_s` (J,) is the time from now
     to the due date. A job that now runs on `stay_node` with `stay_gpus` takes `restart_s` longer in any other
-    configuration. `kind` (M,) is each node's type and `room` (M,) its GPUs. Until the next decision, a switched-on node
-    costs `node_usd_per_s` and each busy GPU `gpu_usd_per_s` (K,). After it, a GPU with its share of the idle power of a
-    full node costs `later_usd_per_s` (K,). `postponed_usd` (J,) is rho times the cost of a postponed job's worst
-    tardiness, `postponed_rest_usd` (J,) its least energy cost.
+    configuration. `kind` (M,) is each node's type and `room` (M,) its number of GPUs. Until the next decision, a
+    switched-on node costs `node_usd_per_s` (K,) and each busy GPU `gpu_usd_per_s` (K,). After it, a GPU with its share
+    of the idle power of a full node costs `later_usd_per_s` (K,). `postponed_usd` (J,) is rho times the cost of a
+    postponed job's worst tardiness, `postponed_rest_usd` (J,) its least energy cost.
     """
 
     run_s: FloatArray
@@ -98,7 +98,7 @@ class Terms:
 
 
 def _possible_run_s(problem: Problem, gpus: IntArray) -> FloatArray:
-    """Return the run times, +inf where the node type has too few GPUs or there is no node of that type."""
+    """Return the run times, +inf where the node type has too few GPUs or no node has that type."""
     counts = np.arange(problem.jobs.run_s.shape[2])
     present = np.bincount(problem.nodes.type_of, minlength=len(gpus)) > 0
     possible = (counts >= 1) & (counts <= gpus[:, None]) & present[:, None]

@@ -92,10 +92,7 @@ class WaitingJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Placement of every job until the next decision.
-
-    `node` (J,) is its node or `POSTPONED`; `gpus` (J,) is its number of GPUs, 0 if postponed.
-    """
+    """Each job's `node` (J,), or `POSTPONED`, and number of `gpus` (J,), 0 if postponed, until the next decision."""
 
     node: IntArray
     gpus: IntArray
