@@ -21,7 +21,7 @@ TAG: Final = "health"
 
 
 class Alive(BaseModel):
-    """A process that answers."""
+    """The reply of a live process."""
 
     status: Literal["ok"] = "ok"
 

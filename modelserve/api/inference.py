@@ -33,19 +33,19 @@ INFER: Final = JsonBody(InferBody, fault_status=400)
 
 
 class Live(BaseModel):
-    """Whether the server lives."""
+    """The reply of a running server."""
 
     live: Literal[True] = True
 
 
 class ServerReady(BaseModel):
-    """Whether the server is ready."""
+    """The reply of a server that is ready."""
 
     ready: Literal[True] = True
 
 
 class ServerMetadata(BaseModel):
-    """What the server is."""
+    """Name, version and protocol extensions of the server."""
 
     name: str
     version: str
@@ -53,7 +53,7 @@ class ServerMetadata(BaseModel):
 
 
 class TensorMetadata(BaseModel):
-    """A tensor taken or given; -1 is any number of jobs."""
+    """An input or output tensor of a model; -1 in `shape` means any number of jobs."""
 
     name: str
     datatype: Datatype
@@ -61,7 +61,7 @@ class TensorMetadata(BaseModel):
 
 
 class ModelMetadata(BaseModel):
-    """What a model takes and gives."""
+    """Versions, inputs and outputs of a model."""
 
     name: str
     versions: list[str]
@@ -71,14 +71,14 @@ class ModelMetadata(BaseModel):
 
 
 class ModelReady(BaseModel):
-    """Whether a model is ready."""
+    """The reply for a model that is ready."""
 
     name: str
     ready: Literal[True] = True
 
 
 class Inferred(BaseModel):
-    """The answer to an inference call; `id` is the call's own, if it had one."""
+    """The response to an inference call; `id` is that of the call, or a new one if the call has none."""
 
     model_name: str
     model_version: str

@@ -48,17 +48,17 @@ WHY: Final[Mapping[int, str]] = {
 }
 
 HEADERS: Final[Mapping[int, str]] = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
-"""The header that every refusal with the status has."""
+"""The header that every refusal with a status has, by status."""
 
 
 class OipError(BaseModel):
-    """A call of the Open Inference Protocol that was not answered."""
+    """The error response of the Open Inference Protocol."""
 
     error: str
 
 
 class MlflowError(BaseModel):
-    """A scoring call that was not answered."""
+    """The error response of MLflow's scoring protocol."""
 
     error_code: str
     message: str

@@ -61,7 +61,7 @@ class Fault(TypedDict):
 
 
 class FaultShown(BaseModel):
-    """One field at fault."""
+    """One invalid field: its path, what was expected and the value found."""
 
     field: str
     expected: str
@@ -69,7 +69,7 @@ class FaultShown(BaseModel):
 
 
 class Problem(BaseModel):
-    """A call that was not answered, and why (RFC 9457)."""
+    """Problem details of a refused call (RFC 9457)."""
 
     type: str = "about:blank"
     title: str

@@ -45,7 +45,7 @@ class Split(BaseModel):
 
 
 class InvocationBody(BaseModel):
-    """A scoring call: jobs in one of MLflow's formats; `params.model` names the model, unless the query does."""
+    """A scoring call: jobs in one of MLflow's formats; `params.model` or the query names the model."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"oneOf": [{"required": [name]} for name in FORMATS]})
 
@@ -122,7 +122,7 @@ INVOKE: Final = JsonBody(InvocationBody, fault_status=400)
 
 
 class Predictions(BaseModel):
-    """One record a job: `run_s_p50, run_s_p90` of a run-time model, `used_*` of a usage model; null where unknown."""
+    """One record per job: `run_s_p50, run_s_p90` of a run-time model, `used_*` of a usage model; null if unknown."""
 
     predictions: list[dict[str, float | None]]
 

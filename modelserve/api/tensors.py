@@ -27,7 +27,7 @@ TAKEN: Final[Mapping[Datatype, str]] = {"BYTES": "BYTES", "INT64": "INT UINT", "
 
 
 class InputTensor(BaseModel):
-    """One column: its values in `data`, flat or one list a row; null where nothing is known."""
+    """One input column: its values in `data`, as a flat list or one list per row; null if unknown."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -39,7 +39,7 @@ class InputTensor(BaseModel):
 
 
 class OutputAsked(BaseModel):
-    """One column that is wanted in the answer."""
+    """One output column that the call requests."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,7 +48,7 @@ class OutputAsked(BaseModel):
 
 
 class InferBody(BaseModel):
-    """An inference call."""
+    """The body of an inference call: one tensor per column."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,7 +59,7 @@ class InferBody(BaseModel):
 
 
 class OutputTensor(BaseModel):
-    """One column of the answer."""
+    """One output column."""
 
     name: str
     shape: list[int]

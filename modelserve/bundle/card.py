@@ -44,29 +44,29 @@ __all__ = [
 ]
 
 HARD: Final = frozenset({"mem_gib", "gpu_mem_gib"})
-"""Usage targets for which too small an allocation kills the job; `held` therefore bounds them more carefully."""
+"""Usage targets for which too small an allocation kills the job. For them `held` takes the larger of two bounds."""
 
 DIGITS: Final = 3
 """Number of significant digits in which requests must agree to be similar: 29.296875 GiB and 29.3 GiB are similar."""
 
 PARAMETER_SERVER: Final = "ps"
-"""Role of parameter servers. Traces report their workers' use for them, so their own measured runs are not counted."""
+"""Role of parameter servers. Traces report the use of workers for them, so their measured runs are not counted."""
 
 OWN_RUNS: Final = 20
 """Minimum number of measured runs of a job's own group and role; with fewer, `held` uses the bound of similar jobs."""
 
 ROOM: Final[Mapping[str, float]] = {"cpu_cores": 1.1, "mem_gib": 1.5, "gpus": 1.0, "gpu_mem_gib": 1.3}
-"""Factor from predicted use to its upper bound, by target: larger for memory, where too little kills the job."""
+"""Factor on predicted use that gives its upper bound, by target: larger for memory, where too little kills jobs."""
 
 Amount = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Key = tuple[str, str, str, str]
 
 
 class Alike(BaseModel):
-    """Measured jobs of one role and one request: how many groups they were of, and what they need at most.
+    """Upper bounds on the use of similar jobs, which have the same role and request.
 
-    `needs` are upper bounds per instance, by usage target; `groups` counts the groups of jobs behind them, since runs
-    of one group say the same thing again. A resource the trace lacks is null.
+    `needs` holds the upper bound per instance of each usage target. `groups` counts the groups of these jobs, not their
+    runs, because runs of one group use about the same. A resource is null if its request was not recorded.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -158,7 +158,7 @@ class Importance(BaseModel):
 
 
 class ResourceImportance(BaseModel):
-    """Permutation importance of one requestable resource on held-out rows, with all that derives from its request.
+    """Permutation importance of one resource on held-out rows: its request and all features derived from it.
 
     `sign` is the rank correlation of a change of the request with the change of the predicted run time.
     """
@@ -178,7 +178,7 @@ class Card(BaseModel):
     If `relative`, run times in the features and outputs are relative to the recent run time of similar jobs
     (`features.build`). `offsets` are added to the outputs in log units; their keys are `p50` and `p90`, or usage
     targets. `support` is the smallest and largest request in training, by resource. `metrics` are computed on held-out
-    jobs, null where undefined. `important` are resources that Algorithm 1 does not shrink, chosen by
+    jobs, null where undefined. `important` are resources that are not shrunk because of their
     `resource_importances` (null in models that do not store them). `alike` are the upper bounds on the use of similar
     jobs (see `held`), null if not computed.
     """

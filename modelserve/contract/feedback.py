@@ -20,7 +20,7 @@ SLACK_S: Final = 1.0
 
 
 class UsedRow(BaseModel):
-    """What one instance used: means of CPU and GPU, the largest memory over all instances; null where not measured."""
+    """Use per instance: mean CPU and GPU use, and the largest peak memory of all instances; null if not measured."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,7 +31,7 @@ class UsedRow(BaseModel):
 
 
 class FeedbackRow(BaseModel):
-    """One finished job; `allocation` is what it really got, as it was asked for where that is not said."""
+    """The report of one finished job; `allocation` is what it was given, by default its request."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -92,7 +92,7 @@ class FeedbackRow(BaseModel):
 
 
 class FeedbackBody(BaseModel):
-    """A call: finished jobs, each of which may name its own trace."""
+    """A feedback call: reports of finished jobs, and the trace of jobs that name none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

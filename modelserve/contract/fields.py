@@ -1,6 +1,6 @@
 """Types of the fields that requests and responses share, and the base class of every response.
 
-Imports only pydantic, so that `modelserve.settings` loads quickly. Used by the modules of this package too.
+Imports only pydantic, so that `modelserve.settings` loads quickly. Used by `modelserve.settings` and this package.
 """
 
 from typing import Annotated, Literal
@@ -38,7 +38,7 @@ class Answer(BaseModel):
 
 
 class Minimums(BaseModel):
-    """The least that is ever recommended, per instance."""
+    """Minimum amounts of a recommendation, per instance; null sets no minimum."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

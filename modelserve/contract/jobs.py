@@ -36,7 +36,7 @@ RECENT_SHOWN: Final = 100
 
 
 class Amounts(Answer):
-    """Something of each resource, per instance; null where the job did not ask for it or nothing is known."""
+    """An amount of each resource, per instance; null if the job did not request the resource or nothing is known."""
 
     cpu_cores: StrictFinite | None
     mem_gib: StrictFinite | None
@@ -44,7 +44,7 @@ class Amounts(Answer):
 
 
 class PeakUse(Answer):
-    """The upper quantile of what one instance uses at most; null where it is not known."""
+    """Upper bounds on the peak use of one instance; null if unknown."""
 
     cpu_cores: StrictFinite | None
     mem_gib: StrictFinite | None
@@ -53,24 +53,24 @@ class PeakUse(Answer):
 
 
 class RunTime(Answer):
-    """Quantiles of the run time in seconds; null where the model has none."""
+    """Quantiles of the predicted run time in seconds; null if the model does not predict the quantile."""
 
     p50: StrictFinite | None
     p90: StrictFinite | None
 
 
 class Models(Answer):
-    """What answered, by name and version; null where nothing did, or nothing was asked."""
+    """The models that predicted a job, as `<name>@<version>`; null if there is none or the output was not requested."""
 
     run_time: str | None
     usage: str | None
 
 
 class Prediction(Answer):
-    """What is to be expected of one job; `reason` and `note` say why something that was asked for is null.
+    """The predictions for one job; `reason` and `note` say why a requested output is null.
 
-    `measured_runs` counts the ended and measured runs of the job's group and role, or, if more, the groups of jobs
-    alike; `history` is when the models' training data ends.
+    `measured_runs` is the number of measured runs of the job's group and role or, if larger, the number of groups with
+    similar jobs (same role and request). `history` is the time at which the models' training data ends.
     """
 
     job_id: str
@@ -85,14 +85,14 @@ class Prediction(Answer):
 
 
 class PredictAnswer(Answer):
-    """The answer: one prediction per job, in the order of the call."""
+    """Predictions, one per job, in the order of the jobs in the call."""
 
     answer_id: str
     predictions: tuple[Prediction, ...]
 
 
 class Reasons(Answer):
-    """Why each resource is what it is; null where the job did not ask for it."""
+    """The reason for the target of each resource; null if the job did not request the resource."""
 
     cpu_cores: Reason | None
     mem_gib: Reason | None
@@ -100,18 +100,18 @@ class Reasons(Answer):
 
 
 class Evidence(Answer):
-    """How much stands behind an answer: measured runs, and the age of what the models were trained on."""
+    """The data behind a recommendation: number of measured runs, and age of the models' training data in seconds."""
 
     measured_runs: int
     history_age_s: Finite | None
 
 
 class Recommended(Answer):
-    """What one job should be given, per instance, and why.
+    """The recommended resources of one job, per instance, and the reasons.
 
-    `mode` says whether to follow it (`enforce`) or only to note it (`observe`). `run_time_change` is that of the
-    predicted run time, relative to the request. `alpha` is the accepted share of the request, 1 where none was;
-    `model_decided` says that the floors alone would have given something else.
+    `mode` says whether to apply the target (`enforce`) or only to record it (`observe`). `run_time_change` is the
+    relative change of the predicted run time from request to target. `alpha` is the share of the request that the
+    run-time model accepted, 1 if none. `model_decided` is true if floors alone would have given another target.
     """
 
     job_id: str
@@ -133,14 +133,14 @@ class Recommended(Answer):
 
 
 class RecommendAnswer(Answer):
-    """The answer: one recommendation per job, in the order of the call."""
+    """Recommendations, one per job, in the order of the jobs in the call."""
 
     answer_id: str
     recommendations: tuple[Recommended, ...]
 
 
 class Became(Answer):
-    """What became of a recommended job, by its feedback; `saved_hours` are resource-hours over all its instances."""
+    """The reported outcome of a job with a recommendation; `saved_hours` are resource-hours over all its instances."""
 
     outcome: str
     run_s: Finite
@@ -149,9 +149,9 @@ class Became(Answer):
 
 
 class Recent(Answer):
-    """One recommendation as it was given; `freed` is what less it gives, over all instances of the job.
+    """One logged recommendation; `freed` is the request minus the target, over all instances of the job.
 
-    `finished` is null while no feedback tells of the job, or tells that it followed another answer.
+    `finished` is null if the job has not been reported as finished, or if its report names another answer.
     """
 
     answer_id: str
@@ -171,17 +171,17 @@ class Recent(Answer):
 
 
 class RecentAnswer(Answer):
-    """The newest recommendations, the newest first; `shown_at_most` is how many that can be."""
+    """The newest recommendations, newest first; `shown_at_most` is their maximum number."""
 
     shown_at_most: int = RECENT_SHOWN
     recommendations: tuple[Recent, ...]
 
 
 class Contribution(Answer):
-    """What one feature does: the run time is multiplied by `factor`, which is worth `seconds`.
+    """The effect of one feature: it multiplies the predicted run time by `factor`, which adds `seconds`.
 
-    `value` is what the model saw: a text for a category, null where it is unknown; run times that are seen against the
-    reference are given in seconds again.
+    `value` is the feature's value: a text for a category, null if unknown. Run times that the model takes relative to
+    the reference are converted back to seconds.
     """
 
     feature: str
@@ -192,11 +192,11 @@ class Contribution(Answer):
 
 
 class ExplainAnswer(Answer):
-    """Why a run time is predicted: `base_s`, the seconds of the features named, and those of the rest add up to it.
+    """The parts of a predicted run time: `base_s`, the seconds of the listed features, and `rest_s` add up to it.
 
-    A model answers in log units, where SHAP values add up; factors multiply: `base_s` times all factors is the run
-    time. Seconds share out what lies between the two in proportion to the logs of the factors. `base_s` holds what the
-    model expects of any job, on top of `reference_s`, what the job's like ran lately (null where the model takes none).
+    The model predicts log run time, so `base_s` times all factors is the run time. The difference between run time and
+    `base_s` is divided among the features in proportion to the logs of their factors (SHAP values). `base_s` is the
+    run time expected before any feature is known, given the recent run time `reference_s` of similar jobs, if used.
     """
 
     job_id: str
@@ -214,7 +214,7 @@ class ExplainAnswer(Answer):
 
 
 class Point(Answer):
-    """The run time predicted at one value; `supported` where training saw requests around it."""
+    """The run time predicted for one value; `supported` if the value is within the range of requests in training."""
 
     value: Finite
     run_time_s: RunTime
@@ -223,10 +223,10 @@ class Point(Answer):
 
 
 class WhatIfAnswer(Answer):
-    """The curve, from the smallest value to the larger of request and support; GPUs on the grid they are shared on.
+    """The predicted run time at values of one resource, from the lowest to the highest of request and `support`.
 
-    `support` is the lowest and highest request seen in training; where the two are equal, or there is none, the model
-    is `silent`: it saw no second value, and its curve says nothing. `important` resources are never shrunk.
+    `support` is the lowest and highest request in training. If they are equal or unknown, the model is `silent`: its
+    curve carries no information. GPU counts are allowed GPU shares. `important` resources are never shrunk.
     """
 
     job_id: str

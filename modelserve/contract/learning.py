@@ -43,13 +43,13 @@ _ORDER: Final = ("unknown", "ok", "watch", "drifted")
 
 
 class Thresholds(BaseModel):
-    """What the verdicts mean; every figure beyond its first bound is to be watched, beyond its second it has drifted.
+    """Bounds of the drift verdicts: a metric above `*_watch` gets the verdict `watch`, above `*_drifted` `drifted`.
 
-    `coverage_off`: coverage differs from the card's by this much; a difference within `coverage_standard_errors`
-    binomial standard errors may be chance, and is only to be watched.
-    `error_ratio_*`: mean absolute log error over the card's. `median_ratio_*`: run time over its p50, in the median,
-    either way. `psi_*`: population stability index, the mean over features by their importance.
-    `least_jobs`, `least_rows`: with fewer finished jobs, or asked rows, nothing is said.
+    `coverage_off`: accepted difference between observed coverage and the card's. A larger one is `drifted`, or only
+    `watch` if it is within `coverage_standard_errors` binomial standard errors. `error_ratio_*`: mean absolute log
+    error divided by the card's. `median_ratio_*`: median of run time / p50, or its inverse if larger. `psi_*`:
+    population stability index, averaged over features with their importances as weights. The verdict is `unknown` with
+    fewer than `least_jobs` finished jobs or `least_rows` logged feature rows.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -73,14 +73,14 @@ RowStatus = Literal["accepted", "duplicate", "conflict"]
 
 
 class FeedbackResult(Answer):
-    """What became of one row: stored, there already, or there already and otherwise."""
+    """The result for one report: stored, a repetition, or in conflict with an earlier report of the job."""
 
     job_id: str
     status: RowStatus
 
 
 class FeedbackAnswer(Answer):
-    """What became of a call, in the order of its rows; of the same job the first report stands."""
+    """The results of a feedback call, in the order of its reports; only the first report of a job counts."""
 
     accepted: int
     duplicates: int
@@ -89,7 +89,7 @@ class FeedbackAnswer(Answer):
 
 
 class ModeHeld(Answer):
-    """A mode that was set; null means every cluster, type or group."""
+    """A mode that was set; a null cluster, task type or group means all."""
 
     trace: str
     cluster: str | None
@@ -99,7 +99,7 @@ class ModeHeld(Answer):
 
 
 class BrakeHeld(Answer):
-    """A type whose jobs are not shrunk until its brake is released; a null cluster: jobs that named none."""
+    """A brake on a task type, whose jobs are not shrunk until it is released; cluster null: jobs without a cluster."""
 
     trace: str
     cluster: str | None
@@ -109,7 +109,7 @@ class BrakeHeld(Answer):
 
 
 class Hours(Answer):
-    """Resource-hours over all instances: what was asked for, what was given, and the difference."""
+    """Resource-hours over all instances: requested (`asked`), allocated, and the difference (`saved`)."""
 
     asked: Finite
     allocated: Finite
@@ -117,7 +117,7 @@ class Hours(Answer):
 
 
 class Stretch(Answer):
-    """Medians of run time over the p50 predicted at submission, of completed jobs; `ratio` is shrunk over unshrunk."""
+    """Median of run time / predicted p50 of completed jobs, shrunk and not; `ratio` is `shrunk` / `unshrunk`."""
 
     shrunk: Finite | None
     unshrunk: Finite | None
@@ -127,14 +127,14 @@ class Stretch(Answer):
 
 
 class NotApplied(Answer):
-    """Jobs that could have been shrunk by an answer still in the log, and ran as asked for all the same."""
+    """Jobs that ran with their full request although a logged answer recommended less, and the hours not saved."""
 
     jobs: int
     hours: dict[str, Finite]
 
 
 class Realised(Answer):
-    """What came of the finished jobs of one type; `kill_rate` is of the shrunk ones."""
+    """The effect of shrinking on the finished jobs of one task type; `kill_rate` is `kills` / `shrunk_jobs`."""
 
     trace: str
     task_type: str
@@ -148,7 +148,7 @@ class Realised(Answer):
 
 
 class ModeAnswer(Answer):
-    """The modes and brakes within reach, the mode where none was set, and what was realised."""
+    """The modes and brakes that the caller may see, the default mode, and the effect of shrinking by task type."""
 
     default: Mode
     modes: tuple[ModeHeld, ...]
@@ -157,14 +157,14 @@ class ModeAnswer(Answer):
 
 
 class ModeChange(ModeAnswer):
-    """What stands after a call, and what the call ended: the mode it replaced or took back, the brakes it released."""
+    """The state after a change, the mode that the change replaced or unset, and the brakes that it released."""
 
     replaced: tuple[ModeHeld, ...]
     released: tuple[BrakeHeld, ...]
 
 
 class Coverage(Answer):
-    """The share of finished jobs at or below the upper quantile, beside the card's; `standard_error` is binomial."""
+    """The share of finished jobs at or below the upper quantile: `observed`, and `expected` by the model card."""
 
     of: str
     jobs: int
@@ -175,7 +175,7 @@ class Coverage(Answer):
 
 
 class Error(Answer):
-    """Errors of the p50 in log seconds: median (above zero: jobs ran longer), and mean absolute beside the card's."""
+    """Errors of the p50 in log seconds: median (positive if jobs ran longer), mean absolute, and that of the card."""
 
     jobs: int
     median_log: Finite | None
@@ -185,7 +185,7 @@ class Error(Answer):
 
 
 class FeatureDrift(Answer):
-    """One feature's population stability index, and how much it matters to the model."""
+    """The population stability index of one feature, and the feature's permutation importance."""
 
     feature: str
     psi: Finite
@@ -193,10 +193,10 @@ class FeatureDrift(Answer):
 
 
 class InputDrift(Answer):
-    """How far what a model is asked now lies from what it was trained on.
+    """The distance of a model's recent feature rows from its training rows.
 
-    `psi` is the mean over features weighted by their permutation importance: of hundreds of features some always move,
-    and most of them do not matter. `features` are those that add most to it.
+    `psi` is the population stability index, averaged over features with permutation importances as weights, since most
+    features that drift hardly affect predictions. `features` lists the features that contribute most to `psi`.
     """
 
     rows: int
@@ -206,7 +206,7 @@ class InputDrift(Answer):
 
 
 class ModelDrift(Answer):
-    """How one version of a model stands; `verdict` is the worst of its parts that could be judged."""
+    """The drift of one version of a model; `verdict` is the worst verdict of its coverage, error and inputs."""
 
     name: str
     version: str | None
@@ -221,7 +221,7 @@ class ModelDrift(Answer):
 
 
 class DriftAnswer(Answer):
-    """Every model within reach, over the last `window` finished jobs of each, and what the verdicts mean."""
+    """The drift of every model that the caller may see, measured on its last `window` finished jobs."""
 
     window: int
     thresholds: Thresholds
@@ -229,7 +229,7 @@ class DriftAnswer(Answer):
 
 
 class ErasureAnswer(Answer):
-    """What was deleted; models loaded later forget the user's jobs that were submitted up to `before`."""
+    """Numbers of deleted reports and answers; models loaded later drop the user's jobs submitted up to `before`."""
 
     trace: str
     user: str

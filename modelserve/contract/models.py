@@ -37,7 +37,7 @@ RESOURCE_SIGN: Final = (
 
 
 class ModelRow(Answer):
-    """One version of a model that is loaded under an alias, by its card."""
+    """One loaded version of a model, with its alias and data from its card."""
 
     name: str
     kind: Kind
@@ -56,7 +56,7 @@ class ModelRow(Answer):
 
 
 class ModelFailure(Answer):
-    """An alias whose version cannot be loaded; the former version, where there was one, serves on."""
+    """An alias whose version cannot be loaded; the former version, if any, keeps serving."""
 
     name: str
     alias: Alias
@@ -64,7 +64,7 @@ class ModelFailure(Answer):
 
 
 class ModelsAnswer(Answer):
-    """Every model within reach, by name; `generation` grows with each change."""
+    """The models that the caller may see, by name; `generation` increases with each change of the loaded models."""
 
     generation: int
     models: tuple[ModelRow, ...]
@@ -72,9 +72,9 @@ class ModelsAnswer(Answer):
 
 
 class ShadowRow(Answer):
-    """How a challenger answered beside the champion: logs of its p50 run times over the champion's, newest jobs.
+    """Comparison of challenger and champion on the newest jobs: log of challenger p50 / champion p50.
 
-    Jobs of all workers' answers count; null where there are none.
+    Jobs from all workers are compared; the ratios are null if there are none.
     """
 
     jobs: int
@@ -84,9 +84,9 @@ class ShadowRow(Answer):
 
 
 class ModelAnswer(Answer):
-    """One model: what is loaded of it, how its challenger does, and what is wrong with what is not loaded.
+    """One model: loaded versions, comparison of challenger and champion (`shadow`), and errors of failed versions.
 
-    `shadow` is null where nothing is compared: without a champion and a challenger, and for models of use.
+    `shadow` is null for usage models, and for models without both champion and challenger.
     """
 
     name: str
@@ -98,7 +98,7 @@ class ModelAnswer(Answer):
 
 
 class ImportancesAnswer(Answer):
-    """Permutation importances on held-out rows, the most important first, and what their numbers mean."""
+    """Permutation importances on held-out rows, most important first, with explanations of their numbers."""
 
     name: str
     version: str | None
@@ -114,7 +114,7 @@ class ImportancesAnswer(Answer):
 
 
 class CardAnswer(Answer):
-    """A model's card as it was written at training."""
+    """The card of a model, written at training."""
 
     name: str
     version: str | None
@@ -124,7 +124,7 @@ class CardAnswer(Answer):
 
 
 class MirrorState(Answer):
-    """What the sync process said: how long ago a round went well (null: never), and what was wrong with the last."""
+    """State of the sync process: seconds since its last successful round (null: none), and errors of the last round."""
 
     age_s: float | None
     error: str | None
@@ -132,10 +132,10 @@ class MirrorState(Answer):
 
 
 class Ready(Answer):
-    """Whether calls should be sent here, and what is amiss.
+    """Readiness of a worker for calls, and its problems.
 
-    `models` and `failures` (what could not be loaded, by name) are those within the caller's reach: none where tokens
-    are set and the call brought none. `store` is the problem of the store, if any; answers do not depend on it.
+    `models` and `failures` (errors of models that could not be loaded) list models that the caller may see; they are
+    empty if the call lacks a required token. `store` is the error of the store or null; predictions do not need it.
     """
 
     status: Literal["ready", "draining", "no model"]

@@ -81,7 +81,7 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
 
 
 class RequestRow(BaseModel):
-    """What one instance asks for; null or absent where the trace has no such request."""
+    """The resource request of one instance; null or absent if the resource is not requested."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -91,7 +91,7 @@ class RequestRow(BaseModel):
 
 
 class JobRow(BaseModel):
-    """One job as it is submitted; `trace` and `submit_ts` fall back on what the caller's surroundings say."""
+    """One submitted job; a missing `trace` or `submit_ts` is taken from the call."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -112,13 +112,13 @@ class JobRow(BaseModel):
 
 
 class RecommendJob(JobRow):
-    """One job, and the least that it is ever given."""
+    """One job, with optional minimum amounts (`floors`) for its recommendation."""
 
     floors: Minimums = NO_FLOORS
 
 
 class PredictBody(BaseModel):
-    """A call: jobs of one trace (each may name its own), and what is wanted of each."""
+    """A prediction call: jobs, the trace of jobs that name none, and the requested outputs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -128,11 +128,11 @@ class PredictBody(BaseModel):
 
 
 class RecommendBody(BaseModel):
-    """A call: jobs of one trace (each may name its own), and how far their requests may go.
+    """A recommendation call: jobs, the trace of jobs that name none, and limits on shrinking.
 
-    What is absent is as the settings say for the job's task type. `theta` is the largest relative change of the
-    predicted run time, `alpha` the smallest share of a request that is tried, `guard` whether measured peak use bounds
-    a shrink from below. Of several minimums for a job, the largest holds.
+    A limit that is absent is taken from the settings for the job's task type. `theta` is the largest accepted relative
+    change of the predicted run time, `alpha` the smallest share of a request that is tried. With guard `usage`,
+    measured peak use bounds targets from below. If several `floors` apply to a job, the largest is used.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -146,7 +146,7 @@ class RecommendBody(BaseModel):
 
 
 class ExplainBody(BaseModel):
-    """A call: one job, which quantile of its run time to explain, and how many features to name."""
+    """An explanation call: one job, the run-time quantile to explain, and the number of features to list (`top`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -157,7 +157,7 @@ class ExplainBody(BaseModel):
 
 
 class WhatIfBody(BaseModel):
-    """A call: one job, the resource that is varied, and at how many values."""
+    """A what-if call: one job, the resource to vary, and the number of its values (`points`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -168,7 +168,7 @@ class WhatIfBody(BaseModel):
 
 
 class ModeBody(BaseModel):
-    """A mode for a place, its taking back, or a brake's release; what is absent means every cluster, type or group."""
+    """Set a mode, unset a mode, or release a brake; an absent cluster, task type or group means all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
