@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class By(StrEnum):
-    """Jobs for which one model is trained: those of one kind of work, or of one workload tag."""
+    """What the jobs of one model have in common: the kind of work, or the workload tag."""
 
     KIND = "kind"
     WORKLOAD = "workload"

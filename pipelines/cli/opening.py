@@ -25,12 +25,12 @@ from pipelines.settings import load_settings
 
 
 def threads_of(option: int | None) -> int:
-    """Return the number of threads: that of the option if given, else that of the settings."""
+    """Return the number of threads: the given option, else the value in the settings."""
     return option or load_settings().threads
 
 
 def chosen_trace(lake: Lake, trace: str | None) -> str:
-    """Return the trace to use: that of the option, else that of the settings, else the only trace in the lake.
+    """Return the trace to use: the given option, else the trace in the settings, else the only trace in the lake.
 
     Raises
     ------

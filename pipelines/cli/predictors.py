@@ -1,7 +1,7 @@
 """Predictors of `taut simulate` by name.
 
-A scale is a function that computes recommendations: Algorithm 1 with a fixed predictor and shrink policy. Each
-predictor here returns the scales of the simulation's arms. Called by `pipelines.cli.simulation_run`.
+Each function here makes a predictor and returns, for each arm that shrinks requests, Algorithm 1 with that predictor as
+a function from jobs to recommendations (`Scale`). Called by `pipelines.cli.simulation_run`.
 """
 
 import os
@@ -29,7 +29,7 @@ from scheduler_core.types import Reason, Recommendation, Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advisers:
-    """The scales of the arms that shrink requests, and notes on their predictor."""
+    """Functions from jobs to recommendations, by name of the arm that uses them, and notes on their predictor."""
 
     scales: Mapping[str, Scale]
     notes: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Advisers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceContext:
-    """What predictors need: the jobs, the settings, and where the models or the service's token are.
+    """Inputs of the functions below: jobs, settings, and the places of the models and of the service's token.
 
     Without a `token_file` the token is taken from the variable TAUT_TOKEN.
     """
@@ -74,7 +74,7 @@ def constant(context: AdviceContext) -> Advisers:
 
 
 def none(context: AdviceContext) -> Advisers:  # noqa: ARG001 -- all advisers have the same signature
-    """Use no predictor: return no scale, so that requests stay unchanged."""
+    """Use no predictor: return no function, so that requests stay unchanged."""
     return Advisers(scales={})
 
 
@@ -130,7 +130,7 @@ PREDICTORS: Final[Mapping[str, Callable[[AdviceContext], Advisers]]] = {
 
 
 def advisers(name: str, context: AdviceContext) -> Advisers:
-    """Return the scales and notes of a predictor, by name or by the address of a service.
+    """Return the recommendation functions and notes of a predictor, given its name or the address of a service.
 
     Raises
     ------

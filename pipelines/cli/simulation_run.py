@@ -167,7 +167,7 @@ def _pool(source: Lake, trace: str, jobs: Jobs, *, recorded: bool) -> tuple[Pool
 
 
 def _cluster(source: Lake, trace: str, cluster: str | None, machines: str | None, *, recorded: bool) -> ClusterSpec:
-    """Return the machines: those of Yang, Hong and Tang, of the trace, or of a file."""
+    """Return the machines in the experiments of Yang, Hong and Tang, the machines of the trace, or those in a file."""
     named = ("machines" if recorded else "paper") if machines is None else machines
     if not named:
         raise BadUsage("--cluster-from '': found no name, expected paper, machines, or a TOML file of machines")

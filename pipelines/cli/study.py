@@ -1,4 +1,4 @@
-"""`taut study NAME`: every study as a command whose options are the fields of its config; also former names.
+"""`taut study NAME`: every study as a command whose options are the fields of its config.
 
 The command opens the inputs of the study and writes its findings. A study is imported only when it is run.
 Called by `pipelines.cli`.
@@ -32,7 +32,7 @@ Out = Annotated[
 ]
 
 SHARED: Final[dict[str, Any]] = {"lake": Lake, "threads": Threads, "processes": Processes}  # Any: annotations
-"""Options that a study can have besides those of its config; `Study.takes` names the ones it has."""
+"""Options that a study can have besides those of its config; `Study.takes` names those of one study."""
 
 
 class Choice(StrEnum):

@@ -1,7 +1,7 @@
 """The arms of a simulation, and two predictors without a model (constant and oracle).
 
-An arm is a way to choose requests: it gives every job of the pool one recommendation. A scale is the function that
-computes these recommendations: Algorithm 1 of Yang, Hong and Tang with a fixed predictor and shrink policy.
+An arm is a way to choose requests: it gives every job of the pool (the jobs to simulate) a recommendation. A `Scale` is
+a function from jobs to recommendations: Algorithm 1 of Yang, Hong and Tang with a predictor and a shrink policy.
 Called by `pipelines.simulation.simulate`, the commands and the studies.
 """
 # ruff: noqa: ARG002 -- the `Predictor` protocol fixes the signatures, although a constant ignores its arguments
@@ -141,7 +141,7 @@ Advice = Mapping[str, Sequence[Recommendation]]
 
 
 def scales_of(predictor: Predictor | None, pool: Pool, settings: SimulationSettings) -> dict[str, Scale]:
-    """Return one scale per guard, by the name of the guard's arm; none without a predictor."""
+    """Return a function from jobs to recommendations per guard, by name of its arm; none without a predictor."""
     if predictor is None:
         return {}
     policies = {
@@ -162,7 +162,7 @@ def oracle_of(pool: Pool) -> OraclePredictor:
 
 
 def advice(pool: Pool, scales: Mapping[str, Scale]) -> dict[str, list[Recommendation]]:
-    """Compute the recommendations of every arm: call each scale once for the whole pool, and add the oracle.
+    """Return the recommendations of every arm: those of each of `scales`, called once for all jobs, and the oracle's.
 
     Jobs whose use was not measured keep their requests in every arm, because the effect of a smaller request on them is
     unknown. If no job was measured, the only arm is `requested`: predicted run times with unchanged requests.

@@ -92,7 +92,7 @@ ASSUMED_DEVICE_MEM_GIB: Final = 16.0
 """Default memory in GiB of a GPU whose type is unknown or `MISC`."""
 
 PARAMETER_SERVER: Final = "ps"
-"""Role of parameter servers. The traces do not measure their use, but copy that of their workers."""
+"""Role of parameter servers. Traces do not measure them: their recorded use is copied from their workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

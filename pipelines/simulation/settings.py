@@ -36,7 +36,7 @@ class Aiming:
     """Which jobs form the target workload, for which a placement keeps GPUs usable.
 
     The target is formed by the latest arrivals (`online`) or by all jobs of the run (`trace`). `popularity` is the
-    share of their pods that is kept, the most frequent specs first.
+    share of the jobs' pods that the target keeps, the most frequent specs first.
     """
 
     target: Target = "online"

@@ -72,9 +72,9 @@ class SimulationResult:
 def simulate(
     pool: Pool, scales: Mapping[str, Scale], settings: SimulationSettings | None = None, *, keep: Keep | None = None
 ) -> SimulationResult:
-    """Draw arrivals from the pool, and run the arms `requested`, those of `scales`, and `oracle` under these arrivals.
+    """Draw arrivals from the pool, and simulate the arms `requested`, `oracle` and one for each of `scales` under them.
 
-    Every scale is called once for the whole pool, with the recorded submission times. A drawn job always completes,
+    Recommendations are computed once per job, at its recorded submission time. A drawn job always completes,
     even if it failed in the trace. If the GPU memory of some jobs is assumed, all arms run a second time without these
     jobs.
 

@@ -131,9 +131,9 @@ class Context:
     lake
         Opens the lake on the first call, and returns the same lake on later calls.
     trace
-        Returns the name of the trace to use: the given name or, for None, that of the settings or of the only trace.
+        Returns the name of the trace to use: the given name or, for None, the name in the settings or the only trace.
     champions
-        Opens the champion models of the registry; with the argument true, only those cached locally.
+        Opens the champion models of the registry; if its argument is true, without a download, from the local cache.
     energy, traces
         Folders from the settings: energy measurements, and published traces.
     threads, processes
@@ -167,9 +167,9 @@ class Findings:
     notes
         Sentences on data and assumptions.
     flat
-        Rows for JSON, CSV and `rows.json`, if they differ from those of `tables`, which are then only shown on screen.
+        Rows for JSON, CSV and `rows.json`, if they differ from the rows of `tables`, which are only shown on screen.
     full
-        Rows for `rows.json`, if they differ from those for JSON and CSV.
+        Rows for `rows.json`, if they differ from the rows for JSON and CSV.
     png
         Whether to save charts as PNG too; false if a chart may be empty, because empty charts cannot be saved as PNG.
     """
@@ -190,7 +190,7 @@ class Findings:
         return {**({"claims": list(self.claims)} if self.claims else {}), **self.tables}
 
     def rows(self) -> list[Row]:
-        """Return the rows for JSON and CSV: `flat` if given, else those of all tables, each with its table's title."""
+        """Return the rows for JSON and CSV: `flat` if given, else the rows of all tables, with their table's title."""
         if self.flat is not None:
             return list(self.flat)
         of = {"study": self.study, "trace": self.trace}

@@ -69,7 +69,7 @@ def draw_runs(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs
     names = list(calibration.run_time_curves)
     of_class = np.array([names.index(c.run_time_curve) for c in calibration.classes])
     stratum = np.where(failed, names.index(FAILED), of_class[groups.klass[jobs.group]])
-    # The published curves of tagged jobs weight a job by tasks x measured instances, those of untagged jobs by tasks.
+    # The published curves weight a tagged job by its tasks x measured instances, an untagged job by its tasks.
     gang = groups.gang[jobs.group]
     tagged = np.array([bool(c.tag) for c in calibration.classes])[groups.klass[jobs.group]]
     rows = (1 + groups.side.sum(axis=1))[jobs.group] * gang * measured_share(calibration, gang)
@@ -88,7 +88,7 @@ def draw_runs(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs
 def draw_tasks(
     calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, runs: Runs, instances_started: int | None
 ) -> Tasks:
-    """Draw every job's tasks: the main task and those of its group's side roles."""
+    """Draw every job's tasks: the main task, and a task for each side role of its group."""
     present = np.column_stack([np.ones(len(groups.size), dtype=bool), groups.side])[jobs.group]
     job, slot = np.nonzero(present)
     group = jobs.group[job]

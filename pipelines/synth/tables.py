@@ -24,7 +24,7 @@ _CPU_MACHINE_SHARE: Final = 0.3
 """Share of CPU-only workers that run on machines without GPUs; the others run on machines of type MISC."""
 
 _STAGGER_S: Final = 3.0
-"""Mean delay in seconds between the start of a gang's first instance and that of another instance."""
+"""Mean number of seconds by which another instance of a gang starts later than the gang's first instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -227,7 +227,7 @@ def _changes(states: _States, target: TargetWorkload) -> IntArray:
 
 
 def _since_before(states: _States, amounts: IntArray) -> IntArray:
-    """Return the amounts of each state minus those of the previous state of the same machine."""
+    """Return the amounts of each state minus the amounts of the same machine's previous state (0 for the first)."""
     first = np.append(True, states.machine[1:] != states.machine[:-1])
     before = np.concatenate([np.zeros_like(amounts[:1]), amounts[:-1]])
     return np.asarray(amounts - np.where(first[:, None], 0, before), dtype=np.int64)

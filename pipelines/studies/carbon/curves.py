@@ -56,7 +56,7 @@ class Front:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Mean completion time of another arm divided by that of our arm, at equal energy.
+    """Ratios of another arm's mean completion time to our arm's, at equal energy.
 
     `mean` is the mean ratio at `AT_POINTS` energies, `tightest` the ratio at the least energy that suffices for both
     arms, and `loosest` the ratio at the most energy that the other arm uses. `ceiling` is the mean ratio of the other

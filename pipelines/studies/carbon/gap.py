@@ -33,7 +33,7 @@ class Around(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One round: its jobs, and the other arguments of the allocators."""
+    """One round: its jobs, and what else the allocators are given."""
 
     jobs: ElasticJobs
     gpus: int
@@ -150,9 +150,9 @@ PLANNERS: Final[Mapping[str, Planner]] = {
 class Gaps:
     """Gaps of one planner in R rounds, as columns (R,).
 
-    A gap is the mean completion time divided by that of the best plan, minus 1: for `gap` the best of all plans, for
-    `gap_as_many` the best of the plans that postpone no more jobs than the planner. `more_postponed` is the number of
-    postponed jobs minus that of the best of all plans.
+    A gap is the planner's mean completion time divided by the best plan's, minus 1. For `gap` it is the best of all
+    plans, for `gap_as_many` the best plan that postpones no more jobs than the planner. `more_postponed` is how many
+    more jobs the planner postpones than the best of all plans.
     """
 
     seed: IntArray

@@ -92,8 +92,8 @@ SIZES: Final = (
 )
 """Classes of jobs: share of all jobs, range of GPU hours (log-uniform), and requested GPU counts (equally likely).
 
-Shares and hours are those of Pollux (OSDI 2021), which follow the Philly trace. Counts are ours, similar to those of
-Gavel (OSDI 2020): 70 % of jobs on one GPU, 25 % on two to four, 5 % on eight.
+Shares and hours are those of Pollux (OSDI 2021), which follow the Philly trace. Counts are ours, similar to Gavel
+(OSDI 2020): 70 % of jobs on one GPU, 25 % on two to four, 5 % on eight.
 """
 
 HOUR_S: Final = 3600.0

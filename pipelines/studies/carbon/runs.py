@@ -81,7 +81,7 @@ def run(task: Task) -> list[Row]:
 def figures(simulated: Simulated, jobs: ArrivingJobs) -> Row:
     """Return the results of a simulation as a row; times, energy and carbon are NaN if not all jobs ended.
 
-    `kwh` is the energy of GPUs while they run jobs; `kwh_with_idle` adds that of idle GPUs until the last job ends.
+    `kwh` is the energy of GPUs while they run jobs; `kwh_with_idle` includes idle GPUs until the last job ends.
     """
     ended = math.nan if simulated.unfinished else 1.0
     busy_kwh = float(simulated.kwh.sum())

@@ -21,11 +21,11 @@ JUDGED: Final = (TAUT, TWO_STAGES)
 """Judged arms, which are compared with all others: ours with a price on energy, and the patent's two stages."""
 
 COUNTED: Final = {"busy": "kwh", "busy and idle": "kwh_with_idle"}
-"""Energy columns that are compared, by the GPUs whose energy they count."""
+"""Column of energy, by the state of the GPUs whose energy it counts."""
 
 
 def compared_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return ratios of other arms' mean times to those of judged arms, by setting, seed, counted energy and arms.
+    """Return ratios of other arms' to judged arms' mean times: a row per setting, seed, counted energy and two arms.
 
     `ceiling` is the ratio of the other arm's mean time to the lower bound at the same energies.
     """

@@ -41,7 +41,7 @@ STAGES: Final[dict[str, Method]] = {
     "random, improved, relinked": partial(_seeking, how=Search(renewing=0)),
     "random, improved, relinked, renewed": METHODS["relinked"],
 }
-"""Variants of the search by their parts; the second is that of ANDREAS, the last is `decide`."""
+"""Variants of the search, named by its parts; the second is the search of ANDREAS, the last is `decide`."""
 
 
 def drawn(rng: np.random.Generator, jobs: int, nodes: int, later: bool, types: tuple[NodeType, ...]) -> Problem:

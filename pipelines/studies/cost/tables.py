@@ -35,7 +35,7 @@ def of(runs: pl.DataFrame, study: str, arm: str, figure: str, loads: Sequence[fl
 
 
 def saving_pct(ours: FloatArray, theirs: FloatArray) -> Interval:
-    """Return by how many percent the mean of `ours` is below that of `theirs`, with an interval paired by seed."""
+    """Return by how many percent the mean of `ours` is below the mean of `theirs`, with an interval paired by seed."""
     return ratio(theirs - ours, theirs).scaled(PERCENT)
 
 
@@ -44,7 +44,7 @@ def savings(runs: pl.DataFrame) -> list[Row]:
 
     `tardiness_part_pct` and `energy_part_pct` are the saved tardiness and energy in percent of the other policy's total
     cost; they add up to `saving_pct`. `kept_on_pct` is the saving if the other policy left idle nodes on. `net_pct`
-    compares costs after subtracting each policy's unavoidable tardiness; `unavoidable_usd` is that of the other policy.
+    compares costs after subtracting each policy's unavoidable tardiness; the other policy's is `unavoidable_usd`.
     """
     rows: list[Row] = []
     for study in (EXACT, OFF, ELSEWHERE):

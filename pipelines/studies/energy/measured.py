@@ -53,8 +53,7 @@ def frequency_table(folder: Path) -> pl.DataFrame:
     Raises
     ------
     SourceError
-        If a file is missing or not in the expected format, or its workloads or frequencies differ from the other
-        file's.
+        If a file is missing or not in the expected format, or the two files differ in workloads or frequencies.
     """
     perf, watts = (_tidy(folder, f"gpu_frequency/dataset_{name}.csv", name) for name in ("performance", "power"))
     keys = ["workload", "frequency_mhz"]
@@ -90,7 +89,7 @@ def frequency_models(folder: Path) -> dict[str, FrequencyModel]:
 def step_times(folder: Path) -> pl.DataFrame:
     """Return measured step times: `application, cluster, nodes, gpus, batch_per_gpu, step_s, sync_s, suspect`.
 
-    `suspect` marks rows whose step time is not above the synchronising time, which is a part of it.
+    `suspect` marks rows whose step time is not above the synchronising time, although it includes that time.
 
     Raises
     ------

@@ -218,7 +218,7 @@ _RATIOS: Final = ("fifo_jct_ratio", "gain_kept", "oracle_jct_ratio", "predicted_
 
 
 def rendered(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows for the screen, with columns for VC and gang class only if some row is about one of these."""
+    """Return the rows for the screen, with columns for VC and gang class only if some row is of one VC or class."""
     parts = [name for name in _PARTS if any(row[name] != ALL for row in rows)]
     return [
         {

@@ -127,7 +127,7 @@ def sizes_of(
     jobs
         Canonical jobs to be replayed, each with a run time.
     learnt_from
-        All jobs of the trace, the replayed ones among them. Models are trained on those that ended before their month.
+        All jobs of the trace, including the replayed jobs. A month's model is trained on the jobs that ended before it.
     sources
         Names that `applicable_sources` returns.
 

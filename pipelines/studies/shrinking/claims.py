@@ -70,7 +70,7 @@ def claim_rows(runs: pl.DataFrame, figures: Sequence[str] = tuple(FIGURES)) -> l
 
 
 def bottleneck_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return the hour at which each arm had allocated 95 % of the CPU, next to that of the published baseline."""
+    """Return the hour at which each arm had allocated 95 % of the CPU, next to the published baseline's hour."""
     rows: list[Row] = []
     for place, arms in _paired(runs):
         for arm, values in arms.items():

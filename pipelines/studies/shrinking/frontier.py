@@ -66,7 +66,7 @@ def _with_margin(policy: ShrinkPolicy, margin: float) -> ShrinkPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eased:
-    """A predictor that multiplies the peak use predicted by another one: CPU and GPU by `soft`, memories by `hard`."""
+    """A predictor that multiplies another predictor's peak use: CPU and GPU by `soft`, memories by `hard`."""
 
     inner: Predictor
     soft: float
@@ -104,8 +104,8 @@ def frontier(
 
     Columns: `share` is the share of the oracle's gain in finished jobs, with its interval over seeds. `killed` and
     `stretched_share` count every distinct job of the pool once. `stretch_p99` is the p99 over started jobs, averaged
-    over seeds. `completed_beside` is the number of finished jobs minus that of the first parameter set, with its
-    interval paired by seed.
+    over seeds. `completed_beside` is how many more jobs finish than with the first parameter set, with an interval
+    paired by seed.
 
     Raises
     ------

@@ -87,7 +87,7 @@ def under_every_policy(seen: Seen) -> list[Row]:
 
 
 def claims_by_truth(seen: Seen) -> list[Row]:
-    """Compare our gains with those of Yang, Hong and Tang; name the slowdown model with the least gain for each."""
+    """Compare our gains with the gains that Yang, Hong and Tang claim; name the slowdown model with the least gain."""
     runs = at_paper_load(seen.outcomes.runs)
     return binding_truths(runs, claim_rows(runs))
 
@@ -100,8 +100,7 @@ def binding(seen: Seen) -> list[Row]:
 def parts(seen: Seen) -> list[Row]:
     """Return one row for every arm: its description, its gains, and the jobs it kills or slows down.
 
-    `completed_beside_shrunk` is the number of finished jobs minus that of the arm `shrunk`, with its interval paired by
-    seed.
+    `completed_beside_shrunk` is how many more jobs finish than in the arm `shrunk`, with an interval paired by seed.
     """
     rows: list[Row] = []
     for place in seen.outcomes.runs.select(PLACE).unique(maintain_order=True).rows(named=True):

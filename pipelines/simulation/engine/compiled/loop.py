@@ -49,7 +49,7 @@ def next_moment(state: State) -> float:
 
 @kernel
 def count_stranded(state: State, until_s: float) -> None:
-    """Add the free GPU-seconds from now to `until_s` if some waiting job needs no more GPUs than are free."""
+    """Count free GPU-seconds from now to `until_s` as stranded if a waiting job needs no more GPUs than are free."""
     tally = state.queue.tally[0]
     asked = smallest_gpus(state.queue)
     free = state.cluster.total_free[2]

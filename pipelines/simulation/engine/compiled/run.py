@@ -1,6 +1,6 @@
 """Run one simulation with the compiled loop: convert the workload to records, run the loop, return the schedule.
 
-The schedule is bit-identical to that of `plain`; `plain` and `scheduler_core.rounds` explain the rules. Called by
+The schedule is bit-identical to the one by `plain`; `plain` and `scheduler_core.rounds` explain the rules. Called by
 `simulator`.
 """
 
