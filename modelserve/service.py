@@ -77,7 +77,7 @@ class Service:
     ) -> Answered:
         """Recommend a target for each job, and log the answer; `call_json` is the request body as received.
 
-        Before that, the models learn from the feedback that is new in the store.
+        Feedback that is new in the store is applied to the models first.
         """
         call = self._call(answer_id, body.trace)
         check_jobs(body.jobs, call.trace, caller)
@@ -209,7 +209,7 @@ def open_service(
     feeds: list[Feed] = []
     models = ModelSet(
         settings.bundles,
-        past=lambda trace: feeds[0].past(trace),  # the models read the feed, which is made after them and updates them
+        past=lambda trace: feeds[0].past(trace),  # called later: the feed needs the models, so it is created below
         clock=clock,
         challengers=settings.challengers,
         forgotten=forgotten,

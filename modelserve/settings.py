@@ -44,7 +44,7 @@ class TypePolicy(BaseModel):
             return self
         from scheduler_core.shrink import (
             ShrinkPolicy,
-        )  # here, since it loads numpy, which the parent process does not need
+        )  # imported here because it loads numpy, which the parent process does not need
 
         least = ShrinkPolicy().min_runs if self.min_runs is None else self.min_runs
         if self.sure_runs < least:
@@ -61,7 +61,7 @@ class TypePolicy(BaseModel):
     def _leaves_candidates(cls, alpha: float | None) -> float | None:
         from scheduler_core.shrink import (
             MAX_ALPHA,
-        )  # here, since it loads numpy, which the parent process does not need
+        )  # imported here because it loads numpy, which the parent process does not need
 
         if alpha is not None and not alpha <= MAX_ALPHA:
             raise ValueError(f"found {alpha:g}, expected at most {MAX_ALPHA:g}")

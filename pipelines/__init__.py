@@ -1,5 +1,5 @@
-"""Offline side: published traces to a lake, a lake to models and reports; and the `taut` command.
+"""Offline part: load published traces into a lake, train models, write reports; and the `taut` command.
 
-Effects (files, DuckDB, MLflow, HTTP downloads) live here, each behind one module.
-Only `pipelines.cli` may import everything; it is where the parts are put together.
+Side effects (files, DuckDB, MLflow, HTTP downloads) occur only here, each in one module.
+Only `pipelines.cli` may import everything; it connects the parts.
 """

@@ -52,8 +52,8 @@ def render(
     Columns are in order of first appearance; a row without a column has null there. Times are ISO 8601: in UTC with
     `Z` if they have a time zone, unchanged if they have none (local times); durations are in seconds. A table rounds
     numbers and prints null and NaN as `-`. JSON and CSV keep every digit; null, NaN and infinities are `null` in JSON
-    and empty in CSV. With `kinds`, a JSON row omits columns that it lacks. On a terminal, `fitted` fits a table to
-    the terminal's width.
+    and empty in CSV. With `kinds` (rows of several kinds), a JSON row has only its own columns. On a
+    terminal, `fitted` fits a table to the terminal's width.
 
     Raises
     ------

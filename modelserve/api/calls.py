@@ -76,7 +76,7 @@ class Slots:
 
 
 BURST_S: Final = 1.0
-"""Capacity of a token bucket, in seconds of the call rate: a caller may make so many unused calls at once."""
+"""Capacity of a token bucket, in seconds of the call rate: the burst that an idle caller may send at once."""
 
 
 class Rates:

@@ -78,7 +78,7 @@ def contributions(booster: "Booster", row: npt.NDArray[np.float32]) -> npt.NDArr
     ----------
     Lundberg, Erion, Lee: Consistent individualized feature attribution for tree ensembles.
     """
-    # The contract ensures the order of the columns, so XGBoost need not check feature names.
+    # The feature contract fixes the order of the columns, so XGBoost need not check their names.
     data = lean_xgboost().DMatrix(row, feature_types=booster.feature_types, enable_categorical=True, nthread=1)
     answer = booster.predict(data, pred_contribs=True, strict_shape=True, validate_features=False)
     values: npt.NDArray[np.float64] = np.asarray(answer, dtype=np.float64)[0]

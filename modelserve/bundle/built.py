@@ -45,7 +45,7 @@ COLUMNS: Final[Mapping[str, pl.DataType]] = {
 def jobs_frame(jobs: Sequence[Job], history: History) -> pl.DataFrame:
     """Return the canonical columns of `jobs`, one row per job in the same order; an unknown request is null.
 
-    A job without a cluster gets the cluster of its VC in the history, otherwise the cluster with the most jobs there.
+    A job without a cluster gets the cluster of its virtual cluster in the history, otherwise the history's largest.
     """
     clusters = cluster_of_vc(history)
     rows = [
@@ -77,7 +77,7 @@ def jobs_frame(jobs: Sequence[Job], history: History) -> pl.DataFrame:
 
 
 def completed(frame: pl.DataFrame, trace: str, task_type: str, history: History) -> pl.DataFrame:
-    """Return `frame` with all canonical columns.
+    """Add the missing canonical columns to `frame`.
 
     A missing trace or task type is filled with the argument; a missing cluster, role or instances with a default; any
     other missing column with nulls.
@@ -165,8 +165,8 @@ def candidate_rows(
     """Encode jobs with other requests than their own: row i (of m) is job `rows[i]` with the request `requests[i]`.
 
     `features` are the jobs' features as a model takes them, `frame` their canonical columns. The result (m, k) equals
-    encoding `with_requests` by the contract. It is faster because each job is encoded once, and only the columns
-    derived from the request are computed for each of the m rows.
+    the encoded result of `with_requests`. It is faster because each job is encoded once, and only the columns derived
+    from the request are computed for each of the m rows.
     """
     changed = [name for name in contract.names if FEATURES[name].from_request]
     matrix: npt.NDArray[np.float32] = contract.encode(features)[rows]

@@ -80,9 +80,9 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 class Bundle:
     """One verified model in memory: its card, feature encoding, boosters and history.
 
-    `boosters` and their checked trees, `forests`, are by target. `digest` is the SHA-256 of `checksums.json`, which
-    lists the SHA-256 of every other file, so it identifies the whole bundle. `history_digest` is the SHA-256 of the
-    history file. `version` is the registered version, None if unknown.
+    `boosters` and `forests` (their checked trees) are keyed by target. `digest` is the SHA-256 of `checksums.json`,
+    which lists the SHA-256 of every other file, so it identifies the whole bundle. `history_digest` is the SHA-256 of
+    the history file. `version` is the registered version, None if unknown.
     """
 
     card: Card
@@ -143,7 +143,7 @@ def write_bundle(
 
 
 def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str, History] | None = None) -> Bundle:
-    """Read a bundle, and check its files, their sizes, checksums and format, and that its parts match.
+    """Read a bundle, and check its files, their sizes, checksums and format, and that their contents match each other.
 
     Checksums detect damaged files and files of another bundle, but not an attacker with write access to the folder.
     `histories` is a cache of job histories by the SHA-256 of their file, because models of one trace share a history;

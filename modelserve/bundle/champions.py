@@ -62,7 +62,7 @@ class Pointer(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Champions:
-    """The bundles of all champions by registered name, and the reasons why other champions could not be read."""
+    """The bundles of the readable champions, and the errors of the unreadable ones, by registered name."""
 
     bundles: Mapping[str, Bundle]
     failures: Mapping[str, str]
@@ -205,7 +205,7 @@ Place = tuple[str, str]
 """Registered name of a model, and alias."""
 
 Mark = tuple[int, ...]
-"""Times, size and inode of each file, to detect that files changed without reading them."""
+"""Times, size and inode of each file, to detect changed files without reading them."""
 
 
 def pointer_marks(folder: Path, aliases: Sequence[str]) -> dict[Place, Mark] | None:

@@ -24,7 +24,7 @@ Shares = npt.NDArray[np.float64]
 
 DECILES: Final = np.arange(0.1, 0.95, 0.1)
 LEAST_SHARE: Final = 1e-3
-"""Smaller shares of a bin are raised to this: an empty bin would make the population stability index infinite."""
+"""Minimum share of a bin; smaller shares are raised to it, because an empty bin would make the index infinite."""
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 

@@ -79,7 +79,7 @@ class Calibration:
     names: tuple[str, ...]
 
     def of_one(self, raw: Sequence[float], reference_log_s: Sequence[float]) -> FloatArray:
-        """Convert a row's outputs and its references (2,) from log units into ascending seconds."""
+        """Convert one row of outputs and reference run times (2,) from log units to ascending run times in seconds."""
         logs = [raw[c] + reference_log_s[c] + offset for c, offset in zip(self.columns, self.offsets, strict=True)]
         logs.sort()
         seconds: FloatArray = np.exp(np.array(logs))
@@ -88,7 +88,7 @@ class Calibration:
 
 @lru_cache(maxsize=1024)
 def calibration(quantiles: tuple[float, ...], p50_offset: float, p90_offset: float) -> Calibration:
-    """Return the calibration of a booster with these output quantiles; its names are in ascending order of quantile."""
+    """Return the calibration of a booster with these output quantiles; names in it are sorted by quantile."""
     offsets = {0.5: p50_offset, 0.9: p90_offset}
     served = [level for level in quantiles if level in QUANTILE_NAMES]
     return Calibration(
@@ -99,7 +99,7 @@ def calibration(quantiles: tuple[float, ...], p50_offset: float, p90_offset: flo
 
 
 def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArray) -> RunTimes:
-    """Convert a booster's outputs (n, quantiles) and the references (n, 2) from log units into run times in seconds."""
+    """Convert a booster's outputs (n, quantiles) and reference run times (n, 2) from log units to seconds."""
     how = calibration(card.quantiles, card.offsets.get("p50", 0.0), card.offsets.get("p90", 0.0))
     if len(raw) == 1:
         seconds = how.of_one(raw[0].tolist(), reference_log_s[0].tolist()).reshape(1, -1)
@@ -224,7 +224,7 @@ class InProcessPredictor:
             for target, values in answer.items():
                 use[target][members] = values
             runs[members] = seen
-        self._last.keep(every)  # a recommendation then predicts run times of the same jobs
+        self._last.keep(every)  # a recommendation next needs run times of the same jobs
         return PeakUse(runs=runs, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:

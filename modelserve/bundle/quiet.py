@@ -40,7 +40,7 @@ REASONS: Final[Mapping[str, str]] = {
     "error code 401": "credentials were refused",
     "error code 403": "credentials were refused",
 }
-"""Short reason by a text that occurs in an error of the network libraries; the first match is used."""
+"""Short reasons of network errors, keyed by a text that the error's message contains; the first match is used."""
 
 UNKNOWN: Final = "RESOURCE_DOES_NOT_EXIST"
 """Error code of MLflow for an object that does not exist."""

@@ -37,7 +37,7 @@ __all__ = ["Compared", "card_of", "importances_of", "list_models", "show_model"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Where comparisons with challengers are stored, how many newest jobs to summarise, and how many were dropped."""
+    """The store of comparisons with challengers, the number of newest jobs to summarise, and the number dropped."""
 
     store: "Store"
     window: int

@@ -31,15 +31,15 @@ __all__ = ["Shares", "explain_job", "shares_of", "value_of"]
 
 LEVELS: Final = {name: level for level, name in QUANTILE_NAMES.items()}
 LEAST_LOG: Final = 1e-9
-"""Sum of contributions (log units) below which it counts as zero.
+"""Absolute sum of contributions (log units) below which it counts as zero.
 
-Seconds per log unit are then the derivative of the run time at the base value, since their quotient is undefined.
+Seconds per log unit, otherwise a quotient with this sum, are then the derivative of the run time at the base value.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """A run time split into the contributions of k features to the base value, in log units (`phi`) and in seconds."""
+    """A predicted run time, and the contributions of k features to it, in log units (`phi`) and in seconds (k,)."""
 
     run_time_s: float
     base_s: float
@@ -84,7 +84,7 @@ def shares_of(
 ) -> Shares | None:
     """Split the predicted run time of one row into contributions; None if the model has no such quantile.
 
-    Served quantiles are sorted, so the served p90 may come from the trees of the p50 if these predict more. The
+    Served quantiles are sorted, so the served p90 may come from the p50 trees, if their output is larger. The
     contributions are those of the trees from which the served value comes.
     """
     card = model.bundle.card

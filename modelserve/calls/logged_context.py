@@ -61,8 +61,8 @@ class _Logged(BaseModel):
 class LoggedModel(_Logged):
     """A model that the call used, with the digest of its bundle and the version of its history.
 
-    `history` holds the number of runs that feedback had added to the history when the first feature rows were built,
-    and when the last were; null if no rows were built.
+    `history` is the number of runs that feedback had added to the history, when the first and when the last feature
+    rows were built; null if none were built.
     """
 
     name: str
@@ -81,7 +81,7 @@ class LoggedChoice(_Logged):
 
 
 class LoggedFeedback(_Logged):
-    """The modes, brakes and memory floors that the call looked up, each with its arguments; null if there was none."""
+    """The modes, brakes and memory floors that the call looked up, with the arguments of each look-up (null: none)."""
 
     modes: tuple[tuple[Parts, Literal["observe", "enforce"]], ...] = ()
     brakes: tuple[tuple[Parts, str | None], ...] = ()

@@ -117,7 +117,7 @@ def _peak_use(context: RequestContext, model: "ServedModel", asked: Sequence[Job
 def _prediction(row: JobRow, time: Part | None, peak: Part | None) -> dict[str, object]:
     asked = [part for part in (time, peak) if part is not None]
     until = [part.model.bundle.card.until for part in asked if part.model is not None]
-    # Report failures before missing models, and within each, run time before peak use.
+    # Order of reported reasons: failures before missing models; in each case run time before peak use.
     missing = sorted([part for part in asked if part.reason], key=lambda part: part.reason == "no_model")
     notes = [part.note for part in missing if part.note]
     return {

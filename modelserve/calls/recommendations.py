@@ -1,7 +1,7 @@
 """Recommendation calls: run Algorithm 1 on each job with the service's models (`LivePredictor`).
 
-Algorithm 1 is in `scheduler_core.shrink`; responses are written by `modelserve.contract.writing`. No HTTP
-here. Called by the service, and by `modelserve.calls.replay` for logged calls.
+Algorithm 1 (Yang, Hong and Tang) shrinks requests; it is in `scheduler_core.shrink`. No HTTP here. Responses are
+written by `modelserve.contract.writing`. Called by the service, and by `modelserve.calls.replay` for logged calls.
 """
 
 import math
@@ -51,7 +51,7 @@ UNKNOWN: Final = Knowledge()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePredictor:
-    """A predictor for the jobs of one call, from the call's request context.
+    """A predictor for the jobs of one call, with the models and feature rows of the call's request context.
 
     A job is predicted by the model of its workload if there is one, otherwise by the model of its task type. Without a
     model, the prediction is NaN. If the model could not be loaded or fails, `PredictorUnavailable` is raised with the

@@ -75,7 +75,7 @@ class FeedbackUsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """The inputs of one call: a snapshot of the models (so that no response mixes two versions) and all that was read.
+    """The inputs of one call: a snapshot of the models (so that no response mixes two versions), and what was read.
 
     `chosen` holds the models used, `scored` the feature rows built for them, and `row_jobs` the model and jobs of each
     entry of `scored`. `failed` holds the errors of models that failed, by reference, and `feedback_used` the learned

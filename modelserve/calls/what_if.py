@@ -22,7 +22,7 @@ from scheduler_core.types import RESOURCES, FloatArray, Job
 __all__ = ["what_if"]
 
 SMALLEST_SHARE: Final = 0.1
-"""First value of the curve as a share of the last, where request and training range are one and the same value."""
+"""First value of the curve divided by its last, if request and training range are a single value."""
 
 
 def what_if(

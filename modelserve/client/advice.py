@@ -26,7 +26,7 @@ AMOUNT_SLACK: Final = 2e-6
 """Largest difference of an amount due to rounding: the service rounds amounts up to six decimals."""
 
 MOVING: Final = frozenset({Reason.SHRUNK, Reason.FLOOR})
-"""The reasons with which a target may lie below its request."""
+"""Reasons that a recommendation may give for a target below the request."""
 
 TEXTS: Final = ("job_id", "trace", "task_type", "role", "cluster", "user", "group", "vc", "workload", "gpu_type")
 NOTE_LENGTH: Final = 300

@@ -80,8 +80,8 @@ class HttpScale:
         Maximum number of jobs in one HTTP call. More jobs are sent in several calls, one after another; answers that
         come in time are used.
     theta, alpha, guard
-        Parameters of Algorithm 1; None means the setting of the service. `alpha` is the smallest share of a request
-        that is tried. A target without a lower bound is accepted only with guard `none`.
+        Parameters of Algorithm 1 (`scheduler_core.shrink`); None means the setting of the service. `alpha` is the
+        smallest share of a request that is tried. A target without a lower bound is accepted only with guard `none`.
     heed_mode
         Whether jobs keep their requests if the service's mode for them is `observe`. If False, targets are used in
         either mode, as in a simulation.

@@ -75,7 +75,7 @@ class Retries:
 
 @dataclass(slots=True, kw_only=True)
 class Turns:
-    """The order and the times in which one call is tried at several addresses.
+    """The order and the times of the tries of one call at several addresses.
 
     `addresses` is their number; `first` is the index of the address to try first.
     """

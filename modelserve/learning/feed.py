@@ -28,7 +28,7 @@ __all__ = ["Feed"]
 PAST_RUNS: Final = GROWTH_ROWS
 """Maximum number of newest finished jobs per cluster that are added to the history of a newly loaded model.
 
-It is the number of runs that a history can add. Earlier jobs are included when the model is trained again.
+A history cannot add more runs. Earlier jobs are included when the model is trained again.
 """
 PAGE: Final = 5_000
 """Maximum number of changes read and applied at once."""
@@ -165,7 +165,7 @@ class Feed:
         erased = [change for change in changes if isinstance(change, Erasure)]
         # The state cannot unlearn a user, so after an erasure it is rebuilt from the changes left in the store.
         relearnt = state_of(self._store, self._settings, upto) if erased else None
-        # Models loaded from now on drop these users (`tombstones`). Skip erasures noted by an attempt that then failed.
+        # Models loaded from now on drop these users (`tombstones`). Skip erasures that a failed attempt already noted.
         known = {each.seq for each in self._erasures}
         new = tuple(each for each in erased if each.seq not in known)
         self._erasures += new
@@ -201,7 +201,7 @@ class Feed:
     def _forget(self, erasure: Erasure) -> None:
         try:
             self._models.forget(erasure.trace, erasure.user, frozenset({erasure.cluster}) if erasure.cluster else None)
-        except FeatureError as error:  # as above; models loaded later drop the runs (`tombstones`)
+        except FeatureError as error:  # do not stop later changes; models loaded later drop the runs
             logger.error("a user of %s could not be removed from a history: %s", erasure.trace, error)
 
     def _write_brakes(self) -> None:

@@ -95,7 +95,7 @@ def _shown(record: AnswerRecord) -> Sequence[Scored]:
 
 
 def _within(seen: Scored, record: AnswerRecord, caller: Caller) -> Matrix:
-    """Return the rows of jobs that the caller may see; if bound to clusters, of jobs that name one of them."""
+    """Return the rows of jobs that the caller may see; a caller bound to clusters sees only jobs that name one."""
     if caller.clusters is None:
         return seen.matrix
     try:

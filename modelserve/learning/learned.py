@@ -1,6 +1,6 @@
 """The learnt state: modes that were set, brakes on task types with too many kills, and memory floors after kills.
 
-A floor is a minimum of memory for jobs like one that was killed for memory. Nothing is written to the store here. The
+A floor is a minimum of memory for jobs similar to one that ran out of memory. Nothing is written to the store here. The
 rules for a single job are in `modelserve.contract.feedback_rules`. Built by `modelserve.learning.feed`; read by
 `modelserve.calls`.
 """
@@ -40,12 +40,12 @@ Key = tuple[str, str, str, str, str]
 """Key of a memory floor: trace, cluster, `group` or `user`, the name of that group or user, and role."""
 
 EVERY = ""
-"""In a `Place`: all clusters, types or groups. As the cluster in a `Key` or of a brake: the job reported none."""
+"""Empty name: in a `Place` it means all; as the cluster of a floor or brake, that the killed job reported none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Why jobs of a type are currently not shrunk, and since when (Unix time of the report that exceeded the limit).
+    """The reason why jobs of a type are not shrunk, and the Unix time of the report that exceeded the kill limit.
 
     >>> str(Stop(why="5 of the last 200 were killed", since=1596274200.0))
     '5 of the last 200 were killed; since 2020-08-01T09:30:00Z'
@@ -197,7 +197,7 @@ class FeedbackState:
             return
         key = (row.trace, row.cluster, whose, name, row.role)
         if row.outcome == OOM:
-            # If the allocation is unknown, use the peak, at which the job was killed.
+            # If the allocation is unknown, use the measured peak: the job was killed when its use reached that.
             killed = row.mem_max_gib if row.alloc_mem_gib is None else row.alloc_mem_gib
             if killed is not None:
                 known = self._floors.get(key) or _Floor(floor_gib=0.0, killed_gib=0.0)

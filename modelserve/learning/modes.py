@@ -32,7 +32,7 @@ from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
 __all__ = ["read_modes", "set_mode"]
 
 RECENT_JOBS: Final = 10_000
-"""Number of newest finished jobs from which stretch and the savings of unapplied recommendations are computed."""
+"""Number of newest finished jobs from which `Stretch` and `NotApplied` are computed."""
 
 
 def set_mode(

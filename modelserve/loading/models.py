@@ -36,7 +36,7 @@ FOLDER: Final = "bundles"
 
 RETRY_FIRST_S: Final = 10.0
 RETRY_MOST_S: Final = 600.0
-"""First and maximum wait before a failed model with unchanged files is tried again; the wait doubles each time."""
+"""Maximum wait before a failed model with unchanged files is tried again; it doubles from `RETRY_FIRST_S` on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Dry run of an ingest: apply every rule to all rows, write only to a temporary folder, name a cure per problem.
+"""Dry run of an ingest: apply every rule to all rows, write only to a temporary folder, advise on each problem.
 
 The real ingest is in `pipelines.lake.ingest`. Called by `taut ingest --check`.
 """
@@ -90,7 +90,7 @@ SHOWN_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A rule that rows of a file break: the number of these rows, the places of the first, an example, and a cure."""
+    """A rule that rows of a file break: the number of these rows, the places of the first, an example, and advice."""
 
     cluster: str
     file: str

@@ -46,7 +46,7 @@ def classified(table: RawTable, rows: str, texts: Sequence[str], broken_first: S
 
 
 def loaded(table: RawTable, rows: str) -> str:
-    """Return the SELECT of what is stored of `classified` rows: the kept columns, the hash of the key, the rule."""
+    """Return the SELECT of the stored columns of `classified` rows: kept columns, hash of the key, broken rule."""
     kept = ", ".join(f'"{name}"' for name in table.kept)
     # Rows with equal hashes are compared by their keys later, since different keys can have equal hashes.
     key = ", ".join(f'"{name}"' for name in table.key)

@@ -55,7 +55,7 @@ _DEVICE_GIB: Final = " ".join(f"WHEN '{name}' THEN {gib}" for name, gib in GPU_M
 
 REQUESTED: Final = "asked for"
 OF_DEVICES: Final = "GPUs asked for x device memory"
-"""Two origins of a request: a number in the trace or, as no job requests GPU memory, the memory of its GPUs."""
+"""Origins of a request: a number in the trace or, for GPU memory (not requested), the memory of requested GPUs."""
 
 CLAIMS: Final = (
     ("cpu_cores", "mean", "req_cpu_cores", "used_cpu_cores"),

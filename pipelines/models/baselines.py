@@ -37,11 +37,11 @@ UNINFORMED_S: Final = {0.5: 3600.0, 0.9: 36000.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryBaseline:
-    """A chain of keys, and the number of last ended jobs (`window`) whose quantiles are taken.
+    """A chain of keys, and the maximum number of last ended jobs whose quantiles are the forecast (`window`).
 
     A key is a tuple of columns; jobs with equal values in all of them are similar. The first key of the chain with
-    enough ended jobs gives the forecast. A job with a null in a column of a key is similar to none. The key `()` makes
-    all jobs similar; it ends most chains.
+    enough ended jobs gives the forecast. Under a key with a null in one of its columns, a job has no
+    similar jobs. Under the key `()`, which ends most chains, all jobs are similar.
     """
 
     keys: tuple[Key, ...]
@@ -60,12 +60,12 @@ HISTORY_BASELINES: Final[dict[str, HistoryBaseline]] = {
     ),
     "global_median": HistoryBaseline(keys=(("cluster",), ())),
 }
-"""History baselines by name. `gpus` is the GPU count of the whole gang: request times instances. `recent_20` has the
-same keys of similar jobs as the history features."""
+"""History baselines by name. `gpus` is the GPU count of the whole gang: request times instances. `recent_20` has
+the same keys as the history features."""
 
 
 def applicable(jobs: pl.DataFrame) -> list[str]:
-    """Return the names of the baselines whose first key has values in this trace (no `user_median` without users).
+    """Return the names of the baselines whose first key has values in this trace (`user_median` only if it has users).
 
     `recent_20` always applies: its chain skips columns that the trace lacks.
     """
@@ -113,7 +113,7 @@ def history_forecasts(jobs: pl.DataFrame, names: list[str], *, least: int = LEAS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """For one key: p50 and p90 of the window at each submission (NaN if empty), and the number of jobs in it."""
+    """Quantiles under one key: p50 and p90 of the window at each submission (NaN if empty), and its number of jobs."""
 
     p50: FloatArray
     p90: FloatArray
@@ -227,7 +227,7 @@ def forest_forecast(rows: Rows, judged: Matrix, *, seed: int, nthread: int = 1) 
 def _sampled(
     leaves: IntArray, judged_leaves: IntArray, target: FloatArray, values: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Sample `values` training values with replacement from the leaf of each judged row (judged, values)."""
+    """Sample training values with replacement from the leaf of each judged row; shape (judged, values)."""
     order = np.argsort(leaves, kind="stable")
     sizes = np.bincount(leaves)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])

@@ -96,10 +96,10 @@ EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
 }
 """Columns of an evaluation, one row per model or baseline.
 
-`lead` is the pinball loss, and `wmape_48h_diff` the WMAPE at 48 h, of a baseline minus that of XGBoost; both are null
-for XGBoost. `_lo` and `_hi` are the ends of 95 % intervals. `coverage_p90_week_lo` and `_hi` are the lowest and highest
-coverage in a week of submissions with at least `LEAST_WEEK_ROWS` rows. `coverage_p90_static` is the coverage of XGBoost
-with a static offset on the time-later split.
+`lead` is a baseline's pinball loss minus XGBoost's, `wmape_48h_diff` the same difference of WMAPE at 48 h; both are
+null for XGBoost. `_lo` and `_hi` are the ends of 95 % intervals. `coverage_p90_week_lo` and `_hi` are the lowest and
+highest coverage in a week of submissions with at least `LEAST_WEEK_ROWS` rows. `coverage_p90_static` is the coverage of
+XGBoost with a static offset on the time-later split.
 """
 
 LEAST_WEEK_ROWS: Final = 50

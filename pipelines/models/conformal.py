@@ -94,7 +94,7 @@ class AdaptiveOffset:
         return rank_quantile(self._ranked, self._level)
 
     def share(self) -> float:
-        """Return the factor on the offset with the least loss over the window; the first of equal ones."""
+        """Return the factor on the offset with the least loss over the window; of equal ones, the first in `shares`."""
         best = min(range(len(self._losses)), key=lambda i: (round(self._losses[i], 9), i))
         return self.adaptation.shares[best]
 

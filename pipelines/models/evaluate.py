@@ -114,7 +114,7 @@ def evaluate(
 
 
 def default_until(jobs: pl.DataFrame) -> datetime:
-    """Return the cut after which the latest fifth of the submissions lies, which is then judged."""
+    """Return the cut that leaves the latest fifth of the submissions for judging."""
     cut = jobs["submit_ts"].quantile(1.0 - LATER_SHARE, interpolation="nearest")
     if not isinstance(cut, datetime):
         raise TrainingError("found no job: expected at least one with a submission time; ingest a trace first")

@@ -36,15 +36,15 @@ _US_PER_S: Final = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Jobs of one task type by submission, each with its features as known at its submission.
+    """Jobs of one task type in order of submission, each with the features known when it was submitted.
 
     Attributes
     ----------
     jobs
         Canonical jobs (n rows), with the columns of `usage` if the trace measures use.
     features, plain
-        Model inputs, in which features that are run times have the reference subtracted; and the same features
-        without this subtraction.
+        `features` are the model inputs: the reference is subtracted from those that are run times. `plain` are the
+        same features without this subtraction.
     log_y
         Log run time (n,), NaN for jobs without a run time.
     reference
@@ -144,7 +144,7 @@ def encoded(features: pl.DataFrame, contract: FeatureContract) -> tuple[Matrix, 
 
 
 def known_at(jobs: pl.DataFrame, until: datetime) -> pl.DataFrame:
-    """Return the jobs submitted before `until` as known then: starts, ends and statuses of later times are undone."""
+    """Return the jobs submitted before `until` as known then: later starts, ends and statuses are removed."""
     ahead = pl.col("end_ts").is_null() | (pl.col("end_ts") >= until)
     unstarted = pl.col("start_ts") >= until
     return jobs.filter(pl.col("submit_ts") < until).with_columns(

@@ -144,7 +144,7 @@ def write_model(model: TrainedModel, folder: Path, *, created: datetime) -> str:
 
 
 def figures(model: TrainedModel) -> dict[str, float]:
-    """Return the metrics to log: the model's own by name, and all of the evaluation by path.
+    """Return the metrics to log: the model's metrics by name, and every metric of its evaluation by path.
 
     A path is `<split>/<model>/[<target>/]<metric>`. Metrics that are NaN or infinite are left out.
     """

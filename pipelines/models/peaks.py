@@ -28,9 +28,9 @@ _REQUESTS: Final = {"cpu_cores": "req_cpu_cores", "mem_gib": "req_mem_gib", "gpu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """How to bound one target: a quantile level of the uses of similar jobs, and the factor it is multiplied by.
+    """A rule for the upper bound of one target: the quantile `level` of the use of similar jobs, times `factor`.
 
-    With a factor below 1, a job that uses exactly the quantile gets less and runs longer by the inverse of the factor.
+    A factor below 1 slows jobs down: one whose use is exactly the quantile runs longer by 1 / factor.
     """
 
     level: float
@@ -43,21 +43,21 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "gpus": Bound(level=0.95, factor=1.0 / 1.05),
     "gpu_mem_gib": Bound(level=1.0, factor=1.3),
 }
-"""Bound of each target. A job that exceeds its memory is killed, so memories get the maximum plus a margin. With too
-little GPU compute a job only slows down, and GPUs are scarce: a slowdown of up to 5 % is accepted, and a larger one for
-one job in twenty."""
+"""Rule for each target. A job that exceeds its memory is killed, so bounds of memory are the maximum plus a margin.
+With too little GPU compute a job only slows down, and GPUs are scarce, so a slowdown of up to 5 % is accepted, and a
+larger one for one job in twenty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlikeRecipe:
-    """How to bound the use of similar jobs: per target, and only if at least `least_groups` groups were measured."""
+    """Rules for bounding the use of similar jobs, and the minimum number of measured groups below which none is."""
 
     least_groups: int = 50
     bounds: Mapping[str, Bound] = field(default_factory=lambda: dict(BOUNDS))
 
 
 def alike_of(jobs: pl.DataFrame, columns: Mapping[str, str], recipe: AlikeRecipe) -> tuple[Alike, ...]:
-    """Return the bounds for every pair of role and request with enough measured groups, most groups first.
+    """Return the upper bounds for every pair of role and request with enough measured groups, most groups first.
 
     Use above the request counts as the request: the job was given the excess without requesting it.
 

@@ -62,9 +62,9 @@ def with_feedback(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the training tables, jobs and usage, with the finished jobs appended.
 
-    A job that also ended in the lake keeps the row of the lake. A shrunk job cannot use more than its smaller
-    allocation, so its measured use may be too low. Such use is only trained on if above the peak predicted for the job,
-    and the lake's usage row of the job is dropped: learning from shrunk jobs can raise floors, never lower them.
+    Of a job that also ended in the lake, the lake's row is kept. A shrunk job cannot use more than its allocation, so
+    its measured use may be too low. It is used only if above the peak predicted for the job, and the job's usage row
+    in the lake is dropped. So training on shrunk jobs can raise floors, but never lower them.
     """
     if not finished:
         return jobs, usage
@@ -181,7 +181,7 @@ def retrain(
 ) -> list[Retrained]:
     """Train the run-time models of a trace and, if it measures use, its usage models; register each as a challenger.
 
-    `feedback` is the URL of the store of a prediction service; the finished jobs in it are trained on as well.
+    `feedback` is the URL of the store of a prediction service; its finished jobs are added to the training data.
 
     Raises
     ------

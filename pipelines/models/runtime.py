@@ -173,7 +173,7 @@ def _importances(examples: Examples, fitted: Fitted, *, seed: int) -> tuple[list
     If there are none, use the early-stopping rows, although the final fit was trained on them.
     """
     rows = fitted.split.test if len(fitted.split.test) else fitted.split.stop
-    # Pinball loss depends on differences only, so the reference is subtracted here and not added to the outputs.
+    # Pinball loss depends on differences only, so subtract the reference from targets instead of adding it to outputs.
     target = examples.log_y[rows, None] - examples.reference[rows]
 
     def loss(matrix: Matrix, wanted: FloatArray) -> float:

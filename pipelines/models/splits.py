@@ -102,7 +102,7 @@ def time_later(
 
 
 def random_split(jobs: pl.DataFrame, *, seed: int, test_share: float = 0.2, stop_share: float = 0.15) -> Split:
-    """Split finished jobs at random. Recurring jobs are on both sides, which flatters models: for comparison only."""
+    """Split finished jobs at random. Recurring jobs are on both sides, so losses are too low: only for comparison."""
     rows = _rows(jobs.select(finished()).to_series())
     shuffled = np.random.default_rng(seed).permutation(rows)
     n_test = round(test_share * len(rows))

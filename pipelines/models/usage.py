@@ -61,12 +61,12 @@ USAGE_EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
 """Columns of a usage evaluation, one row per target.
 
 `coverage` is the share of held-out rows whose use is at most the prediction. `pinball` is the pinball loss of log1p use
-at the quantile `level`. `over` is the sum of the predictions divided by the sum of the uses: what the coverage costs.
+at the quantile `level`. `over` is the sum of the predictions divided by the sum of the uses: the cost of the coverage.
 """
 
 
 _REPEATS: Final = 3
-"""Shuffles per feature; few, because each one runs the booster of every target."""
+"""Number of shuffles per feature; small, because each shuffle runs the booster of every target."""
 
 
 def train_usage(

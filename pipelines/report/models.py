@@ -48,7 +48,7 @@ def attributions(bundle: "Bundle", jobs: pl.DataFrame, history: History) -> list
     """Return the SHAP values of every target of a model, for jobs sampled as in `explained_jobs`.
 
     For a model of several quantiles, the values of the first quantile (the median of run time) are returned. Their unit
-    is the model's: log run time, relative to a reference if the model is, or log1p of use. Features are those known at
+    is the model's: log run time (minus the reference in relative models), or log1p of use. Features are those known at
     a job's submission.
     """
     shown, later = explained_jobs(jobs, bundle)

@@ -152,7 +152,7 @@ def _of_evidence(what: str) -> pl.Expr:
 
 
 def _best_known(what: str) -> pl.Expr:
-    """Return column `what` of the chosen evidence; if neither has enough runs, the group's value, else the user's."""
+    """Return a column of the chosen evidence; without evidence, the group's value, or the user's if that is null."""
     return pl.coalesce(_of_evidence(what), f"group_{what}", f"user_{what}")
 
 

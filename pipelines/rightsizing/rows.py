@@ -21,7 +21,7 @@ KEYS_OF: Final[dict[By, tuple[str, ...]]] = {
     "user": ("cluster", "user", "role"),
     "type": ("cluster", "task_type", "role"),
 }
-"""Key columns of rows by dimension. Jobs without a group are grouped by user and type; each role has its own row."""
+"""Key columns of the rows for each value of `by`; jobs without a group are grouped by user and type."""
 
 HIGH_SHARE: Final = 0.5
 MEDIUM_SHARE: Final = 0.9
@@ -35,23 +35,23 @@ PER_RESOURCE: Final = ("", "_p95", "_peak", "_target", "_reason", "_reclaimable_
 
 
 def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPolicy) -> pl.DataFrame:
-    """Return one row per group, user or type and role, largest over-claim first.
+    """Return one row for each value of `by` (group, user or type) and role, largest over-claim first.
 
     Amounts are per instance; hours are summed over instances.
 
-    By group, amounts are those of the request with the most instance-hours; `requests` is the number of different
-    requests. By user and by type, each request gets the target of its own group, and amounts are means over the
-    requests with enough measured runs, weighted by instance-hours; use above the request counts as the request. The
+    `requests` is the number of different requests. By group, amounts are those of the request with the most
+    instance-hours. By user and by type, amounts are means over the requests with enough measured runs, weighted by
+    instance-hours; each request has the target of its own group, and use above the request counts as the request. The
     reason is `shrunk` if enough is reclaimed in total, else the reason of the largest unchanged request.
 
-    `evidence` names the runs from which targets are derived: `group`; `user` (same type and role) if the group has too
-    few runs; `group+user` if both occur in a row by user or type; null if both have too few, so that requests stay
-    unchanged. `evidence_runs` is, by group, the number of these runs; by user and type, the row's number of measured
-    runs with a target; without evidence, the number of measured runs. `measured_runs` is the number of the row's own
-    measured runs. A row with fewer than the policy's `min_runs` is not `recurring`: it comes last, with severity `low`.
+    `evidence` names the runs from which targets are derived: the group's (`group`), or if these are too few the user's
+    of the same type and role (`user`); `group+user` if a row by user or type has both; null if both are too few, and
+    requests stay unchanged. `evidence_runs` counts these runs; by user and type, the row's measured runs with a target;
+    without evidence, the measured runs. `measured_runs` counts the row's own measured runs. A row with fewer of them
+    than the policy's `min_runs` is not `recurring`: it comes last, with severity `low`.
 
-    `share` is the row's reclaimable hours of a resource divided by all requested hours of it in the trace; `dominant`
-    is the resource with the largest share. `age_days` is the time from its last run to the trace's last run.
+    `dominant` is the resource whose reclaimable hours are the largest share of its requested hours in the trace, and
+    `share` is this share. `age_days` is the time from the row's last run to the trace's last run.
 
     Raises
     ------
@@ -112,9 +112,9 @@ def _usual(name: str) -> dict[str, pl.Expr]:
 
 
 def _means(name: str) -> dict[str, pl.Expr]:
-    """Return means over claims, weighted by instance-hours.
+    """Return the means of request, measured use and target over claims, weighted by instance-hours.
 
-    They are over the claims with a target; if there is none, over those with measured use; else over all.
+    Only claims with a target count; if there are none, those with measured use; if there are none either, all.
     """
     request, known = pl.col(f"req_{name}"), pl.col(f"{name}_peak").is_not_null()
     sure = known & (pl.col(f"{name}_reason") != str(Reason.COLD_START))
@@ -175,7 +175,7 @@ def _ranked(rows: pl.DataFrame) -> pl.DataFrame:
         "recurring", "share", "instance_hours", "cluster", "group", "user", "task_type", "role",
         descending=[True, True, True, *[False] * 5], nulls_last=True,
     )  # fmt: skip
-    # Rows that do not recur come last and do not count.
+    # Severity is by cumulative share among the recurring rows, which come first.
     counted = pl.col("share").filter("recurring")
     before = pl.col("share").cum_sum().shift(1, fill_value=0.0) / counted.sum()
     severity = (

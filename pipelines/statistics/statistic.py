@@ -52,7 +52,7 @@ class Statistic:
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     by: tuple[str, ...] = ()
     adds_up: bool = True
-    """Whether the statistic sums rows of several clusters, which is wrong for clusters that are alternatives."""
+    """Whether the statistic adds up clusters; it is then restricted to one cluster if clusters are alternatives."""
     otherwise: str = ""
     """Reason to give if there are no rows although the needed columns have values."""
 

@@ -17,7 +17,7 @@ CATEGORY_WORDS_LIMIT: Final = 1 << 18
 """Maximum size of all category sets, in 32-bit words (1 MiB). A tiny file could otherwise demand gigabytes."""
 
 CATEGORY_LIMIT: Final = 1 << 24
-"""Categories must be below this, as in XGBoost: float32 does not represent larger integers exactly."""
+"""Upper bound (exclusive) of category codes, as in XGBoost: float32 does not represent larger integers exactly."""
 
 _ARRAYS: Final = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
 

@@ -42,7 +42,7 @@ Candidates of one job differ only in the columns derived from the request, which
 DEFAULT_LEFT: Final = 1 << 30
 CATEGORICAL: Final = 1 << 29
 FEATURE: Final = CATEGORICAL - 1
-"""Masks for the second number of a node: the two flags above, and below them the feature index (`FEATURE`)."""
+"""Bit masks of a node's second number: two flags, and the bits of the feature index (`FEATURE`)."""
 
 CATEGORY_LIMIT: Final = 1 << 24
 

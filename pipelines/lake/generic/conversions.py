@@ -110,7 +110,7 @@ SLURM_STATES: Final = {
     "TIMEOUT": Status.TIMEOUT,
 }
 SLURM_STATE: Final = Conversion(
-    pick=f"regexp_extract(upper({TEXT_SLOT}), '^[A-Z_]+')",  # CANCELLED by 1000
+    pick=f"regexp_extract(upper({TEXT_SLOT}), '^[A-Z_]+')",  # Slurm may write "CANCELLED by 1000"
     value=cases({k: str(v) for k, v in SLURM_STATES.items()}, "NULL"),
     expects="a state of Slurm's, like COMPLETED or CANCELLED by 1000",
 )

@@ -56,7 +56,7 @@ IMPLIED: Final = {"run_s": "end_ts - start_ts", "queue_s": "start_ts - submit_ts
 """Derivation of a column that is not mapped, used if both of its operands are mapped."""
 
 WHOLE: Final = "_whole"
-"""Suffix of a column's name before division by `per` (such as CPU time, or the request of a whole gang)."""
+"""Suffix of the raw column with the value before division by `per`, such as CPU time or a whole gang's request."""
 
 RESOURCES: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 SPANS: Final = ("queue_s", "run_s", "time_limit_s")

@@ -58,7 +58,7 @@ WIDTH, HEIGHT = 230, 170
 
 
 def arm_colour(arms: Sequence[str] = tuple(ARMS), *, claim: bool = False) -> alt.Color:
-    """Return the colours of arms by legend name; with `claim`, also the colour of the number that a paper claims."""
+    """Return the colours of arms by legend name; with `claim`, also the colour of a published number."""
     names, colours = [ARMS[arm] for arm in arms], [_COLOURS[arm] for arm in arms]
     if claim:
         names, colours = [*names, CLAIM], [*colours, PURPLE]
@@ -69,7 +69,7 @@ def arm_colour(arms: Sequence[str] = tuple(ARMS), *, claim: bool = False) -> alt
 
 
 def claim_shape(arms: Sequence[str] = tuple(ARMS), *, symbol: str = "stroke") -> alt.Shape:
-    """Return legend shapes: `symbol` for each arm, a diamond for the number that a paper claims."""
+    """Return legend shapes: `symbol` for each arm, a diamond for a published number."""
     names = [*(ARMS[arm] for arm in arms), CLAIM]
     return alt.Shape("name:N").title(None).scale(domain=names, range=[*(symbol for _ in arms), "diamond"])
 
