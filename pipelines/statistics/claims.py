@@ -25,8 +25,8 @@ from pipelines.statistics.query import (
 def sizes(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
     """Return the number of GPUs that jobs request over all instances (mean, percentiles, shares), and their GPU-hours.
 
-    `jobs` have a known request, `cpu_jobs` of them request no GPU; all other columns are over `gpu_jobs`, which request
-    some. `under_one_gpu_share` is the share that requests less than one GPU in total, `one_gpu_share` exactly one.
+    `jobs` counts jobs with a known request, `cpu_jobs` those without and `gpu_jobs` those with GPUs; other columns are
+    about `gpu_jobs`. `under_one_gpu_share` is the share that requests less than one GPU in total, `one_gpu_share` one.
     """
     split = Split(by, JOB_DIMENSIONS)
     sql = f"""
@@ -51,11 +51,11 @@ def sizes(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> 
 
 
 def request_fragmentation(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return tasks, instances and GPU-hours by class of GPU request per instance, and the GPU fraction left over.
+    """Return tasks, instances and GPU-hours by class of GPU request per instance, and the share of GPUs left over.
 
     Only tasks that request GPUs count. `requests` counts distinct requests (CPU, memory, GPUs) in the class.
-    `left_over_frac` is the fraction of a GPU that stays free if GPUs hold only instances of the same request, as a mean
-    over instances: with 0.3 three fit on a GPU and 0.1 stays free; 1.5 takes two GPUs and leaves 0.25 of each.
+    `left_over_frac` is the GPU fraction that stays free if GPUs hold only instances with the same request (mean over
+    instances): three instances of 0.3 GPUs leave 0.1 of a GPU free; one of 1.5 takes two GPUs and leaves 0.25 of each.
     """
     split = Split(by, {name: of for name, of in JOB_DIMENSIONS.items() if name != "request_class"})
     sql = f"""
@@ -89,12 +89,12 @@ PROBABILITIES: Final = tuple(i / 100 for i in range(101))
 def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
     """Return for each resource the share of tasks that request more than they use, and the slack in resource-hours.
 
-    Measured tasks with a request above zero count, except parameter servers, which traces measure with their workers'
-    sensors. `basis` is the origin of the request: jobs do not request GPU memory, so `gpu_mem_gib` is the requested
-    GPUs times the memory of their type, if that is known. `requested_h` is request x instances x run time (core-hours,
-    GiB-hours, GPU-hours), `used_h` the same of the use; `slack_h` is the part of `requested_h` above the use,
-    `slack_share` is `slack_h` / `requested_h`, `beyond_h` is the use above the request. Hours are null if no run time
-    is known.
+    Only measured tasks with a request above zero are counted. Parameter servers are left out, because traces report
+    their workers' measurements for them. `basis` is the origin of the request: jobs do not request GPU memory, so
+    `gpu_mem_gib` is the requested GPUs times the memory of their type, if that is known. `requested_h` is request x
+    instances x run time (core-hours, GiB-hours, GPU-hours), `used_h` is use x instances x run time; `slack_h` is the
+    part of `requested_h` above the use, `slack_share` is `slack_h` / `requested_h`, `beyond_h` is the use above the
+    request. Hours are null if no run time is known.
     """
     split = Split(by, JOB_DIMENSIONS)
     sql = f"""
@@ -120,7 +120,7 @@ def over_claim_as_published(lake: Lake, trace: str, by: By = None, cluster: str 
     """Return for each resource the share of tasks that request more than they use, as PAI's notebook counts them.
 
     All measured tasks count, also parameter servers. `mem` compares requested main memory with used *GPU* memory, an
-    error of the notebook that is repeated here to check its figure. For analyses use `over_claim`.
+    error of the notebook that is repeated here to check its number. For analyses use `over_claim`.
 
     References
     ----------

@@ -20,7 +20,7 @@ CAPACITY_DIMENSIONS: Final = {"cluster": "cluster", "vc": "vc", "date": "CAST(da
 def machine_classes(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
     """Return the classes of machines (GPU type, cores, memory, GPUs, GPU memory), with machines and GPUs in each.
 
-    Null values are unknown; machines with equal unknowns form one class.
+    A null value is unknown; machines with the same values, nulls included, form one class.
     """
     split = Split(by, MACHINE_DIMENSIONS)
     sql = f"""
@@ -32,7 +32,7 @@ def machine_classes(lake: Lake, trace: str, by: By = None, cluster: str | None =
 
 
 def capacity(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return the mean, minimum and maximum over dates of the number of GPUs, summed over virtual clusters.
+    """Return the number of GPUs of all virtual clusters together: mean, minimum and maximum over dates.
 
     If several clusters are selected, their GPUs are summed too.
     """
@@ -65,7 +65,7 @@ def utilisation_by_hour(lake: Lake, trace: str, by: By = None, cluster: str | No
     """Return the busy fraction of CPU, memory and GPUs in each local hour of the day, over machine-hours.
 
     A machine-hour is the mean of one machine's samples in one hour; hours without samples are absent, not idle.
-    `machines` counts machines, `samples` the rows of `machine_usage` behind the figures. PAI publishes one row for each
+    `machines` counts machines, `samples` the rows of `machine_usage` behind the means. PAI publishes one row for each
     worker, the machine's mean over the worker's life; it counts in the hour in which the worker started.
     """
     return _utilisation(lake, trace, by, cluster, key="hour", of="hour(local_hour)")

@@ -60,7 +60,7 @@ TOP_SHARE: Final = 0.05
 def group_recurrence(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
     """Return how often groups recur: the number of groups, jobs per group, and the shares of jobs in recurring groups.
 
-    Jobs with a group count; a PAI job with several tasks counts once. Groups of different clusters are different. A
+    Only jobs with a group are counted, a PAI job with several tasks once. Groups of different clusters are different. A
     group recurs if it has more than one job. `again_share` is the share of jobs that are not the first of their group.
     """
     split = Split(by, JOB_DIMENSIONS)
@@ -85,10 +85,10 @@ def group_recurrence(lake: Lake, trace: str, by: By = None, cluster: str | None 
 
 
 def user_concentration(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how unevenly users use the cluster: tasks per user, and the shares of the first user and the top 5 %.
+    """Return how unevenly users use the cluster: tasks per user, and the shares of the largest user and of the top 5 %.
 
-    Tasks with a user count; users of different clusters are different. The top 5 % are at least one user; users are
-    ranked by tasks for `*_tasks_share` and by GPU-hours for `*_gpu_hours_share`.
+    Only tasks with a user are counted; users of different clusters are different. The top 5 % are at least one user;
+    users are ranked by tasks for `*_tasks_share` and by GPU-hours for `*_gpu_hours_share`.
     """
     split = Split(by, JOB_DIMENSIONS)
     part = f"({split.window})"
