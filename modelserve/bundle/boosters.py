@@ -23,7 +23,7 @@ OPTIONAL_LAYERS = ("sklearn", "pandas")
 
 
 def lean_xgboost() -> Any:  # XGBoost publishes no types
-    """Import xgboost without scikit-learn and pandas, unless one of these three is already imported.
+    """Import xgboost without scikit-learn and pandas, unless one of the three is already imported.
 
     A process that imported one of them before (training, a notebook) gets XGBoost with its scikit-learn classes.
     """

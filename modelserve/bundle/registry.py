@@ -100,7 +100,7 @@ class _Aliased(NamedTuple):
 
 
 def _aliased(client: Any, names: Sequence[str] | None, alias: str) -> list[tuple[str, str | None]]:
-    """Return the models to copy by name, each with the version that has the alias; None if no version has it."""
+    """Return the name of each model to copy, and its version with the alias; None if no version has the alias."""
     if names is None:
         held = [(each.name, each.aliases.get(alias)) for each in _all(client) if MODEL_NAME.fullmatch(each.name)]
         return sorted((name, None if version is None else str(version)) for name, version in held)

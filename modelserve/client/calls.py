@@ -174,7 +174,7 @@ def check_status(call: Call, reply: Reply) -> None:
     ServiceUnavailable
         The service failed (5xx).
     WrongAnswer
-        The status is any other, such as a redirect, which is not followed, since the token must not go elsewhere.
+        Any other status, such as a redirect; redirects are not followed, so that the token goes nowhere else.
     """
     if reply.status in call.expected:
         return

@@ -39,7 +39,7 @@ class ModelVersions:
     _last: dict[str, int] = field(default_factory=dict)
 
     def older(self, models: Sequence[str]) -> str:
-        """Record the models of an answer; return a note about those with an older version than in their last answer.
+        """Record the models of an answer; return a note about models with an older version than in their last answer.
 
         Examples
         --------

@@ -1,7 +1,7 @@
 """Run asynchronous calls in a background thread for blocking callers.
 
-So the blocking clients use the asynchronous implementation, in which a call ends at its deadline even during a name
-look-up or a slow response. Called by `modelserve.client.synchronous` and `modelserve.client.http_scale`.
+The blocking clients thus share the asynchronous implementation, in which a call ends at its deadline even during a
+name look-up or a slow response. Called by `modelserve.client.synchronous` and `modelserve.client.http_scale`.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Erasure of a user: delete the user's finished jobs and logged responses, and record the erasure in the store.
 
 Because of this record, `modelserve.learning.feed` removes the user's runs from the histories in every worker. Models
-loaded later drop the user's jobs submitted up to the erasure. A report sent again afterwards is stored as new. Called
-by the service and the feed.
+loaded later drop the user's jobs submitted up to the erasure. A report sent again after the erasure is stored as new.
+Called by the service and the feed.
 """
 
 import json

@@ -28,7 +28,7 @@ __all__ = ["Feed"]
 PAST_RUNS: Final = GROWTH_ROWS
 """Maximum number of newest finished jobs per cluster that are added to the history of a newly loaded model.
 
-A history cannot add more runs. Earlier jobs are included when the model is trained again.
+A history cannot hold more added runs. Earlier jobs are included when the model is trained again.
 """
 PAGE: Final = 5_000
 """Maximum number of changes read and applied at once."""

@@ -78,7 +78,7 @@ def _placed(store: Store, rows: Sequence[Finished], snapshot: "Snapshot") -> lis
 def _stored_cluster(row: Finished, reports: Sequence[Report]) -> str | None:
     """Return the cluster in an earlier report of the job, or None.
 
-    It is preferred to the cluster of the job's VC, since a VC may have moved to another cluster.
+    It is preferred to the cluster of the job's virtual cluster (VC), which may have moved to another cluster.
     """
     same = [each for each in reports if each.digest == row.digest]
     alike = [each for each in reports if not each.cluster or (each.vc, each.submit_us) == (row.vc, row.submit_us)]

@@ -105,8 +105,8 @@ class Learned:
     ) -> float:
         """Return the memory, with a margin, below which similar jobs were killed; NaN if no similar job was killed.
 
-        Similar jobs have the same group and role. For a job without a group, they have no group either, and the same
-        user and role.
+        Similar jobs have the same group and role. For a job without a group, similar jobs have no group, and
+        the same user and role.
         """
         if not self.floors:
             return np.nan

@@ -67,8 +67,8 @@ class Histories:
     def of(self, bundle: Bundle) -> OnlineHistory:
         """Return the history of a bundle, and build it first if it is not in use yet.
 
-        A new history is the one in the bundle, without erased users and with all feedback so far. Changes do not wait
-        while it is built; those made meanwhile are applied to it before it is returned.
+        A new history is the one in the bundle, without erased users and with all feedback so far. Changes that
+        arrive while it is built do not wait; they are applied to it before it is returned.
         """
         key = _key(bundle)
         with self._building:

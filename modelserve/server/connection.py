@@ -52,8 +52,8 @@ class Connection(HttpToolsProtocol):
     Attributes
     ----------
     waits_since
-        Time (event loop's clock) since which the connection waits for a request head, or for the rest of a body that
-        was answered early; None while a request is answered.
+        Time (event loop's clock) since which the connection waits for a request head, or for the rest of the body of
+        a request that was answered early; None while a request is answered.
     in_body
         Whether the head of a request has arrived and its body not yet.
     lingers

@@ -1,7 +1,7 @@
 """One worker process: open the service and serve its application on the socket that the parent bound.
 
-`modelserve.server.supervisor` starts it as `python -m modelserve.server.worker SLOT FD`: the worker's number, and the
-file descriptor of the socket. Slow imports happen here, never in the parent.
+`modelserve.server.supervisor` starts it as `python -m modelserve.server.worker SLOT FD`: SLOT is the worker's number,
+FD the file descriptor of the socket. Slow imports happen here, never in the parent.
 """
 
 import gc

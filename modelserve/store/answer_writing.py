@@ -29,7 +29,7 @@ _TOGETHER: Final = 25
 _PAGE: Final = 256
 """Number of oldest records whose sizes are read by one statement when pruning."""
 BLOCK: Final = 1000
-"""Number of record numbers in one block of a `Tally`."""
+"""Number of consecutive record numbers in one block of a `Tally`."""
 AGAIN: Final = 4
 """Number of inner blocks that each update of a `Tally` sums again, in rotation, to notice erased records."""
 
@@ -107,7 +107,7 @@ class Tally:
 
     The log grows at its newest end and is pruned at its oldest, by any number of writers, so an update reads only the
     blocks at both ends and a few others. Erased records of other blocks are counted until their block is read again;
-    the log may then be pruned slightly too early.
+    until then the log may be pruned slightly too early.
     """
 
     def __init__(self) -> None:

@@ -92,7 +92,7 @@ def open_client(start_url: str, patience: Patience) -> httpx2.Client:
     Raises
     ------
     FetchError
-        If `start_url` is not an allowed address. Requests of the client also raise it when redirected to one.
+        If `start_url` is not an allowed address. The client also raises it if redirected to such an address.
     """
     try:
         start = httpx2.URL(start_url)
@@ -198,7 +198,7 @@ def _range_headers(partial: Partial) -> dict[str, str]:
 
 
 def _is_complete(response: httpx2.Response, partial: Partial) -> bool:
-    """Return True if the server refused the range because the file is complete; else delete the bytes and raise."""
+    """Return True if the server refused the range because the file is complete; else delete the received bytes and raise."""
     if response.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         return False
     if _content_range(response) == (None, partial.held_bytes):

@@ -117,7 +117,7 @@ def numbered_records(plain: Path) -> str:
 
 
 def from_records(table: RawTable, records: str) -> str:
-    """Return the SELECT that applies the rules to records; a record with a `fault` breaks the rule of that name."""
+    """Return the SELECT that applies the rules to records; the `fault` of a record is the rule it breaks."""
     texts = [column.text or "NULL" for column in table.columns]
     return classified(table, records, texts, ["WHEN fault IS NOT NULL THEN fault"])
 

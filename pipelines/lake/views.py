@@ -81,7 +81,7 @@ SLACK: Final = "greatest(request - used, 0)"
 MACHINE_TYPE: Final = (
     """coalesce(gpu_type, gpus || ' GPUs' || coalesce(' of ' || printf('%g', gpu_mem_gib) || ' GiB', ''), 'unknown')"""
 )
-"""SQL of the machine type: GPU type, else number and memory of GPUs; `unknown` if not in the machine list."""
+"""SQL of the machine type: GPU type, else number and memory of GPUs; `unknown` for machines that are not listed."""
 HOUR_SINCE_1970: Final = "epoch_us(ts) // 3600000000"
 _FRACTION: Final = "DECIMAL(18, 9)"
 MEAN_FRACTIONS: Final = ", ".join(

@@ -73,7 +73,7 @@ def fit(
     seed: int,
     nthread: int,
 ) -> xgb.Booster:
-    """Fit one booster; with `stop`, keep the rounds up to the lowest loss on those rows.
+    """Fit one booster; with `stop`, keep the rounds up to the lowest loss on the rows `stop`.
 
     Parameters
     ----------

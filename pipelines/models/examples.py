@@ -43,7 +43,7 @@ class Examples:
     jobs
         Canonical jobs (n rows), with the columns of `usage` if the trace measures use.
     features, plain
-        `features` are the model inputs: the reference is subtracted from those that are run times. `plain` are the
+        `features` are the model inputs; features that are run times have the reference subtracted. `plain` are the
         same features without this subtraction.
     log_y
         Log run time (n,), NaN for jobs without a run time.

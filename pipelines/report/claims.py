@@ -13,7 +13,7 @@ from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
 from pipelines.report.price import Price
 
 DRAWN: Final = (("cpu_cores", "mean"), ("gpus", "mean"), ("mem_gib", "peak"), ("gpu_mem_gib", "peak"))
-"""Measure of use drawn for each resource: the one that a smaller request must cover."""
+"""Measure of use that is drawn for each resource: the one below which its request must not shrink."""
 COLUMNS: Final = (
     "trace",
     "resource",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modelserve.bundle.bundle import Bundle
 
 EXPLAINED_JOBS: Final = 60
-"""Maximum number of jobs in a SHAP plot, which has a row per feature and in it a point per job."""
+"""Maximum number of jobs in a SHAP plot, which has one point per job in the row of each feature."""
 LEAST_LATER: Final = 20
 """Minimum number of jobs submitted after the model's cut; with fewer, the newest jobs are explained instead."""
 EXPLAINED_FEATURES: Final = 7

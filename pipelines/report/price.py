@@ -34,7 +34,7 @@ def price_of(text: str) -> Price:
     Raises
     ------
     BadUsage
-        If there is no amount above 0 and of at most 10^9, or no currency of at most 12 printable characters.
+        If the amount is not above 0 and at most 10^9, or the currency not one of 1 to 12 printable characters.
 
     Examples
     --------

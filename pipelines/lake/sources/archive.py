@@ -40,7 +40,7 @@ class PlainText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The file with a published table; `members` are the table's possible names if it is a tar archive."""
+    """The file with a published table; `members` are the table's possible names in it if the file is a tar archive."""
 
     table: RawTable
     path: Path

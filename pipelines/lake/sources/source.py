@@ -230,5 +230,5 @@ def translated(expression: str, meanings: Mapping[str, object], otherwise: str =
 
 
 def one_cluster(name: str) -> Callable[[Path], dict[str, Path]]:
-    """Return a function for `Source.clusters` for a trace whose only cluster has this name."""
+    """Return the function `Source.clusters` of a trace whose only cluster has this name."""
     return lambda folder: {name: folder}

@@ -71,7 +71,7 @@ def by_machine_type(rows: pl.DataFrame, resource: str, trace: str, colour: int) 
 
 
 def known_columns(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    """Draw the share of jobs with a value in each column, one grid column per trace."""
+    """Draw the share of jobs with a value in each column of `jobs` (y), by trace (x)."""
     traces = traces_in(rows)
     base = alt.Chart(rows).encode(
         x=alt.X("trace:N").title(None).sort(traces).axis(orient="top", labelAngle=0, labelLimit=80),

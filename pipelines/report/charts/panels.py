@@ -33,7 +33,7 @@ THOUSANDS: Final = "format(datum.value, '~s')"
 def panel(chart: Chart, title: str, of: Sequence[str], *, height: int | None = 190) -> alt.TopLevelMixin:
     """Return the chart with its title, subtitle lines (data and counts), width and readable fonts.
 
-    With `height` None, the rows of the chart determine it.
+    With `height` None, the rows of the chart determine the height.
     """
     lines = [line for each in of for line in textwrap.wrap(each, LINE_CHARACTERS, break_on_hyphens=False)]
     heading = alt.TitleParams(textwrap.wrap(title, TITLE_CHARACTERS, break_on_hyphens=False), subtitle=lines)
