@@ -45,7 +45,7 @@ COLUMNS: Final[Mapping[str, pl.DataType]] = {
 def jobs_frame(jobs: Sequence[Job], history: History) -> pl.DataFrame:
     """Return the canonical columns of `jobs`, one row per job in the same order; an unknown request is null.
 
-    A job without a cluster gets the cluster of its virtual cluster in the history, otherwise the history's largest.
+    A job without a cluster gets that of its virtual cluster in the history, otherwise the history's largest cluster.
     """
     clusters = cluster_of_vc(history)
     rows = [

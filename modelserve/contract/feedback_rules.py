@@ -58,7 +58,7 @@ def teachable_use(row: Finished) -> Use:
 
     The use of a shrunk resource shows what the job was given, not what it needed. It is therefore returned only if it
     is above the predicted peak, so that it can raise later predictions but never lower them. GPU memory counts as
-    shrunk if the GPU share is.
+    shrunk if the GPU share was shrunk.
     """
     shrunk = shrunk_resources(row)
 

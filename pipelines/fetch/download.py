@@ -198,7 +198,7 @@ def _range_headers(partial: Partial) -> dict[str, str]:
 
 
 def _is_complete(response: httpx2.Response, partial: Partial) -> bool:
-    """Return True if the server refused the range because the file is complete; else delete the received bytes and raise."""
+    """Return True if the range was refused because the file is complete; else delete the received bytes and raise."""
     if response.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         return False
     if _content_range(response) == (None, partial.held_bytes):
