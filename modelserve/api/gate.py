@@ -163,7 +163,7 @@ class Gate:
         scope[KEY] = call = Call(self._desk, scope, receive)
 
         bodiless = call.method == "HEAD"
-        # Copied, since uvicorn reads the method from its own scope.
+        # Change a copy, since uvicorn reads the method from the original scope.
         asked = {**scope, "method": "GET"} if bodiless else scope
 
         async def reply(message: Message) -> None:

@@ -98,7 +98,7 @@ def unchanged(job: Job, note: str) -> Advice:
 
 
 def observed(answer: Recommendation) -> Recommendation:
-    """Return a recommendation as it applies in mode `observe`: to keep the request, with the target in the note."""
+    """Return a recommendation for mode `observe`: it keeps the request, and its note states the target."""
     targets = {name: value for name, value in _known(answer.target).items() if name in answer.reasons}
     change = answer.run_time_change if math.isnan(answer.run_time_change) else 0.0
     note = "; ".join(filter(None, [answer.note, f"mode observe: the request is kept, the target was {targets}"]))
@@ -117,7 +117,7 @@ def read_advice(content: bytes, jobs: Sequence[Job], call: Call, *, floors_expec
         The content is not JSON, or its list does not hold these jobs in this order.
     """
     try:
-        # Python's parser: unlike pydantic's, it accepts half of a surrogate pair, which `writable` then replaces.
+        # Use Python's parser: unlike pydantic's, it accepts half of a surrogate pair, which `writable` then replaces.
         answer = json.loads(content, parse_constant=_refused_constant, object_hook=_writable_values)
     except (ValueError, RecursionError) as error:
         size = f"{len(content)} bytes" if content else "nothing"
@@ -220,7 +220,7 @@ def _check_bounds(found: Recommendation, *, floors_expected: bool) -> None:
 
 def _known(request: Request) -> dict[str, float]:
     amounts = zip(RESOURCES, request.row(), strict=True)
-    # None, too: some callers pass on a null of JSON.
+    # Drop None too, because some callers pass on a null of JSON.
     return {name: value for name, value in amounts if value is not None and not math.isnan(value)}
 
 

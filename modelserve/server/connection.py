@@ -182,7 +182,7 @@ class Lingering:
 
     def __init__(self, transport: "asyncio.Transport", connection: Connection) -> None:
         self._transport, self._connection = transport, connection
-        # Bound here, so that calls go straight to the transport.
+        # Store the methods of the transport, so that calls of them skip this wrapper.
         self.write, self.is_closing = transport.write, transport.is_closing
         self.abort, self.get_extra_info = transport.abort, transport.get_extra_info
         self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading

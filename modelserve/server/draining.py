@@ -44,7 +44,7 @@ class DrainingServer(uvicorn.Server):
         on_beat: Callable[[], None],
     ) -> None:
         super().__init__(config)
-        # Later than `_break_off`, which closes all connections; uvicorn cancels calls that still run then.
+        # `_break_off` closes all connections first; a second later, uvicorn cancels the calls that still run.
         config.timeout_graceful_shutdown = math.ceil(stop_limit_s) + 1
         self._state, self._on_start, self._on_beat = state, on_start, on_beat
         self._drain_s, self._stop_limit_s = drain_s, stop_limit_s
@@ -89,7 +89,7 @@ class DrainingServer(uvicorn.Server):
         asyncio.get_running_loop().call_later(self._stop_limit_s, self._break_off)
 
     def _break_off(self) -> None:
-        # Close without a response: clients and proxies then retry, but not after the 500 that uvicorn would send.
+        # Close without a response, so that clients and proxies retry; after the 500 that uvicorn sends, they would not.
         for each in list(self.server_state.connections):
             if isinstance(each, Connection):
                 each.transport.abort()

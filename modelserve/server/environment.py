@@ -76,5 +76,5 @@ def count_under(slot: str) -> None:
     if os.environ.get(METRICS_FOLDER):
         from prometheus_client import values
 
-        # prometheus_client documents this way to set the worker number, for uWSGI.
+        # The documentation of prometheus_client sets the worker number in this way (for uWSGI).
         values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]  # untyped in prometheus_client

@@ -33,7 +33,7 @@ class SupervisorPipe:
         When the parent ends, SIGTERM is sent to this process, which exits after `end_within_s` at the latest.
         """
         pipe = cls(socket.socket(fileno=os.dup(STDIN)))
-        # In a thread, so that the process ends even if its event loop hangs.
+        # Watch in a thread, so that the process ends even if its event loop hangs.
         threading.Thread(target=pipe._watch, args=(end_within_s,), name="supervisor-pipe", daemon=True).start()
         return pipe
 

@@ -116,7 +116,7 @@ class Tally:
 
     def weight_bytes(self, connection: Connection) -> int:
         """Return the total size of all records; the first call sums all of them."""
-        # Two statements, since each then reads only one end of the index.
+        # Use two statements, so that each reads only one end of the index.
         oldest = connection.execute(select(func.min(ANSWERS.c.n))).scalar_one()
         newest = connection.execute(select(func.max(ANSWERS.c.n))).scalar_one()
         if oldest is None:
@@ -138,7 +138,7 @@ class Tally:
 
 def _summed(connection: Connection, first: int, last: int) -> dict[int, int]:
     """Return the total size of each non-empty block from `first` to `last`, read from an index."""
-    # A literal: PostgreSQL takes an expression with parameters in SELECT and its copy in GROUP BY for different ones.
+    # Use a literal: PostgreSQL treats equal expressions with parameters in SELECT and GROUP BY as different.
     block = (ANSWERS.c.n // literal_column(str(BLOCK), Integer)).label("block")
     asked = select(block, func.sum(ANSWERS.c.weight)).where(
         ANSWERS.c.n >= first * BLOCK, ANSWERS.c.n < (last + 1) * BLOCK

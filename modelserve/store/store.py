@@ -106,8 +106,8 @@ def _postgresql(url: URL) -> Engine:
 
 
 def _tune(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
-    # With None the driver starts no transactions; `_begin` does. The driver would start them for reading, and if two
-    # of them went on to write, one would fail at once with a lock error.
+    # With None, `_begin` starts transactions instead of the driver. The driver starts them for reading, and if two
+    # of them then write, one fails at once with a lock error.
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout = {WAIT_S * 1000}")
     _into_wal(connection)

@@ -196,7 +196,7 @@ def _title(chart: alt.TopLevelMixin) -> str:
 def _spec(chart: alt.TopLevelMixin) -> "Mapping[str, object]":
     with alt.data_transformers.enable("default", max_rows=None):
         spec: dict[str, object] = chart.to_dict()
-    del spec["$schema"]  # the address of a schema, which the page must not contain
+    del spec["$schema"]  # an external address, which the page must not contain
     return spec
 
 

@@ -32,7 +32,7 @@ _CONCENTRATION: Final = (
 
 
 def people(traces: Traces, price: Price | None) -> Section:
-    """Build the section: how GPU-hours concentrate on users, largest users, recurrence of groups, owners of most slack."""
+    """Build the section: concentration of GPU-hours, largest users, recurrence of groups, owners of most slack."""
     parts: list[Part] = []
     users, clusters = _held(traces, "user"), _held(traces, "vc")
     if users.rows.width:

@@ -202,7 +202,7 @@ DURATION: Final = Kind(
 CORES: Final = Kind(
     plain=AS_NUMBER,
     units={"cores": 1, "millicores": 1e-3, "percent": 1e-2},
-    # CPU time divided by run time gives cores: `per = "run_s"`.
+    # With `per = "run_s"`, CPU time divided by run time gives cores.
     named={"slurm_cpus": SLURM_CPUS, "slurm_time": SLURM_TIME},
 )
 GPUS: Final = Kind(

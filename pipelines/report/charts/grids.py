@@ -24,7 +24,7 @@ def utilisation(rows: pl.DataFrame, resource: str, trace: str, zone: str) -> alt
         "mean_frac",
         day=pl.col("weekday").replace_strict(dict(enumerate(WEEKDAYS, start=1)), return_dtype=pl.String),
     )
-    # The colour scale ends at the busiest hour, rounded up to 10 %; up to 100 %, a rarely busy trace would be all dark.
+    # The colour scale ends at the busiest hour, rounded up to 10 %: up to 100 %, a rarely busy trace would be dark.
     most = max(math.ceil(10 * (shown["mean_frac"].max() or 0)), 1) / 10  # type: ignore[arg-type, operator]  # fractions
     legend = alt.Legend(format="%", orient="right", gradientLength=110, title=None)
     chart = (
