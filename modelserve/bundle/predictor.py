@@ -135,7 +135,7 @@ def calibrated_use(card: Card, target: str, raw: FloatArray) -> FloatArray:
 
 
 def measured_runs(bundle: Bundle, frame: pl.DataFrame) -> IntArray:
-    """Return the number (n,) of earlier measured runs of each job's group and role, or user if it has no group."""
+    """Return the number (n,) of earlier measured runs of each job's group and role; of its user, if it has no group."""
     seen = Lookback.of(frame, bundle.history)
     begin, stop = seen.span("measured", EVIDENCE_KEYS)
     of_group, of_user = (stop - begin).reshape(-1, len(EVIDENCE_KEYS)).T

@@ -34,7 +34,7 @@ ANSWER_BYTES_PER_JOB: Final = 4_096
 
 @dataclass(slots=True)
 class ModelVersions:
-    """The version of each model in its last answer; an older one may be a rollback or a replica that lags behind."""
+    """The version of each model in its last answer, to notice rollbacks and replicas that lag behind."""
 
     _last: dict[str, int] = field(default_factory=dict)
 
