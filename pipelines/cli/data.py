@@ -118,7 +118,7 @@ def ingest(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Files:
-    """Files to ingest: their source (name of a published format or a mapping), their folder, its name in messages."""
+    """Files to ingest: source (published format, or a mapping), folder, and name of the folder in messages."""
 
     source: "str | Source"
     folder: Path

@@ -34,7 +34,7 @@ OUTCOME_COLUMNS: Final = (
 
 
 def accuracy_rows(trained: Sequence[Retrained]) -> list[Row]:
-    """Return one row per run-time model: its error, the best history baseline's error, the lead, the gate's result."""
+    """Return one row per run-time model: its error, its lead over the best history baseline, the gate's result."""
     rows: list[Row] = []
     for each in trained:
         table = each.model.evaluation

@@ -28,7 +28,7 @@ class Format(StrEnum):
 
 
 class GuardOption(StrEnum):
-    """Guard of a shrunk request: the measured peak use as a lower bound, or no bound."""
+    """Guard of a shrunk request: the predicted peak use as a lower bound, or no bound."""
 
     USAGE = "usage"
     NONE = "none"
@@ -90,7 +90,7 @@ class Place:
 
 
 def place_of(lake: Path | None, *, demo: bool = True) -> Place:
-    """Return where a command works: the lake of the option, else of TAUT_LAKE, else data/lake, else the demo's lake.
+    """Return where a command works: in the given lake, else TAUT_LAKE, else data/lake, else the demo's lake.
 
     The registry and the cached models are next to the lake unless the settings name them. Commands that create a lake
     pass `demo=False`, which excludes the demo's lake. If the demo's lake is used, a notice on stderr names it.

@@ -63,7 +63,7 @@ def load(name: str) -> "Study[Any]":  # Any: the type of the config differs betw
 
 
 def app_of(study: "Study[Any]", about: str) -> typer.Typer:
-    """Return an app with one command that runs the study; its options are shared ones and the fields of its config."""
+    """Return an app with one command that runs the study; its options are shared options and fields of its config."""
     options: dict[str, inspect.Parameter] = {name: _parameter(name, SHARED[name], None) for name in study.takes}
     hints = get_type_hints(study.config)
     options |= {each.name: _option(each, hints[each.name]) for each in dataclasses.fields(study.config)}

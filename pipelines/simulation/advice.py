@@ -162,7 +162,7 @@ def oracle_of(pool: Pool) -> OraclePredictor:
 
 
 def advice(pool: Pool, scales: Mapping[str, Scale]) -> dict[str, list[Recommendation]]:
-    """Return the recommendations of every arm: those of each of `scales`, called once for all jobs, and the oracle's.
+    """Return every arm's recommendations: call each function of `scales` once for all jobs, and add the arm `oracle`.
 
     Jobs whose use was not measured keep their requests in every arm, because the effect of a smaller request on them is
     unknown. If no job was measured, the only arm is `requested`: predicted run times with unchanged requests.

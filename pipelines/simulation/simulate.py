@@ -72,7 +72,7 @@ class SimulationResult:
 def simulate(
     pool: Pool, scales: Mapping[str, Scale], settings: SimulationSettings | None = None, *, keep: Keep | None = None
 ) -> SimulationResult:
-    """Draw arrivals from the pool, and simulate the arms `requested`, `oracle` and one for each of `scales` under them.
+    """Draw arrivals from the pool, and simulate the arms `requested`, `oracle` and one per entry of `scales`.
 
     Recommendations are computed once per job, at its recorded submission time. A drawn job always completes,
     even if it failed in the trace. If the GPU memory of some jobs is assumed, all arms run a second time without these
@@ -251,7 +251,7 @@ def _populations(pool: Pool) -> dict[str, IntArray]:
 def _mix_over(
     pool: Pool, members: IntArray, mix: Mapping[str, float] | None
 ) -> tuple[Mapping[str, float] | None, list[str]]:
-    """Return the mix without task types that no job in the rows `members` has, and the types left out."""
+    """Return the mix limited to task types of jobs in the rows `members`, and the task types left out."""
     if mix is None:
         return None, []
     kinds = {pool.jobs[row].job.task_type for row in members.tolist()}

@@ -51,7 +51,7 @@ class Gangs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """The columns (n) of a workload on each job's first start: allocation and run time; see `Workload`."""
+    """The columns (n) of a workload that describe each job's first start: allocation, run time; see `Workload`."""
 
     granted_units: IntArray
     granted_run_s: FloatArray

@@ -22,7 +22,7 @@ _ZERO: Final = 1e-3
 """Value that replaces 0 in a curve, because a logarithm of 0 does not exist; results at or below it become 0."""
 
 _TAIL_SLOPE: Final = 0.7
-"""Slope of a curve beyond its outermost quantiles, as a share of the slope between its last two (an assumption)."""
+"""Slope of a curve beyond its outermost quantiles, as a fraction of the slope between the last two (an assumption)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ _SECONDS_PER_WEEK = 604_800
 _MOST_LAG_S = 2
 _MOST_WAIT_S = 7 * 86_400.0
 _LARGE_GANG = 100
-"""Minimum number of instances of a gang that may be enlarged; the calibration truncates larger gang sizes."""
+"""Minimum number of instances of gangs that may be enlarged, because the calibration truncates larger sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +171,7 @@ def _outcomes(
     run_s: Ints,
     days: int,
 ) -> Ints:
-    """Return the jobs' status: jobs that end after the trace are running, and others up to the published share."""
+    """Return the jobs' status; running are jobs that end after the trace, and more, up to the published share."""
     law, index = calibration.outcomes, np.arange(len(run_s))
     began = jobs.submit_s + _MOST_LAG_S + wait_s
     outlives = began + run_s > calibration.trace.start_s + days * 86_400

@@ -87,8 +87,8 @@ def draw(schedule: Schedule, uses: Uses, fleet: Fleet, assumed: Assumed) -> Draw
     """Return the power of each run on each of its machines: its power above idle, and its share of the idle power.
 
     A GPU draws idle + (full - idle) x use watts, and the CPUs of a machine too, with the mean use of all its cores: we
-    assume that power is linear in use. A run is charged the idle power of its GPUs, and that of the CPUs in proportion
-    to its cores, or to its GPUs if no job requests cores (our rule). Idle power of free capacity is charged to no run.
+    assume that power is linear in use. A run is charged the idle power of its GPUs, and of the CPUs in proportion to
+    its cores, or to its GPUs if no job requests cores (our rule). Idle power of free capacity is charged to no run.
     """
     run = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
     machine = np.asarray(schedule.hosts, dtype=np.int64)

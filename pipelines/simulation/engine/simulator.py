@@ -115,7 +115,7 @@ def _in_devices(workload: Workload) -> Workload:
 def _check_that_it_ends(workload: Workload, discipline: Discipline) -> None:
     """Raise BadInput if preemption could go on forever.
 
-    A run makes progress only if its quantum is longer than the checkpoint that a preemption adds to its run time.
+    A run makes progress only if its quantum is longer than the checkpoint time that a preemption adds.
     """
     if discipline.checkpoint_s >= discipline.quantum_s:
         raise BadInput(

@@ -29,7 +29,7 @@ __all__ = ["SLOWDOWN_BOUND_S", "STRETCHED_ABOVE", "Metrics", "Uses", "summarise"
 
 
 STRETCHED_ABOVE: Final = 1.01
-"""Stretch above which a job counts as stretched: its run takes over one per cent longer than recorded."""
+"""Stretch above which a job counts as stretched: its run takes more than 1 % longer than recorded."""
 
 SLOWDOWN_BOUND_S: Final = 10.0
 """Minimum run time in the denominator of slowdowns, so that the shortest jobs do not dominate the mean."""

@@ -66,7 +66,7 @@ class ArrivingJobs:
         return len(self.submit_s)
 
     def planner_view(self, rows: IntArray, done: FloatArray, now_s: float, *, as_requested: bool) -> ElasticJobs:
-        """Return the jobs `rows` as a planner sees them at `now_s`; `done` are the steps that they have done."""
+        """Return the jobs `rows` as a planner sees them at `now_s`; `done` has the steps done by each."""
         predicted = self.predicted_steps[rows] - done
         fixed = np.ones(len(rows), dtype=np.bool_) if as_requested else ~self.elastic[rows]
         return ElasticJobs(

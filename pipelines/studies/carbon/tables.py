@@ -18,7 +18,7 @@ BAR: Final = 1.5
 """Target: minimum ratio of each baseline's mean completion time to that of a judged arm at equal energy."""
 
 JUDGED: Final = (TAUT, TWO_STAGES)
-"""Judged arms, which are compared with all others: ours with a price on energy, and the patent's two stages."""
+"""Judged arms, which are compared with all others: taut with a price on energy, and the patent's two stages."""
 
 COUNTED: Final = {"busy": "kwh", "busy and idle": "kwh_with_idle"}
 """Column of energy, by the state of the GPUs whose energy it counts."""

@@ -189,7 +189,7 @@ class Config:
 
 
 def run(config: Config, context: Context) -> Findings:
-    """Compare single decisions on drawn jobs with the exact optimum (HiGHS), or with the deterministic greedy."""
+    """Compare single decisions on drawn jobs with the exact optimum (HiGHS), or with greedy decisions."""
     context.talk(f"deciding {config.instances} drawn problems of each kind by every method")
     rows_of = gap_rows if config.against is Against.OPTIMUM else improvement_rows
     rows = rows_of(config.instances, config.seed)

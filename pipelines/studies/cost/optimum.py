@@ -15,7 +15,7 @@ from scheduler_core.planning.cost.problem import POSTPONED, Decision, Problem
 from scheduler_core.types import FloatArray, IntArray
 
 _PER_USD = 1e3
-"""Units of the solver's objective per USD. Its tolerance is 1e-6 units, so that costs are exact far below a cent."""
+"""Units of the solver's objective per USD. The solver's tolerance is 1e-6 units, far below a cent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def _bound(terms: Terms, choices: Choices, horizon_s: float) -> float:
 
 
 def _with_horizon(terms: Terms, choices: Choices, horizon_s: float) -> Decision | None:
-    """Return the optimum for one time to the next decision, or None if none is possible.
+    """Return the optimum for one time to the next decision, or None if no decision is possible.
 
     Variables: one per choice (1 if taken), then one per node (1 if switched on).
     """
@@ -130,6 +130,6 @@ def _both(
     more_columns: IntArray,
     shape: tuple[int, int],
 ) -> csr_array:
-    """Return a sparse matrix with the entries of two (values, rows, columns) sets."""
+    """Return a sparse matrix with two sets of entries, each given as (values, rows, columns)."""
     places = (np.concatenate((rows, more_rows)), np.concatenate((columns, more_columns)))
     return csr_array((np.concatenate((values, more)).astype(np.float64), places), shape=shape)

@@ -89,8 +89,8 @@ class Outcome:
     """Result of a run: ends of the jobs (J,), cost, and the cost that decisions had predicted.
 
     `kept_on_usd` is the additional cost if nodes without jobs had stayed on until the last job ended. `foreseen_usd`
-    has the energy from each decision to the next at the price at the first of the two, and each job's tardiness as
-    predicted by the last decision before the job's end.
+    is the cost if prices stayed constant from each decision to the next, and each job were as late as predicted by the
+    last decision before its end.
     """
 
     finish_s: FloatArray

@@ -16,7 +16,7 @@ from scheduler_core.planning.frequency import FrequencyModel, fit_frequency, lin
 from scheduler_core.types import BoolArray, FloatArray
 
 POWERS: Final = {"cubic": 3, "square": 2, "linear": 1}
-"""Exponents of the frequency compared as models of the power, by name."""
+"""Exponent of the frequency in each of the compared power models."""
 
 Columns = tuple[FloatArray, FloatArray, FloatArray]
 """Frequencies in MHz (ascending), speeds, and watts of one workload."""

@@ -110,7 +110,7 @@ def inflate(milli_gpus: IntArray, capacity_milli: int, *, until: float = UNTIL, 
     """Return row numbers of pods in the order of submission, which together request almost `until` times the capacity.
 
     All pods come first, shuffled. Then random pods are repeated until one more would exceed the limit. If all pods
-    already exceed it, random pods are left out instead until the rest does not. Pass pods sorted by name, so that the
+    already exceed it, random pods are left out instead until the rest fits. Pass pods sorted by name, so that the
     result does not depend on their order in the file.
 
     Raises

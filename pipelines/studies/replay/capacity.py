@@ -233,7 +233,7 @@ def offered_gpus(jobs: pl.DataFrame, since: datetime) -> float:
 
 
 def concurrent_gpus(jobs: pl.DataFrame, level: float) -> int:
-    """Return a quantile over time (`level`) of the GPUs held at once, if every job started at its submission."""
+    """Return the quantile `level` over time of the GPUs held at once if every job started at its submission."""
     begin = jobs["submit_ts"].dt.epoch("us").to_numpy() / 1e6
     held = (jobs["req_gpus"] * jobs["instances"]).to_numpy()
     times = np.concatenate([begin, begin + jobs["run_s"].to_numpy()])

@@ -27,7 +27,7 @@ CLASSES: Final[dict[str, tuple[float, float]]] = {
 """Classes of gangs by name: GPUs of the gang above the first number, and at most the second."""
 
 SLOWDOWN_FLOOR_S: Final = 10.0
-"""Run times are raised to at least this many seconds in the bounded slowdown.
+"""Minimum run time in the denominator of the bounded slowdown.
 
 References: Feitelson, Rudolph: Metrics and Benchmarking for Parallel Job Scheduling, 1998.
 """

@@ -32,7 +32,7 @@ from scheduler_core.types import BoolArray, IntArray
 
 LIKE_MEAN: Final = "like_mean"
 """Name of the mean over jobs with the same VC and GPUs, or the same GPUs if the trace has no VCs. Unlike the other
-means it is possible for every trace."""
+means it can be computed for every trace."""
 
 MEANS: Final[dict[str, HistoryBaseline]] = {
     "user_mean": HistoryBaseline(keys=(("user",), ("cluster",))),
@@ -173,7 +173,7 @@ def applicable_sources(jobs: pl.DataFrame) -> list[str]:
 
 
 def local_months(jobs: pl.DataFrame) -> list[datetime]:
-    """Return the first moments of the months in which jobs were submitted, ascending, by the trace's own time zone."""
+    """Return the first moments of the months in which jobs were submitted, ascending, in the trace's time zone."""
     trace = str(jobs["trace"][0])
     zone = next((zone for start, zone in ZONES.items() if trace.startswith(start)), "UTC")
     begins = jobs["submit_ts"].dt.convert_time_zone(zone).dt.truncate("1mo")

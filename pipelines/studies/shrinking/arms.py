@@ -45,7 +45,7 @@ LEFT_OUT: Final[Mapping[str, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What arms compute from: the pool of jobs, a predictor, and the parameters of Algorithm 1.
+    """Inputs of all arms: the pool of jobs, a predictor, and the parameters of Algorithm 1.
 
     The parameters include the memory sizes of the pool's GPU types.
     """
@@ -77,7 +77,7 @@ def asked_of(pool: Pool, predictor: Predictor, policy: ShrinkPolicy) -> Asked:
 def advice_of(asked: Asked, arms: Mapping[str, Arm]) -> dict[str, list[Recommendation]]:
     """Return the recommendations of every arm, and as the first arm `requested`, in which requests are unchanged.
 
-    In all arms, the oracle's included, a job's predicted run time is that at its original request. So queue orders see
+    In all arms, the oracle's included, a job's run time is predicted for its original request. So queue orders see
     the same run times in every arm, and arms differ only in the sizes of requests.
     """
     run_s = run_times(asked, requests_of(asked.jobs))
@@ -270,7 +270,7 @@ class Reworded:
         return self.predictor.peak_use(jobs)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Return the kept parts; without `support`, Algorithm 1 ignores the run-time model where there is a floor."""
+        """Return the parts in `keep`; without `support`, Algorithm 1 uses floors instead of the run-time model."""
         return [
             Knowledge(**{name: getattr(known, name) for name in self.keep}) for known in self.predictor.knowledge(jobs)
         ]

@@ -199,7 +199,7 @@ def gain_against_harm(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixi
 
 
 def _kinds(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add columns for drawing: `kind` (which parameters differ from the default policy), `harm` and `over_one`."""
+    """Add columns for drawing: `kind` (a key of `KINDS`), `harm` (whether jobs are killed), `over_one` (p99 - 1)."""
     first = {name: pl.col(name).first().over("gnn") for name in ("theta", "cpu_margin", "soft", "hard")}
     varied = {name: pl.col(name) != as_set for name, as_set in first.items()}
     held = pl.col("sure_runs").is_null() | (pl.col("alpha0") != pl.col("alpha0").first().over("gnn"))

@@ -66,7 +66,7 @@ def completion_over_load(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelM
 def use_over_load(rows: pl.DataFrame, of: Sequence[str], *, truth: str = "contention") -> alt.TopLevelMixin:
     """Draw the allocated and the used share of every resource against load, under one slowdown model.
 
-    The gains claimed by Yang, Hong and Tang are drawn for the allocated shares, which they are about.
+    The gains claimed by Yang, Hong and Tang are drawn with the allocated shares, to which they refer.
     """
     kept = rows.filter(pl.col("truth") == truth)
     panels = [f"{name}, {said}" for said in HELD.values() for name in RESOURCES.values()]

@@ -117,7 +117,7 @@ def paired(runs: pl.DataFrame, **place: object) -> dict[str, dict[str, FloatArra
 
 
 def _paired(runs: pl.DataFrame) -> Iterator[tuple[Row, dict[str, dict[str, FloatArray]]]]:
-    """Yield each set of paired runs: its keys, and by arm (`requested` first) and column the values by seed."""
+    """Yield the keys of each set of paired runs, and its values by arm (`requested` first), column and seed."""
     figures = [name for name, kind in runs.schema.items() if kind.is_numeric() and name not in (*KEY, "seed")]
     known = pl.col(figures).cast(pl.Float64).fill_null(float("nan"))
     for key, members in runs.group_by(PLACE, maintain_order=True):

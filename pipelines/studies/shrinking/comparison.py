@@ -22,7 +22,7 @@ MILDEST: Final = "unchanged"
 """The slowdown model of Yang, Hong and Tang: a smaller request does not change the run time."""
 
 ALIKE: Final = "none"
-"""Value of `binding_truth` if no slowdown model has a gain that differs from that under `MILDEST`."""
+"""Value of `binding_truth` if under no slowdown model the gain differs from the gain under `MILDEST`."""
 
 
 class Verdict(StrEnum):
@@ -34,7 +34,7 @@ class Verdict(StrEnum):
 
 
 def judged(intervals: Sequence[Interval]) -> Verdict:
-    """Return `HOLDS` if all intervals are above zero, `FAILS` if any is below zero, else `UNTOLD`.
+    """Return `HOLDS` if all intervals are above zero, `FAILS` if any is below zero, else `UNTOLD` (undecided).
 
     >>> judged([Interval(value=2.0, low=1.0, high=3.0), Interval(value=1.0, low=-1.0, high=3.0)])
     <Verdict.UNTOLD: 'not told apart'>
@@ -98,7 +98,7 @@ def _binding(by_truth: Mapping[str, Interval], *, falls: bool) -> str:
 
 
 def _less(arms: Arms, other: Arms, arm: str, column: str) -> Interval:
-    """Return the relative gain of an arm in one set of paired runs minus that in another, in percentage points."""
+    """Return an arm's relative gain in one set of paired runs minus its gain in another, in percentage points."""
     pairs = (each[name][column] for each in (arms, other) for name in (arm, REQUESTED))
     return ratio_difference(*pairs).scaled(PERCENT)
 

@@ -27,7 +27,7 @@ LEAST_SEEDS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(PredictorConfig):
-    """Options of the studies with a design. Replication i draws its arrivals with the seed `seed` + i."""
+    """Options of the four studies that have a design. Replication i draws its arrivals with the seed `seed` + i."""
 
     cluster: str | None = cluster_option()
     loads: tuple[float, ...] = option(

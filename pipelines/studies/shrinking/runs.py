@@ -205,7 +205,7 @@ def _free(schedule: Schedule, now_s: float) -> IntArray:
 
 
 def _room(free: IntArray, units: IntArray) -> FloatArray:
-    """Return how many instances of each waiting job fit on all machines, by each resource alone (w, 3)."""
+    """Return how many instances of each waiting job fit on all machines if only one resource counts (w, 3)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         fitting = np.floor(free[:, None, :] / units[None, :, :])
     # A resource that is not requested is never lacking.

@@ -118,7 +118,7 @@ def scan(folder: Path, table: str) -> pl.LazyFrame:
 
 
 def read_tables(folder: Path) -> Tables:
-    """Read the tables of a folder that the comparisons need."""
+    """Read from a folder the tables that the comparisons need."""
     job, tag = scan(folder, "pai_job_table"), scan(folder, "pai_group_tag_table")
     instance = scan(folder, "pai_instance_table")
     began = instance.group_by("job_name", "task_name").agg(began=pl.col("start_time").min())

@@ -115,7 +115,7 @@ def _correlations(calibration: Calibration, tables: Tables) -> Comparison:
 
 
 def _repeats(calibration: Calibration, tables: Tables) -> Comparison:
-    """Compare how much runs of one group differ, for tagged jobs with the status Terminated, as published."""
+    """Compare how much runs of one group differ; as in the published statistic, only tagged Terminated jobs count."""
     done = tables.task.filter(
         pl.col("status") == "Terminated", pl.col("workload").is_not_null(), pl.col("run_s") > 0
     ).unique("job_name", keep="first", maintain_order=True)

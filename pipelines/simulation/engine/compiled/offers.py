@@ -13,7 +13,7 @@ from scheduler_core.kernels.state import NONE, Cluster, State
 
 @kernel
 def dominant_share(cluster: Cluster, user: int) -> float:
-    """Return a user's dominant share: the largest share of the cluster's capacity held of any one resource."""
+    """Return a user's dominant share: the share of the cluster that the user holds, maximum over resources."""
     share = 0.0
     for resource in range(3):
         share = max(share, cluster.held[user, resource] / cluster.total[resource])
