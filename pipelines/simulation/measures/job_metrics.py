@@ -43,8 +43,8 @@ class JobMetrics:
         Whether the job was started again with its full request after a kill.
     stretch
         Run time in the simulation / `run_s`, waiting excluded; NaN if the job never started. The run time counts all
-        time on machines, and what was still to come at the end of the simulation: the rest of the current run, the time
-        left if the job waits to run again, and the full run after a kill.
+        time on machines, and the time still needed when the simulation ends: the rest of the current run, the time left
+        if the job waits to run again, and the full run after a kill.
     done_frac
         Share of the job's run time that was done at the end: 1 for completed and failed jobs, 0 for jobs that never
         started or lost all work.

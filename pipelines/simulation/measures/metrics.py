@@ -46,8 +46,8 @@ class Metrics:
     Attributes
     ----------
     submitted, never_fits
-        Number of jobs that arrived and fit the empty cluster, and number of those that arrived but do not fit it. The
-        latter count in no other metric.
+        Number of arrived jobs that fit the empty cluster, and number of arrived jobs that do not fit it. Jobs that
+        never fit count in no other metric.
     deployed
         Number of jobs that started at least once.
     completed, failed, running, waiting

@@ -58,8 +58,8 @@ def measured_like(rng: np.random.Generator, jobs: int, gpus: int, mhz: FloatArra
 
     Step time by frequency is a + b·1530/f, power is p0 + c·f³, with parameters between the 10th and 90th percentile of
     33 workloads fitted on a V100. Speed on n GPUs is n / (1 + r^y)^(1/y), where r is synchronising time divided by
-    computing time; r is up to three times as large across nodes of 4 GPUs as on one node. The speed per GPU is 0.4 to 1
-    times that of a single GPU, as measured on six clusters. Jobs have 10 minutes to 20 hours of work on one GPU.
+    computing time; r is up to three times as large across nodes of 4 GPUs as on one node. Speed per GPU on one node is
+    0.4 to 1 times a single GPU's, as on six measured clusters. Jobs have 10 minutes to 20 hours of work on one GPU.
     """
     b = rng.uniform(0.02, 0.61, jobs)[:, None]
     perf = 1.0 / ((1.0 - b) + b * REFERENCE_MHZ / mhz)

@@ -163,8 +163,8 @@ def run_inflation(
     """Submit pods in their order to empty machines under one of the device placements.
 
     Of machines with equal scores, the first listed is taken, or with `ties="random"` a random one. The published
-    simulator takes the one with the smallest name, but prefixes names with numbers that it permutes by the seed: that
-    is the first machine in an order drawn once per run. Placements with coarse scores depend on the order (by up to one
+    simulator takes the smallest name, but prefixes names with numbers permuted by the seed: so it takes the first
+    machine in an order drawn once per run. Placements with coarse scores depend on the order (by up to one
     percentage point of allocated GPUs), so results with a fixed order are not comparable. The fragmentation is measured
     against `target` under every placement, including those that ignore `target`.
 

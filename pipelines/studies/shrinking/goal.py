@@ -91,9 +91,9 @@ def harm_rows(runs: pl.DataFrame) -> list[Row]:
 def row_harm_rows(pool: Pool, advice: Advice) -> list[Row]:
     """Return kills and stretch under contention by arm, with each distinct job of the pool counted once.
 
-    `killed_hi` is the upper end of the exact 95 % interval of the share of killed jobs, if jobs were independent. Jobs
-    of one group are not, so `groups_killed_hi` bounds the share of groups in which any job is killed. Groups of one
-    user may depend on each other too: `largest_user_share` is the share of jobs of the user with most jobs.
+    `killed_hi` is the upper end of the exact 95 % interval of the share of killed jobs, and assumes independent jobs.
+    Jobs of one group are not independent, so `groups_killed_hi` bounds the share of groups in which any job is killed.
+    Groups of one user may depend on each other too: `largest_user_share` is the share of jobs of the largest user.
     """
     gangs = gangs_of(pool.frame)
     group = np.unique(leak_key(pool.frame).to_numpy(), return_inverse=True)[1]

@@ -84,8 +84,8 @@ def binding_rows(harm: Sequence[Row], slack: Sequence[Row]) -> list[Row]:
     """Return one row per population, arm and resource under contention: the jobs that lack it, and the slack left.
 
     Columns: `lacked_share` is the share of waiting jobs that lack the resource; `binds` tells whether it is at least
-    half. `left_share` is the share of the slack that the arm leaves. `left_by` is the reason that leaves most of it,
-    `left_by_share` the share that this reason leaves, and `left_by_type` the task type where it leaves most.
+    half. `left_share` is the share of the slack that the arm leaves. `left_by` is the reason of recommendations that
+    leaves most slack, `left_by_share` the share that it leaves, and `left_by_type` the task type with most of that.
     `floor_share` is the share left because of floors above the use.
     """
     left: dict[tuple[object, ...], list[Row]] = defaultdict(list)
