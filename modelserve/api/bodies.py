@@ -13,6 +13,7 @@ from pydantic_core import from_json, to_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from modelserve.api.body_sizes import check_size
 from modelserve.api.calls import Call
 from modelserve.api.problems import Refusal, invalid_body
 
@@ -21,16 +22,6 @@ Body = TypeVar("Body", bound=BaseModel)
 JSON: Final = "application/json"
 SMALL_BYTES: Final = 16_384
 """Bodies up to this size are parsed on the event loop, in well under a millisecond; larger ones in a thread."""
-
-PARTS_LIMIT: Final = 100_000
-VALUES_LIMIT: Final = 600_000
-FIELDS_LIMIT: Final = 100
-ROWS_LIMIT: Final = 10_000
-"""Maximum number of items in one list of a body.
-
-`PARTS_LIMIT`, `VALUES_LIMIT` and `FIELDS_LIMIT` are the maximum numbers of lists and objects in a body, of values in a
-body, and of fields in one object. A valid row has about sixty values and a few objects.
-"""
 
 TOGETHER: Final = 8
 """Maximum total size of all bodies in a worker's memory, as a multiple of the largest allowed body."""
@@ -102,35 +93,6 @@ def whole(value: object) -> object:
     if isinstance(value, list):
         return [whole(each) for each in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def check_size(data: bytes, *, status: int) -> None:
-    """Raise `Refusal` if a body has more values, lists or objects than any valid body can have.
-
-    Validation takes microseconds for each invalid value, so a body with millions of them would block the worker. Values
-    are therefore counted before validation.
-    """
-    if data.count(b"{") + data.count(b"[") > PARTS_LIMIT or data.count(b",") > VALUES_LIMIT:
-        raise _too_much(status, "the body", f"{PARTS_LIMIT} lists and objects, and {VALUES_LIMIT} values")
-    try:
-        waiting = [from_json(data)]
-    except ValueError:
-        return  # not JSON, which is reported when the body is parsed
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict) and len(part) > FIELDS_LIMIT:
-            raise _too_much(status, "an object", f"{FIELDS_LIMIT} fields")
-        if isinstance(part, list) and len(part) > ROWS_LIMIT:
-            raise _too_much(status, f"a list of {len(part)}", f"{ROWS_LIMIT} jobs in one call")
-        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-        waiting.extend(each for each in inner if isinstance(each, dict | list))
-
-
-def _too_much(status: int, what: str, limit: str) -> Refusal:
-    expected = f"at most {limit}"
-    return Refusal(
-        status, f"{what} is too large, expected {expected}", faults=[{"field": "body", "expected": expected}]
-    )
 
 
 def check_json(call: Call) -> None:

@@ -1,18 +1,15 @@
-"""The bundle: a folder with one model and everything it needs to predict; written atomically, verified when read.
+"""The bundle: a folder with one model and everything it needs to predict, and how it is read and verified.
 
-Only the files listed here are opened, and nothing is unpickled. Predictions are made in `modelserve.bundle.predictor`.
-Written by `pipelines.models.tracking`; read by `modelserve.bundle.predictor`, `modelserve.bundle.registry` and the
-commands.
+Only the files listed here are opened, and nothing is unpickled. Bundles are written in `modelserve.bundle.writing`.
+Called by `modelserve.bundle.registry`, `modelserve.bundle.champions` and the commands.
 """
 
 import hashlib
 import io
 import os
 import re
-import shutil
 import stat
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,7 +27,6 @@ from modelserve.bundle.card import (
     USAGE_TARGETS,
     Card,
     Importance,
-    canonical_json,
     complaint,
 )
 from modelserve.bundle.population import Population
@@ -40,7 +36,7 @@ from modelserve.errors import BundleError
 if TYPE_CHECKING:
     from xgboost import Booster
 
-__all__ = ["Bundle", "read_bundle", "write_bundle"]
+__all__ = ["Bundle", "read_bundle"]
 
 CARD: Final = "card.json"
 CONTRACT: Final = "contract.json"
@@ -101,45 +97,6 @@ class Bundle:
     def reference(self) -> str:
         """The name and version of the model, such as `runtime.pai.ctr@7`; without `@7` if the version is unknown."""
         return self.card.name if self.version is None else f"{self.card.name}@{self.version}"
-
-
-def write_bundle(
-    folder: Path,
-    *,
-    card: Card,
-    contract: FeatureContract,
-    boosters: Mapping[str, "Booster"],
-    history: History,
-    importances: Sequence[Importance],
-    population: Population | None = None,
-) -> str:
-    """Write a bundle atomically and return its digest; the same inputs give the same bytes.
-
-    Raises
-    ------
-    BundleError
-        The folder exists already, or the boosters or the contract do not match the card.
-    """
-    if sorted(card.targets) != sorted(boosters):
-        raise BundleError(f"{card.name}: boosters {sorted(boosters)}, expected {sorted(card.targets)} (the card's)")
-    if card.contract_fingerprint != contract.fingerprint:
-        raise BundleError(
-            f"{card.name}: contract {contract.fingerprint[:12]}, expected {card.contract_fingerprint[:12]} (the card's)"
-        )
-    tail = io.BytesIO()
-    history.tail().write_parquet(tail, compression="zstd")
-    contents = {
-        CARD: card.to_json(),
-        CONTRACT: contract.to_json().encode(),
-        IMPORTANCE: canonical_json([i.model_dump(mode="json") for i in importances]),
-        HISTORY: tail.getvalue(),
-        **{f"{MODELS}/{target}.ubj": bytes(booster.save_raw("ubj")) for target, booster in boosters.items()},
-    }
-    if population is not None:
-        contents[POPULATION] = population.to_json()
-    contents[CHECKSUMS] = canonical_json({name: _sha256(data) for name, data in contents.items()})
-    _write_whole(folder, contents)
-    return _sha256(contents[CHECKSUMS])
 
 
 def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str, History] | None = None) -> Bundle:
@@ -286,23 +243,6 @@ def _read_file(folder: Path, name: str) -> bytes:
 def _opened_plainly(path: str, flags: int) -> int:
     """Open a file without following a link or blocking on a pipe, since it may have been replaced after the listing."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-
-
-def _write_whole(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the files to a temporary folder next to `folder`, then rename it to `folder` in one step."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if os.path.lexists(folder):
-        raise BundleError(f"{folder}: already exists, expected a new folder for a bundle")
-    stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        stage.chmod(0o755)
-        (stage / MODELS).mkdir()
-        for name, data in contents.items():
-            (stage / name).write_bytes(data)
-        stage.rename(folder)
-    except BaseException:
-        shutil.rmtree(stage, ignore_errors=True)
-        raise
 
 
 def _sha256(data: bytes) -> str:

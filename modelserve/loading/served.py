@@ -110,11 +110,13 @@ def _layout(count: int, width: int) -> list[tuple[np.dtype[np.generic], tuple[in
 class ServedModel:
     """One loaded version of a model; `trees` are by target.
 
+    `reference` is the name and version of the model in responses, such as `runtime.pai.ctr@7`.
     `history` may be shared with other models of the trace. The bundle keeps only the newest job of its own history, to
     save memory.
     """
 
     bundle: Bundle
+    reference: str
     trees: Mapping[str, CompiledTrees]
     rows: RowBuilder
     history: OnlineHistory
@@ -135,12 +137,7 @@ class ServedModel:
             except BundleError as error:
                 raise BundleError(f"{bundle.reference}/{target}: {error}") from error
         rows = RowBuilder.of(bundle.contract, relative=bundle.card.relative)
-        return cls(bundle=bundle, trees=trees, rows=rows, history=history)
-
-    @property
-    def reference(self) -> str:
-        """The name and version of the model in responses, such as `runtime.pai.ctr@7`."""
-        return self.bundle.reference
+        return cls(bundle=bundle, reference=bundle.reference, trees=trees, rows=rows, history=history)
 
     def margins(self, target: str, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Return the outputs (n, outputs) of a target's trees for a matrix (n, k), before calibration.

@@ -17,9 +17,9 @@ import xgboost as xgb
 
 from features.contract import FeatureContract
 from features.history import History
-from modelserve.bundle.bundle import write_bundle
 from modelserve.bundle.card import Alike, Card, Importance, card_from
 from modelserve.bundle.population import Population
+from modelserve.bundle.writing import write_bundle
 
 __all__ = ["TrainedModel", "card_of"]
 

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake.lake import Lake
-from pipelines.lake.views import CLAIM_CELLS, CLAIMS_MEASURED, EXACT, IS_CLAIM, SLACK, total
+from pipelines.lake.quantities import CLAIM_CELLS, CLAIMS_MEASURED, EXACT, IS_CLAIM, SLACK, total
 from pipelines.statistics.query import (
     JOB_DIMENSIONS,
     JOB_ROWS,

@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake.lake import Lake
-from pipelines.lake.views import HOUR_SINCE_1970, MACHINE_TYPE, MEAN_FRACTIONS, SAMPLES
+from pipelines.lake.quantities import HOUR_SINCE_1970, MACHINE_TYPE, MEAN_FRACTIONS, SAMPLES
 from pipelines.statistics.query import ZONE, By, Split, mean, percentiles, quantiles, run_query
 
 MACHINE_DIMENSIONS: Final = {"cluster": "cluster"}

@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake.lake import Lake
-from pipelines.lake.views import EXACT, total
+from pipelines.lake.quantities import EXACT, total
 from pipelines.statistics.query import JOB_DIMENSIONS, JOB_ROWS, By, Split, mean, percentiles, quantiles, run_query
 
 

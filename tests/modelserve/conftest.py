@@ -12,8 +12,9 @@ import xgboost as xgb
 from features.build import build
 from features.contract import FeatureContract
 from features.history import History
-from modelserve.bundle.bundle import Bundle, read_bundle, write_bundle
+from modelserve.bundle.bundle import Bundle, read_bundle
 from modelserve.bundle.card import USAGE_TARGETS, Card, Importance
+from modelserve.bundle.writing import write_bundle
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 
 START = datetime(2020, 7, 1, tzinfo=UTC)

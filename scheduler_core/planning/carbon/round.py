@@ -72,44 +72,26 @@ def carbon_round(
     At 300 g/kWh, a budget of 61 g for one hour allows 200 W: two GPUs of 100 W, placed on the node with 4 free GPUs.
 
     >>> import numpy as np
-    >>> jobs = ElasticJobs(
-    ...     steps_left=np.array([14_400.0]),
-    ...     steps_per_s=np.array([[0.0, 1.0, 1.9, 2.7]]),
-    ...     perf=np.array([[1.0]]),
-    ...     watts=np.array([[100.0]]),
-    ...     mhz=np.array([1500.0]),
-    ...     age_s=np.array([0.0]),
-    ...     rigid_gpus=np.array([0]),
-    ... )
-    >>> states = JobStates(
-    ...     submit_ts=np.array([0.0]),
-    ...     seen_ts=np.array([3600.0]),
-    ...     steps_done=np.array([3600.0]),
-    ...     gpus=np.array([1]),
-    ...     step=np.array([0]),
-    ...     ended=np.array([False]),
-    ... )
-    >>> found = carbon_round(
-    ...     jobs,
-    ...     states,
-    ...     3600.0,
-    ...     feed=lambda ts: 300.0,
-    ...     reading=None,
-    ...     budget_g=61.0,
-    ...     free_gpus=np.array([1, 4]),
-    ...     site=Site(period_s=3600.0, fallback_g_per_kwh=800.0),
-    ... )
+    >>> jobs = ElasticJobs(steps_left=np.array([14_400.0]), steps_per_s=np.array([[0.0, 1.0, 1.9, 2.7]]),
+    ...     perf=np.array([[1.0]]), watts=np.array([[100.0]]), mhz=np.array([1500.0]), age_s=np.array([0.0]),
+    ...     rigid_gpus=np.array([0]))
+    >>> states = JobStates(submit_ts=np.array([0.0]), seen_ts=np.array([3600.0]), steps_done=np.array([3600.0]),
+    ...     gpus=np.array([1]), step=np.array([0]), ended=np.array([False]))
+    >>> site = Site(period_s=3600.0, fallback_g_per_kwh=800.0)
+    >>> found = carbon_round(jobs, states, 3600.0, site=site, feed=lambda ts: 300.0, reading=None,
+    ...     budget_g=61.0, free_gpus=np.array([1, 4]))
     >>> found.plan.gpus, found.placed.gpus, found.planned_g
     (array([2]), array([[0, 2]]), array([60.]))
     """
     intensity = read_intensity(feed, now_ts, before=reading, fallback_g_per_kwh=site.fallback_g_per_kwh)
+    g_per_kwh, period_s = intensity.g_per_kwh, site.period_s
     rows, jobs = next_round(submitted, states, now_ts)
     plan = allocate(
         jobs,
         gpus=int(free_gpus.sum()),
-        intensity_g_per_kwh=intensity.g_per_kwh,
+        intensity_g_per_kwh=g_per_kwh,
         budget_g=budget_g,
-        period_s=site.period_s,
+        period_s=period_s,
         pue=site.pue,
     )
     return Round(
@@ -117,7 +99,5 @@ def carbon_round(
         rows=rows,
         plan=plan,
         placed=place(plan.gpus, free_gpus, before=None if places is None else places[rows]),
-        planned_g=period_emissions_g(
-            jobs, plan, intensity_g_per_kwh=intensity.g_per_kwh, period_s=site.period_s, pue=site.pue
-        ),
+        planned_g=period_emissions_g(jobs, plan, intensity_g_per_kwh=g_per_kwh, period_s=period_s, pue=site.pue),
     )
