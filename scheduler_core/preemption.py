@@ -1,43 +1,12 @@
-"""Preemption: whether a discipline stops running jobs, and which running jobs to stop for a waiting job.
+"""Preemption: which running jobs to stop for a waiting job.
 
-`rounds` stops and starts the jobs; `gangs` defines the state of a stopped job. Called by `rounds` and the simulator.
+`queueing` decides whether a discipline preempts; `rounds` stops and starts the jobs. Called by `rounds`.
 """
 
 from collections.abc import Iterable, Sequence
 
 from scheduler_core.cluster import Allocation, Demand, Room
-from scheduler_core.discipline import Discipline
-from scheduler_core.errors import BadInput
 from scheduler_core.gangs import Running
-from scheduler_core.queueing import policy_of
-
-__all__ = ["preempts"]
-
-
-def preempts(discipline: Discipline) -> bool:
-    """Return whether waiting jobs may stop running jobs: `discipline.preempt`, or the policy's default if that is None.
-
-    Raises
-    ------
-    BadInput
-        If preemption is combined with a dynamic policy, a limit on overtaking, or backfill.
-
-    Examples
-    --------
-    >>> [preempts(Discipline(policy=name)) for name in ("srtf", "sjf")]
-    [True, False]
-    """
-    policy = policy_of(discipline.policy)
-    active = policy.preemptive if discipline.preempt is None else discipline.preempt
-    conflicts = {
-        "a policy whose keys are dynamic (drf)": policy.dynamic,
-        "overtakes": discipline.overtakes is not None,
-        "backfill=easy": discipline.backfill == "easy",
-    }
-    for what, holds in conflicts.items():
-        if active and holds:
-            raise BadInput(f"discipline: found preemption together with {what}; set preempt=False, or remove the other")
-    return active
 
 
 def victims(demand: Demand, key: float, running: Sequence[tuple[float, Running]], room: Room) -> list[Running]:

@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from scheduler_core.cluster import Demand, Machine, demand_of, in_devices
-from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.occupancy import Occupancy
 from scheduler_core.placement import placement_of, sharing_of
-from scheduler_core.preemption import Stoppable, preempts
+from scheduler_core.preemption import Stoppable
 from scheduler_core.queue import LOOK_AHEAD_JOBS, JobQueue, Offers
-from scheduler_core.queueing import aged, policy_of
+from scheduler_core.queueing import Discipline, aged, policy_of
 from scheduler_core.recommendations import Scale, advised
 from scheduler_core.types import Job, Recommendation, Request
 
@@ -75,7 +74,7 @@ class Scheduler:
         """Serial of the head: the first job in queue order that could not start in the last round."""
         self.overtaken = 0
         """Number of jobs that started behind the head since it became the head."""
-        self._preempts = preempts(self.discipline)
+        self._preempts = self.discipline.preempts()
         self._look_ahead_jobs = None if policy.dynamic or self.sharing == "devices" else look_ahead_jobs
         self._learn: Callable[[Demand], None] | None = getattr(self.place, "arrived", None)
         self._scale = scale

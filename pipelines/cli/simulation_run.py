@@ -24,10 +24,9 @@ from pipelines.simulation.results_folder import fresh_folder, keeping, write_row
 from pipelines.simulation.rows import Row, averaged
 from pipelines.simulation.settings import PAPER_RATE_PER_H, Aiming, OutageRate, SimulationSettings
 from pipelines.simulation.simulate import simulate, simulate_recorded
-from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import sharing_of
-from scheduler_core.preemption import preempts
+from scheduler_core.queueing import Discipline
 from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
 
 MTTR_H: Final = 1.0
@@ -112,7 +111,7 @@ def discipline_of(rules: Rules) -> Discipline:
             quantum_s=rules.quantum_s,
             match_gpu_type=rules.match_gpu_type,
         )
-        preempts(discipline)
+        discipline.preempts()
         sharing_of(discipline.placement, discipline.sharing)
     except BadInput as error:
         raise BadUsage(str(error)) from error

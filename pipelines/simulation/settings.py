@@ -15,10 +15,10 @@ from pipelines.simulation.engine.simulator import PAPER_HORIZON_S, Engine
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages, Workload
 from scheduler_core.devices import Sharing
-from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE, Demand
 from scheduler_core.placement import Placement, sharing_of
+from scheduler_core.queueing import Discipline
 from scheduler_core.shrink import Guard, ShrinkPolicy
 from scheduler_core.target import WINDOW, SlidingTarget, TargetWorkload, check_popularity, target_of
 from scheduler_core.types import IntArray
@@ -50,11 +50,13 @@ class Aiming:
         BadUsage
             If the popularity is not a share, or a target is set for a placement that uses none.
         """
+        if self == Aiming():
+            return
         try:
             check_popularity(self.popularity)
         except BadInput as error:
             raise BadUsage(str(error)) from error
-        if self != Aiming() and discipline.placement not in AIMING:
+        if discipline.placement not in AIMING:
             raise BadUsage(
                 f"found the target {self.target} of popularity {self.popularity:g} with the placement "
                 f"{discipline.placement}, which uses no target; expected one of {', '.join(sorted(AIMING))}"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.simulation.engine.plain import waiting_of
-from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import PLACEMENTS
+from scheduler_core.queueing import Discipline
 from scheduler_core.rounds import Scheduler
 from tests.pipelines.simulation.engine.simulations import (
     gpu_machines,

@@ -3,8 +3,8 @@
 import pytest
 
 from scheduler_core.cluster import Allocation, Demand, Room
-from scheduler_core.discipline import Discipline
 from scheduler_core.placement import PLACEMENTS, PlacementKind, first_fit, placement_of, sharing_of
+from scheduler_core.queueing import Discipline
 from scheduler_core.rounds import Scheduler
 from tests.pipelines.simulation.engine.simulations import gpu_machines, outages, run, workload
 from tests.scheduler_core.cases import job, request

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.cluster import Demand, Machine, paper_machines
-from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import Waiting
 from scheduler_core.pending import Hold, explain_pending
+from scheduler_core.queueing import Discipline
 from scheduler_core.rounds import Scheduler
 from scheduler_core.types import Job, Request
 from tests.pipelines.simulation.engine.simulations import gpu_machines, run, starts_of, workload

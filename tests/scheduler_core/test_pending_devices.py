@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.cluster import Demand
-from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import Waiting
 from scheduler_core.pending import Hold, Pending, explain_pending
+from scheduler_core.queueing import Discipline
 from scheduler_core.rounds import Scheduler
 from tests.pipelines.simulation.engine.simulations import gpu_machines, run, starts_of, workload
 

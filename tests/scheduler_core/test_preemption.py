@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.engine.plain import next_multiple
 from scheduler_core.cluster import Allocation, Cluster, Demand
-from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.placement import best_fit
-from scheduler_core.preemption import Stoppable, preempts, victims
-from scheduler_core.queueing import QUEUE_POLICIES
+from scheduler_core.preemption import Stoppable, victims
+from scheduler_core.queueing import QUEUE_POLICIES, Discipline
 from tests.pipelines.simulation.engine.simulations import gpu_machines, rows, run, simulated, workload
 
 
@@ -192,9 +191,9 @@ def test_ticks_are_whole_multiples_of_the_quantum() -> None:
 
 @pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
 def test_preemption_is_as_the_policy_declares_unless_asked(policy: str) -> None:
-    assert preempts(Discipline(policy=policy)) == (policy in ("srtf", "las"))
-    assert not preempts(Discipline(policy=policy, preempt=False))
-    assert policy == "drf" or preempts(Discipline(policy=policy, preempt=True))
+    assert Discipline(policy=policy).preempts() == (policy in ("srtf", "las"))
+    assert not Discipline(policy=policy, preempt=False).preempts()
+    assert policy == "drf" or Discipline(policy=policy, preempt=True).preempts()
 
 
 @given(

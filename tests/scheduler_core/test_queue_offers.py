@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler_core import queue
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
-from scheduler_core.queueing import QUEUE_POLICIES
+from scheduler_core.queueing import QUEUE_POLICIES, Discipline
 from scheduler_core.rounds import Scheduler
 from tests.scheduler_core.cases import POOLED, job, request
 

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput, SchedulerError
 from scheduler_core.placement import PLACEMENTS
-from scheduler_core.queueing import QUEUE_POLICIES, QueuePolicy
+from scheduler_core.queueing import QUEUE_POLICIES, Discipline, QueuePolicy
 from scheduler_core.rounds import RoundResult, Scheduler
 from scheduler_core.shrink import ShrinkPolicy, shrink
 from scheduler_core.types import Job, Reason, Recommendation, Request

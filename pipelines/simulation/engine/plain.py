@@ -17,9 +17,8 @@ from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core.cluster import MILLI, Allocation, Cluster, Demand, Machine
 from scheduler_core.devices import by_host
-from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import ANY_GPU_TYPE, Running, Waiting
-from scheduler_core.preemption import preempts
+from scheduler_core.queueing import Discipline
 from scheduler_core.rounds import Scheduler
 from scheduler_core.types import IntArray
 
@@ -101,7 +100,7 @@ class _Loop:
         self._match_gpu_type = discipline.match_gpu_type
         self._left_s: list[float] = workload.granted_run_s.tolist()
         self._live: dict[int, Run] = {}
-        self._tick_s = discipline.quantum_s if preempts(discipline) else math.inf
+        self._tick_s = discipline.quantum_s if discipline.preempts() else math.inf
         self._heap = [(at_s, Happening.ARRIVAL, serial) for serial, at_s in enumerate(workload.arrive_s.tolist())]
         for what, times in ((Happening.UP, outages.up_s), (Happening.DOWN, outages.down_s)):
             self._heap.extend((at_s, what, number) for number, at_s in enumerate(times.tolist()))

@@ -17,10 +17,9 @@ from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages, Workload, check_outages
 from scheduler_core.cluster import Machine
 from scheduler_core.devices import rounded
-from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import sharing_of
-from scheduler_core.preemption import preempts
+from scheduler_core.queueing import Discipline
 
 __all__ = ["PAPER_HORIZON_S", "simulate"]
 
@@ -100,7 +99,7 @@ def _check(
     if not machines:
         raise BadInput("cluster: found no machine, expected at least one")
     check_outages(outages, len(machines))
-    if preempts(discipline) and math.isinf(horizon_s):
+    if discipline.preempts() and math.isinf(horizon_s):
         _check_that_it_ends(workload, discipline)
 
 

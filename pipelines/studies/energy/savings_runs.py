@@ -31,8 +31,8 @@ from pipelines.studies.replay.replay import replayed
 from pipelines.studies.shrinking.arms import EXPERIMENT_ARMS, advice_of, asked_of
 from pipelines.studies.shrinking.cases import cases_of
 from scheduler_core.cluster import UNITS
-from scheduler_core.discipline import Discipline
 from scheduler_core.planning.hourly import HOUR_S
+from scheduler_core.queueing import Discipline
 from scheduler_core.types import FloatArray, IntArray, Predictor
 
 WINDOW, DRAINED = "first 12 h", "until all ended"

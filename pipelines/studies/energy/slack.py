@@ -44,11 +44,11 @@ from pipelines.studies.study import (
     zones_option,
 )
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
 from scheduler_core.planning.forecast import FORECASTS
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.planning.release import CLAIRVOYANT, released_s
+from scheduler_core.queueing import Discipline
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 SLACKS_H: Final = (1.0, 3.0, 6.0, 12.0)

@@ -19,7 +19,7 @@ from pipelines.simulation.job_pool import submissions
 from pipelines.simulation.workloads import recorded_workload
 from pipelines.studies.replay.capacity import SECONDS_PER_DAY, Pool, Reading
 from pipelines.studies.replay.sizes import ORACLE, PREDICTED
-from scheduler_core.discipline import Discipline
+from scheduler_core.queueing import Discipline
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 AGING: Final = 0.1

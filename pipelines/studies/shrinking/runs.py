@@ -23,7 +23,7 @@ from pipelines.simulation.workloads import gangs_of
 from pipelines.studies.intervals import LEVEL
 from pipelines.studies.shrinking.cases import Case
 from scheduler_core.cluster import UNITS, Cluster
-from scheduler_core.discipline import Discipline
+from scheduler_core.queueing import Discipline
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
 
 POLICIES: Final[Mapping[str, Discipline]] = {

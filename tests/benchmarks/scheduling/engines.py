@@ -15,7 +15,7 @@ from pipelines.simulation.engine.simulator import Engine, simulate
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
+from scheduler_core.queueing import Discipline
 from tests.benchmarks.scheduling.arrivals import PHILLY, SMALL, drawn, philly_like, philly_recorded
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
 

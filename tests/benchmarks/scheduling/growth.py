@@ -16,7 +16,7 @@ from pipelines.report.charts.panels import SERIES
 from pipelines.report.charts.saving import saved
 from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
+from scheduler_core.queueing import Discipline
 from tests.benchmarks.scheduling.arrivals import SMALL, drawn, philly_like, waiting_at_once
 from tests.benchmarks.scheduling.engines import BACKLOG_LOAD, MILLION, rates
 from tests.benchmarks.serving.figures import Bar, Row, amount_row

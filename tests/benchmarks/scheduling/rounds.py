@@ -18,7 +18,7 @@ from modelserve.bundle.champions import read_champions
 from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.contract.requests import job_of
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
+from scheduler_core.queueing import Discipline
 from scheduler_core.recommendations import Scale
 from scheduler_core.rounds import Scheduler
 from scheduler_core.shrink import ShrinkPolicy, shrink

@@ -11,7 +11,7 @@ import pytest
 
 from modelserve.client.http_scale import HttpScale
 from modelserve.errors import BadRequest
-from scheduler_core.discipline import Discipline
+from scheduler_core.queueing import Discipline
 from scheduler_core.recommendations import Scale
 from scheduler_core.rounds import Scheduler
 from scheduler_core.shrink import shrink

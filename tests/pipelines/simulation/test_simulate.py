@@ -22,8 +22,8 @@ from pipelines.simulation.rows import SUMMARY_COLUMNS, averaged
 from pipelines.simulation.settings import PAPER_MIX, OutageRate, SimulationSettings
 from pipelines.simulation.simulate import SimulationResult, simulate
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput, PredictorUnavailable
+from scheduler_core.queueing import Discipline
 from scheduler_core.types import Predictor, Request
 from tests.pipelines.lake.canonical import measured_tables
 from tests.scheduler_core.cases import ToyPredictor

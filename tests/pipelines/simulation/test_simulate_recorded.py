@@ -18,7 +18,7 @@ from pipelines.simulation.job_pool import Pool, recorded_pool, submissions
 from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.simulate import SimulationResult, simulate_recorded
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
+from scheduler_core.queueing import Discipline
 from tests.pipelines.lake.canonical import altered, canonical, job_row, measured_tables
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "recorded_jobs.json"

@@ -9,9 +9,9 @@ import numpy as np
 
 from pipelines.simulation.engine.compiled.run import log_of, queue_of
 from scheduler_core.cluster import Cluster, Machine
-from scheduler_core.discipline import Discipline
 from scheduler_core.kernels import state
 from scheduler_core.kernels.state import buckets_of, cluster_of, scratch_of
+from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import workload
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.energy.accounting import account
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.power import Assumed, NodePower, Package, PowerTable, Watts
+from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.energy.sites import ASSUMED, START_TS, grid, powers, uses
 from tests.pipelines.simulation.engine.simulations import gpu_machines, run, workload
 

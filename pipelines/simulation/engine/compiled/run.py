@@ -16,7 +16,6 @@ from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core import cluster as machinery
 from scheduler_core.cluster import MILLI
-from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.kernels.ordered import distinct
 from scheduler_core.kernels.state import (
@@ -36,7 +35,7 @@ from scheduler_core.kernels.state import (
     scratch_of,
     tally_of,
 )
-from scheduler_core.preemption import preempts
+from scheduler_core.queueing import Discipline
 from scheduler_core.types import FloatArray, IntArray
 
 Base = Callable[[Workload, IntArray], FloatArray]
@@ -94,7 +93,7 @@ def rules_of(discipline: Discipline, horizon_s: float) -> Rules:
         overtakes=NONE if discipline.overtakes is None else int(discipline.overtakes),
         easy=discipline.backfill == "easy",
         depth=int(discipline.backfill_depth),
-        preempting=preempts(discipline),
+        preempting=discipline.preempts(),
         checkpoint_s=float(discipline.checkpoint_s),
         quantum_s=float(discipline.quantum_s),
         horizon_s=float(horizon_s),

@@ -14,8 +14,8 @@ from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import ANY_GPU_TYPE
+from scheduler_core.queueing import Discipline
 
 NAN = float("nan")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.engine.schedule import Schedule
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
+from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import run, simulated, workload
 
 Free = list[dict[str, Any]]

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
 from scheduler_core.cluster import paper_machines
-from scheduler_core.discipline import Discipline
-from scheduler_core.queueing import QUEUE_POLICIES
+from scheduler_core.queueing import QUEUE_POLICIES, Discipline
 from tests.pipelines.simulation.engine.simulations import gpu_machines, hosts_of, outages, simulated, workload
 from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pipelines.simulation.engine.workload import Workload
-from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import ANY_GPU_TYPE
+from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import gpu_machines, run
 
 Column = np.ndarray[Any, np.dtype[np.float64]]

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core.discipline import Discipline
+from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import (
     DISCIPLINES,
     gpu_machines,

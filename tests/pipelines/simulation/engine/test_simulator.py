@@ -17,10 +17,9 @@ from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Outages
 from pipelines.simulation.measures.event_log import events
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import best_fit
-from scheduler_core.queueing import QUEUE_POLICIES
+from scheduler_core.queueing import QUEUE_POLICIES, Discipline
 from tests.pipelines.simulation.engine.simulations import (
     ANY_DISCIPLINE,
     COLUMNS,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.simulation.engine.workload import Draws, draw_outages, poisson_draws
-from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
+from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import gpu_machines, hosts_of, outages, run, simulated, workload
 
 

@@ -12,8 +12,8 @@ from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Outages
 from pipelines.simulation.measures.metrics import Uses, summarise
-from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
+from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.schedules import Came, Ran, machines, schedule, schedules, workload
 
 HALF = {"request": (4.0, 8.0, 2.0), "granted": (2.0, 4.0, 1.0)}

@@ -14,10 +14,10 @@ from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.metrics import Uses, summarise
 from pipelines.simulation.measures.series import fragmentation_series, mean_fragmented_gpus, series
 from scheduler_core.cluster import Cluster, Demand, Machine
-from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.fragmentation import USES, FreeNodes, breakdown
 from scheduler_core.gangs import ANY_GPU_TYPE
+from scheduler_core.queueing import Discipline
 from scheduler_core.target import target_of
 from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule, schedules
 from tests.pipelines.simulation.engine.sharing_references import CLUSTERS, DEMANDS

@@ -17,8 +17,8 @@ from pipelines.studies.energy.slack import Config, Outcome, Queue, compared, out
 from pipelines.studies.intervals import day_counts
 from pipelines.studies.study import Context
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
 from scheduler_core.planning.grid import Grid
+from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.energy.sites import hourly
 from tests.pipelines.simulation.engine.schedules import Came, workload
 from tests.pipelines.statistics.lakes import T0, make_lake, ran, used
