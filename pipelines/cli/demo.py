@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.options import Format, Seed, Threads, emit, say
+from pipelines.cli.options import Format, Seed, Threads, emit, place_of, say, threads_of
 
 if TYPE_CHECKING:
     from pipelines.lake.lake import Lake
@@ -41,7 +41,7 @@ def demo(
 ) -> None:
     """Run the whole chain: ingest, train, gate, recommend, and simulate 12 h with and without shrinking."""
     from pipelines.cli.demo_tables import accuracy_rows, importance_rows, outcome_rows, reclaimed_rows
-    from pipelines.cli.opening import champions, place_of, threads_of
+    from pipelines.cli.opening import champions
     from pipelines.cli.progress import step
     from pipelines.lake.ingest import ingest
     from pipelines.lake.lake import Lake

@@ -23,7 +23,12 @@ from pipelines.cli.options import (
     TypeOption,
     Urls,
     emit,
+    local_cut,
+    opened,
+    place_of,
     say,
+    threads_of,
+    trace_of,
 )
 
 if TYPE_CHECKING:
@@ -74,7 +79,6 @@ def train(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Train the models of a trace, track them in MLflow, and register each as challenger."""
-    from pipelines.cli.opening import local_cut, opened, place_of, threads_of
     from pipelines.models.retrain import retrain
 
     with opened(lake, trace) as (source, name):
@@ -123,7 +127,6 @@ def evaluate(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Compare XGBoost with every baseline on held-out jobs; the same cut and seed give the trees of `taut train`."""
-    from pipelines.cli.opening import local_cut, opened, threads_of
     from pipelines.models.evaluate import evaluate as run
 
     with opened(lake, trace) as (source, name):
@@ -160,7 +163,7 @@ def promote(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Move the alias champion to a version that beat the best history baseline on later jobs."""
-    from pipelines.cli.opening import place_of, trace_of, version_rows
+    from pipelines.cli.opening import version_rows
     from pipelines.errors import BadUsage, RegistryError
     from pipelines.models import tracking
 
@@ -188,7 +191,7 @@ def promote(
 
 def models(lake: Lake = None, form: FormatOption = Format.TABLE) -> None:
     """List the registered models: versions, aliases, and results of the gate."""
-    from pipelines.cli.opening import place_of, version_rows
+    from pipelines.cli.opening import version_rows
     from pipelines.models import tracking
 
     emit(version_rows(tracking.versions(uri=place_of(lake).tracking_uri)), form)
@@ -205,7 +208,7 @@ def predict(
 ) -> None:
     """Predict run time and peak use of jobs given as JSON lines; with --url a running service predicts."""
     from modelserve.calls.offline import predict as run
-    from pipelines.cli.opening import champions, place_of, read_jobs, trace_of
+    from pipelines.cli.opening import champions, read_jobs
     from pipelines.cli.remote import predicted_rows
 
     if url:

@@ -1,20 +1,27 @@
-"""Options that several commands share, paths of the lake and the models, and output of rows and messages.
+"""Options that several commands share, the paths, lake, trace and times that they name, and output of rows and text.
 
-Fast to import; no file is opened. Called by the command files of `pipelines.cli`.
+Fast to import: slow imports happen inside the functions. Called by the command files of `pipelines.cli`.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
+from zoneinfo import ZoneInfo
 
 import typer
 
+from pipelines.errors import BadUsage, LakeError
+
 if TYPE_CHECKING:
     import polars as pl
+
+    from pipelines.lake.lake import Lake as OpenLake
 
 DEMO_LAKE: Final = Path("data/demo/lake")
 
@@ -115,3 +122,65 @@ def place_of(lake: Path | None, *, demo: bool = True) -> Place:
 def _notice_demo(absent: Path) -> None:
     """Write a notice that the demo's lake is used; only once, even if `place_of` is called several times."""
     say(f"no lake at {absent}: using the demo's, {DEMO_LAKE}; --lake or TAUT_LAKE names another")
+
+
+@contextmanager
+def opened(lake: Path | None, trace: str | None) -> Iterator[tuple["OpenLake", str]]:
+    """Open the lake; yield the lake and the name of the chosen trace."""
+    from pipelines.lake.lake import Lake as OpenLake
+
+    with OpenLake(place_of(lake).lake) as source:
+        yield source, chosen_trace(source, trace)
+
+
+def chosen_trace(lake: "OpenLake", trace: str | None) -> str:
+    """Return the trace to use: the given option, else the trace in the settings, else the only trace in the lake.
+
+    Raises
+    ------
+    BadUsage
+        If no trace is named and the lake holds several.
+    LakeError
+        If the lake lacks the named trace, or holds no trace.
+    """
+    from pipelines.settings import load_settings
+
+    held = lake.traces()
+    named = trace or load_settings().trace
+    if named is not None:
+        lake.manifest(named)
+        return named
+    if not held:
+        raise LakeError(f"no trace in {lake.path}; ingest one with `taut ingest`")
+    if len(held) > 1:
+        raise BadUsage(f"{lake.path} holds {', '.join(held)}: choose one with --trace")
+    return held[0]
+
+
+def trace_of(lake: Path | None, trace: str | None) -> str:
+    """Return the name of the chosen trace, from the lake or from the cached models; the lake is closed again."""
+    from pipelines.lake.lake import Lake as OpenLake
+
+    place = place_of(lake)
+    mirrored = place.bundles.glob("*.*.*/") if place.bundles.is_dir() else ()
+    known = {folder.name.split(".")[1] for folder in mirrored} | set(OpenLake(place.lake).traces())
+    if trace is not None and trace not in known:
+        raise BadUsage(f"no trace {trace!r}; there are models or tables of: {', '.join(sorted(known)) or 'none'}")
+    if trace is not None:
+        return trace
+    with opened(lake, None) as (_, name):
+        return name
+
+
+def local_cut(day: datetime | None, zone: str) -> datetime | None:
+    """Convert a time without time zone, understood in the trace's time zone `zone`, to UTC."""
+    if day is None or day.tzinfo is not None:
+        return day
+    return day.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+
+
+def threads_of(option: int | None) -> int:
+    """Return the number of threads: the given option, else the value in the settings."""
+    from pipelines.settings import load_settings
+
+    return option or load_settings().threads

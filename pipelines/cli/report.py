@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.cli.metering import GridFolder, Pue, Zone
-from pipelines.cli.options import Cluster, Lake, say
+from pipelines.cli.options import Cluster, Lake, place_of, say
 
 if TYPE_CHECKING:
     from modelserve.bundle.champions import Champions
@@ -51,7 +51,6 @@ def report(
     Charts and tables hold aggregates only, each with units and n; tables can be downloaded. The same lake and models
     give the same bytes.
     """
-    from pipelines.cli.opening import place_of
     from pipelines.errors import BadUsage
     from pipelines.lake.lake import Lake as OpenLake
     from pipelines.report.price import price_of

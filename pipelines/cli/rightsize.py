@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, say
+from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, local_cut, opened, say
 
 SCREEN_ROWS: Final = 10
 """Default maximum number of rows in a table; JSON and CSV hold all rows."""
@@ -68,7 +68,6 @@ def rightsize(
     counts all runs of the row.
     """
     from features.vocabulary import GPU_MEM_GIB_OF_TYPE
-    from pipelines.cli.opening import local_cut, opened
     from pipelines.rightsizing.claims import submitted
     from pipelines.rightsizing.rows import rightsized, summary
     from pipelines.rightsizing.table import table_rows

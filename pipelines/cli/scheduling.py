@@ -19,7 +19,9 @@ from pipelines.cli.options import (
     Trace,
     Urls,
     emit,
+    place_of,
     say,
+    trace_of,
 )
 
 THETA: Final = 0.05
@@ -116,7 +118,7 @@ def _recommend_here(
 ) -> None:
     from modelserve.calls.offline import recommend as run
     from modelserve.contract.writing import flat
-    from pipelines.cli.opening import champions, place_of, read_jobs, trace_of
+    from pipelines.cli.opening import champions, read_jobs
     from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
 
     lake, trace, offline = where

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.cli.metering import Metering
-from pipelines.cli.opening import local_cut, opened, place_of
-from pipelines.cli.options import GuardOption
+from pipelines.cli.options import GuardOption, local_cut, opened, place_of
 from pipelines.cli.predictors import AdviceContext, advisers
 from pipelines.cli.remote import SETS_SURE_RUNS
 from pipelines.cli.simulation import Advising, Failing, Jobs, Load, Output, Rules, TruthOption

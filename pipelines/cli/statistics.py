@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, say
+from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, opened, place_of, say
 
 OVERVIEW: Final = ("period", "status_counts", "sizes", "run_time", "queueing_delay")
 """Names of the statistics that are printed if the user names none."""
@@ -57,7 +57,6 @@ def _list(form: Format) -> None:
 
 
 def _verify(lake: Path | None, trace: str | None, form: Format) -> None:
-    from pipelines.cli.options import place_of
     from pipelines.lake.lake import Lake as OpenLake
     from pipelines.statistics.published import read_published
     from pipelines.statistics.shown import tally, verdict_lines
@@ -75,7 +74,6 @@ def _verify(lake: Path | None, trace: str | None, form: Format) -> None:
 def _compute(
     names: list[str], lake: Path | None, trace: str | None, cluster: str | None, by: list[str], form: Format
 ) -> None:
-    from pipelines.cli.opening import opened
     from pipelines.errors import BadUsage, LakeError
     from pipelines.statistics import STATISTICS, cluster_note
     from pipelines.statistics.shown import screen_rows, together

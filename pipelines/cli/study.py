@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_arg
 import typer
 from typer.core import TyperCommand
 
-from pipelines.cli.options import Format, FormatOption, Lake, Threads, emit, say
+from pipelines.cli.options import Format, FormatOption, Lake, Threads, chosen_trace, emit, place_of, say, threads_of
 from pipelines.studies.registry import RENAMED, STUDIES
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _run(
 def _context(stack: ExitStack, lake: Path | None, threads: int | None, processes: int | None) -> "Context":
     from functools import cache
 
-    from pipelines.cli.opening import champions, chosen_trace, place_of, threads_of
+    from pipelines.cli.opening import champions
     from pipelines.lake.lake import Lake as OpenLake
     from pipelines.settings import load_settings
     from pipelines.studies.study import Context
