@@ -13,8 +13,8 @@ import numpy.typing as npt
 import polars as pl
 
 from features.errors import ContractError
+from features.frames import has_ended
 from features.keys import KEYS, Events, Keyspace
-from features.tables import has_ended
 from features.vocabulary import Status
 
 __all__ = ["JOB_COLUMNS", "USE_COLUMNS", "History", "cluster_of_vc"]

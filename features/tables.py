@@ -1,4 +1,4 @@
-"""Frame schemas of the canonical tables, made from `features.canonical`; and the rule for when a job has ended.
+"""Frame schemas of the canonical tables, made from `features.canonical`.
 
 A schema's `validate` raises on bad rows, and `filter` separates them. `features.canonical` describes the columns.
 Called by `pipelines` where frames cross a package border or are documented, and by the contract tests.
@@ -11,9 +11,8 @@ import dataframely as dy
 import polars as pl
 
 from features.canonical import CAPACITY, JOBS, MACHINE_USAGE, MACHINES, STATUSES, TASK_TYPES, USAGE, Column, Table
-from features.vocabulary import ONGOING
 
-__all__ = ["STATUSES", "TABLES", "TASK_TYPES", "Capacity", "Jobs", "MachineUsage", "Machines", "Usage", "has_ended"]
+__all__ = ["STATUSES", "TABLES", "TASK_TYPES", "Capacity", "Jobs", "MachineUsage", "Machines", "Usage"]
 
 
 def _column(column: Column) -> dy.Column:
@@ -63,14 +62,3 @@ TABLES: dict[str, type[dy.Schema]] = {
     "capacity": Capacity,
     "machine_usage": MachineUsage,
 }
-
-
-def has_ended() -> pl.Expr:
-    """Return the expression of whether a job has ended: it has an end time, and its status is null or not ongoing.
-
-    >>> frame = pl.DataFrame({"status": ["running", None, None, "failed"], "end_ts": [1, 2, None, 3]})
-    >>> frame.select(has_ended()).to_series().to_list()
-    [False, True, False, True]
-    """
-    ongoing = pl.col("status").is_in(sorted(ONGOING)).fill_null(value=False)
-    return (pl.col("end_ts").is_not_null() & ~ongoing).alias("has_ended")

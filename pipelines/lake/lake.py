@@ -19,7 +19,7 @@ from pipelines.lake import manifest as manifests
 from pipelines.lake import views
 from pipelines.lake.connections import MEMORY_MB, configured, damaged, missing, seal, sql_list, unreadable
 from pipelines.lake.manifest import Manifest, Output
-from pipelines.lake.views import COLUMNS, frame_schema
+from pipelines.lake.views import COLUMNS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,7 +91,11 @@ class Lake:
         # Imported here because ingest and SQL queries do not need polars; importing it takes time and memory.
         import polars as pl
 
-        schema = frame_schema(name)
+        from features.frames import frame_schema
+
+        if name not in COLUMNS:
+            raise LakeError(f"no table {name!r}; the lake has {', '.join(COLUMNS)}")
+        schema = frame_schema(COLUMNS[name])
         files = [self._whole(output) for output in self._outputs(name, trace, cluster)]
         if not files:
             return pl.LazyFrame(schema=schema)

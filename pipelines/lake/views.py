@@ -6,10 +6,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from features.canonical import CANONICAL, Kind
-from pipelines.errors import LakeError
 from pipelines.lake.quantities import (
     CLAIM_CELLS,
     CLAIMS_MEASURED,
@@ -24,9 +23,6 @@ from pipelines.lake.quantities import (
     SLACK,
     total,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["COLUMNS"]
 
@@ -207,27 +203,3 @@ def comments() -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def frame_schema(name: str) -> "pl.Schema":
-    """Return the columns of a canonical table, or of `quarantine`, with their polars types.
-
-    Raises
-    ------
-    LakeError
-        If there is no such table.
-    """
-    import polars as pl
-
-    if name not in COLUMNS:
-        raise LakeError(f"no table {name!r}; the lake has {', '.join(COLUMNS)}")
-    types: dict[Kind, pl.DataType] = {
-        "VARCHAR": pl.String(),
-        "DOUBLE": pl.Float64(),
-        "INTEGER": pl.Int32(),
-        "BIGINT": pl.Int64(),
-        "BOOLEAN": pl.Boolean(),
-        "DATE": pl.Date(),
-        "TIMESTAMPTZ": pl.Datetime("us", "UTC"),
-    }
-    return pl.Schema({column: types[kind] for column, kind in COLUMNS[name].items()})

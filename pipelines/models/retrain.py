@@ -10,7 +10,8 @@ from typing import Final
 
 import polars as pl
 
-from features.tables import TABLES, TASK_TYPES, has_ended
+from features.frames import has_ended
+from features.tables import TABLES, TASK_TYPES
 from features.vocabulary import TASK_TYPE_OF_WORKLOAD, TaskType
 from modelserve.contract.feedback_rules import STATUS_OF_OUTCOME, shrunk_resources, teachable_use
 from modelserve.errors import StoreError

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.tables import has_ended
+from features.frames import has_ended
 from pipelines.errors import TrainingError
 
 __all__ = ["finished", "group_folds", "leak_key", "time_later"]

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import polars as pl
 
 from features.build import build_referenced
+from features.frames import has_ended
 from features.history import History
-from features.tables import TASK_TYPES, has_ended
+from features.tables import TASK_TYPES
 from pipelines.report.charts.attributions import beeswarm, coverage, importances
 from pipelines.report.charts.panels import spaced
 from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces

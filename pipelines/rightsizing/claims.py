@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.tables import has_ended
+from features.frames import has_ended
 from pipelines.errors import LakeError
 from pipelines.simulation.job_pool import KEYS, PARAMETER_SERVER
 from pipelines.simulation.workloads import REQUESTS, requests_of

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from features.tables import has_ended
+from features.frames import has_ended
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation.engine.slowdown import Measured, PoolJob

@@ -4,11 +4,11 @@ import polars as pl
 
 from features.build import build_referenced
 from features.contract import FeatureContract
+from features.frames import has_ended
 from features.history import USE_COLUMNS, History
 from features.online import EndedRun, JobAsked, OnlineHistory
 from features.rows import RowBuilder, Rows
 from features.sets import FEATURES, named
-from features.tables import has_ended
 
 NAN = float("nan")
 

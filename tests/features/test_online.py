@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from features import online
 from features.columns.feature import Lookback
 from features.errors import ContractError
+from features.frames import has_ended
 from features.history import History
 from features.online import OnlineHistory
 from features.rows import Rows
-from features.tables import has_ended
 from tests.features.job_tables import at, job, job_tables, table, usage_of
 from tests.features.online_jobs import ended_runs, jobs_asked, rows_built, rows_online
 

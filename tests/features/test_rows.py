@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from features.build import build_referenced, log_mean, reference_log_s, with_requests
 from features.errors import ContractError
+from features.frames import has_ended
 from features.history import History
 from features.online import EndedRun, OnlineHistory
 from features.rows import RowBuilder, Rows
 from features.sets import FEATURE_SETS
-from features.tables import has_ended
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table, truncated, usage_of

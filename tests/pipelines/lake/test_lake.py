@@ -8,11 +8,12 @@ import duckdb
 import polars as pl
 import pytest
 
+from features.frames import frame_schema
 from features.tables import TABLES
 from pipelines.errors import LakeError
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
-from pipelines.lake.views import COLUMNS, frame_schema
+from pipelines.lake.views import COLUMNS
 
 Published = dict[str, Any]
 
@@ -80,7 +81,7 @@ def test_views_show_every_table(lake: Lake) -> None:
     with lake, lake.connect() as connection:
         for name in COLUMNS:
             frame = connection.sql(f"SELECT * FROM {name}").pl()
-            assert dict(frame.schema) == dict(frame_schema(name))
+            assert dict(frame.schema) == dict(frame_schema(COLUMNS[name]))
             assert frame.height == lake.table(name).select(pl.len()).collect().item()
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import polars as pl
 
+from features.frames import frame_schema
 from features.tables import TABLES
 from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Account, Input, Manifest, Output
-from pipelines.lake.views import frame_schema
+from pipelines.lake.views import COLUMNS
 
 T0 = datetime(2020, 7, 1, tzinfo=UTC)  # a Wednesday, 08:00 in Shanghai
 Rows = list[dict[str, object]]
@@ -58,7 +59,7 @@ def make_lake(
     """
     outputs, clusters = [], set()
     for name, rows in tables.items():
-        frame = pl.DataFrame(rows, schema=frame_schema(name)).with_columns(trace=pl.lit(trace))
+        frame = pl.DataFrame(rows, schema=frame_schema(COLUMNS[name])).with_columns(trace=pl.lit(trace))
         TABLES[name].validate(frame)
         for (cluster,), part in frame.partition_by("cluster", as_dict=True).items():
             path = Path(name) / f"trace={trace}" / f"cluster={cluster}" / "rows.parquet"
