@@ -8,8 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.models.comparison import MODEL
-from pipelines.models.gate import FITTED_BASELINES
+from pipelines.models.judging import FITTED_BASELINES, MODEL
 from pipelines.models.retrain import Retrained
 from pipelines.simulation.rows import averaged
 from pipelines.simulation.simulate import SimulationResult

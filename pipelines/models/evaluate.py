@@ -1,6 +1,6 @@
 """Evaluate XGBoost, random forests and history baselines on one split, for `taut evaluate` and the promotion gate.
 
-The metrics and intervals are computed in `comparison`. Called by `pipelines.cli`, `pipelines.models.runtime` and
+The metrics and intervals are computed in `judging`. Called by `pipelines.cli`, `pipelines.models.runtime` and
 `usage`.
 """
 
@@ -16,9 +16,9 @@ from features.history import History
 from pipelines.errors import TrainingError
 from pipelines.models.baselines import applicable, forest_forecast, history_forecasts
 from pipelines.models.boosting import Rows
-from pipelines.models.comparison import EVALUATION_SCHEMA, MODEL, Judged, compare
 from pipelines.models.examples import By, Examples, encoded, examples_of, task_types
 from pipelines.models.fitted import Fitted, Recipe, calibrated, fit_runtime, static_calibrated
+from pipelines.models.judging import EVALUATION_SCHEMA, MODEL, Judged, compare
 from pipelines.models.metrics import Forecast
 from pipelines.models.splits import Split, SplitName, finished, group_folds, random_split, time_later
 
@@ -83,7 +83,7 @@ def evaluate(
     Returns
     -------
     table
-        One row per model and type, columns `comparison.EVALUATION_SCHEMA`.
+        One row per model and type, columns `judging.EVALUATION_SCHEMA`.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Metrics of run-time forecasts: pinball loss of log run time, errors in hours, coverage.
 
-Pure functions of arrays, one formula each. Confidence intervals are computed in `comparison`; training and test rows
+Pure functions of arrays, one formula each. Confidence intervals are computed in `judging`; training and test rows
 are chosen in `splits`. Called by the other modules of `pipelines.models`.
 
 References: Koenker and Bassett, "Regression Quantiles", Econometrica 46 (1978), for the pinball loss;

@@ -1,6 +1,6 @@
 """The trained model of one trace and task type with its metadata; writes its bundle and its model card.
 
-Nothing is fitted here. Models are built by `pipelines.models.runtime` and `usage`, and read by `tracking`, `gate` and
+Nothing is fitted here. Models are built by `pipelines.models.runtime` and `usage`, and read by `tracking` and
 `pipelines.cli`.
 """
 

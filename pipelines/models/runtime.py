@@ -18,7 +18,6 @@ from modelserve.bundle.population import Population
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
 from pipelines.models.boosting import Matrix
-from pipelines.models.comparison import MODEL
 from pipelines.models.evaluate import LEAST_TRAINED, default_until, empty_table, enough, outcome, table
 from pipelines.models.examples import By, Examples, examples_of, fingerprint, history_at, support_of, task_types
 from pipelines.models.fitted import Fitted, Recipe, fit_runtime, offsets_at
@@ -31,6 +30,7 @@ from pipelines.models.importance import (
     permuted,
     permuted_requests,
 )
+from pipelines.models.judging import MODEL
 from pipelines.models.metrics import QUANTILES, FloatArray
 from pipelines.models.model import TrainedModel
 from pipelines.models.splits import time_later

@@ -19,7 +19,7 @@ from modelserve.bundle.flavor import EXAMPLE, INPUTS, OUTPUTS
 from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_password
 from modelserve.errors import ServeError
 from pipelines.errors import PipelineError, RegistryError
-from pipelines.models.gate import judge
+from pipelines.models.judging import judge
 from pipelines.models.model import TrainedModel, card_of, figures, write_model
 
 __all__ = ["ModelVersion"]

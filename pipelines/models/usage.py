@@ -17,7 +17,6 @@ from modelserve.bundle.population import Population
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
 from pipelines.models.boosting import Columns, Matrix
-from pipelines.models.comparison import MODEL
 from pipelines.models.evaluate import LEAST_TRAINED, default_until
 from pipelines.models.examples import (
     By,
@@ -31,6 +30,7 @@ from pipelines.models.examples import (
     task_types,
 )
 from pipelines.models.importance import Importance, permuted
+from pipelines.models.judging import MODEL
 from pipelines.models.metrics import FloatArray
 from pipelines.models.model import TrainedModel
 from pipelines.models.peaks import Peak, UsageRecipe, alike_of, fit_peak, learnable, log1p_use

@@ -10,7 +10,7 @@ import pytest
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, usage
 from pipelines.models.boosting import Boosting
-from pipelines.models.gate import judge
+from pipelines.models.judging import judge
 from pipelines.models.model import TrainedModel
 from pipelines.models.peaks import AlikeRecipe, UsageRecipe
 from tests.pipelines.models.conftest import T0, make_jobs

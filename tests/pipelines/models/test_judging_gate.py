@@ -3,7 +3,7 @@ import re
 import polars as pl
 import pytest
 
-from pipelines.models.gate import COVERAGE_TOLERANCE, LEAST_ROWS, judge
+from pipelines.models.judging import COVERAGE_TOLERANCE, LEAST_ROWS, judge
 
 
 def row(

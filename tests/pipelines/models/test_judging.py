@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pipelines.models import comparison, metrics
-from pipelines.models.comparison import Judged
+from pipelines.models.judging import Judged
 from pipelines.models.metrics import Forecast
 
 T0 = datetime(2021, 3, 1, tzinfo=UTC)
