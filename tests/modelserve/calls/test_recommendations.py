@@ -235,7 +235,7 @@ def test_a_model_that_falls_over_takes_only_its_own_jobs_along(service: Service)
     models = {
         **current.champions,
         "runtime.pai.nlp": current.champions[NAME],
-        "usage.pai.nlp": replace(fallen, reference="usage.pai.nlp@8"),
+        "usage.pai.nlp": replace(fallen, reference=f"{USAGE}@8"),
     }
     moved = SimpleNamespace(current=replace(current, champions=models))
 
