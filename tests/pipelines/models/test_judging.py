@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.models import comparison, metrics
+from pipelines.models import judging, metrics
 from pipelines.models.judging import Judged
 from pipelines.models.metrics import Forecast
 
@@ -27,7 +27,7 @@ def about(noise: float) -> Forecast:
 
 
 def test_the_columns_are_those_promised() -> None:
-    table = comparison.compare(judged(), {"xgboost": about(0.3), "worse": about(0.9)}, seed=0, draws=50)
+    table = judging.compare(judged(), {"xgboost": about(0.3), "worse": about(0.9)}, seed=0, draws=50)
 
     promised = ["model", "trace", "task_type", "split", "n", "mae_h", "wmape", "wmape_48h"]
     promised += ["pinball", "pinball_lo", "pinball_hi", "pinball_p50", "coverage_p90", "within_2x"]
@@ -37,9 +37,7 @@ def test_the_columns_are_those_promised() -> None:
 
 
 def test_the_lead_is_baseline_minus_xgboost_and_null_on_its_own_row() -> None:
-    ours, worse = comparison.compare(
-        judged(), {"xgboost": about(0.3), "worse": about(0.9)}, seed=0, draws=200
-    ).to_dicts()
+    ours, worse = judging.compare(judged(), {"xgboost": about(0.3), "worse": about(0.9)}, seed=0, draws=200).to_dicts()
 
     assert ours["lead"] is ours["lead_lo"] is ours["wmape_48h_diff"] is None
     assert worse["lead"] == pytest.approx(worse["pinball"] - ours["pinball"])
@@ -49,7 +47,7 @@ def test_the_lead_is_baseline_minus_xgboost_and_null_on_its_own_row() -> None:
 
 
 def test_a_model_has_no_lead_over_itself() -> None:
-    _, same = comparison.compare(judged(), {"xgboost": about(0.3), "same": about(0.3)}, seed=0, draws=50).to_dicts()
+    _, same = judging.compare(judged(), {"xgboost": about(0.3), "same": about(0.3)}, seed=0, draws=50).to_dicts()
 
     assert (same["lead"], same["lead_lo"], same["lead_hi"]) == (0.0, 0.0, 0.0)
 
@@ -59,7 +57,7 @@ def test_pairing_makes_the_interval_of_a_lead_narrower_than_that_of_the_losses()
     both = {"xgboost": Forecast(p50=TRUE + day_effect, p90=TRUE + day_effect)}
     both["other"] = Forecast(p50=both["xgboost"].p50 + 0.1, p90=both["xgboost"].p90)
 
-    _, other = comparison.compare(judged(), both, seed=0).to_dicts()
+    _, other = judging.compare(judged(), both, seed=0).to_dicts()
 
     assert other["lead_hi"] - other["lead_lo"] < 0.2 * (other["pinball_hi"] - other["pinball_lo"])
 
@@ -67,14 +65,14 @@ def test_pairing_makes_the_interval_of_a_lead_narrower_than_that_of_the_losses()
 def test_weekly_coverage_is_the_range_over_weeks_with_enough_rows() -> None:
     p90 = np.where(np.arange(1400) < 700, TRUE + 1, TRUE - 1)  # the first week covered, the second missed
 
-    row = comparison.compare(judged(), {"xgboost": Forecast(p50=TRUE, p90=p90)}, seed=0, draws=10).to_dicts()[0]
+    row = judging.compare(judged(), {"xgboost": Forecast(p50=TRUE, p90=p90)}, seed=0, draws=10).to_dicts()[0]
 
     assert (row["coverage_p90_week_lo"], row["coverage_p90_week_hi"]) == (0.0, 1.0)
     assert row["coverage_p90"] == pytest.approx(metrics.coverage_p90(TRUE, p90)) == 0.5
 
 
 def test_the_static_offsets_coverage_stands_beside_the_models_own() -> None:
-    table = comparison.compare(
+    table = judging.compare(
         judged(), {"xgboost": about(0.3), "b": about(0.9)}, seed=0, draws=10, static=Forecast(p50=TRUE, p90=TRUE - 1)
     )
 
