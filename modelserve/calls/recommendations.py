@@ -91,7 +91,7 @@ class LivePredictor:
             if not len(mine):
                 continue
             mine_of_model = place[rows[mine]]
-            asked = [asked_of(jobs[i], model) for i in members]
+            asked = [asked_of(jobs[i], model.history) for i in members]
             seen = self.context.rows(model, asked, self._places(jobs, members), counted=False)
             base = Rows(matrix=seen.matrix, reference_log_s=seen.reference_log_s)
             matrix = model.rows.with_requests(base, asked, mine_of_model, requests[mine])
@@ -111,7 +111,7 @@ class LivePredictor:
         use = {target: np.full(len(jobs), np.nan) for target in USAGE_TARGETS}
         runs = np.zeros(len(jobs), dtype=np.int64)
         for model, members in self._by_model("usage", jobs):
-            asked = [asked_of(jobs[i], model) for i in members]
+            asked = [asked_of(jobs[i], model.history) for i in members]
             seen = self.context.rows(model, asked, self._places(jobs, members), counted=True)
             card = model.bundle.card
             answer = {t: calibrated_use(card, t, self.context.margins(model, t, seen.matrix)) for t in card.targets}

@@ -6,13 +6,14 @@ Also converts jobs to the form from which features are built. A context is made 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from features.online import JobAsked, OnlineHistory
-from modelserve.contract.requests import JobRow, request_of
+from modelserve.contract.requests import JobRow, job_of
 from modelserve.errors import BadRequest
 from modelserve.loading.served import Scored
 from scheduler_core.errors import PredictorUnavailable
@@ -176,12 +177,12 @@ class RequestContext:
         return PredictorUnavailable(text)
 
 
-def asked_of(job: Job, model: "ServedModel") -> JobAsked:
+def asked_of(job: Job, history: OnlineHistory) -> JobAsked:
     """Convert a job to the form from which features are built; a missing cluster is looked up by VC in the history."""
     request = job.request
     return JobAsked(
         trace=job.trace,
-        cluster=job.cluster or model.history.cluster_of(job.vc),
+        cluster=job.cluster or history.cluster_of(job.vc),
         job_id=job.job_id,
         role=job.role,
         user=job.user,
@@ -201,27 +202,5 @@ def asked_of(job: Job, model: "ServedModel") -> JobAsked:
 
 
 def asked_of_row(row: JobRow, history: OnlineHistory, *, trace: str, now: float) -> JobAsked:
-    """Convert a job of a call to the form from which features are built.
-
-    Missing values are replaced: the trace by `trace`, the cluster by that of the job's VC, the submit time by `now`.
-    """
-    request = request_of(row)
-    return JobAsked(
-        trace=row.trace or trace,
-        cluster=row.cluster or history.cluster_of(row.vc),
-        job_id=row.job_id,
-        role=row.role,
-        user=row.user,
-        vc=row.vc,
-        group=row.group,
-        workload=row.workload,
-        task_type=row.task_type,
-        gpu_type=row.gpu_type,
-        submit_us=round((now if row.submit_ts is None else row.submit_ts.timestamp()) * 1e6),
-        instances=row.instances,
-        req_cpu_cores=request.cpu_cores,
-        req_mem_gib=request.mem_gib,
-        req_gpus=request.gpus,
-        time_limit_s=np.nan,
-        priority=np.nan,
-    )
+    """Convert a job of a call as `asked_of` does; a missing trace is `trace`, and a missing submit time is `now`."""
+    return asked_of(job_of(row, trace=trace, submitted=datetime.fromtimestamp(now, UTC)), history)
