@@ -16,8 +16,8 @@ from features.frames import has_ended
 from pipelines.errors import LakeError
 from pipelines.simulation.job_pool import KEYS, PARAMETER_SERVER
 from pipelines.simulation.workloads import REQUESTS, requests_of
-from scheduler_core.candidates import device_memory, peak_floors, round_up_gpus
-from scheduler_core.shrink import ShrinkPolicy
+from scheduler_core.candidates import device_memory, peak_floors
+from scheduler_core.shrink import ShrinkPolicy, round_up_gpus
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, PeakUse, Reason
 
 __all__ = ["submitted"]

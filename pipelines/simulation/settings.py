@@ -14,9 +14,10 @@ from pipelines.simulation.energy.site import Site
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S, Engine
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages, Workload
+from scheduler_core.cluster import Demand
 from scheduler_core.devices import Sharing
 from scheduler_core.errors import BadInput
-from scheduler_core.gangs import ANY_GPU_TYPE, Demand
+from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.placement import Placement, sharing_of
 from scheduler_core.queueing import Discipline
 from scheduler_core.shrink import Guard, ShrinkPolicy

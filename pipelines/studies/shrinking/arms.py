@@ -14,9 +14,8 @@ import numpy as np
 from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_of, oracle_policy
 from pipelines.simulation.job_pool import Pool
 from pipelines.studies.shrinking.percentiles import RULES, Rule, WithUse, past_use
-from scheduler_core.candidates import round_up_gpus
-from scheduler_core.recommendations import advised, unchanged_request
-from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
+from scheduler_core.recommendations import advised
+from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, round_up_gpus, shrink, unchanged_request
 from scheduler_core.types import (
     RESOURCES,
     FloatArray,

@@ -14,8 +14,8 @@ from pipelines.simulation.engine.compiled.loop import advance
 from pipelines.simulation.engine.compiled.starts import DRF, FIXED, LAS, SRTF
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
-from scheduler_core import cluster as machinery
-from scheduler_core.cluster import MILLI
+from scheduler_core.cluster import MILLI, Machine
+from scheduler_core.cluster import Cluster as Machinery
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.kernels.ordered import distinct
 from scheduler_core.kernels.state import (
@@ -166,7 +166,7 @@ def breaks_of(outages: Outages) -> Breaks:
 
 def run_compiled(
     workload: Workload,
-    machines: Sequence[machinery.Machine],
+    machines: Sequence[Machine],
     discipline: Discipline,
     horizon_s: float,
     outages: Outages,
@@ -175,7 +175,7 @@ def run_compiled(
 
     The arguments are not checked here, but in `simulator.simulate`.
     """
-    state = _begun(workload, machinery.Cluster(machines), discipline, horizon_s, outages)
+    state = _begun(workload, Machinery(machines), discipline, horizon_s, outages)
     while not advance(state):
         state = state._replace(log=_grown(state))
     tally, jobs, log = state.queue.tally[0], state.queue.jobs, state.log
@@ -201,7 +201,7 @@ def run_compiled(
 
 def _begun(
     workload: Workload,
-    cluster: machinery.Cluster,
+    cluster: Machinery,
     discipline: Discipline,
     horizon_s: float,
     outages: Outages,
