@@ -21,10 +21,11 @@ serve: $(READY)
 	$(BIN)/taut serve
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow" -n 2
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 
+# Run what `make test` leaves out, and its property tests with all their examples.
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m "slow or hypothesis"
 
 check: $(READY)
 	$(BIN)/ruff check .

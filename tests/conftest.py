@@ -6,12 +6,19 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.examples import QUICK
+
+settings.register_profile(QUICK, derandomize=True, deadline=None, max_examples=25)
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("wide", max_examples=1000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
-"""A change passes or fails for what it changed: the same examples every time, others with HYPOTHESIS_PROFILE=wide."""
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the same examples every time, fewer if slow tests are left out; others with HYPOTHESIS_PROFILE=wide."""
+    quick = config.option.markexpr == "not slow"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", QUICK if quick else "steady"))
 
 
 @pytest.fixture(scope="session")

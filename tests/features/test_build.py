@@ -14,6 +14,7 @@ from features.build import CHUNK_ROWS, build, with_requests
 from features.errors import ContractError, UnknownFeature
 from features.history import History
 from features.sets import FEATURES
+from tests.examples import examples
 from tests.features.job_tables import (
     at,
     helios_venus,
@@ -33,7 +34,7 @@ def check_same(left: pl.DataFrame, right: pl.DataFrame) -> None:
     assert_frame_equal(left, right, check_exact=True)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs=job_tables(), data=st.data())
 def test_truncating_the_future_changes_no_feature(jobs: pl.DataFrame, data: st.DataObject) -> None:
     usage = usage_of(jobs)
@@ -60,7 +61,7 @@ def test_truncating_the_future_of_a_real_trace_changes_no_feature(trace: str, tr
         check_same(build(asked, History.of(past), "wide"), whole[place : place + 1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs=job_tables(), order=st.randoms(use_true_random=False))
 def test_permuting_the_rows_permutes_the_features(jobs: pl.DataFrame, order: random.Random) -> None:
     usage = usage_of(jobs)
@@ -72,7 +73,7 @@ def test_permuting_the_rows_permutes_the_features(jobs: pl.DataFrame, order: ran
     check_same(shuffled, build(jobs, History.of(jobs, usage), "usage")[places])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(jobs=job_tables())
 def test_each_row_alone_is_its_row_of_the_batch(jobs: pl.DataFrame) -> None:
     history = History.of(jobs, usage_of(jobs))
@@ -92,7 +93,7 @@ def test_real_rows_alone_are_their_rows_of_the_batch(trace: str, traces: Path) -
         check_same(build(jobs[row : row + 1], history, "wide"), batch[row : row + 1])
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(jobs=job_tables())
 def test_names_choose_columns_and_their_order(jobs: pl.DataFrame) -> None:
     history = History.of(jobs)
@@ -172,7 +173,7 @@ def test_an_empty_history_answers(size: int) -> None:
     assert found.schema == {name: FEATURES[name].dtype for name in found.columns}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(jobs=job_tables(max_size=12), scale=st.sampled_from([0.5, 0.75, 1.0]))
 def test_a_counterfactual_request_changes_the_request_and_nothing_else(jobs: pl.DataFrame, scale: float) -> None:
     history = History.of(jobs)
@@ -198,7 +199,7 @@ def test_a_newcomers_like_is_empty_not_somebody_elses() -> None:
     assert found.row(0) == (0.0, 1.0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(jobs=job_tables(), others=job_tables())
 def test_what_another_cluster_did_changes_no_feature(jobs: pl.DataFrame, others: pl.DataFrame) -> None:
     elsewhere = others.with_columns(cluster=pl.lit("elsewhere"), job_id=pl.col("job_id") + "x")

@@ -12,6 +12,7 @@ from features.columns.newest import BURST_GAPS_S
 from features.columns.request import HOUR, WEEKDAY
 from features.history import SUBMITTED_DEPTH, History
 from features.sets import FEATURE_SETS, FEATURES, named
+from tests.examples import examples
 from tests.features.job_tables import at, job, job_tables, table
 
 EMPTY = History.of(table([]))
@@ -141,7 +142,7 @@ def survival_quantile(runs: list[tuple[float, bool]], level: float) -> float | N
     return ranked[-1][0] if ranked else None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(jobs=job_tables())
 def test_the_newest_submissions_are_told_as_plain_python_tells_them(jobs: pl.DataFrame) -> None:
     expected = [plainly(jobs, row) for row in range(jobs.height)]

@@ -12,6 +12,7 @@ from features.build import build
 from features.contract import FeatureContract
 from features.errors import ContractError, FeatureError, UnknownFeature
 from features.history import History
+from tests.examples import examples
 from tests.features.job_tables import job_tables
 
 FRAME = pl.DataFrame(
@@ -113,7 +114,7 @@ def test_a_feature_no_registry_holds_is_refused() -> None:
     assert issubclass(UnknownFeature, FeatureError)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(jobs=job_tables(max_size=20))
 def test_a_built_frame_fits_its_contract_row_by_row(jobs: pl.DataFrame) -> None:
     frame = build(jobs, History.of(jobs), "wide")

@@ -14,6 +14,7 @@ from features.build import build
 from features.errors import ContractError
 from features.history import DEPTH, History
 from features.keys import KEYS
+from tests.examples import examples
 from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table, usage_of
 
 ORACLE = """
@@ -95,7 +96,7 @@ def by_features(history: History, asked: pl.DataFrame, key: str, last: int) -> p
 
 
 @pytest.mark.parametrize("key", ["user", "vc", "gpus", "vc_gpus", "all"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(jobs=job_tables())
 def test_windows_equal_window_sql(key: str, jobs: pl.DataFrame) -> None:
     usage = usage_of(jobs)
@@ -115,7 +116,7 @@ def test_windows_over_a_real_trace_equal_window_sql(read: Callable[[Path], pl.Da
     assert_frame_equal(found, by_sql(jobs, usage_of(jobs)[:0], asked, "gpus", 100), rel_tol=1e-9, abs_tol=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs=job_tables(max_size=60), later=job_tables(max_size=10))
 def test_the_tail_answers_as_the_whole_for_later_jobs(jobs: pl.DataFrame, later: pl.DataFrame) -> None:
     whole = History.of(jobs, usage_of(jobs))

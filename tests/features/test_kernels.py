@@ -16,6 +16,7 @@ from features.columns.newest import NEWEST_KEYS, STATS
 from features.history import SUBMITTED_DEPTH, History
 from features.online import OnlineHistory
 from tests.conftest import ROOT
+from tests.examples import examples
 from tests.features import newest_oracle
 from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table
 from tests.features.online_jobs import ended_runs, rows_built, rows_online
@@ -38,7 +39,7 @@ def check_as_before(jobs: pl.DataFrame, history: History) -> None:
         assert np.array_equal(found[:, column], expected, equal_nan=True), name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(jobs=job_tables(max_size=90))
 def test_the_kernel_says_what_numpy_said(jobs: pl.DataFrame) -> None:
     check_as_before(jobs, History.of(jobs))

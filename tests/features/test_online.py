@@ -19,6 +19,7 @@ from features.frames import has_ended
 from features.history import History
 from features.online import OnlineHistory
 from features.rows import Rows
+from tests.examples import examples
 from tests.features.job_tables import at, job, job_tables, table, usage_of
 from tests.features.online_jobs import ended_runs, jobs_asked, rows_built, rows_online
 
@@ -45,7 +46,7 @@ def running(jobs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(jobs=job_tables(max_size=60), cut=st.integers(0, 60), order=st.randoms(use_true_random=False))
 def test_a_fed_history_answers_as_one_built_of_the_same_jobs(
     jobs: pl.DataFrame, cut: int, order: random.Random
@@ -66,7 +67,7 @@ def test_a_fed_history_answers_as_one_built_of_the_same_jobs(
     check_same(found, rows_built("usage", jobs, History.from_tail(history.frame())))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(jobs=job_tables(max_size=60), cut=st.integers(0, 60))
 def test_every_set_and_key_is_answered_as_by_build(jobs: pl.DataFrame, cut: int) -> None:
     usage = usage_of(jobs)
@@ -78,7 +79,7 @@ def test_every_set_and_key_is_answered_as_by_build(jobs: pl.DataFrame, cut: int)
     check_same(found, rows_built("wide", jobs, known(jobs[:cut], usage, jobs[cut:]), relative=False))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(jobs=job_tables(), order=st.randoms(use_true_random=False))
 def test_the_order_of_feedback_changes_nothing(jobs: pl.DataFrame, order: random.Random) -> None:
     usage = usage_of(jobs)
@@ -96,7 +97,7 @@ def test_the_order_of_feedback_changes_nothing(jobs: pl.DataFrame, order: random
     assert singly.version == together.version == len(runs)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(jobs=job_tables(), others=job_tables())
 def test_feedback_of_another_cluster_changes_nothing(jobs: pl.DataFrame, others: pl.DataFrame) -> None:
     history = OnlineHistory(History.of(jobs))
@@ -107,7 +108,7 @@ def test_feedback_of_another_cluster_changes_nothing(jobs: pl.DataFrame, others:
     check_same(rows_online("wide", jobs, history), before)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(jobs=job_tables(), others=job_tables(), row=st.integers(0, 39))
 def test_a_run_that_came_or_ended_later_changes_nothing(jobs: pl.DataFrame, others: pl.DataFrame, row: int) -> None:
     asked = jobs[row % jobs.height :][:1]
@@ -123,7 +124,7 @@ def test_a_run_that_came_or_ended_later_changes_nothing(jobs: pl.DataFrame, othe
     check_same(rows_online("wide", asked, history), before)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(jobs=job_tables(max_size=30))
 def test_a_run_is_known_once(jobs: pl.DataFrame) -> None:
     usage = usage_of(jobs)
@@ -136,7 +137,7 @@ def test_a_run_is_known_once(jobs: pl.DataFrame) -> None:
     check_same(rows_online("usage", jobs, history), rows_built("usage", jobs, History.of(jobs, usage)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs=job_tables(max_size=30), user=st.sampled_from([None, "u9"]))
 def test_a_job_that_ran_on_is_replaced_by_its_end(jobs: pl.DataFrame, user: str | None) -> None:
     usage = usage_of(jobs)
@@ -152,7 +153,7 @@ def test_a_job_that_ran_on_is_replaced_by_its_end(jobs: pl.DataFrame, user: str 
     check_same(rows_online("usage", jobs, history), rows_built("usage", jobs, known(base, usage, told)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(jobs=job_tables(), clusters=st.sampled_from([None, frozenset({"c"}), frozenset({"d"}), frozenset({"x"})]))
 def test_a_forgotten_user_was_never_there(jobs: pl.DataFrame, clusters: frozenset[str] | None) -> None:
     history = OnlineHistory(History.of(jobs[::2]))
@@ -207,7 +208,7 @@ def _run(number: int) -> dict[str, object]:
     return job(number, user=f"u{number % 2}", group="g", req_gpus=1.0, **times)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(jobs=job_tables(max_size=30))
 def test_the_measured_runs_are_those_behind_an_answer(jobs: pl.DataFrame) -> None:
     usage = usage_of(jobs)

@@ -19,6 +19,7 @@ from features.rows import RowBuilder, Rows
 from features.sets import FEATURE_SETS
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
+from tests.examples import examples
 from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table, truncated, usage_of
 from tests.features.online_jobs import contract_of, ended_runs, jobs_asked, rows_built, rows_online
 
@@ -48,7 +49,7 @@ def check_same(found: Rows, expected: Rows) -> None:
 
 @pytest.mark.parametrize("relative", [True, False])
 @pytest.mark.parametrize("names", SERVED)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(jobs=job_tables())
 def test_every_served_set_is_built_as_in_training(names: str, relative: bool, jobs: pl.DataFrame) -> None:
     history = History.of(jobs, usage_of(jobs))
@@ -83,7 +84,7 @@ def test_a_real_trace_is_answered_as_by_build_while_its_runs_end(trace: str, tra
         check_same(found, Rows(matrix=contract.encode(built.features), reference_log_s=built.reference_log_s))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(jobs=job_tables(max_size=12), scale=st.sampled_from([0.0, 0.5, 0.75, 1.0]))
 def test_counterfactual_requests_are_those_of_frames(jobs: pl.DataFrame, scale: float) -> None:
     history, contract = History.of(jobs), contract_of("wide", jobs)

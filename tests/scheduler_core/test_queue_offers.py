@@ -13,6 +13,7 @@ from scheduler_core import queue
 from scheduler_core.cluster import Machine
 from scheduler_core.queueing import QUEUE_POLICIES, Discipline
 from scheduler_core.rounds import Scheduler
+from tests.examples import examples
 from tests.scheduler_core.cases import POOLED, job, request
 
 STATIC = sorted(name for name, policy in QUEUE_POLICIES.items() if not policy.dynamic)
@@ -64,7 +65,7 @@ def rounds(one: Scheduler, waves: list[list[Any]], ends: list[set[int]], away: i
 
 @pytest.mark.parametrize("placement", POOLED)
 @pytest.mark.parametrize("rule", sorted(RULES))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     policy=st.sampled_from(STATIC),
     waves=st.lists(JOBS, min_size=1, max_size=3),

@@ -16,6 +16,7 @@ from scheduler_core.queueing import QUEUE_POLICIES, Discipline, QueuePolicy
 from scheduler_core.rounds import RoundResult, Scheduler
 from scheduler_core.shrink import ShrinkPolicy, shrink
 from scheduler_core.types import Job, Reason, Recommendation, Request
+from tests.examples import examples
 from tests.scheduler_core.cases import REQUESTS, WIDE, ToyPredictor, job, machines, request
 
 HALVING = ShrinkPolicy(alpha0=0.5)
@@ -234,7 +235,7 @@ def test_one_answer_that_is_nonsense_costs_only_its_own_job() -> None:
 
 @pytest.mark.parametrize("placement", sorted(PLACEMENTS))
 @pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(wanted=st.lists(st.tuples(REQUESTS, st.integers(1, 5)), min_size=1, max_size=12))
 def test_no_job_that_fits_is_left_waiting(policy: str, placement: str, wanted: list[tuple[Request, int]]) -> None:
     one = Scheduler(

@@ -13,6 +13,7 @@ from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
 from scheduler_core.placement import PLACEMENTS, placement_of
 from scheduler_core.sharing_placements import DevicePlacement
 from scheduler_core.target import SlidingTarget, target_of
+from tests.examples import examples
 from tests.pipelines.simulation.engine.sharing_references import (
     BASELINES,
     CLUSTERS,
@@ -47,7 +48,7 @@ def ends(chance: int, running: list[Allocation]) -> Allocation | None:
 
 
 @pytest.mark.parametrize("policy", SCORED)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(CLUSTERS, EVENTS, st.lists(DEMANDS, max_size=6))
 def test_decides_as_one_reads_it(
     policy: str, drawn: list[Machine], events: list[tuple[Demand, int]], wanted: list[Demand]
@@ -79,7 +80,7 @@ def give_back(boxes: list[object], ended: Allocation) -> None:
     boxes[machine] = box
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(CLUSTERS, EVENTS, st.lists(DEMANDS, min_size=1, max_size=6))
 def test_kept_fragmentation_is_that_computed_anew_after_every_event(
     drawn: list[Machine], events: list[tuple[Demand, int]], wanted: list[Demand]
@@ -99,7 +100,7 @@ def test_kept_fragmentation_is_that_computed_anew_after_every_event(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(CLUSTERS, st.lists(DEMANDS, min_size=1, max_size=8), st.integers(2, 5))
 def test_a_gang_is_its_instances_one_after_the_other_or_nothing(
     policy: str, drawn: list[Machine], demands: list[Demand], instances: int

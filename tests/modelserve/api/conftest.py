@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from modelserve.api.app import create_app
 from modelserve.service import Service, open_service
 from modelserve.settings import ServeSettings
-from tests.modelserve.mirrored import Folder
+from tests.modelserve.mirrored import NAME, USAGE, Folder
 
 TEXTS = {name: f"text-of-{name}" for name in ("predictor", "reporter", "chief", "bound")}
 
@@ -121,3 +121,14 @@ def job(job_id: str = "a1", **changes: object) -> dict[str, object]:
         "request": {"cpu_cores": 6, "mem_gib": 29.3, "gpus": 0.5},
     }
     return {**said, **changes}
+
+
+@pytest.fixture(scope="module")
+def client(small_bundles: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Return a client of one real application for all calls of a file that leave nothing that another call sees."""
+    folder = Folder(tmp_path_factory.mktemp("shared"), small_bundles)
+    folder.add(NAME, "1")
+    folder.add(USAGE, "1")
+    settings = ServeSettings(bundles=folder.path, store=f"sqlite:///{folder.path}/serve.db", trace="pai")
+    with closing(open_service(settings)) as service, TestClient(create_app(service)) as made:
+        yield made

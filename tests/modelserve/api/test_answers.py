@@ -22,10 +22,10 @@ DEEP = b"[" * 100_000
 HUGE = b'{"jobs":' + b"9" * 5000 + b"}"
 
 
-def test_predictions_keep_the_order_of_the_jobs(serve: Make) -> None:
+def test_predictions_keep_the_order_of_the_jobs(client: TestClient) -> None:
     ids = [f"j{i}" for i in range(40)]
 
-    answer = serve().post("/v1/predictions", json={"jobs": [job(each) for each in ids]})
+    answer = client.post("/v1/predictions", json={"jobs": [job(each) for each in ids]})
 
     assert answer.status_code == 200
     assert [each["job_id"] for each in answer.json()["predictions"]] == ids
@@ -33,9 +33,7 @@ def test_predictions_keep_the_order_of_the_jobs(serve: Make) -> None:
 
 
 @pytest.mark.parametrize("path", CALLS)
-def test_a_call_is_answered_under_its_own_name(serve: Make, path: str) -> None:
-    client = serve()
-
+def test_a_call_is_answered_under_its_own_name(client: TestClient, path: str) -> None:
     first, second = [client.post(path, json=CALLS[path], headers={"x-request-id": "mine"}) for _ in range(2)]
 
     assert (first.status_code, second.status_code) == (200, 200)
@@ -49,8 +47,8 @@ def test_a_call_is_answered_under_its_own_name(serve: Make, path: str) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{", DEEP, HUGE, b'{"jobs":"\xff"}', b'{"trace":"\\ud800"}', b"\xff\xfe{\x00}\x00"]
 )
-def test_what_is_no_json_is_a_bad_request(serve: Make, path: str, body: bytes) -> None:
-    answer = serve().post(path, content=body, headers={"content-type": "application/json"})
+def test_what_is_no_json_is_a_bad_request(client: TestClient, path: str, body: bytes) -> None:
+    answer = client.post(path, content=body, headers={"content-type": "application/json"})
 
     check_problem(answer, 400)
 
@@ -72,11 +70,11 @@ def test_what_is_no_json_is_a_bad_request(serve: Make, path: str, body: bytes) -
         ({"submit_ts": 1596274200}, "jobs.0.submit_ts"),
     ],
 )
-def test_a_field_at_fault_is_named(serve: Make, changes: dict[str, object], field: str) -> None:
+def test_a_field_at_fault_is_named(client: TestClient, changes: dict[str, object], field: str) -> None:
     body = json.dumps({"jobs": [job(**changes)]}).encode()
 
     said = check_problem(
-        serve().post("/v1/predictions", content=body, headers={"content-type": "application/json"}), 422
+        client.post("/v1/predictions", content=body, headers={"content-type": "application/json"}), 422
     )
 
     assert said["errors"][0]["field"] == field
@@ -110,8 +108,8 @@ def test_a_body_too_large_is_refused(serve: Make, declared: bool) -> None:
 @pytest.mark.parametrize(
     "headers", [{"content-type": "text/plain"}, {"content-type": "application/json", "content-encoding": "gzip"}]
 )
-def test_a_body_of_another_type_is_refused(serve: Make, headers: dict[str, str]) -> None:
-    check_problem(serve().post("/v1/predictions", content=b"{}", headers=headers), 415)
+def test_a_body_of_another_type_is_refused(client: TestClient, headers: dict[str, str]) -> None:
+    check_problem(client.post("/v1/predictions", content=b"{}", headers=headers), 415)
 
 
 @pytest.mark.parametrize(
@@ -177,25 +175,25 @@ def test_what_was_predicted_is_counted(serve: Make) -> None:
     ],
 )
 @pytest.mark.parametrize("path", [*CALLS, "/v1/feedback", "/v1/mode"])
-def test_a_body_with_too_much_in_it_is_refused_at_once(serve: Make, path: str, body: bytes) -> None:
-    said = check_problem(serve().post(path, content=body, headers={"content-type": "application/json"}), 422)
+def test_a_body_with_too_much_in_it_is_refused_at_once(client: TestClient, path: str, body: bytes) -> None:
+    said = check_problem(client.post(path, content=body, headers={"content-type": "application/json"}), 422)
 
     assert said["errors"][0]["field"] == "body"
     assert len(said["errors"]) == 1
 
 
-def test_of_many_bad_rows_the_first_is_named(serve: Make) -> None:
+def test_of_many_bad_rows_the_first_is_named(client: TestClient) -> None:
     body = {"jobs": [job(instances=0)] * 5000}
 
-    said = check_problem(serve().post("/v1/predictions", json=body), 422)
+    said = check_problem(client.post("/v1/predictions", json=body), 422)
 
     assert [each["field"] for each in said["errors"]] == ["jobs.0.instances"]
 
 
-def test_ten_thousand_jobs_are_answered(serve: Make) -> None:
+def test_ten_thousand_jobs_are_answered(client: TestClient) -> None:
     body = {"jobs": [job(str(i), user=f"user, {i}") for i in range(10_000)], "outputs": ["run_time"]}
 
-    answer = serve().post("/v1/predictions", json=body)
+    answer = client.post("/v1/predictions", json=body)
 
     assert answer.status_code == 200
     assert [row["job_id"] for row in answer.json()["predictions"]] == [str(i) for i in range(10_000)]

@@ -34,9 +34,7 @@ def check_error(answer: object, status: int) -> str:
     return said["error"]
 
 
-def test_the_server_tells_its_health_and_itself(serve: Make) -> None:
-    client = serve()
-
+def test_the_server_tells_its_health_and_itself(client: TestClient) -> None:
     assert client.get("/v2/health/live").json() == {"live": True}
     assert client.get("/v2/health/ready").json() == {"ready": True}
     said = client.get("/v2").json()
@@ -45,9 +43,7 @@ def test_the_server_tells_its_health_and_itself(serve: Make) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v2/models/runtime.pai.ctr", "/v2/models/runtime.pai.ctr/versions/1"])
-def test_a_model_tells_what_it_takes_and_gives(serve: Make, path: str) -> None:
-    client = serve()
-
+def test_a_model_tells_what_it_takes_and_gives(client: TestClient, path: str) -> None:
     said = client.get(path).json()
 
     assert (said["name"], said["versions"], said["platform"]) == ("runtime.pai.ctr", ["1"], "taut_xgboost")
@@ -59,13 +55,11 @@ def test_a_model_tells_what_it_takes_and_gives(serve: Make, path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/v2/models/nobody", "/v2/models/runtime.pai.ctr/versions/99", "/v2/models/nobody/ready", INFER + "s"]
 )
-def test_what_does_not_serve_is_not_found(serve: Make, path: str) -> None:
-    check_error(serve().get(path), 404)
+def test_what_does_not_serve_is_not_found(client: TestClient, path: str) -> None:
+    check_error(client.get(path), 404)
 
 
-def test_an_id_that_is_sent_comes_back(serve: Make) -> None:
-    client = serve()
-
+def test_an_id_that_is_sent_comes_back(client: TestClient) -> None:
     sent = client.post(INFER, json={"id": "call-1", "inputs": TWO}).json()
     unsent = client.post(INFER, json={"inputs": TWO}).json()
 
@@ -73,8 +67,8 @@ def test_an_id_that_is_sent_comes_back(serve: Make) -> None:
     assert unsent["id"] == unsent["parameters"]["answer_id"]
 
 
-def test_outputs_are_columns_of_one_row_a_job(serve: Make) -> None:
-    said = serve().post(INFER, json={"inputs": TWO}).json()
+def test_outputs_are_columns_of_one_row_a_job(client: TestClient) -> None:
+    said = client.post(INFER, json={"inputs": TWO}).json()
 
     assert (said["model_name"], said["model_version"]) == ("runtime.pai.ctr", "1")
     for output in said["outputs"]:
@@ -84,14 +78,13 @@ def test_outputs_are_columns_of_one_row_a_job(serve: Make) -> None:
         assert all(value > 0 for value in output["data"])
 
 
-def test_the_outputs_wanted_are_given_and_no_others(serve: Make) -> None:
-    said = serve().post(INFER, json={"inputs": TWO, "outputs": [{"name": "run_s_p90"}]}).json()
+def test_the_outputs_wanted_are_given_and_no_others(client: TestClient) -> None:
+    said = client.post(INFER, json={"inputs": TWO, "outputs": [{"name": "run_s_p90"}]}).json()
 
     assert [each["name"] for each in said["outputs"]] == ["run_s_p90"]
 
 
-def test_the_answer_is_that_of_a_prediction(serve: Make) -> None:
-    client = serve()
+def test_the_answer_is_that_of_a_prediction(client: TestClient) -> None:
     whole = {key: value for key, value in job().items() if key not in ("job_id", "task_type", "request")}
     requests = {f"req_{key}": value for key, value in job()["request"].items()}
     types = {str: "BYTES", int: "INT64", float: "FP64"}
@@ -106,10 +99,10 @@ def test_the_answer_is_that_of_a_prediction(serve: Make) -> None:
 
 @pytest.mark.parametrize("shape", [[2], [2, 1]])
 @pytest.mark.parametrize("nested", [False, True])
-def test_data_may_be_flat_or_a_list_a_row(serve: Make, shape: list[int], nested: bool) -> None:
+def test_data_may_be_flat_or_a_list_a_row(client: TestClient, shape: list[int], nested: bool) -> None:
     data = [["u1"], ["u2"]] if nested else ["u1", "u2"]
 
-    assert serve().post(INFER, json={"inputs": [tensor("user", "BYTES", data, shape)]}).status_code == 200
+    assert client.post(INFER, json={"inputs": [tensor("user", "BYTES", data, shape)]}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -133,12 +126,12 @@ def test_data_may_be_flat_or_a_list_a_row(serve: Make, shape: list[int], nested:
         ([], "inputs"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(serve: Make, inputs: list[object], said: str) -> None:
-    assert said in check_error(serve().post(INFER, json={"inputs": inputs}), 400)
+def test_what_cannot_be_meant_is_refused(client: TestClient, inputs: list[object], said: str) -> None:
+    assert said in check_error(client.post(INFER, json={"inputs": inputs}), 400)
 
 
-def test_an_output_that_is_not_there_is_refused(serve: Make) -> None:
-    answer = serve().post(INFER, json={"inputs": TWO, "outputs": [{"name": "nothing"}]})
+def test_an_output_that_is_not_there_is_refused(client: TestClient) -> None:
+    answer = client.post(INFER, json={"inputs": TWO, "outputs": [{"name": "nothing"}]})
 
     assert "no such output" in check_error(answer, 400)
 
@@ -152,9 +145,9 @@ def test_an_output_that_is_not_there_is_refused(serve: Make) -> None:
     ],
 )
 def test_the_binary_extension_is_refused_by_name(
-    serve: Make, extra: dict[str, object], headers: dict[str, str]
+    client: TestClient, extra: dict[str, object], headers: dict[str, str]
 ) -> None:
-    answer = serve().post(INFER, json={"inputs": TWO, **extra}, headers=headers)
+    answer = client.post(INFER, json={"inputs": TWO, **extra}, headers=headers)
 
     assert "binary" in check_error(answer, 400)
 

@@ -34,17 +34,13 @@ def check_error(answer: object, status: int, code: str) -> str:
     return said["message"]
 
 
-def test_a_serving_process_answers_ping_and_version(serve: Make) -> None:
-    client = serve()
-
+def test_a_serving_process_answers_ping_and_version(client: TestClient) -> None:
     assert (client.get("/ping").status_code, client.get("/ping").text) == (200, "\n")
     assert client.get("/version").status_code == 200
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_format_brings_the_same_answer(serve: Make, form: str) -> None:
-    client = serve()
-
+def test_every_format_brings_the_same_answer(client: TestClient, form: str) -> None:
     answer = client.post(INVOKE, json={form.split()[0]: FORMATS[form]})
     from_csv = client.post(INVOKE, content=CSV, headers={"content-type": "text/csv"})
 
@@ -68,23 +64,23 @@ def test_the_answer_is_that_of_the_model_loaded_by_mlflow(serve: Make, folder: F
     assert pd.DataFrame(answer).to_numpy() == pytest.approx(expected.to_numpy(), rel=1e-6)
 
 
-def test_a_frame_as_mlflows_client_writes_it_is_taken(serve: Make) -> None:
+def test_a_frame_as_mlflows_client_writes_it_is_taken(client: TestClient) -> None:
     body = {"dataframe_split": {"columns": ["submit_ts", "user"], "index": [0], "data": [[1596274200000, "u1"]]}}
     headers = {"content-type": "application/json; charset=utf-8"}
 
-    assert serve().post(INVOKE, content=json.dumps(body), headers=headers).status_code == 200
+    assert client.post(INVOKE, content=json.dumps(body), headers=headers).status_code == 200
 
 
-def test_a_model_may_be_named_by_params(serve: Make) -> None:
+def test_a_model_may_be_named_by_params(client: TestClient) -> None:
     body = {"inputs": {"user": ["u1"]}, "params": {"model": "usage.pai.ctr"}}
 
-    said = serve().post("/invocations", json=body).json()["predictions"]
+    said = client.post("/invocations", json=body).json()["predictions"]
 
     assert set(said[0]) == {"used_cpu_cores", "used_mem_gib", "used_gpus", "used_gpu_mem_gib"}
 
 
-def test_of_several_models_one_has_to_be_named(serve: Make) -> None:
-    message = check_error(serve().post("/invocations", json={"inputs": {"user": ["u1"]}}), 400, "BAD_REQUEST")
+def test_of_several_models_one_has_to_be_named(client: TestClient) -> None:
+    message = check_error(client.post("/invocations", json={"inputs": {"user": ["u1"]}}), 400, "BAD_REQUEST")
 
     assert "runtime.pai.ctr, usage.pai.ctr" in message
 
@@ -112,18 +108,20 @@ def test_the_only_model_needs_no_name(serve: Make, folder: Folder) -> None:
         {"inputs": {"user": ["u1"]}, "params": {"model": 1}},
     ],
 )
-def test_what_cannot_be_meant_is_a_bad_request(serve: Make, body: object) -> None:
-    assert check_error(serve().post(INVOKE, json=body), 400, "BAD_REQUEST")
+def test_what_cannot_be_meant_is_a_bad_request(client: TestClient, body: object) -> None:
+    assert check_error(client.post(INVOKE, json=body), 400, "BAD_REQUEST")
 
 
 @pytest.mark.parametrize(
     ("column", "value", "found"),
     [("req_cpu_cores", -1, "-1"), ("instances", 0, "0"), ("user", "u" * 300, "'uuu"), ("submit_ts", "noon", "'noon'")],
 )
-def test_a_value_at_fault_is_named_by_its_column_and_row(serve: Make, column: str, value: object, found: str) -> None:
+def test_a_value_at_fault_is_named_by_its_column_and_row(
+    client: TestClient, column: str, value: object, found: str
+) -> None:
     records = [{"user": "u1"}, {"user": "u2", column: value}]
 
-    message = check_error(serve().post(INVOKE, json={"dataframe_records": records}), 400, "BAD_REQUEST")
+    message = check_error(client.post(INVOKE, json={"dataframe_records": records}), 400, "BAD_REQUEST")
 
     assert message.startswith(f"column {column!r}, row 1: ")
     assert f"found {found}" in message
@@ -137,8 +135,8 @@ def test_a_row_out_of_reach_is_named(serve: Make) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"user\n", b"user\n\xff\n", b'user\n"a', b"user,user\na,b\n", b"user\na,b\n"])
-def test_what_is_no_csv_is_a_bad_request(serve: Make, body: bytes) -> None:
-    assert check_error(serve().post(INVOKE, content=body, headers={"content-type": "text/csv"}), 400, "BAD_REQUEST")
+def test_what_is_no_csv_is_a_bad_request(client: TestClient, body: bytes) -> None:
+    assert check_error(client.post(INVOKE, content=body, headers={"content-type": "text/csv"}), 400, "BAD_REQUEST")
 
 
 def test_failures_of_every_kind_have_mlflows_shape(serve: Make) -> None:

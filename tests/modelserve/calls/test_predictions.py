@@ -21,6 +21,7 @@ from modelserve.learning.learned import Learned
 from modelserve.loading.models import Snapshot
 from modelserve.scopes import Scope
 from modelserve.service import Service
+from tests.examples import examples
 from tests.modelserve.answering import NOW, REQUEST, folder_of, in_process, job, mixed, service_of
 from tests.modelserve.mirrored import NAME, USAGE
 
@@ -138,7 +139,7 @@ texts = st.one_of(st.none(), st.sampled_from(["u1", "g1", "ctr", "T4"]), st.text
 amounts = st.one_of(st.none(), st.floats(0.0, 1e6))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     jobs=st.lists(
         st.fixed_dictionaries(

@@ -16,6 +16,7 @@ from modelserve.contract.requests import JobRow, RecommendBody
 from modelserve.learning.learned import Learned, Stop
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
+from tests.examples import examples
 from tests.modelserve.answering import NOW, REQUEST, folder_of, in_process, job, mixed, service_of
 from tests.modelserve.mirrored import NAME, USAGE
 
@@ -78,7 +79,7 @@ def test_targets_are_round_and_lie_between_floor_and_request(service: Service) -
             assert round(target, 6) == target
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     jobs=st.lists(
         st.fixed_dictionaries(

@@ -19,6 +19,7 @@ from modelserve.client import AsyncClient
 from modelserve.contract import jobs, learning, models
 from modelserve.contract.fields import Minimums
 from modelserve.errors import WrongAnswer
+from tests.examples import examples
 
 Schema = dict[str, Any]  # JSON Schema is as deep as it likes
 
@@ -143,7 +144,7 @@ def test_whatever_the_document_answers_is_read(document: Schema, method: str, pa
     kind = CALLS[method, path][0]
     schema = answer_schema(document, method, path)
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+    @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
     @given(instances(schema, schema["$defs"]))
     def check(said: Schema) -> None:
         read = kind.model_validate_json(json.dumps(said))

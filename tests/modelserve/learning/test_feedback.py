@@ -16,6 +16,7 @@ from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning import feedback
 from modelserve.scopes import Scope
 from modelserve.store.finished import newest_finished
+from tests.examples import examples
 from tests.modelserve.feedback_cases import FakeModels, body, row, service_of
 
 Serve = Callable[..., Any]
@@ -70,7 +71,7 @@ def test_a_job_is_told_from_its_like_by_trace_cluster_and_role(serve: Serve) -> 
     assert answers == ["accepted"] * 4 + ["duplicate"]
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     calls=st.lists(
         st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([60.0, 61.0])), min_size=1, max_size=6), max_size=5

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.models import baselines
+from tests.examples import examples
 from tests.pipelines.models.conftest import MakeJobs, make_jobs
 
 
@@ -78,7 +79,7 @@ def test_a_trace_without_users_has_no_user_median(jobs: pl.DataFrame) -> None:
     assert "user_group_gpus_median" in baselines.applicable(jobs)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(0, 50), st.integers(10, 110))
 def test_truncating_the_future_changes_no_answer(seed: int, kept: int) -> None:
     jobs = make_jobs(120, seed=seed, span_days=3).sort("submit_ts")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pipelines.models import conformal
 from pipelines.models.conformal import Adaptation, AdaptiveOffset
+from tests.examples import examples
 
 HOUR_US = 3_600_000_000
 
@@ -55,7 +56,7 @@ def test_adaptive_offsets_cover_ninety_percent_through_drift(drift: float) -> No
         assert not 0.87 < static.mean() < 0.93
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 1000), st.integers(5, 195), st.sampled_from([0.5, 0.9]))
 def test_truncating_the_future_changes_no_offset(seed: int, kept: int, tau: float) -> None:
     jobs = stream(200, seed)
@@ -108,7 +109,7 @@ def test_an_offset_that_has_not_been_helping_is_not_added() -> None:
     assert (helped.share(), harmed.share()) == (1.0, 0.0)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(0, 1000))
 def test_shuffling_the_rows_changes_no_offset(seed: int) -> None:
     jobs = stream(150, seed)

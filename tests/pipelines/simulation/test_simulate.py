@@ -25,6 +25,7 @@ from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput, PredictorUnavailable
 from scheduler_core.queueing import Discipline
 from scheduler_core.types import Predictor, Request
+from tests.examples import examples
 from tests.pipelines.lake.canonical import measured_tables
 from tests.scheduler_core.cases import ToyPredictor
 
@@ -185,7 +186,7 @@ def test_an_unknown_truth_is_refused_by_name() -> None:
         figures(job_pool(*measured_tables(3)), slowdown_models=("hope",))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(seed=st.integers(0, 1000), policy=st.sampled_from(["fifo", "srtf", "drf"]))
 def test_guarded_by_true_peaks_no_job_is_killed(seed: int, policy: str) -> None:
     # The floors lie above every peak of these tables: 6 GiB and 2 GiB of GPU memory.

@@ -15,6 +15,7 @@ from pipelines.statistics.claims import over_claim, sizes
 from pipelines.statistics.outcomes import gpu_hours_by_status, group_recurrence, status_counts, user_concentration
 from pipelines.statistics.query import PERCENTS
 from pipelines.statistics.times import arrivals_by_hour, run_time
+from tests.examples import examples
 from tests.pipelines.statistics.lakes import Rows, job, make_lake, used
 
 seconds = st.one_of(st.none(), st.floats(0, 4e5).map(lambda s: round(s, 3)))
@@ -35,7 +36,7 @@ jobs_of_a_lake = st.lists(
     min_size=1,
     max_size=12,
 )
-FEW = settings(max_examples=25)
+FEW = settings(max_examples=examples(25))
 
 
 def quantile(values: Sequence[float], probability: float) -> float:

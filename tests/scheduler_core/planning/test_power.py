@@ -12,6 +12,7 @@ from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.power import Assumed, NodePower, Package, PowerTable, Watts
 from scheduler_core.queueing import Discipline
+from tests.examples import examples
 from tests.pipelines.simulation.energy.sites import ASSUMED, START_TS, grid, powers, uses
 from tests.pipelines.simulation.engine.simulations import gpu_machines, run, workload
 
@@ -68,7 +69,7 @@ def test_use_is_assumed_within_what_is_held() -> None:
         Assumed(cpu_frac=0.5, gpu_frac=1.1)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(seed=st.integers(0, 1000))
 def test_gpus_shared_by_devices_add_up_too(seed: int) -> None:
     rng = np.random.default_rng(seed)

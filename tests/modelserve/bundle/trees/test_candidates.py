@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from modelserve.bundle.trees.compiled import BLOCK, FEW, CompiledTrees
 from modelserve.bundle.trees.forest import Forest
+from tests.examples import examples
 
 CATEGORIES = 70
 OUTPUTS = 2
@@ -94,7 +95,7 @@ def candidates(rng: np.random.Generator, jobs: int, each: int, features: int, ch
     return np.vstack(parts)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     trees=st.integers(0, 20),

@@ -15,6 +15,7 @@ from modelserve.bundle.trees.compiled import CompiledTrees
 from modelserve.bundle.trees.forest import read_forest
 from modelserve.bundle.trees.ubjson import DEPTH_LIMIT, read_ubjson
 from modelserve.errors import BundleError
+from tests.examples import examples
 from tests.modelserve.ubj_writing import write_ubjson
 
 FEATURES = 4
@@ -223,7 +224,7 @@ def test_bytes_that_are_no_model_are_refused(data: bytes) -> None:
         read_ubjson(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(MODEL) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_no_byte_that_changes_makes_the_walk_leave_its_arrays(changes: list[tuple[int, int]]) -> None:
     data = bytearray(MODEL)

@@ -14,6 +14,7 @@ from features.tables import TABLES
 from pipelines.errors import SourceError
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
+from tests.examples import examples
 
 Trace = Any  # the tiny published trace of conftest.py, which pytest does not let tests import
 
@@ -156,7 +157,7 @@ JUNK = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(JUNK, max_size=6), seed=st.integers(0, 10**6))
 @example(rows=[",,0,:"], seed=1)
 @pytest.mark.slow

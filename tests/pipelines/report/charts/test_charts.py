@@ -16,11 +16,10 @@ from pipelines.studies.shrinking.study import CHARTS, OVER_TIME, subtitle_of
 from tests.pipelines.studies.shrinking.tiny import resulted
 
 OKABE_ITO = {"#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
-ANSWERS = {experiment: resulted(experiment) for experiment in CHARTS}
 
 
 def frame(experiment: str, about: str) -> pl.DataFrame:
-    answer = ANSWERS[experiment]
+    answer = resulted(experiment)
     if about == OVER_TIME:
         return course_of(answer.outcomes.over_time)
     return pl.DataFrame(answer.tables[about], infer_schema_length=None)
@@ -28,7 +27,7 @@ def frame(experiment: str, about: str) -> pl.DataFrame:
 
 def spec(experiment: str, name: str) -> dict[str, Any]:
     about, draw = CHARTS[experiment][name]
-    drawn: dict[str, Any] = draw(frame(experiment, about), subtitle_of(ANSWERS[experiment])).to_dict()
+    drawn: dict[str, Any] = draw(frame(experiment, about), subtitle_of(resulted(experiment))).to_dict()
     return drawn
 
 
@@ -200,7 +199,7 @@ def test_the_course_is_the_mean_over_seeds_with_its_interval() -> None:
 
 
 def test_a_chart_is_drawn_without_a_browser_or_a_network(tmp_path: Path) -> None:
-    chart = cpu_over_time(frame("1", OVER_TIME), subtitle_of(ANSWERS["1"]))
+    chart = cpu_over_time(frame("1", OVER_TIME), subtitle_of(resulted("1")))
 
     chart.save(tmp_path / "chart.png")
 

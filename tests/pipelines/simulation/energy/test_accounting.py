@@ -16,6 +16,7 @@ from pipelines.simulation.measures.job_metrics import Uses
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.grid import Grid
 from scheduler_core.queueing import QUEUE_POLICIES
+from tests.examples import examples
 from tests.pipelines.simulation.energy.sites import ASSUMED, START_TS, grid, hourly, known, power, powers, uses
 from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule, schedules
 from tests.pipelines.simulation.engine.simulations import outages
@@ -92,7 +93,7 @@ def test_a_machine_that_is_away_draws_nothing_however_often_it_went() -> None:
     check_conserved(found)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 10_000), policy=st.sampled_from(sorted(QUEUE_POLICIES)), option=st.sampled_from(OPTIONS))
 def test_jobs_and_idle_machines_and_hours_add_up_to_the_same(seed: int, policy: str, option: str) -> None:
     asked = world(seed, 40, policy, option)

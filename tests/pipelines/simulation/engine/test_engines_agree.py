@@ -12,6 +12,7 @@ from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
 from scheduler_core.cluster import paper_machines
 from scheduler_core.queueing import QUEUE_POLICIES, Discipline
+from tests.examples import examples
 from tests.pipelines.simulation.engine.simulations import gpu_machines, hosts_of, outages, simulated, workload
 from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world
 
@@ -41,7 +42,7 @@ def check_same(one: Schedule, other: Schedule) -> None:
 
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(seed=SEEDS, jobs=st.integers(1, 40))
 def test_both_engines_do_the_same(policy, option, seed, jobs):
     asked = world(seed, jobs, policy, option)
@@ -51,7 +52,7 @@ def test_both_engines_do_the_same(policy, option, seed, jobs):
 @pytest.mark.slow
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(seed=SEEDS)
 def test_both_engines_do_the_same_with_long_queues(policy, option, seed):
     asked = world(seed, 400, policy, option)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pipelines.simulation.engine.schedule import Schedule
 from scheduler_core.cluster import Machine
 from scheduler_core.queueing import Discipline
+from tests.examples import examples
 from tests.pipelines.simulation.engine.simulations import run, simulated, workload
 
 TOTAL = np.array([90.0, 90.0, 180.0])
@@ -65,7 +66,7 @@ def test_the_example_of_the_paper() -> None:
     assert (started.count(0), started.count(1)) == (3, 2)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     asks=st.lists(
         st.tuples(st.floats(0.05, 1.0), st.floats(0.05, 1.0), st.floats(0.0, 2.0)).map(list), min_size=2, max_size=4

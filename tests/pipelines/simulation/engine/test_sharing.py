@@ -17,6 +17,7 @@ from scheduler_core.devices import Sharing, shape
 from scheduler_core.errors import BadInput, SchedulerError
 from scheduler_core.placement import PLACEMENTS, first_fit
 from scheduler_core.queueing import QUEUE_POLICIES, Discipline
+from tests.examples import examples
 from tests.pipelines.simulation.engine.simulations import gpu_machines, outages, run, simulated, starts_of, workload
 from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world
 
@@ -93,7 +94,7 @@ def check_that_all_end(asked: World, schedule: Schedule) -> None:
 
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(seed=SEEDS, part=st.sampled_from([1.0, 0.7, 1.5]))
 def test_devices_hold_under_every_policy(policy: str, option: str, seed: int, part: float) -> None:
     asked = world(seed, 25, policy, option)
@@ -106,7 +107,7 @@ def test_devices_hold_under_every_policy(policy: str, option: str, seed: int, pa
 
 
 @pytest.mark.parametrize("placement", sorted(PLACEMENTS))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(seed=SEEDS, option=st.sampled_from(OPTIONS), policy=st.sampled_from(["fifo", "sjf", "srtf", "las"]))
 def test_devices_hold_under_every_placement(placement: str, seed: int, option: str, policy: str) -> None:
     asked = world(seed, 25, policy, option)
@@ -140,7 +141,7 @@ def check_same_but_devices(one: Schedule, other: Schedule) -> None:
 
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(seed=SEEDS, one_each=st.booleans())
 def test_whole_gpus_and_machines_of_one_are_as_pooled(policy: str, option: str, seed: int, one_each: bool) -> None:
     asked = world(seed, 25, policy, option)

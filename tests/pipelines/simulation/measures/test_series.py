@@ -19,6 +19,7 @@ from scheduler_core.fragmentation import USES, FreeNodes, breakdown
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.queueing import Discipline
 from scheduler_core.target import target_of
+from tests.examples import examples
 from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule, schedules
 from tests.pipelines.simulation.engine.sharing_references import CLUSTERS, DEMANDS
 
@@ -155,7 +156,7 @@ def free_at(done: Schedule, at_s: float) -> FreeNodes:
 
 
 @pytest.mark.parametrize("placement", ["fgd", "random", "best_fit"])
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(CLUSTERS, ARRIVALS, st.sampled_from([float("inf"), 12.0]))
 def test_every_second_is_what_runs_then_makes_it(
     placement: str, drawn: list[Machine], arrivals: list[tuple[Demand, int, int]], horizon_s: float

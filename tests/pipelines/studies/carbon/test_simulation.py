@@ -14,6 +14,7 @@ from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.allocator import allocate
 from scheduler_core.planning.carbon.budget import Bank
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
+from tests.examples import examples
 from tests.pipelines.studies.carbon.arrivals import arriving, drawn
 
 PLANNERS: dict[str, Planner] = {
@@ -78,7 +79,7 @@ def test_a_changed_count_costs_its_restart() -> None:
 
 @pytest.mark.parametrize("name", PLANNERS)
 @pytest.mark.parametrize("at_events", [False, True])
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(seed=st.integers(0, 10_000), share=st.floats(0.3, 1.5))
 def test_every_job_ends_and_its_energy_is_what_its_gpus_drew(
     name: str, at_events: bool, seed: int, share: float

@@ -12,6 +12,7 @@ from scheduler_core.planning.cost.lookahead import _ahead  # the constants as de
 from scheduler_core.planning.cost.objective import Terms
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
 from scheduler_core.planning.power import JOULES_PER_KWH
+from tests.examples import examples
 from tests.pipelines.studies.cost.naive_running import naive_usd
 
 TYPES = (
@@ -29,7 +30,7 @@ def usd_of(problem: Problem, order: list[int], most: list[int], thrifty: list[bo
     return float(usd), decision.node.tolist()
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.integers(1, 7), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 90.0, 900.0]))
 def test_it_costs_what_a_plain_loop_finds(jobs: int, seed: int, restart_s: float) -> None:
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from pipelines.studies.cost.simulation import Outcome, Site, SubmittedJobs, gpu_
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem
 from scheduler_core.planning.hourly import HourlySeries
+from tests.examples import examples
 
 HOUR = 3600.0
 SMALL = NodeType(name="small", gpu_type="p100", gpus=2, idle_w=100.0, gpu_active_w=200.0)
@@ -155,7 +156,7 @@ def worlds(draw: st.DrawFn) -> tuple[SubmittedJobs, Site, Policy]:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(worlds())
 def test_every_job_ends_no_node_is_overfull_and_gpu_seconds_are_conserved(
     world: tuple[SubmittedJobs, Site, Policy],
@@ -178,7 +179,7 @@ def test_every_job_ends_no_node_is_overfull_and_gpu_seconds_are_conserved(
     assert gpu_seconds(outcome, len(jobs)).sum() == pytest.approx(held)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(worlds())
 def test_nobody_is_stopped_by_a_method_that_does_not_preempt(world: tuple[SubmittedJobs, Site, Policy]) -> None:
     jobs, where, policy = world

@@ -12,6 +12,7 @@ from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.sharing_placements import DevicePlacement
 from scheduler_core.target import target_of
+from tests.examples import examples
 from tests.pipelines.simulation.engine.sharing_references import BASELINES, CLUSTERS, DEMANDS
 from tests.scheduler_core.cases import machines
 
@@ -54,7 +55,7 @@ def test_pods_without_a_gpu_cannot_be_inflated() -> None:
 
 
 @pytest.mark.parametrize("policy", [*BASELINES, "fgd"])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(CLUSTERS, st.lists(DEMANDS, min_size=1, max_size=30))
 def test_a_run_is_that_of_rooms_and_placements(policy: str, drawn: list[Machine], demands: list[Demand]) -> None:
     cluster, target = Cluster(drawn, sharing="devices"), target_of(demands, 0.9)
@@ -73,7 +74,7 @@ def test_a_run_is_that_of_rooms_and_placements(policy: str, drawn: list[Machine]
 
 
 @pytest.mark.parametrize(("policy", "ties"), [("random", "first"), ("fgd", "random"), ("gpu_packing", "random")])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(CLUSTERS, st.lists(DEMANDS, min_size=1, max_size=30), st.integers(0, 3))
 def test_what_is_drawn_fits_and_only_what_fits_nowhere_is_dropped(
     policy: str, ties: str, drawn: list[Machine], demands: list[Demand], seed: int

@@ -15,6 +15,7 @@ from scheduler_core.planning.carbon.elastic import (
     remaining_s,
 )
 from scheduler_core.planning.carbon.priced import foreseen, priced
+from tests.examples import examples
 
 MOST = 4
 AROUND = {"intensity_g_per_kwh": 500.0, "period_s": 600.0, "pue": 1.2}
@@ -34,7 +35,7 @@ def drawn(seed: int) -> ElasticJobs:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 100_000), gpus=st.integers(0, 16), budget_g=st.floats(0.0, 80.0))
 def test_without_a_price_the_plan_is_the_allocators(seed: int, gpus: int, budget_g: float) -> None:
     jobs = drawn(seed)
@@ -47,7 +48,7 @@ def test_without_a_price_the_plan_is_the_allocators(seed: int, gpus: int, budget
     assert plan.step[running].tolist() == plain.step[running].tolist()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     seed=st.integers(0, 100_000),
     gpus=st.integers(0, 16),
@@ -64,7 +65,7 @@ def test_plans_stay_within_gpus_and_budget_at_any_price(seed: int, gpus: int, bu
     assert (jobs.allowed[np.arange(len(jobs)), plan.gpus] | (plan.gpus == 0)).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 100_000))
 def test_the_dearer_energy_the_less_is_taken_where_gpus_and_budget_are_plenty(seed: int) -> None:
     jobs = drawn(seed)
@@ -133,7 +134,7 @@ def flat(jobs: ElasticJobs, price: float) -> np.ndarray:
     return np.full(len(jobs), price)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 100_000), price=st.floats(0.0, 1e6))
 def test_equal_prices_give_the_least_time_plus_cost_where_gpus_are_plenty(seed: int, price: float) -> None:
     jobs = drawn_elastic(seed)
@@ -148,7 +149,7 @@ def test_equal_prices_give_the_least_time_plus_cost_where_gpus_are_plenty(seed: 
     assert found == pytest.approx(cost.min(axis=(1, 2)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 100_000), gpus=st.integers(0, 16), now=st.floats(0.0, 1e7), later=st.floats(0.0, 1e7))
 def test_plans_stay_within_gpus_and_allowed_counts(seed: int, gpus: int, now: float, later: float) -> None:
     jobs = drawn_elastic(seed)
@@ -160,7 +161,7 @@ def test_plans_stay_within_gpus_and_allowed_counts(seed: int, gpus: int, now: fl
     assert (plan.postponed == (plan.gpus == 0)).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 100_000))
 def test_the_dearer_now_is_beside_later_the_less_power_is_drawn_elastic(seed: int) -> None:
     jobs = drawn_elastic(seed)

@@ -8,6 +8,7 @@ from scheduler_core.planning.cost.decision import METHODS, Search, decide, sough
 from scheduler_core.planning.cost.greedy import greedy
 from scheduler_core.planning.cost.objective import Terms, check, cost
 from scheduler_core.planning.cost.problem import POSTPONED, Decision, Nodes, NodeType, Problem, WaitingJobs
+from tests.examples import examples
 
 TYPES = (
     NodeType(name="p", gpu_type="P100", gpus=4, idle_w=120.0, gpu_active_w=225.0),
@@ -42,7 +43,7 @@ def check_possible(problem: Problem, decision: Decision) -> None:
     assert (taken <= problem.nodes.gpus).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     jobs=st.integers(0, 12),

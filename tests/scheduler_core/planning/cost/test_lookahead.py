@@ -12,6 +12,7 @@ from scheduler_core.planning.cost.decision import decide
 from scheduler_core.planning.cost.lookahead import look_ahead
 from scheduler_core.planning.cost.objective import Terms, check
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
+from tests.examples import examples
 
 TYPES = (
     NodeType(name="small", gpu_type="p100", gpus=2, idle_w=100.0, gpu_active_w=200.0),
@@ -60,7 +61,7 @@ def problems(draw: st.DrawFn) -> Problem:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(problems(), st.integers(0, 5))
 def test_it_can_be_carried_out_and_leaves_no_job_waiting_beside_an_empty_cluster(problem: Problem, seed: int) -> None:
     decision = look_ahead(problem, np.random.default_rng(seed), 5)
@@ -70,7 +71,7 @@ def test_it_can_be_carried_out_and_leaves_no_job_waiting_beside_an_empty_cluster
     assert not possible.any() or (decision.node >= 0).any()
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(problems())
 def test_the_same_chance_gives_the_same_decision(problem: Problem) -> None:
     first, second = (look_ahead(problem, np.random.default_rng(3), 5) for _ in range(2))
