@@ -1,6 +1,7 @@
 """A service that does what its script says, over real sockets, and a time that passes only when somebody waits."""
 
 import json
+import math
 import random
 import socket
 import struct
@@ -12,8 +13,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from modelserve.client import Client
 from modelserve.client.exchange import Exchange, Surroundings
 from modelserve.client.policy import Retries, Timeouts
+from scheduler_core.types import Job, Request
 
 Act = Callable[["FakeService", socket.socket], None]
 LONGEST_S = 20.0
@@ -160,6 +163,20 @@ def exchange_of(surroundings: Surroundings) -> Callable[..., Exchange]:
         )
 
     return make
+
+
+@pytest.fixture
+def client_of(surroundings: Surroundings) -> Callable[..., Client]:
+    return lambda *addresses, **options: Client(*addresses, surroundings=surroundings, **options)
+
+
+def job(name: str = "a", **changes: object) -> Job:
+    asked = Request(cpu_cores=6.0, mem_gib=29.0, gpus=math.nan)
+    return Job(**{"job_id": name, "trace": "pai", "task_type": "ctr", "request": asked, **changes})
+
+
+def rows(count: int) -> list[dict[str, object]]:
+    return [{"job_id": f"j{i}", "task_type": "ctr", "request": {"cpu_cores": 4.0}} for i in range(count)]
 
 
 def recommending(change: Callable[[dict[str, object]], None] = lambda said: None) -> Act:

@@ -21,18 +21,24 @@ from pipelines.lake.generic.conversions import (
 )
 from pipelines.lake.generic.mapping import read_mapping
 from pipelines.lake.generic.opening import opened_source
+from pipelines.lake.sources.source import Source
 
 LEAST = '[jobs]\nfile = "f"\n[jobs.columns]\njob_id = "a"\nsubmit_ts = "b"\n'
 
 
-def opened(place: Path, text: str) -> None:
+def opened(place: Path, text: str) -> Source:
     (place / "m.toml").write_text(text)
-    with opened_source(place / "m.toml", str(place)):
-        pass
+    with opened_source(place / "m.toml", str(place)) as found:
+        return found.source
 
 
 def test_the_least_mapping_is_enough(tmp_path: Path) -> None:
-    opened(tmp_path, LEAST)
+    source = opened(tmp_path, LEAST)
+
+    [table] = source.tables
+    assert (table.name, table.stems) == ("job", ("f",))
+    assert [column.name for column in table.columns] == ["job_id", "submit_ts"]
+    assert set(source.outputs) == {"jobs"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,213 @@
+"""Recommendations of both kinds against a script: parts and their order, wrong answers, unchanged requests."""
+
+import json
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modelserve.client import Client
+from modelserve.client.calls import parts
+from modelserve.contract.fields import Minimums
+from modelserve.errors import BadRequest, Refused, WrongAnswer
+from scheduler_core.types import Reason, Request
+from tests.modelserve.client.conftest import FakeService, job, recommending, reply, reset, rows
+
+Serve = Callable[..., FakeService]
+
+
+@given(st.lists(st.integers(), max_size=50), st.integers(1, 60))
+def test_parts_hold_every_item_once_and_in_order(items: list[int], most: int) -> None:
+    pieces = list(parts(items, most))
+
+    assert [item for piece in pieces for item in piece] == items
+    assert all(len(piece) <= most for piece in pieces)
+    assert all(len(piece) == most for piece in pieces[:-1])
+
+
+@pytest.mark.parametrize(("count", "calls"), [(0, 0), (1, 1), (7, 1), (8, 2), (20, 3)])
+def test_a_long_list_is_sent_in_parts_and_answered_as_one(
+    serve: Serve, client_of: Callable[..., Client], count: int, calls: int
+) -> None:
+    service = serve(recommending())
+
+    with client_of(service.url, jobs_per_call=7) as client:
+        found = client.recommendations(rows(count))
+
+    assert [row.job_id for row in found] == [f"j{i}" for i in range(count)]
+    assert len(service.seen) == calls
+    assert len({row.answer_id for row in found}) == calls
+
+
+TOO_MANY = reply(422, {"errors": [{"field": "jobs", "expected": "at most 5"}]})
+
+
+@pytest.mark.parametrize("refusal", [reply(413), TOO_MANY])
+def test_a_part_that_is_too_large_is_sent_in_halves(
+    serve: Serve, client_of: Callable[..., Client], refusal: object
+) -> None:
+    service = serve(refusal, refusal, recommending())
+
+    with client_of(service.url) as client:
+        found = client.recommendations(rows(9))
+
+    assert [row.job_id for row in found] == [f"j{i}" for i in range(9)]
+    assert len(service.seen) == 5
+
+
+def test_one_job_that_is_too_large_is_refused(serve: Serve, client_of: Callable[..., Client]) -> None:
+    service = serve(reply(413))
+
+    with client_of(service.url) as client, pytest.raises(Refused, match="413"):
+        client.recommendations(rows(2))
+
+    assert len(service.seen) == 2
+
+
+def swapped(said: dict[str, object]) -> None:
+    said["recommendations"].reverse()
+
+
+def short(said: dict[str, object]) -> None:
+    said["recommendations"].pop()
+
+
+def without_target(said: dict[str, object]) -> None:
+    said["recommendations"][0].pop("target")
+
+
+def unknown_reason(said: dict[str, object]) -> None:
+    said["recommendations"][0]["reasons"]["cpu_cores"] = "because"
+
+
+@pytest.mark.parametrize("spoil", [swapped, short, without_target, unknown_reason])
+def test_an_answer_to_something_else_is_an_error(
+    serve: Serve, client_of: Callable[..., Client], spoil: Callable[[dict[str, object]], None]
+) -> None:
+    service = serve(recommending(spoil))
+
+    with client_of(service.url) as client, pytest.raises(WrongAnswer, match="expected"):
+        client.recommendations(rows(3))
+
+
+@pytest.mark.parametrize("said", [b"", b"<html>", b"[]", b'{"answer_id":"a"}', b'{"recommendations":[]}'])
+def test_what_is_no_answer_is_an_error(serve: Serve, client_of: Callable[..., Client], said: bytes) -> None:
+    service = serve(reply(200, said))
+
+    with client_of(service.url) as client, pytest.raises(WrongAnswer, match="taut service"):
+        client.recommendations(rows(1))
+
+
+def test_a_job_that_cannot_be_meant_is_refused_before_it_is_sent(
+    serve: Serve, client_of: Callable[..., Client]
+) -> None:
+    service = serve(recommending())
+
+    with client_of(service.url) as client, pytest.raises(BadRequest, match="instances"):
+        client.recommendations([{**rows(1)[0], "instances": 0}])
+
+    assert service.seen == []
+
+
+def test_a_scheduler_gets_its_own_nouns_back(serve: Serve, client_of: Callable[..., Client]) -> None:
+    service = serve(recommending())
+
+    with client_of(service.url) as client:
+        [found] = client.recommend([job()])
+
+    assert (found.target.cpu_cores, found.target.mem_gib) == (3.0, 14.5)
+    assert math.isnan(found.target.gpus)
+    assert found.reasons == {"cpu_cores": Reason.SHRUNK, "mem_gib": Reason.SHRUNK}
+    assert (found.run_time_p50_s, found.run_time_change, found.runs) == (60.0, 0.01, 12)
+
+
+@pytest.mark.parametrize(
+    ("script", "note"),
+    [
+        ([reset], "ReadError"),
+        ([reply(503, {"detail": "busy"})], "503 busy"),
+        ([reply(401, {"title": "Unauthorized"})], "401 Unauthorized"),
+        ([reply(500)], "500"),
+        ([reply(200, b"{")], "found no JSON in the answer, read 1 bytes"),
+        ([recommending(swapped)], "found job 'b'"),
+    ],
+)
+def test_whatever_fails_the_requests_stand_and_say_why(
+    serve: Serve, client_of: Callable[..., Client], script: list[object], note: str
+) -> None:
+    asked = [job("a"), job("b", opted_out=True)]
+
+    with client_of(serve(*script).url) as client:
+        found = client.recommend(asked)
+
+    assert [each.job_id for each in found] == ["a", "b"]
+    assert all(each.target is each.request for each in found)
+    assert all(set(each.reasons.values()) == {Reason.PREDICTOR_UNAVAILABLE} for each in found)
+    assert note in found[0].note
+
+
+def test_a_part_without_an_answer_takes_no_other_part_along(serve: Serve, client_of: Callable[..., Client]) -> None:
+    service = serve(recommending(), reply(500), recommending())
+
+    with client_of(service.url, jobs_per_call=2) as client:
+        found = client.recommend([job(name) for name in "abcdef"])
+
+    assert [each.reasons["cpu_cores"] is Reason.SHRUNK for each in found] == [True, True, False, False, True, True]
+
+
+@pytest.mark.parametrize("said", [7.0, -1.0, 1e-9, None])
+def test_a_target_that_cannot_be_meant_is_not_taken(
+    serve: Serve, client_of: Callable[..., Client], said: float | None
+) -> None:
+    def spoil(answer: dict[str, object]) -> None:
+        answer["recommendations"][0]["target"]["cpu_cores"] = said
+
+    with client_of(serve(recommending(spoil)).url) as client:
+        wrong, right = client.recommend([job("a"), job("b")])
+
+    assert wrong.target is wrong.request
+    assert "cpu_cores" in wrong.note
+    assert right.reasons["cpu_cores"] is Reason.SHRUNK
+
+
+def test_a_job_that_cannot_be_asked_about_stands_alone(serve: Serve, client_of: Callable[..., Client]) -> None:
+    odd = job("odd", request=Request(cpu_cores=math.inf, mem_gib=1.0, gpus=0.0))
+
+    with client_of(serve(recommending()).url) as client:
+        first, stood, last = client.recommend([job("a"), odd, job("b")])
+
+    assert stood.target is odd.request
+    assert "cpu_cores" in stood.note
+    assert [first.job_id, last.job_id] == ["a", "b"]
+    assert first.reasons["cpu_cores"] is last.reasons["cpu_cores"] is Reason.SHRUNK
+
+
+def test_the_least_a_job_is_given_goes_along(serve: Serve, client_of: Callable[..., Client]) -> None:
+    service = serve(recommending())
+    least = Request(cpu_cores=4.0, mem_gib=math.nan, gpus=math.nan)
+
+    with client_of(service.url) as client:
+        client.recommend([job(minimum=least)])
+        client.recommendations([{**rows(1)[0], "floors": {"gpus": 0.25}}], floors=Minimums(mem_gib=8.0))
+
+    by_job, by_call = (json.loads(body) for _, _, body in service.seen)
+    assert by_job["jobs"][0]["floors"] == {"cpu_cores": 4.0}
+    assert by_call["jobs"][0]["floors"] == {"gpus": 0.25}
+    assert by_call["floors"] == {"mem_gib": 8.0}
+
+
+@pytest.mark.parametrize(("mode", "given"), [("enforce", 3.0), ("observe", 6.0)])
+def test_only_what_is_enforced_is_given(
+    serve: Serve, client_of: Callable[..., Client], mode: str, given: float
+) -> None:
+    def say(answer: dict[str, object]) -> None:
+        answer["recommendations"][0]["mode"] = mode
+
+    with client_of(serve(recommending(say)).url) as client:
+        [found] = client.recommend([job()])
+
+    assert found.given.cpu_cores == given
+    assert found.target.cpu_cores == 3.0
+    assert found.answer_id == "a-1"
