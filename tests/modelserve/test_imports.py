@@ -14,22 +14,17 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_what_answers_imports_no_mlflow_pandas_or_sklearn() -> None:
+def test_neither_answering_nor_loading_models_imports_mlflow_pandas_or_sklearn(
+    small_bundles: dict[str, Path], folder: Folder
+) -> None:
     found = run(
-        "import sys\n"
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        f"heavy = lambda: [name for name in {HEAVY} if name in sys.modules]\n"
         "import modelserve.bundle.bundle, modelserve.bundle.champions\n"
         "import modelserve.bundle.predictor, modelserve.calls.offline\n"
         "import modelserve.bundle.flavor, modelserve.bundle.registry\n"
-        f"print([name for name in {HEAVY} if name in sys.modules])"
-    )
-
-    assert found == "[]"
-
-
-def test_answering_from_a_bundle_imports_none_of_them_either(small_bundles: dict[str, Path]) -> None:
-    found = run(
-        "import sys\n"
-        "from pathlib import Path\n"
+        "print('imported', heavy())\n"
         "from modelserve.bundle.bundle import read_bundle\n"
         "from modelserve.bundle.predictor import InProcessPredictor\n"
         "from modelserve.calls.offline import recommend\n"
@@ -39,25 +34,16 @@ def test_answering_from_a_bundle_imports_none_of_them_either(small_bundles: dict
         "                 'request': {'cpu_cores': 6, 'mem_gib': 29.3, 'gpus': 0.5}})\n"
         "[answer] = recommend([row], InProcessPredictor(bundles={b.card.name: b for b in bundles}), trace='pai')\n"
         "assert answer['run_time_s']['p50'] > 0, answer\n"
-        f"print([name for name in {HEAVY} if name in sys.modules])"
-    )
-
-    assert found == "[]"
-
-
-def test_a_worker_loads_its_models_without_any_of_them(folder: Folder) -> None:
-    found = run(
-        "import sys, time\n"
-        "from pathlib import Path\n"
+        "print('answered', heavy())\n"
         "import modelserve.calls.catalogue, modelserve.calls.recommendations, modelserve.service\n"
         "from modelserve.loading.models import ModelSet\n"
         f"models = ModelSet(Path({str(folder.path)!r}), past=lambda trace: (), clock=time.time, challengers=True)\n"
         "models.refresh()\n"
         "assert len(models.current.champions) == 2, models.current.failures\n"
-        f"print([name for name in {HEAVY} if name in sys.modules])"
+        "print('loaded', heavy())"
     )
 
-    assert found == "[]"
+    assert found.splitlines() == ["imported []", "answered []", "loaded []"]
 
 
 @pytest.mark.parametrize("first", ["sklearn", "pandas", "xgboost"])
@@ -72,17 +58,12 @@ def test_a_process_that_has_loaded_one_of_them_keeps_the_whole_library(first: st
     assert found == "True"
 
 
-def test_a_process_that_has_loaded_none_gets_the_lean_library() -> None:
-    assert (
-        run("from modelserve.bundle.boosters import lean_xgboost\nprint(lean_xgboost().compat.SKLEARN_INSTALLED)")
-        == "False"
+def test_a_process_that_has_loaded_none_gets_the_lean_library_and_can_import_them_afterwards() -> None:
+    found = run(
+        "from modelserve.bundle.boosters import lean_xgboost\n"
+        "print(lean_xgboost().compat.SKLEARN_INSTALLED)\n"
+        "import sklearn, pandas\n"
+        "print('done')"
     )
 
-
-def test_the_layers_left_out_can_be_imported_afterwards() -> None:
-    assert (
-        run(
-            "from modelserve.bundle.boosters import lean_xgboost\nlean_xgboost()\nimport sklearn, pandas\nprint('done')"
-        )
-        == "done"
-    )
+    assert found.splitlines() == ["False", "done"]
