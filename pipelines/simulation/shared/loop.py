@@ -1,0 +1,249 @@
+"""The event loop of shared machines: arrivals and ends, and in every minute new demand, samples and reservations.
+
+Between events every job runs at a constant speed, so ends are exact. Called by `run`.
+"""
+
+import math
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from pipelines.simulation.engine.schedule import Ending
+from pipelines.simulation.shared.filling import job_to_kill, share_out
+from pipelines.simulation.shared.noise import MINUTE_S, memory_share, set_needs, step_noise
+from pipelines.simulation.shared.placing import next_waiting, place, size_of
+from pipelines.simulation.shared.reserving import (
+    copy_reservation,
+    find_free,
+    forget_samples,
+    request_back,
+    reserve,
+    sample,
+)
+from pipelines.simulation.shared.state import State
+from scheduler_core.kernels.kernel import SOURCES, digest, kept, kernel
+
+__all__ = ["advance"]
+
+RUNNING: Final = np.int8(Ending.RUNNING)
+COMPLETED: Final = np.int8(Ending.COMPLETED)
+KILLED: Final = np.int8(Ending.KILLED)
+
+END_SLACK_S: Final = 1e-9
+"""Work left that counts as none, as a share of the run time."""
+
+
+@kernel
+def _enqueue(state: State, job: int) -> None:
+    """Insert a job into the queue, which is sorted by key and then serial."""
+    queue, jobs = state.queue, state.jobs
+    at = queue.tally[0].waiting
+    while at > 0:
+        before = queue.waiting[at - 1]
+        if jobs[before].key < jobs[job].key or (jobs[before].key == jobs[job].key and before < job):
+            break
+        queue.waiting[at] = before
+        at -= 1
+    queue.waiting[at] = job
+    queue.tally[0].waiting += 1
+
+
+@kernel
+def _charge(state: State, job: int, sign: float) -> None:
+    """Add a job's allocation to what its user holds (`sign` 1), or subtract it (-1)."""
+    row = state.jobs[job]
+    for resource in range(3):
+        state.queue.held[row.user, resource] += sign * size_of(state, job, resource) * row.instances
+
+
+@kernel
+def _log_start(state: State, job: int, now_s: float) -> None:
+    """Write a new run to the log, on the machines that `place` chose."""
+    row, tally, log = state.jobs[job], state.queue.tally[0], state.log
+    run = log.runs[tally.runs]
+    run.job, run.start_s, run.full, run.ending, run.first = job, now_s, row.full, RUNNING, tally.hosts
+    row.run = tally.runs
+    for number in range(row.instances):
+        instance = state.instances[row.first + number]
+        instance.machine = log.machine[tally.hosts] = state.queue.machine[number]
+        instance.devices = 0
+        instance.used[0] = instance.used[1] = 0.0
+        for at in range(state.device.shape[1]):
+            state.device[row.first + number, at] = state.queue.picked[number, at]
+            instance.devices += state.queue.picked[number, at] >= 0
+        tally.hosts += 1
+    tally.runs += 1
+
+
+@kernel
+def _start(state: State, at: int, now_s: float) -> None:
+    """Start the job at position `at` of the queue on the machines that `place` chose."""
+    queue, tally = state.queue, state.queue.tally[0]
+    job = queue.waiting[at]
+    for later in range(at, tally.waiting - 1):
+        queue.waiting[later] = queue.waiting[later + 1]
+    queue.running[tally.running] = job
+    tally.waiting -= 1
+    tally.running += 1
+    row = state.jobs[job]
+    row.left_s, row.age, row.speed = row.run_s, 0, 1.0
+    copy_reservation(row.prior, row.reserved)
+    if row.full:
+        request_back(state, job)
+    _log_start(state, job, now_s)
+    forget_samples(state, job, now_s)
+    step_noise(state, job)
+    set_needs(state, job)
+    _charge(state, job, 1.0)
+
+
+@kernel
+def _stop(state: State, job: int, ending: int, now_s: float) -> None:
+    queue, tally = state.queue, state.queue.tally[0]
+    at = 0
+    while queue.running[at] != job:
+        at += 1
+    for later in range(at, tally.running - 1):
+        queue.running[later] = queue.running[later + 1]
+    tally.running -= 1
+    run = state.log.runs[state.jobs[job].run]
+    run.end_s, run.ending = now_s, ending
+    _charge(state, job, -1.0)
+
+
+@kernel
+def _log_kill(state: State, job: int, machine: int, device: int, now_s: float) -> None:
+    log, tally, row = state.log, state.queue.tally[0], state.jobs[job]
+    column = 0 if device < 0 else 1
+    kill = log.kills[tally.kills]
+    kill.at_s, kill.job, kill.machine, kill.device = now_s, job, machine, device
+    kill.used, kill.reserved = row.peak[column] * memory_share(state, job), row.reserved.memory[column]
+    kill.used_by_all = state.machines[machine].memory if device < 0 else state.devices[machine, device].memory
+    tally.kills += 1
+
+
+@kernel
+def _kill_over(state: State, now_s: float) -> bool:
+    """Kill jobs until memory suffices; return whether one was killed. A killed job waits again, for its request."""
+    killed = False
+    while True:
+        job, machine, device = job_to_kill(state)
+        if job < 0 or state.queue.tally[0].kills == len(state.log.kills):
+            return killed
+        killed = True
+        _log_kill(state, job, machine, device, now_s)
+        _stop(state, job, KILLED, now_s)
+        state.jobs[job].full = True
+        _enqueue(state, job)
+
+
+@kernel
+def _round(state: State, now_s: float) -> None:
+    """Start waiting jobs in queue order; one that does not fit is overtaken by later ones."""
+    find_free(state, now_s)
+    queue, at = state.queue, 0
+    if not state.rules.drf:
+        while at < queue.tally[0].waiting:
+            if place(state, queue.waiting[at]):
+                _start(state, at, now_s)
+            else:
+                at += 1
+        return
+    for each in range(queue.tally[0].waiting):
+        state.jobs[queue.waiting[each]].tried = False
+    at = next_waiting(state)
+    while at >= 0:
+        state.jobs[queue.waiting[at]].tried = True
+        if place(state, queue.waiting[at]):
+            _start(state, at, now_s)
+        at = next_waiting(state)
+
+
+@kernel
+def _work(state: State, step_s: float) -> None:
+    """Let every running job work for a while, and meter its use."""
+    for each in range(state.queue.tally[0].running):
+        job = state.jobs[state.queue.running[each]]
+        job.left_s -= job.speed * step_s
+        cpu = gpu = 1.0
+        for place_ in range(job.first, job.first + job.instances):
+            instance = state.instances[place_]
+            for at in range(2):
+                instance.used[at] += instance.share[at] * step_s
+            if instance.need[0] > 0.0:
+                cpu = min(cpu, instance.share[0] / instance.need[0])
+            if instance.need[1] > 0.0:
+                gpu = min(gpu, instance.share[1] / instance.need[1])
+        job.lost_s[0 if cpu < gpu else 1] += (1.0 - job.speed) * step_s
+
+
+@kernel
+def _next_s(state: State, now_s: float, minute_s: float) -> float:
+    """Return the time of the next event; infinity if nothing more happens."""
+    tally, jobs = state.queue.tally[0], state.jobs
+    next_s = minute_s if tally.running > 0 else math.inf
+    if tally.arrived < len(jobs):
+        next_s = min(next_s, jobs[tally.arrived].arrive_s)
+    for each in range(tally.running):
+        job = jobs[state.queue.running[each]]
+        next_s = min(next_s, now_s + max(job.left_s, 0.0) / job.speed)
+    return next_s
+
+
+@kernel
+def _end_and_arrive(state: State, now_s: float) -> None:
+    """End the jobs that have no work left, and queue those that have arrived."""
+    tally, jobs, at = state.queue.tally[0], state.jobs, 0
+    while at < tally.running:
+        job = state.queue.running[at]
+        if jobs[job].left_s <= END_SLACK_S * max(1.0, jobs[job].run_s):
+            _stop(state, job, COMPLETED, now_s)
+        else:
+            at += 1
+    while tally.arrived < len(jobs) and jobs[tally.arrived].arrive_s <= now_s:
+        _enqueue(state, tally.arrived)
+        tally.arrived += 1
+
+
+@kernel
+def _begin_minute(state: State, now_s: float) -> None:
+    """Sample every running job, size its reservation, and change its demand."""
+    for each in range(state.queue.tally[0].running):
+        job = state.queue.running[each]
+        state.jobs[job].age += 1
+        sample(state, job, now_s)
+        if state.rules.reclaims and not state.jobs[job].fixed:
+            reserve(state, job, now_s)
+        step_noise(state, job)
+        set_needs(state, job)
+
+
+_KEY: Final = (SOURCES, digest(Path(__file__).parent))
+
+
+@kept
+def advance(state: State) -> None:
+    """Simulate until the horizon, or until the last event if it is infinite."""
+    _ = _KEY
+    tally, rules, now_s, minute_s = state.queue.tally[0], state.rules, 0.0, MINUTE_S
+    while True:
+        next_s = _next_s(state, now_s, minute_s)
+        if next_s > rules.horizon_s or next_s == math.inf:
+            break
+        _work(state, next_s - now_s)
+        now_s = next_s
+        _end_and_arrive(state, now_s)
+        if now_s >= minute_s:
+            _begin_minute(state, now_s)
+            minute_s = MINUTE_S * (math.floor(now_s / MINUTE_S) + 1.0)
+        _round(state, now_s)
+        if _kill_over(state, now_s):
+            _round(state, now_s)
+            _kill_over(state, now_s)
+        share_out(state, now_s)
+    end_s = rules.horizon_s if rules.horizon_s < math.inf else now_s
+    _work(state, end_s - now_s)
+    for each in range(tally.running):
+        job = state.jobs[state.queue.running[each]]
+        state.log.runs[job.run].end_s = end_s + max(job.left_s, END_SLACK_S) / job.speed

@@ -1,0 +1,164 @@
+"""Samples of running jobs, the reservations made from them, and the capacity that these leave free.
+
+The rules are those of `scheduler_core.reserve` and `scheduler_core.risk`, which a live cluster uses too. Called by
+`loop`.
+"""
+
+import math
+from typing import Final
+
+from pipelines.simulation.shared.noise import LOST, MINUTE_S, memory_share, uniform
+from pipelines.simulation.shared.state import Records, State
+from scheduler_core.kernels.kernel import kernel
+from scheduler_core.kernels.reserving import (
+    MEASURED,
+    NOT_MEASURED,
+    compute_of,
+    free_under_risk,
+    memory_of,
+    presses,
+    reason_of,
+    recent_of,
+)
+
+__all__ = ["copy_reservation", "find_free", "forget_samples", "request_back", "reserve", "sample"]
+
+
+@kernel
+def _copy_samples(old: Records, new: Records) -> None:
+    new.count, new.at_s = old.count, old.at_s
+    for at in range(2):
+        new.mean[at], new.squares[at], new.recent[at] = old.mean[at], old.squares[at], old.recent[at]
+        new.largest[at], new.memory[at] = old.largest[at], old.memory[at]
+
+
+@kernel
+def forget_samples(state: State, job: int, now_s: float) -> None:
+    """Empty the statistics of a job that starts."""
+    state.jobs[job].pressed_s = -math.inf
+    for slot in range(state.samples.shape[1]):
+        row = state.samples[job, slot]
+        row.count, row.at_s = 0.0, now_s
+        for at in range(2):
+            row.mean[at] = row.squares[at] = row.recent[at] = row.largest[at] = row.memory[at] = 0.0
+
+
+@kernel
+def sample(state: State, job: int, now_s: float) -> None:
+    """Add the use of the last minute to a job's statistics; the first, partial minute and lost samples do not count."""
+    rules, row = state.rules, state.jobs[job]
+    ring = state.samples.shape[1]
+    seen = state.samples[job, row.age % ring]
+    _copy_samples(state.samples[job, (row.age - 1) % ring], seen)
+    counts = row.age > 1 and not (rules.lost > 0.0 and uniform(rules.seed, job, LOST, row.age, 0) < rules.lost)
+    before, share = seen.count, memory_share(state, job)
+    for at in range(2):
+        total, count = 0.0, before
+        for place in range(row.first, row.first + row.instances):
+            used = state.instances[place].used[at] / MINUTE_S
+            state.instances[place].used[at] = 0.0
+            total += used
+            if counts:
+                count += 1.0
+                moved = used - seen.mean[at]
+                seen.mean[at] += moved / count
+                seen.squares[at] += moved * (used - seen.mean[at])
+        if counts:
+            mean = total / row.instances
+            seen.recent[at] = recent_of(seen.recent[at], mean, before)
+            seen.largest[at] = max(seen.largest[at], mean)
+            seen.memory[at] = max(seen.memory[at], row.peak[at] * share)
+    if counts:
+        seen.count, seen.at_s = before + row.instances, now_s
+
+
+@kernel
+def copy_reservation(old: Records, new: Records) -> None:
+    """Copy a reservation."""
+    for at in range(2):
+        new.mean[at], new.variance[at], new.memory[at] = old.mean[at], old.variance[at], old.memory[at]
+
+
+@kernel
+def request_back(state: State, job: int) -> None:
+    """Reserve a job's request."""
+    row = state.jobs[job]
+    row.reserved.mean[0], row.reserved.mean[1] = row.request[0], row.request[2]
+    row.reserved.memory[0], row.reserved.memory[1] = row.request[1], row.request[2]
+    row.reserved.variance[0] = row.reserved.variance[1] = 0.0
+
+
+@kernel
+def reserve(state: State, job: int, now_s: float) -> None:
+    """Set the reservation of a running job from the samples that have reached the scheduler."""
+    rules, policy, row = state.rules, state.policy, state.jobs[job]
+    age = max(row.age - row.late, 0)
+    seen = state.samples[job, age % state.samples.shape[1]]
+    row.reason = reason_of(
+        row.full, age * MINUTE_S, seen.count / row.instances, now_s - seen.at_s, now_s - row.pressed_s, policy
+    )
+    if row.reason in NOT_MEASURED:
+        request_back(state, job)
+        if row.age * MINUTE_S < policy.probation_s and not row.full:
+            copy_reservation(row.prior, row.reserved)
+    for at in range(2):
+        asked, asked_memory = (row.request[0], row.request[1]) if at == 0 else (row.request[2], row.request[2])
+        if row.reason == MEASURED:
+            if age * MINUTE_S >= policy.memory_probation_s:
+                row.reserved.memory[at] = memory_of(asked_memory, seen.memory[at], policy.memory_margin)
+            if rules.peak_margin > 0.0:
+                row.reserved.mean[at] = min(asked, rules.peak_margin * seen.largest[at])
+                row.reserved.variance[at] = 0.0
+                continue
+            low = max(seen.mean[at], policy.rising * seen.recent[at])
+            mean, spread = compute_of(asked, low, seen.squares[at], seen.count, policy)
+            row.reserved.mean[at], row.reserved.variance[at] = mean, spread * spread
+            if presses(seen.recent[at], mean, spread, asked, policy):
+                row.pressed_s = now_s
+        row.reserved.memory[at] = max(row.reserved.memory[at], seen.memory[at])
+
+
+@kernel
+def _sum_reservations(state: State) -> None:
+    for at in range(len(state.machines)):
+        machine = state.machines[at]
+        machine.mean = machine.variance = machine.memory = 0.0
+        for number in range(state.devices.shape[1]):
+            device = state.devices[at, number]
+            device.mean = device.variance = device.memory = 0.0
+    for each in range(state.queue.tally[0].running):
+        job = state.jobs[state.queue.running[each]]
+        reserved = job.reserved
+        for place in range(job.first, job.first + job.instances):
+            instance = state.instances[place]
+            machine = state.machines[instance.machine]
+            machine.mean += reserved.mean[0]
+            machine.variance += reserved.variance[0]
+            machine.memory += reserved.memory[0]
+            for at in range(instance.devices):
+                device = state.devices[instance.machine, state.device[place, at]]
+                device.mean += reserved.mean[1] / instance.devices
+                device.variance += reserved.variance[1] / (instance.devices * instance.devices)
+                device.memory += reserved.memory[1] / instance.devices
+
+
+CLOSED: Final = -1.0
+
+
+@kernel
+def find_free(state: State, now_s: float) -> None:
+    """Set what may be allocated on every machine and device; a closed machine has nothing."""
+    rules = state.rules
+    _sum_reservations(state)
+    for at in range(len(state.machines)):
+        machine = state.machines[at]
+        is_open = now_s >= machine.closed_until_s
+        free = free_under_risk(rules.more_cpu * machine.capacity[0], machine.mean, machine.variance, rules.z)
+        machine.free[0] = free if is_open else CLOSED
+        machine.free[1] = rules.more_memory * machine.capacity[1] - machine.memory if is_open else CLOSED
+        for number in range(state.devices.shape[1]):
+            device = state.devices[at, number]
+            capacity = rules.more_gpu * device.capacity
+            free = free_under_risk(capacity, device.mean, device.variance, rules.z)
+            device.free[0] = free if is_open else CLOSED
+            device.free[1] = capacity - device.memory if is_open else CLOSED

@@ -1,0 +1,207 @@
+"""Reservations of running jobs from their own samples: mean, spread and memory, job by job, without history.
+
+A job in probation keeps its request. Then it reserves the mean and the standard deviation of its samples of CPU and GPU
+compute, and its largest memory sample with a margin. `risk` turns reservations into free capacity. Pure and vectorised;
+used by live clusters, the service and the simulation of shared machines.
+
+References
+----------
+Rzadca et al.: Autopilot, EuroSys 2020 (limits from a job's own use); Bashir et al.: Take it to the Limit, EuroSys 2021
+(peaks of a machine instead of peaks of its jobs).
+"""
+
+import math
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from scheduler_core.errors import BadInput
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scheduler_core.kernels.reserving import Limits
+
+__all__ = ["REASONS", "Measurements", "Reservations", "ReservePolicy", "ReserveReason", "reserve"]
+
+
+class ReserveReason(StrEnum):
+    """Why a job's reservation has its size."""
+
+    PROBATION = "probation"
+    STALE = "stale"
+    PRESSING = "pressing"
+    HELD = "held"
+    MEASURED = "measured"
+
+
+REASONS: Final = tuple(ReserveReason)
+"""The reasons in the order of their codes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservePolicy:
+    """When a running job is resized, and how much is reserved for it.
+
+    Attributes
+    ----------
+    probation_s
+        Age in seconds below which a job keeps its request.
+    min_samples
+        Minimum number of samples per instance; with fewer a job keeps its request.
+    stale_s
+        Age of the newest sample above which a job gets its request back.
+    press_s, press_z
+        A job whose recent use exceeds its mean by `press_z` standard deviations gets its request back for `press_s`.
+    z
+        Number of standard deviations of the sum of use that stay free on a machine or device; 1.645 is a risk of 5 %
+        if the sum is normal.
+    least_spread
+        Least standard deviation, as a share of the mean.
+    memory_margin
+        Factor of the largest memory sample.
+    close_s
+        Time for which a machine that was seen saturated gets no new job.
+    """
+
+    probation_s: float = 600.0
+    memory_probation_s: float = 600.0
+    rising: float = 0.0
+    min_samples: float = 5.0
+    stale_s: float = 300.0
+    press_s: float = 600.0
+    press_z: float = 1.645
+    z: float = 1.645
+    least_spread: float = 0.2
+    memory_margin: float = 1.5
+    close_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not 0.0 <= value < math.inf or (each.name == "memory_margin" and value < 1.0):
+                raise BadInput(f"reserve policy: {each.name}={value!r} is out of its range; see ReservePolicy")
+
+    def limits(self) -> "Limits":
+        """Return the fields as numbers for compiled code."""
+        from scheduler_core.kernels.reserving import Limits
+
+        return Limits(**{each.name: float(getattr(self, each.name)) for each in fields(self)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurements:
+    """Running statistics of the samples of n running jobs, each value of one instance.
+
+    Attributes
+    ----------
+    age_s, silent_s, pressed_ago_s
+        Time since the start, since the newest sample, and since the job last pressed on its reservation (infinity if it
+        never did); shape (n,).
+    count
+        Number of samples per instance (n,).
+    mean, squares, recent
+        Mean, sum of squared deviations from it, and recent mean, of CPU cores and GPUs; shape (n, 2).
+    memory
+        Largest sample of memory in GiB and of GPU memory in GPUs, which is its share of a device's memory times the
+        number of devices; shape (n, 2).
+    held
+        Whether a job keeps its request until it ends, as after a kill (n,).
+    """
+
+    age_s: FloatArray
+    silent_s: FloatArray
+    pressed_ago_s: FloatArray
+    count: FloatArray
+    mean: FloatArray
+    squares: FloatArray
+    recent: FloatArray
+    memory: FloatArray
+    held: BoolArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservations:
+    """What is reserved for one instance of each of n jobs.
+
+    `mean` and `spread` (n, 2) are of CPU cores and GPUs. `memory` (n, 2) is GiB of memory, and GPU memory in GPUs.
+    `reason` (n,) holds indices into `REASONS`. `pressing` (n,) marks jobs that press on the reservation returned here:
+    the next reservation gives them their request back.
+    """
+
+    mean: FloatArray
+    spread: FloatArray
+    memory: FloatArray
+    reason: IntArray
+    pressing: BoolArray
+
+
+def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | None = None) -> Reservations:
+    """Return the reservations of n running jobs with these requests (n, 3): CPU cores, GiB of memory, GPUs.
+
+    Memory is never reserved below the largest sample.
+
+    Raises
+    ------
+    BadInput
+        If a statistic has another shape, or is negative, infinite or NaN.
+
+    Examples
+    --------
+    >>> one = np.ones((1, 2))
+    >>> seen = Measurements(
+    ...     age_s=np.array([3600.0]), silent_s=np.array([30.0]), pressed_ago_s=np.array([np.inf]),
+    ...     count=np.array([59.0]), mean=one, squares=5.22 * one, recent=one, memory=2.0 * one, held=np.array([False]))
+    >>> found = reserve(np.array([[6.0, 29.0, 4.0]]), seen)
+    >>> found.mean[0].tolist(), found.spread[0].round(3).tolist(), found.memory[0].tolist()
+    ([1.0, 1.0], [0.3, 0.3], [3.0, 3.0])
+    """
+    from scheduler_core.kernels.reserving import reserve_all
+
+    policy = policy or ReservePolicy()
+    _check(requests, seen)
+    count = len(requests)
+    made = Reservations(
+        mean=np.empty((count, 2)),
+        spread=np.empty((count, 2)),
+        memory=np.empty((count, 2)),
+        reason=np.empty(count, dtype=np.int64),
+        pressing=np.zeros(count, dtype=np.bool_),
+    )
+    compute = np.ascontiguousarray(requests[:, [0, 2]])
+    memory = np.ascontiguousarray(requests[:, [1, 2]])
+    reserve_all(
+        compute,
+        memory,
+        seen.age_s,
+        seen.silent_s,
+        seen.pressed_ago_s,
+        seen.count,
+        seen.mean,
+        seen.squares,
+        seen.recent,
+        seen.memory,
+        seen.held,
+        policy.limits(),
+        made.mean,
+        made.spread,
+        made.memory,
+        made.reason,
+        made.pressing,
+    )
+    return made
+
+
+def _check(requests: FloatArray, seen: Measurements) -> None:
+    count = len(requests)
+    shapes = {"requests": (count, 3), **dict.fromkeys(("mean", "squares", "recent", "memory"), (count, 2))}
+    shapes |= dict.fromkeys(("age_s", "silent_s", "pressed_ago_s", "count"), (count,))
+    for name, shape in shapes.items():
+        values = requests if name == "requests" else getattr(seen, name)
+        known = name == "pressed_ago_s" or bool(np.isfinite(values).all())
+        if np.shape(values) != shape or not known or not bool((values >= 0.0).all()):
+            raise BadInput(
+                f"measurements: found {name} of shape {np.shape(values)}, or with values below 0, infinite or NaN; "
+                f"expected the shape {shape} and finite amounts of at least 0"
+            )
