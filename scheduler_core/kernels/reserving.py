@@ -42,8 +42,6 @@ class Limits(NamedTuple):
     """The fields of `reserve.ReservePolicy`, as numbers for compiled code."""
 
     probation_s: float
-    memory_probation_s: float
-    rising: float
     min_samples: float
     stale_s: float
     press_s: float
@@ -70,9 +68,14 @@ def reason_of(held: bool, age_s: float, samples: float, silent_s: float, pressed
 
 
 @kernel
-def compute_of(request: float, mean: float, squares: float, count: float, limits: Limits) -> tuple[float, float]:
-    """Return mean and standard deviation to reserve; mean + z deviations is at most the request."""
-    kept = min(mean, request)
+def compute_of(
+    request: float, mean: float, recent: float, squares: float, count: float, limits: Limits
+) -> tuple[float, float]:
+    """Return mean and standard deviation to reserve; mean + z deviations is at most the request.
+
+    The mean is that of all samples or the recent one, whichever is larger, because use rises after the start.
+    """
+    kept = min(max(mean, recent), request)
     deviation = max(math.sqrt(squares / max(count - 1.0, 1.0)), limits.least_spread * kept)
     most = (request - kept) / limits.z if limits.z > 0.0 else math.inf
     return kept, min(deviation, most)
@@ -92,8 +95,8 @@ def recent_of(recent: float, sample: float, count: float) -> float:
 
 @kernel
 def presses(recent: float, mean: float, spread: float, request: float, limits: Limits) -> bool:
-    """Return whether recent use is near what is reserved, though the request is larger."""
-    return bool(recent > mean + limits.press_z * spread and mean < request and recent > 0.0)
+    """Return whether recent use is far above the mean of all samples, which is below the request."""
+    return bool(recent > mean + limits.press_z * spread and mean < request)
 
 
 @kernel
@@ -132,7 +135,9 @@ def reserve_all(
                 out_mean[job, at], out_spread[job, at] = compute[job, at], 0.0
                 out_memory[job, at] = max(memory[job, at], largest[job, at])
                 continue
-            kept_mean, spread = compute_of(compute[job, at], mean[job, at], squares[job, at], count[job], limits)
+            kept_mean, spread = compute_of(
+                compute[job, at], mean[job, at], recent[job, at], squares[job, at], count[job], limits
+            )
             out_mean[job, at], out_spread[job, at] = kept_mean, spread
             out_memory[job, at] = memory_of(memory[job, at], largest[job, at], limits.memory_margin)
-            out_pressing[job] |= presses(recent[job, at], kept_mean, spread, compute[job, at], limits)
+            out_pressing[job] |= presses(recent[job, at], mean[job, at], spread, compute[job, at], limits)

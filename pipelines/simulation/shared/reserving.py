@@ -104,16 +104,14 @@ def reserve(state: State, job: int, now_s: float) -> None:
     for at in range(2):
         asked, asked_memory = (row.request[0], row.request[1]) if at == 0 else (row.request[2], row.request[2])
         if row.reason == MEASURED:
-            if age * MINUTE_S >= policy.memory_probation_s:
-                row.reserved.memory[at] = memory_of(asked_memory, seen.memory[at], policy.memory_margin)
+            row.reserved.memory[at] = memory_of(asked_memory, seen.memory[at], policy.memory_margin)
             if rules.peak_margin > 0.0:
                 row.reserved.mean[at] = min(asked, rules.peak_margin * seen.largest[at])
                 row.reserved.variance[at] = 0.0
                 continue
-            low = max(seen.mean[at], policy.rising * seen.recent[at])
-            mean, spread = compute_of(asked, low, seen.squares[at], seen.count, policy)
+            mean, spread = compute_of(asked, seen.mean[at], seen.recent[at], seen.squares[at], seen.count, policy)
             row.reserved.mean[at], row.reserved.variance[at] = mean, spread * spread
-            if presses(seen.recent[at], mean, spread, asked, policy):
+            if presses(seen.recent[at], seen.mean[at], spread, asked, policy):
                 row.pressed_s = now_s
         row.reserved.memory[at] = max(row.reserved.memory[at], seen.memory[at])
 
