@@ -1,8 +1,9 @@
 """Reservations of running jobs from their own samples: mean, spread and memory, job by job, without history.
 
 A job in probation keeps its request. Then it reserves the mean and the standard deviation of its samples of CPU and GPU
-compute, and its largest memory sample with a margin. The mean is the recent one where that is larger. `risk` turns reservations into free capacity. Pure and vectorised;
-used by live clusters, the service and the simulation of shared machines.
+compute, and its largest memory sample with a margin. The mean is the recent one where that is larger. `risk` turns
+reservations into free capacity. Pure and vectorised; used by live clusters, the service and the simulation of shared
+machines.
 
 References
 ----------
@@ -65,7 +66,7 @@ class ReservePolicy:
         Time for which a machine that was seen saturated gets no new job.
     """
 
-    probation_s: float = 300.0
+    probation_s: float = 360.0
     min_samples: float = 3.0
     stale_s: float = 300.0
     press_s: float = 600.0

@@ -6,7 +6,7 @@ Called by `reserve`, `risk` and the simulation of shared machines.
 import math
 from typing import Final, NamedTuple
 
-from scheduler_core.kernels.kernel import SOURCES, kept, kernel
+from scheduler_core.kernels.kernel import SOURCES, Compiled, kept, kernel
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -105,39 +105,48 @@ def free_under_risk(capacity: float, mean: float, variance: float, z: float) -> 
     return capacity - mean - z * math.sqrt(max(variance, 0.0))
 
 
-@kept
-def reserve_all(
-    compute: FloatArray,
-    memory: FloatArray,
-    age_s: FloatArray,
-    silent_s: FloatArray,
-    pressed_ago_s: FloatArray,
-    count: FloatArray,
-    mean: FloatArray,
-    squares: FloatArray,
-    recent: FloatArray,
-    largest: FloatArray,
-    held: BoolArray,
-    limits: Limits,
-    out_mean: FloatArray,
-    out_spread: FloatArray,
-    out_memory: FloatArray,
-    out_reason: IntArray,
-    out_pressing: BoolArray,
-) -> None:
-    """Write the reservations of all jobs to the last five arrays; see `reserve.reserve`."""
-    _ = SOURCES
-    for job in range(len(age_s)):
-        reason = reason_of(held[job], age_s[job], count[job], silent_s[job], pressed_ago_s[job], limits)
-        out_reason[job] = reason
-        for at in range(2):
-            if reason != MEASURED:
-                out_mean[job, at], out_spread[job, at] = compute[job, at], 0.0
-                out_memory[job, at] = max(memory[job, at], largest[job, at])
-                continue
-            kept_mean, spread = compute_of(
-                compute[job, at], mean[job, at], recent[job, at], squares[job, at], count[job], limits
-            )
-            out_mean[job, at], out_spread[job, at] = kept_mean, spread
-            out_memory[job, at] = memory_of(memory[job, at], largest[job, at], limits.memory_margin)
-            out_pressing[job] |= presses(recent[job, at], mean[job, at], spread, compute[job, at], limits)
+def _reserving(sources: str) -> Compiled:
+    """Compile the reservations of many jobs, or load them from the cache if no source has changed since."""
+
+    @kept
+    def reserve_all(
+        compute: FloatArray,
+        memory: FloatArray,
+        age_s: FloatArray,
+        silent_s: FloatArray,
+        pressed_ago_s: FloatArray,
+        count: FloatArray,
+        mean: FloatArray,
+        squares: FloatArray,
+        recent: FloatArray,
+        largest: FloatArray,
+        held: BoolArray,
+        limits: Limits,
+        out_mean: FloatArray,
+        out_spread: FloatArray,
+        out_memory: FloatArray,
+        out_reason: IntArray,
+        out_pressing: BoolArray,
+    ) -> None:
+        """Write the reservations of all jobs to the last five arrays; see `reserve.reserve`."""
+        _ = sources  # captured, so that changed sources give a new cache key for the compiled code
+        for job in range(len(age_s)):
+            reason = reason_of(held[job], age_s[job], count[job], silent_s[job], pressed_ago_s[job], limits)
+            out_reason[job] = reason
+            for at in range(2):
+                if reason != MEASURED:
+                    out_mean[job, at], out_spread[job, at] = compute[job, at], 0.0
+                    out_memory[job, at] = max(memory[job, at], largest[job, at])
+                    continue
+                kept_mean, spread = compute_of(
+                    compute[job, at], mean[job, at], recent[job, at], squares[job, at], count[job], limits
+                )
+                out_mean[job, at], out_spread[job, at] = kept_mean, spread
+                out_memory[job, at] = memory_of(memory[job, at], largest[job, at], limits.memory_margin)
+                out_pressing[job] |= presses(recent[job, at], mean[job, at], spread, compute[job, at], limits)
+
+    return reserve_all
+
+
+reserve_all = _reserving(SOURCES)
+"""Write the reservations of all jobs to the last five arrays; see `reserve.reserve`."""

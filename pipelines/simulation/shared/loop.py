@@ -22,7 +22,7 @@ from pipelines.simulation.shared.reserving import (
     sample,
 )
 from pipelines.simulation.shared.state import State
-from scheduler_core.kernels.kernel import SOURCES, digest, kept, kernel
+from scheduler_core.kernels.kernel import SOURCES, Compiled, digest, kept, kernel
 
 __all__ = ["advance"]
 
@@ -219,31 +219,36 @@ def _begin_minute(state: State, now_s: float) -> None:
         set_needs(state, job)
 
 
-_KEY: Final = (SOURCES, digest(Path(__file__).parent))
+def _looping(sources: str) -> Compiled:
+    """Compile the loop, or load it from the cache if no source has changed since."""
 
-
-@kept
-def advance(state: State) -> None:
-    """Simulate until the horizon, or until the last event if it is infinite."""
-    _ = _KEY
-    tally, rules, now_s, minute_s = state.queue.tally[0], state.rules, 0.0, MINUTE_S
-    while True:
-        next_s = _next_s(state, now_s, minute_s)
-        if next_s > rules.horizon_s or next_s == math.inf:
-            break
-        _work(state, next_s - now_s)
-        now_s = next_s
-        _end_and_arrive(state, now_s)
-        if now_s >= minute_s:
-            _begin_minute(state, now_s)
-            minute_s = MINUTE_S * (math.floor(now_s / MINUTE_S) + 1.0)
-        _round(state, now_s)
-        if _kill_over(state, now_s):
+    @kept
+    def advance(state: State) -> None:
+        _ = sources  # captured, so that changed sources give a new cache key for the compiled code
+        tally, rules, now_s, minute_s = state.queue.tally[0], state.rules, 0.0, MINUTE_S
+        while True:
+            next_s = _next_s(state, now_s, minute_s)
+            if next_s > rules.horizon_s or next_s == math.inf:
+                break
+            _work(state, next_s - now_s)
+            now_s = next_s
+            _end_and_arrive(state, now_s)
+            if now_s >= minute_s:
+                _begin_minute(state, now_s)
+                minute_s = MINUTE_S * (math.floor(now_s / MINUTE_S) + 1.0)
             _round(state, now_s)
-            _kill_over(state, now_s)
-        share_out(state, now_s)
-    end_s = rules.horizon_s if rules.horizon_s < math.inf else now_s
-    _work(state, end_s - now_s)
-    for each in range(tally.running):
-        job = state.jobs[state.queue.running[each]]
-        state.log.runs[job.run].end_s = end_s + max(job.left_s, END_SLACK_S) / job.speed
+            if _kill_over(state, now_s):
+                _round(state, now_s)
+                _kill_over(state, now_s)
+            share_out(state, now_s)
+        end_s = rules.horizon_s if rules.horizon_s < math.inf else now_s
+        _work(state, end_s - now_s)
+        for each in range(tally.running):
+            job = state.jobs[state.queue.running[each]]
+            state.log.runs[job.run].end_s = end_s + max(job.left_s, END_SLACK_S) / job.speed
+
+    return advance
+
+
+advance = _looping(SOURCES + digest(Path(__file__).parent))
+"""Simulate until the horizon, or until the last event if it is infinite."""
