@@ -54,7 +54,8 @@ class ReservePolicy:
     stale_s
         Age of the newest sample above which a job gets its request back.
     press_s, press_z
-        A job whose recent use exceeds its mean by `press_z` standard deviations gets its request back for `press_s`.
+        A job whose recent use of CPU or GPU compute exceeds its mean by `press_z` standard deviations gets its request
+        of that resource back, for at least `press_s`.
     z
         Number of standard deviations of the sum of use that stay free on a machine or device; 1.28 is a risk of 10 %
         if the sum is normal.
@@ -95,11 +96,12 @@ class Measurements:
 
     Attributes
     ----------
-    age_s, silent_s, pressed_ago_s
-        Time since the start, since the newest sample, and since the job last pressed on its reservation (infinity if it
-        never did); shape (n,).
+    age_s, silent_s
+        Time since the start, and since the newest sample (n,).
+    pressed_ago_s
+        Time since the job last pressed on its reservation of CPU and of GPUs, infinity if it never did; shape (n, 2).
     count
-        Number of samples per instance (n,).
+        Number of samples (n,).
     mean, squares, recent
         Mean, sum of squared deviations from it, and recent mean, of CPU cores and GPUs; shape (n, 2).
     memory
@@ -125,8 +127,8 @@ class Reservations:
     """What is reserved for one instance of each of n jobs.
 
     `mean` and `spread` (n, 2) are of CPU cores and GPUs. `memory` (n, 2) is GiB of memory, and GPU memory in GPUs.
-    `reason` (n,) holds indices into `REASONS`. `pressing` (n,) marks jobs that press on the reservation returned here:
-    the next reservation gives them their request back.
+    `reason` (n,) holds indices into `REASONS`. `pressing` (n, 2) marks the resources of jobs that press on their
+    reservation now, and so got their request back.
     """
 
     mean: FloatArray
@@ -150,7 +152,7 @@ def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | No
     --------
     >>> one = np.ones((1, 2))
     >>> seen = Measurements(
-    ...     age_s=np.array([3600.0]), silent_s=np.array([30.0]), pressed_ago_s=np.array([np.inf]),
+    ...     age_s=np.array([3600.0]), silent_s=np.array([30.0]), pressed_ago_s=np.inf * one,
     ...     count=np.array([59.0]), mean=one, squares=5.22 * one, recent=one, memory=2.0 * one, held=np.array([False]))
     >>> found = reserve(np.array([[6.0, 29.0, 4.0]]), seen)
     >>> found.mean[0].tolist(), found.spread[0].round(3).tolist(), found.memory[0].tolist()
@@ -166,13 +168,10 @@ def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | No
         spread=np.empty((count, 2)),
         memory=np.empty((count, 2)),
         reason=np.empty(count, dtype=np.int64),
-        pressing=np.zeros(count, dtype=np.bool_),
+        pressing=np.zeros((count, 2), dtype=np.bool_),
     )
-    compute = np.ascontiguousarray(requests[:, [0, 2]])
-    memory = np.ascontiguousarray(requests[:, [1, 2]])
     reserve_all(
-        compute,
-        memory,
+        requests,
         seen.age_s,
         seen.silent_s,
         seen.pressed_ago_s,
@@ -195,7 +194,7 @@ def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | No
 def _check(requests: FloatArray, seen: Measurements) -> None:
     count = len(requests)
     shapes = {"requests": (count, 3), **dict.fromkeys(("mean", "squares", "recent", "memory"), (count, 2))}
-    shapes |= dict.fromkeys(("age_s", "silent_s", "pressed_ago_s", "count"), (count,))
+    shapes |= dict.fromkeys(("age_s", "silent_s", "count"), (count,))
     for name, shape in shapes.items():
         values = requests if name == "requests" else getattr(seen, name)
         known = name == "pressed_ago_s" or bool(np.isfinite(values).all())

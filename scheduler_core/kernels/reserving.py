@@ -12,7 +12,6 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 __all__ = [
     "HELD",
     "MEASURED",
-    "NOT_MEASURED",
     "PRESSING",
     "STALE",
     "YOUNG",
@@ -31,8 +30,7 @@ STALE: Final = 1
 PRESSING: Final = 2
 HELD: Final = 3
 MEASURED: Final = 4
-NOT_MEASURED: Final = (YOUNG, STALE, PRESSING, HELD)
-"""Codes of the reasons of a reservation, in the order of `reserve.Reason`."""
+"""Codes of the reasons of a reservation, in the order of `reserve.REASONS`."""
 
 RECENT: Final = 1.0 / 3.0
 """Weight of the newest sample in the recent mean."""
@@ -53,18 +51,19 @@ class Limits(NamedTuple):
 
 
 @kernel
-def reason_of(held: bool, age_s: float, samples: float, silent_s: float, pressed_ago_s: float, limits: Limits) -> int:
-    """Return the code of the rule that sizes a job's reservation.
-
-    `silent_s` is the time since its last sample, and `pressed_ago_s` that since it last pressed on its reservation.
-    """
+def reason_of(held: bool, age_s: float, samples: float, silent_s: float, limits: Limits) -> int:
+    """Return the code of the rule that sizes a job's reservation; `silent_s` is the time since its newest sample."""
     if held:
         return HELD
     if age_s < limits.probation_s or samples < limits.min_samples:
         return YOUNG
-    if silent_s > limits.stale_s:
-        return STALE
-    return PRESSING if pressed_ago_s < limits.press_s else MEASURED
+    return STALE if silent_s > limits.stale_s else MEASURED
+
+
+@kernel
+def _deviation(squares: float, count: float) -> float:
+    """Return the standard deviation of samples from the sum of their squared deviations."""
+    return math.sqrt(squares / max(count - 1.0, 1.0))
 
 
 @kernel
@@ -76,7 +75,7 @@ def compute_of(
     The mean is that of all samples or the recent one, whichever is larger, because use rises after the start.
     """
     kept = min(max(mean, recent), request)
-    deviation = max(math.sqrt(squares / max(count - 1.0, 1.0)), limits.least_spread * kept)
+    deviation = max(_deviation(squares, count), limits.least_spread * kept)
     most = (request - kept) / limits.z if limits.z > 0.0 else math.inf
     return kept, min(deviation, most)
 
@@ -94,9 +93,11 @@ def recent_of(recent: float, sample: float, count: float) -> float:
 
 
 @kernel
-def presses(recent: float, mean: float, spread: float, request: float, limits: Limits) -> bool:
+def presses(recent: float, mean: float, squares: float, count: float, request: float, limits: Limits) -> bool:
     """Return whether recent use is far above the mean of all samples, which is below the request."""
-    return bool(recent > mean + limits.press_z * spread and mean < request)
+    return bool(
+        recent > mean + limits.press_z * max(_deviation(squares, count), limits.least_spread * mean) and mean < request
+    )
 
 
 @kernel
@@ -110,8 +111,7 @@ def _reserving(sources: str) -> Compiled:
 
     @kept
     def reserve_all(
-        compute: FloatArray,
-        memory: FloatArray,
+        requests: FloatArray,
         age_s: FloatArray,
         silent_s: FloatArray,
         pressed_ago_s: FloatArray,
@@ -128,22 +128,25 @@ def _reserving(sources: str) -> Compiled:
         out_reason: IntArray,
         out_pressing: BoolArray,
     ) -> None:
-        """Write the reservations of all jobs to the last five arrays; see `reserve.reserve`."""
         _ = sources  # captured, so that changed sources give a new cache key for the compiled code
         for job in range(len(age_s)):
-            reason = reason_of(held[job], age_s[job], count[job], silent_s[job], pressed_ago_s[job], limits)
-            out_reason[job] = reason
+            reason = reason_of(held[job], age_s[job], count[job], silent_s[job], limits)
             for at in range(2):
-                if reason != MEASURED:
-                    out_mean[job, at], out_spread[job, at] = compute[job, at], 0.0
-                    out_memory[job, at] = max(memory[job, at], largest[job, at])
+                compute, memory = requests[job, 2 * at], requests[job, 1 + at]
+                seen_mean, seen_recent, seen_squares = mean[job, at], recent[job, at], squares[job, at]
+                out_mean[job, at], out_spread[job, at] = compute, 0.0
+                out_memory[job, at] = max(memory, largest[job, at])
+                if reason != MEASURED and reason != PRESSING:
                     continue
-                kept_mean, spread = compute_of(
-                    compute[job, at], mean[job, at], recent[job, at], squares[job, at], count[job], limits
-                )
+                out_memory[job, at] = memory_of(memory, largest[job, at], limits.memory_margin)
+                pressing = presses(seen_recent, seen_mean, seen_squares, count[job], compute, limits)
+                out_pressing[job, at] = pressing
+                if pressing or pressed_ago_s[job, at] < limits.press_s:
+                    reason = PRESSING
+                    continue
+                kept_mean, spread = compute_of(compute, seen_mean, seen_recent, seen_squares, count[job], limits)
                 out_mean[job, at], out_spread[job, at] = kept_mean, spread
-                out_memory[job, at] = memory_of(memory[job, at], largest[job, at], limits.memory_margin)
-                out_pressing[job] |= presses(recent[job, at], mean[job, at], spread, compute[job, at], limits)
+            out_reason[job] = reason
 
     return reserve_all
 

@@ -12,7 +12,7 @@ from pipelines.simulation.shared.state import Records, State
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.reserving import (
     MEASURED,
-    NOT_MEASURED,
+    PRESSING,
     compute_of,
     free_under_risk,
     memory_of,
@@ -35,7 +35,7 @@ def _copy_samples(old: Records, new: Records) -> None:
 @kernel
 def forget_samples(state: State, job: int, now_s: float) -> None:
     """Empty the statistics of a job that starts."""
-    state.jobs[job].pressed_s = -math.inf
+    state.jobs[job].pressed_s[0] = state.jobs[job].pressed_s[1] = -math.inf
     for slot in range(state.samples.shape[1]):
         row = state.samples[job, slot]
         row.count, row.at_s = 0.0, now_s
@@ -91,29 +91,37 @@ def request_back(state: State, job: int) -> None:
 @kernel
 def reserve(state: State, job: int, now_s: float) -> None:
     """Set the reservation of a running job from the samples that have reached the scheduler."""
-    rules, policy, row = state.rules, state.policy, state.jobs[job]
+    policy, row = state.policy, state.jobs[job]
     age = max(row.age - row.late, 0)
     seen = state.samples[job, age % state.samples.shape[1]]
-    row.reason = reason_of(
-        row.full, age * MINUTE_S, seen.count / row.instances, now_s - seen.at_s, now_s - row.pressed_s, policy
-    )
-    if row.reason in NOT_MEASURED:
+    row.reason = reason_of(row.full, age * MINUTE_S, seen.count / row.instances, now_s - seen.at_s, policy)
+    if row.reason != MEASURED:
         request_back(state, job)
         if row.age * MINUTE_S < policy.probation_s and not row.full:
             copy_reservation(row.prior, row.reserved)
     for at in range(2):
-        asked, asked_memory = (row.request[0], row.request[1]) if at == 0 else (row.request[2], row.request[2])
-        if row.reason == MEASURED:
-            row.reserved.memory[at] = memory_of(asked_memory, seen.memory[at], policy.memory_margin)
-            if rules.peak_margin > 0.0:
-                row.reserved.mean[at] = min(asked, rules.peak_margin * seen.largest[at])
-                row.reserved.variance[at] = 0.0
-                continue
-            mean, spread = compute_of(asked, seen.mean[at], seen.recent[at], seen.squares[at], seen.count, policy)
-            row.reserved.mean[at], row.reserved.variance[at] = mean, spread * spread
-            if presses(seen.recent[at], seen.mean[at], spread, asked, policy):
-                row.pressed_s = now_s
+        if row.reason == MEASURED or row.reason == PRESSING:
+            _reserve_measured(state, job, at, seen, now_s)
         row.reserved.memory[at] = max(row.reserved.memory[at], seen.memory[at])
+
+
+@kernel
+def _reserve_measured(state: State, job: int, at: int, seen: Records, now_s: float) -> None:
+    """Set the reservation of CPU and memory (`at` 0), or of GPU compute and GPU memory (1), from samples."""
+    margin, policy, row = state.rules.peak_margin, state.policy, state.jobs[job]
+    asked, mean, recent, squares = row.request[2 * at], seen.mean[at], seen.recent[at], seen.squares[at]
+    row.reserved.memory[at] = memory_of(row.request[1 + at], seen.memory[at], policy.memory_margin)
+    row.reserved.mean[at], row.reserved.variance[at] = asked, 0.0
+    if margin > 0.0:
+        row.reserved.mean[at] = min(asked, margin * seen.largest[at])
+        return
+    if presses(recent, mean, squares, seen.count, asked, policy):
+        row.pressed_s[at] = now_s
+    if now_s - row.pressed_s[at] < policy.press_s:
+        row.reason = PRESSING
+        return
+    kept, spread = compute_of(asked, mean, recent, squares, seen.count, policy)
+    row.reserved.mean[at], row.reserved.variance[at] = kept, spread * spread
 
 
 @kernel

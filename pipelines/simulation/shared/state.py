@@ -65,7 +65,7 @@ JOB: Final = np.dtype(
         ("lost_s", "f8", (2,)),  # time lost to shortages of CPU and of GPU compute
         ("reserved", RESERVATION),
         ("reason", "i8"),  # code of `scheduler_core.kernels.reserving`
-        ("pressed_s", "f8"),
+        ("pressed_s", "f8", (2,)),
         ("run", "i8"),  # index of the run in the log
         ("full", "?"),  # whether it keeps its request, because it was killed
         ("tried", "?"),  # in this round
