@@ -156,7 +156,7 @@ def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | No
     ...     count=np.array([59.0]), mean=one, squares=5.22 * one, recent=one, memory=2.0 * one, held=np.array([False]))
     >>> found = reserve(np.array([[6.0, 29.0, 4.0]]), seen)
     >>> found.mean[0].tolist(), found.spread[0].round(3).tolist(), found.memory[0].tolist()
-    ([1.0, 1.0], [0.3, 0.3], [3.0, 3.0])
+    ([1.0, 1.0], [0.3, 0.3], [4.4, 4.0])
     """
     from scheduler_core.kernels.reserving import reserve_all
 
@@ -193,7 +193,10 @@ def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | No
 
 def _check(requests: FloatArray, seen: Measurements) -> None:
     count = len(requests)
-    shapes = {"requests": (count, 3), **dict.fromkeys(("mean", "squares", "recent", "memory"), (count, 2))}
+    shapes = {
+        "requests": (count, 3),
+        **dict.fromkeys(("mean", "squares", "recent", "memory", "pressed_ago_s"), (count, 2)),
+    }
     shapes |= dict.fromkeys(("age_s", "silent_s", "count"), (count,))
     for name, shape in shapes.items():
         values = requests if name == "requests" else getattr(seen, name)

@@ -167,7 +167,7 @@ def scale_to(mean: FloatArray, limit: FloatArray, sigma: FloatArray) -> FloatArr
     """Return the scale s at which min(limit, s X) has the given mean, X lognormal with mean 1 (arrays of one shape).
 
     >>> round(float(scale_to(np.array([0.9]), np.array([1.0]), np.array([0.5]))[0]), 2)
-    1.29
+    1.33
     """
     low, high = np.log(np.maximum(mean, 1e-300)), np.log(np.maximum(mean, 1e-300)) + 12.0
     for _ in range(60):
