@@ -193,11 +193,10 @@ def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | No
 
 def _check(requests: FloatArray, seen: Measurements) -> None:
     count = len(requests)
-    shapes = {
-        "requests": (count, 3),
-        **dict.fromkeys(("mean", "squares", "recent", "memory", "pressed_ago_s"), (count, 2)),
-    }
-    shapes |= dict.fromkeys(("age_s", "silent_s", "count"), (count,))
+    pairs = ("mean", "squares", "recent", "memory", "pressed_ago_s")
+    shapes: dict[str, tuple[int, ...]] = {"requests": (count, 3)} | dict.fromkeys(pairs, (count, 2))
+    for name in ("age_s", "silent_s", "count"):
+        shapes[name] = (count,)
     for name, shape in shapes.items():
         values = requests if name == "requests" else getattr(seen, name)
         known = name == "pressed_ago_s" or bool(np.isfinite(values).all())

@@ -49,7 +49,7 @@ def _on(state: State, place: int, machine: int, device: int) -> float:
         return 1.0
     for at in range(instance.devices):
         if state.device[place, at] == device:
-            return 1.0 / instance.devices
+            return float(1.0 / instance.devices)
     return 0.0
 
 
@@ -108,7 +108,7 @@ def _speed(state: State, job: int, place: int) -> float:
         others = min(device.demand, device.capacity) - gpu / instance.devices
         neighbours = max(neighbours, others / device.capacity)
     instance.share[1] = min(gpu, level * row.request[2])
-    return min(speed, instance.share[1] / gpu) * (1.0 - state.rules.interference * min(neighbours, 1.0))
+    return float(min(speed, instance.share[1] / gpu) * (1.0 - state.rules.interference * min(neighbours, 1.0)))
 
 
 @kernel

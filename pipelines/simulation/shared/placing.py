@@ -21,7 +21,7 @@ WHOLE: Final = 1000.0
 def size_of(state: State, job: int, resource: int) -> float:
     """Return what must be free for one instance: CPU, memory, GPU, device memory; after a kill its request."""
     row = state.jobs[job]
-    return row.request[min(resource, 2)] if row.full else row.sized[resource]
+    return float(row.request[min(resource, 2)] if row.full else row.sized[resource])
 
 
 @kernel
@@ -34,7 +34,7 @@ def _fullness(state: State, at: int) -> float:
         gpus += min(device.free[0], device.free[1])
         capacity += device.capacity
     cpu, memory = machine.free[0] / max(machine.capacity[0], 1.0), machine.free[1] / max(machine.capacity[1], 1.0)
-    return cpu + memory + gpus / max(capacity, 1.0)
+    return float(cpu + memory + gpus / max(capacity, 1.0))
 
 
 @kernel
@@ -88,7 +88,7 @@ def _may_fit(state: State, job: int) -> bool:
         cpu += max(state.machines[at].free[0], 0.0)
         memory += max(state.machines[at].free[1], 0.0)
     count = state.jobs[job].instances
-    return size_of(state, job, 0) * count <= cpu + SLACK and size_of(state, job, 1) * count <= memory + SLACK
+    return bool(size_of(state, job, 0) * count <= cpu + SLACK and size_of(state, job, 1) * count <= memory + SLACK)
 
 
 @kernel

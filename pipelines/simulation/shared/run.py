@@ -31,9 +31,9 @@ from pipelines.simulation.shared.state import (
 )
 from pipelines.simulation.shared.variation import Variation, draw
 from scheduler_core.cluster import Cluster, Demand, Machine
-from scheduler_core.queueing import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import sharing_of
+from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
