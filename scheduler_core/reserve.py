@@ -194,7 +194,8 @@ def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | No
 def _check(requests: FloatArray, seen: Measurements) -> None:
     count = len(requests)
     pairs = ("mean", "squares", "recent", "memory", "pressed_ago_s")
-    shapes: dict[str, tuple[int, ...]] = {"requests": (count, 3)} | dict.fromkeys(pairs, (count, 2))
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(pairs, (count, 2))
+    shapes["requests"] = (count, 3)
     for name in ("age_s", "silent_s", "count"):
         shapes[name] = (count,)
     for name, shape in shapes.items():
