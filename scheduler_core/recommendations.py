@@ -12,7 +12,17 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.candidates import Candidates, chosen_alpha
-from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray, Job, Reason, Recommendation, Request
+from scheduler_core.types import (
+    NOTHING,
+    RESOURCES,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Job,
+    Reason,
+    Recommendation,
+    Request,
+)
 
 __all__ = ["Scale", "advised", "unchanged_request"]
 
@@ -27,12 +37,14 @@ class Round:
     `p50` and `p90` (n, 1 + A) are run times in seconds, in the first column for the request, then for the candidates.
     `change` (n, A) is the relative change of p50 from the request. `accepted` (n,) is the index of the first alpha
     whose change is small enough, A if there is none. `eligible` marks jobs that may shrink, `invalid` jobs with an
-    invalid prediction; `important` (n, 3) marks resources that keep their request.
+    invalid prediction; `important` (n, 3) marks resources that keep their request. `raises` (n, 3) holds the floors of
+    resources whose peak use exceeds the request, NaN for others.
     """
 
     requests: FloatArray
     alphas: FloatArray
     floors: FloatArray | None
+    raises: FloatArray
     minimums: FloatArray
     candidates: Candidates
     important: BoolArray
@@ -48,12 +60,11 @@ class Round:
 
 def unchanged_request(job: Job, reason: Reason, *, note: str = "") -> Recommendation:
     """Return a recommendation that keeps a job's request, with the same reason for every known resource."""
-    unknown = Request(cpu_cores=np.nan, mem_gib=np.nan, gpus=np.nan)
     return Recommendation(
         job_id=job.job_id,
         request=job.request,
         target=job.request,
-        lower_bound=unknown,
+        lower_bound=NOTHING,
         run_time_p50_s=np.nan,
         run_time_p90_s=np.nan,
         run_time_change=np.nan,
@@ -83,6 +94,7 @@ def recommend(jobs: Sequence[Job], round_: Round) -> list[Recommendation]:
     unmoved = np.where(np.isfinite(round_.p50[:, 0]), 0.0, np.nan)
     change = np.where(column > 0, round_.change[at, np.maximum(column - 1, 0)], unmoved)
     lower = _lower_bounds(round_)
+    raises = np.where(_too_little(jobs, round_, cold), round_.raises, np.nan)
     model_decided = _differ(targets, by_floor_alone)
     return [
         Recommendation(
@@ -97,6 +109,7 @@ def recommend(jobs: Sequence[Job], round_: Round) -> list[Recommendation]:
             alpha=float(round_.alphas[column[i] - 1]) if column[i] else 1.0,
             model_decided=bool(model_decided[i]),
             runs=int(round_.runs[i]),
+            raise_to=_request(raises[i]) if np.isfinite(raises[i]).any() else NOTHING,
         )
         for i, job in enumerate(jobs)
     ]
@@ -117,6 +130,12 @@ def _targets(round_: Round, chosen: IntArray) -> FloatArray:
     return np.where((chosen >= 0) & worthwhile, values, round_.requests)
 
 
+def _too_little(jobs: Sequence[Job], round_: Round, cold: BoolArray) -> BoolArray:
+    """Return which resources to recommend a raise for (n, 3); none for a job without a prediction or opted out."""
+    silent = cold | round_.invalid | np.array([job.opted_out for job in jobs])
+    return np.asarray(np.isfinite(round_.raises) & ~silent[:, None], dtype=np.bool_)
+
+
 def _differ(left: FloatArray, right: FloatArray) -> BoolArray:
     # Resources that the trace does not record are NaN on both sides.
     different: BoolArray = (left != right) & ~(np.isnan(left) & np.isnan(right))
@@ -134,8 +153,9 @@ def _reasons(
         (np.broadcast_to(opted_out[:, None], shape), Reason.OPTED_OUT),
         (np.broadcast_to(round_.invalid[:, None], shape), Reason.PREDICTOR_UNAVAILABLE),
         (np.broadcast_to(cold[:, None], shape), Reason.COLD_START),
+        (np.isfinite(round_.raises), Reason.TOO_LITTLE),
         (round_.important, Reason.IMPORTANT),
-        (~known, Reason.COLD_START),
+        (~known, Reason.NOT_MEASURED),
         (round_.requests <= 0.0, Reason.BELOW_THRESHOLD),
         (chosen < 0, Reason.NO_CANDIDATE),
         (binds, Reason.FLOOR),

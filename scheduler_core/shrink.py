@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeVar
 import numpy as np
 
 from scheduler_core.candidates import (
+    GPUS,
     ROUNDING_SLACK,
     candidates_of,
     device_memory,
@@ -78,7 +79,8 @@ class ShrinkPolicy:
     `sure_runs`: with at least as many measured runs of similar jobs, no resource counts as important. Importance
     is estimated over all jobs of a task type, so use measured on similar jobs outweighs it. With infinity, important
     resources never shrink; with a number below `min_runs`, they may shrink wherever there is a floor.
-    `minimum_change`: relative saving below which a resource keeps its request (guard `usage` only).
+    `minimum_change`: relative saving below which a resource keeps its request, and relative excess of peak use over
+    the request up to which no raise is recommended (guard `usage` only).
     `*_margin`: relative margin of a floor above the predicted peak. A job with too little memory dies, so memory has a
     margin. A job with too little CPU or GPU only runs more slowly, so these have no margin by default.
     `gpu_grid`: step to which GPU requests below one GPU are rounded; larger requests are whole GPUs.
@@ -193,6 +195,7 @@ def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> 
             requests=requests,
             alphas=alphas,
             floors=floors,
+            raises=_raises(jobs, peak, requests, policy),
             minimums=minimums,
             candidates=candidates,
             important=important_resources(knowledge),
@@ -255,6 +258,17 @@ def _floors(jobs: Sequence[Job], peak: PeakUse, policy: ShrinkPolicy) -> FloatAr
         gpu_mem_margin=policy.gpu_mem_margin,
         min_runs=policy.min_runs,
     )
+
+
+def _raises(jobs: Sequence[Job], peak: PeakUse | None, requests: FloatArray, policy: ShrinkPolicy) -> FloatArray:
+    """Return the floor of each resource that is requested but whose peak use exceeds the request (n, 3), else NaN."""
+    if peak is None:
+        return np.full(requests.shape, np.nan)
+    floors = _floors(jobs, peak, policy)
+    floors[:, GPUS] = round_up_gpus(floors[:, GPUS], policy.gpu_grid)
+    bare = replace(policy, cpu_margin=0.0, mem_margin=0.0, gpu_margin=0.0, gpu_mem_margin=0.0)
+    under = (requests > 0.0) & (_floors(jobs, peak, bare) > requests * (1.0 + policy.minimum_change))
+    return np.where(under & (floors > requests), floors, np.nan)
 
 
 def _predict(

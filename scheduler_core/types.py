@@ -3,6 +3,7 @@
 Used by every module here; `modelserve.bundle.predictor` implements `Predictor`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 __all__ = [
     "LEAST_GIVEN",
+    "NOTHING",
     "RESOURCES",
     "BoolArray",
     "FloatArray",
@@ -44,7 +46,9 @@ class Reason(StrEnum):
     SHRUNK = "shrunk"
     IMPORTANT = "important"
     FLOOR = "floor"
+    TOO_LITTLE = "too_little"
     COLD_START = "cold_start"
+    NOT_MEASURED = "not_measured"
     NO_CANDIDATE = "no_candidate"
     BELOW_THRESHOLD = "below_threshold"
     OPTED_OUT = "opted_out"
@@ -66,6 +70,10 @@ class Request:
     def row(self) -> tuple[float, float, float]:
         """Return the amounts as a tuple, in the order of `RESOURCES`."""
         return (self.cpu_cores, self.mem_gib, self.gpus)
+
+
+NOTHING: Final = Request(cpu_cores=math.nan, mem_gib=math.nan, gpus=math.nan)
+"""A request of which no amount is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +143,11 @@ class Recommendation:
     A resource that the trace does not record is NaN everywhere and absent from `reasons`.
 
     `reasons` tells why each resource has its target: `shrunk` if the factor alpha set it, `floor` if the floor of peak
-    use or the minimum did. `alpha` is the factor that Algorithm 1 accepted, 1 if it accepted none. Run times are
-    predictions for the accepted candidate; resources outside the model's training range are predicted at their request.
+    use or the minimum did. `too_little` marks a resource whose predicted peak use exceeds its request; the target stays at
+    the request, and `raise_to` is the floor, NaN for other resources. `not_measured` marks a resource without a floor
+    although similar jobs were measured. `alpha` is the factor that Algorithm 1 accepted, 1 if it accepted none. Run
+    times are predictions for the accepted candidate; resources outside the model's training range are predicted at
+    their request.
     `run_time_change` is relative to the run time at the request: 0 if all resources are outside the range, NaN without
     a prediction. `model_decided` is true if the target differs from the one that floors alone give. `runs` is the
     number of measured runs that support the floor; `note` is the error message of a failed predictor.
@@ -154,6 +165,7 @@ class Recommendation:
     model_decided: bool
     runs: int = 0
     note: str = ""
+    raise_to: Request = NOTHING
 
 
 class Predictor(Protocol):

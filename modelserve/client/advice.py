@@ -186,6 +186,7 @@ def _recommendation(job: Job, row: Recommended) -> Recommendation:
         model_decided=row.model_decided,
         runs=row.measured_runs,
         note=(row.note or "")[:NOTE_LENGTH],
+        raise_to=_request(row.raise_to),
     )
 
 

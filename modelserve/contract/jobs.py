@@ -43,6 +43,9 @@ class Amounts(Answer):
     gpus: StrictFinite | None
 
 
+NO_AMOUNTS: Final = Amounts(cpu_cores=None, mem_gib=None, gpus=None)
+
+
 class PeakUse(Answer):
     """Upper bounds on the peak use of one instance; null if unknown."""
 
@@ -112,6 +115,8 @@ class Recommended(Answer):
     `mode` says whether to apply the target (`enforce`) or only to record it (`observe`). `run_time_change` is the
     relative change of the predicted run time from request to target. `alpha` is the share of the request that the
     run-time model accepted, 1 if none. `model_decided` is true if floors alone would have given another target.
+    `raise_to` is a larger request, for a resource whose peak use in similar jobs exceeds the request (reason
+    `too_little`), else null; it is never applied here: a target never exceeds its request.
     """
 
     job_id: str
@@ -129,6 +134,7 @@ class Recommended(Answer):
     history: AwareDatetime | None
     measured_runs: int
     evidence: Evidence
+    raise_to: Amounts = NO_AMOUNTS  # a service of an earlier version does not send it
     note: str | None
 
 

@@ -69,14 +69,18 @@ def answer_of(found: Recommendation, sources: Sources) -> Values:
         "models": {"run_time": sources.run_time, "usage": sources.usage},
         "history": None if sources.history is None else moment(sources.history),
         "measured_runs": found.runs,
+        "raise_to": _amounts(found.raise_to.row()),
         "note": _note(found, sources),
     }
 
 
 def _note(found: Recommendation, sources: Sources) -> str | None:
-    """Return the error of a failed predictor, or why nothing is known about a job, such as that it has no model."""
-    if found.note or Reason.COLD_START not in found.reasons.values():
-        return found.note or None
+    """Return the error of a failed predictor, or why nothing is known about a job or a resource."""
+    unmeasured = [_MEASURED[name] for name, reason in found.reasons.items() if reason == Reason.NOT_MEASURED]
+    if found.note or (unmeasured and Reason.COLD_START not in found.reasons.values()):
+        return found.note or f"not measured in similar jobs: {', '.join(unmeasured)}"
+    if Reason.COLD_START not in found.reasons.values():
+        return None
     missing = [kind for kind, name in (("run-time", sources.run_time), ("usage", sources.usage)) if name is None]
     if missing:
         return f"no {' and no '.join(missing)} model of this trace and task type"
@@ -123,10 +127,12 @@ def flat(answer: Mapping[str, object]) -> Values:
     return row
 
 
+_MEASURED: Final = {"cpu_cores": "CPU use", "mem_gib": "peak memory", "gpus": "GPU use or GPU memory"}
 _PER_RESOURCE: Final[Mapping[str, str]] = {
     "request": "",
     "target": "_target",
     "lower_bound": "_lower_bound",
+    "raise_to": "_raise_to",
     "reasons": "_reason",
 }
 

@@ -11,6 +11,8 @@ const REASONS = {
   shrunk: ["shrunk", "Less is enough: the predicted run time hardly changes, and jobs like it have used less."],
   important: ["important", "Kept: the run time depends on it."],
   floor: ["at the floor", "Jobs like it have used about this much, or more: it goes no lower."],
+  too_little: ["asks too little", "Kept: jobs like it have used more than this. A larger request is advised."],
+  not_measured: ["not measured", "Kept: this use was not measured in jobs like it."],
   cold_start: ["too little known", "Kept: too few measured runs of jobs like it, or no model for its type."],
   no_candidate: ["no candidate", "Kept: no smaller request was tried."],
   below_threshold: ["change too large", "Kept: every smaller request changes the predicted run time too much, or saves too little."],

@@ -1,4 +1,4 @@
-"""Claims of recurring jobs. A claim is one distinct request of one owner, with its measured use and a smaller target.
+"""Claims of recurring jobs. A claim is one distinct request of one owner, with its measured use and a target request.
 
 Targets are bounded below by the floors (peak use plus margin) of `taut recommend`. `rows` builds the output. Called by
 `rows` and by `taut rightsize`.
@@ -84,7 +84,11 @@ def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
     Columns: `OWNERS`, `gpu_type`, `REQUESTS`; `runs`, `measured_runs`, `instances` (the mean), `hours`, `seen_ts`;
     `evidence` (`group`, `user` or null) and `evidence_runs`; `<resource>_p95`, `_peak`, `_target` and `_reason`. `_p95`
     and `_peak` are the 95th percentile and the maximum of use over runs, null if no run was measured; use of GPUs is
-    the larger of the busy fraction and the fraction of memory used. A smaller target requires `min_runs` measured runs.
+    the larger of the busy fraction and the fraction of memory used, null if one of them was not measured. A target
+    other than the request requires `min_runs` measured runs. It is larger (reason `too_little`) if the peak
+    exceeds the request by the policy's `minimum_change` or more. So a `_p95` above its target is less than that above
+    it, or comes from too few runs. `not_measured`: there are enough measured runs, but not of all that this target
+    requires.
     """
     claims = runs.group_by(*OWNERS, "gpu_type", *REQUESTS, maintain_order=True).agg(
         runs=pl.len(),
@@ -96,7 +100,9 @@ def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
     known = _with_evidence(claims, runs, policy.min_runs).sort(*OWNERS, "gpu_type", *REQUESTS, nulls_last=True)
     device_gib = device_memory(known["gpu_type"].to_list(), policy.device_mem_gib, policy.assumed_device_mem_gib)
     needs = {level: _needs(known, level, device_gib) for level in LEVELS}
-    targets, reasons = _targets(requests_of(known), _floors(known, device_gib, policy), policy)
+    targets, reasons = _targets(
+        requests_of(known), _floors(known, device_gib, policy), needs["peak"], known["evidence"].is_not_null(), policy
+    )
     amounts = {**needs, "target": targets}
     return known.select(
         *OWNERS,
@@ -176,26 +182,32 @@ def _floors(known: pl.DataFrame, device_gib: FloatArray, policy: ShrinkPolicy) -
 
 
 def _targets(
-    requests: FloatArray, floors: FloatArray, policy: ShrinkPolicy
+    requests: FloatArray, floors: FloatArray, peaks: FloatArray, evident: pl.Series, policy: ShrinkPolicy
 ) -> tuple[FloatArray, npt.NDArray[np.object_]]:
-    """Return targets and reasons, both of shape (claims, 3); NaN and no reason for a resource without a request."""
+    """Return targets and reasons, both of shape (claims, 3); NaN and no reason for a resource without a request.
+
+    `evident` (claims,) marks claims with enough measured runs.
+    """
     rounded = np.column_stack(
         [*(_up(floors[:, r], STEPS[name]) for r, name in enumerate(RESOURCES[:2])), _shares(floors[:, 2], policy)]
     )
-    values = np.minimum(rounded, requests)
-    saved = requests - values
+    saved = requests - rounded
     worthwhile = (saved > 0.0) & (saved >= (policy.minimum_change - ROUNDING_SLACK) * requests)
+    under = (saved < 0.0) & (peaks >= (1.0 + policy.minimum_change - ROUNDING_SLACK) * requests)
     cases: list[tuple[BoolArray, str | None]] = [
         (np.isnan(requests), None),
         (requests <= 0.0, str(Reason.BELOW_THRESHOLD)),
-        (np.isnan(floors), str(Reason.COLD_START)),
+        (np.isnan(floors) & ~evident.to_numpy()[:, None], str(Reason.COLD_START)),
+        (np.isnan(floors), str(Reason.NOT_MEASURED)),
         (worthwhile, str(Reason.SHRUNK)),
+        (under, str(Reason.TOO_LITTLE)),
         (saved <= 0.0, str(Reason.FLOOR)),
     ]
     reasons = np.full(requests.shape, str(Reason.BELOW_THRESHOLD), dtype=np.object_)
     for holds, reason in reversed(cases):
         reasons[holds] = reason
-    return np.where(worthwhile, values, requests), reasons
+    changed = (reasons == Reason.SHRUNK) | (reasons == Reason.TOO_LITTLE)
+    return np.where(changed, rounded, requests), reasons
 
 
 def _shares(floors: FloatArray, policy: ShrinkPolicy) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Rows of `taut rightsize`: over-claims by group, user or type, worst first.
+"""Rows of `taut rightsize`: over-claims and under-requests by group, user or type, worst first.
 
 Claims and their targets are computed in `claims`. Called by `taut rightsize`.
 """
@@ -26,23 +26,36 @@ KEYS_OF: Final[dict[By, tuple[str, ...]]] = {
 HIGH_SHARE: Final = 0.5
 MEDIUM_SHARE: Final = 0.9
 SEVERITIES: Final = (
-    f"severity: high marks the worst rows, with {HIGH_SHARE:.0%} of what can be reclaimed; medium the next, up to "
-    f"{MEDIUM_SHARE:.0%}; low the rest. Rows with fewer than --min-runs measured runs of their own come last"
+    f"severity: high marks the worst rows, with {HIGH_SHARE:.0%} of what can be reclaimed or is missing; medium the "
+    f"next, up to {MEDIUM_SHARE:.0%}; low the rest. Rows with fewer than --min-runs measured runs of their own come "
+    "last"
+)
+RAISED: Final = (
+    "too_little: measured use exceeds the request, the target raises it, and slack is negative. A p95 above its "
+    "target exceeds the request by less than 5 %, or comes from too few runs (cold_start)"
 )
 HOURS_OF: Final = {"cpu_cores": "core-hours", "mem_gib": "GiB-hours", "gpus": "GPU-hours"}
 SIZES: Final = ("_p95", "_peak", "_target")
-PER_RESOURCE: Final = ("", "_p95", "_peak", "_target", "_reason", "_reclaimable_h", "_reclaimable_frac", "_requested_h")
+PER_RESOURCE: Final = (
+    *("", "_p95", "_peak", "_target", "_reason", "_reclaimable_h", "_reclaimable_frac", "_missing_h", "_requested_h"),
+)
+UNSIZED: Final = (str(Reason.COLD_START), str(Reason.NOT_MEASURED))
+"""Reasons of resources whose request is kept for lack of measured runs."""
 
 
 def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPolicy) -> pl.DataFrame:
-    """Return one row for each value of `by` (group, user or type) and role, largest over-claim first.
+    """Return one row for each value of `by` (group, user or type) and role, largest over-claim or under-request first.
 
     Amounts are per instance; hours are summed over instances.
 
     `requests` is the number of different requests. By group, amounts are those of the request with the most
     instance-hours. By user and by type, amounts are means over the requests with enough measured runs, weighted by
-    instance-hours; each request has the target of its own group, and use above the request counts as the request. The
-    reason is `shrunk` if enough is reclaimed in total, else the reason of the largest unchanged request.
+    instance-hours; each request has the target of its own group. So the mean target is the sum of what some requests
+    should release and others should get. The reason is `shrunk` if enough is released in total, `too_little` if
+    enough is missing in total, else the reason of the largest other request.
+
+    `<resource>_reclaimable_h` are the hours that smaller targets would have freed, `_missing_h` the hours that larger
+    targets would have added.
 
     `evidence` names the runs from which targets are derived: the group's (`group`), or if these are too few the user's
     of the same type and role (`user`); `group+user` if a row by user or type has both; null if both are too few, and
@@ -50,8 +63,9 @@ def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPo
     without evidence, the measured runs. `measured_runs` counts the row's own measured runs. A row with fewer of them
     than the policy's `min_runs` is not `recurring`: it comes last, with severity `low`.
 
-    `dominant` is the resource whose reclaimable hours are the largest share of its requested hours in the trace, and
-    `share` is this share. `age_days` is the time from the row's last run to the trace's last run.
+    `dominant` is the resource whose reclaimable or missing hours, whichever are more, are the largest share of its
+    requested hours in the trace, and `share` is this share. `age_days` is the time from the row's last run to the
+    trace's last run.
 
     Raises
     ------
@@ -78,18 +92,21 @@ def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPo
         **{f"{name}_reason": _reason(name, by, policy.minimum_change) for name in RESOURCES},
         **{f"{name}_requested_h": (pl.col(f"req_{name}") * pl.col("hours")).sum() for name in RESOURCES},
         **{f"{name}_reclaimable_h": _reclaimable_h(name) for name in RESOURCES},
+        **{f"{name}_missing_h": _missing_h(name) for name in RESOURCES},
     )
     return _ranked(rows.with_columns(recurring=pl.col("measured_runs") >= policy.min_runs))
 
 
 def summary(rows: pl.DataFrame) -> list[str]:
-    """Return two lines: the reclaimable share of all requests, and the meaning of the severities."""
-    parts = []
-    for name in RESOURCES:
-        requested, reclaimable = (float(rows[f"{name}_{part}_h"].sum()) for part in ("requested", "reclaimable"))
-        if requested:
-            parts.append(f"{reclaimable / requested:.1%} of {requested:,.0f} {HOURS_OF[name]}")
-    return [f"reclaimable: {', '.join(parts) or 'nothing'}", SEVERITIES]
+    """Return lines on the reclaimable and the missing share of all requests, and on the meaning of columns."""
+    said = {}
+    for part in ("reclaimable", "missing"):
+        hours = {name: [float(rows[f"{name}_{of}_h"].sum()) for of in (part, "requested")] for name in RESOURCES}
+        shares = [f"{h / all_h:.1%} of {all_h:,.0f} {HOURS_OF[name]}" for name, (h, all_h) in hours.items() if all_h]
+        said[part] = ", ".join(shares) or "nothing"
+    under = rows.filter(pl.any_horizontal(pl.col(f"{name}_missing_h") > 0.0 for name in RESOURCES)).height
+    lines = [f"reclaimable: {said['reclaimable']}", SEVERITIES]
+    return [*lines, f"missing: {said['missing']}, in {under} of {rows.height} rows", RAISED] if under else lines
 
 
 def _evidence_of_usual() -> dict[str, pl.Expr]:
@@ -117,12 +134,10 @@ def _means(name: str) -> dict[str, pl.Expr]:
     Only claims with a target count; if there are none, those with measured use; if there are none either, all.
     """
     request, known = pl.col(f"req_{name}"), pl.col(f"{name}_peak").is_not_null()
-    sure = known & (pl.col(f"{name}_reason") != str(Reason.COLD_START))
+    sure = known & ~pl.col(f"{name}_reason").is_in(UNSIZED)
     told = pl.when(sure.any()).then(sure).otherwise(known | ~known.any())
     weight = pl.when(told).then("hours").filter(request.is_not_null())
-    # Use above the request counts as the request.
-    sizes = {of: pl.min_horizontal(pl.col(f"{name}{of}"), request) for of in SIZES}
-    sizes = {of: pl.when(pl.col(f"{name}{of}").is_not_null()).then(each) for of, each in sizes.items()}
+    sizes = {of: pl.col(f"{name}{of}") for of in SIZES}
     return {
         f"{name}{of}": pl.when(each.is_not_null().any() & (weight.sum() > 0.0)).then(
             _mean(each.filter(request.is_not_null()), weight)
@@ -144,7 +159,15 @@ def _only(column: str) -> pl.Expr:
 
 
 def _reclaimable_h(name: str) -> pl.Expr:
-    return ((pl.col(f"req_{name}") - pl.col(f"{name}_target")) * pl.col("hours")).sum()
+    return _hours(pl.col(f"req_{name}") - pl.col(f"{name}_target"))
+
+
+def _missing_h(name: str) -> pl.Expr:
+    return _hours(pl.col(f"{name}_target") - pl.col(f"req_{name}"))
+
+
+def _hours(amount: pl.Expr) -> pl.Expr:
+    return (amount.clip(lower_bound=0.0) * pl.col("hours")).sum()
 
 
 def _reason(name: str, by: By, minimum_change: float) -> pl.Expr:
@@ -152,20 +175,23 @@ def _reason(name: str, by: By, minimum_change: float) -> pl.Expr:
     if by == "group":
         return reason.first()
     requested_h = pl.col(f"req_{name}") * pl.col("hours")
-    stands = reason.is_not_null() & (reason != str(Reason.SHRUNK))
+    stands = reason.is_not_null() & ~reason.is_in([str(Reason.SHRUNK), str(Reason.TOO_LITTLE)])
     most = reason.filter(stands).get(requested_h.filter(stands).arg_max(), null_on_oob=True)
-    enough = _reclaimable_h(name) >= (minimum_change - ROUNDING_SLACK) * requested_h.sum()
-    return (
-        pl.when((_reclaimable_h(name) > 0.0) & (enough | ~stands.any()))
-        .then(pl.lit(str(Reason.SHRUNK)))
-        .otherwise(most)
-    )
+    least = (minimum_change - ROUNDING_SLACK) * requested_h.sum()
+    freed, missing = _reclaimable_h(name), _missing_h(name)
+    moved = (freed + missing > 0.0) & (((freed - missing).abs() >= least) | ~stands.any())
+    moves = pl.when(missing > freed).then(pl.lit(str(Reason.TOO_LITTLE))).otherwise(pl.lit(str(Reason.SHRUNK)))
+    return pl.when(moved).then(moves).otherwise(most)
 
 
 def _ranked(rows: pl.DataFrame) -> pl.DataFrame:
-    """Order rows by their reclaimable share of the trace's requests, recurring rows first, and add the severity."""
+    """Order rows by their largest share of the trace's requests, recurring rows first, and add the severity."""
     held = {name: float(rows[f"{name}_requested_h"].sum()) for name in RESOURCES}
-    shares = {name: pl.col(f"{name}_reclaimable_h") / total for name, total in held.items() if total}
+    shares = {
+        name: pl.max_horizontal(f"{name}_reclaimable_h", f"{name}_missing_h") / total
+        for name, total in held.items()
+        if total
+    }
     share = pl.max_horizontal(pl.lit(0.0), *shares.values())
     dominant = pl.coalesce(
         *(pl.when((share > 0.0) & (each == share)).then(pl.lit(name)) for name, each in shares.items()),

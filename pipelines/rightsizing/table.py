@@ -13,7 +13,7 @@ from scheduler_core.types import RESOURCES
 
 __all__ = ["table_rows"]
 
-FIRST_AMOUNTS: Final = {"request": ("", 7), "target": ("_target", 6), "slack_h": ("_reclaimable_h", 8)}
+FIRST_AMOUNTS: Final = {"request": ("", 7), "target": ("_target", 6)}
 MORE_AMOUNTS: Final = {"p95": ("_p95", 5), "peak": ("_peak", 5)}
 """Headings of measured use, each with its column suffix and width. They are the last columns, which a narrow terminal
 leaves out first."""
@@ -21,6 +21,9 @@ leaves out first."""
 NAME_LENGTH: Final = 8
 ROLE_LENGTH: Final = 10
 """Maximum length of a printed name; longer names, such as digests of users and groups, are cut."""
+
+MOST_LACKED: Final = 9.99
+"""Share of a request beyond which a lack is not printed exactly."""
 
 Named = Mapping[str, Any]  # a row has texts, numbers and times
 
@@ -34,7 +37,8 @@ def table_rows(rows: pl.DataFrame, by: By) -> list[dict[str, object]]:
             "role": _short(row["role"], ROLE_LENGTH),
             "resource": resource,
             **_amounts(row, resource, FIRST_AMOUNTS),
-            "slack": _percent(row[f"{resource}_reclaimable_frac"]),
+            "slack_h": _amount(_slack_h(row, resource), 8),
+            "slack": _percent(_slack_h(row, resource), row[f"{resource}_requested_h"]),
             "reason": row[f"{resource}_reason"],
             "rests_on": _evidence(row),
             "runs": row["runs"],
@@ -64,13 +68,21 @@ def _amount(value: float | None, width: int) -> str:
     """Return an amount with three digits or two decimals, right-aligned."""
     if value is None:
         return "-".rjust(width)
-    decimals = 0 if value >= 100.0 else 1 if value >= 10.0 else 2
+    decimals = 0 if abs(value) >= 100.0 else 1 if abs(value) >= 10.0 else 2
     text = f"{value:.{decimals}f}"
     return (text.rstrip("0").rstrip(".") if decimals else text).rjust(width)
 
 
-def _percent(share: float | None) -> str:
-    return ("-" if share is None else f"{share:.0%}").rjust(len("slack"))
+def _slack_h(row: Named, resource: str) -> float:
+    """Return the hours that the targets free, negative if they add more than they free."""
+    return float(row[f"{resource}_reclaimable_h"] - row[f"{resource}_missing_h"])
+
+
+def _percent(slack_h: float, requested_h: float) -> str:
+    if not requested_h > 0.0:
+        return "-".rjust(len("slack"))
+    share = slack_h / requested_h
+    return (f"{share:.0%}" if share > -MOST_LACKED else f"<-{MOST_LACKED:.0%}").rjust(len("slack"))
 
 
 def _evidence(row: Named) -> str:

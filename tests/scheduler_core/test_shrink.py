@@ -241,7 +241,29 @@ def test_an_unknown_floor_leaves_its_resource_only() -> None:
     answer = one(ToyPredictor(peak=(NAN, 1.0, 0.1, 1.0), known=WIDE), request(4.0, 8.0, 1.0))
 
     assert answer.target == request(4.0, 4.0, 0.5)
-    assert answer.reasons["cpu_cores"] == Reason.COLD_START
+    assert answer.reasons["cpu_cores"] == Reason.NOT_MEASURED
+
+
+def test_a_peak_above_the_request_is_told_with_the_floor_to_raise_it_to() -> None:
+    peak = (4.5, 7.5, 0.3, 8.0)  # GPU memory of half a device of 16 GiB
+    answer = one(ToyPredictor(peak=peak, known=Knowledge(important=frozenset(RESOURCES))), request(4.0, 8.0, 0.25))
+
+    assert answer.target == answer.request, "nothing is ever given more than was requested"
+    assert answer.reasons == {
+        "cpu_cores": Reason.TOO_LITTLE, "mem_gib": Reason.IMPORTANT, "gpus": Reason.TOO_LITTLE,
+    }  # fmt: skip
+    assert answer.raise_to.cpu_cores == 4.5
+    assert math.isnan(answer.raise_to.mem_gib), "only the margin of the floor is above the request"
+    assert answer.raise_to.gpus == 0.6  # 8 GiB x 1.15 / 16 GiB, on the grid of 0.05
+
+
+@pytest.mark.parametrize("quiet", [{"opted_out": True}, {"predictor": ToyPredictor(peak=(9.0, 9.0, 1.0, 9.0), runs=2)}])
+def test_no_raise_is_told_for_jobs_that_opted_out_or_were_measured_too_rarely(quiet: dict[str, Any]) -> None:
+    predictor = quiet.pop("predictor", ToyPredictor(peak=(9.0, 9.0, 1.0, 9.0)))
+    answer = one(predictor, request(4.0, 8.0, 0.25), **quiet)
+
+    assert Reason.TOO_LITTLE not in answer.reasons.values()
+    assert np.isnan(answer.raise_to.row()).all()
 
 
 @pytest.mark.parametrize("guard", ["none", "usage"])

@@ -78,6 +78,7 @@ def test_an_answer_has_the_shape_of_the_contract(predictor: InProcessPredictor) 
         "models",
         "history",
         "measured_runs",
+        "raise_to",
         "note",
     ]
     assert answer["request"] == REQUEST

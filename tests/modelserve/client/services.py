@@ -78,6 +78,7 @@ def row_of(answer: Recommendation) -> Row:
         "history": "2026-11-20T03:00:00Z",
         "measured_runs": answer.runs,
         "evidence": {"measured_runs": answer.runs, "history_age_s": 60.0},
+        "raise_to": amounts_of(answer.raise_to),
         "note": answer.note or None,
         "mode": "enforce",
         "alpha": answer.alpha,

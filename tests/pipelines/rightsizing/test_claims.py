@@ -88,6 +88,33 @@ def test_every_reason_is_told() -> None:
     assert told(row, "_target") == [6.0, 30.0, 0.05]  # of a GPU a step is kept
 
 
+def test_a_request_below_its_measured_use_is_raised_and_counted_as_missing() -> None:
+    used = {"used_cpu_cores": 7.0, "mem_max_gib": 40.0, "used_gpus": 0.3, "gpu_mem_max_gib": 6.4}
+    rows = sized(
+        *(run(at, used, req_gpus=0.25) for at in range(3)),
+        *(run(at, {"used_cpu_cores": 6.2, "mem_max_gib": 29.0}, group="close") for at in range(3, 6)),
+    )
+    raised, close = sorted(rows, key=lambda row: row["group"], reverse=True)
+    assert told(raised, "_reason") == ["too_little"] * 3
+    assert told(raised, "_target") == [7.0, 46.0, 0.5]  # 40 GiB x 1.15; 0.4 x 1.15 on the grid of 0.05
+    assert told(raised, "_missing_h") == pytest.approx([6.0, 96.0, 1.5])
+    assert told(raised, "_reclaimable_h") == [0.0] * 3
+    assert (raised["dominant"], raised["severity"]) == ("mem_gib", "medium")
+    assert told(close, "_reason") == ["floor", "floor", "shrunk"], "within 5 %; only the margin exceeds it"
+    assert told(close, "_target")[:2] == [6.0, 30.0]
+    line = table_rows(pl.DataFrame([raised]), "group")[1]
+    assert (line["slack_h"], line["slack"]) == ("     -96", " -53%")
+    assert "missing: 8.3% of 72 core-hours" in summary(pl.DataFrame(rows))[2]
+
+
+def test_missing_measurements_of_gpu_memory_are_told_apart_from_too_few_runs() -> None:
+    [row] = sized(*(run(at, {"gpu_mem_max_gib": None}) for at in range(3)))
+    assert told(row, "_reason") == ["shrunk", "shrunk", "not_measured"]
+    assert (row["gpus_target"], row["gpus_peak"]) == (1.0, None)
+    [kind] = sized(*(run(at, {"gpu_mem_max_gib": 4.0 if at == 0 else None}) for at in range(3)), by="type")
+    assert kind["gpus_reason"] == "not_measured", "one measurement of three is too few"
+
+
 def test_a_request_of_nothing_and_one_that_is_not_told_stand() -> None:
     [row] = sized(*(run(at, {}, req_cpu_cores=0.0, req_gpus=None) for at in range(3)))
     assert told(row, "_reason") == ["below_threshold", "shrunk", None]
@@ -166,9 +193,9 @@ def test_users_and_types_add_their_groups_up_each_sized_by_its_own() -> None:
     user, other = sized(*runs, by="user")
     assert (user["user"], other["user"]) == ("u", "v")
     assert user["cpu_cores"] == 6.0
-    assert user["cpu_cores_peak"] == pytest.approx((1.0 * 6 + 6.0 * 18) / 24)  # of 8 cores, 6 were asked for
-    assert user["cpu_cores_target"] == pytest.approx((1.0 * 6 + 6.0 * 18) / 24)
-    assert user["cpu_cores_reason"] == "shrunk"
+    assert user["cpu_cores_peak"] == user["cpu_cores_target"] == pytest.approx((1.0 * 6 + 8.0 * 18) / 24)
+    assert (user["cpu_cores_reclaimable_h"], user["cpu_cores_missing_h"]) == pytest.approx((5.0 * 6, 2.0 * 18))
+    assert user["cpu_cores_reason"] == "too_little", "one group lacks more than the other releases"
     assert (other["cpu_cores"], other["cpu_cores_target"], other["cpu_cores_reason"]) == (20.0, 20.0, "cold_start")
     [kind] = sized(*runs, by="type")
     assert (kind["task_type"], kind["user"], kind["runs"], kind["requests"]) == ("ctr", None, 8, 3)
@@ -339,13 +366,18 @@ def check_row(row: Row) -> None:
         assert 0.0 <= row[f"{name}_reclaimable_h"] <= row[f"{name}_requested_h"] + 1e-6
         if request is None:
             continue
-        assert 0.0 <= target <= request + 1e-9
+        missing_h = row[f"{name}_missing_h"]
+        assert missing_h >= 0.0
+        assert target >= 0.0
+        assert missing_h > 0.0 or target <= request + 1e-9
         assert reason is not None
         assert (p95 is None) == (peak is None)
         if peak is not None:
             assert p95 <= peak + 1e-9
-        if reason == "cold_start":
+        if reason in ("cold_start", "not_measured") and not missing_h and not row[f"{name}_reclaimable_h"]:
             assert target == pytest.approx(request)
+        if reason == "too_little":
+            assert missing_h > row[f"{name}_reclaimable_h"]
         if reason == "shrunk" and peak is not None and name != "gpus":
             assert peak <= target + 1e-9
     assert (row["severity"] is None) == (row["share"] == 0.0)
