@@ -6,6 +6,7 @@ other file of this package and by the compiled engine of `pipelines.simulation`.
 
 import hashlib
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,16 +35,35 @@ _BARE: Final = {"_nrt": False}
 """Numba options without reference counting: kernels allocate no memory, and counting made them 15 times slower."""
 
 
+class Kernel:
+    """A function that only compiled code calls, compiled without the code that converts arguments from Python.
+
+    That code takes longer to compile than most kernels. A call from Python, as in tests, compiles the function again.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.py_func = function
+        self._compiled = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_BARE)(function)
+        self._numba_type_ = self._compiled._numba_type_  # by which numba finds it in other kernels
+
+    @cached_property
+    def _callable(self) -> Compiled:
+        made: Compiled = numba.njit(**_BARE)(self.py_func)
+        return made
+
+    def __call__(self, *args: Any) -> Any:
+        return self._callable(*args)
+
+
 def kernel(function: Callable[..., Any]) -> Compiled:
     """Compile a function that only other kernels call; it is cached as part of those."""
-    made: Compiled = numba.njit(**_BARE)(function)
-    return made
+    return Kernel(function)
 
 
 def kept(function: Callable[..., Any]) -> Compiled:
     """Compile a function that Python calls, or load it from numba's cache."""
     try:
-        made: Compiled = numba.njit(cache=True, **_BARE)(function)
+        made: Compiled = numba.njit(cache=True, no_cfunc_wrapper=True, **_BARE)(function)
     except RuntimeError:  # no cache folder is writable: every process compiles again
-        made = numba.njit(**_BARE)(function)
+        made = numba.njit(no_cfunc_wrapper=True, **_BARE)(function)
     return made
