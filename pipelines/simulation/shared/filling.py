@@ -11,6 +11,8 @@ Bertsekas, Gallager: Data Networks, 1992 (max-min fairness).
 import math
 from typing import Final
 
+import numpy as np
+
 from pipelines.simulation.shared.noise import memory_share
 from pipelines.simulation.shared.state import State
 from scheduler_core.kernels.kernel import kernel
@@ -21,7 +23,7 @@ SLACK: Final = 1.0 + 1e-9
 """Excess over a capacity that is ignored, against rounding."""
 
 SLOWEST: Final = 1e-6
-NOWHERE: Final = -1
+NOWHERE: Final = np.int64(-1)
 
 
 @kernel
@@ -96,9 +98,10 @@ def _speed(state: State, job: int, place: int) -> float:
     """Set what an instance receives, and return its speed."""
     row, instance = state.jobs[job], state.instances[place]
     machine, cpu, gpu = instance.machine, instance.need[0], instance.need[1]
-    instance.share[0] = min(cpu, state.machines[machine].level * row.request[0])
-    speed = instance.share[0] / cpu if cpu > 0.0 else 1.0
-    instance.share[1] = gpu
+    instance.share[0], instance.share[1], speed = cpu, gpu, 1.0
+    if cpu > 0.0:
+        instance.share[0] = min(cpu, state.machines[machine].level * row.request[0])
+        speed = instance.share[0] / cpu
     if gpu <= 0.0:
         return speed
     level, neighbours = math.inf, 0.0
@@ -131,8 +134,8 @@ def _sum_memory(state: State) -> None:
         for device in range(state.devices.shape[1]):
             state.devices[machine, device].memory = 0.0
     for each in range(state.queue.tally[0].running):
-        job = state.queue.running[each]
-        row, share = state.jobs[job], memory_share(state, job)
+        row = state.jobs[state.queue.running[each]]
+        share = memory_share(row)
         for place in range(row.first, row.first + row.instances):
             instance = state.instances[place]
             state.machines[instance.machine].memory += row.peak[0] * share
@@ -143,17 +146,21 @@ def _sum_memory(state: State) -> None:
 
 @kernel
 def _furthest_over(state: State, machine: int, device: int) -> int:
-    """Return the job on a machine, or on a device if not negative, whose memory is furthest over its reservation."""
+    """Return the job on a machine, or on a device if not negative, whose memory is furthest over its reservation.
+
+    A job that was killed before, and is within its request now, is spared unless all others are such jobs, too.
+    """
     column = 0 if device < 0 else 1
-    worst, most = -1, -math.inf
+    worst, most, spared = NOWHERE, -math.inf, True
     for each in range(state.queue.tally[0].running):
         job = state.queue.running[each]
         row = state.jobs[job]
-        over = row.peak[column] * memory_share(state, job) - row.reserved.memory[column]
+        over = row.peak[column] * memory_share(row) - row.reserved.memory[column]
+        spare = row.full and over <= 0.0
         for place in range(row.first, row.first + row.instances):
             here = _on(state, place, machine, device)
-            if here > 0.0 and over * here > most:
-                worst, most = job, over * here
+            if here > 0.0 and (spared or not spare) and (over * here > most or (spared and not spare)):
+                worst, most, spared = job, over * here, spare
     return worst
 
 
@@ -168,4 +175,4 @@ def job_to_kill(state: State) -> tuple[int, int, int]:
         for number in range(state.devices.shape[1]):
             if state.devices[at, number].memory > state.devices[at, number].capacity * SLACK:
                 return _furthest_over(state, at, number), at, number
-    return -1, NOWHERE, NOWHERE
+    return NOWHERE, NOWHERE, NOWHERE

@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.simulation.engine.schedule import Ending
 from pipelines.simulation.shared.filling import job_to_kill, share_out
 from pipelines.simulation.shared.noise import MINUTE_S, memory_share, set_needs, step_noise
-from pipelines.simulation.shared.placing import next_waiting, place, size_of
+from pipelines.simulation.shared.placing import next_waiting, place
 from pipelines.simulation.shared.reserving import (
     copy_reservation,
     find_free,
@@ -21,8 +21,9 @@ from pipelines.simulation.shared.reserving import (
     reserve,
     sample,
 )
-from pipelines.simulation.shared.state import State
+from pipelines.simulation.shared.state import Records, State
 from scheduler_core.kernels.kernel import SOURCES, Compiled, digest, kept, kernel
+from scheduler_core.types import FloatArray
 
 __all__ = ["advance"]
 
@@ -50,11 +51,10 @@ def _enqueue(state: State, job: int) -> None:
 
 
 @kernel
-def _charge(state: State, job: int, sign: float) -> None:
+def _charge(held: FloatArray, row: Records, sign: float) -> None:
     """Add a job's allocation to what its user holds (`sign` 1), or subtract it (-1)."""
-    row = state.jobs[job]
     for resource in range(3):
-        state.queue.held[row.user, resource] += sign * size_of(state, job, resource) * row.instances
+        held[row.user, resource] += sign * row.sized[resource] * row.instances
 
 
 @kernel
@@ -77,10 +77,11 @@ def _log_start(state: State, job: int, now_s: float) -> None:
 
 
 @kernel
-def _start(state: State, at: int, now_s: float) -> None:
-    """Start the job at position `at` of the queue on the machines that `place` chose."""
-    queue, tally = state.queue, state.queue.tally[0]
-    job = queue.waiting[at]
+def _start(state: State, job: int, now_s: float) -> None:
+    """Start a waiting job on the machines that `place` chose."""
+    queue, tally, at = state.queue, state.queue.tally[0], 0
+    while queue.waiting[at] != job:
+        at += 1
     for later in range(at, tally.waiting - 1):
         queue.waiting[later] = queue.waiting[later + 1]
     queue.running[tally.running] = job
@@ -90,12 +91,12 @@ def _start(state: State, at: int, now_s: float) -> None:
     row.left_s, row.age, row.speed = row.run_s, 0, 1.0
     copy_reservation(row.prior, row.reserved)
     if row.full:
-        request_back(state, job)
+        request_back(row)
     _log_start(state, job, now_s)
     forget_samples(state, job, now_s)
     step_noise(state, job)
     set_needs(state, job)
-    _charge(state, job, 1.0)
+    _charge(queue.held, row, 1.0)
 
 
 @kernel
@@ -109,7 +110,7 @@ def _stop(state: State, job: int, ending: int, now_s: float) -> None:
     tally.running -= 1
     run = state.log.runs[state.jobs[job].run]
     run.end_s, run.ending = now_s, ending
-    _charge(state, job, -1.0)
+    _charge(queue.held, state.jobs[job], -1.0)
 
 
 @kernel
@@ -118,7 +119,7 @@ def _log_kill(state: State, job: int, machine: int, device: int, now_s: float) -
     column = 0 if device < 0 else 1
     kill = log.kills[tally.kills]
     kill.at_s, kill.job, kill.machine, kill.device = now_s, job, machine, device
-    kill.used, kill.reserved = row.peak[column] * memory_share(state, job), row.reserved.memory[column]
+    kill.used, kill.reserved = row.peak[column] * memory_share(row), row.reserved.memory[column]
     kill.used_by_all = state.machines[machine].memory if device < 0 else state.devices[machine, device].memory
     tally.kills += 1
 
@@ -134,7 +135,10 @@ def _kill_over(state: State, now_s: float) -> bool:
         killed = True
         _log_kill(state, job, machine, device, now_s)
         _stop(state, job, KILLED, now_s)
-        state.jobs[job].full = True
+        row = state.jobs[job]
+        row.full = True
+        for at in range(4):
+            row.sized[at] = row.request[min(at, 2)]
         _enqueue(state, job)
 
 
@@ -145,19 +149,20 @@ def _round(state: State, now_s: float) -> None:
     queue, at = state.queue, 0
     if not state.rules.drf:
         while at < queue.tally[0].waiting:
-            if place(state, queue.waiting[at]):
-                _start(state, at, now_s)
+            job = queue.waiting[at]
+            if place(state, job):
+                _start(state, job, now_s)
             else:
                 at += 1
         return
     for each in range(queue.tally[0].waiting):
         state.jobs[queue.waiting[each]].tried = False
-    at = next_waiting(state)
-    while at >= 0:
-        state.jobs[queue.waiting[at]].tried = True
-        if place(state, queue.waiting[at]):
-            _start(state, at, now_s)
-        at = next_waiting(state)
+    job = next_waiting(state)
+    while job >= 0:
+        state.jobs[job].tried = True
+        if place(state, job):
+            _start(state, job, now_s)
+        job = next_waiting(state)
 
 
 @kernel
@@ -179,10 +184,19 @@ def _work(state: State, step_s: float) -> None:
 
 
 @kernel
-def _next_s(state: State, now_s: float, minute_s: float) -> float:
+def _may_start(state: State, now_s: float, killed: bool) -> bool:
+    """Return whether a waiting job may start though nothing ends or arrives: after a kill, or when a machine opens."""
+    opens = False
+    for at in range(len(state.machines)):
+        opens = opens or state.machines[at].closed_until_s > now_s
+    return bool(state.queue.tally[0].waiting > 0 and (killed or opens))
+
+
+@kernel
+def _next_s(state: State, now_s: float, minute_s: float, killed: bool) -> float:
     """Return the time of the next event; infinity if nothing more happens."""
     tally, jobs = state.queue.tally[0], state.jobs
-    next_s = minute_s if tally.running > 0 else math.inf
+    next_s = minute_s if tally.running > 0 or _may_start(state, now_s, killed) else math.inf
     if tally.arrived < len(jobs):
         next_s = min(next_s, jobs[tally.arrived].arrive_s)
     for each in range(tally.running):
@@ -226,8 +240,9 @@ def _looping(sources: str) -> Compiled:
     def advance(state: State) -> None:
         _ = sources  # captured, so that changed sources give a new cache key for the compiled code
         tally, rules, now_s, minute_s = state.queue.tally[0], state.rules, 0.0, MINUTE_S
+        killed = False
         while True:
-            next_s = _next_s(state, now_s, minute_s)
+            next_s = _next_s(state, now_s, minute_s, killed)
             if next_s > rules.horizon_s or next_s == math.inf:
                 break
             _work(state, next_s - now_s)
@@ -237,9 +252,10 @@ def _looping(sources: str) -> Compiled:
                 _begin_minute(state, now_s)
                 minute_s = MINUTE_S * (math.floor(now_s / MINUTE_S) + 1.0)
             _round(state, now_s)
-            if _kill_over(state, now_s):
+            killed = _kill_over(state, now_s)
+            if killed:
                 _round(state, now_s)
-                _kill_over(state, now_s)
+                killed = _kill_over(state, now_s)
             share_out(state, now_s)
         end_s = rules.horizon_s if rules.horizon_s < math.inf else now_s
         _work(state, end_s - now_s)

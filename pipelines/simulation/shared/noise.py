@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.shared.state import State
+from pipelines.simulation.shared.state import Records, State
 from scheduler_core.kernels.kernel import kernel
 
 __all__ = ["MINUTE_S", "memory_share", "set_needs", "step_noise", "uniform"]
@@ -25,8 +25,8 @@ MULTIPLY_AGAIN: Final = np.uint64(0x94D049BB133111EB)
 STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 UNIT: Final = 2.0**-53
 
-WHOLE_JOB: Final = -1
-LOST: Final = -2
+WHOLE_JOB: Final = np.int64(-1)
+LOST: Final = np.int64(-2)
 """Numbers in place of an instance, for draws that are common to a job."""
 
 
@@ -84,7 +84,6 @@ def set_needs(state: State, job: int) -> None:
 
 
 @kernel
-def memory_share(state: State, job: int) -> float:
+def memory_share(row: Records) -> float:
     """Return the share of its peak memory that a job uses now."""
-    row = state.jobs[job]
     return 1.0 if row.run_s - row.left_s >= row.peak_at_s else row.before_peak

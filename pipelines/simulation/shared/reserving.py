@@ -51,7 +51,7 @@ def sample(state: State, job: int, now_s: float) -> None:
     seen = state.samples[job, row.age % ring]
     _copy_samples(state.samples[job, (row.age - 1) % ring], seen)
     counts = row.age > 1 and not (rules.lost > 0.0 and uniform(rules.seed, job, LOST, row.age, 0) < rules.lost)
-    before, share = seen.count, memory_share(state, job)
+    before, share = seen.count, memory_share(row)
     for at in range(2):
         total, count = 0.0, before
         for place in range(row.first, row.first + row.instances):
@@ -80,9 +80,8 @@ def copy_reservation(old: Records, new: Records) -> None:
 
 
 @kernel
-def request_back(state: State, job: int) -> None:
+def request_back(row: Records) -> None:
     """Reserve a job's request."""
-    row = state.jobs[job]
     row.reserved.mean[0], row.reserved.mean[1] = row.request[0], row.request[2]
     row.reserved.memory[0], row.reserved.memory[1] = row.request[1], row.request[2]
     row.reserved.variance[0] = row.reserved.variance[1] = 0.0
@@ -96,7 +95,7 @@ def reserve(state: State, job: int, now_s: float) -> None:
     seen = state.samples[job, age % state.samples.shape[1]]
     row.reason = reason_of(row.full, age * MINUTE_S, seen.count / row.instances, now_s - seen.at_s, policy)
     if row.reason != MEASURED:
-        request_back(state, job)
+        request_back(row)
         if row.age * MINUTE_S < policy.probation_s and not row.full:
             copy_reservation(row.prior, row.reserved)
     for at in range(2):

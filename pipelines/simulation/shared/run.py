@@ -5,12 +5,12 @@ Called by `pipelines.simulation.paired_runs`, the studies and tests.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.engine.schedule import Schedule
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.shared.loop import advance
 from pipelines.simulation.shared.noise import MINUTE_S
@@ -31,6 +31,7 @@ from pipelines.simulation.shared.state import (
 )
 from pipelines.simulation.shared.variation import Variation, draw
 from scheduler_core.cluster import Cluster, Demand, Machine
+from scheduler_core.devices import WHOLE, rounded
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import sharing_of
 from scheduler_core.queueing import Discipline
@@ -59,6 +60,16 @@ class Load:
     compute: FloatArray
     memory: FloatArray
     language: BoolArray
+
+    def __post_init__(self) -> None:
+        count = len(self.language)
+        for name in ("compute", "memory"):
+            values = getattr(self, name)
+            if np.shape(values) != (count, 2) or not (np.isfinite(values).all() and (values >= 0.0).all()):
+                raise BadInput(
+                    f"load: found {name} of shape {np.shape(values)}, or with values below 0, infinite or NaN; "
+                    f"expected the shape {(count, 2)} and finite amounts of at least 0"
+                )
 
     def picked(self, rows: IntArray) -> "Load":
         """Return the use of these jobs."""
@@ -121,17 +132,24 @@ def simulate_shared(
 ) -> SharedRun:
     """Simulate until the horizon.
 
-    What a job demands depends on the seed and its place among the arrivals, and not on how capacity is reserved.
+    What a job demands depends on the seed and its place among the arrivals, and not on how capacity is reserved. If
+    GPUs are shared by devices, requests of more than one GPU are first rounded up to whole GPUs, and the schedule holds
+    the rounded workload; a smaller granted amount is split evenly over the devices.
 
     Raises
     ------
     BadInput
         If the discipline has what this engine lacks: a policy other than FIFO, SJF, SRTF (without preemption) and
-        DRF, a placement other than best fit, backfill, limits of overtaking, aging or GPU types.
+        DRF, a placement other than best fit, backfill, limits of overtaking, aging or GPU types; or the load is of
+        another number of jobs.
     """
     variation, discipline = variation or Variation(), discipline or Discipline()
     _check(discipline)
     cluster = Cluster(machines, sharing_of(discipline.placement, discipline.sharing))
+    if len(load.compute) != len(workload):
+        raise BadInput(f"load: found {len(load.compute)} jobs, expected the {len(workload)} of the workload")
+    if cluster.devices is not None:
+        workload = _in_devices(workload)
     fits = np.array([cluster.could_host(_demand(workload, row)) for row in range(len(workload))], dtype=np.bool_)
     kept = np.flatnonzero(fits)
     state = _state(workload, load.picked(kept), cluster, reserving, variation, discipline, horizon_s, seed, kept)
@@ -139,7 +157,8 @@ def simulate_shared(
     tally, jobs = state.queue.tally[0], state.jobs
     runs = state.log.runs[: int(tally["runs"])]
     finished_s, lost_s = np.full(len(workload), np.nan), np.zeros((len(workload), 2))
-    done = runs["ending"] == 1
+    done = runs["ending"] == Ending.COMPLETED
+    runs["ending"][done & workload.fails[kept[runs["job"]]]] = Ending.FAILED
     finished_s[kept[runs["job"][done]]] = runs["end_s"][done]
     lost_s[kept] = jobs["lost_s"]
     kills = state.log.kills[: int(tally["kills"])].copy()
@@ -181,6 +200,15 @@ def _check(discipline: Discipline) -> None:
             f"shared machines: found {names}; expected one of {', '.join(POLICIES)} with best_fit, and neither "
             "preemption, backfill, limits of overtaking, aging nor GPU types"
         )
+
+
+def _in_devices(workload: Workload) -> Workload:
+    """Return the workload with every request of more than one GPU rounded up to whole GPUs."""
+    request_units, granted_units = workload.request_units.copy(), workload.granted_units.copy()
+    whole = granted_units[:, 2] == request_units[:, 2]
+    request_units[:, 2] = rounded(request_units[:, 2])
+    granted_units[whole, 2] = request_units[whole, 2]
+    return replace(workload, request_units=request_units, granted_units=granted_units)
 
 
 def _demand(workload: Workload, row: int) -> Demand:
@@ -270,11 +298,13 @@ def _jobs(
 ) -> Records:
     """Return the records of the jobs `kept`, without their sizes and reservations."""
     request = workload.request_units[kept].astype(np.float64)
-    limit, compute, peak = request[:, COMPUTE], load.compute, load.memory
+    limit, peak = request[:, COMPUTE], np.minimum(load.memory, request[:, MEMORY])
     if variation.beyond_request:
-        limit = np.maximum(limit, compute)
-    else:
-        compute, peak = np.minimum(compute, limit), np.minimum(peak, request[:, MEMORY])
+        limit = np.where(limit > 0.0, np.maximum(limit, load.compute), 0.0)
+        peak = load.memory.copy()
+        held = WHOLE * np.ceil(request[:, 2] / WHOLE)  # an instance has no more than its devices
+        limit[:, 1], peak[:, 1] = np.minimum(limit[:, 1], held), np.minimum(peak[:, 1], held)
+    compute = np.minimum(load.compute, limit)
     varied = draw(variation, compute, limit, workload.run_s[kept], load.language, seed)
     jobs = np.zeros(len(kept), dtype=JOB)
     for name in ("arrive_s", "run_s", "instances", "user"):
@@ -316,6 +346,7 @@ def _held(cluster: Cluster, users: int) -> FloatArray:
 def _machines(cluster: Cluster) -> Records:
     machines = np.zeros(len(cluster.machines), dtype=MACHINE)
     machines["capacity"] = cluster.capacity
+    machines["largest"] = np.maximum(cluster.capacity.max(axis=0), 1)
     machines["closed_until_s"] = -math.inf
     return machines
 

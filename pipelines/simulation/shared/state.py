@@ -45,7 +45,6 @@ JOB: Final = np.dtype(
         ("first", "i8"),  # index of the job's first instance
         ("user", "i8"),
         ("request", "f8", (3,)),  # CPU, memory, GPU of one instance
-        ("sized", "f8", (4,)),  # CPU, memory, GPU, device memory that must be free for one instance
         ("prior", RESERVATION),  # reservation of the first start
         ("fixed", "?"),  # whether `prior` stays
         ("limit", "f8", (2,)),  # largest CPU and GPU compute that an instance can use
@@ -58,6 +57,7 @@ JOB: Final = np.dtype(
         ("peak_at_s", "f8"),  # work done when the peak begins
         ("late", "i8"),  # minutes by which its samples are late
         # From here on: state of the run.
+        ("sized", "f8", (4,)),  # CPU, memory, GPU, device memory that must be free for one instance
         ("left_s", "f8"),  # work left, in seconds at full speed
         ("speed", "f8"),
         ("age", "i8"),  # minutes begun since the start
@@ -102,6 +102,7 @@ SAMPLES: Final = np.dtype(
 MACHINE: Final = np.dtype(
     [
         ("capacity", "f8", (3,)),
+        ("largest", "f8", (3,)),  # largest capacity of any machine
         ("free", "f8", (2,)),  # CPU and memory that may be allocated
         ("closed_until_s", "f8"),
         ("mean", "f8"),  # sums over instances: reserved CPU, its variance, memory reserved or in use
@@ -109,7 +110,7 @@ MACHINE: Final = np.dtype(
         ("memory", "f8"),
         ("demand", "f8"),  # CPU
         ("level", "f8"),  # CPU per unit of weight for instances that demand more
-        ("fullness", "f8"),
+        ("freeness", "f8"),
         ("passed", "?"),
     ],
     align=True,

@@ -53,7 +53,7 @@ class Variation:
     interference
         Loss of speed of a job whose device is otherwise fully used by its neighbours.
     beyond_request
-        Whether a job may use more than its request, up to its recorded use.
+        Whether a job may use more than it requests of a resource, up to its recorded use and to its whole devices.
     late_min, lost
         Largest delay of a job's samples in minutes (uniform), and the share of samples that are lost.
 
