@@ -9,7 +9,7 @@ Bertsekas, Gallager: Data Networks, 1992 (max-min fairness).
 """
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,7 +23,7 @@ SLACK: Final = 1.0 + 1e-9
 """Excess over a capacity that is ignored, against rounding."""
 
 SLOWEST: Final = 1e-6
-NOWHERE: Final = np.int64(-1)
+NOWHERE: Final[Any] = np.int64(-1)  # not a literal, for which numba compiles functions apart
 
 
 @kernel

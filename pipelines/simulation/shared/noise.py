@@ -8,7 +8,7 @@ Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014 
 """
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,8 +25,8 @@ MULTIPLY_AGAIN: Final = np.uint64(0x94D049BB133111EB)
 STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 UNIT: Final = 2.0**-53
 
-WHOLE_JOB: Final = np.int64(-1)
-LOST: Final = np.int64(-2)
+WHOLE_JOB: Final[Any] = np.int64(-1)  # not a literal, for which numba compiles functions apart
+LOST: Final[Any] = np.int64(-2)
 """Numbers in place of an instance, for draws that are common to a job."""
 
 

@@ -4,7 +4,7 @@ GPU compute and GPU memory are checked apart, because a newcomer may be sized fo
 """
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,7 +17,7 @@ SLACK: Final = 1e-6
 """Units that a demand may exceed the free capacity by, against rounding."""
 
 WHOLE: Final = 1000.0
-NONE: Final = np.int64(-1)
+NONE: Final[Any] = np.int64(-1)  # not a literal, for which numba compiles functions apart
 
 
 @kernel
@@ -27,7 +27,8 @@ def _freeness(state: State, at: int) -> float:
     for number in range(state.devices.shape[1]):
         device = state.devices[at, number]
         gpus += min(device.free[0], device.free[1])
-    return machine.free[0] / machine.largest[0] + machine.free[1] / machine.largest[1] + gpus / machine.largest[2]
+    cpu, memory = machine.free[0] / machine.largest[0], machine.free[1] / machine.largest[1]
+    return float(cpu + memory + gpus / machine.largest[2])
 
 
 @kernel

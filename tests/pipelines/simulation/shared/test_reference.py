@@ -1,0 +1,71 @@
+"""The compiled engine of shared machines against a slow reference in plain Python, over random worlds."""
+
+from typing import Any
+
+import pytest
+
+from pipelines.simulation.engine.schedule import Ending
+from pipelines.simulation.shared.run import SharedRun
+from tests.pipelines.simulation.shared.reference import Reference
+from tests.pipelines.simulation.shared.worlds import ARMS, POLICIES, SHARINGS, VARIATIONS, World, simulated, world
+
+
+def drawn(seed: int, jobs: int) -> World:
+    """Draw a world; eight times four times two times five combinations of its kinds follow each other."""
+    return world(
+        seed,
+        jobs,
+        arm=ARMS[seed % len(ARMS)],
+        policy=POLICIES[seed // 8 % len(POLICIES)],
+        sharing=SHARINGS[seed // 32 % len(SHARINGS)],
+        variation=list(VARIATIONS)[seed % len(VARIATIONS)],
+    )
+
+
+def runs_of(found: SharedRun) -> list[tuple[Any, ...]]:
+    """Return every run as (job, start, end, ending, machines with instances)."""
+    schedule = found.schedule
+    rows = []
+    for at, job in enumerate(schedule.job.tolist()):
+        held = slice(schedule.host_offsets[at], schedule.host_offsets[at + 1])
+        hosts = dict(zip(schedule.hosts[held].tolist(), schedule.host_counts[held].tolist(), strict=True))
+        ending = Ending(schedule.ending[at]).name.lower()
+        rows.append((job, schedule.start_s[at], schedule.end_run_s[at], ending, hosts))
+    return rows
+
+
+def agree(one: World) -> SharedRun:
+    """Simulate a world twice, and compare runs, kills and lost time."""
+    found, expected = simulated(one), Reference(one).run()
+    runs = [
+        (run.job, run.start_s, run.end_s, ending_of(one, run.job, run.ending), {m: run.hosts.count(m) for m in run.hosts})
+        for run in expected.runs
+    ]
+    got = runs_of(found)
+    assert [(row[0], row[3], row[4]) for row in got] == [(row[0], row[3], row[4]) for row in runs]
+    for row, run in zip(got, runs, strict=True):
+        assert row[1:3] == pytest.approx(run[1:3], abs=1e-5)
+    kills = [(kill.job, kill.machine, kill.device) for kill in expected.kills]
+    assert [(int(kill["job"]), int(kill["machine"]), int(kill["device"])) for kill in found.kills] == kills
+    for job in expected.jobs:
+        assert found.lost_s[job.row].tolist() == pytest.approx(job.lost_s, abs=1e-4)
+    return found
+
+
+def ending_of(one: World, job: int, ending: str) -> str:
+    return "failed" if ending == "completed" and one.workload.fails[job] else ending
+
+
+def test_the_engine_agrees_with_the_reference() -> None:
+    kills = runs = 0
+    for seed in range(40):
+        found = agree(drawn(seed, 12))
+        kills, runs = kills + len(found.kills), runs + len(found.schedule.job)
+    assert runs > 100 and kills > 5, "the worlds are too empty to show anything"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_the_engine_agrees_with_the_reference_in_more_worlds(part: int) -> None:
+    for seed in range(1000 + 80 * part, 1080 + 80 * part):
+        agree(drawn(seed, 24))
