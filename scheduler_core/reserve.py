@@ -41,6 +41,10 @@ REASONS: Final = tuple(ReserveReason)
 """The reasons in the order of their codes."""
 
 
+AT_LEAST: Final = {"min_samples": 1.0, "memory_margin": 1.0}
+"""Lower bounds of a policy's numbers; the others are at least 0."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservePolicy:
     """When a running job is resized, and how much is reserved for it.
@@ -80,7 +84,7 @@ class ReservePolicy:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if not 0.0 <= value < math.inf or (each.name == "memory_margin" and value < 1.0):
+            if not AT_LEAST.get(each.name, 0.0) <= value < math.inf:
                 raise BadInput(f"reserve policy: {each.name}={value!r} is out of its range; see ReservePolicy")
 
     def limits(self) -> "Limits":
@@ -154,9 +158,9 @@ def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | No
     >>> seen = Measurements(
     ...     age_s=np.array([3600.0]), silent_s=np.array([30.0]), pressed_ago_s=np.inf * one,
     ...     count=np.array([59.0]), mean=one, squares=5.22 * one, recent=one, memory=2.0 * one, held=np.array([False]))
-    >>> found = reserve(np.array([[6.0, 29.0, 4.0]]), seen)
+    >>> found = reserve(np.array([[6.0, 29.0, 4.0]]), seen, ReservePolicy(z=1.0, least_spread=0.0, memory_margin=1.5))
     >>> found.mean[0].tolist(), found.spread[0].round(3).tolist(), found.memory[0].tolist()
-    ([1.0, 1.0], [0.3, 0.3], [4.4, 4.0])
+    ([1.0, 1.0], [0.3, 0.3], [3.0, 3.0])
     """
     from scheduler_core.kernels.reserving import reserve_all
 
@@ -170,17 +174,21 @@ def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | No
         reason=np.empty(count, dtype=np.int64),
         pressing=np.zeros((count, 2), dtype=np.bool_),
     )
+    columns = {
+        each.name: np.ascontiguousarray(getattr(seen, each.name), np.bool_ if each.name == "held" else np.float64)
+        for each in fields(seen)
+    }
     reserve_all(
-        requests,
-        seen.age_s,
-        seen.silent_s,
-        seen.pressed_ago_s,
-        seen.count,
-        seen.mean,
-        seen.squares,
-        seen.recent,
-        seen.memory,
-        seen.held,
+        np.ascontiguousarray(requests, np.float64),
+        columns["age_s"],
+        columns["silent_s"],
+        columns["pressed_ago_s"],
+        columns["count"],
+        columns["mean"],
+        columns["squares"],
+        columns["recent"],
+        columns["memory"],
+        columns["held"],
         policy.limits(),
         made.mean,
         made.spread,
@@ -196,7 +204,7 @@ def _check(requests: FloatArray, seen: Measurements) -> None:
     pairs = ("mean", "squares", "recent", "memory", "pressed_ago_s")
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(pairs, (count, 2))
     shapes["requests"] = (count, 3)
-    for name in ("age_s", "silent_s", "count"):
+    for name in ("age_s", "silent_s", "count", "held"):
         shapes[name] = (count,)
     for name, shape in shapes.items():
         values = requests if name == "requests" else getattr(seen, name)

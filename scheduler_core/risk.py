@@ -10,13 +10,17 @@ N-sigma predictor).
 """
 
 import math
+from typing import Final
 
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["admits", "free_capacity", "overflow_probability"]
+
+SLACK: Final = 1e-9
+"""Amount that a demand may exceed the free capacity by, against rounding."""
 
 
 def free_capacity(
@@ -31,7 +35,7 @@ def free_capacity(
     Raises
     ------
     BadInput
-        If a machine index is out of range, or an amount or `z` is negative, infinite or NaN.
+        If a machine index is out of range, columns differ in length, or an amount or `z` is negative, infinite or NaN.
 
     Examples
     --------
@@ -42,6 +46,8 @@ def free_capacity(
     amounts = (capacity, instances, mean, spread, np.array([z]))
     if any(not (np.isfinite(values).all() and (values >= 0.0).all()) for values in amounts):
         raise BadInput("risk: found an amount below 0, infinite or NaN; expected finite amounts of at least 0")
+    if any(np.shape(values) != np.shape(machine) for values in (instances, mean, spread)):
+        raise BadInput(f"risk: found columns of different lengths; expected {np.shape(machine)}, as machines")
     if len(machine) and not 0 <= int(machine.min()) <= int(machine.max()) < len(capacity):
         raise BadInput(f"risk: found a machine out of range; expected indices from 0 to {len(capacity) - 1}")
     means = np.bincount(machine, weights=instances * mean, minlength=len(capacity))
@@ -49,16 +55,17 @@ def free_capacity(
     return np.asarray(capacity - means - z * np.sqrt(variances), dtype=np.float64)
 
 
-def admits(free: FloatArray, mean: float, spread: float, instances: int, variance: FloatArray, z: float) -> FloatArray:
-    """Return which machines (m,) could host a newcomer with its own spread, given what `free_capacity` returned.
+def admits(free: FloatArray, variance: FloatArray, mean: float, spread: float, instances: int, z: float) -> BoolArray:
+    """Return which machines (m,) can host a gang whose instances reserve `mean` and `spread`, each machine all of it.
 
-    `variance` (m,) is the sum of variances of the jobs already there.
+    `free` (m,) is what `free_capacity` returned, and `variance` (m,) the sum of variances of the jobs already there.
 
-    >>> admits(np.array([4.0]), 3.0, 0.5, 1, np.array([1.0]), 2.0).tolist()
-    [True]
+    >>> admits(np.array([4.0, 3.5]), np.array([1.0, 0.0]), 3.0, 0.5, 1, 2.0).tolist()
+    [True, False]
     """
     more = np.sqrt(variance + instances * spread * spread) - np.sqrt(variance)
-    return np.asarray(instances * mean + z * more <= free)
+    fits: BoolArray = instances * mean + z * more <= free + SLACK
+    return fits
 
 
 def overflow_probability(capacity: float, mean: float, variance: float) -> float:

@@ -103,7 +103,7 @@ def _speed(state: State, job: int, place: int) -> float:
         instance.share[0] = min(cpu, state.machines[machine].level * row.request[0])
         speed = instance.share[0] / cpu
     if gpu <= 0.0:
-        return speed
+        return float(speed)
     level, neighbours = math.inf, 0.0
     for at in range(instance.devices):
         device = state.devices[machine, state.device[place, at]]
@@ -111,7 +111,8 @@ def _speed(state: State, job: int, place: int) -> float:
         others = min(device.demand, device.capacity) - gpu / instance.devices
         neighbours = max(neighbours, others / device.capacity)
     instance.share[1] = min(gpu, level * row.request[2])
-    return float(min(speed, instance.share[1] / gpu) * (1.0 - state.rules.interference * min(neighbours, 1.0)))
+    slowed = 1.0 - state.rules.interference * min(neighbours, 1.0)
+    return float(min(speed, instance.share[1] / gpu) * slowed)
 
 
 @kernel
@@ -161,7 +162,7 @@ def _furthest_over(state: State, machine: int, device: int) -> int:
             here = _on(state, place, machine, device)
             if here > 0.0 and (spared or not spare) and (over * here > most or (spared and not spare)):
                 worst, most, spared = job, over * here, spare
-    return worst
+    return int(worst)
 
 
 @kernel

@@ -91,7 +91,7 @@ def _fullest(machines: Records) -> int:
     for at in range(len(machines)):
         if not machines[at].passed and machines[at].freeness < least:
             best, least = at, machines[at].freeness
-    return best
+    return int(best)
 
 
 @kernel
@@ -138,4 +138,4 @@ def next_waiting(state: State) -> int:
             share = max(share, queue.held[job.user, resource] / queue.held[-1, resource])
         if share < least or (share == least and job.key < key):
             best, least, key = queue.waiting[at], share, job.key
-    return best
+    return int(best)

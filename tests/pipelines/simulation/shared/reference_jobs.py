@@ -65,7 +65,7 @@ class Job:
     speed: float = 1.0
     age: int = 0
     start_s: float = 0.0
-    pressed_s: float = -math.inf
+    pressed_s: list[float] = field(default_factory=lambda: [-math.inf, -math.inf])
     slow: list[float] = field(default_factory=lambda: [0.0, 0.0])
     samples: list[Sample] = field(default_factory=list)
     reserved: Reserved = field(default_factory=lambda: Reserved([0, 0], [0, 0], [0, 0]))
