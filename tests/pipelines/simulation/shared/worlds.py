@@ -14,7 +14,7 @@ from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.shared.run import Load, Reserving, SharedRun, simulate_shared
 from pipelines.simulation.shared.variation import PROTOTYPE, Variation
 from scheduler_core.cluster import Machine
-from scheduler_core.discipline import Discipline
+from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 
 ARMS = ("requested", "shrunk", "overcommit", "reclaim", "reclaim_prior", "peak", "oracle", "bound")
@@ -66,7 +66,7 @@ def world(seed: int, jobs: int, *, arm: str, policy: str, sharing: str, variatio
     used = asked * np.minimum(rng.beta(1.0, 1.5, asked.shape) * rng.choice([1.0, 2.0], asked.shape), 1.5)
     load = Load(
         compute=used[:, [0, 2]],
-        memory=np.column_stack([used[:, 1], asked[:, 2] * rng.beta(2.0, 2.0, count)]),
+        memory=asked[:, 1:] * rng.uniform(0.5, 1.3, (count, 2)),
         language=rng.random(count) < 0.3,
     )
     return World(
@@ -85,7 +85,7 @@ def _machine(rng: np.random.Generator, number: int) -> Machine:
     return Machine(
         name=f"m{number}",
         cpu_cores=float(rng.choice([8, 16])),
-        mem_gib=float(rng.choice([16, 32])),
+        mem_gib=float(rng.choice([16, 24])),
         gpus=int(rng.choice([0, 1, 2, 4])),
     )
 
@@ -94,7 +94,7 @@ def _workload(rng: np.random.Generator, count: int, *, shrunk: bool) -> Workload
     asked = np.stack(
         [
             rng.choice([0, 1000, 2000, 4000, 6000], count),
-            rng.choice([0, 2048, 5000, 9000], count),
+            rng.choice([0, 2048, 5000, 5000, 9000], count),
             rng.choice([0, 250, 500, 500, 1000, 1500, 2000], count),
         ],
         axis=1,
@@ -122,7 +122,7 @@ def _reserving(rng: np.random.Generator, arm: str, workload: Workload, load: Loa
     policy = ReservePolicy(
         probation_s=float(rng.choice([120.0, 300.0, 600.0])),
         z=float(rng.choice([0.0, 1.0, 2.0])),
-        memory_margin=float(rng.choice([1.0, 1.3, 2.0])),
+        memory_margin=float(rng.choice([1.0, 1.2, 2.0])),
         press_z=float(rng.choice([1.0, 3.0])),
         close_s=float(rng.choice([0.0, 300.0])),
     )
