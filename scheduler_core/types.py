@@ -143,8 +143,8 @@ class Recommendation:
     A resource that the trace does not record is NaN everywhere and absent from `reasons`.
 
     `reasons` tells why each resource has its target: `shrunk` if the factor alpha set it, `floor` if the floor of peak
-    use or the minimum did. `too_little` marks a resource whose predicted peak use exceeds its request; the target stays at
-    the request, and `raise_to` is the floor, NaN for other resources. `not_measured` marks a resource without a floor
+    use or the minimum did. `too_little` marks a resource whose predicted peak use exceeds its request; the target stays
+    at the request, and `raise_to` is the floor, NaN for other resources. `not_measured` marks a resource without floor
     although similar jobs were measured. `alpha` is the factor that Algorithm 1 accepted, 1 if it accepted none. Run
     times are predictions for the accepted candidate; resources outside the model's training range are predicted at
     their request.

@@ -14,7 +14,7 @@ from scheduler_core.types import RESOURCES
 __all__ = ["table_rows"]
 
 FIRST_AMOUNTS: Final = {"request": ("", 7), "target": ("_target", 6)}
-MORE_AMOUNTS: Final = {"p95": ("_p95", 5), "peak": ("_peak", 5)}
+MORE_AMOUNTS: Final = {"p95": ("_p95", 4), "peak": ("_peak", 4)}
 """Headings of measured use, each with its column suffix and width. They are the last columns, which a narrow terminal
 leaves out first."""
 
@@ -22,8 +22,8 @@ NAME_LENGTH: Final = 8
 ROLE_LENGTH: Final = 10
 """Maximum length of a printed name; longer names, such as digests of users and groups, are cut."""
 
-MOST_LACKED: Final = 9.99
-"""Share of a request beyond which a lack is not printed exactly."""
+MOST_LACKED: Final = 9.0
+"""Number of times the request from which on a lack is not printed exactly."""
 
 Named = Mapping[str, Any]  # a row has texts, numbers and times
 
@@ -37,7 +37,7 @@ def table_rows(rows: pl.DataFrame, by: By) -> list[dict[str, object]]:
             "role": _short(row["role"], ROLE_LENGTH),
             "resource": resource,
             **_amounts(row, resource, FIRST_AMOUNTS),
-            "slack_h": _amount(_slack_h(row, resource), 8),
+            "slack_h": _amount(_slack_h(row, resource), 7),
             "slack": _percent(_slack_h(row, resource), row[f"{resource}_requested_h"]),
             "reason": row[f"{resource}_reason"],
             "rests_on": _evidence(row),
@@ -82,7 +82,7 @@ def _percent(slack_h: float, requested_h: float) -> str:
     if not requested_h > 0.0:
         return "-".rjust(len("slack"))
     share = slack_h / requested_h
-    return (f"{share:.0%}" if share > -MOST_LACKED else f"<-{MOST_LACKED:.0%}").rjust(len("slack"))
+    return (f"{share:.0%}" if share > -MOST_LACKED else f"<-{MOST_LACKED:.0f}x").rjust(len("slack"))
 
 
 def _evidence(row: Named) -> str:

@@ -103,7 +103,7 @@ def test_a_request_below_its_measured_use_is_raised_and_counted_as_missing() -> 
     assert told(close, "_reason") == ["floor", "floor", "shrunk"], "within 5 %; only the margin exceeds it"
     assert told(close, "_target")[:2] == [6.0, 30.0]
     line = table_rows(pl.DataFrame([raised]), "group")[1]
-    assert (line["slack_h"], line["slack"]) == ("     -96", " -53%")
+    assert (line["slack_h"], line["slack"]) == ("    -96", " -53%")
     assert "missing: 8.3% of 72 core-hours" in summary(pl.DataFrame(rows))[2]
 
 
@@ -309,7 +309,7 @@ def test_a_table_has_a_line_for_each_resource_asked_for() -> None:
     assert [line["resource"] for line in lines] == ["cpu_cores", "mem_gib"]
     assert lines[1] == {
         "severity": "high", "group": "d9c8b7a…", "role": "worker", "runs": 3, "resource": "mem_gib",
-        "request": "     30", "p95": "   10", "peak": "   10", "target": "  11.5", "slack_h": "     111",
+        "request": "     30", "p95": "  10", "peak": "  10", "target": "  11.5", "slack_h": "    111",
         "slack": "  62%", "reason": "shrunk", "rests_on": "group 3",
     }  # fmt: skip
     assert summary(rows)[0] == "reclaimable: 83.3% of 36 core-hours, 61.7% of 180 GiB-hours"
