@@ -110,7 +110,7 @@ def _rules(
 
 
 def _bounded(load: Load, request: FloatArray, variation: Variation) -> tuple[Load, FloatArray]:
-    """Return the use of jobs within their limits, and the limits of CPU and GPU compute (n, 2): by default the requests."""
+    """Return the use of jobs within their limits, and the limits of CPU and GPU compute (n, 2)."""
     limit, most = request[:, COMPUTE], request[:, MEMORY]
     if variation.beyond_request:
         limit, most = np.where(limit > 0.0, np.maximum(limit, load.compute), 0.0), np.maximum(most, load.memory)
@@ -155,11 +155,13 @@ def _size(jobs: Records, granted: IntArray, load: Load, reserving: Reserving, ke
     if reserving.prior is not None:
         prior["mean"] = reserving.prior[kept][:, [0, 2]]
         prior["variance"] = reserving.prior[kept][:, [1, 3]] ** 2
-    if reserving.fixed:
-        prior["mean"], prior["memory"] = load.compute, load.memory
+    elif reserving.fixed:
+        prior["mean"] = load.compute
         deviation = load.compute * np.sqrt(np.expm1(jobs["sigma"] ** 2))
         most = np.maximum(request[:, COMPUTE] - load.compute, 0.0) / max(z, 1e-9)
         prior["variance"] = np.minimum(deviation, most) ** 2
+    if reserving.fixed:
+        prior["memory"] = load.memory
     compute = np.minimum(prior["mean"] + z * np.sqrt(prior["variance"]), request[:, COMPUTE])
     jobs["fixed"] = reserving.fixed
     jobs["sized"] = np.column_stack([compute[:, 0], prior["memory"][:, 0], compute[:, 1], prior["memory"][:, 1]])

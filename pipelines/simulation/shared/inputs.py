@@ -62,7 +62,8 @@ class Reserving:
         Reserved mean and standard deviation of CPU, and of GPU compute, of a job that starts (n, 4), per instance, in
         the units of `Load.compute`; None reserves the granted units.
     fixed
-        Whether every job keeps a reservation of its true mean and deviation and of its peak memory: an oracle.
+        Whether every job keeps its first reservation, with memory at the recorded peak: an oracle. Without `prior`,
+        mean and deviation are the true ones.
     """
 
     policy: ReservePolicy | None = None

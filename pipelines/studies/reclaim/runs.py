@@ -95,7 +95,7 @@ def _tasks(asked: Asked, cases: Sequence[Case], setting: Setting, trace: str) ->
         answers = {arm: sized(arm, asked, gangs, policy) for arm in setting.arms}
         places = product(groups.items(), setting.sharings, setting.policies, setting.variations)
         for ((gnn, rate), arrivals), sharing, order, variation in places:
-            place = {
+            place: Row = {
                 "trace": trace,
                 "mix": "gnn" if gnn == WITH else "no-gnn",
                 "sharing": sharing,
