@@ -48,7 +48,7 @@ def rounded(units_gpu: IntArray) -> IntArray:
 
 
 def whole_devices(gpus: Sequence[int]) -> IntArray:
-    """Return the milli-GPUs of every idle device (machines, most GPUs of any machine), given the GPUs per machine.
+    """Return milli-GPUs (machines, most GPUs of any machine) with all devices idle; 0 where a machine has fewer.
 
     >>> whole_devices([1, 2]).tolist()
     [[1000, 0], [1000, 1000]]

@@ -224,7 +224,7 @@ class InProcessPredictor:
             for target, values in answer.items():
                 use[target][members] = values
             runs[members] = seen
-        self._last.keep(every)  # a recommendation next needs run times of the same jobs
+        self._last.keep(every)  # a recommendation asks next for these jobs' run times
         return PeakUse(runs=runs, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:

@@ -89,7 +89,7 @@ class DrainingServer(uvicorn.Server):
         asyncio.get_running_loop().call_later(self._stop_limit_s, self._break_off)
 
     def _break_off(self) -> None:
-        # Close without a response, so that clients and proxies retry; after the 500 that uvicorn sends, they would not.
+        # Send no response, so that clients and proxies retry: uvicorn would send a 500, which they do not retry.
         for each in list(self.server_state.connections):
             if isinstance(each, Connection):
                 each.transport.abort()

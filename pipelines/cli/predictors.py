@@ -1,7 +1,7 @@
 """Predictors of `taut simulate` by name.
 
-Each function here makes a predictor and returns, for each arm that shrinks requests, Algorithm 1 with that predictor as
-a function from jobs to recommendations (`Scale`). Called by `pipelines.cli.simulation_run`.
+Each function makes one predictor. For each arm that shrinks requests, it returns a `Scale`: a function from jobs to
+recommendations, by Algorithm 1 with that predictor. Called by `pipelines.cli.simulation_run`.
 """
 
 import os

@@ -171,7 +171,7 @@ def _outcomes(
     run_s: Ints,
     days: int,
 ) -> Ints:
-    """Return the jobs' status; running are jobs that end after the trace, and more, up to the published share."""
+    """Return the jobs' status: running if they outlast the trace; more are drawn, up to the published share."""
     law, index = calibration.outcomes, np.arange(len(run_s))
     began = jobs.submit_s + _MOST_LAG_S + wait_s
     outlives = began + run_s > calibration.trace.start_s + days * 86_400

@@ -82,7 +82,7 @@ def compute_of(
 
 @kernel
 def memory_of(request: float, largest: float, margin: float) -> float:
-    """Return the memory to reserve: the largest sample with a margin, at most the request, at least the sample."""
+    """Return the memory to reserve: `largest` times `margin`, at most the request, but never below `largest`."""
     return max(min(request, largest * margin), largest)
 
 

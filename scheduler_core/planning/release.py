@@ -110,7 +110,7 @@ def released_s(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Forecast:
-    """Forecast of the 24 hours from each job's arrival, then repeated, as cumulative sums; shape (n, 25)."""
+    """Cumulative hourly forecast (n, 25): the 24 hours from each job's arrival, repeated every day after."""
 
     sums: FloatArray
 

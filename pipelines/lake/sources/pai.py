@@ -7,7 +7,7 @@ Notes
 -----
 A canonical job is a PAI task. Its submission time is the task's start time, because the trace records no wait before
 it; its start is that of its earliest instance; its use comes from its sensor rows. The publisher shifted all times.
-They are stored as Unix times, because in Asia/Shanghai they then keep their hour of day and weekday. The run time of a
+Read as Unix times in Asia/Shanghai, they have the true hour and weekday; they are stored as such. The run time of a
 running task ends at the latest time in the task table and is a lower bound.
 """
 
