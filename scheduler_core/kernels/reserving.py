@@ -13,6 +13,7 @@ __all__ = [
     "HELD",
     "MEASURED",
     "PRESSING",
+    "RECENT",
     "STALE",
     "YOUNG",
     "Limits",

@@ -1,0 +1,231 @@
+"""Running statistics of running jobs, built from their samples, and the measurements that `reserve` takes.
+
+Samples are checked here too, since collectors send wrong ones. Pure and vectorised: no clock, no history. Called by the
+service, and by loops that sample a live cluster.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from scheduler_core.reserve import Measurements, ReservePolicy, reserve
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+__all__ = [
+    "Running",
+    "SampleFault",
+    "Samples",
+    "faults_of",
+    "measure",
+    "measurements_of",
+]
+
+MOST_USE: Final = 1e6
+"""Largest plausible use of one instance, in cores, GPUs or GiB; a larger sample is a fault."""
+AHEAD_S: Final = 60.0
+"""Seconds by which a sample may be later than the job's age, since clocks differ."""
+
+
+class SampleFault(StrEnum):
+    """Why a sample is refused; codes of faults are places in this order, from 1 on."""
+
+    NOT_FINITE = "not_finite"
+    NEGATIVE = "negative"
+    TOO_LARGE = "too_large"
+    OUT_OF_ORDER = "out_of_order"
+    AHEAD = "ahead"
+
+    @classmethod
+    def of_use(cls, value: float, most: float = MOST_USE) -> "SampleFault | None":
+        """Return the fault of one amount, or None."""
+        if not math.isfinite(value):
+            return cls.NOT_FINITE
+        if value < 0.0:
+            return cls.NEGATIVE
+        return cls.TOO_LARGE if value > most else None
+
+    @classmethod
+    def of_time(cls, at_s: float, age_s: float) -> "SampleFault | None":
+        """Return the fault of one time since the start of a job of this age, or None."""
+        return cls.AHEAD if math.isfinite(at_s) and at_s > age_s + AHEAD_S else cls.of_use(at_s, math.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """At most m samples of each of n running jobs, in the order of time, each value of one instance.
+
+    Attributes
+    ----------
+    count
+        Number of samples of each job (n,); further places hold NaN.
+    at_s
+        Time of each sample in seconds since the job's start (n, m).
+    use
+        CPU cores, GPUs, GiB of memory, and GPU memory in GPUs (n, m, 4).
+    sent
+        Which of the four were sampled at all (n, 4); the others are NaN.
+    """
+
+    count: IntArray
+    at_s: FloatArray
+    use: FloatArray
+    sent: BoolArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """Running statistics of the samples of n jobs; a use that is not measured is NaN.
+
+    Attributes
+    ----------
+    count
+        Number of samples (n,).
+    at_s
+        Seconds from the job's start to its newest sample; minus infinity if there is none (n,).
+    pressed_s
+        Seconds from the job's start to the sample at which it last pressed on its reservation of CPU cores and of
+        GPUs; minus infinity if there is none (n, 2).
+    mean, squares, recent
+        Mean, sum of squared deviations from it, and recent mean, of CPU cores and GPUs (n, 2).
+    memory
+        Largest sample of memory in GiB, and of GPU memory in GPUs (n, 2).
+    """
+
+    count: FloatArray
+    at_s: FloatArray
+    pressed_s: FloatArray
+    mean: FloatArray
+    squares: FloatArray
+    recent: FloatArray
+    memory: FloatArray
+
+    @classmethod
+    def none(cls, jobs: int) -> "Running":
+        """Return the statistics of jobs without a sample."""
+        mean, squares, recent = np.zeros((3, jobs, 2))
+        return cls(
+            count=np.zeros(jobs),
+            at_s=np.full(jobs, -np.inf),
+            pressed_s=np.full((jobs, 2), -np.inf),
+            mean=mean,
+            squares=squares,
+            recent=recent,
+            memory=np.full((jobs, 2), np.nan),
+        )
+
+
+def faults_of(samples: Samples, newest_s: FloatArray, age_s: FloatArray) -> IntArray:
+    """Return the code of the fault of each value of each sample (n, m, 5): of its time, then of its four uses.
+
+    Code 0 is no fault, code k the k-th `SampleFault`.
+
+    Parameters
+    ----------
+    newest_s
+        Time of the newest sample that is known already (n,); minus infinity if there is none.
+    age_s
+        Time since the start of each job (n,).
+
+    Examples
+    --------
+    >>> times, use = np.array([[60.0, 120.0, 90.0]]), np.ones((1, 3, 4))
+    >>> use[0, 1, 2] = -1.0
+    >>> sampled = Samples(count=np.array([3]), at_s=times, use=use, sent=np.ones((1, 4), dtype=np.bool_))
+    >>> codes = faults_of(sampled, np.array([-np.inf]), np.array([600.0]))
+    >>> names = tuple(SampleFault)
+    >>> [(sample, value, str(names[codes[0, sample, value] - 1])) for _, sample, value in np.argwhere(codes).tolist()]
+    [(1, 3, 'negative'), (2, 0, 'out_of_order')]
+    """
+    at_s, use = samples.at_s, samples.use
+    codes = np.zeros((*at_s.shape, 5), dtype=np.int64)
+    taken = np.arange(at_s.shape[1]) < samples.count[:, None]
+    latest = np.fmax.accumulate(np.concatenate([newest_s[:, None], at_s], axis=1), axis=1)[:, :-1]
+    ahead = at_s > age_s[:, None] + AHEAD_S
+    plausible = (at_s >= 0.0) & (at_s > latest) & ~ahead
+    if not (plausible | ~taken).all():
+        times = codes[..., 0]
+        times[ahead], times[at_s <= latest] = _code(SampleFault.AHEAD), _code(SampleFault.OUT_OF_ORDER)
+        times[at_s < 0.0], times[~np.isfinite(at_s)] = _code(SampleFault.NEGATIVE), _code(SampleFault.NOT_FINITE)
+        times[~taken] = 0
+    judged = taken[..., None] & samples.sent[:, None, :]
+    if not (((use >= 0.0) & (use <= MOST_USE)) | ~judged).all():
+        uses = codes[..., 1:]
+        uses[use > MOST_USE], uses[use < 0.0] = _code(SampleFault.TOO_LARGE), _code(SampleFault.NEGATIVE)
+        uses[~np.isfinite(use)] = _code(SampleFault.NOT_FINITE)
+        uses[~judged] = 0
+    return codes
+
+
+def _code(fault: SampleFault) -> int:
+    return list(SampleFault).index(fault) + 1
+
+
+def measure(requests: FloatArray, samples: Samples, known: Running, policy: ReservePolicy | None = None) -> Running:
+    """Return the statistics of n running jobs after their samples, which are valid (see `faults_of`).
+
+    `requests` (n, 3) are CPU cores, GiB of memory and GPUs. After each sample, the job's reservation is computed as a
+    loop that runs with every sample would, so `pressed_s` holds the last time at which the job pressed on it.
+
+    Examples
+    --------
+    >>> times, use = np.array([[60.0, 120.0, 180.0]]), np.array([[[1.0, 0.0, 4.0, 0.0], [3.0, 0.0, 6.0, 0.0],
+    ...     [2.0, 0.0, 5.0, 0.0]]])
+    >>> sampled = Samples(count=np.array([3]), at_s=times, use=use, sent=np.ones((1, 4), dtype=np.bool_))
+    >>> found = measure(np.array([[6.0, 29.0, 0.0]]), sampled, Running.none(1))
+    >>> found.count.tolist(), found.mean.tolist(), found.squares.tolist(), found.memory.tolist()
+    ([3.0], [[2.0, 0.0]], [[2.0, 0.0]], [[6.0, 0.0]])
+    """
+    policy = policy or ReservePolicy()
+    newest_s = np.fmax.reduce(samples.at_s, axis=1, initial=-np.inf)
+    made = Running(**{each.name: getattr(known, each.name).copy() for each in fields(Running)})
+    for at_s, use in zip(samples.at_s.T.copy(), samples.use.transpose(1, 0, 2).copy(), strict=True):
+        _add(made, at_s, use)
+        late = np.flatnonzero(at_s > newest_s - policy.press_s)  # a press before that no longer counts
+        if len(late):
+            part = Running(**{each.name: getattr(made, each.name)[late] for each in fields(Running)})
+            seen = measurements_of(requests[late], part, part.at_s, np.zeros(len(late), dtype=np.bool_))
+            pressing = reserve(requests[late], seen, policy).pressing
+            made.pressed_s[late] = np.where(pressing, at_s[late, None], part.pressed_s)
+    return made
+
+
+def _add(made: Running, at_s: FloatArray, use: FloatArray) -> None:
+    """Add one sample of each job in place; a job whose time is NaN has none."""
+    from scheduler_core.kernels.reserving import RECENT
+
+    new = np.isfinite(at_s)
+    jobs: BoolArray | slice = new
+    if new.all():
+        jobs = slice(None)  # which copies nothing
+    compute = use[jobs, :2]
+    made.at_s[jobs] = at_s[jobs]
+    made.count[jobs] += 1.0
+    count = made.count[jobs][:, None]
+    moved = compute - made.mean[jobs]
+    made.mean[jobs] += moved / count
+    made.squares[jobs] += moved * (compute - made.mean[jobs])
+    made.recent[jobs] += np.where(count == 1.0, 1.0, RECENT) * (compute - made.recent[jobs])
+    made.memory[jobs] = np.fmax(made.memory[jobs], use[jobs, 2:])
+
+
+def measurements_of(requests: FloatArray, known: Running, age_s: FloatArray, held: BoolArray) -> Measurements:
+    """Return what `reserve` takes, given the age (n,) of each job, and which jobs keep their request.
+
+    For a use that is not measured, the job's request is inserted, which `reserve` then returns.
+    """
+    compute, memory = requests[:, [0, 2]], requests[:, [1, 2]]
+    unknown = np.isnan(known.mean)
+    return Measurements(
+        age_s=age_s,
+        silent_s=np.where(np.isfinite(known.at_s), np.maximum(age_s - known.at_s, 0.0), age_s),
+        pressed_ago_s=np.maximum(age_s[:, None] - known.pressed_s, 0.0),
+        count=known.count,
+        mean=np.where(unknown, compute, known.mean),
+        squares=np.where(unknown, 0.0, known.squares),
+        recent=np.where(unknown, compute, known.recent),
+        memory=np.where(np.isnan(known.memory), memory, known.memory),
+        held=held,
+    )

@@ -1,0 +1,172 @@
+"""Running statistics against numpy over whole columns, faults cell by cell, and what `reserve` makes of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler_core.measuring import Running, SampleFault, Samples, faults_of, measure, measurements_of
+from scheduler_core.reserve import REASONS, Reservations, ReservePolicy, ReserveReason, reserve
+
+REQUEST = np.array([[6.0, 29.0, 0.5]])
+POLICY = ReservePolicy()
+FAULTS = tuple(SampleFault)
+
+
+def samples_of(*jobs: np.ndarray, first_s: float = 60.0) -> Samples:
+    """Return one sample a minute of each job, whose use is (samples, 4)."""
+    count = np.array([len(job) for job in jobs], dtype=np.int64)
+    most = int(count.max())
+    use, at_s = np.full((len(jobs), most, 4), np.nan), np.full((len(jobs), most), np.nan)
+    for i, job in enumerate(jobs):
+        use[i, : len(job)] = job
+        at_s[i, : len(job)] = first_s + 60.0 * np.arange(len(job))
+    return Samples(count=count, at_s=at_s, use=use, sent=np.ones((len(jobs), 4), dtype=np.bool_))
+
+
+def reserved(known: Running, request: np.ndarray = REQUEST, *, silent_s: float = 0.0) -> Reservations:
+    requests = np.repeat(request, len(known.count), axis=0)
+    held = np.zeros(len(known.count), dtype=np.bool_)
+    return reserve(requests, measurements_of(requests, known, known.at_s + silent_s, held))
+
+
+def reason(made: Reservations) -> ReserveReason:
+    return REASONS[int(made.reason[0])]
+
+
+def use_of(cpu: list[float]) -> np.ndarray:
+    return np.array([[each, 0.1, 4.0, 0.2] for each in cpu])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=5), st.integers(0, 2**32 - 1))
+def test_statistics_are_those_of_whole_columns(counts: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    jobs = [rng.random((count, 4)) for count in counts]
+
+    found = measure(np.repeat(REQUEST, len(jobs), axis=0), samples_of(*jobs), Running.none(len(jobs)))
+
+    for i, job in enumerate(jobs):
+        recent = job[0, :2]
+        for each in job[1:, :2]:
+            recent = recent + (each - recent) / 3.0
+        np.testing.assert_allclose(found.mean[i], job[:, :2].mean(axis=0))
+        np.testing.assert_allclose(found.squares[i], job[:, :2].var(axis=0) * len(job), atol=1e-12)
+        np.testing.assert_allclose(found.recent[i], recent)
+        np.testing.assert_array_equal(found.memory[i], job[:, 2:].max(axis=0))
+        assert (found.count[i], found.at_s[i]) == (len(job), 60.0 * len(job))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 2**32 - 1))
+def test_statistics_continue_where_they_stopped(before: int, after: int, seed: int) -> None:
+    job = np.random.default_rng(seed).random((before + after, 4))
+
+    first = measure(REQUEST, samples_of(job[:before]), Running.none(1))
+    parted = measure(REQUEST, samples_of(job[before:], first_s=60.0 * (before + 1)), first)
+    whole = measure(REQUEST, samples_of(job), Running.none(1))
+
+    for name in ("count", "at_s", "mean", "squares", "recent", "memory"):
+        np.testing.assert_allclose(getattr(parted, name), getattr(whole, name), atol=1e-12)
+    assert first.count[0] == before, "the statistics given are not changed"
+
+
+def test_a_resource_that_was_not_sampled_keeps_its_request() -> None:
+    use = use_of([1.0] * 20)
+    use[:, [0, 3]] = np.nan
+
+    made = reserved(measure(REQUEST, samples_of(use), Running.none(1)))
+
+    assert reason(made) == ReserveReason.MEASURED
+    assert made.mean[0].tolist() == pytest.approx([6.0, 0.1])
+    assert made.spread[0, 0] == 0.0
+    assert made.memory[0].tolist() == pytest.approx([4.0 * POLICY.memory_margin, 0.5])
+
+
+def test_a_job_that_presses_gets_its_request_back_at_once_and_keeps_it_for_a_while() -> None:
+    calm, burst = [1.0] * 100, [5.0] * 3
+    later = int(POLICY.press_s // 60.0)
+
+    at_once = measure(REQUEST, samples_of(use_of(calm + burst)), Running.none(1))
+    held = measure(REQUEST, samples_of(use_of(calm + burst + [1.0] * (later - 1))), Running.none(1))
+    over = measure(REQUEST, samples_of(use_of(calm + burst + [1.0] * (later + 5))), Running.none(1))
+
+    for known, expected in ((at_once, "pressing"), (held, "pressing"), (over, "measured")):
+        made = reserved(known)
+        assert reason(made) == expected
+        assert (made.mean[0, 0] == 6.0) == (expected == "pressing")
+        assert made.mean[0, 1] == pytest.approx(0.1), "the other resource stays measured"
+
+
+def test_samples_minute_by_minute_press_when_all_at_once_do() -> None:
+    rng = np.random.default_rng(3)
+    jobs = [0.1 + 0.01 * rng.random((120, 4)) for _ in range(30)]
+    for job in jobs:
+        job[rng.integers(105, 118) :, 0] *= rng.choice([1.0, 1.0, 3.0])
+    requests = np.repeat(REQUEST, 30, axis=0)
+
+    known = Running.none(30)
+    for minute in range(120):
+        known = measure(requests, samples_of(*(job[[minute]] for job in jobs), first_s=60.0 * (minute + 1)), known)
+    whole = measure(requests, samples_of(*jobs), Running.none(30))
+
+    late = known.pressed_s > known.at_s[:, None] - POLICY.press_s
+    assert late.any()
+    np.testing.assert_array_equal(np.where(late, known.pressed_s, 0.0), np.where(late, whole.pressed_s, 0.0))
+    np.testing.assert_array_equal(reserved(known).reason, reserved(whole).reason)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 30), st.floats(0.0, 1000.0), st.integers(0, 2**32 - 1))
+def test_memory_is_never_below_the_largest_sample(count: int, silent_s: float, seed: int) -> None:
+    use = np.random.default_rng(seed).random((count, 4)) * [8.0, 1.0, 60.0, 1.0]
+
+    made = reserved(measure(REQUEST, samples_of(use), Running.none(1)), silent_s=silent_s)
+
+    assert (made.memory[0] >= use[:, 2:].max(axis=0)).all()
+
+
+BAD = {"not_finite": (np.nan, np.inf, -np.inf), "negative": (-1e-9, -5.0), "too_large": (1e6 + 1.0,)}
+
+
+@pytest.mark.parametrize(("fault", "value"), [(fault, value) for fault, values in BAD.items() for value in values])
+@pytest.mark.parametrize("place", range(4))
+def test_a_bad_use_is_found_in_its_cell(fault: str, value: float, place: int) -> None:
+    samples = samples_of(use_of([1.0] * 5), use_of([1.0] * 3))
+    samples.use[0, 3, place] = value
+
+    codes = faults_of(samples, np.full(2, -np.inf), np.full(2, 600.0))
+
+    [[job, sample, cell]] = np.argwhere(codes).tolist()
+    assert (job, sample, cell) == (0, 3, place + 1)
+    assert FAULTS[codes[0, 3, place + 1] - 1] == fault
+
+
+@pytest.mark.parametrize(
+    ("times", "faults"),
+    [
+        ([60.0, 120.0, 660.0], {}),
+        ([60.0, 120.0, 661.0], {2: "ahead"}),
+        ([60.0, 60.0, 120.0], {1: "out_of_order"}),
+        ([100.0, 50.0, 80.0], {1: "out_of_order", 2: "out_of_order"}),
+        ([-1.0, 60.0, 120.0], {0: "negative"}),
+        ([60.0, np.nan, 120.0], {1: "not_finite"}),
+        ([5.0, 20.0, 30.0], {0: "out_of_order"}),
+    ],
+)
+def test_a_bad_time_is_found(times: list[float], faults: dict[int, str]) -> None:
+    samples = samples_of(use_of([1.0] * 3))
+    samples.at_s[0] = times
+
+    codes = faults_of(samples, np.array([10.0 if times[0] == 5.0 else -np.inf]), np.array([600.0]))
+
+    assert {i: FAULTS[code - 1] for i, code in enumerate(codes[0, :, 0].tolist()) if code} == faults
+    assert not codes[..., 1:].any()
+
+
+def test_places_without_a_sample_and_columns_not_sent_are_no_faults() -> None:
+    samples = samples_of(use_of([1.0] * 5), use_of([1.0]))
+    samples.use[:, :, 1] = np.nan
+    samples.sent[:, 1] = False
+
+    assert not faults_of(samples, np.full(2, -np.inf), np.full(2, 600.0)).any()
