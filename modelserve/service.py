@@ -13,11 +13,21 @@ from typing import TYPE_CHECKING
 from modelserve.callers import Caller, check_jobs
 from modelserve.calls.catalogue import Compared, card_of, importances_of, list_models, show_model
 from modelserve.calls.explanations import explain_job
-from modelserve.calls.logged_context import PREDICTION, RECOMMENDATION, Answered, Call, as_json, record_of
+from modelserve.calls.logged_context import (
+    PREDICTION,
+    RECOMMENDATION,
+    RESERVATION,
+    Answered,
+    Call,
+    as_json,
+    record_of,
+)
+from modelserve.calls.measured import measured, write_logged
 from modelserve.calls.predictions import predicted
 from modelserve.calls.recent import recent_recommendations
 from modelserve.calls.recommendations import recommended
 from modelserve.calls.request_context import RequestContext
+from modelserve.calls.reservations import POLICY, reserved
 from modelserve.calls.scoring import Columns, Scores, body_of, model_named, scores_of
 from modelserve.calls.shadow import Shadow
 from modelserve.calls.what_if import what_if
@@ -27,6 +37,7 @@ from modelserve.contract.jobs import RecentAnswer
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, Error, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
 from modelserve.contract.requests import ExplainBody, ModeBody, PredictBody, RecommendBody, WhatIfBody
+from modelserve.contract.reservations import ReserveBody
 from modelserve.learning.drift import champion_errors, read_drift
 from modelserve.learning.erasure import erase_user, strike_late
 from modelserve.learning.feed import Feed
@@ -84,6 +95,19 @@ class Service:
         context = RequestContext(snapshot=self.models.current, learned=self.feed.fresh())
         answered = recommended(context, body, call, self.settings.types)
         self._keep(RECOMMENDATION, context, call, caller, call_json or as_json(body), answered)
+        return answered
+
+    def reserve_jobs(self, body: ReserveBody, caller: Caller, *, answer_id: str) -> Answered:
+        """Return what to reserve for each running job, and log the answer with statistics instead of samples.
+
+        Feedback that is new in the store is applied first.
+        """
+        call = self._call(answer_id, body.trace)
+        check_jobs(body.jobs, call.trace, caller)
+        context = RequestContext(snapshot=self.models.current, learned=self.feed.fresh())
+        found = measured(body, call.now, POLICY)
+        answered = reserved(context, body.jobs, found, call, self.settings.types)
+        self._keep(RESERVATION, context, call, caller, write_logged(body, found), answered)
         return answered
 
     def score(self, model: "ServedModel", columns: Columns, caller: Caller, *, answer_id: str) -> Scores:
@@ -180,7 +204,7 @@ class Service:
     ) -> None:
         """Log an answer unless logging is off, and queue its jobs for challenger models if there are any."""
         if self.settings.answers_kept:
-            types = self.settings.types if kind == RECOMMENDATION else {}
+            types = {} if kind == PREDICTION else self.settings.types
             self.log.put(record_of(kind, context, call, caller, body, answered, types))
         if self.shadow is not None and context.snapshot.challengers:
             self.shadow.offer(context, call)

@@ -1,4 +1,4 @@
-"""Routes about jobs: predictions, recommendations (new and recent), explanations and what-if curves.
+"""Routes about jobs: predictions, recommendations (new and recent), reservations, explanations and what-if curves.
 
 Predictions for a few jobs are computed on the event loop, since handing them to a thread would take longer. Everything
 else runs in a thread (`Slots`). Added by `modelserve.api.app`.
@@ -10,13 +10,14 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from modelserve.api.bodies import JsonBody, asked_for
+from modelserve.api.bodies import BoundedBody, JsonBody, asked_for
 from modelserve.api.calls import Call, call_of
 from modelserve.api.learning import TRACE, TYPE, json_response
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
 from modelserve.calls.logged_context import Answered
 from modelserve.contract.jobs import ExplainAnswer, PredictAnswer, RecentAnswer, RecommendAnswer, WhatIfAnswer
 from modelserve.contract.requests import ExplainBody, PredictBody, RecommendBody, WhatIfBody
+from modelserve.contract.reservations import ReserveAnswer, ReserveBody
 from modelserve.errors import BadRequest
 from modelserve.scopes import Scope
 
@@ -27,6 +28,7 @@ JOBS_AT_ONCE: Final = 16
 
 PREDICT: Final = JsonBody(PredictBody)
 RECOMMEND: Final = JsonBody(RecommendBody)
+RESERVE: Final = BoundedBody(ReserveBody)
 EXPLAIN: Final = JsonBody(ExplainBody)
 WHAT_IF: Final = JsonBody(WhatIfBody)
 
@@ -48,6 +50,16 @@ async def recommendations(request: Request) -> Response:
     body = await RECOMMEND.of(call)
     call.rows = _counted(call, len(body.jobs))
     ask = partial(call.service.recommend_jobs, body, caller, answer_id=call.answer_id, call_json=call.body)
+    return answer(call, await call.desk.slots.run(ask))
+
+
+async def reservations(request: Request) -> Response:
+    """Return what to reserve for each running job."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    body = await RESERVE.of(call)
+    call.rows = _counted(call, len(body.jobs))
+    ask = partial(call.service.reserve_jobs, body, caller, answer_id=call.answer_id)
     return answer(call, await call.desk.slots.run(ask))
 
 
@@ -108,6 +120,11 @@ OPERATIONS: Final = (
         method="GET", path="/v1/recommendations", endpoint=recent, tag=TAG,
         summary="The newest recommendations, and what they freed", answer=RecentAnswer, faults=(*CALL, 422, *SLOT),
         parameters=(TRACE, TYPE),
+    ),
+    Operation(
+        method="POST", path="/v1/reservations", endpoint=reservations, tag=TAG,
+        summary="What to reserve for each running job, and why", body=ReserveBody, answer=ReserveAnswer,
+        faults=(*CALL, *BODY, *SLOT),
     ),
     Operation(
         method="POST", path="/v1/explanations", endpoint=explanations, tag=TAG,

@@ -33,6 +33,10 @@ METRIC_NAMES: Final = (
     "taut_reclaimed_ratio",
     "taut_recommendations_total",
     "taut_requests_total",
+    "taut_reservations_total",
+    "taut_reserved_amount_total",
+    "taut_running_amount_total",
+    "taut_samples_refused_total",
     "taut_sync_age_seconds",
 )
 """The names of all metrics."""
@@ -67,6 +71,20 @@ class Metrics:
             "taut_asked_amount_total", "What jobs with a recommendation asked for.", ("resource",), registry=registry
         )
         self.given = Counter("taut_given_amount_total", "What jobs were recommended.", ("resource",), registry=registry)
+        self.reservations = Counter(
+            "taut_reservations_total", "Reservations of running jobs.", ("reason",), registry=registry
+        )
+        self.samples_refused = Counter(
+            "taut_samples_refused_total", "Samples of running jobs refused.", ("why",), registry=registry
+        )
+        self.running = Counter(
+            "taut_running_amount_total", "Sum over calls of what running jobs requested.", ("resource",),
+            registry=registry,
+        )  # fmt: skip
+        self.reserved = Counter(
+            "taut_reserved_amount_total", "Sum over calls of what was reserved for them.", ("resource",),
+            registry=registry,
+        )  # fmt: skip
         self.feedback = Counter("taut_feedback_total", "Finished jobs reported.", ("outcome",), registry=registry)
         self.reloads = Counter("taut_model_reload_total", "Models read anew.", ("result",), registry=registry)
         self.answers_dropped = Counter(
@@ -91,6 +109,12 @@ class Metrics:
         self._ended: dict[tuple[str, str, int], Counter] = {}
         self._timed: dict[str, Histogram] = {}
         self._counted: dict[tuple[str, ...], Counter] = {}
+        self._families = {
+            "prediction": self.predictions,
+            "recommendation": self.recommendations,
+            "reservation": self.reservations,
+            "refused_sample": self.samples_refused,
+        }
 
     def ended(self, route: str, method: str, status: int, duration_s: float) -> None:
         """Count a finished call and its duration."""
@@ -108,16 +132,18 @@ class Metrics:
         timed.observe(duration_s)
 
     def answered(self, answered: Answered) -> None:
-        """Count jobs of an answer by outcome, recommendations by reason, and requested and recommended amounts."""
+        """Count jobs of an answer by outcome or reason, and the requested, recommended and reserved amounts."""
         for key, number in answered.counts.items():
             count = self._counted.get(key)
             if count is None:
-                family = self.predictions if key[0] == "prediction" else self.recommendations
-                count = self._counted[key] = family.labels(*key[1:])
+                count = self._counted[key] = self._families[key[0]].labels(*key[1:])
             count.inc(number)
         for resource, (asked, given) in answered.reclaimed.items():
             self.asked.labels(resource).inc(asked)
             self.given.labels(resource).inc(given)
+        for resource, (asked, reserved) in answered.reserved.items():
+            self.running.labels(resource).inc(asked)
+            self.reserved.labels(resource).inc(reserved)
 
     def dropped(self, answers: int) -> None:
         """Set the number of answers that the answer log has dropped since the worker started."""

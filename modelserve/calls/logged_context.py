@@ -20,10 +20,11 @@ from modelserve.loading.served import encode_features
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
 
-__all__ = ["PREDICTION", "RECOMMENDATION", "Answered", "Call", "as_json", "read_context", "record_of"]
+__all__ = ["PREDICTION", "RECOMMENDATION", "RESERVATION", "Answered", "Call", "as_json", "read_context", "record_of"]
 
 PREDICTION: Final = "prediction"
 RECOMMENDATION: Final = "recommendation"
+RESERVATION: Final = "reservation"
 
 Parts = tuple[str | None, ...]
 
@@ -35,14 +36,16 @@ Counts = Mapping[tuple[str, ...], int]
 class Answered:
     """One response as JSON bytes, the models it used (such as `runtime.pai.ctr@7`), and counts for monitoring.
 
-    `counts` has keys `("prediction", name, version, outcome)` and `("recommendation", resource, reason)`. `reclaimed`
-    holds for each resource the total requested and the total recommended, summed over all instances of all jobs.
+    `counts` has keys `("prediction", name, version, outcome)`, `("recommendation", resource, reason)`,
+    `("reservation", reason)` and `("refused_sample", reason)`. `reclaimed` holds for each resource the total requested
+    and the total recommended, `reserved` the total requested and the total reserved, over all instances of all jobs.
     """
 
     body: bytes
     models: tuple[str, ...] = ()
     counts: Counts = field(default_factory=dict)
     reclaimed: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    reserved: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

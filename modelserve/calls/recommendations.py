@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
 
-__all__ = ["recommended"]
+__all__ = ["minimum_of", "recommended"]
 
 UNKNOWN: Final = Knowledge()
 """Knowledge about a job without a run-time model: no important resources and no training range."""
@@ -185,7 +185,7 @@ def recommended(context: RequestContext, body: RecommendBody, call: Call, types:
     jobs = []
     for row, brake in zip(body.jobs, brakes, strict=True):
         # The minimum of a job that must not be shrunk is its request.
-        least = request_of(row) if brake else _minimum(context, row, call.trace or "", body.floors, types)
+        least = request_of(row) if brake else minimum_of(context, row, call.trace or "", body.floors, types)
         jobs.append(job_of(row, trace=call.trace or "", submitted=now, minimum=least))
     predictor = LivePredictor.seeing(context, jobs)
     sources = [predictor.sources(job) for job in jobs]
@@ -225,7 +225,10 @@ def _braked(answer: dict[str, object], brake: str | None) -> dict[str, object]:
     return answer | {"note": "; ".join(str(note) for note in notes if note) or None}
 
 
-def _minimum(context: RequestContext, row: RecommendJob, trace: str, of_call: Minimums, types: Types) -> Request | None:
+def minimum_of(
+    context: RequestContext, row: RecommendJob, trace: str, of_call: Minimums, types: Types
+) -> Request | None:
+    """Return the minimum amounts of a job, or None: the largest of the call's, its own, its type's and the learnt."""
     of_type = types.get(row.task_type)
     floors = (of_call, row.floors, NO_FLOORS if of_type is None else of_type.minimums)
     given = [each for each in floors if each is not NO_FLOORS]

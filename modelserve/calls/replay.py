@@ -19,14 +19,17 @@ from modelserve.bundle.champions import version_folder
 from modelserve.calls.logged_context import (
     PREDICTION,
     RECOMMENDATION,
+    RESERVATION,
     Call,
     LoggedContext,
     LoggedModel,
     read_context,
 )
+from modelserve.calls.measured import read_logged
 from modelserve.calls.predictions import predicted
 from modelserve.calls.recommendations import recommended
 from modelserve.calls.request_context import Choice, FeedbackUsed, RequestContext, RowSource
+from modelserve.calls.reservations import reserved
 from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.errors import BadRequest, BundleError, NotKnown
 from modelserve.learning.learned import Learned
@@ -59,7 +62,7 @@ def replay(record: "AnswerRecord", bundles: Path) -> bytes:
     NotKnown
         A model version used by the call is no longer in the folder, or its folder has another bundle.
     BadRequest
-        The record is neither a prediction nor a recommendation, or was written by another version of the service.
+        The record is of an unknown kind, or was written by another version of the service.
     """
     seen = read_context(record.context)
     models = {reference: _model(each, bundles) for reference, each in seen.models.items()}
@@ -82,9 +85,12 @@ def replay(record: "AnswerRecord", bundles: Path) -> bytes:
             return predicted(context, PredictBody.model_validate(seen.body, strict=False), call).body
         if record.kind == RECOMMENDATION:
             return recommended(context, RecommendBody.model_validate(seen.body, strict=False), call, seen.types).body
+        if record.kind == RESERVATION:
+            body, found = read_logged(seen.body)
+            return reserved(context, body.jobs, found, call, seen.types).body
     except ValidationError as error:
         raise BadRequest(f"call of the answer: {complaint(error)}; it was written by another version") from error
-    raise BadRequest(f"kind: found {record.kind[:40]!r}, expected {PREDICTION} or {RECOMMENDATION}")
+    raise BadRequest(f"kind: found {record.kind[:40]!r}, expected {PREDICTION}, {RECOMMENDATION} or {RESERVATION}")
 
 
 def _model(seen: LoggedModel, bundles: Path) -> ServedModel:

@@ -36,6 +36,7 @@ from modelserve.contract.jobs import (
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
 from modelserve.contract.requests import JobRow, RecommendJob
+from modelserve.contract.reservations import MAX_RUNNING, ReserveAnswer, Reserved, RunningJob
 from modelserve.errors import ClientError
 from scheduler_core.types import Job
 
@@ -127,6 +128,29 @@ class AsyncClient(Connected):
         # Do not expect lower bounds, since the settings of the service may allow targets without them.
         content = await self.exchange.send(call, deadline)
         return read_advice(content, [job for job, _ in part], call, floors_expected=False)
+
+    async def reservations(
+        self, jobs: Sequence[RunningJob | Mapping[str, object]], *, trace: str | None = None
+    ) -> list[Reserved]:
+        """Return what to reserve for running jobs, given their samples; answers are in the order of the jobs.
+
+        The `statistics` of an answer may be sent with the job's newer samples in its next call.
+
+        Raises
+        ------
+        BadRequest
+            A job is not valid. Wrong samples are no error: the answer lists them, and the job's request stands.
+        ClientError
+            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`. All requests then stand.
+        """
+
+        async def ask(part: Sequence[RunningJob], deadline: float) -> list[Reserved]:
+            call = post("/v1/reservations", with_list("jobs", part, trace=trace), repeatable=True)
+            said = read_answer(ReserveAnswer, await self.exchange.send(call, deadline), call)
+            check_ids([row.job_id for row in part], [row.job_id for row in said.reservations], call)
+            return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.reservations]
+
+        return await self.in_parts(rows_as(RunningJob, jobs), ask, most=MAX_RUNNING)
 
     async def explanations(
         self,

@@ -88,12 +88,19 @@ class Connected:
         return read_answer(kind, await self.exchange.send(call, self.exchange.deadline()), call)
 
     async def in_parts(
-        self, rows: Sequence[Row], ask: Callable[[Sequence[Row], float], Awaitable[list[Found]]]
+        self,
+        rows: Sequence[Row],
+        ask: Callable[[Sequence[Row], float], Awaitable[list[Found]]],
+        *,
+        most: int = MAX_JOBS,
     ) -> list[Found]:
-        """Call `ask` with consecutive parts of `rows`, and return the results as one list, in order."""
+        """Call `ask` with consecutive parts of `rows`, and return the results as one list, in order.
+
+        A part has at most `most` rows, and at most `jobs_per_call`.
+        """
         deadline = self.exchange.deadline()
         found: list[Found] = []
-        for part in parts(rows, self.jobs_per_call):
+        for part in parts(rows, min(self.jobs_per_call, most)):
             found += await self.halved(part, ask, deadline)
         return found
 

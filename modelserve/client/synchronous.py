@@ -16,6 +16,7 @@ from modelserve.contract.jobs import ExplainAnswer, Prediction, RecentAnswer, Re
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
 from modelserve.contract.requests import JobRow
+from modelserve.contract.reservations import Reserved, RunningJob
 from modelserve.errors import ClientError
 from scheduler_core.types import Job
 
@@ -73,6 +74,12 @@ class Client(Waiting):
             return self.wait(lambda client: client.recommend(jobs))
         except ClientError as error:
             return [unchanged(job, str(error)) for job in jobs]
+
+    def reservations(
+        self, jobs: Sequence[RunningJob | Mapping[str, object]], *, trace: str | None = None
+    ) -> list[Reserved]:
+        """Return what to reserve for running jobs, given their samples; see `AsyncClient.reservations`."""
+        return self.wait(lambda client: client.reservations(jobs, trace=trace))
 
     def explanations(
         self,

@@ -53,7 +53,7 @@ def replayed(answer_id: str, *, store: str, bundles: Path) -> Replayed:
     record = _record(answer_id, store)
     again = replay(record, bundles)
     response = json.loads(again)
-    answers = response.get("recommendations", response.get("predictions", []))
+    [answers] = [response[name] for name in ("recommendations", "predictions", "reservations") if name in response]
     evidence = _evidence(record, bundles)
     return Replayed(
         equal=again == record.response,

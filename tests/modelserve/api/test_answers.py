@@ -14,10 +14,11 @@ Make = Callable[..., TestClient]
 CALLS = {
     "/v1/predictions": {"jobs": [job()]},
     "/v1/recommendations": {"jobs": [job()]},
+    "/v1/reservations": {"jobs": [job(age_s=60.0)]},
     "/v1/explanations": {"job": job()},
     "/v1/what-if": {"job": job(), "resource": "cpu_cores"},
 }
-LOGGED = ("/v1/predictions", "/v1/recommendations")
+LOGGED = ("/v1/predictions", "/v1/recommendations", "/v1/reservations")
 DEEP = b"[" * 100_000
 HUGE = b'{"jobs":' + b"9" * 5000 + b"}"
 
@@ -120,7 +121,7 @@ def test_a_body_of_another_type_is_refused(client: TestClient, headers: dict[str
         ({"trace": "philly"}, "jobs.0.trace"),
     ],
 )
-@pytest.mark.parametrize("path", ["/v1/predictions", "/v1/recommendations"])
+@pytest.mark.parametrize("path", LOGGED)
 def test_a_job_out_of_reach_is_forbidden_by_its_field(
     serve: Make, path: str, changes: dict[str, object], field: str
 ) -> None:

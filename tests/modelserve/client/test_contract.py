@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from modelserve.api.app import OPERATIONS
 from modelserve.api.operations import add_operations
 from modelserve.client import AsyncClient
-from modelserve.contract import jobs, learning, models
+from modelserve.contract import jobs, learning, models, reservations
 from modelserve.contract.fields import Minimums
 from modelserve.errors import WrongAnswer
 from tests.examples import examples
@@ -41,6 +41,14 @@ FINISHED = {
     "outcome": "completed",
     "request": {"cpu_cores": 6, "gpus": 0.5},
 }
+USE = {"mean": 1.0, "squares": 0.5, "recent": 1.2, "pressed_s": 60.0}
+RUNNING = {
+    **JOB,
+    "age_s": 900.0,
+    "device_mem_gib": 16.0,
+    "samples": {"at_s": [840.0, None], "gpus": [0.2, 0.3], "gpu_mem_gib": [2.0, 2.5]},
+    "statistics": {"count": 9, "at_s": 780.0, "cpu_cores": USE, "gpus": USE, "mem_gib": 4.0, "gpu_mem_gpus": 0.2},
+}
 Ask = Callable[[AsyncClient], Any]
 
 CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
@@ -55,6 +63,7 @@ CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
         ),
     ),
     ("GET", "/v1/recommendations"): (jobs.RecentAnswer, lambda c: c.recent_recommendations(task_type="ctr")),
+    ("POST", "/v1/reservations"): (reservations.ReserveAnswer, lambda c: c.reservations([RUNNING], trace="pai")),
     ("POST", "/v1/explanations"): (jobs.ExplainAnswer, lambda c: c.explanations(JOB, top=3, quantile="p90")),
     ("POST", "/v1/what-if"): (jobs.WhatIfAnswer, lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5)),
     ("POST", "/v1/feedback"): (learning.FeedbackAnswer, lambda c: c.feedback([FINISHED], trace="pai")),

@@ -1,0 +1,199 @@
+"""Reservation calls: what to reserve for each running job, given its statistics, and whether to apply it.
+
+The decision is `scheduler_core.reserve`; this module adds modes, brakes, memory floors and minimums. No HTTP here.
+Called by the service, and by `modelserve.calls.replay` for logged calls.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from modelserve.calls.logged_context import Answered, Call
+from modelserve.calls.measured import Measured, requests_of
+from modelserve.calls.recommendations import minimum_of
+from modelserve.calls.request_context import RequestContext
+from modelserve.calls.samples import USES, device_gib
+from modelserve.contract.requests import NO_FLOORS
+from modelserve.contract.reservations import RunningJob
+from modelserve.contract.writing import written
+from modelserve.settings import TypePolicy
+from scheduler_core.measuring import measurements_of
+from scheduler_core.reserve import ReservePolicy, ReserveReason, reserve
+from scheduler_core.types import RESOURCES, FloatArray
+
+__all__ = ["POLICY", "reserved"]
+
+POLICY: Final = ReservePolicy()
+"""When running jobs are resized in the service, and how much is reserved for them."""
+
+REFUSED: Final = "refused"
+"""Reason of a job whose samples or statistics are refused."""
+
+Values = dict[str, Any]  # Any: JSON values of the response
+Amounts = tuple[FloatArray, FloatArray, FloatArray]
+"""Mean, spread and memory to reserve for n jobs, each (n, 2), as in `scheduler_core.reserve.Reservations`."""
+Pair = Sequence[float]
+"""A value of CPU cores and one of GPUs."""
+
+
+def reserved(
+    context: RequestContext, rows: Sequence[RunningJob], found: Measured, call: Call, types: Mapping[str, TypePolicy]
+) -> Answered:
+    """Return the response to a reservation call; `types` are the settings' policies by task type."""
+    trace = call.trace or ""
+    brakes = [context.braked(row.trace or trace, row.task_type, row.cluster) for row in rows]
+    out = [bool(each) for each in found.refused]
+    held = [row.held or row.opted_out or bool(brake) for row, brake in zip(rows, brakes, strict=True)]
+    requests = requests_of(rows)
+    seen = measurements_of(requests, found.known, found.age_s, np.array(held) | np.array(out))
+    made = reserve(requests, seen, found.policy)
+    least = _minimums(context, rows, trace, types)
+    amounts = _at_least((made.mean, made.spread, made.memory), requests, least, found.policy)
+    names = tuple(map(str, ReserveReason))
+    reasons = [REFUSED if o else names[code] for o, code in zip(out, made.reason.tolist(), strict=True)]
+    answers = [
+        {"job_id": row.job_id, "mode": context.mode(row.trace or trace, row.task_type, row.group, row.cluster)} | answer
+        for row, answer in zip(rows, _answers(rows, amounts, found, reasons, brakes), strict=True)
+    ]
+    return Answered(
+        body=written({"answer_id": call.answer_id, "z": found.policy.z, "reservations": answers}),
+        counts=_counts(reasons, found),
+        reserved=_totals(rows, requests, amounts),
+    )
+
+
+def _minimums(
+    context: RequestContext, rows: Sequence[RunningJob], trace: str, types: Mapping[str, TypePolicy]
+) -> FloatArray:
+    """Return the minimum amounts of each job (n, 3), in the order of `RESOURCES`; 0 for none."""
+    least = [minimum_of(context, row, trace, NO_FLOORS, types) for row in rows]
+    amounts: FloatArray = np.array([(0.0, 0.0, 0.0) if each is None else each.row() for each in least])
+    return np.where(np.isnan(amounts), 0.0, amounts)
+
+
+def _at_least(amounts: Amounts, requests: FloatArray, least: FloatArray, policy: ReservePolicy) -> Amounts:
+    """Return reservations of at least the minimum amounts, but not above the request for their sake."""
+    if not least.any():
+        return amounts
+    mean, spread, memory = amounts
+    low = np.minimum(least, requests)
+    mean = np.maximum(mean, low[:, [0, 2]])
+    room = (requests[:, [0, 2]] - mean) / policy.z if policy.z > 0.0 else np.inf
+    return mean, np.minimum(spread, room), np.maximum(memory, low[:, [1, 2]])
+
+
+def _answers(
+    rows: Sequence[RunningJob],
+    made: Amounts,
+    found: Measured,
+    reasons: Sequence[str],
+    brakes: Sequence[str | None],
+) -> Iterator[Values]:
+    """Yield the response about each job except its id and mode; NaN and infinity become null when it is written."""
+    of = found.known
+    amounts = zip(*(each.tolist() for each in made), strict=True)
+    times = zip(found.age_s.tolist(), of.count.tolist(), of.at_s.tolist(), strict=True)
+    uses = zip(*(each.tolist() for each in (of.mean, of.recent, of.squares, of.pressed_s)), strict=True)
+    columns = (amounts, times, uses, of.memory.tolist(), reasons, found.refused, brakes)
+    for row, amount, time, use, (mem_gib, gpu_mem), reason, refused, brake in zip(rows, *columns, strict=True):
+        mean, spread, memory = amount
+        age_s, count, at_s = time
+        asked = row.request
+        cpu_cores, gpus = asked.cpu_cores is not None, asked.gpus is not None
+        of_gpus = gpus or _is_known(gpu_mem)
+        statistics: Values = {
+            "count": int(count),
+            "at_s": at_s,
+            "cpu_cores": _compute(0, *use) if count else None,
+            "gpus": _compute(1, *use) if count else None,
+            "mem_gib": mem_gib,
+            "gpu_mem_gpus": gpu_mem,
+        }
+        yield {
+            "request": {"cpu_cores": asked.cpu_cores, "mem_gib": asked.mem_gib, "gpus": asked.gpus},
+            "mean": {"cpu_cores": mean[0] if cpu_cores else None, "gpus": mean[1] if gpus else None},
+            "spread": {"cpu_cores": spread[0] if cpu_cores else None, "gpus": spread[1] if gpus else None},
+            "memory": {
+                "mem_gib": memory[0] if asked.mem_gib is not None or _is_known(mem_gib) else None,
+                "gpu_mem_gpus": memory[1] if of_gpus else None,
+                "gpu_mem_gib": memory[1] * device_gib(row) if of_gpus else None,
+            },
+            "reason": reason,
+            "refused": [{"field": field, "why": why, "samples": at} for field, why, at in refused],
+            "statistics": statistics,
+            "note": _note(row, reason, statistics, age_s, brake, found.policy),
+        }
+
+
+def _compute(place: int, mean: Pair, recent: Pair, squares: Pair, pressed_s: Pair) -> Values | None:
+    """Return the statistics of CPU cores (0) or GPUs (1); None if not measured."""
+    if not _is_known(mean[place]):
+        return None
+    return {
+        "mean": mean[place],
+        "recent": recent[place],
+        "squares": squares[place],
+        "pressed_s": pressed_s[place],
+    }
+
+
+def _note(
+    row: RunningJob, reason: str, statistics: Values, age_s: float, brake: str | None, policy: ReservePolicy
+) -> str | None:
+    """Return why the request, or a part of it, stands; None if all of the job was measured."""
+    if reason == ReserveReason.MEASURED:
+        missing = _unmeasured(row, statistics)
+        return f"not measured, so the request stands: {', '.join(missing)}" if missing else None
+    if reason == REFUSED:
+        return "samples or statistics were refused"
+    if reason == ReserveReason.HELD:
+        return f"not reduced: {brake}" if brake else "opted out" if row.opted_out and not row.held else None
+    if reason == ReserveReason.PROBATION:
+        return f"expected an age of {policy.probation_s:g} s and {policy.min_samples:g} samples"
+    if reason == ReserveReason.STALE:
+        silent_s = age_s - statistics["at_s"]
+        return f"the newest sample is {silent_s:.0f} s old, expected at most {policy.stale_s:g} s"
+    return f"use pressed on the reservation of {_pressed(statistics, age_s, policy)}"
+
+
+def _pressed(statistics: Values, age_s: float, policy: ReservePolicy) -> str:
+    seen = {name: statistics[name] for name in ("cpu_cores", "gpus") if statistics[name] is not None}
+    late = [name for name, of in seen.items() if age_s - of["pressed_s"] < policy.press_s]
+    return " and ".join(late or seen)
+
+
+def _unmeasured(row: RunningJob, statistics: Values) -> list[str]:
+    asked = row.request
+    measured = (statistics["cpu_cores"], statistics["gpus"], statistics["mem_gib"], statistics["gpu_mem_gpus"])
+    amounts = (asked.cpu_cores, asked.gpus, asked.mem_gib, asked.gpus)
+    return [
+        name for name, amount, of in zip(USES, amounts, measured, strict=True) if amount and (of is None or of != of)
+    ]
+
+
+def _is_known(value: float) -> bool:
+    return value == value  # NaN is not equal to itself
+
+
+def _counts(reasons: Sequence[str], found: Measured) -> dict[tuple[str, ...], int]:
+    counted: dict[tuple[str, ...], int] = {
+        ("reservation", reason): number for reason, number in Counter(reasons).items()
+    }
+    for refusals in found.refused:
+        for _, why, places in refusals:
+            key = ("refused_sample", why)
+            counted[key] = counted.get(key, 0) + max(len(places), 1)
+    return counted
+
+
+def _totals(rows: Sequence[RunningJob], requests: FloatArray, made: Amounts) -> dict[str, tuple[float, float]]:
+    """Return the totals requested and reserved over all instances, by resource: the mean, and memory as it is."""
+    instances = np.array([row.instances for row in rows], dtype=np.float64)
+    mean, _, memory = made
+    amounts = (mean[:, 0], memory[:, 0], mean[:, 1])
+    return {
+        name: (float(instances @ requests[:, place]), float(instances @ amounts[place]))
+        for place, name in enumerate(RESOURCES)
+    }

@@ -1,0 +1,156 @@
+"""Reservations over HTTP: limits, fields at fault, tokens, counts, and the answer made again by the command."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from modelserve.contract.reservations import MAX_RUNNING, MAX_SAMPLES
+from pipelines.cli import app
+from tests.modelserve.api.conftest import TOKENS, bearer, job
+from tests.modelserve.api.test_gate import check_problem
+
+Make = Callable[..., TestClient]
+PATH = "/v1/reservations"
+
+
+def running(job_id: str = "a1", count: int = 30, **changes: object) -> dict[str, object]:
+    samples = {
+        "at_s": [60.0 * (i + 1) for i in range(count)],
+        "cpu_cores": [1.0 + i % 3 / 10 for i in range(count)],
+        "gpus": [0.1] * count,
+        "mem_gib": [4.0] * count,
+        "gpu_mem_gib": [2.0] * count,
+    }
+    return {**job(job_id), "age_s": 60.0 * count + 30.0, "samples": samples, **changes}
+
+
+def posted(client: TestClient, *jobs: object) -> object:
+    body = json.dumps({"jobs": list(jobs)}).encode()
+    return client.post(PATH, content=body, headers={"content-type": "application/json"})
+
+
+AT_FAULT: tuple[tuple[dict[str, object], str], ...] = (
+    ({"samples": {"at_s": ["60"]}}, "samples.at_s.0"),
+    ({"samples": {"at_s": [True]}}, "samples.at_s.0"),
+    ({"samples": {"cpu_cores": [1.0]}}, "samples.at_s"),
+    ({"samples": {"at_s": [0.0], "watts": [1.0]}}, "samples.watts"),
+    ({"samples": {"at_s": [0.0] * (MAX_SAMPLES + 1)}}, "samples.at_s"),
+    ({"statistics": {"count": -1}}, "statistics.count"),
+    ({"statistics": {"count": 1, "gpus": {"mean": 1.0}}}, "statistics.gpus.recent"),
+    ({"age_s": -1.0}, "age_s"),
+    ({"age_s": float("nan")}, "age_s"),
+    ({"held": "yes"}, "held"),
+    ({"device_mem_gib": 0.0}, "device_mem_gib"),
+    ({"request": {"gpus": float("inf")}}, "request.gpus"),
+)
+
+
+@pytest.mark.parametrize("others", [0, 30], ids=["small", "large"])
+def test_a_field_at_fault_is_named(serve: Make, others: int) -> None:
+    client = serve()
+    more = [running(f"b{i}") for i in range(others)]
+
+    for changes, field in AT_FAULT:
+        said = check_problem(posted(client, running(**changes), *more), 422)
+        assert said["errors"][0]["field"] == f"jobs.0.{field}"
+
+
+def test_too_many_jobs_are_refused_by_their_field(serve: Make) -> None:
+    few = check_problem(posted(serve(rows_limit=3), *[running()] * 4), 422)
+    many = check_problem(posted(serve(), *[running(count=1)] * (MAX_RUNNING + 1)), 422)
+
+    assert few["errors"][0]["field"] == many["errors"][0]["field"] == "jobs"
+
+
+def test_a_thousand_jobs_of_sixty_samples_are_answered_in_order(serve: Make) -> None:
+    answer = posted(serve(), *(running(f"j{i}", MAX_SAMPLES) for i in range(MAX_RUNNING)))
+
+    rows = answer.json()["reservations"]
+    assert [row["job_id"] for row in rows] == [f"j{i}" for i in range(MAX_RUNNING)]
+    assert {row["reason"] for row in rows} == {"measured"}
+
+
+def test_whole_numbers_count_as_any_other(serve: Make) -> None:
+    whole = running(instances=2.0, age_s=1830)
+
+    assert posted(serve(), whole).json()["reservations"] == posted(serve(), running()).json()["reservations"]
+
+
+@pytest.mark.parametrize(("name", "status"), [("predictor", 200), ("chief", 200), ("reporter", 403), ("bound", 403)])
+def test_a_token_does_what_its_scopes_and_bounds_allow(serve: Make, name: str, status: int) -> None:
+    client = serve(tokens=TOKENS)
+
+    answer = client.post(PATH, json={"jobs": [running(cluster="c2")]}, headers=bearer(name))
+
+    assert answer.status_code == status
+
+
+def test_a_tenants_kills_raise_no_floor_of_another(serve: Make) -> None:
+    client = serve(tokens=TOKENS)
+    killed = {
+        "job_id": "k1", "task_type": "ctr", "user": "u1", "group": "g0", "cluster": "c1", "role": "worker",
+        "instances": 1, "outcome": "oom", "submit_ts": "2020-08-01T09:30:00Z", "start_ts": "2020-08-01T09:31:00Z",
+        "end_ts": "2020-08-01T09:36:00Z", "request": {"mem_gib": 29.3}, "allocation": {"mem_gib": 20.0},
+    }  # fmt: skip
+    assert client.post("/v1/feedback", json={"feedback": [killed]}, headers=bearer("bound")).status_code == 200
+
+    jobs = [running("mine", cluster="c1"), running("theirs", cluster="c2")]
+    answer = client.post(PATH, json={"jobs": jobs}, headers=bearer("predictor"))
+
+    mine, theirs = answer.json()["reservations"]
+    assert mine["memory"]["mem_gib"] == pytest.approx(24.0)
+    assert theirs["memory"]["mem_gib"] < 20.0
+
+
+def test_reservations_are_counted_and_named_in_the_metrics(serve: Make) -> None:
+    client = serve()
+    spoilt = running("b")
+    spoilt["samples"]["gpus"][4] = float("nan")
+
+    assert posted(client, running(), spoilt).status_code == 200
+    page = client.get("/metrics").text
+
+    assert 'taut_reservations_total{reason="measured"} 1.0' in page
+    assert 'taut_reservations_total{reason="refused"} 1.0' in page
+    assert 'taut_samples_refused_total{why="not_finite"} 1.0' in page
+    assert 'taut_running_amount_total{resource="cpu_cores"} 24.0' in page
+    assert 'taut_reserved_amount_total{resource="mem_gib"}' in page
+
+
+def test_recent_recommendations_list_no_reservations(serve: Make) -> None:
+    client = serve()
+    posted(client, running())
+    client.app.state.desk.service.log.flush()
+
+    assert client.get("/v1/recommendations").json()["recommendations"] == []
+
+
+def test_an_erased_user_takes_the_answer_along(serve: Make) -> None:
+    client = serve()
+    posted(client, running(user="gone"))
+    posted(client, running(user="stays"))
+
+    answer = client.delete("/v1/users/gone/history", params={"trace": "pai"})
+
+    assert answer.json()["answers"] == 1
+
+
+def test_the_command_makes_a_logged_answer_again(serve: Make) -> None:
+    client = serve()
+    said = posted(client, running(), running("b", samples={"at_s": [5.0, 4.0]})).json()
+    service = client.app.state.desk.service
+    service.log.flush()
+
+    where = ["--store", service.settings.store, "--bundles", str(service.settings.bundles)]
+    done = CliRunner().invoke(app, ["recommend", "--explain", said["answer_id"], *where])
+
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)
+    assert [(row["job_id"], row["reason"], row["byte_equal"]) for row in rows] == [
+        ("a1", "measured", True),
+        ("b", "refused", True),
+    ]
+    assert rows[0]["mean_cpu_cores"] == said["reservations"][0]["mean"]["cpu_cores"]

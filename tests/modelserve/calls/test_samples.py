@@ -1,0 +1,129 @@
+"""Wrong samples and statistics of running jobs, cell by cell: refused with a reason, while other jobs are answered."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from modelserve.service import Service
+from tests.modelserve.answering import service_of
+from tests.modelserve.running_jobs import LEARNED, Row, asked, columns, job, stands
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    return service_of(tmp_path, learned=LEARNED)
+
+
+@pytest.mark.parametrize("field", ["cpu_cores", "gpus", "mem_gib", "gpu_mem_gpus", "gpu_mem_gib"])
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (math.nan, "not_finite"),
+        (math.inf, "not_finite"),
+        (-math.inf, "not_finite"),
+        (None, "not_finite"),
+        (-0.5, "negative"),
+        (1e7, "too_large"),
+    ],
+    ids=str,
+)
+def test_a_bad_sample_is_refused_and_the_request_stands(
+    service: Service, field: str, value: float | None, why: str
+) -> None:
+    samples = columns()
+    if field == "gpu_mem_gib":
+        samples["gpu_mem_gib"] = [16.0 * each for each in samples.pop("gpu_mem_gpus")]
+        value = None if value is None else 16.0 * value
+    samples[field][7] = value
+
+    [row, other] = asked(service, job(samples=samples, device_mem_gib=16.0), job("b"))
+
+    assert (row["reason"], other["reason"]) == ("refused", "measured")
+    assert row["refused"] == [{"field": f"samples.{field}", "why": why, "samples": [7]}]
+    assert stands(row)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "why", "places"),
+    [
+        ([60.0, 180.0, 120.0, 240.0], "out_of_order", [2]),
+        ([60.0, 60.0, 120.0, 180.0], "out_of_order", [1]),
+        ([60.0, 120.0, 180.0, 2000.0], "ahead", [3]),
+        ([-60.0, 120.0, 180.0, 240.0], "negative", [0]),
+        ([60.0, None, 180.0, math.nan], "not_finite", [1, 3]),
+    ],
+)
+def test_a_sample_at_a_bad_time_is_refused(service: Service, at_s: list[float], why: str, places: list[int]) -> None:
+    [row] = asked(service, job(samples=columns(4, at_s=at_s)))
+
+    assert row["refused"] == [{"field": "samples.at_s", "why": why, "samples": places}]
+    assert stands(row)
+
+
+STATISTICS = {
+    "count": 30,
+    "at_s": 1800.0,
+    "cpu_cores": {"mean": 1.0, "std": 0.2, "recent": 1.0},
+    "gpus": {"mean": 0.1, "std": 0.02, "recent": 0.1},
+    "mem_gib": 4.0,
+    "gpu_mem_gpus": 0.1,
+}
+
+
+@pytest.mark.parametrize("bad", [(math.nan, "not_finite"), (-1.0, "negative"), (1e30, None)], ids=str)
+@pytest.mark.parametrize(
+    "path", ["at_s", "mem_gib", "gpu_mem_gpus", "cpu_cores.mean", "cpu_cores.std", "gpus.recent", "gpus.pressed_s"]
+)
+def test_bad_statistics_are_refused(service: Service, path: str, bad: tuple[float, str | None]) -> None:
+    value, why = bad
+    name, _, inner = path.partition(".")
+    changed = {**STATISTICS, name: {**STATISTICS[name], inner: value} if inner else value}
+
+    [row, other] = asked(service, job(samples=..., statistics=changed), job("b", samples=..., statistics=STATISTICS))
+
+    beyond = "ahead" if path.endswith(("at_s", "pressed_s")) else "too_large"
+    assert row["refused"] == [{"field": f"statistics.{path}", "why": why or beyond, "samples": []}]
+    assert stands(row)
+    assert other["reason"] == "measured"
+
+
+def both(count: int) -> list[float]:
+    return [1.0] * count
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "why"),
+    [
+        ({"age_s": ...}, "age_s", "missing"),
+        ({"start_ts": "2020-08-02T00:00:00Z"}, "start_ts", "ambiguous"),
+        ({"samples": columns(30, cpu_cores=both(29))}, "samples.cpu_cores", "length"),
+        ({"samples": columns(30, gpu_mem_gib=both(30))}, "samples.gpu_mem_gib", "ambiguous"),
+        ({"samples": {"at_s": [1830.0]}, "statistics": STATISTICS}, "samples.cpu_cores", "missing"),
+        ({"samples": columns(), "statistics": STATISTICS}, "samples.at_s", "out_of_order"),
+        ({"samples": ..., "statistics": {**STATISTICS, "at_s": None}}, "statistics.at_s", "missing"),
+        ({"samples": ..., "statistics": {**STATISTICS, "gpu_mem_gib": 1.0}}, "statistics.gpu_mem_gib", "ambiguous"),
+        (
+            {"samples": ..., "statistics": {**STATISTICS, "gpus": {"mean": 0.1, "recent": 0.1}}},
+            "statistics.gpus.squares",
+            "missing",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_refused(service: Service, changes: Row, field: str, why: str) -> None:
+    [row, other] = asked(service, job(**changes), job("b"))
+
+    assert (row["refused"][0]["field"], row["refused"][0]["why"]) == (field, why)
+    assert (row["reason"], other["reason"]) == ("refused", "measured")
+    assert stands(row)
+
+
+def test_memory_is_kept_above_sound_samples_even_if_others_are_refused(service: Service) -> None:
+    samples = columns(30, mem_gib=[40.0] * 30)
+    samples["mem_gib"][3], samples["gpu_mem_gpus"][2] = -1.0, 0.9
+
+    [row] = asked(service, job(samples=samples))
+
+    assert row["reason"] == "refused"
+    assert (row["memory"]["mem_gib"], row["memory"]["gpu_mem_gpus"]) == (40.0, 0.9)
+    assert (row["statistics"]["count"], row["statistics"]["mem_gib"]) == (0, 40.0)
