@@ -22,6 +22,8 @@ from modelserve.bundle.card import Card
 from modelserve.bundle.champions import Pointer, write_pointer
 from modelserve.bundle.writing import write_bundle
 from modelserve.loading.models import ModelSet
+from scheduler_core.measuring import Running, measurements_of
+from scheduler_core.reserve import reserve
 
 NAME = "runtime.none.other"
 BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
@@ -66,7 +68,7 @@ def write_one_tree(folder: Path) -> str:
 
 
 def main() -> None:
-    """Write a one-tree bundle to a temporary folder and load it as a worker would, which compiles the kernels."""
+    """Load a one-tree bundle as a worker would, and reserve for one job, which compiles the kernels."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / NAME).mkdir()
@@ -76,6 +78,8 @@ def main() -> None:
         [result] = models.refresh()
         if result.result != "loaded":
             raise SystemExit(f"the bundle of one tree did not load: {result.detail}")
+    requests = np.ones((1, 3))
+    reserve(requests, measurements_of(requests, Running.none(1), np.ones(1), np.zeros(1, dtype=np.bool_)))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""A thousand jobs recommended in one call, against one prediction of the same matrix by the library.
+"""A thousand jobs recommended in one call, against one prediction of the same matrix by the library; reserved, by time.
 
 Part e of `tests.benchmarks.serving`.
 """
 
 import http.client
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +22,10 @@ from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.champions import read_champion
 from modelserve.bundle.predictor import run_time_features
 from modelserve.contract.requests import job_of
+from modelserve.contract.reservations import MAX_RUNNING, MAX_SAMPLES
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import Job
-from tests.benchmarks.serving.figures import Bar, Row, alternately, ratio_row
+from tests.benchmarks.serving.figures import Bar, Row, alternately, amount_row, ratio_row
 from tests.benchmarks.serving.models import TASK_TYPE, TRACE
 from tests.benchmarks.serving.processes import CLIENT_CORE, SERVER_CORE
 from tests.benchmarks.serving.rivals import Matrix
@@ -40,6 +42,8 @@ CALLS: Final[Mapping[str, Mapping[str, object]]] = {
     f"recommendation of {JOBS} jobs, guard none": {"guard": "none"},
 }
 """What is asked for beside the jobs: as is usual, and as the paper does it, without floors."""
+RESERVATION: Final = f"reservation of {MAX_RUNNING} jobs, {MAX_SAMPLES} samples each"
+RESERVATION_BAR: Final = Bar(side="under", value=0.1)
 
 
 def batch_rows(stage: Stage) -> list[Row]:
@@ -52,11 +56,31 @@ def batch_rows(stage: Stage) -> list[Row]:
             name: partial(_call_s, server.url, "/v1/recommendations", body_of(rows, **options))
             for name, options in CALLS.items()
         }
+        measures[RESERVATION] = partial(_call_s, server.url, "/v1/reservations", reservation_body())
         measures[BASE] = partial(_predict_s, bundle.boosters[RUNTIME_TARGET], matrix)
         alternately(measures, 1)
         found = alternately(measures, stage.rounds)
     against = f"{BASE} of its {len(matrix)} rows"
-    return [ratio_row("e", name, against, found[name], found[BASE], unit="s", bar=BAR) for name in CALLS]
+    rows_found = [ratio_row("e", name, against, found[name], found[BASE], unit="s", bar=BAR) for name in CALLS]
+    return [*rows_found, amount_row("e", RESERVATION, found[RESERVATION], unit="s", bar=RESERVATION_BAR)]
+
+
+def reservation_body() -> bytes:
+    """Return a call for the reservations of as many jobs and samples as a call may hold."""
+    rng = np.random.default_rng(0)
+    at_s = [60.0 * (minute + 1) for minute in range(MAX_SAMPLES)]
+    scales = {"cpu_cores": 6.0, "gpus": 0.5, "mem_gib": 20.0, "gpu_mem_gib": 8.0}
+    jobs = [
+        {
+            "job_id": f"j{i}", "task_type": TASK_TYPE, "user": f"u{i % 50}", "group": f"g{i % 90}", "gpu_type": "V100",
+            "request": {"cpu_cores": 6.0, "mem_gib": 29.3, "gpus": 0.5}, "age_s": at_s[-1] + 30.0,
+            "samples": {"at_s": at_s} | {
+                name: (scale * rng.random(MAX_SAMPLES)).round(4).tolist() for name, scale in scales.items()
+            },
+        }
+        for i in range(MAX_RUNNING)
+    ]  # fmt: skip
+    return json.dumps({"trace": TRACE, "jobs": jobs}, separators=(",", ":")).encode()
 
 
 def candidates_matrix(bundle: Bundle, jobs: Sequence[Job]) -> Matrix:
