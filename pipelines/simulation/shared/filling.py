@@ -94,6 +94,15 @@ def _set_levels(state: State, now_s: float) -> None:
 
 
 @kernel
+def _own_demand(state: State, job: int, machine: int, device: int) -> float:
+    """Return the compute that all instances of a job demand of a device."""
+    row, own = state.jobs[job], 0.0
+    for place in range(row.first, row.first + row.instances):
+        own += _on(state, place, machine, device) * state.instances[place].need[1]
+    return float(own)
+
+
+@kernel
 def _speed(state: State, job: int, place: int) -> float:
     """Set what an instance receives, and return its speed."""
     row, instance = state.jobs[job], state.instances[place]
@@ -108,8 +117,9 @@ def _speed(state: State, job: int, place: int) -> float:
     for at in range(instance.devices):
         device = state.devices[machine, state.device[place, at]]
         level = min(level, device.level)
-        others = min(device.demand, device.capacity) - gpu / instance.devices
-        neighbours = max(neighbours, others / device.capacity)
+        if state.rules.interference > 0.0:
+            own = _own_demand(state, job, machine, state.device[place, at])
+            neighbours = max(neighbours, (min(device.demand, device.capacity) - own) / device.capacity)
     instance.share[1] = min(gpu, level * row.request[2])
     slowed = 1.0 - state.rules.interference * min(neighbours, 1.0)
     return float(min(speed, instance.share[1] / gpu) * slowed)

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipelines.simulation.engine.schedule import Ending
 from pipelines.simulation.shared.filling import job_to_kill, share_out
-from pipelines.simulation.shared.noise import MINUTE_S, memory_share, set_needs, step_noise
+from pipelines.simulation.shared.noise import MINUTE_S, WORK_SLACK, memory_share, set_needs, step_noise, until_peak_s
 from pipelines.simulation.shared.placing import next_waiting, place
 from pipelines.simulation.shared.reserving import (
     copy_reservation,
@@ -30,9 +30,6 @@ __all__ = ["advance"]
 RUNNING: Final = np.int8(Ending.RUNNING)
 COMPLETED: Final = np.int8(Ending.COMPLETED)
 KILLED: Final = np.int8(Ending.KILLED)
-
-END_SLACK_S: Final = 1e-9
-"""Work left that counts as none, as a share of the run time."""
 
 
 @kernel
@@ -201,7 +198,8 @@ def _next_s(state: State, now_s: float, minute_s: float, killed: bool) -> float:
         next_s = min(next_s, jobs[tally.arrived].arrive_s)
     for each in range(tally.running):
         job = jobs[state.queue.running[each]]
-        next_s = min(next_s, now_s + max(job.left_s, 0.0) / job.speed)
+        peak_s = until_peak_s(job)
+        next_s = min(next_s, now_s + (peak_s if peak_s > 0.0 else max(job.left_s, 0.0)) / job.speed)
     return next_s
 
 
@@ -211,7 +209,7 @@ def _end_and_arrive(state: State, now_s: float) -> None:
     tally, jobs, at = state.queue.tally[0], state.jobs, 0
     while at < tally.running:
         job = state.queue.running[at]
-        if jobs[job].left_s <= END_SLACK_S * max(1.0, jobs[job].run_s):
+        if jobs[job].left_s <= WORK_SLACK * max(1.0, jobs[job].run_s):
             _stop(state, job, COMPLETED, now_s)
         else:
             at += 1
@@ -261,7 +259,7 @@ def _looping(sources: str) -> Compiled:
         _work(state, end_s - now_s)
         for each in range(tally.running):
             job = state.jobs[state.queue.running[each]]
-            state.log.runs[job.run].end_s = end_s + max(job.left_s, END_SLACK_S) / job.speed
+            state.log.runs[job.run].end_s = end_s + max(job.left_s, WORK_SLACK) / job.speed
 
     return advance
 

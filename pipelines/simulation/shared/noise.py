@@ -15,10 +15,13 @@ import numpy as np
 from pipelines.simulation.shared.state import Records, State
 from scheduler_core.kernels.kernel import kernel
 
-__all__ = ["MINUTE_S", "memory_share", "set_needs", "step_noise", "uniform"]
+__all__ = ["MINUTE_S", "WORK_SLACK", "memory_share", "set_needs", "step_noise", "uniform", "until_peak_s"]
 
 MINUTE_S: Final = 60.0
 """Seconds between changes of demand, and between samples."""
+
+WORK_SLACK: Final = 1e-9
+"""Work left that counts as none, as a share of the run time."""
 
 MULTIPLY: Final = np.uint64(0xBF58476D1CE4E5B9)
 MULTIPLY_AGAIN: Final = np.uint64(0x94D049BB133111EB)
@@ -84,6 +87,13 @@ def set_needs(state: State, job: int) -> None:
 
 
 @kernel
+def until_peak_s(row: Records) -> float:
+    """Return the work left until the memory peak of a job, at most 0 if it has begun."""
+    left_s = row.peak_at_s - (row.run_s - row.left_s)
+    return left_s if left_s > WORK_SLACK * max(1.0, row.run_s) else 0.0
+
+
+@kernel
 def memory_share(row: Records) -> float:
     """Return the share of its peak memory that a job uses now."""
-    return 1.0 if row.run_s - row.left_s >= row.peak_at_s else row.before_peak
+    return 1.0 if until_peak_s(row) <= 0.0 else row.before_peak

@@ -16,6 +16,9 @@ __all__ = ["next_waiting", "place"]
 SLACK: Final = 1e-6
 """Units that a demand may exceed the free capacity by, against rounding."""
 
+EQUAL: Final = 1e-9
+"""Difference of dominant shares that is ignored, against rounding."""
+
 WHOLE: Final = 1000.0
 NONE: Final[Any] = np.int64(-1)  # not a literal, for which numba compiles functions apart
 
@@ -47,7 +50,8 @@ def _pick_devices(state: State, row: Records, machine: int, slot: int) -> bool:
         for number in range(state.devices.shape[1]):
             device = state.devices[machine, number]
             free = min(device.free[0], device.free[1])
-            fits = device.free[0] + SLACK >= compute and device.free[1] + SLACK >= memory and device.capacity > 0.0
+            fits = device.capacity + SLACK >= asked / wide
+            fits = fits and device.free[0] + SLACK >= compute and device.free[1] + SLACK >= memory
             for earlier in range(at):
                 fits = fits and picked[slot, earlier] != number
             if fits and free < least - SLACK:
@@ -95,6 +99,15 @@ def _fullest(machines: Records) -> int:
 
 
 @kernel
+def _fits(machine: Records, row: Records) -> bool:
+    """Return whether CPU and memory of one instance fit a machine, and whether the machine is as large as the request."""
+    for at in range(2):
+        if machine.free[at] + SLACK < row.sized[at] or machine.capacity[at] + SLACK < row.request[at]:
+            return False
+    return True
+
+
+@kernel
 def place(state: State, job: int) -> bool:
     """Choose machines and devices for a gang and take their capacity; without room for all instances change nothing."""
     row, machines = state.jobs[job], state.machines
@@ -106,9 +119,7 @@ def place(state: State, job: int) -> bool:
     for slot in range(row.instances):
         at = _fullest(machines)
         while at >= 0:
-            free = machines[at].free
-            fits = free[0] + SLACK >= row.sized[0] and free[1] + SLACK >= row.sized[1]
-            if fits and _pick_devices(state, row, at, slot):
+            if _fits(machines[at], row) and _pick_devices(state, row, at, slot):
                 break
             machines[at].passed = True
             at = _fullest(machines)
@@ -136,6 +147,6 @@ def next_waiting(state: State) -> int:
         share = 0.0
         for resource in range(3):
             share = max(share, queue.held[job.user, resource] / queue.held[-1, resource])
-        if share < least or (share == least and job.key < key):
+        if share < least - EQUAL or (share <= least + EQUAL and job.key < key):
             best, least, key = queue.waiting[at], share, job.key
     return int(best)

@@ -51,7 +51,7 @@ class Variation:
         Share of the jobs whose memory peak begins in the first ten minutes, and in the last tenth of the run; the
         others reach it at any time. Before it, memory is the peak divided by a factor in `growth`.
     interference
-        Loss of speed of a job whose device is otherwise fully used by its neighbours.
+        Loss of speed of a job whose device is otherwise fully used by other jobs.
     beyond_request
         Whether a job may use more than it requests of a resource, up to its recorded use and to its whole devices.
     late_min, lost

@@ -113,10 +113,9 @@ class Reference(Machines):
                 speeds.append(each.share[CPU] / cpu if cpu > 0.0 else 1.0)
                 if gpu > 0.0:
                     each.share[GPU] = min(gpu, job.request[GPU] * min(device_level[m, d] for d in each.devices))
-                    # Of each device, what is in use by others, as a share of the device.
+                    # Of each device, what is in use by other jobs, as a share of the device.
                     busy = max(
-                        (min(use[m, d], self.gpus[m][d]) - gpu / len(each.devices)) / self.gpus[m][d]
-                        for d in each.devices
+                        (min(use[m, d], self.gpus[m][d]) - own_use(job, m, d)) / self.gpus[m][d] for d in each.devices
                     )
                     slowed = 1.0 - self.world.variation.interference * min(max(busy, 0.0), 1.0)
                     speeds[-1] = min(speeds[-1], each.share[GPU] / gpu) * slowed
@@ -214,6 +213,7 @@ class Reference(Machines):
         horizon_s, coming, minute_s, killed = self.world.horizon_s, list(self.jobs), MINUTE_S, False
         while True:
             times = [self.now_s + max(job.left_s, 0.0) / job.speed for job in self.running]
+            times += [self.now_s + job.until_peak_s() / job.speed for job in self.running if job.until_peak_s() > 0.0]
             times += [coming[0].arrive_s] if coming else []
             may_start = self.waiting and (killed or max(self.closed_until_s) > self.now_s)
             times += [minute_s] if self.running or may_start else []
@@ -246,6 +246,12 @@ class Reference(Machines):
             run = [run for run in self.runs if run.job == job.row][-1]
             run.end_s = self.now_s + job.left_s / job.speed
         return self
+
+
+def own_use(job: Job, machine: int, device: int) -> float:
+    """Return the compute that a job demands of a device."""
+    on = [each for each in job.instances if each.machine == machine and device in each.devices]
+    return sum(each.need[GPU] / len(each.devices) for each in on)
 
 
 def step(before: float, keep: float, fresh: float) -> float:

@@ -73,8 +73,12 @@ class Job:
 
     def uses(self, resource: int) -> float:
         """Return the memory that each instance uses now."""
-        done_s = self.run_s - self.left_s
-        return self.peak[resource] * (1.0 if done_s >= self.peak_at_s else self.before_peak)
+        return self.peak[resource] * (1.0 if self.until_peak_s() <= 0.0 else self.before_peak)
+
+    def until_peak_s(self) -> float:
+        """Return the work left until the memory peak; 0 if it has begun, rounding apart."""
+        left_s = self.peak_at_s - (self.run_s - self.left_s)
+        return left_s if left_s > 1e-9 * max(1.0, self.run_s) else 0.0
 
 
 def jobs_of(world: World) -> list[Job]:

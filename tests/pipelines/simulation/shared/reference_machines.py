@@ -78,12 +78,14 @@ class Machines:
             while len(chosen) < len(job.instances):
                 if machines[m][0] + ROUNDING < cpu or machines[m][1] + ROUNDING < memory:
                     break
+                if job.request[CPU] > self.capacity[m][0] or job.memory[CPU] > self.capacity[m][1]:
+                    break  # not even empty
                 wide = math.ceil(job.request[GPU] / 1000.0) if self.by_device else min(1, math.ceil(job.request[GPU]))
                 fitting = [
                     number
                     for number, (compute, own) in enumerate(devices[m])
                     if wide and compute + ROUNDING >= gpu / wide and own + ROUNDING >= gpu_memory / wide
-                    if self.gpus[m][number] > 0.0
+                    if self.gpus[m][number] >= job.request[GPU] / wide
                 ]
                 if len(fitting) < wide:
                     break

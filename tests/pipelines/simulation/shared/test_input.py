@@ -1,0 +1,118 @@
+"""Bad input of a simulation of shared machines, and how the drawn variation keeps the recorded use."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines.simulation.shared.run import Load, Reserving
+from pipelines.simulation.shared.variation import Variation, clipped_mean, draw, scale_to
+from scheduler_core.errors import BadInput
+from scheduler_core.queueing import Discipline
+from tests.pipelines.simulation.shared.worlds import simulated, world
+
+ONE = world(1, 6, arm="requested", policy="fifo", sharing="pooled", variation="default")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"cv": -0.1},
+        {"cv": math.nan},
+        {"steady_share": 1.5},
+        {"steady_cv": -1.0},
+        {"slow_share": math.nan},
+        {"slow_s": 0.0},
+        {"cpu_s": -1.0},
+        {"gpu_s": math.inf},
+        {"ramp_min": (3.0, 1.0)},
+        {"ramp_level": (0.5, 1.5)},
+        {"late_share": 0.5},
+        {"early_share": -0.1},
+        {"growth": (0.9, 2.0)},
+        {"interference": 1.0},
+        {"late_min": 61.0},
+        {"lost": 1.0},
+    ],
+)
+def test_bad_variations_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=next(iter(fields))):
+        Variation(**fields)
+
+
+def test_shares_that_sum_to_one_are_accepted() -> None:
+    assert Variation(early_share=0.2, late_share=0.8).late_share == 0.8
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"compute": np.zeros((6, 3))},
+        {"memory": np.zeros((5, 2))},
+        {"compute": np.full((6, 2), math.nan)},
+        {"memory": np.full((6, 2), -1.0)},
+    ],
+)
+def test_bad_loads_are_refused(fields: dict[str, Any]) -> None:
+    good: dict[str, Any] = {
+        "compute": np.zeros((6, 2)),
+        "memory": np.zeros((6, 2)),
+        "language": np.zeros(6, dtype=np.bool_),
+    }
+    with pytest.raises(BadInput, match="load"):
+        Load(**{**good, **fields})
+
+
+def test_a_load_of_other_jobs_is_refused() -> None:
+    with pytest.raises(BadInput, match="load: found"):
+        simulated(replace(ONE, load=ONE.load.picked(np.arange(0))))
+
+
+@pytest.mark.parametrize(
+    "discipline",
+    [
+        Discipline(policy="las"),
+        Discipline(placement="spread"),
+        Discipline(policy="srtf", preempt=True),
+        Discipline(backfill="easy"),
+        Discipline(overtakes=1),
+        Discipline(aging=1.0),
+        Discipline(match_gpu_type=True),
+    ],
+)
+def test_disciplines_of_other_engines_are_refused(discipline: Discipline) -> None:
+    with pytest.raises(BadInput, match="shared machines: found"):
+        simulated(replace(ONE, discipline=discipline))
+
+
+def test_reservations_with_spread_need_a_policy() -> None:
+    assert Reserving().z == 0.0
+
+
+MEANS = np.array([[0.05, 0.3], [0.6, 0.95]])
+
+
+def test_the_mean_below_the_limit_is_the_recorded_one() -> None:
+    """Compare the closed form with the mean of random draws."""
+    limit, sigma = np.ones((2, 2)), np.array([[1.0, 0.8], [0.5, 0.3]])
+    scale = scale_to(MEANS, limit, sigma)
+    rng = np.random.default_rng(2)
+    noise = np.exp(sigma * rng.standard_normal((400_000, 2, 2)) - 0.5 * sigma**2)
+    assert np.minimum(limit, scale * noise).mean(axis=0) == pytest.approx(MEANS, rel=0.01)
+    assert clipped_mean(scale, limit, sigma) == pytest.approx(MEANS, rel=1e-6)
+
+
+def test_classes_of_variation_are_as_frequent_as_stated() -> None:
+    count = 20_000
+    mean = np.full((count, 2), 0.5)
+    varied = draw(Variation(), mean, np.ones_like(mean), np.full(count, 6000.0), np.zeros(count, dtype=np.bool_), 3)
+    # Use of half a request: a third hardly varies, the others around a coefficient of variation of 0.57.
+    cv = np.sqrt(np.expm1(varied.sigma**2))
+    assert (cv < 0.031).mean() == pytest.approx(1 / 3, abs=0.02)
+    assert np.median(cv[cv > 0.031]) == pytest.approx(0.57, rel=0.03)
+    early, late = varied.peak_at_s < 600.0, varied.peak_at_s >= 5400.0
+    assert early.mean() == pytest.approx(0.6 + 0.15 * 0.1, abs=0.02)
+    assert late.mean() == pytest.approx(0.25 + 0.15 * 0.1, abs=0.02)
+    assert 1.5 <= 1.0 / varied.before_peak.max() <= 1.0 / varied.before_peak.min() <= 2.2
