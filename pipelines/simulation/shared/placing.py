@@ -100,7 +100,7 @@ def _fullest(machines: Records) -> int:
 
 @kernel
 def _fits(machine: Records, row: Records) -> bool:
-    """Return whether CPU and memory of one instance fit a machine, and whether the machine is as large as the request."""
+    """Return whether CPU and memory of one instance fit a machine that is at least as large as the request."""
     for at in range(2):
         if machine.free[at] + SLACK < row.sized[at] or machine.capacity[at] + SLACK < row.request[at]:
             return False
