@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.simulation.shared.run import Load, Reserving
+from pipelines.simulation.shared.inputs import Load, Reserving
 from pipelines.simulation.shared.variation import Variation, clipped_mean, draw, scale_to
 from scheduler_core.errors import BadInput
 from scheduler_core.queueing import Discipline

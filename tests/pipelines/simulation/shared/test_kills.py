@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.simulation.engine.schedule import Ending
-from pipelines.simulation.shared.run import Load, Reserving, SharedRun, simulate_shared
+from pipelines.simulation.shared.inputs import Load, Reserving
+from pipelines.simulation.shared.run import SharedRun, simulate_shared
 from pipelines.simulation.shared.variation import Variation
 from scheduler_core.cluster import Machine
 from scheduler_core.reserve import ReservePolicy

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.shared import run as running
-from pipelines.simulation.shared.run import Load, Reserving
+from pipelines.simulation.shared.inputs import Load, Reserving
 from pipelines.simulation.shared.state import State
 from pipelines.simulation.shared.variation import Variation
 from scheduler_core.cluster import Machine
