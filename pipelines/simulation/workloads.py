@@ -19,7 +19,19 @@ from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.types import BoolArray, FloatArray, IntArray, Recommendation
 
-__all__ = ["DRAWN", "REQUESTS", "gangs_of", "recorded_workload", "requests_of", "starts_under", "uses_of"]
+__all__ = [
+    "DRAWN",
+    "REQUESTS",
+    "Gangs",
+    "Starts",
+    "arriving",
+    "as_requested",
+    "gangs_of",
+    "recorded_workload",
+    "requests_of",
+    "starts_under",
+    "uses_of",
+]
 
 REQUESTS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 """Columns of the canonical table that hold requests, in the order of `scheduler_core.types.RESOURCES`."""

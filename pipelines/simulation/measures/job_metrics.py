@@ -15,7 +15,7 @@ from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Cluster
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["Uses"]
+__all__ = ["Uses", "job_metrics"]
 
 LOSSES: Final = (Ending.KILLED, Ending.INTERRUPTED)
 """Endings of a run after which the work that the job has done so far is lost."""

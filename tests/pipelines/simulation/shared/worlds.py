@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from pipelines.simulation.engine.workload import Workload
-from pipelines.simulation.shared.run import Load, Reserving, SharedRun, simulate_shared
+from pipelines.simulation.shared.inputs import Load, Reserving
+from pipelines.simulation.shared.run import SharedRun, simulate_shared
 from pipelines.simulation.shared.variation import PROTOTYPE, Variation
 from scheduler_core.cluster import Machine
 from scheduler_core.queueing import Discipline

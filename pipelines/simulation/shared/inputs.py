@@ -1,0 +1,93 @@
+"""Inputs of a simulation of shared machines: what jobs use, and how capacity is reserved for them.
+
+Called by `begin`, `run` and the studies; imports no compiled code.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from features.vocabulary import TaskType
+from pipelines.simulation.engine.slowdown import PoolJob
+from pipelines.simulation.workloads import Gangs
+from scheduler_core.cluster import UNITS
+from scheduler_core.errors import BadInput
+from scheduler_core.reserve import ReservePolicy
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["Load", "Reserving", "load_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """The recorded use of n jobs, per instance: mean CPU and GPU compute, and peak memory and GPU memory.
+
+    `compute` (n, 2) is in milli-cores and milli-GPUs. `memory` (n, 2) is in MiB, and in thousandths of one device's
+    memory. `language` (n,) marks jobs that train language models, whose runs start slowly.
+    """
+
+    compute: FloatArray
+    memory: FloatArray
+    language: BoolArray
+
+    def __post_init__(self) -> None:
+        count = len(self.language)
+        for name in ("compute", "memory"):
+            values = getattr(self, name)
+            if np.shape(values) != (count, 2) or not (np.isfinite(values).all() and (values >= 0.0).all()):
+                raise BadInput(
+                    f"load: found {name} of shape {np.shape(values)}, or with values below 0, infinite or NaN; "
+                    f"expected the shape {(count, 2)} and finite amounts of at least 0"
+                )
+
+    def picked(self, rows: IntArray) -> "Load":
+        """Return the use of these jobs."""
+        return Load(compute=self.compute[rows], memory=self.memory[rows], language=self.language[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserving:
+    """How capacity is reserved: by fixed sizes, or by what each running job was measured to use.
+
+    Attributes
+    ----------
+    policy
+        How running jobs are measured; None keeps the sizes `Workload.granted_units` of the start.
+    peak_margin
+        If above 0, the largest measured use times this margin is reserved, instead of mean and spread.
+    overcommit
+        Factors of the capacity of CPU, memory and GPUs that the scheduler sees.
+    prior
+        Reserved mean and standard deviation of CPU, and of GPU compute, of a job that starts (n, 4), per instance, in
+        the units of `Load.compute`; None reserves the granted units.
+    fixed
+        Whether every job keeps its first reservation, with memory at the recorded peak: an oracle. Without `prior`,
+        mean and deviation are the true ones.
+    """
+
+    policy: ReservePolicy | None = None
+    peak_margin: float = 0.0
+    overcommit: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    prior: FloatArray | None = field(default=None, repr=False, compare=False)
+    fixed: bool = False
+
+    @property
+    def z(self) -> float:
+        """Return the number of standard deviations that stay free; 0 if reservations have no spread."""
+        return self.policy.z if self.policy is not None and self.peak_margin == 0.0 else 0.0
+
+
+def load_of(jobs: Sequence[PoolJob], gangs: Gangs) -> Load:
+    """Return the recorded use of the jobs of a pool, in the order of `gangs`."""
+    measured = [entry.measured for entry in jobs]
+    compute = np.array([[each.cpu_cores, each.gpus] for each in measured]) * np.array([UNITS[0], UNITS[2]])
+    memory = np.array(
+        [[each.mem_gib * UNITS[1], each.gpu_mem_gib / each.device_mem_gib * UNITS[2]] for each in measured]
+    )
+    pieces = gangs.pieces[:, None]
+    return Load(
+        compute=compute / pieces,
+        memory=memory / pieces,
+        language=np.array([entry.job.task_type == TaskType.NLP for entry in jobs]),
+    )
