@@ -11,16 +11,17 @@ from pathlib import Path
 from pipelines.render import render
 from tests.benchmarks.scheduling import growth
 from tests.benchmarks.scheduling.engines import memory_rows, philly_rows, small_rows
+from tests.benchmarks.scheduling.reclaim import reclaim_rows
 from tests.benchmarks.scheduling.replay import replay_rows
 from tests.benchmarks.scheduling.rounds import round_rows
 from tests.benchmarks.serving.__main__ import default_cache
 from tests.benchmarks.serving.figures import Row
 
-PARTS = "abcdef"
+PARTS = "abcdefg"
 
 
 def rows_of(parts: str, cache: Path, out: Path | None) -> list[Row]:
-    """Measure the parts in order: small clusters, Philly's, growth, memory, a round, and a replay."""
+    """Measure the parts in order: small clusters, Philly's, growth, memory, a round, a replay, and reclaiming."""
 
     def grown() -> list[Row]:
         found = growth.points()
@@ -35,6 +36,7 @@ def rows_of(parts: str, cache: Path, out: Path | None) -> list[Row]:
         memory_rows,
         lambda: round_rows(cache),
         replay_rows,
+        reclaim_rows,
     ]
     rows: list[Row] = []
     for part, measured in zip(PARTS, measures, strict=True):
