@@ -105,7 +105,18 @@ def jobs_of(world: World) -> list[Job]:
         job.ramp_s, job.ramp_level = float(varied.ramp_s[at]), float(varied.ramp_level[at])
         job.before_peak, job.peak_at_s = float(varied.before_peak[at]), float(varied.peak_at_s[at])
         job.late_min = math.ceil(varied.late_min[at])
+        if world.reserving.fixed and world.reserving.prior is None:
+            job.prior.mean, job.prior.sd = list(job.compute), true_deviation(job, world.reserving.z)
     return jobs
+
+
+def true_deviation(job: Job, z: float) -> list[float]:
+    """Return the standard deviation of a lognormal use, cut so that mean + z deviations is at most the request."""
+    deviations = []
+    for mean, sigma, asked in zip(job.compute, job.sigma, job.request, strict=True):
+        room = max(asked - mean, 0.0) / z if z > 0.0 else math.inf
+        deviations.append(min(mean * math.sqrt(math.exp(sigma**2) - 1.0), room))
+    return deviations
 
 
 def _job(world: World, row: int, serial: int) -> Job:

@@ -12,13 +12,13 @@ from tests.pipelines.simulation.shared.worlds import ARMS, POLICIES, SHARINGS, V
 
 
 def drawn(seed: int, jobs: int) -> World:
-    """Draw a world; eight times four times two times five combinations of its kinds follow each other."""
+    """Draw a world; every arm meets every variation within 45 seeds, and every policy and sharing within 72."""
     return world(
         seed,
         jobs,
         arm=ARMS[seed % len(ARMS)],
-        policy=POLICIES[seed // 8 % len(POLICIES)],
-        sharing=SHARINGS[seed // 32 % len(SHARINGS)],
+        policy=POLICIES[seed // 9 % len(POLICIES)],
+        sharing=SHARINGS[seed // 3 % len(SHARINGS)],
         variation=list(VARIATIONS)[seed % len(VARIATIONS)],
     )
 
@@ -59,7 +59,7 @@ def ending_of(one: World, job: int, ending: str) -> str:
 
 def test_the_engine_agrees_with_the_reference() -> None:
     kills = runs = 0
-    for seed in range(40):
+    for seed in range(45):
         found = agree(drawn(seed, 12))
         kills, runs = kills + len(found.kills), runs + len(found.schedule.job)
     assert runs > 100, "the worlds are too empty to show anything"

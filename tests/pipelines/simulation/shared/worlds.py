@@ -18,7 +18,7 @@ from scheduler_core.cluster import Machine
 from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 
-ARMS = ("requested", "shrunk", "overcommit", "reclaim", "reclaim_prior", "peak", "oracle", "bound")
+ARMS = ("requested", "shrunk", "overcommit", "reclaim", "reclaim_prior", "peak", "oracle", "bound", "true")
 POLICIES = ("fifo", "sjf", "srtf", "drf")
 SHARINGS = ("pooled", "devices")
 VARIATIONS = {
@@ -140,5 +140,6 @@ def _reserving(rng: np.random.Generator, arm: str, workload: Workload, load: Loa
         "peak": {"policy": policy, "peak_margin": 1.15},
         "oracle": {"fixed": True, "prior": prior * [1.0, 0.0, 1.0, 0.0]},
         "bound": {"fixed": True, "prior": prior, "policy": policy},
+        "true": {"fixed": True, "policy": policy},
     }
     return Reserving(**arms[arm])
