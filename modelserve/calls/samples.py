@@ -57,10 +57,10 @@ def samples_of(rows: Sequence[RunningJob], refused: Sequence[list[Refusal]]) -> 
             faults += _clashes(given, row.statistics)
     count = np.array([0 if column is None else len(column) for column in times], dtype=np.int64)
     device = np.array([device_gib(row) for row in rows])
-    use = np.stack([_matrix(columns[name], count) for name in USES], axis=2)
     in_gib = np.array([column is not None for column in columns[GIB]])
-    if in_gib.any():
-        use[in_gib, :, 3] = (_matrix(columns[GIB], count) / device[:, None])[in_gib]
+    gpu_mem = _matrix(columns["gpu_mem_gpus"], count)
+    gpu_mem[in_gib] = (_matrix(columns[GIB], count) / device[:, None])[in_gib]
+    use = np.stack([*(_matrix(columns[name], count) for name in USES[:3]), gpu_mem], axis=2)
     sent = np.array([[column is not None for column in columns[name]] for name in USES]).T
     sent[:, 3] |= in_gib & np.isfinite(device)
     return Samples(count=count, at_s=_matrix(times, count), use=use, sent=sent)

@@ -47,7 +47,7 @@ RESERVATION_BAR: Final = Bar(side="under", value=0.1)
 
 
 def batch_rows(stage: Stage) -> list[Row]:
-    """Return how long a call takes from its first byte to the last of its answer, in library predictions."""
+    """Return how long a call takes from its first byte to the last of its answer, in library predictions or seconds."""
     rows = stage.models.jobs(JOBS)
     bundle = read_champion(stage.models.bundles, f"runtime.{TRACE}.{TASK_TYPE}")
     matrix = candidates_matrix(bundle, [job_of(row, trace=TRACE, submitted=row.submit_ts) for row in rows])
