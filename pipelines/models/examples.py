@@ -19,6 +19,7 @@ from features.contract import FeatureContract
 from features.history import History
 from features.sets import FEATURES
 from features.vocabulary import Status
+from modelserve.bundle.card import PARAMETER_SERVER
 from pipelines.errors import TrainingError
 from pipelines.models.boosting import Columns, Matrix
 from pipelines.models.importance import REQUEST_COLUMN
@@ -169,11 +170,24 @@ def history_at(jobs: pl.DataFrame, usage: pl.DataFrame | None, until: datetime) 
     return History.of(known, usage.join(ended, on=_IDENTITY, how="semi"))
 
 
+def sized_rows(jobs: pl.DataFrame, rows: IntArray) -> IntArray:
+    """Return those of `rows` that are not parameter servers; all of them if there are no others.
+
+    Parameter servers request other amounts than their workers, and their requests are never shrunk. So importance and
+    support, which decide how far requests shrink, are those of the other roles.
+    """
+    others = rows[(jobs["role"] != PARAMETER_SERVER).to_numpy()[rows]]
+    return others if len(others) else rows
+
+
 def support_of(jobs: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return the lowest and highest request of each resource in these jobs; resources without a request are absent."""
-    support = {}
+    """Return the lowest and highest request of each resource in these jobs, without parameter servers (`sized_rows`).
+
+    Resources without a request are absent.
+    """
+    sized, support = jobs[sized_rows(jobs, np.arange(jobs.height))], {}
     for resource, column in REQUEST_COLUMN.items():
-        asked = jobs[column].drop_nulls()
+        asked = sized[column].drop_nulls()
         if len(asked):
             support[resource] = (float(asked.min()), float(asked.max()))  # type: ignore[arg-type]  # a float column
     return support

@@ -183,12 +183,17 @@ def permuted_requests(
 
 
 def important_resources(
-    requests: Mapping[str, Spread], importances: Sequence[Importance], *, least_share: float = LEAST_SHARE
+    requests: Mapping[str, Spread],
+    importances: Sequence[Importance],
+    *,
+    least_share: float = LEAST_SHARE,
+    signed: bool = False,
 ) -> tuple[str, ...]:
     """Return the important resources, which Algorithm 1 does not shrink.
 
     A resource is important if the mean of its importance is above 2 standard deviations and above `least_share` of the
-    total. The total sums the importances of the resources and of all features not derived from a request.
+    total. The total sums the importances of the resources and of all features not derived from a request. If `signed`,
+    its sign must also be negative: with a larger request, the predicted run time is shorter.
 
     >>> important_resources({"cpu_cores": Spread(mean=0.3, std=0.1), "mem_gib": Spread(mean=0.3, std=0.2),
     ...     "gpus": Spread(mean=0.01, std=0.0)}, [])
@@ -196,7 +201,12 @@ def important_resources(
     """
     others = [float(i["mean"] or 0.0) for i in importances if not _from_request(str(i["feature"]))]
     total = sum(max(mean, 0.0) for mean in [*others, *(spread.mean for spread in requests.values())])
-    return tuple(r for r, s in requests.items() if s.mean > 2 * s.std and s.mean > least_share * total)
+    return tuple(
+        resource
+        for resource, spread in requests.items()
+        if spread.mean > 2 * spread.std and spread.mean > least_share * total
+        if not signed or (spread.sign or 0.0) < 0.0
+    )
 
 
 def _from_request(feature: str) -> bool:

@@ -19,7 +19,16 @@ from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
 from pipelines.models.boosting import Matrix
 from pipelines.models.evaluate import LEAST_TRAINED, default_until, empty_table, enough, outcome, table
-from pipelines.models.examples import By, Examples, examples_of, fingerprint, history_at, support_of, task_types
+from pipelines.models.examples import (
+    By,
+    Examples,
+    examples_of,
+    fingerprint,
+    history_at,
+    sized_rows,
+    support_of,
+    task_types,
+)
 from pipelines.models.fitted import Fitted, Recipe, fit_runtime, offsets_at
 from pipelines.models.importance import (
     LEAST_SHARE,
@@ -168,11 +177,11 @@ def metrics_of(evaluation: pl.DataFrame) -> dict[str, float]:
 
 
 def _importances(examples: Examples, fitted: Fitted, *, seed: int) -> tuple[list[Importance], dict[str, Spread]]:
-    """Measure permutation importance by feature and by resource, on the judged rows.
+    """Measure permutation importance by feature and by resource, on the judged rows without parameter servers.
 
     If there are none, use the early-stopping rows, although the final fit was trained on them.
     """
-    rows = fitted.split.test if len(fitted.split.test) else fitted.split.stop
+    rows = sized_rows(examples.jobs, fitted.split.test if len(fitted.split.test) else fitted.split.stop)
     # Pinball loss depends on differences only, so subtract the reference from targets instead of adding it to outputs.
     target = examples.log_y[rows, None] - examples.reference[rows]
 

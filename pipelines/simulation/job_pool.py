@@ -4,7 +4,7 @@ Jobs that are left out are counted by reason. Called by the commands and the stu
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from pipelines.simulation.engine.slowdown import Measured, PoolJob
 from pipelines.simulation.workloads import REQUESTS
 from scheduler_core.types import Job, Request
 
-__all__ = ["KEYS", "PARAMETER_SERVER", "Pool", "job_pool", "recorded_pool", "submissions"]
+__all__ = ["KEYS", "PARAMETER_SERVER", "Pool", "job_pool", "one_instance_each", "recorded_pool", "submissions"]
 
 KEYS: Final = ("trace", "cluster", "job_id", "role")
 SHOWN: Final = 8
@@ -161,6 +161,13 @@ def job_pool(
             "expected a trace with a usage table; else use --arrivals recorded"
         )
     return _pool(kept, device_mem_gib, assumed_device_mem_gib, dropped)
+
+
+def one_instance_each(pool: Pool) -> Pool:
+    """Return the pool with every job cut to one of its instances."""
+    single = pool.frame.with_columns(instances=pl.lit(1).cast(pool.frame.schema["instances"]))
+    jobs = tuple(replace(entry, job=replace(entry.job, instances=1)) for entry in pool.jobs)
+    return replace(pool, jobs=jobs, frame=single)
 
 
 def recorded_pool(

@@ -38,9 +38,9 @@ STUDIES: Final[dict[str, Entry]] = {
         f"{_ROOM}.shrinking.study:BY_PART",
         "Gain and harm of each part of the method, against fixed shares, percentile rules and the oracle.",
     ),
-    "shrinking-frontier": Entry(
-        f"{_ROOM}.shrinking.study:FRONTIER",
-        "Gain against harm over thresholds, margins and eased floors, under contention at 70 jobs/h.",
+    "shrinking-paper": Entry(
+        f"{_ROOM}.shrinking.paper:PAPER_STUDY",
+        "Rebuild the algorithm as published: one instance a task, five features, and a sweep of its parameters.",
     ),
     "fragmentation": Entry(
         f"{_ROOM}.fragmentation.study:FRAGMENTATION",
@@ -91,7 +91,6 @@ RENAMED: Final[dict[str, str]] = {
     "2": "shrinking-mixes",
     "3": "shrinking-policies",
     "ablate": "shrinking-ablation",
-    "frontier": "shrinking-frontier",
     "fgd": "fragmentation",
     "replay": "replay",
     "carbon": "carbon",

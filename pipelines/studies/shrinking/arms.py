@@ -112,20 +112,6 @@ def unguarded(asked: Asked) -> list[Recommendation]:
     return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="none", alpha0=PAPER_ALPHA0))
 
 
-def run_time_only(asked: Asked) -> list[Recommendation]:
-    """Shrink by the run-time threshold alone: treat every resource as unimportant, and use no floors."""
-    return shrink(
-        asked.jobs,
-        Reworded(asked.predictor, keep=("support",)),
-        replace(asked.policy, guard="none", alpha0=PAPER_ALPHA0),
-    )
-
-
-def importance_only(asked: Asked) -> list[Recommendation]:
-    """Shrink every unimportant resource to the smallest candidate share (alpha), without threshold and floors."""
-    return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="none", alpha0=PAPER_ALPHA0, theta=math.inf))
-
-
 def floors_only(asked: Asked) -> list[Recommendation]:
     """Shrink every resource to the larger of floor and smallest candidate share, ignoring importance and run time."""
     return shrink(asked.jobs, Reworded(asked.predictor, keep=()), replace(asked.policy, guard="usage"))
@@ -217,8 +203,6 @@ EXPERIMENT_ARMS: Final[Mapping[str, Arm]] = {
 """Arms by name, in the order in which tables list them after `requested`."""
 
 ABLATION_ARMS: Final[Mapping[str, Arm]] = {
-    "run_time_only": Arm(what="run-time threshold alone", give=run_time_only),
-    "importance_only": Arm(what="importance alone", give=importance_only),
     UNGUARDED: Arm(what="run-time threshold and importance: the paper", give=unguarded),
     "floors_only": Arm(what="floors alone", give=floors_only),
     "floors_importance": Arm(what="floors and importance, no threshold", give=floors_and_importance),

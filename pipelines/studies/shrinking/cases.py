@@ -6,6 +6,7 @@ simulated in `runs`. Called by `designs`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from pipelines.errors import BadUsage
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.engine.workload import NO_OUTAGES, poisson_draws
-from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.job_pool import Pool, one_instance_each
 from pipelines.simulation.paired_runs import Arrivals
 from pipelines.simulation.settings import PAPER_MIX, PAPER_RATE_PER_H
 from pipelines.simulation.simulate import ALL, KNOWN
@@ -33,6 +34,18 @@ MIXES: Final[Mapping[str, Mapping[str, float]]] = {
 
 LOADS_PER_H: Final = (30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0)
 WITH, WITHOUT = "with", "without"
+
+
+class Draw(StrEnum):
+    """What one arrival is: a task with all its instances, or one instance; Yang, Hong and Tang do not say."""
+
+    GANG = "gang"
+    INSTANCE = "instance"
+
+
+def drawn_as(unit: Draw, pool: Pool) -> Pool:
+    """Return the pool of which each drawn job is one arrival. Recommendations are per instance, so they stay valid."""
+    return pool if unit is Draw.GANG else one_instance_each(pool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

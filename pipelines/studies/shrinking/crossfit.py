@@ -24,7 +24,7 @@ from pipelines.models.runtime import train_runtime
 from pipelines.models.splits import group_folds
 from pipelines.models.usage import train_usage
 from pipelines.simulation.advice import oracle_of
-from pipelines.simulation.job_pool import Pool, job_pool
+from pipelines.simulation.job_pool import PARAMETER_SERVER, Pool, job_pool
 from pipelines.studies.shrinking.cases import TYPES
 from pipelines.studies.study import Context, option, seed_option, trace_option
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
@@ -75,7 +75,8 @@ def crossfit(
     pool
         The jobs that will be predicted, of the same trace.
     jobs, usage
-        Canonical tables of one trace; jobs of all roles are trained on.
+        Canonical tables of one trace. Parameter servers, which no pool holds, are not trained on: their small requests
+        would make the run time of other roles appear to depend on the request.
     folds, seed
         Number of folds, and the seed that assigns groups to them; no group is split between folds.
 
@@ -84,6 +85,7 @@ def crossfit(
     TrainingError
         There are fewer groups than folds, or too few jobs to train any run-time model.
     """
+    whole, jobs = History.of(jobs, usage), jobs.filter(pl.col("role") != PARAMETER_SERVER)
     splits = group_folds(jobs, folds=folds, seed=seed)
     held_out = {key: number for number, split in enumerate(splits) for key in jobs[split.test].select(_KEYS).rows()}
     fold_of = _fold_of(pool, held_out)
@@ -97,7 +99,7 @@ def crossfit(
         models = train_runtime(rest, measured, forest=False, **common)
         models += train_usage(rest, measured, recipe=usage_recipe, **common)
         trained.append(Fold(models=tuple(models), trained=History.of(rest, measured), until=until))
-    return Crossfit(folds=tuple(trained), fold_of=fold_of, whole=History.of(jobs, usage))
+    return Crossfit(folds=tuple(trained), fold_of=fold_of, whole=whole)
 
 
 def _fold_of(pool: Pool, held_out: Mapping[tuple[str, str], int]) -> IntArray:

@@ -15,7 +15,7 @@ from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.rows import trace_of
 from pipelines.simulation.settings import PAPER_RATE_PER_H, SimulationSettings
 from pipelines.studies.shrinking.arms import ABLATION_ARMS, EXPERIMENT_ARMS, Arm, advice_of, asked_of
-from pipelines.studies.shrinking.cases import LOADS_PER_H, MIXES, PAPER, WITH, cases_of, populations
+from pipelines.studies.shrinking.cases import LOADS_PER_H, MIXES, PAPER, WITH, Draw, cases_of, drawn_as, populations
 from pipelines.studies.shrinking.crossfit import Predicted, PredictorConfig
 from pipelines.studies.shrinking.runs import POLICIES, Outcomes, run_cases
 from pipelines.studies.shrinking.tables import ABLATION_TABLES, LOAD_TABLES, MIX_TABLES, POLICY_TABLES, Seen, Table
@@ -39,6 +39,7 @@ class Config(PredictorConfig):
         shown="30 to 100 in shrinking, else 70",
     )
     seeds: int = seeds_option(20)
+    draw: Draw = option(Draw.GANG, help="What an arrival is: a whole task (gang), or one of its instances.")
     theta: float = option(0.05, help="Largest relative change of the predicted run time.", minimum=1e-6, maximum=10.0)
 
 
@@ -119,7 +120,8 @@ def results_of(
     seeds = range(config.seed, config.seed + config.seeds)
     cases = cases_of(pool, seeds=seeds, mixes=design.mixes, loads_per_h=loads, horizon_s=settings.horizon_s)
     began = time.perf_counter()
-    outcomes = run_cases(pool, advice, cases, settings, policies=design.policies, watched_per_h=design.watched_per_h)
+    drawn = drawn_as(config.draw, pool)
+    outcomes = run_cases(drawn, advice, cases, settings, policies=design.policies, watched_per_h=design.watched_per_h)
     talk(f"{outcomes.runs.height} runs took {time.perf_counter() - began:.1f} s")
     seen = Seen(pool=pool, advice=advice, arms=design.arms, outcomes=outcomes)
     return Results(
@@ -165,7 +167,7 @@ def notes_of(
         f"{workload_of(pool)}: {len(pool.jobs)} measured jobs of {trace_of(pool.jobs)} ({counts}); "
         + ", ".join(f"{count} left out for {why}" for why, count in pool.dropped.items() if count),
         f"Poisson arrivals at {', '.join(f'{load:g}' for load in loads)} jobs/h for "
-        f"{settings.horizon_s / 3600.0:g} h, seeds {config.seed} to {config.seed + config.seeds - 1}",
+        f"{settings.horizon_s / 3600.0:g} h, {config.draw}s, seeds {config.seed} to {config.seed + config.seeds - 1}",
         "mixes are by task type, cv:nlp:gnn:ctr; the paper names ResNet, NMT, GraphLearn and CTR",
         "intervals are 95 %, Student's over seeds; ratios are of means, arms paired by seed",
         f"Algorithm 1 with theta {policy.theta:g}: correlation, as no recorded job ran twice with less; above "

@@ -1,20 +1,16 @@
-"""The five shrinking studies: by load, mix, policy and part of the method, and the frontier of gain against harm.
+"""Four shrinking studies: by load, mix, policy and part of the method. `paper` declares a fifth.
 
 Gain is how many more jobs finish; harm is jobs killed or slowed down. Joins designs, charts and options; simulation
 runs and tables are in the other modules of this folder. Called by `taut study`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from pipelines.simulation.job_pool import Pool
-from pipelines.simulation.rows import trace_of
-from pipelines.simulation.settings import SimulationSettings
-from pipelines.studies.shrinking.charts_gains import gain_against_harm, gain_and_harm, gain_by_mix, gain_by_policy
+from pipelines.studies.shrinking.charts_gains import gain_and_harm, gain_by_mix, gain_by_policy
 from pipelines.studies.shrinking.charts_loads import (
     completion_over_load,
     cpu_over_time,
@@ -23,7 +19,7 @@ from pipelines.studies.shrinking.charts_loads import (
     use_over_load,
     use_over_time,
 )
-from pipelines.studies.shrinking.crossfit import PredictorConfig, predicted
+from pipelines.studies.shrinking.crossfit import predicted
 from pipelines.studies.shrinking.designs import (
     ABLATION,
     LOADS,
@@ -33,12 +29,10 @@ from pipelines.studies.shrinking.designs import (
     Design,
     Results,
     results_of,
-    workload_of,
 )
-from pipelines.studies.shrinking.frontier import frontier, undominated
 from pipelines.studies.shrinking.rendered import rendered
 from pipelines.studies.shrinking.runs import course_of
-from pipelines.studies.study import Context, Findings, Row, Study, cluster_option, seeds_option
+from pipelines.studies.study import Context, Findings, Study
 
 if TYPE_CHECKING:
     import altair as alt
@@ -63,14 +57,6 @@ CHARTS: Final[Mapping[str, Mapping[str, tuple[str, Drawing]]]] = {
 
 CLUSTER: Final = "32 GPUs, 384 cores, 2 TiB, 12 h"
 """Cluster and duration of the experiments of Yang, Hong and Tang, used in all shrinking studies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontierConfig(PredictorConfig):
-    """Options of the frontier study; its load is always 70 jobs/h."""
-
-    cluster: str | None = cluster_option()
-    seeds: int = seeds_option(20)
 
 
 def run_design(config: Config, context: Context, *, design: Design) -> Findings:
@@ -121,31 +107,6 @@ def subtitle_of(results: Results, *, watched: bool = False) -> list[str]:
     ]
 
 
-def run_frontier(config: FrontierConfig, context: Context) -> Findings:
-    """Run Algorithm 1 with every threshold, margin and lowered floor of the frontier on jobs drawn from a trace."""
-    given = predicted(config, context, config.cluster)
-    settings = SimulationSettings(engine="compiled")
-    of: Row = {"experiment": "frontier", "workload": workload_of(given.pool), "trace": trace_of(given.pool.jobs)}
-    seeds = range(config.seed, config.seed + config.seeds)
-    rows = [{**of, **row} for row in frontier(given.pool, given.predictor, settings, seeds=seeds)]
-    chart = partial(gain_against_harm, pl.DataFrame(rows, infer_schema_length=None), _frontier_of(given.pool, config))
-    return Findings(
-        study="shrinking-frontier",
-        trace=trace_of(given.pool.jobs),
-        tables={"": undominated(rows)},
-        charts={"gain_against_harm": chart},
-        notes=(*settings.notes(), *given.notes),
-        flat=rows,
-    )
-
-
-def _frontier_of(pool: Pool, config: FrontierConfig) -> list[str]:
-    return [
-        f"{trace_of(pool.jobs)}: {len(pool.jobs)} {workload_of(pool)}; 70 jobs/h, mix 5:15:15:65, FIFO; {CLUSTER}",
-        f"means of {config.seeds} seeds with the 95 % intervals of the gain; kills count each distinct job once",
-    ]
-
-
 def _study(name: str, design: Design) -> Study[Config]:
     arms = {arm: each.what for arm, each in design.arms.items()}
     return Study(name=name, config=Config, run=partial(run_design, design=design), arms=arms, takes=("lake", "threads"))
@@ -155,4 +116,3 @@ SHRINKING: Final = _study("shrinking", LOADS)
 BY_MIX: Final = _study("shrinking-mixes", MIXTURES)
 BY_POLICY: Final = _study("shrinking-policies", ORDERS)
 BY_PART: Final = _study("shrinking-ablation", ABLATION)
-FRONTIER: Final = Study(name="shrinking-frontier", config=FrontierConfig, run=run_frontier, takes=("lake", "threads"))

@@ -139,6 +139,14 @@ def test_a_small_share_of_the_total_is_not_important() -> None:
     assert importance.important_resources(requests, rest, least_share=0.005) == ("gpus",)
 
 
+@pytest.mark.parametrize(("sign", "important"), [(-0.4, ("cpu_cores",)), (0.4, ()), (None, ())])
+def test_a_signed_cut_keeps_only_what_a_larger_request_shortens(sign: float | None, important: tuple[str, ...]) -> None:
+    spreads = {"cpu_cores": importance.Spread(mean=0.3, std=0.1, sign=sign)}
+
+    assert importance.important_resources(spreads, []) == ("cpu_cores",)
+    assert importance.important_resources(spreads, [], signed=True) == important
+
+
 def test_a_column_no_tree_splits_on_has_no_importance() -> None:
     rows = population(200, 0)
     booster = boosting.fit(

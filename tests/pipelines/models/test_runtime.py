@@ -200,3 +200,20 @@ def test_served_answers_equal_those_of_the_contract_and_the_booster(made: pl.Dat
 
     assert answer.shape == (made.height, 2)
     assert np.isfinite(answer).all()
+
+
+def test_parameter_servers_decide_neither_importance_nor_support(made: pl.DataFrame) -> None:
+    # Workers ask 6 cores and their servers 1 or 2; servers run far longer, so over all roles cores would matter.
+    served = pl.int_range(pl.len()) % 2 == 0
+    jobs = made.with_columns(
+        role=pl.when(served).then(pl.lit("ps")).otherwise(pl.lit("worker")),
+        req_cpu_cores=pl.when(served).then(1.0 + (pl.int_range(pl.len()) // 2 % 2)).otherwise(6.0),
+    )
+
+    [model] = runtime.train_runtime(jobs, trace="toy", types=["ctr"], forest=False)
+
+    assert model.support["cpu_cores"] == (6.0, 6.0)
+    [cores] = [each for each in model.resource_importances if each["resource"] == "cpu_cores"]
+    assert cores["mean"] == 0.0
+    assert "cpu_cores" not in model.important
+    assert examples.support_of(jobs.filter(pl.col("role") == "ps"))["cpu_cores"] == (1.0, 2.0)

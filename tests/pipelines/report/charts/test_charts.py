@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 from pipelines.report.charts.looks import ARMS, CLAIM, arm_colour
-from pipelines.studies.shrinking.charts_gains import gain_against_harm
 from pipelines.studies.shrinking.charts_loads import completion_over_load, cpu_over_time, deployed_over_load
 from pipelines.studies.shrinking.runs import course_of
 from pipelines.studies.shrinking.study import CHARTS, OVER_TIME, subtitle_of
@@ -149,42 +148,6 @@ def test_the_legend_shows_the_papers_claim_as_the_diamond_that_is_drawn(name: st
     by_name = dict(zip(shape["domain"], shape["range"], strict=True))
     assert by_name.pop(CLAIM) == "diamond"
     assert set(by_name.values()) == {"stroke"}
-
-
-def test_points_of_a_frontier_are_told_apart_by_what_they_vary() -> None:
-    as_set = {
-        "devices": "all",
-        "gnn": "with",
-        "theta": 0.05,
-        "sure_runs": 50.0,
-        "alpha0": 0.05,
-        "cpu_margin": 0.0,
-        "soft": 1.0,
-        "hard": 1.0,
-        "share": 0.4,
-        "share_lo": 0.3,
-        "share_hi": 0.5,
-        "killed": 0,
-        "stretch_p99": 1.03,
-    }
-    changes: list[dict[str, Any]] = [
-        {},
-        {"theta": 0.1},
-        {"cpu_margin": 0.5},
-        {"hard": 0.5, "killed": 2},
-        {"sure_runs": None},
-        {"alpha0": 0.5},
-    ]
-    points = pl.DataFrame([{**as_set, **each, "gnn": gnn} for gnn in ("with", "without") for each in changes])
-
-    drawn = gain_against_harm(points, ["n"]).to_dict()
-
-    [rows] = drawn["datasets"].values()
-    told = [row for row in reversed(rows) if row["gnn"] == "with GNN"]
-    kinds = [row["kind"] for row in told]
-    held = "importance held, or fewer candidates"
-    assert kinds == ["as set (ringed)", "theta varied", "margins varied", "floors eased", held, held]
-    assert [row["harm"] for row in told] == ["kills none"] * 3 + ["kills jobs"] + ["kills none"] * 2
 
 
 def test_the_course_is_the_mean_over_seeds_with_its_interval() -> None:

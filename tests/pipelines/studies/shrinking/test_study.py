@@ -55,8 +55,6 @@ def test_mixes_policies_and_ways_of_sizing_are_all_told() -> None:
     arms = {row["arm"] for row in about(resulted("ablate").rows(), "part")}
     assert arms >= {
         "requested",
-        "run_time_only",
-        "importance_only",
         "floors_only",
         "shrunk",
         "vpa",

@@ -1,0 +1,139 @@
+"""The paper's algorithm rebuilt: models with five features that never saw a job's group, their cut, and the sweep."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pipelines.simulation.job_pool import Pool, job_pool
+from pipelines.studies.shrinking.arms import requests_of
+from pipelines.studies.shrinking.cases import Draw, cases_of, drawn_as
+from pipelines.studies.shrinking.five_features import FiveFeatures, Point
+from pipelines.studies.shrinking.paper import AS_SET, CHOSEN, POINTS, PaperConfig, findings_of, type_rows
+from pipelines.studies.shrinking.runs import run_cases
+from scheduler_core.recommendations import unchanged_request
+from scheduler_core.types import Reason, Recommendation, Request
+from tests.pipelines.studies.shrinking.tiny import SMALL, tables
+
+FOLDS = 2
+
+
+def depending(run_s: Callable[[pl.Expr], pl.Expr], count: int = 80) -> Pool:
+    """Return a pool of all kinds whose run time is a function of the CPU request; every other request is constant."""
+    jobs, usage = tables(count)
+    cores = pl.Series([float(1 + at // 4 % 8) for at in range(count)])
+    asked = jobs.with_columns(req_cpu_cores=cores, req_mem_gib=pl.lit(8.0), req_gpus=pl.lit(0.5))
+    return job_pool(asked.with_columns(run_s=run_s(pl.col("req_cpu_cores"))), usage)
+
+
+@cache
+def slower_with_less() -> Pool:
+    return depending(lambda cores: 3600.0 / cores)
+
+
+@cache
+def model() -> FiveFeatures:
+    return FiveFeatures.fitted(slower_with_less(), folds=FOLDS, seed=0)
+
+
+def unchanged(pool: Pool) -> list[Recommendation]:
+    return [unchanged_request(entry.job, Reason.FLOOR) for entry in pool.jobs]
+
+
+def test_no_model_saw_the_group_of_the_jobs_it_predicts() -> None:
+    pool = slower_with_less()
+    own = {at for at, entry in enumerate(pool.jobs) if entry.job.group == "g3"}
+    told = tuple(
+        replace(entry, measured=replace(entry.measured, run_s=9e6)) if at in own else entry
+        for at, entry in enumerate(pool.jobs)
+    )
+    changed = FiveFeatures.fitted(replace(pool, jobs=told), folds=FOLDS, seed=0)
+    jobs = [entry.job for entry in pool.jobs]
+
+    before, after = (each.run_times(jobs, np.arange(len(jobs)), requests_of(jobs)).p50 for each in (model(), changed))
+
+    assert own
+    assert before[sorted(own)].tolist() == after[sorted(own)].tolist()
+    assert before.tolist() != after.tolist(), "jobs of other groups are predicted by models that saw it"
+
+
+def test_only_a_resource_that_the_run_time_follows_is_important() -> None:
+    jobs = [entry.job for entry in slower_with_less().jobs]
+
+    assert {each.important for each in model().knowledge(jobs)} == {frozenset({"cpu_cores"})}
+    signed = replace(model(), point=Point(signed=True))
+    assert {each.important for each in signed.knowledge(jobs)} == {frozenset({"cpu_cores"})}
+    none = replace(model(), point=Point(least_share=1.0))
+    assert {each.important for each in none.knowledge(jobs)} == {frozenset()}
+
+
+def test_the_sign_frees_a_resource_of_which_less_shortens_the_run() -> None:
+    pool = depending(lambda cores: 360.0 * cores)
+    longer = FiveFeatures.fitted(pool, folds=FOLDS, seed=0)
+    jobs = [entry.job for entry in pool.jobs]
+
+    assert {each.important for each in longer.knowledge(jobs)} == {frozenset({"cpu_cores"})}
+    signed = replace(longer, point=Point(signed=True))
+    assert {each.important for each in signed.knowledge(jobs)} == {frozenset()}
+
+
+def test_an_arrival_of_one_instance_asks_for_one_and_keeps_its_recommendation() -> None:
+    pool = slower_with_less()
+    advice = {"requested": unchanged(pool)}
+    gangs = replace(pool, frame=pool.frame.with_columns(instances=pl.col("instances") * 3))
+
+    cases = cases_of(gangs, seeds=[0], horizon_s=SMALL.horizon_s)[:1]
+    asked = {
+        draw: run_cases(drawn_as(draw, gangs), advice, cases, SMALL).runs["cpu_request_cores"].to_list()
+        for draw in Draw
+    }
+
+    assert drawn_as(Draw.GANG, gangs) is gangs
+    assert set(drawn_as(Draw.INSTANCE, gangs).frame["instances"]) == {1}
+    widest = max(asked[Draw.INSTANCE])
+    assert 0.0 < widest <= 8.0 < min(asked[Draw.GANG])
+
+
+@pytest.mark.parametrize(("cv", "verdict"), [(0.75, "holds"), (0.25, "fails")])
+def test_the_shrink_of_each_type_is_over_drawn_jobs_and_the_claim_is_judged(cv: float, verdict: str) -> None:
+    pool = slower_with_less()
+    shares = {"ctr": 0.5, "cv": cv, "nlp": 1.0, "gnn": 1.0}
+    kept = unchanged(pool)
+    shrunk: list[Recommendation] = [
+        replace(
+            answer, target=Request(cpu_cores=answer.request.cpu_cores * shares[job.task_type], mem_gib=8.0, gpus=0.5)
+        )
+        for job, answer in zip((entry.job for entry in pool.jobs), kept, strict=True)
+    ]
+
+    rows = type_rows(
+        pool, {AS_SET: shrunk, CHOSEN: kept}, cases_of(pool, seeds=range(3), horizon_s=SMALL.horizon_s)[:3]
+    )
+
+    found = {(row["arm"], row["task_type"]): row for row in rows}
+    assert {kind: found[AS_SET, kind]["change_pct"] for kind in shares} == pytest.approx(
+        {kind: 100.0 * (share - 1.0) for kind, share in shares.items()}
+    )
+    assert found[AS_SET, "ctr"]["verdict"] == verdict
+    assert found[CHOSEN, "ctr"]["verdict"] == "not told apart"
+
+
+def test_every_point_is_run_under_every_slowdown_model_beside_the_published_figures() -> None:
+    findings = findings_of(slower_with_less(), model(), PaperConfig(seeds=2, load=70.0), SMALL, "toy")
+
+    sweep = findings.tables["sweep"]
+    truths = {row["truth"] for row in sweep}
+    assert {(row["truth"], row["arm"]) for row in sweep} == {(truth, name) for truth in truths for name in POINTS}
+    assert truths == {"unchanged", "predicted", "contention"}
+    assert all(row["killed"] == 0.0 for row in sweep if row["truth"] == "unchanged")
+    half = next(row for row in sweep if row["arm"] == "cut_1" and row["truth"] == "unchanged")
+    held = next(row for row in sweep if row["arm"] == AS_SET and row["truth"] == "unchanged")
+    assert held["cpu_request_pct"] == pytest.approx(0.0), "CPU is important here"
+    assert float(str(half["cpu_request_pct"])) < 0.0
+    claims = findings.tables["claim"]
+    assert {row["paper_gain_pct"] for row in claims if row["figure"] == "cpu_request"} == {-28.5}
+    assert {row["arm"] for row in claims} == {AS_SET, CHOSEN}
+    assert any(row["paper_h"] == 2.0 for row in findings.tables["bottleneck"])
