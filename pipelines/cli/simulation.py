@@ -29,8 +29,8 @@ from pipelines.cli.options import (
     say,
 )
 
-ArrivalsOption = Literal["drawn", "recorded"]
-"""Source of arrivals: drawn at random, or recorded in the trace."""
+ArrivalsOption = Literal["drawn", "instances", "recorded"]
+"""Source of arrivals: jobs or single instances of them drawn at random, or recorded in the trace."""
 
 QueueOption = Literal["fifo", "sjf", "srtf", "qssf", "las", "drf", "priority"]
 """Queue policy: the order in which waiting jobs are considered."""
@@ -92,7 +92,10 @@ class Load:
 
     arrivals: Annotated[
         ArrivalsOption,
-        typer.Option("--arrivals", help="Drawn from the measured jobs (Poisson), or the trace's own submissions."),
+        typer.Option(
+            "--arrivals",
+            help="Measured jobs drawn (Poisson), one instance of each drawn job, or the trace's own submissions.",
+        ),
     ] = "drawn"
     rate: Annotated[
         float | None, typer.Option("--rate", help="Drawn arrivals per hour.", min=0.01, max=1e6, show_default="70")

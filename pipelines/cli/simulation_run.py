@@ -18,7 +18,7 @@ from pipelines.lake.lake import Lake
 from pipelines.simulation.cluster_file import ClusterSpec, cluster_file, outage_file, paper_cluster, recorded_cluster
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages
-from pipelines.simulation.job_pool import Pool, job_pool, recorded_pool, submissions
+from pipelines.simulation.job_pool import Pool, job_pool, one_instance_each, recorded_pool, submissions
 from pipelines.simulation.results_folder import fresh_folder, keeping, write_rows
 from pipelines.simulation.rows import Row, averaged
 from pipelines.simulation.settings import PAPER_RATE_PER_H, Aiming, OutageRate, SimulationSettings
@@ -50,6 +50,8 @@ def simulated(
     kept = None if output.out is None else fresh_folder(output.out)
     with opened(jobs.lake, jobs.trace) as (source, trace):
         pool, job_notes = _pool(source, trace, jobs, recorded=recorded)
+        if load.arrivals == "instances":
+            pool, job_notes = one_instance_each(pool), [*job_notes, "each arrival is one instance of a measured job"]
         cluster = _cluster(source, trace, jobs.cluster, rules.cluster_from, recorded=recorded)
     first_ts = pool.jobs[0].job.submit_ts if recorded else None
     settings = SimulationSettings(

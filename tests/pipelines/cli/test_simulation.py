@@ -88,6 +88,17 @@ def test_every_policy_runs_under_paired_arms(taut: Taut, policy: str, arrivals: 
         assert len({(r["submitted"], r["never_fits"]) for r in rows if r["devices"] == devices}) == 1
 
 
+def test_an_arrival_may_be_one_instance_of_a_job(taut: Taut) -> None:
+    options = (*SHORT, "--predictor", "oracle", "--rate", "30")
+    whole, single = (
+        next(row for row in taut(*options, *more) if row["arm"] == "requested")
+        for more in ((), ("--arrivals", "instances"))
+    )
+
+    assert single["submitted"] + single["never_fits"] == whole["submitted"] + whole["never_fits"]
+    assert 0.0 < single["cpu_allocated_frac"] < whole["cpu_allocated_frac"]
+
+
 @pytest.mark.parametrize("placement", list(PLACEMENTS))
 def test_every_placement_runs(taut: Taut, placement: str) -> None:
     assert {row["placement"] for row in taut(*SHORT, "--placement", placement)} == {placement}
