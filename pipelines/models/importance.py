@@ -27,6 +27,8 @@ from features.sets import FEATURES
 from pipelines.models.boosting import Columns, Matrix
 from pipelines.models.metrics import FloatArray
 
+__all__ = ["LEAST_SHARE", "Spread", "important_resources"]
+
 IntArray = npt.NDArray[np.int64]
 Importance = dict[str, str | float | int | None]
 

@@ -13,7 +13,7 @@ import polars as pl
 import xgboost as xgb
 from scipy.stats import spearmanr
 
-from pipelines.models.importance import LEAST_SHARE, Importance, Spread, important_resources
+from pipelines.models.importance import LEAST_SHARE, Spread, important_resources
 from pipelines.models.splits import group_folds
 from pipelines.simulation.job_pool import Pool
 from pipelines.studies.shrinking.arms import requests_of
@@ -102,7 +102,9 @@ class FiveFeatures:
         """Return the resources that are important by the point's cut; no range of requests is known."""
         point, known = self.point, {}
         for key, spreads in self.spreads.items():
-            others: list[Importance] = [{"feature": name, "mean": spreads[name].mean} for name in MEASURED]
+            others: list[dict[str, str | float | int | None]] = [
+                {"feature": name, "mean": spreads[name].mean} for name in MEASURED
+            ]
             own = {name: spreads[name] for name in RESOURCES}
             cut = important_resources(own, others, least_share=point.least_share, signed=point.signed)
             known[key] = Knowledge(important=frozenset(cut))
