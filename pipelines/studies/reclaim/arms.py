@@ -25,7 +25,7 @@ RECLAIM: Final = "reclaim"
 BOUND: Final = "bound"
 RECLAIM_PRIOR: Final = "reclaim_prior"
 
-P95: Final = Rule(what="p95 of CPU and GPU, peak of memory of like runs", cpu_level=0.95, mem_level=1.0, margin=0.15)
+P95: Final = Rule(what="p95 of CPU and GPU, peak of memory of similar jobs", cpu_level=0.95, mem_level=1.0, margin=0.15)
 """Sizes as KRR and similar advisers choose them."""
 
 PEAK_MARGIN: Final = 1.15

@@ -1,0 +1,117 @@
+"""The arms: what is reserved first, priors within requests, and the bound's true mean and deviation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pipelines.simulation.advice import ConstantPredictor, oracle_of
+from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
+from pipelines.simulation.shared.begin import state_of
+from pipelines.simulation.shared.inputs import load_of
+from pipelines.simulation.shared.variation import Variation
+from pipelines.simulation.workloads import arriving, gangs_of
+from pipelines.studies.reclaim.arms import ARMS, BOUND, RECLAIM, RECLAIM_PRIOR, sized
+from pipelines.studies.shrinking.arms import Asked, asked_of
+from scheduler_core.cluster import Cluster, paper_machines
+from scheduler_core.queueing import Discipline
+from scheduler_core.reserve import ReservePolicy
+from scheduler_core.shrink import ShrinkPolicy
+from scheduler_core.types import FloatArray, Request
+from tests.pipelines.studies.shrinking.tiny import PREDICTOR, pool
+
+POOL = pool()
+GANGS = gangs_of(POOL.frame)
+POLICY = ReservePolicy()
+COMPUTE = GANGS.request_units[:, [0, 2]].astype(np.float64)
+
+
+def asked(predictor: ConstantPredictor = PREDICTOR) -> Asked:
+    return asked_of(POOL, predictor, ShrinkPolicy())
+
+
+@pytest.mark.parametrize("arm", list(ARMS))
+def test_no_arm_starts_a_job_with_more_than_its_request(arm: str) -> None:
+    found = sized(arm, asked(), GANGS, POLICY)
+
+    assert (found.starts.granted_units <= GANGS.request_units).all()
+    assert (found.starts.predicted_s == PREDICTOR.run_s).all()
+    assert not found.starts.dies.any()
+
+
+def test_fixed_arms_measure_nothing_and_others_keep_the_request_at_first() -> None:
+    for arm in ARMS:
+        found = sized(arm, asked(), GANGS, POLICY)
+        if found.reserving.policy is not None:
+            assert (found.starts.granted_units == GANGS.request_units).all(), arm
+    assert sized(RECLAIM, asked(), GANGS, POLICY).reserving.policy == POLICY
+    assert [arm for arm in ARMS if sized(arm, asked(), GANGS, POLICY).reserving.policy] == [
+        "probation_peak",
+        RECLAIM,
+        RECLAIM_PRIOR,
+        BOUND,
+    ]
+
+
+def prior(predictor: ConstantPredictor, policy: ReservePolicy = POLICY) -> FloatArray:
+    found = sized(RECLAIM_PRIOR, asked(predictor), GANGS, policy).reserving.prior
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("cores", [0.0, 2.0, 5.9, 6.0, 64.0])
+@pytest.mark.parametrize("z", [0.0, 1.0, 3.0])
+def test_priors_never_exceed_requests(cores: float, z: float) -> None:
+    peak = Request(cpu_cores=cores, mem_gib=4.0, gpus=cores / 8.0)
+
+    found = prior(replace(PREDICTOR, peak=peak), replace(POLICY, z=z))
+
+    mean, deviation = found[:, [0, 2]], found[:, [1, 3]]
+    assert (mean + z * deviation <= COMPUTE + 1e-6).all()
+    assert (found >= 0.0).all()
+
+
+def test_a_prior_is_the_predicted_use_where_similar_jobs_were_measured() -> None:
+    found = prior(PREDICTOR)
+
+    assert (found[:, 0] == 2000.0).all()
+    assert found[:, 1] == pytest.approx(np.full(len(found), 1000.0))
+    assert (found[:, 2] == np.minimum(100.0, COMPUTE[:, 1])).all()
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [replace(PREDICTOR, runs=0), replace(PREDICTOR, peak=Request(cpu_cores=np.nan, mem_gib=1.0, gpus=np.nan))],
+)
+def test_a_prior_is_the_request_where_nothing_is_known(unknown: ConstantPredictor) -> None:
+    found = prior(unknown)
+
+    assert (found[:, [0, 2]] == COMPUTE).all()
+    assert (found[:, [1, 3]] == 0.0).all()
+
+
+@pytest.mark.parametrize("cv", [0.0, 0.4])
+def test_the_bound_reserves_true_mean_and_deviation(cv: float) -> None:
+    found = sized(BOUND, asked_of(POOL, oracle_of(POOL), ShrinkPolicy()), GANGS, POLICY)
+    load = load_of(POOL.jobs, GANGS)
+    rows = np.arange(len(POOL.jobs))
+
+    state = state_of(
+        arriving(GANGS, found.starts, rows * 60.0),
+        load,
+        Cluster(paper_machines()),
+        found.reserving,
+        Variation(cv=cv),
+        Discipline(),
+        PAPER_HORIZON_S,
+        0,
+        rows,
+    )
+
+    first = state.jobs["prior"]
+    within = load.compute * (1.0 + found.reserving.z * cv) <= COMPUTE
+    assert within.sum() > 20
+    assert first["mean"] == pytest.approx(load.compute)
+    assert np.sqrt(first["variance"])[within] == pytest.approx(cv * load.compute[within])
+    assert (first["mean"] + found.reserving.z * np.sqrt(first["variance"]) <= COMPUTE + 1e-6).all()
+    assert first["memory"] == pytest.approx(load.memory)
