@@ -23,7 +23,7 @@ from pipelines.simulation.workloads import Gangs, arriving, gangs_of
 from pipelines.studies.intervals import clopper_pearson, mean, ratio
 from pipelines.studies.reclaim.arms import Sized, sized
 from pipelines.studies.shrinking.arms import Asked
-from pipelines.studies.shrinking.cases import WITH, Case
+from pipelines.studies.shrinking.cases import WITH, WITHOUT, Case
 from pipelines.studies.study import Row, dealt
 from scheduler_core.cluster import paper_machines
 from scheduler_core.devices import Sharing
@@ -47,6 +47,9 @@ VARIATIONS: Final[Mapping[str, Variation]] = {
     "lost_samples": Variation(lost=0.05),
 }
 """How use varies, by the name of the column `variation`."""
+
+MIXES: Final = {WITH: "gnn", WITHOUT: "no-gnn"}
+"""Value of the column `mix` by population; it is `all` if jobs are drawn uniformly."""
 
 PLACE: Final = ("trace", "mix", "sharing", "policy", "variation", "rate_per_h", "z", "probation_s")
 """Columns within which arms are compared."""
@@ -84,7 +87,8 @@ def run_all(asked: Asked, cases: Sequence[Case], setting: Setting, trace: str, p
 
 
 def _tasks(asked: Asked, cases: Sequence[Case], setting: Setting, trace: str) -> Iterator[Task]:
-    working = gangs_of(asked.pool.frame)
+    machines = paper_machines()
+    working = gangs_of(asked.pool.frame, gpus_per_machine=max(machine.gpus for machine in machines))
     # A drawn job completes, even if the recorded job failed.
     gangs = replace(working, fails=np.zeros_like(working.fails))
     load = load_of(asked.pool.jobs, gangs)
@@ -97,7 +101,7 @@ def _tasks(asked: Asked, cases: Sequence[Case], setting: Setting, trace: str) ->
         for ((gnn, rate), arrivals), sharing, order, variation in places:
             place: Row = {
                 "trace": trace,
-                "mix": "gnn" if gnn == WITH else "no-gnn",
+                "mix": MIXES.get(gnn, gnn),
                 "sharing": sharing,
                 "policy": order,
                 "variation": variation,

@@ -1,0 +1,151 @@
+"""Measured jobs from files: the same jobs from every form, what bad files are told, and how arrivals are drawn."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from features.tables import Jobs, Usage
+from pipelines.errors import BadUsage, LakeError
+from pipelines.simulation.job_pool import KEYS, Pool, job_pool
+from pipelines.studies.reclaim.pool import NEEDED, drawn, measured_jobs, tables_in
+from scheduler_core.types import IntArray
+from tests.pipelines.studies.reclaim.tiny_pool import rows
+from tests.pipelines.studies.shrinking.tiny import tables
+
+
+def parquet(frame: pl.DataFrame, folder: Path) -> Path:
+    frame.write_parquet(folder / "rows.parquet")
+    return folder / "rows.parquet"
+
+
+def csv(frame: pl.DataFrame, folder: Path) -> Path:
+    frame.write_csv(folder / "rows.csv")
+    return folder / "rows.csv"
+
+
+def two_tables(frame: pl.DataFrame, folder: Path) -> Path:
+    frame.select(list(Jobs.column_names())).write_parquet(folder / "jobs.parquet")
+    frame.select(list(Usage.column_names())).write_parquet(folder / "usage.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("write", [parquet, csv, two_tables])
+def test_the_tables_come_back_from_every_form(write: Callable[[pl.DataFrame, Path], Path], tmp_path: Path) -> None:
+    jobs, usage = tables()
+
+    found = tables_in(write(rows(), tmp_path))
+
+    assert found[0].sort("job_id").equals(jobs.sort("job_id"))
+    assert found[1].sort("job_id").equals(usage.sort("job_id"))
+
+
+@pytest.mark.parametrize("write", [parquet, csv])
+def test_the_necessary_columns_suffice(write: Callable[[pl.DataFrame, Path], Path], tmp_path: Path) -> None:
+    found = tables_in(write(rows().select(NEEDED), tmp_path))
+
+    jobs, usage = Jobs.validate(found[0]), Usage.validate(found[1])
+    pool = measured_jobs(jobs, usage).pool
+    assert len(pool.jobs) == 40
+    assert jobs.select("trace", "task_type", "instances").unique().rows() == [("pool", "other", 1)]
+    assert (usage["mem_avg_gib"] == usage["mem_max_gib"]).all()
+
+
+def test_use_of_gpus_that_were_not_requested_is_zero(tmp_path: Path) -> None:
+    none = {"req_gpus": 0.0, "used_gpus": None, "gpu_mem_max_gib": None}
+    frame = rows().with_columns(pl.lit(value, pl.Float64).alias(name) for name, value in none.items())
+
+    _, usage = tables_in(parquet(frame, tmp_path))
+
+    assert usage.select("used_gpus", "gpu_mem_max_gib").sum().row(0) == (0.0, 0.0)
+
+
+def test_jobs_without_a_measurement_are_left_out_and_counted(tmp_path: Path) -> None:
+    lost = pl.when(pl.col("job_id") == "j001").then(float("nan")).otherwise("used_gpus").alias("used_gpus")
+
+    found = measured_jobs(*tables_in(parquet(rows().with_columns(lost), tmp_path)))
+
+    assert len(found.pool.jobs) == 39
+    assert found.notes == ("39 measured jobs, drawn in the paper's mix", "not in the pool: 1 not_measured")
+
+
+BAD = {
+    "no column": (lambda frame: frame.drop("run_s", "used_gpus"), "found no column run_s, used_gpus"),
+    "a text": (lambda frame: frame.with_columns(req_gpus=pl.lit("two")), "column req_gpus: expected Float64"),
+    "a number as a time": (lambda frame: frame.with_columns(submit_ts=pl.lit(5)), "column submit_ts: found Int32"),
+    "below 0": (lambda frame: frame.with_columns(req_cpu_cores=pl.lit(-1.0)), "req_cpu_cores|min (40 rows)"),
+    "infinite": (lambda frame: frame.with_columns(used_gpus=pl.lit(float("inf"))), "used_gpus|inf (40 rows)"),
+    "a key twice": (lambda frame: frame.with_columns(job_id=pl.lit("j")), "primary_key (40 rows)"),
+    "an unknown type": (lambda frame: frame.with_columns(task_type=pl.lit("resnet")), "task_type|check (40 rows)"),
+}
+
+
+@pytest.mark.parametrize("bad", list(BAD))
+def test_bad_values_are_refused_with_the_column(bad: str, tmp_path: Path) -> None:
+    change, said = BAD[bad]
+    path = parquet(change(rows()), tmp_path)
+
+    with pytest.raises(BadUsage) as error:
+        tables_in(path)
+
+    assert said in str(error.value)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["none.parquet", "bytes.parquet", "bytes.csv", "empty.csv", "folder"])
+def test_what_is_no_table_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for each in ("bytes.parquet", "bytes.csv"):
+        (tmp_path / each).write_bytes(b"\xff\x00\xfe")
+    (tmp_path / "empty.csv").write_bytes(b"")
+
+    with pytest.raises(BadUsage, match=f"--pool .*{name}: (no such file|expected a Parquet|found no column)"):
+        tables_in(tmp_path / name)
+
+
+def test_rows_that_were_not_measured_are_no_pool() -> None:
+    jobs, usage = tables()
+
+    with pytest.raises(LakeError, match="no measured job"):
+        measured_jobs(jobs, usage.with_columns(used_cpu_cores=pl.lit(None, pl.Float64)))
+
+
+def test_the_mix_of_the_paper_is_drawn_where_its_types_are() -> None:
+    jobs, usage = tables()
+    other = pl.when(pl.col("job_id") == "j000").then(pl.lit("other")).otherwise("task_type").alias("task_type")
+
+    found = measured_jobs(jobs.with_columns(other), usage)
+
+    assert found.notes == ("39 measured jobs, drawn in the paper's mix; 1 of other task types are left out",)
+    cases = drawn(found.pool, seeds=[3, 4], rate_per_h=1000.0)
+    assert [(case.gnn, case.seed) for case in cases] == [("with", 3), ("with", 4), ("without", 3), ("without", 4)]
+    assert "other" not in kinds_of(found.pool, cases[0].arrivals.picks)
+    assert "gnn" not in kinds_of(found.pool, cases[2].arrivals.picks)
+
+
+@pytest.mark.parametrize("kept", [("ctr", "gnn"), ("other",)])
+def test_jobs_of_other_types_are_drawn_uniformly(kept: tuple[str, ...]) -> None:
+    jobs, usage = tables()
+    found = measured_jobs(jobs.with_columns(task_type=pl.Series([kept[at % len(kept)] for at in range(40)])), usage)
+
+    [case] = drawn(found.pool, seeds=[5], rate_per_h=4000.0)
+
+    assert (case.gnn, case.mix) == ("all", "all")
+    counts = Counter(case.arrivals.picks.tolist())
+    assert len(counts) == 40
+    assert max(counts.values()) < 1.2 * min(counts.values())
+    assert case.arrivals.at_s.tolist() == drawn(found.pool, seeds=[5], rate_per_h=4000.0)[0].arrivals.at_s.tolist()
+    assert "drawn uniformly" in found.notes[0]
+
+
+def kinds_of(pool: Pool, picks: IntArray) -> set[str]:
+    return {pool.jobs[row].job.task_type for row in picks.tolist()}
+
+
+def test_the_file_gives_the_pool_of_the_tables(tmp_path: Path) -> None:
+    found = measured_jobs(*tables_in(csv(rows(), tmp_path)))
+
+    assert found.pool == job_pool(*tables())
+    assert set(KEYS) <= set(found.jobs.columns)
