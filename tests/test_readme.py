@@ -18,6 +18,7 @@ PAGES = (
     "docs/synthetic.md",
     "docs/studies/run-times.md",
     "docs/studies/shrinking.md",
+    "docs/studies/reclaim.md",
     "docs/studies/replay.md",
     "docs/studies/carbon.md",
     "docs/studies/cost.md",
@@ -42,7 +43,7 @@ def test_shown_commands_exist_with_their_options(page: str) -> None:
             found, words = found.commands[words[0]], words[1:]
         if isinstance(found, StudyCommand):
             found = typer.main.get_command(app_of(load(str(found.name)), ""))
-        options = {option for parameter in found.params for option in parameter.opts}
+        options = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
         assert {word for word in words if word.startswith("--")} <= options, found.name
 
 
