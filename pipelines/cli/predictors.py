@@ -24,14 +24,18 @@ from pipelines.simulation.advice import ARM_OF_GUARD, ConstantPredictor, oracle_
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.settings import SimulationSettings
 from scheduler_core.recommendations import Scale
-from scheduler_core.types import Reason, Recommendation, Request
+from scheduler_core.types import Predictor, Reason, Recommendation, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advisers:
-    """Functions from jobs to recommendations, by name of the arm that uses them, and notes on their predictor."""
+    """Functions from jobs to recommendations, by name of the arm that uses them, and notes on their predictor.
+
+    `predictor` is None if there is none in this process.
+    """
 
     scales: Mapping[str, Scale]
+    predictor: Predictor | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -53,13 +57,21 @@ def champion(context: AdviceContext) -> Advisers:
     """Predict with the champion models of the registry, in this process."""
     predictor = champions(context.place, offline=context.offline)
     until = max(bundle.card.until for bundle in predictor.bundles.values())
-    return Advisers(scales=scales_of(predictor, context.pool, context.settings), notes=_cut_notes(context.pool, until))
+    return Advisers(
+        scales=scales_of(predictor, context.pool, context.settings),
+        predictor=predictor,
+        notes=_cut_notes(context.pool, until),
+    )
 
 
 def oracle(context: AdviceContext) -> Advisers:
     """Predict the recorded run of every job; in the arm `shrunk` the parameters of Algorithm 1 still apply."""
-    scales = scales_of(oracle_of(context.pool), context.pool, context.settings)
-    return Advisers(scales=scales, notes=("predictor oracle: run times and peak use are the recorded ones",))
+    predictor = oracle_of(context.pool)
+    return Advisers(
+        scales=scales_of(predictor, context.pool, context.settings),
+        predictor=predictor,
+        notes=("predictor oracle: run times and peak use are the recorded ones",),
+    )
 
 
 def constant(context: AdviceContext) -> Advisers:
@@ -70,7 +82,8 @@ def constant(context: AdviceContext) -> Advisers:
     run_s = float(np.median([entry.measured.run_s for entry in context.pool.jobs]))
     predictor = ConstantPredictor(run_s=run_s, peak=Request(cpu_cores=0.0, mem_gib=0.0, gpus=0.0))
     note = f"predictor constant: {run_s:g} s and no use for every job; requests shrink to the first candidate"
-    return Advisers(scales=scales_of(predictor, context.pool, context.settings), notes=(note,))
+    scales = scales_of(predictor, context.pool, context.settings)
+    return Advisers(scales=scales, predictor=predictor, notes=(note,))
 
 
 def none(context: AdviceContext) -> Advisers:  # noqa: ARG001 -- all advisers have the same signature

@@ -10,7 +10,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
-COMPILING: Final = "compiling an inner loop for this machine: up to half a minute; later runs use the cache"
+COMPILING: Final = "compiling an inner loop for this machine: up to a minute; later runs use the cache"
 
 
 @contextmanager

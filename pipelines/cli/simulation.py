@@ -28,6 +28,7 @@ from pipelines.cli.options import (
     emit,
     say,
 )
+from pipelines.cli.reserving import Reserving
 
 ArrivalsOption = Literal["drawn", "instances", "recorded"]
 """Source of arrivals: jobs or single instances of them drawn at random, or recorded in the trace."""
@@ -66,6 +67,7 @@ class TruthOption(StrEnum):
     UNCHANGED = "unchanged"
     PREDICTED = "predicted"
     CONTENTION = "contention"
+    SHARED = "shared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +231,7 @@ class Advising:
     ] = None
     truth: Annotated[
         list[TruthOption] | None,
-        typer.Option("--truth", help="Slowdown model of shrunk jobs (may be repeated).", show_default="all three"),
+        typer.Option("--truth", help="Slowdown model of shrunk jobs (may be repeated).", show_default="all but shared"),
     ] = None
 
 
@@ -263,7 +265,14 @@ class Output:
 
 
 def simulate(
-    jobs: Jobs, load: Load, rules: Rules, advising: Advising, failing: Failing, metering: Metering, output: Output
+    jobs: Jobs,
+    load: Load,
+    rules: Rules,
+    advising: Advising,
+    reserving: Reserving,
+    failing: Failing,
+    metering: Metering,
+    output: Output,
 ) -> None:
     """Simulate a trace's jobs on a cluster, with and without shrinking, under the same arrivals.
 
@@ -272,7 +281,7 @@ def simulate(
     from pipelines.cli.simulation_run import simulated
     from pipelines.simulation.rows import shown
 
-    rows = simulated(jobs, load, rules, advising, failing, metering, output, say=say)
+    rows = simulated(jobs, load, rules, advising, reserving, failing, metering, output, say=say)
     emit(shown(rows) if output.form is Format.TABLE else rows, output.form)
 
 

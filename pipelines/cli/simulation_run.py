@@ -5,13 +5,16 @@ The options are declared in `pipelines.cli.simulation`. Called by `pipelines.cli
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
 from pipelines.cli.metering import Metering
 from pipelines.cli.options import GuardOption, local_cut, opened, place_of
 from pipelines.cli.predictors import AdviceContext, advisers
+from pipelines.cli.progress import compiling
 from pipelines.cli.remote import SETS_SURE_RUNS
+from pipelines.cli.reserving import Reserving
 from pipelines.cli.simulation import Advising, Failing, Jobs, Load, Output, Rules, TruthOption
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
@@ -37,6 +40,7 @@ def simulated(
     load: Load,
     rules: Rules,
     advising: Advising,
+    reserving: Reserving,
     failing: Failing,
     metering: Metering,
     output: Output,
@@ -53,6 +57,7 @@ def simulated(
         if load.arrivals == "instances":
             pool, job_notes = one_instance_each(pool), [*job_notes, "each arrival is one instance of a measured job"]
         cluster = _cluster(source, trace, jobs.cluster, rules.cluster_from, recorded=recorded)
+    truths = advising.truth or [each for each in TruthOption if each is not TruthOption.SHARED]
     first_ts = pool.jobs[0].job.submit_ts if recorded else None
     settings = SimulationSettings(
         rate_per_h=load.rate or PAPER_RATE_PER_H,
@@ -65,7 +70,8 @@ def simulated(
         discipline=discipline,
         aiming=Aiming(target=rules.target, popularity=rules.popularity),
         outages=_outages(failing, cluster),
-        slowdown_models=[each.value for each in advising.truth or TruthOption],
+        slowdown_models=[each.value for each in truths],
+        shared=reserving.settings(shared=TruthOption.SHARED in truths),
         guards=[each.value for each in advising.guard or [GuardOption.USAGE]],
         shrink_policy=policy,
         site=metering.site(cluster, first_ts),
@@ -82,7 +88,8 @@ def simulated(
     notes = [*job_notes, *found.notes, *metering.notes()]
     keep = None if kept is None else keeping(kept, pool, settings, [*settings.notes(), *notes])
     run = simulate_recorded if recorded else simulate
-    result = run(pool, found.scales, settings, keep=keep)
+    with compiling() if TruthOption.SHARED in truths else nullcontext():
+        result = run(pool, found.scales, settings, predictor=found.predictor, keep=keep)
     notes = [*notes, *result.notes]
     if kept is not None:
         notes.append(f"written: {write_rows(kept, result.rows, notes)}")

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import polars as pl
@@ -22,8 +22,12 @@ from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.measures.event_log import EVENTS, events
 from pipelines.simulation.measures.metrics import Metrics, Uses
 from pipelines.simulation.measures.series import fragmentation_series, series
+from pipelines.simulation.shared.explaining import explanations
 from scheduler_core.cluster import Machine
 from scheduler_core.target import TargetWorkload
+
+if TYPE_CHECKING:
+    from pipelines.simulation.shared.run import SharedRun
 
 SUMMARY: Final = "simulation.json"
 LOG: Final = "events.parquet"
@@ -51,13 +55,15 @@ def write_simulation(
     target: TargetWorkload | None = None,
     fragmented_gpus: float | None = None,
     extra: Mapping[str, pl.DataFrame] | None = None,
+    shared: "SharedRun | None" = None,
 ) -> Path:
     """Write one simulation's results into its folder; return the summary's path.
 
     `names` are columns with one value per job (such as `job_id`) that are added to the event log. With a `target`, the
     time series of fragmentation is written too; GPUs must then be shared by devices. The `extra` tables are written as
-    CSV files; their names must be in `TABLES`. The summary is written last and holds the checksums of the other files,
-    so a folder with a summary is complete. Results of an earlier simulation are replaced.
+    CSV files; their names must be in `TABLES`. With a run on shared machines, the event log explains its kills. The
+    summary is written last and holds the checksums of the other files, so a folder with a summary is complete. Results
+    of an earlier simulation are replaced.
 
     Raises
     ------
@@ -66,7 +72,7 @@ def write_simulation(
     """
     _check_folder(folder)
     tables = {
-        LOG: event_table(schedule, names or {}),
+        LOG: event_table(schedule, names or {}, shared),
         SERIES: pl.DataFrame(series(schedule, step_s, uses=uses)),
     }
     if target is not None:
@@ -93,14 +99,20 @@ def write_simulation(
     return folder / SUMMARY
 
 
-def event_table(schedule: Schedule, names: Mapping[str, Sequence[str | None]]) -> pl.DataFrame:
-    """Return the event log as a frame, with the columns of `names` (one value per job) after the job's serial."""
+def event_table(
+    schedule: Schedule, names: Mapping[str, Sequence[str | None]], shared: "SharedRun | None" = None
+) -> pl.DataFrame:
+    """Return the event log as a frame, with the columns of `names` (one value per job) after the job's serial.
+
+    With a run on shared machines, its `explanations` are the last columns.
+    """
     for name, values in names.items():
         if len(values) != len(schedule.workload):
             raise BadUsage(
                 f"results: found {len(values)} values of {name}, expected {len(schedule.workload)}, one per job"
             )
     columns = events(schedule)
+    columns |= {} if shared is None else explanations(shared, columns)
     frame = pl.DataFrame(
         {
             name: pl.Series(name, column.tolist(), dtype=pl.String) if column.dtype == np.object_ else column

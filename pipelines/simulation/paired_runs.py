@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,10 +20,16 @@ from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, Outages, Work
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics, Uses, summarise
 from pipelines.simulation.measures.series import mean_fragmented_gpus
+from pipelines.simulation.reclaiming import Sized
 from pipelines.simulation.settings import SimulationSettings, workload_target
+from pipelines.simulation.shared.inputs import Load, load_of
+from pipelines.simulation.shared.settings import SHARED
 from pipelines.simulation.workloads import Gangs, Starts, arriving, as_requested, predicted_times, starts_under, uses_of
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from pipelines.simulation.shared.run import SharedRun
 
 __all__ = ["Arrivals", "Run", "paired_runs"]
 
@@ -54,6 +61,8 @@ class Run:
         series of carbon intensity or price.
     energy
         Energy account of the run; None without a site.
+    shared
+        Kills and shortages under the slowdown model `shared`; None under the others.
     """
 
     arm: str
@@ -66,6 +75,7 @@ class Run:
     fragmented_gpus: float | None = None
     shift: str = AT_ONCE
     energy: EnergyAccount | None = None
+    shared: "SharedRun | None" = None
 
 
 Keep = Callable[[Run], None]
@@ -79,20 +89,30 @@ def paired_runs(
     models: Sequence[str],
     arrivals: Sequence[Arrivals],
     settings: SimulationSettings,
+    shared_arms: Mapping[str, Sized] | None = None,
 ) -> Iterator[Run]:
     """Yield a run for each set of arrivals, slowdown model and arm; first `requested`, then the arms of `advice`.
 
     A job's run time is computed once per arm and model, however often the job arrives. The arm `requested` is simulated
     only once and yielded for every model, because at the full request all models give the recorded run. If the site
-    may hold jobs, each arm runs once per shift (way of releasing jobs), first without holding.
+    may hold jobs, each arm runs once per shift (way of releasing jobs), first without holding. The slowdown model
+    `shared` has the arms `shared_arms`, simulated by its own engine; their first is `requested`.
     """
     shifts = (AT_ONCE,) if settings.site is None else settings.site.shifts
-    starts = _starts(pool, gangs, advice, models)
+    settled = [model for model in models if model != SHARED]
+    starts = _starts(pool, gangs, advice, settled)
     uses = uses_of(pool.frame, gangs, pool.measured)
+    load = load_of(pool.jobs, gangs) if shared_arms else None
     for each in arrivals:
         run = partial(_run, gangs=gangs, uses=uses, arrivals=each, settings=settings)
-        requested = [run(REQUESTED, models[0], starts[REQUESTED, models[0]], shift) for shift in shifts]
+        requested = [
+            run(REQUESTED, model, starts[REQUESTED, model], shift) for model in settled[:1] for shift in shifts
+        ]
         for model in models:
+            if model == SHARED and shared_arms and load is not None:
+                for arm, sized in shared_arms.items():
+                    yield _run_shared(arm, sized, load, gangs, uses, each, settings)
+                continue
             for arm in dict.fromkeys([REQUESTED, *advice]):
                 if arm == REQUESTED:
                     yield from (replace(each, slowdown_model=model) for each in requested)
@@ -152,6 +172,36 @@ def _run(
     ran = schedule.workload
     target = workload_target(ran, ran.request_units, typed=settings.discipline.match_gpu_type)
     return replace(run, target=target, fragmented_gpus=_fragmented_gpus(schedule, target, settings))
+
+
+def _run_shared(
+    arm: str, sized: Sized, load: Load, gangs: Gangs, uses: Uses, arrivals: Arrivals, settings: SimulationSettings
+) -> Run:
+    # Imported here, because it loads compiled code, or compiles it for up to a minute.
+    from pipelines.simulation.shared.run import simulate_shared
+
+    ran = simulate_shared(
+        arriving(gangs, sized.starts, arrivals.at_s, arrivals.picks),
+        load.picked(arrivals.picks),
+        settings.cluster.machines,
+        sized.reserving.picked(arrivals.picks),
+        variation=settings.shared.varies,
+        discipline=settings.discipline,
+        horizon_s=settings.horizon_s,
+        seed=arrivals.seed,
+    )
+    drawn = Uses(mean=uses.mean[arrivals.picks], speed=ran.speed)
+    return Run(
+        arm=arm,
+        slowdown_model=SHARED,
+        arrivals=arrivals,
+        schedule=ran.schedule,
+        uses=drawn,
+        metrics=summarise(ran.schedule, uses=drawn, warm_up_s=settings.warm_up_s),
+        # This engine records no devices, so fragmentation is unknown.
+        fragmented_gpus=None if settings.sharing == "pooled" else math.nan,
+        shared=ran,
+    )
 
 
 def _schedule(workload: Workload, arrivals: Arrivals, settings: SimulationSettings, shift: str) -> Schedule:

@@ -67,7 +67,7 @@ def open_folder(folder: Path) -> Path:
 
 ROWS: Final = "simulations.json"
 ANY_MODEL: Final = "any"
-"""Stands for the slowdown model in the folder name of the arm `requested`, whose run is the same under all models."""
+"""Stands for the slowdown model in the folder name of the arm `requested`, the same under all but `shared`."""
 
 STEPS: Final = 1000
 """Approximate number of steps of a time series; the step is rounded to whole minutes."""
@@ -76,12 +76,12 @@ STEPS: Final = 1000
 def keeping(folder: Path, pool: Pool, settings: SimulationSettings, notes: Sequence[str]) -> Keep:
     """Return a callback that writes every run into its own subfolder.
 
-    The run of the arm `requested`, which is passed once per slowdown model, is written once.
+    The run of the arm `requested`, which is passed once per slowdown model, is written once, and once for `shared`.
     """
     written: set[str] = set()
 
     def keep(run: Run) -> None:
-        model = ANY_MODEL if run.arm == REQUESTED else run.slowdown_model
+        model = ANY_MODEL if run.arm == REQUESTED and run.shared is None else run.slowdown_model
         name = f"{run.arm}-{model}-{run.arrivals.devices}-{run.arrivals.seed}"
         name += "" if run.shift == AT_ONCE else f"-{run.shift}"
         if name in written:
@@ -100,6 +100,7 @@ def keeping(folder: Path, pool: Pool, settings: SimulationSettings, notes: Seque
             target=run.target,
             fragmented_gpus=run.fragmented_gpus,
             extra=_energy(pool, run, settings),
+            shared=run.shared,
         )
 
     return keep
@@ -140,6 +141,7 @@ def _settings_of(pool: Pool, run: Run, settings: SimulationSettings) -> dict[str
         "assumed_device_mem_gib": pool.assumed_device_mem_gib,
         "cluster": settings.cluster.source,
         "theta": settings.shrink_policy.theta,
+        **({} if run.shared is None else {"variation": settings.shared.variation, **asdict(settings.shared.policy)}),
     }
 
 

@@ -14,6 +14,7 @@ from pipelines.simulation.energy.site import Site
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S, Engine
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages, Workload
+from pipelines.simulation.shared.settings import SHARED, SharedSettings
 from scheduler_core.cluster import Demand
 from scheduler_core.devices import Sharing
 from scheduler_core.errors import BadInput
@@ -170,6 +171,8 @@ class SimulationSettings:
     slowdown_models, guards
         Slowdown models of shrunk jobs, and guards. Each guard gives one arm: `shrunk` has the peak-use guard,
         `unguarded` has none (as in Yang, Hong and Tang).
+    shared
+        Settings of the slowdown model `shared`.
     shrink_policy
         Parameters of Algorithm 1. Its guard and GPU memory are ignored: `guards` and the pool replace them.
     engine
@@ -190,6 +193,7 @@ class SimulationSettings:
     outages: Outages | OutageRate = NO_OUTAGES
     slowdown_models: Sequence[str] = tuple(SLOWDOWN_MODELS)
     guards: Sequence[Guard] = ("usage",)
+    shared: SharedSettings = field(default_factory=SharedSettings)
     shrink_policy: ShrinkPolicy = field(default_factory=ShrinkPolicy)
     engine: Engine = "auto"
     site: Site | None = None
@@ -198,9 +202,12 @@ class SimulationSettings:
         if not self.slowdown_models or self.replications < 1:
             raise BadUsage(
                 f"simulate: found slowdown models {list(self.slowdown_models)} and {self.replications} replications, "
-                f"expected some of {', '.join(SLOWDOWN_MODELS)} and at least one replication"
+                f"expected some of {', '.join((*SLOWDOWN_MODELS, SHARED))} and at least one replication"
             )
         self.aiming.check(self.discipline)
+        if SHARED in self.slowdown_models:
+            outages = isinstance(self.outages, OutageRate) or len(self.outages.machine) > 0
+            self.shared.check(self.discipline, outages=outages, energy=self.site is not None)
         if not 0.0 <= self.warm_up_s < self.horizon_s:
             raise BadUsage(f"simulate: found a warm-up of {self.warm_up_s:g} s, expected below {self.horizon_s:g} s")
         if self.discipline.match_gpu_type and not any(machine.gpu_type for machine in self.cluster.machines):
@@ -231,6 +238,7 @@ class SimulationSettings:
             self._order_note(),
             *self._outage_notes(),
             *self._window_notes(),
+            *(self.shared.notes() if SHARED in self.slowdown_models else ()),
             *(() if self.site is None else self.site.notes),
         ]
 

@@ -17,6 +17,7 @@ from pipelines.simulation.engine.workload import poisson_draws
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics
 from pipelines.simulation.paired_runs import Arrivals, Keep, Run, outages_until, paired_runs
+from pipelines.simulation.reclaiming import shared_arms
 from pipelines.simulation.rows import (
     Row,
     assumed_note,
@@ -30,9 +31,10 @@ from pipelines.simulation.rows import (
     window_notes,
 )
 from pipelines.simulation.settings import SimulationSettings
+from pipelines.simulation.shared.settings import SHARED
 from pipelines.simulation.workloads import Gangs, gangs_of, submitted_s
 from scheduler_core.recommendations import Scale
-from scheduler_core.types import RESOURCES, IntArray, Recommendation
+from scheduler_core.types import RESOURCES, IntArray, Predictor, Recommendation
 
 __all__ = ["ALL", "KNOWN", "SimulationResult", "simulate", "simulate_recorded"]
 
@@ -70,13 +72,19 @@ class SimulationResult:
 
 
 def simulate(
-    pool: Pool, scales: Mapping[str, Scale], settings: SimulationSettings | None = None, *, keep: Keep | None = None
+    pool: Pool,
+    scales: Mapping[str, Scale],
+    settings: SimulationSettings | None = None,
+    *,
+    predictor: Predictor | None = None,
+    keep: Keep | None = None,
 ) -> SimulationResult:
     """Draw arrivals from the pool, and simulate the arms `requested`, `oracle` and one per entry of `scales`.
 
     Recommendations are computed once per job, at its recorded submission time. A drawn job always completes,
     even if it failed in the trace. If the GPU memory of some jobs is assumed, all arms run a second time without these
-    jobs.
+    jobs. Under the slowdown model `shared`, the arms of `reclaiming.shared_arms` run; `predictor` sizes newcomers in
+    `reclaim_prior`.
 
     Raises
     ------
@@ -104,11 +112,16 @@ def simulate(
     gangs = gangs_of(pool.frame)
     working = replace(gangs, fails=np.zeros_like(gangs.fails))
     common = _common(pool, settings, settings.rate_per_h)
-    return _simulated(pool, working, scales, arrivals, common, notes, settings=settings, keep=keep)
+    return _simulated(pool, working, scales, arrivals, common, notes, settings=settings, predictor=predictor, keep=keep)
 
 
 def simulate_recorded(
-    pool: Pool, scales: Mapping[str, Scale], settings: SimulationSettings, *, keep: Keep | None = None
+    pool: Pool,
+    scales: Mapping[str, Scale],
+    settings: SimulationSettings,
+    *,
+    predictor: Predictor | None = None,
+    keep: Keep | None = None,
 ) -> SimulationResult:
     """Run the pool's jobs at their recorded times, the first at 0 s, under the same arms as `simulate`.
 
@@ -118,7 +131,8 @@ def simulate_recorded(
     Raises
     ------
     BadUsage
-        If the discipline needs predictions and there is no scale, or jobs request a resource of unknown capacity.
+        If the discipline needs predictions and there is no scale, jobs request a resource of unknown capacity, or
+        the slowdown model is `shared` and the use of some jobs is unknown.
     """
     gangs = gangs_of(pool.frame, gpus_per_machine=settings.cluster.most_gpus)
     _check_capacity(gangs, settings)
@@ -133,7 +147,7 @@ def simulate_recorded(
         outages=outages_until(settings, last_s, settings.seed),
     )
     common, notes = _common(pool, settings, None), [*window_notes(pool, at_s, settings), *recorded_notes(pool, gangs)]
-    return _simulated(pool, gangs, scales, [arrivals], common, notes, settings=settings, keep=keep)
+    return _simulated(pool, gangs, scales, [arrivals], common, notes, settings=settings, predictor=predictor, keep=keep)
 
 
 def _simulated(
@@ -145,6 +159,7 @@ def _simulated(
     notes: Sequence[str],
     *,
     settings: SimulationSettings,
+    predictor: Predictor | None,
     keep: Keep | None,
 ) -> SimulationResult:
     if settings.needs_predictions and not scales:
@@ -152,13 +167,20 @@ def _simulated(
             f"simulate: {settings.needs_predictions} needs predicted run times and there is no predictor; expected "
             "--predictor champion, oracle or constant, or a policy that needs none, as fifo"
         )
+    if SHARED in settings.slowdown_models and not all(pool.measured):
+        raise BadUsage(
+            f"simulate: the use of {pool.measured.count(False)} of {len(pool.jobs)} jobs is unknown, which --truth "
+            f"{SHARED} needs; use --truth unchanged, or drawn arrivals of measured jobs"
+        )
     given = advice(pool, scales)
     models = settings.slowdown_models if any(pool.measured) else AS_RECORDED
+    arms = shared_arms(pool, gangs, given, settings, predictor) if SHARED in models else None
     rows: list[Row] = []
-    requested: dict[int, _Base] = {}
-    for run in paired_runs(pool, gangs, given, models, arrivals, settings):
-        # `paired_runs` yields the arm without shrinking first for every set of arrivals.
-        base = requested.setdefault(id(run.arrivals), _Base(metrics=run.metrics, energy=run.energy))
+    requested: dict[tuple[int, str], _Base] = {}
+    for run in paired_runs(pool, gangs, given, models, arrivals, settings, arms):
+        # `paired_runs` yields the arm without shrinking first for every set of arrivals and slowdown model.
+        key = (id(run.arrivals), run.slowdown_model)
+        base = requested.setdefault(key, _Base(metrics=run.metrics, energy=run.energy))
         rows.append(_row(run, base, common, settings))
         if keep is not None:
             keep(run)

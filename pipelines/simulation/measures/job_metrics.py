@@ -176,9 +176,13 @@ class Uses:
     ----------
     mean
         Average use of one instance in milli-cores, MiB and milli-GPUs (`cluster.UNITS`); NaN if unknown. Shape (n, 3).
+    speed
+        Mean speed of each job's runs (n,) on shared machines, where use is bounded by the request; None if the speed
+        follows from the allocation, which then bounds use.
     """
 
     mean: FloatArray
+    speed: FloatArray | None = None
 
 
 def capacity_units(schedule: Schedule) -> IntArray:
@@ -220,12 +224,17 @@ def drawn_units(schedule: Schedule, uses: Uses, resource: int) -> FloatArray:
     """Return the average use of one resource by all instances of each run (k,), in units; NaN if unknown.
 
     The work of a job is constant, so a slower run uses less CPU and GPU per second; its mean memory is unchanged. The
-    use is at most the allocation.
+    use is at most the allocation, or on shared machines the request.
     """
     workload, job = schedule.workload, schedule.job
     mean = uses.mean[:, resource][job]
-    if resource != 1:
-        mean = np.where(schedule.full, mean, mean / granted_stretch(workload)[job])
-    drawn = np.minimum(mean, instance_units(schedule, resource))
+    if uses.speed is not None:
+        most = workload.request_units[:, resource][job]
+        mean = mean if resource == 1 else mean * uses.speed[job]
+    else:
+        most = instance_units(schedule, resource)
+        if resource != 1:
+            mean = np.where(schedule.full, mean, mean / granted_stretch(workload)[job])
+    drawn = np.minimum(mean, most)
     drawn *= workload.instances[job]
     return np.asarray(drawn, dtype=np.float64)

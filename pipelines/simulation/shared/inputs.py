@@ -4,7 +4,8 @@ Called by `begin`, `run` and the studies; imports no compiled code.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
@@ -13,10 +14,13 @@ from pipelines.simulation.engine.slowdown import PoolJob
 from pipelines.simulation.workloads import Gangs
 from scheduler_core.cluster import UNITS
 from scheduler_core.errors import BadInput
+from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["Load", "Reserving", "load_of"]
+__all__ = ["Load", "Reserving", "check_discipline", "load_of"]
+
+POLICIES: Final = ("fifo", "sjf", "srtf", "drf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,10 @@ class Reserving:
         """Return the number of standard deviations that stay free; 0 if reservations have no spread."""
         return self.policy.z if self.policy is not None and self.peak_margin == 0.0 else 0.0
 
+    def picked(self, rows: IntArray) -> "Reserving":
+        """Return the same way of reserving with the priors of these jobs."""
+        return self if self.prior is None else replace(self, prior=self.prior[rows])
+
 
 def load_of(jobs: Sequence[PoolJob], gangs: Gangs) -> Load:
     """Return the recorded use of the jobs of a pool, in the order of `gangs`."""
@@ -91,3 +99,30 @@ def load_of(jobs: Sequence[PoolJob], gangs: Gangs) -> Load:
         memory=memory / pieces,
         language=np.array([entry.job.task_type == TaskType.NLP for entry in jobs]),
     )
+
+
+def check_discipline(discipline: Discipline) -> None:
+    """Raise BadInput for a discipline that only the other engines support.
+
+    Raises
+    ------
+    BadInput
+        If the policy is another than FIFO, SJF, SRTF and DRF, the placement another than best fit, or the discipline
+        has preemption, backfill, limits of overtaking, aging or GPU types.
+    """
+    lacking = {
+        f"policy {discipline.policy}": discipline.policy not in POLICIES,
+        f"placement {discipline.placement}": discipline.placement != "best_fit",
+        f"preemption (the default of {discipline.policy})": discipline.preempts() and discipline.preempt is None,
+        "preemption": bool(discipline.preempt),
+        "backfill": discipline.backfill != "none",
+        "limits of overtaking": discipline.overtakes is not None,
+        "aging": discipline.aging != 0.0,
+        "GPU types": discipline.match_gpu_type,
+    }
+    if any(lacking.values()):
+        names = ", ".join(name for name, lacks in lacking.items() if lacks)
+        raise BadInput(
+            f"shared machines: found {names}; expected one of {', '.join(POLICIES)} with best_fit, and neither "
+            "preemption, backfill, limits of overtaking, aging nor GPU types"
+        )

@@ -6,14 +6,13 @@ Called by `pipelines.simulation.paired_runs`, the studies and tests. The state i
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.shared.begin import state_of
-from pipelines.simulation.shared.inputs import Load, Reserving
+from pipelines.simulation.shared.inputs import Load, Reserving, check_discipline
 from pipelines.simulation.shared.loop import advance
 from pipelines.simulation.shared.state import Log, Records
 from pipelines.simulation.shared.variation import Variation
@@ -26,19 +25,27 @@ from scheduler_core.types import FloatArray, IntArray
 
 __all__ = ["SharedRun", "simulate_shared"]
 
-POLICIES: Final = ("fifo", "sjf", "srtf", "drf")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRun:
     """A finished simulation: its schedule, the kills, and the seconds each job lost to shortages of CPU and GPU.
 
-    `kills` has the dtype `state.KILL`. `lost_s` has the shape (n, 2).
+    `kills` has the dtype `state.KILL`. `lost_s` has the shape (n, 2). Without `by_device`, GPUs were pooled: those
+    of a machine are its device 0.
     """
 
     schedule: Schedule
     kills: Records
     lost_s: FloatArray
+    by_device: bool
+
+    @property
+    def speed(self) -> FloatArray:
+        """Return the mean speed of each job's runs until the end (n,), relative to a run without shortages."""
+        schedule = self.schedule
+        held_s = np.minimum(schedule.end_run_s, schedule.end_s) - schedule.start_s
+        busy_s = np.bincount(schedule.job, weights=held_s, minlength=len(schedule.workload))
+        return np.asarray(1.0 - self.lost_s.sum(axis=1) / np.maximum(busy_s, 1e-9), dtype=np.float64)
 
 
 def simulate_shared(
@@ -66,7 +73,7 @@ def simulate_shared(
         another number of jobs.
     """
     variation, discipline = variation or Variation(), discipline or Discipline()
-    _check(discipline)
+    check_discipline(discipline)
     cluster = Cluster(machines, sharing_of(discipline.placement, discipline.sharing))
     if len(load.compute) != len(workload):
         raise BadInput(f"load: found {len(load.compute)} jobs, expected the {len(workload)} of the workload")
@@ -100,28 +107,9 @@ def simulate_shared(
         host_counts=counts,
         never_fits=~fits,
         finished_s=finished_s,
-        stranded_gpu_s=0.0,
+        stranded_gpu_s=math.nan,  # unknown
     )
-    return SharedRun(schedule=schedule, kills=kills, lost_s=lost_s)
-
-
-def _check(discipline: Discipline) -> None:
-    """Raise BadInput for a discipline that only the other engines support."""
-    lacking = {
-        f"policy {discipline.policy}": discipline.policy not in POLICIES,
-        f"placement {discipline.placement}": discipline.placement != "best_fit",
-        "preemption": bool(discipline.preempt),
-        "backfill": discipline.backfill != "none",
-        "limits of overtaking": discipline.overtakes is not None,
-        "aging": discipline.aging != 0.0,
-        "GPU types": discipline.match_gpu_type,
-    }
-    if any(lacking.values()):
-        names = ", ".join(name for name, lacks in lacking.items() if lacks)
-        raise BadInput(
-            f"shared machines: found {names}; expected one of {', '.join(POLICIES)} with best_fit, and neither "
-            "preemption, backfill, limits of overtaking, aging nor GPU types"
-        )
+    return SharedRun(schedule=schedule, kills=kills, lost_s=lost_s, by_device=cluster.devices is not None)
 
 
 def _in_devices(workload: Workload) -> Workload:

@@ -4,6 +4,7 @@ Draws the variation of every arriving job. The constants come from the sources n
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +14,7 @@ from scipy.special import ndtr
 from scheduler_core.errors import BadInput
 from scheduler_core.types import BoolArray, FloatArray
 
-__all__ = ["PROTOTYPE", "Variation", "Varied", "draw"]
+__all__ = ["PROTOTYPE", "VARIATIONS", "Variation", "Varied", "draw"]
 
 BANDS: Final = (0.3, 0.6, 0.9)
 CV_OF_BAND: Final = (0.99, 0.57, 0.32, 0.15)
@@ -112,6 +113,21 @@ PROTOTYPE: Final = Variation(
     late_share=0.0,
 )
 """The variation under which the design of reclaiming was first tried."""
+
+VARIATIONS: Final[Mapping[str, Variation]] = {
+    "default": Variation(),
+    "prototype": PROTOTYPE,
+    "constant": Variation(cv=0.0, slow_share=0.0),
+    "cv_0.3": Variation(cv=0.3),
+    "cv_1": Variation(cv=1.0),
+    "late_peaks": Variation(early_share=0.4, late_share=0.5),
+    "interference_5": Variation(interference=0.05),
+    "interference_10": Variation(interference=0.1),
+    "beyond_request": Variation(beyond_request=True),
+    "late_samples": Variation(late_min=10.0),
+    "lost_samples": Variation(lost=0.05),
+}
+"""The variations that commands and studies offer, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

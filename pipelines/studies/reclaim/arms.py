@@ -11,19 +11,17 @@ from typing import Final
 import numpy as np
 
 from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED
+from pipelines.simulation.reclaiming import RECLAIM, RECLAIM_PRIOR, Sized
 from pipelines.simulation.shared.inputs import Reserving
-from pipelines.simulation.workloads import Gangs, Starts, as_requested, starts_under
+from pipelines.simulation.workloads import Gangs, as_requested
 from pipelines.studies.shrinking.arms import Asked, guarded, oracle, requests_of, run_times, sized_by, unguarded
 from pipelines.studies.shrinking.percentiles import Rule
-from scheduler_core.cluster import UNITS
 from scheduler_core.reserve import ReservePolicy
-from scheduler_core.types import FloatArray, Recommendation
+from scheduler_core.types import Recommendation
 
-__all__ = ["ARMS", "BOUND", "RECLAIM", "Arm", "Sized", "sized"]
+__all__ = ["ARMS", "BOUND", "Arm", "sized"]
 
-RECLAIM: Final = "reclaim"
 BOUND: Final = "bound"
-RECLAIM_PRIOR: Final = "reclaim_prior"
 
 P95: Final = Rule(what="p95 of CPU and GPU, peak of memory of similar jobs", cpu_level=0.95, mem_level=1.0, margin=0.15)
 """Sizes as KRR and similar advisers choose them."""
@@ -33,17 +31,6 @@ PEAK_MARGIN: Final = 1.15
 
 BOUND_Z: Final = 2.326
 """Standard deviations for a risk of 1 % if use is normal."""
-
-PRIOR_CV: Final = 0.5
-"""Coefficient of variation that is assumed for a job of which only its predicted use is known; Philly's median."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sized:
-    """How an arm treats every job of the pool: first sizes (n), and how capacity is reserved."""
-
-    starts: Starts
-    reserving: Reserving
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +62,7 @@ def _at_submission(
     give: Callable[[Asked], Sequence[Recommendation]],
 ) -> Sized:
     """Size every job once, at submission."""
-    return Sized(starts=starts_under("unchanged", asked.pool.jobs, gangs, give(asked)), reserving=Reserving())
+    return Sized.at_submission(asked.pool, gangs, give(asked))
 
 
 def _overcommit(
@@ -99,22 +86,8 @@ def _probation_peak(asked: Asked, gangs: Gangs, policy: ReservePolicy) -> Sized:
 
 def _reclaim_prior(asked: Asked, gangs: Gangs, policy: ReservePolicy) -> Sized:
     """Reclaim, and size the CPU and GPU compute of a newcomer by the usage models; memory stays at the request."""
-    reserving = Reserving(policy=policy, prior=_prior(asked, gangs, policy))
-    return Sized(starts=as_requested(gangs), reserving=reserving)
-
-
-def _prior(asked: Asked, gangs: Gangs, policy: ReservePolicy) -> FloatArray:
-    """Return mean and deviation of CPU and of GPU compute of each job (n, 4); the request where nothing is known."""
     peak = asked.predictor.peak_use(asked.jobs)
-    known = peak.runs >= asked.policy.min_runs
-    columns = []
-    for at, use in ((0, peak.cpu_cores), (2, peak.gpus)):
-        request = gangs.request_units[:, at].astype(np.float64)
-        predicted = use * UNITS[at] / gangs.pieces
-        mean = np.where(known & np.isfinite(predicted), np.minimum(predicted, request), request)
-        most = (request - mean) / max(policy.z, 1e-9)
-        columns += [mean, np.minimum(PRIOR_CV * mean, most)]
-    return np.column_stack(columns)
+    return Sized.newcomers(gangs, as_requested(gangs), policy, peak, min_runs=asked.policy.min_runs)
 
 
 def _bound(asked: Asked, gangs: Gangs, policy: ReservePolicy) -> Sized:  # noqa: ARG001 -- all arms alike

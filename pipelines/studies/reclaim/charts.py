@@ -13,7 +13,8 @@ import polars as pl
 
 from pipelines.report.charts.looks import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, titled
 from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED
-from pipelines.studies.reclaim.arms import BOUND, RECLAIM, RECLAIM_PRIOR
+from pipelines.simulation.reclaiming import RECLAIM, RECLAIM_PRIOR
+from pipelines.studies.reclaim.arms import BOUND
 from pipelines.studies.study import Row
 from scheduler_core.reserve import ReservePolicy
 

@@ -3,7 +3,7 @@
 A run gives one row of figures. Called by `study`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
@@ -17,11 +17,12 @@ from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.job_metrics import job_metrics
 from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
 from pipelines.simulation.paired_runs import Arrivals
+from pipelines.simulation.reclaiming import Sized
 from pipelines.simulation.shared.inputs import Load, load_of
-from pipelines.simulation.shared.variation import PROTOTYPE, Variation
+from pipelines.simulation.shared.variation import VARIATIONS, Variation
 from pipelines.simulation.workloads import Gangs, arriving, gangs_of
 from pipelines.studies.intervals import clopper_pearson, mean, ratio
-from pipelines.studies.reclaim.arms import Sized, sized
+from pipelines.studies.reclaim.arms import sized
 from pipelines.studies.shrinking.arms import Asked
 from pipelines.studies.shrinking.cases import WITH, WITHOUT, Case
 from pipelines.studies.study import Row, dealt
@@ -31,22 +32,7 @@ from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["VARIATIONS", "Setting", "run_all", "share_rows"]
-
-VARIATIONS: Final[Mapping[str, Variation]] = {
-    "default": Variation(),
-    "prototype": PROTOTYPE,
-    "constant": Variation(cv=0.0, slow_share=0.0),
-    "cv_0.3": Variation(cv=0.3),
-    "cv_1": Variation(cv=1.0),
-    "late_peaks": Variation(early_share=0.4, late_share=0.5),
-    "interference_5": Variation(interference=0.05),
-    "interference_10": Variation(interference=0.1),
-    "beyond_request": Variation(beyond_request=True),
-    "late_samples": Variation(late_min=10.0),
-    "lost_samples": Variation(lost=0.05),
-}
-"""How use varies, by the name of the column `variation`."""
+__all__ = ["Setting", "run_all", "share_rows"]
 
 MIXES: Final = {WITH: "gnn", WITHOUT: "no-gnn"}
 """Value of the column `mix` by population; it is `all` if jobs are drawn uniformly."""
@@ -129,12 +115,11 @@ def runs_of(task: Task) -> list[Row]:
 
     rows: list[Row] = []
     for each in task.arrivals:
-        prior = task.sized.reserving.prior
         run = simulate_shared(
             arriving(task.gangs, task.sized.starts, each.at_s, each.picks),
             task.load.picked(each.picks),
             paper_machines(),
-            replace(task.sized.reserving, prior=None if prior is None else prior[each.picks]),
+            task.sized.reserving.picked(each.picks),
             variation=task.variation,
             discipline=task.discipline,
             horizon_s=PAPER_HORIZON_S,

@@ -10,11 +10,13 @@ from typing import Final, Literal
 
 from pipelines.errors import BadUsage, TrainingError
 from pipelines.simulation.advice import ORACLE, REQUESTED, oracle_of
+from pipelines.simulation.reclaiming import RECLAIM
 from pipelines.simulation.rows import trace_of
-from pipelines.studies.reclaim.arms import ARMS, RECLAIM
+from pipelines.simulation.shared.variation import VARIATIONS
+from pipelines.studies.reclaim.arms import ARMS
 from pipelines.studies.reclaim.charts import Draw, drawings, gain_against_stretch, over_probations
 from pipelines.studies.reclaim.pool import MeasuredJobs, drawn, measured_jobs, tables_in
-from pipelines.studies.reclaim.runs import VARIATIONS, Setting, run_all, share_rows
+from pipelines.studies.reclaim.runs import Setting, run_all, share_rows
 from pipelines.studies.shrinking.arms import asked_of
 from pipelines.studies.shrinking.crossfit import FoldedPredictor, crossfit
 from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option, seeds_option, trace_option

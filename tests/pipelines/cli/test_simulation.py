@@ -11,9 +11,12 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.cli.predictors import PREDICTORS
+from pipelines.cli.reserving import VariationOption
 from pipelines.cli.simulation import BackfillOption, PlacementOption, QueueOption, SharingOption, TruthOption
 from pipelines.lake.ingest import ingest
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
+from pipelines.simulation.shared.settings import SHARED
+from pipelines.simulation.shared.variation import VARIATIONS
 from pipelines.synth.pai import synthesise
 from scheduler_core.devices import SHARINGS
 from scheduler_core.placement import PLACEMENTS
@@ -71,7 +74,8 @@ RECORDED = ("--arrivals", "recorded", "--cluster-from", "paper")
 def test_every_policy_placement_and_truth_can_be_named() -> None:
     assert set(get_args(QueueOption)) == set(QUEUE_POLICIES)
     assert set(get_args(PlacementOption)) == set(PLACEMENTS)
-    assert [option.value for option in TruthOption] == list(SLOWDOWN_MODELS)
+    assert [option.value for option in TruthOption] == [*SLOWDOWN_MODELS, SHARED]
+    assert list(get_args(VariationOption)) == list(VARIATIONS)
     assert set(get_args(BackfillOption)) == {"none", "easy"}
     assert list(get_args(SharingOption)) == list(SHARINGS)
     assert list(PREDICTORS) == ["champion", "oracle", "constant", "none"]
@@ -152,6 +156,32 @@ def test_replications_are_averaged(taut: Taut) -> None:
     assert {row["seeds"] for row in rows} == {2}
     for mean, first, second in zip(rows, *alone, strict=True):
         assert mean["completed"] == (first["completed"] + second["completed"]) / 2
+
+
+def test_running_jobs_are_reclaimed_under_the_truth_shared(taut: Taut, tmp_path: Path) -> None:
+    kept = tmp_path / "out"
+    rows = taut("--hours", "2", "--rate", "300", "--truth", "shared", "--truth", "unchanged", "--out", str(kept))
+    shared = {row["arm"]: row for row in rows if row["truth"] == "shared" and row["devices"] == "all"}
+    settled = {row["arm"]: row for row in rows if row["truth"] == "unchanged" and row["devices"] == "all"}
+
+    assert list(shared) == ["requested", "shrunk", "reclaim", "reclaim_prior", "oracle"]
+    assert {tuple(row) for row in rows} == {tuple(rows[0])}
+    assert shared["requested"]["deployed"] < shared["reclaim"]["deployed"]
+    for name in ("deployed", "completed", "gpu_allocated_frac", "gpu_used_frac", "wait_mean_s"):
+        assert shared["requested"][name] == pytest.approx(settled["requested"][name]), name
+    for name in ("reclaim-shared-all-0", "requested-shared-all-0"):
+        log = pl.read_parquet(kept / name / "events.parquet")
+        assert {"lost_cpu_s", "short_of", "used", "reserved", "used_by_all", "capacity"} <= set(log.columns)
+
+
+def test_options_of_reclaiming_are_heard(taut: Taut) -> None:
+    busy = ("--hours", "1", "--rate", "400", "--truth", "shared", "--predictor", "none")
+    options = ((), ("--z", "0"), ("--probation-min", "60"), ("--variation", "cv_1"))
+    plain, *others = ({row["arm"]: row for row in taut(*busy, *option)} for option in options)
+
+    for heard in others:
+        assert plain["requested"] == heard["requested"]
+        assert plain["reclaim"] != heard["reclaim"]
 
 
 def test_recorded_jobs_of_a_trace_without_use_run_on_gpus_alone(taut: Taut, lake: Path) -> None:
@@ -265,6 +295,12 @@ def test_the_table_shows_what_holds_something(lake: Path) -> None:
         (("--warm-up-h", "12"), "pai-synth", "expected below 43200 s"),
         (("--match-gpu-type",), "pai-synth", "machines that name none (the paper's)"),
         (("--outages", "x.csv", "--mtbf-h", "1"), "pai-synth", "found both --outages and --mtbf-h"),
+        (("--truth", "shared", "--placement", "fgd"), "pai-synth", "found placement fgd; expected one of fifo"),
+        (("--truth", "shared", "--policy", "srtf"), "pai-synth", "preemption (the default of srtf)"),
+        (("--truth", "shared", "--backfill", "easy"), "pai-synth", "for them use --truth contention"),
+        (("--truth", "shared", "--mtbf-h", "9"), "pai-synth", "found outages of machines"),
+        (("--truth", "shared", "--arrivals", "recorded"), "philly", "use --truth unchanged"),
+        (("--z", "1"), "pai-synth", "found --z without --truth shared"),
         (("--arrivals", "recorded", "--vc", "none"), "philly", "--vc: found no job of 'none', expected one of 6214e9"),
     ],
 )
