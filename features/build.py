@@ -1,9 +1,8 @@
 """The feature engine of training: builds the feature frame of many jobs at once.
 
-It can also express run-time features relative to a reference run time, that of recent similar jobs.
-Serving uses the engine in `features.rows`; both give bit-identical values, which `tests/features/test_rows.py` checks.
-Called by `modelserve.bundle` and `pipelines.models`; `features.rows` and `features.lookups` use the constants and
-functions for references.
+It can also express run-time features relative to a reference: the run time of recent similar jobs. Serving uses the
+engine in `features.rows`; both give bit-identical values, which `tests/features/test_rows.py` checks. Called by
+`modelserve.bundle` and `pipelines.models`; `features.rows` and `features.lookups` use its reference functions.
 """
 
 import math
@@ -39,7 +38,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 CHUNK_ROWS: Final = 2048
-"""Maximum number of jobs looked up in the history at once, which bounds the memory of the window matrices."""
+"""Maximum number of jobs looked up in the history at once, which bounds the memory of the lookups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +46,9 @@ class _Plan:
     """How to compute one list of features.
 
     `needs` maps each canonical column to read to a feature that reads it. `expressions` compute the features of the
-    job's own row; `changed` is the subset that depends on the request. `recent`, `loads` and `submitted` name the
-    history features, and `windows`, `measures` and `submissions` are their lookup plans. `of_key` maps each key to the
-    rows of the history-feature matrix that are looked up under it.
+    job's own row, and `changed` the subset that depends on the request. `recent`, `loads` and `submitted` name the
+    history features; `windows`, `measures` and `submissions` are the plans to look them up. `of_key` maps each key to
+    the rows that its lookups fill in the matrix of history features.
     """
 
     needs: Mapping[str, str]
@@ -65,7 +64,7 @@ class _Plan:
 
     @property
     def looks(self) -> tuple[str, ...]:
-        """Return the names of the features that need the history, in the row order of their matrix."""
+        """Return the names of the history features, in the row order of their matrix."""
         return (*self.recent, *self.loads, *self.submitted)
 
 
@@ -94,7 +93,7 @@ def build(jobs: pl.DataFrame, history: History, names: str | Sequence[str]) -> p
 def _columns(matrix: FloatArray, names: Sequence[str]) -> pl.DataFrame:
     """Return a matrix (names, n) as a frame with one column per name; NaN becomes null.
 
-    Slicing one series costs less than creating one series per column.
+    One series is made and sliced, because one series per column costs more.
     """
     flat = pl.Series(matrix.reshape(-1), nan_to_null=True)
     n = matrix.shape[1]
@@ -187,14 +186,14 @@ def _check(jobs: pl.DataFrame, history: History, plan: _Plan) -> None:
 
 
 # Run times in a workload drift by large factors over time. So a model can be trained on the log of the ratio between a
-# job's run time and a reference: the same quantile over recent similar jobs (key `like`), as known at submission. The
+# job's run time and a reference: the same quantile of recent similar jobs (key `like`), as known at submission. The
 # predicted log quantile is the model's output plus the log of the reference.
 WINDOWS: Final = (100, 300, 1000)
 QUANTILE_NAMES: Final = ("p50", "p90")
 LIKE: Final = {q: tuple(f"like_run_s_{q}_{last}" for last in WINDOWS) for q in QUANTILE_NAMES}
 ALL: Final = {q: tuple(f"all_run_s_{q}_{last}" for last in WINDOWS) for q in QUANTILE_NAMES}
 REFERENCE_FEATURES: Final = tuple(name for q in QUANTILE_NAMES for name in (*LIKE[q], *ALL[q]))
-"""Features from which references are computed: run-time quantiles of similar jobs, and of all jobs as a fallback."""
+"""Features to compute references from: run-time quantiles of similar jobs, and of all jobs as a fallback."""
 
 UNINFORMED_LOG_S: Final = float(np.log(3600.0))
 """Log of the reference run time where no earlier job has ended: one hour."""
@@ -205,7 +204,7 @@ _LOG_OF_RUN: Final = re.compile(r"_log_run_mean_")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Referenced:
-    """Features of jobs (n rows), and the reference log run times in seconds (n, 2) to add to a model's output.
+    """Features of n jobs, and the reference log run times in seconds (n, 2) to add to a model's output.
 
     `plain` holds the features as `build` returns them. In `features`, run-time features are relative to the references.
     """
@@ -216,7 +215,7 @@ class Referenced:
 
 
 def build_referenced(jobs: pl.DataFrame, history: History, names: str | Sequence[str], *, relative: bool) -> Referenced:
-    """Build features; with `relative`, replace each run-time feature by its log minus the p50 reference.
+    """Build features; with `relative`, replace each run-time feature by its log minus the log of the p50 reference.
 
     Without `relative`, the features are those that `build` returns, and the references are 0.
     """
@@ -232,10 +231,9 @@ def build_referenced(jobs: pl.DataFrame, history: History, names: str | Sequence
 def reference_log_s(frame: pl.DataFrame) -> FloatArray:
     """Return the reference log run times of n jobs for p50 and p90, shape (n, 2).
 
-    A reference is the mean over `WINDOWS` of the log of that quantile, of similar jobs or, where they are unknown, of
-    all jobs. Where both are unknown it is `UNINFORMED_LOG_S`.
-
-    `frame` holds the columns `REFERENCE_FEATURES`, in seconds.
+    A reference is the mean, over the three `WINDOWS`, of the log of that quantile of the run times of similar jobs.
+    Where these are unknown, all jobs are used instead, and without any ended job `UNINFORMED_LOG_S`. `frame` holds the
+    columns `REFERENCE_FEATURES`, in seconds.
 
     >>> row = {name: [100.0] for name in LIKE["p50"] + LIKE["p90"]} | {name: [7.0] for name in ALL["p50"] + ALL["p90"]}
     >>> np.exp(reference_log_s(pl.DataFrame(row))).round(6).tolist()
@@ -248,9 +246,9 @@ def reference_log_s(frame: pl.DataFrame) -> FloatArray:
 
 
 def log_mean(seconds: Sequence[float]) -> float:
-    """Return the mean of the logs of three run times, leaving out unknown ones; NaN if all are unknown.
+    """Return the mean of the logs of three run times in seconds, leaving out unknown ones; NaN if all are unknown.
 
-    The three are one quantile over each of `WINDOWS`. The result is bit-identical to that of `reference_log_s`.
+    Each of the three is a quantile over one of `WINDOWS`. The result is bit-identical to that of `reference_log_s`.
 
     >>> round(log_mean([1.0, math.e, math.nan]), 6)
     0.5
@@ -270,7 +268,7 @@ def relative_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
 def made_relative(frame: pl.DataFrame, reference_log_s: FloatArray) -> pl.DataFrame:
     """Return the frame with every run-time feature replaced by its log minus the job's reference (n,).
 
-    Column names, order and types do not change, nor do counts, shares, requests and categories.
+    Column names, order and types stay the same, as do counts, shares, requests and categories.
     """
     reference = pl.lit(pl.Series(reference_log_s))
     seconds, logs = relative_columns(frame.columns)

@@ -1,7 +1,7 @@
 """The canonical tables: the type, rule and meaning of each column. Units are in the column names; times are UTC.
 
-No frame library is imported. `features.tables` builds frame schemas from these tables, `pipelines.lake.lake` builds
-SQL types, and `pipelines.lake.staging` writes exactly these columns.
+No frame library is imported. `features.tables` builds frame schemas from these tables, `pipelines.lake.lake` builds SQL
+types, and `pipelines.lake.staging` writes exactly these columns.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ Kind = Literal["VARCHAR", "DOUBLE", "INTEGER", "BIGINT", "BOOLEAN", "DATE", "TIM
 class Column:
     """A column of a canonical table.
 
-    `kind` is its type and `says` its meaning. `key` marks a part of the table's key. `least` is the minimum value and
-    `one_of` lists the allowed texts (empty: any).
+    `kind` is its type and `says` its meaning. `key` is true if it is part of the table's key. `least` is the minimum
+    value and `one_of` lists the allowed texts; if empty, any text is allowed.
     """
 
     kind: Kind

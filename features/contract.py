@@ -1,7 +1,7 @@
 """The contract stored with a model: feature names, order, types, categories, units, and a fingerprint.
 
-Checks a feature frame and encodes it as the model's input matrix; computes no feature.
-Fitted by `pipelines.models`, stored by `modelserve.bundle.bundle`, and used to encode by `modelserve.bundle.predictor`.
+Checks a feature frame and encodes it as the model's input matrix; computes no feature. Fitted by `pipelines.models`,
+stored by `modelserve.bundle.bundle`, and used to encode by `modelserve.bundle.predictor`.
 """
 
 import hashlib
@@ -74,7 +74,7 @@ class FeatureContract:
         return hashlib.sha256(_canonical(self._content()).encode()).hexdigest()
 
     def check(self, frame: pl.DataFrame) -> None:
-        """Raise `ContractError` unless `frame` holds every feature with its type; other columns are ignored."""
+        """Raise `ContractError` unless `frame` holds every feature with its type; ignore other columns."""
         schema = frame.schema
         missing = [name for name in self.names if name not in schema]
         if missing:
@@ -90,7 +90,7 @@ class FeatureContract:
     def encode(self, frame: pl.DataFrame) -> npt.NDArray[np.float32]:
         """Return the model's input matrix (n, k), C-contiguous, with category codes for texts.
 
-        Null becomes NaN, and so does a category that was not seen in training.
+        Null and categories that were not seen in training become NaN.
 
         Raises
         ------

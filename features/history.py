@@ -1,6 +1,6 @@
 """The point-in-time history of one trace: which jobs had been submitted, started or ended before a given moment.
 
-Holds the events of the jobs by key and in time order. `columns/` defines the statistics over them that become features.
+Holds the jobs' events by key and in time order. `columns/` defines the features that are statistics of these events.
 Used by `features.build`, by training (with the whole trace) and by serving (with the tail stored with a model).
 """
 
@@ -39,7 +39,7 @@ DEPTH: Final[dict[str, int]] = {
 SUBMITTED_DEPTH: Final = 60
 """Maximum number of newest submissions that a feature may read under each key."""
 LOAD_WINDOW_S: Final = 24 * 3600
-"""Longest window in seconds over which features count submissions and ends."""
+"""Longest window in seconds in which features count submissions and ends."""
 SHORT_S: Final = 60.0
 """Run time in seconds below which a run counts as short, such as a crash at the start or a smoke test."""
 
@@ -71,9 +71,7 @@ _ORDER: Final = ("submit_ts", "cluster", "job_id", "role")
 
 EVENT_KINDS: Final = ("submitted", "started", "ended", "measured")
 WEIGHTED_KINDS: Final = ("started", "ended")
-"""Kinds of events with running sums of job weights.
-
-The sum over running jobs is the sum over started jobs minus the sum over ended jobs."""
+"""Kinds of events with running sums of job weights; the started sum minus the ended sum is that of running jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +79,8 @@ class History:
     """The jobs of one trace, by key and in time order.
 
     `frame` holds the jobs and their measured use, sorted by submission time and then by identity. `submit_us`,
-    `start_us`, `end_us` and `values` have one entry per row of `frame`; `events` maps each kind of event to its events.
+    `start_us`, `end_us` and each array in `values` have one entry per row of `frame`; `events` maps each kind of event
+    to its events.
     """
 
     frame: pl.DataFrame
@@ -196,7 +195,7 @@ class History:
 
 
 def cluster_of_vc(history: History) -> dict[str | None, str | None]:
-    """Map each virtual cluster to the cluster with most of its jobs, and `None` to the cluster with the most jobs."""
+    """Map each virtual cluster to the cluster with most of its jobs, and `None` to the cluster with most jobs."""
     counted = history.frame.group_by("cluster", "vc").len().sort("len", "cluster", "vc")
     clusters: dict[str | None, str | None] = {vc: cluster for cluster, vc, _ in counted.iter_rows()}
     totals = counted.group_by("cluster").agg(pl.col("len").sum()).sort("len", "cluster")
@@ -222,7 +221,7 @@ def _microseconds(ts: pl.Series) -> IntArray:
 
 
 def values_of(frame: pl.DataFrame) -> dict[str, FloatArray]:
-    """Return by name the values over which statistics are computed: one per job, NaN where unknown."""
+    """Return by name the values from which features compute statistics: one per job, NaN where unknown."""
     run_s = frame["run_s"].fill_null(float("nan")).to_numpy().astype(np.float64)
     unknown = np.isnan(run_s)
     failed = frame["status"].is_in([str(Status.FAILED), str(Status.NODE_FAIL)]).to_numpy()

@@ -1,8 +1,8 @@
-"""Compiled inner loops of features: statistics over the newest submissions, and the arithmetic of feature rows.
+"""Compiled inner loops of features: statistics of the newest submissions, and the arithmetic of feature rows.
 
-Called by `features.columns.newest` (training), and by `features.lookups` and `features.rows` (serving). The statistics
-are named in `features.columns.newest`.
-Numba caches the compiled code next to this file, else in its user cache; `NUMBA_CACHE_DIR` sets another folder.
+`features.columns.newest` names the statistics. Called by `features.columns.newest` (training), and by
+`features.lookups` and `features.rows` (serving). Numba caches the compiled code next to this file, else in its user
+cache; `NUMBA_CACHE_DIR` sets another folder.
 """
 
 import math
@@ -21,7 +21,7 @@ Compiled = Callable[..., Any]  # numba has no types for compiled functions: see 
 DEPTH: Final = 60
 """Maximum number of newest submissions that the statistics read."""
 WIDTH: Final = 38
-"""Number of statistics per span of submissions."""
+"""Number of statistics that are computed from one list of submissions."""
 
 _US: Final = 1_000_000
 _SLACK: Final = 1e-12  # a survival of 0.5 computed as a product of many factors is not exactly 0.5
@@ -43,9 +43,9 @@ def _compiled(function: Compiled) -> Compiled:
 def _survival(order: IntArray, ended: IntArray, run_s: FloatArray, counted: int, last: int, out: FloatArray) -> None:
     """Write the 25, 50, 75 and 90 % quantiles of a Kaplan-Meier curve of run times to `out` (4,).
 
-    The curve is of the started jobs among the `last` newest submissions, `counted` in number. `order` lists started
-    jobs by their run time so far; an entry is the job's place, 0 for the newest submission. A quantile that the curve
-    does not reach is the longest run time.
+    The curve is of the started jobs among the `last` newest submissions; `counted` is their number. `order` lists
+    started jobs by run time so far, each as its index among the submissions (0 is the newest). A quantile that the
+    curve does not reach is the longest run time.
     """
     out[:] = np.nan
     surviving, at_risk, reached = 1.0, counted, 0
@@ -66,8 +66,8 @@ def _survival(order: IntArray, ended: IntArray, run_s: FloatArray, counted: int,
 def _bursts(since_us: IntArray, run_s: FloatArray, ended: IntArray, by_run: IntArray, out: FloatArray) -> None:
     """Write to `out` the size, age, ended share and two run-time quantiles of the burst, for each of three gaps.
 
-    A burst consists of the newest submissions, each less than the gap before the next newer one, and the newest less
-    than the gap before now. `since_us` (held,) are the microseconds since each submission, newest first.
+    A burst is the longest series of newest submissions in which each is less than the gap before the next, and the
+    newest less than the gap before now. `since_us` (held,) are the microseconds since each submission, newest first.
     """
     quantiles = np.empty(4, np.float64)
     for i, gap_us in enumerate(_GAPS_US):
@@ -185,10 +185,7 @@ def newest_at_places(
     places: IntArray,
     row: FloatArray,
 ) -> None:
-    """Write statistics of the newest submissions in `rows[:stop]` into a feature row.
-
-    Statistic `stats[i]` goes to the column `places[i]` of `row`.
-    """
+    """Write statistic `stats[i]` of the newest submissions in `rows[:stop]` to column `places[i]` of feature `row`."""
     out = np.empty(WIDTH, np.float64)
     newest_of_one(rows, 0, stop, now_us, submit_us, start_us, end_us, out)
     for i in range(len(stats)):
@@ -219,10 +216,8 @@ def relative_rows(
 ) -> None:
     """Write a feature matrix (n, k) to `out` as float32, with run-time features relative to the job's reference.
 
-    The first column of `reference` (n, 2), the log of the p50 reference, is subtracted from run-time features in log
-    seconds. It changes `matrix`.
-
-    The columns `seconds` are converted to logs first (at least 1 s); the columns `logs` are in log seconds already.
+    `matrix` is overwritten. Its columns `seconds` are converted to logs (at least 1 s); its columns `logs` are logs
+    already. From both, the log of the p50 reference is subtracted: the first column of `reference` (n, 2).
     """
     for i in range(len(matrix)):
         for column in seconds:

@@ -70,7 +70,7 @@ def key_of(name: str, parts: Parts) -> tuple[str, KeyValue] | None:
 UNSEEN: Final = -1
 """Code of a key value that no job of the history has."""
 NULL: Final = -2
-"""Code of a key with an unknown part. It never selects a history, so jobs with unknown users do not share one."""
+"""Code of a key with an unknown part. It selects no earlier jobs, so jobs with unknown users do not share a history."""
 
 
 def _part_values(jobs: pl.DataFrame, part: str) -> list[object]:
@@ -84,7 +84,7 @@ class Keyspace:
     """Integer codes of all key values of a history.
 
     `parts` numbers the values of each part. `values` holds for each key the sorted combinations of part numbers that
-    occur; the code of a combination is its position plus the key's entry of `offsets`, so codes of different keys
+    occur. The code of a combination is its position plus the key's entry of `offsets`, so codes of different keys
     differ. `size` is the number of codes.
     """
 
@@ -147,10 +147,7 @@ def _numbered(jobs: pl.DataFrame, parts: Mapping[str, Mapping[object, int]]) -> 
 def _combined(
     numbered: Mapping[str, IntArray], parts: Mapping[str, Mapping[object, int]], key: Sequence[str]
 ) -> IntArray:
-    """Return one number per row that combines the key's parts.
-
-    It is `NULL` if any part is null, else `UNSEEN` if any part is unseen.
-    """
+    """Return a number per row that combines the parts of a key: `NULL` if any is null, else `UNSEEN` if any is unseen."""
     combined = np.zeros(len(numbered["cluster"]), dtype=np.int64)
     worst = np.zeros_like(combined)
     for part in key:
@@ -176,7 +173,7 @@ class Events:
 
     `clock` holds the distinct times (microseconds). `order` holds the sorted numbers `code * (len(clock) + 1) + rank`,
     where rank is the event time's index in `clock`. `rows` is the row of each event in the history's frame, and
-    `begins` the position of the first event of each code. `running` holds running sums of job weights along the order;
+    `begins` the position of the first event of each code. `running` holds running sums of job weights in this order;
     they start with 0, and are integers so that differences are exact.
     """
 
@@ -206,10 +203,7 @@ class Events:
         return cls(clock=clock, order=order, rows=ordered_rows, begins=begins.astype(np.int64), running=running)
 
     def span(self, codes: IntArray, ts: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the begin and stop positions of the events under `codes` strictly before `ts`.
-
-        Spans of negative codes are empty.
-        """
+        """Return begin and stop positions of the events under `codes` strictly before `ts`; equal for codes below 0."""
         known = np.maximum(codes, 0)
         numbers = known * (len(self.clock) + 1) + np.searchsorted(self.clock, ts)
         begin = np.where(codes >= 0, self.begins[known], 0) if len(self.begins) > 1 else np.zeros_like(codes)
@@ -287,7 +281,7 @@ def parts_of(job: JobAsked | EndedRun) -> Parts:
 
 
 def keys_of(run: EndedRun) -> list[tuple[str, KeyValue]]:
-    """Return the names and values of all keys of a run, without those that have an unknown part."""
+    """Return the names and values of all keys of a run whose parts are all known."""
     parts = parts_of(run)
     keys = (key_of(name, parts) for name in KEYS)
     return [key for key in keys if key is not None]

@@ -1,7 +1,7 @@
 """Job data of a growing history, by row: first the rows of a `History` (`Base`), then rows added later (`Ledger`).
 
-Added rows are ended runs, reported as feedback. Events in time order are in `features.lookups`.
-Called by `features.online` and `features.lookups`.
+Added rows are ended runs, reported as feedback. `features.lookups` holds events in time order. Called by
+`features.online` and `features.lookups`.
 """
 
 import sys
@@ -27,9 +27,8 @@ class Base:
     `rows` holds for each kind of event the rows with such an event, by key code and then by time; `begins` the position
     of the first row of each key code. `times`, `values` and `weights` have one entry per row.
 
-    A `History` also stores sort numbers and running sums, for thousands of lookups at once. That takes 40 bytes per
-    row, key and kind of event, of which there are 10 and 4. Lookups for one job at a time need only the row numbers,
-    4 bytes each.
+    A `History` also stores sort numbers and running sums for thousands of lookups at once: 40 bytes per row, key (10)
+    and kind of event (4). Lookups for one job at a time need only the row numbers, 4 bytes each.
     """
 
     frame: pl.DataFrame
@@ -76,7 +75,8 @@ WEIGHTS: Final = ("jobs", "milli_gpus", "start_s")
 _AS_REPORTED: Final = {"end_us": np.int64, "instances": np.int64, "req_gpus": np.float64, "measured": np.bool_}
 """Columns of added rows that are also kept as reported, to rebuild frames.
 
-They include the reported end, since `Ledger.times` is `NEVER` for a run whose status says that it goes on."""
+One is the reported end: for a run whose status says that it still runs, `Ledger.times` holds `NEVER` instead.
+"""
 _SPARE_ROWS: Final = 1024
 
 
@@ -125,8 +125,8 @@ class Fed:
 class Ledger:
     """Arrays with one entry per row: those of the `Base`, then those added since.
 
-    Only the first `size` entries of an array are in use; the others are spare. An added row takes some hundred bytes. A
-    separate frame for every report of a few rows would take kibibytes per row.
+    Only the first `size` entries of an array are in use; the others are spare, so that adding rows rarely copies. An
+    added row takes some hundred bytes, where one frame per report would take kibibytes per row.
     """
 
     def __init__(self, base: Base) -> None:
@@ -149,7 +149,7 @@ class Ledger:
         return self.size - self.base.frame.height
 
     def append(self, fed: Fed) -> None:
-        """Append rows after those of the base and those appended before."""
+        """Append rows after all present rows."""
         start, first = self.size, self.fed_rows
         for name, times in fed.times.items():
             self.times[name] = _filled(self.times[name], start, times)
@@ -171,7 +171,7 @@ class Ledger:
         return base["cluster"][row], base["job_id"][row], base["role"][row]
 
     def order(self, row: int) -> tuple[int, Identity]:
-        """Return the sort key that orders a row among events of the same time, the same order as in a `History`."""
+        """Return the key that sorts a row among events of the same time, in the same order as in a `History`."""
         return int(self.times["submit"][row]), self.identity(row)
 
     def base_row(self, identity: Identity) -> int | None:
@@ -186,7 +186,7 @@ class Ledger:
         return None
 
     def happened(self, kind: str, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Return those of the added rows `rows` that have an event of a kind, and the times of these events."""
+        """Return the added rows in `rows` that have an event of a kind, and the times of these events."""
         ts = self.times_of(kind)[rows]
         held = ts != NEVER
         if kind == "measured":

@@ -1,8 +1,8 @@
 """Lookups of history features for single jobs, in the timeline of each key.
 
 A `Timeline` holds the events under one key; a `Glance` is a timeline seen at one moment. Lookups are grouped by key,
-and each timeline caches recent results. The statistics are defined in `features.columns`.
-Called by `features.online`, which adds events, and by `features.rows`, which assembles rows.
+and each timeline caches recent results. `features.columns` defines the statistics. Called by `features.online`, which
+adds events, and by `features.rows`, which assembles rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -101,7 +101,7 @@ class Timeline:
         self.answers[what, stop] = answer
 
     def grow(self, tracks: Mapping[str, Track], merged: int) -> None:
-        """Replace the tracks by tracks with more events, and empty the cache."""
+        """Replace the tracks by longer ones that contain the same and more events, and empty the cache."""
         self.tracks, self.merged = tracks, merged
         self.answers.clear()
 
@@ -135,7 +135,7 @@ class Glance:
         return started - ended
 
     def since_end_us(self) -> float:
-        """Return the microseconds since a job last ended, NaN if none has ended."""
+        """Return the microseconds since the latest end of a job, NaN if none has ended."""
         stop = self.stop("ended")
         return self.now_us - int(self.timeline.tracks["ended"].ts[stop - 1]) if stop else np.nan
 
@@ -163,7 +163,7 @@ def empty_timeline(weights: Sequence[str], kinds: Mapping[str, bool]) -> Timelin
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windows:
-    """Statistics over windows of events of one kind, under one key.
+    """Statistics of the newest events of one kind under one key, for several window lengths.
 
     The results of one glance are cached together, with this object as the cache key.
     """
@@ -173,7 +173,7 @@ class Windows:
     finish: Callable[[FloatArray], Any] = np.array  # converts the statistics to the value that is cached and returned
 
     def at(self, glances: Sequence[Glance], values: Mapping[str, FloatArray]) -> list[Any]:
-        """Return the statistics of each glance; compute those that are not cached in one batch."""
+        """Return the statistics for each glance; compute all that are not cached in one batch."""
         found = [glance.timeline.answers.get((self, glance.stop(self.kind))) for glance in glances]
         for answer in found:
             if answer is None:
@@ -194,7 +194,7 @@ class Windows:
 class KeyPlan:
     """All lookups under one key, with the columns of a feature row that they fill.
 
-    `newest` holds the indices of statistics over submissions and their columns, None without such statistics.
+    `newest` holds the indices of statistics of submissions and the columns they fill; None without such statistics.
     """
 
     key: str
@@ -248,7 +248,7 @@ _LOOKS: Final = (Recent, Load, Newest)
 
 @lru_cache(maxsize=256)
 def _windows(kind: str, looks: tuple[Recent, ...]) -> Windows:
-    """Return the same object for the same lookups, so that several models over one history share cached results."""
+    """Return the same object for the same lookups, so that all models of one history share cached results."""
     return Windows(kind, recency.plan(looks))
 
 
@@ -259,7 +259,7 @@ def _reference_windows(names: Mapping[str, Sequence[str]]) -> Windows:
 
 
 def _log_means(seconds: FloatArray) -> tuple[float, float]:
-    """Return the log means of p50 and of p90, each over its three windows; NaN where unknown."""
+    """Return the log means of p50 and of p90, each of its three windows; NaN where unknown."""
     known = seconds.tolist()
     return log_mean(known[:3]), log_mean(known[3:])
 

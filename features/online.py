@@ -1,7 +1,7 @@
 """The history of one trace in the service, which grows as ended runs are reported; safe across threads.
 
-Lookups are for one job at a time, and give the same results as in a `History` of the same jobs.
-Called by `modelserve.loading.models`, which adds runs, and by `features.rows`, which builds feature rows.
+Lookups are for one job at a time, and give the same results as in a `History` of the same jobs. Called by
+`modelserve.loading.models`, which adds runs, and by `features.rows`, which builds feature rows.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,15 @@ __all__ = ["EVIDENCE_KEYS", "GROWTH_ROWS", "EndedRun", "JobAsked", "OnlineHistor
 IntArray = npt.NDArray[np.int64]
 
 EVIDENCE_KEYS: Final = ("group_role", "user")
-"""Keys under which measured runs are counted as evidence for predicted use; the first that the job has is used."""
+"""Keys under which measured runs are counted to support a prediction of use; the first that the job has is used."""
 MAX_FED_ROWS: Final = 5_000
 """Maximum number of added rows apart from the base history; with more, both are merged into a new base."""
 GROWTH_ROWS: Final = 50_000
 """Maximum number of rows that a cluster may have above its initial number; the earliest submissions are dropped.
 
-It is one day of submissions of the busiest published trace. That suffices: load is counted over 24 hours, and no
-feature reads more than a thousand jobs of a key."""
+That is one day of submissions of the busiest published trace, and enough: load is counted over 24 hours, and no feature
+reads more than a thousand jobs of a key.
+"""
 _WEIGHTED: Final = {kind: kind in WEIGHTED_KINDS for kind in EVENT_KINDS}
 
 
@@ -40,8 +41,8 @@ class OnlineHistory:
     """A history to which runs can be added and from which users can be removed.
 
     Hold `lock` during several lookups that must see the same state. For jobs submitted after the latest known
-    submission, lookups are exact up to `GROWTH_ROWS` added rows per cluster. For earlier jobs, rows that mattered may
-    have been dropped.
+    submission, lookups are exact up to `GROWTH_ROWS` added rows per cluster. For earlier jobs, needed rows may have
+    been dropped.
     """
 
     def __init__(self, base: History) -> None:
@@ -78,10 +79,7 @@ class OnlineHistory:
         return self._replaced
 
     def cluster_of(self, vc: str | None) -> str | None:
-        """Return the cluster with most jobs of a virtual cluster.
-
-        For an unknown virtual cluster it is the cluster with most jobs in total, None without any job.
-        """
+        """Return the cluster with most jobs of a virtual cluster, or in total if it is unknown; None without jobs."""
         clusters = self._clusters
         return clusters.get(vc, clusters[None])
 
@@ -160,7 +158,7 @@ class OnlineHistory:
             self._replaced += 1
 
     def _folded(self) -> History:
-        """Return the base and the added rows as one history, without rows beyond the growth limit of a cluster."""
+        """Return the base and the added rows as one history, cut to the growth limit of each cluster."""
         whole = History.from_tail(self.frame())
         kept = self._newest(whole.tail())
         return whole if kept.height == whole.frame.height else History.from_tail(kept)
@@ -203,7 +201,7 @@ class OnlineHistory:
                     self._timelines.pop(key, None)
 
     def _begun(self, key: tuple[str, KeyValue], *, fed: bool) -> Timeline:
-        """Build the timeline of a key from the base and cache it; a key without rows gets the empty timeline."""
+        """Build and cache the timeline of a key from the base; for a key without rows, return the empty timeline."""
         base = self.ledger.base
         code = base.code_of(key)
         if code < 0 and not fed:

@@ -29,16 +29,16 @@ Float32Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 NUMBERS: Final = (*REQUEST_COLUMNS, "instances", "time_limit_s", "priority")
-"""Numeric canonical columns that features read from a job: first the request, in the order of a request matrix."""
+"""Numeric canonical columns that features read from a job; the request is first, in the order of a request matrix."""
 ROWS_AT_ONCE: Final = 64
-"""Maximum number of rows computed while the history is locked, and so from the same state of the history."""
+"""Maximum number of rows computed under one lock of the history, and so from the same state of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """Feature rows (n, k) for a model, and the reference log run times (n, 2) to add to its output.
 
-    `versions` holds the history's version when the first rows were computed, and when the last rows were.
+    `versions` holds the history's version when the first rows were computed, and its version when the last were.
     """
 
     matrix: Float32Array
@@ -157,9 +157,9 @@ class RowBuilder:
 
 
 class _Seen:
-    """The jobs of one chunk with their glances, cached by key.
+    """The jobs of one chunk with their glances (timelines at submission), cached by key.
 
-    A glance is a timeline at the job's submission. The caller must hold the history's lock.
+    The caller must hold the history's lock.
     """
 
     def __init__(self, history: OnlineHistory, jobs: Sequence[JobAsked]) -> None:

@@ -1,7 +1,7 @@
 """The registry of all features, and the named feature sets that models are trained on.
 
-Each feature is defined in `columns/`.
-Called by `features.build`, `features.contract` and by training, which chooses a set by name.
+`columns/` defines the features. Called by `features.build`, `features.contract` and by training, which chooses a set by
+name.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ FEATURES: Final[dict[str, Feature]] = {**REQUEST, **CALENDAR, **RECENCY, **LOAD,
 _REQUEST: Final = tuple(name for name in REQUEST if name not in {"time_limit_s", "priority"})
 
 _REACH: Final = {"like": (5, 20, 100, 300, 1000), "user": (20, 100), "group": (20, 100)}
-"""Keys whose history features models use, each with the lengths of its windows of ended jobs."""
+"""Keys of the history features that models use, each with its window lengths in ended jobs."""
 _WIDER: Final = {**_REACH, **dict.fromkeys(("vc", "gpus", "all"), (5, 20, 100, 300)), "vc_gpus": (20, 100)}
 _UNSTEADY: Final = frozenset({"vc", *CALENDAR})
 """Features left out because trees overfit them and fail when the workload drifts: virtual cluster, hour, weekday."""
@@ -38,7 +38,7 @@ def _within(feature: Feature, reach: Mapping[str, Sequence[int]]) -> bool:
         case Recent(events="ended", key=key, last=last):
             return last in reach.get(key, ())
         case Newest(key=key):
-            # Statistics over single submissions: only of similar jobs, of the virtual cluster and of the whole cluster.
+            # Statistics of single submissions exist only for similar jobs, the virtual cluster and the whole cluster.
             return key in reach and key in {"like", "vc", "all"}
         case Load(key=key):
             return key in reach
@@ -47,7 +47,7 @@ def _within(feature: Feature, reach: Mapping[str, Sequence[int]]) -> bool:
 
 
 def _steady(name: str) -> bool:
-    """Return whether a feature is stable under load; raw counts are not, except of bursts and of running jobs."""
+    """Return whether a feature is stable when load changes; raw counts are not, except bursts and running jobs."""
     feature = FEATURES[name]
     timely = feature.unit in {"s", "log s", "log ratio", "fraction"} or name.endswith("_running_jobs")
     return timely or isinstance(feature.source, Newest)

@@ -1,7 +1,7 @@
 """Frame schemas of the canonical tables, made from `features.canonical`.
 
-A schema's `validate` raises on bad rows, and `filter` separates them. `features.canonical` describes the columns.
-Called by `pipelines` where frames cross a package border or are documented, and by the contract tests.
+A schema's `validate` raises on bad rows, and `filter` separates them. Called by `pipelines` where frames cross a
+package border or are documented, and by the contract tests.
 """
 
 from types import new_class
@@ -45,7 +45,7 @@ def _schema(name: str, table: Table, **rules: object) -> type[dy.Schema]:
 
 @dy.rule()
 def _end_after_start(_: type[dy.Schema]) -> pl.Expr:
-    """Require that a unit does not end before it starts."""
+    """Require that a job does not end before it starts."""
     return pl.col("end_ts") >= pl.col("start_ts")
 
 

@@ -10,7 +10,7 @@ from typing import Final
 __all__ = ["GPU_MEM_GIB_OF_TYPE", "ROLE_WHOLE_JOB", "TASK_TYPE_OF_WORKLOAD", "ZONES", "Status", "TaskType"]
 
 ROLE_WHOLE_JOB: Final = "job"
-"""The role of a row that is a whole job (Helios, Philly). A row of PAI is a task, whose role the trace names."""
+"""Role of a row that is a whole job (Helios, Philly); a PAI row is a task with the role that the trace names."""
 
 
 class Status(StrEnum):

@@ -185,7 +185,7 @@ class Scheduler:
         return started
 
     def _behind(self, head: Waiting, offers: Offers, now_s: float) -> list[Running]:
-        """Start jobs behind the head that end before its reservation begins, or fit besides the reserved capacity."""
+        """Start jobs behind the head that end before its reservation begins, or that need no reserved capacity."""
         started: list[Running] = []
         reservation = self.occupancy.reservation(head, now_s)
         spare, unclaimed = reservation.spare, self.occupancy.room.within(reservation.spare)

@@ -1,7 +1,7 @@
 """The definition of a feature (name, unit, kind, source), and the lookup of many jobs in a history (`Lookback`).
 
-The features themselves are defined in the sibling files; `features.sets` registers all of them.
-Called by every file of `columns/`, by `features.build` and by `features.contract`.
+The sibling files define the features themselves; `features.sets` registers all of them. Called by every file of
+`columns/`, by `features.build` and by `features.contract`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ class OwnNumber:
         return pl.when(below > 0).then(value / below)
 
     def rule(self, names: Sequence[str]) -> tuple[int, int, int]:
-        """Return the rule for `kernels.own_numbers`: positions of `above`, `times`, `over` in `names`, -1 if absent."""
+        """Return the positions of `above`, `times` and `over` in `names`, -1 if absent, for `kernels.own_numbers`."""
         above, times, over = (-1 if c is None else names.index(c) for c in (self.above, self.times, self.over))
         return above, times, over
 
@@ -65,8 +65,8 @@ class Text:
 class LocalTime:
     """A number computed from the submission time in the trace's own time zone.
 
-    `zones` maps the start of a trace's name to its time zone. `of_series` computes the number of a column,
-    `of_datetime` the number of one time; both give equal results.
+    `zones` maps the start of a trace's name to its time zone. `of_series` computes the number for a column of times,
+    `of_datetime` for one time; both give equal results.
     """
 
     zones: Mapping[str, str]
@@ -105,7 +105,7 @@ class Recent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A measure (of `columns.load.MEASURES`) of the jobs with the same key, at the job's submission."""
+    """A measure in `columns.load.MEASURES`, such as running jobs, of the jobs with the same key at submission."""
 
     key: str
     measure: str
@@ -127,8 +127,8 @@ Look = Recent | Load | Newest
 class Feature:
     """One column of a feature frame.
 
-    `source` defines how the feature is computed: from the job's own row or from the history.
-    `needs` names the canonical columns it reads; `from_request` is true if it changes with a counterfactual request.
+    `source` defines how the feature is computed: from the job's own row or from the history. `needs` names the
+    canonical columns it reads; `from_request` is true if it changes with a counterfactual request.
     """
 
     name: str
@@ -172,8 +172,8 @@ class Lookback:
     def span(self, kind: str, keys: Sequence[str], ago_us: int = 0) -> tuple[IntArray, IntArray]:
         """Return, for each job and key, the begin and stop positions of its events in `History.events[kind]`.
 
-        Only events strictly before the submission minus `ago_us` microseconds are inside. Both arrays have shape
-        (n * keys,), with all keys of the first job first.
+        Only events strictly before the submission minus `ago_us` microseconds are inside. Both arrays have shape (n *
+        keys,), with all keys of the first job first.
         """
         wanted = (kind, tuple(keys), ago_us)
         if wanted not in self.spans:

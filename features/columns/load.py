@@ -1,7 +1,7 @@
 """Features of the load at submission: counts of recent submissions, running jobs and waiting jobs with the same key.
 
-Only jobs submitted strictly before the job count, each in the state it had at the job's submission.
-Called through `features.sets` and by `features.build`.
+Only jobs submitted strictly before the job count, each in the state it had at the job's submission. Called through
+`features.sets` and by `features.build`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,10 +31,10 @@ class Moment(Protocol):
         """Return how many events of a kind happened strictly before the moment minus `ago_us` microseconds."""
 
     def running(self, weight: str) -> Number:
-        """Return the sum of a weight over the jobs that run at the moment."""
+        """Return the sum of a weight (`history.weights_of`) over the jobs that run at the moment."""
 
     def since_end_us(self) -> Number:
-        """Return the microseconds since a job last ended, NaN if none has ended."""
+        """Return the microseconds since the latest end of a job, NaN if none has ended."""
 
     def per(self, above: Number, below: Number) -> Number:
         """Return the ratio `above` / `below` of whole numbers, NaN where `below` is zero."""
@@ -64,13 +64,13 @@ def waiting_jobs(at: Moment) -> Number:
 
 
 def running_mean_s(at: Moment) -> Number:
-    """Return the mean seconds since their start over the jobs that run; start times are cut to whole seconds."""
+    """Return the mean seconds that running jobs have run so far; their start times are cut to whole seconds."""
     jobs = at.running("jobs")
     return at.per(at.now_us // _US * jobs - at.running("start_s"), jobs)
 
 
 def since_end_s(at: Moment) -> Number:
-    """Return the seconds since a job with the key last ended."""
+    """Return the seconds since the latest end of a job with the key."""
     return at.since_end_us() / _US
 
 
@@ -132,7 +132,7 @@ _UNIT_OF_SUFFIX: Final = {"_s": "s", "_gpus": "GPUs"}
 
 
 Plan = Mapping[str, tuple[tuple[str, ...], IntArray]]
-"""For each measure name: the keys to look up, and the positions of these lookups in the list of loads."""
+"""For each measure name: the keys to look up, and the row indices of these lookups in the list of load features."""
 
 
 def plan(loads: Sequence[Load]) -> Plan:

@@ -1,8 +1,7 @@
 """Features of the newest submissions with the same key: how long those jobs had run, and the burst the job continues.
 
-Jobs that still run are included with their run time so far, as censored observations of Kaplan-Meier curves. So long
-jobs count before they end.
-Called through `features.sets` and by `features.build`.
+Jobs that still run count with their run time so far, as censored observations of Kaplan-Meier curves. So long jobs
+count before they end. Called through `features.sets` and by `features.build`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ IntArray = npt.NDArray[np.int64]
 NEWEST_COUNTS: Final = (20, SUBMITTED_DEPTH)
 """Numbers of newest submissions from which Kaplan-Meier curves are computed."""
 BURST_GAPS_S: Final = (60, 300, 1800)
-"""Maximum gap in seconds between neighbouring submissions of one burst, at three scales."""
+"""Gaps in seconds that define bursts at three scales: within a burst, neighbouring submissions are closer."""
 
 UNITS: Final[dict[str, str]] = {
     **{f"newest{back}_so_far_s": "s" for back in (1, 2, 3, 4, 5)},
@@ -53,7 +52,7 @@ STATS: Final = tuple(UNITS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The keys to look up; `places` maps each key to the positions of its lookups and the indices of their `STATS`."""
+    """Lookups grouped by key: `places` maps each key to its lookups' row indices and the indices of their `STATS`."""
 
     keys: tuple[str, ...]
     places: Mapping[str, tuple[IntArray, IntArray]]

@@ -1,8 +1,7 @@
 """Features of the newest ended jobs with the same key: how long they ran, how they ended, what they used.
 
 Each statistic is computed from one window of jobs, never from running sums. The windows are listed at the end of this
-file.
-Called through `features.sets` and by `features.build`.
+file. Called through `features.sets` and by `features.build`.
 """
 
 from collections import defaultdict
@@ -70,7 +69,7 @@ def quantile(level: float) -> Callable[[Sample], FloatArray]:
 
 
 def nth(back: int) -> Callable[[Sample], FloatArray]:
-    """Return the statistic that selects the `back`-th newest value."""
+    """Return the statistic that selects the `back`-th newest value, where 1 is the newest."""
     return lambda sample: sample.newest[:, back - 1]
 
 
@@ -95,8 +94,8 @@ _RANKED: Final = frozenset({"p10", "p25", "p50", "p75", "p90", "max"})
 class Window:
     """All lookups that read the `last` newest events of one kind.
 
-    `stats` maps a column and a statistic to two arrays: the positions of its lookups in the list of all lookups, and
-    the positions of their keys in `keys`.
+    `stats` maps a column and a statistic to two arrays: the row indices of its lookups in the list of all lookups, and
+    the indices of their keys in `keys`.
     """
 
     events: str
@@ -106,7 +105,7 @@ class Window:
 
 
 Plan = tuple[Window, ...]
-"""The windows that together answer a list of lookups."""
+"""The windows from which all lookups of a list are computed."""
 
 
 def plan(looks: Sequence[Recent]) -> Plan:

@@ -1,7 +1,7 @@
 """Features of the job's own row: its request, its categories, and the local hour and weekday of its submission.
 
-The column `nodes` is not a feature, since it is known only after placement. Nor is the date: a tree would memorise past
-days with it. Called through `features.sets`.
+The column `nodes` is not a feature, since it is known only after placement. The date is not a feature either, since
+trees would use it to memorise single days. Called through `features.sets`.
 """
 
 from datetime import datetime

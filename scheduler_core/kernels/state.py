@@ -184,7 +184,7 @@ class Scratch(NamedTuple):
     chosen: IntArray  # (machines,) indices of the machines chosen for a gang, in filling order
     counts: IntArray  # (machines,) instances on each machine of `chosen`
     slot: IntArray  # (machines,) working values of a placement
-    bare: IntArray  # (machines, 3) hypothetical free capacity, as are `spare` and `after`
+    bare: IntArray  # (machines, 3) hypothetical free capacity; so are `spare` and `after`
     spare: IntArray
     after: IntArray
     bare_room: FloatArray  # (machines,) as `Cluster.room`, for `bare` and for `after`

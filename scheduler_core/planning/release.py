@@ -146,7 +146,7 @@ class _Actual:
 
 
 def _through(sums: FloatArray, hours: FloatArray) -> FloatArray:
-    """Return each job's integral of its repeated day from 0 to `hours`; `sums` are its cumulative sums (n, 25)."""
+    """Return the integral of each job's repeated 24-hour series from 0 to `hours`, by its cumulative `sums` (n, 25)."""
     days = np.floor(hours / HOURS_PER_DAY)
     left = hours - days * HOURS_PER_DAY
     whole = np.minimum(left.astype(np.int64), HOURS_PER_DAY - 1)

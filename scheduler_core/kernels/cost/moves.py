@@ -27,7 +27,7 @@ def best_place(data: Data, plan: Plans, p: int, job: int, banned: int) -> tuple[
     """Find the cheapest node and number of GPUs for an unplaced job; return the plan cost, node and GPUs.
 
     The node is NONE if postponing the job is cheapest. Of the switched-off nodes only the first of each type and the
-    job's current node are tried. The node `banned` (or NONE) is not used.
+    node that the job now runs on are tried. The node `banned` (or NONE) is not used.
     """
     fixed = plan.sums[p, FIXED] - plan.fixed[p, job]
     rate, until = plan.sums[p, RATE], horizon(data, plan, p, job, NONE)

@@ -100,7 +100,7 @@ NOW: Final = 0
 BETTER: Final = 1
 SPARE: Final = 2
 ELITE: Final = 3
-"""Rows of `Plans`: NOW the current plan, BETTER the best plan of a walk, SPARE a backup, from ELITE on the elite."""
+"""Rows of `Plans`: NOW the current plan, BETTER the best plan of a walk, SPARE a backup, ELITE the first elite plan."""
 
 MADE: Final = 0
 WALKED: Final = 1

@@ -1,7 +1,7 @@
 """Constants of a problem, the plans of a search, and each plan's cost, which is updated when one job changes.
 
 A plan's cost is fixed + rate · horizon. The horizon is the time until the next decision: the first completion, at most
-a period. `rate` is in USD per second until then, and `fixed` does not depend on it. Called by `moves`, `descent`,
+a period. `rate` is in USD per second until then; `fixed` does not depend on the horizon. Called by `moves`, `descent`,
 `search`.
 """
 

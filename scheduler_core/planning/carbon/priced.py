@@ -164,7 +164,7 @@ class _Table:
 
 
 def _within(table: _Table, gpus: int) -> tuple[IntArray, IntArray]:
-    """Return the choices at the lowest GPU price at which they need no more than the available GPUs.
+    """Return counts and frequencies at the lowest GPU price at which they need at most `gpus` GPUs.
 
     GPUs left free go to the shortest jobs whose choice at a slightly lower price needs no more than the free GPUs.
     """
