@@ -25,7 +25,7 @@ __all__ = ["EVIDENCE_KEYS", "GROWTH_ROWS", "EndedRun", "JobAsked", "OnlineHistor
 IntArray = npt.NDArray[np.int64]
 
 EVIDENCE_KEYS: Final = ("group_role", "user")
-"""Keys under which measured runs are counted to support a prediction of use; the first that the job has is used."""
+"""Keys tried in turn to count the measured runs behind a prediction of use; the first known for a job is used."""
 MAX_FED_ROWS: Final = 5_000
 """Maximum number of added rows apart from the base history; with more, both are merged into a new base."""
 GROWTH_ROWS: Final = 50_000

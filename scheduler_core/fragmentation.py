@@ -94,7 +94,7 @@ def uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
 
 
 def _cases(nodes: FreeNodes, target: TargetWorkload, fits_gpu: BoolArray, fits_cpu: BoolArray) -> dict[Use, BoolArray]:
-    """Return for each `Use` which (machine, shape) pairs are in that class (n, k); each pair is in exactly one."""
+    """Classify all pairs of machine and shape: return a mask (n, k) per `Use`; each pair is in exactly one class."""
     wants_gpu = target.count > 0
     distinct = sorted(set(nodes.gpu_type), key=str)
     open_to = {

@@ -122,7 +122,7 @@ def placement_of(placement: str | Placement, seed: int = 0) -> Placement:
 
 
 def sharing_of(placement: str | Placement, asked: Sharing | None = None) -> Sharing:
-    """Return how GPUs are shared under a placement: as in `asked` if given, else its default.
+    """Return how GPUs are shared: as `asked` says, or if it is None by the placement's default.
 
     Raises
     ------

@@ -133,7 +133,7 @@ five seconds if it is not cached.
 
 FIRST_BATCH: Final = 64
 LARGEST_BATCH: Final = 4096
-"""Number of jobs in the first batch (FIRST_BATCH), and maximum; each batch is 4 times as large as the last."""
+"""Maximum number of jobs in a batch; the first batch has FIRST_BATCH jobs, each later one four times as many."""
 
 SMALLEST_BATCH: Final = 32
 """Minimum number of gangs to place as a batch; preparing a batch takes as long as placing a few one by one."""

@@ -144,7 +144,7 @@ def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | Non
     References
     ----------
     Yang, Hong, Tang: Artificial intelligence computing power cluster scheduling based on task resource demand
-    prediction, Algorithm 1; changed so that every candidate is alpha times the *original* request, and guarded.
+    prediction, Algorithm 1; changed: every candidate is alpha times the *original* request, and not below the floors.
 
     Examples
     --------

@@ -25,7 +25,7 @@ CLAIRVOYANT: Final = "clairvoyant"
 """Name of the policy that knows the actual series, which bounds what any forecast can save."""
 
 UNKNOWN_RUN_S: Final = HOUR_S
-"""Run time assumed for a job without a prediction (our choice): with one hour, only the hour of its start counts."""
+"""Run time in seconds assumed for a job without a prediction: one hour, the hour of its start (our choice)."""
 
 LONGEST_RUN_S: Final = 366 * HOURS_PER_DAY * HOUR_S
 """Maximum run time in seconds; of a longer or endless run, only the first year counts."""

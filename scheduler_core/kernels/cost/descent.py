@@ -119,7 +119,7 @@ def any_changed(plan: Plans, p: int, other: int, since: int) -> bool:
 
 @kernel
 def displace_each(data: Data, plan: Plans, p: int) -> bool:
-    """Exchange every placed job with the job that lowers the cost most; return whether any exchange was made.
+    """Exchange every placed job with its best partner if that lowers the cost; return whether any exchange was made.
 
     A pair is not tried again until one of the two jobs or one of their nodes has changed.
     """

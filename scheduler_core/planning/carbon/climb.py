@@ -127,7 +127,7 @@ def ranked(left_s: FloatArray, energy_j: FloatArray, charged: FloatArray) -> tup
 
 
 PastBudget = Literal["next", "stop"]
-"""If the best step would exceed the budget: take the next best that fits, or end the stage (carbon patent)."""
+"""If the best step would exceed the budget, `next` takes the next best that fits; `stop` ends the stage (patent)."""
 
 BUDGET_MARGIN: Final = 1e-11
 """Fraction of the budget kept unused, so that rounding in another order of summation cannot exceed it."""

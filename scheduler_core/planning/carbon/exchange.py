@@ -117,7 +117,7 @@ def _best(options: Options, found: Candidates, gpus: IntArray, step: IntArray, l
 
 
 PutOff = Literal["forced", "chosen"]
-"""Which jobs may be postponed: no more than `allocate` postpones, or also jobs whose GPUs other jobs use better."""
+"""Which jobs may be postponed: `forced`, no more than `allocate` postpones; `chosen`, also others if that is better."""
 
 WHY: Final[dict[PutOff, str]] = {
     "forced": DID_NOT_FIT,

@@ -25,7 +25,7 @@ ITERATIONS: Final = 20
 
 ELITE: Final = 5
 STEPS: Final = (0.25, 0.5, 0.75)
-"""Positions of new plans between the best plan (0) and another elite plan (1)."""
+"""Fractions of the way from the best plan (0) to another elite plan (1) at which new plans are made."""
 
 CHANGED: Final = 0.1
 """Probability that a random change draws a new GPU limit for a job, and that it flips the job's `thrifty`."""
