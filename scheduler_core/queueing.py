@@ -27,7 +27,7 @@ __all__ = ["Discipline"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """The state a policy may read: `dominant_share` maps users to the largest share (0..1) they hold of any resource."""
+    """State that policies read: `dominant_share` maps users to the largest share (0..1) they hold of any resource."""
 
     dominant_share: Mapping[Hashable, float] = field(default_factory=dict)
 

@@ -136,7 +136,7 @@ class HourlySeries:
         return replace(self, values=self.values[: max(count, 0)], filled=self.filled[: max(count, 0)])
 
     def going_round(self) -> "HourlySeries":
-        """Return the series repeating without end (`wrap`), after dropping an incomplete last day to keep days aligned."""
+        """Return the series repeating without end (`wrap`), without an incomplete last day, to keep days aligned."""
         count = len(self.values) - len(self.values) % HOURS_PER_DAY or len(self.values)
         return replace(self, values=self.values[:count], filled=self.filled[:count], wrap=True)
 
