@@ -14,7 +14,7 @@ import polars as pl
 from features.canonical import CANONICAL
 from features.frames import frame_schema
 from features.tables import TABLES
-from pipelines.errors import BadUsage
+from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.engine.workload import NO_OUTAGES, poisson_draws
 from pipelines.simulation.job_pool import KEYS, Pool, job_pool
@@ -22,7 +22,7 @@ from pipelines.simulation.paired_runs import Arrivals
 from pipelines.simulation.simulate import ALL
 from pipelines.studies.shrinking.cases import GNN, PAPER, TYPES, Case, cases_of
 
-__all__ = ["MeasuredJobs", "drawn", "measured_jobs", "tables_in"]
+__all__ = ["MeasuredJobs", "drawn", "measured_in", "measured_jobs"]
 
 NEEDED: Final = (
     "job_id",
@@ -86,6 +86,23 @@ def measured_jobs(jobs: pl.DataFrame, usage: pl.DataFrame) -> MeasuredJobs:
     left = ", ".join(f"{count} {why}" for why, count in pool.dropped.items() if count)
     notes = (f"{len(pool.jobs)} measured jobs, {how}", *([f"not in the pool: {left}"] if left else []))
     return MeasuredJobs(pool=pool, jobs=jobs, usage=usage, notes=notes)
+
+
+def measured_in(path: Path) -> MeasuredJobs:
+    """Return the measured jobs of a file or folder, see `tables_in`.
+
+    Raises
+    ------
+    BadUsage
+        If the path cannot be read, or holds no measured job.
+    """
+    jobs, usage = tables_in(path)
+    try:
+        return measured_jobs(jobs, usage)
+    except LakeError as error:
+        raise BadUsage(
+            f"--pool {path}: found no job with a run time, all requests and all measurements among {jobs.height} rows"
+        ) from error
 
 
 def drawn(pool: Pool, *, seeds: Sequence[int], rate_per_h: float) -> list[Case]:

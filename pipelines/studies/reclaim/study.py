@@ -15,7 +15,7 @@ from pipelines.simulation.rows import trace_of
 from pipelines.simulation.shared.variation import VARIATIONS
 from pipelines.studies.reclaim.arms import ARMS
 from pipelines.studies.reclaim.charts import Draw, drawings, gain_against_stretch, over_probations
-from pipelines.studies.reclaim.pool import MeasuredJobs, drawn, measured_jobs, tables_in
+from pipelines.studies.reclaim.pool import MeasuredJobs, drawn, measured_in, measured_jobs
 from pipelines.studies.reclaim.runs import Setting, run_all, share_rows
 from pipelines.studies.shrinking.arms import asked_of
 from pipelines.studies.shrinking.crossfit import FoldedPredictor, crossfit
@@ -105,7 +105,7 @@ def _check(option: str, given: Sequence[str], known: Iterable[str]) -> None:
 
 def _jobs(config: FrontierConfig, context: Context) -> MeasuredJobs:
     if config.pool is not None:
-        return measured_jobs(*tables_in(config.pool))
+        return measured_in(config.pool)
     lake, trace = context.lake(), context.trace(config.trace)
     return measured_jobs(*(lake.table(table, trace).collect() for table in ("jobs", "usage")))
 

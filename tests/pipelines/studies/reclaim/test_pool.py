@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from features.tables import Jobs, Usage
-from pipelines.errors import BadUsage, LakeError
+from pipelines.errors import BadUsage
 from pipelines.simulation.job_pool import KEYS, Pool, job_pool
-from pipelines.studies.reclaim.pool import NEEDED, drawn, measured_jobs, tables_in
+from pipelines.studies.reclaim.pool import NEEDED, drawn, measured_in, measured_jobs, tables_in
 from scheduler_core.types import IntArray
 from tests.pipelines.studies.reclaim.tiny_pool import rows
 from tests.pipelines.studies.shrinking.tiny import tables
@@ -65,7 +65,7 @@ def test_use_of_gpus_that_were_not_requested_is_zero(tmp_path: Path) -> None:
 def test_jobs_without_a_measurement_are_left_out_and_counted(tmp_path: Path) -> None:
     lost = pl.when(pl.col("job_id") == "j001").then(float("nan")).otherwise("used_gpus").alias("used_gpus")
 
-    found = measured_jobs(*tables_in(parquet(rows().with_columns(lost), tmp_path)))
+    found = measured_in(parquet(rows().with_columns(lost), tmp_path))
 
     assert len(found.pool.jobs) == 39
     assert found.notes == ("39 measured jobs, drawn in the paper's mix", "not in the pool: 1 not_measured")
@@ -105,11 +105,12 @@ def test_what_is_no_table_is_refused(name: str, tmp_path: Path) -> None:
         tables_in(tmp_path / name)
 
 
-def test_rows_that_were_not_measured_are_no_pool() -> None:
-    jobs, usage = tables()
+@pytest.mark.parametrize("column", ["run_s", "req_mem_gib", "used_cpu_cores", "gpu_mem_max_gib"])
+def test_a_file_without_a_measured_job_is_refused(column: str, tmp_path: Path) -> None:
+    path = parquet(rows().with_columns(pl.lit(None, pl.Float64).alias(column)), tmp_path)
 
-    with pytest.raises(LakeError, match="no measured job"):
-        measured_jobs(jobs, usage.with_columns(used_cpu_cores=pl.lit(None, pl.Float64)))
+    with pytest.raises(BadUsage, match="found no job with a run time, all requests and all measurements among 40 rows"):
+        measured_in(path)
 
 
 def test_the_mix_of_the_paper_is_drawn_where_its_types_are() -> None:
@@ -145,7 +146,7 @@ def kinds_of(pool: Pool, picks: IntArray) -> set[str]:
 
 
 def test_the_file_gives_the_pool_of_the_tables(tmp_path: Path) -> None:
-    found = measured_jobs(*tables_in(csv(rows(), tmp_path)))
+    found = measured_in(csv(rows(), tmp_path))
 
     assert found.pool == job_pool(*tables())
     assert set(KEYS) <= set(found.jobs.columns)
