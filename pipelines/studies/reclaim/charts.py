@@ -57,8 +57,10 @@ LEVELS: Final = (PURPLE, SKY, BLUE, ORANGE, GREEN)
 Draw = Callable[[pl.DataFrame, Sequence[str]], alt.TopLevelMixin]
 
 
-def drawings(draw: Draw, rows: Sequence[Row], of: Sequence[str]) -> dict[str, Callable[[], alt.TopLevelMixin]]:
-    """Return the function that draws each chart, by file name: one chart per variation and queue order.
+def drawings(
+    name: str, draw: Draw, rows: Sequence[Row], of: Sequence[str]
+) -> dict[str, Callable[[], alt.TopLevelMixin]]:
+    """Return the function that draws each chart, by file name (from `name`): one per variation and queue order.
 
     Rows without a share (the oracle gains nothing) are left out.
     """
@@ -68,7 +70,7 @@ def drawings(draw: Draw, rows: Sequence[Row], of: Sequence[str]) -> dict[str, Ca
     frame = pl.DataFrame(rows, infer_schema_length=None)
     groups = frame.partition_by("variation", "policy", maintain_order=True, as_dict=True)
     return {
-        f"{variation}_{policy}": partial(draw, members, [*of, f"variation {variation}, {str(policy).upper()}"])
+        f"{name}_{variation}_{policy}": partial(draw, members, [*of, f"variation {variation}, {str(policy).upper()}"])
         for (variation, policy), members in groups.items()
     }
 

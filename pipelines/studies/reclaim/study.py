@@ -16,10 +16,20 @@ from pipelines.simulation.shared.variation import VARIATIONS
 from pipelines.studies.reclaim.arms import ARMS
 from pipelines.studies.reclaim.charts import Draw, drawings, gain_against_stretch, over_probations
 from pipelines.studies.reclaim.pool import MeasuredJobs, drawn, measured_in, measured_jobs
-from pipelines.studies.reclaim.runs import Setting, run_all, share_rows
+from pipelines.studies.reclaim.runs import PLACE, Setting, run_all, share_rows
 from pipelines.studies.shrinking.arms import asked_of
 from pipelines.studies.shrinking.crossfit import FoldedPredictor, crossfit
-from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option, seeds_option, trace_option
+from pipelines.studies.study import (
+    Context,
+    Findings,
+    Row,
+    Study,
+    option,
+    rendered,
+    seed_option,
+    seeds_option,
+    trace_option,
+)
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import Predictor
@@ -157,18 +167,18 @@ def _findings(name: str, config: FrontierConfig, jobs: MeasuredJobs, rows: list[
     return Findings(
         study=name,
         trace=trace,
-        tables={"": [_short(row) for row in rows]},
-        charts=drawings(draw, rows, [about]),
+        tables={"": _shown(rows)},
+        charts=drawings(name, draw, rows, [about]),
         notes=(*jobs.notes, *NOTES),
         flat=rows,
     )
 
 
-def _short(row: Row) -> Row:
-    """Return the columns of a row for the screen."""
-    kept = ("mix", "sharing", "variation", "arm", "share", "share_lo", "share_hi", "finished", "gpus_used", "killed")
-    varied = {"policy": row["policy"], "z": row["z"], "min": float(str(row["probation_s"])) / 60.0}
-    return {name: row[name] for name in kept} | {"stretch_p99": row["stretch_p99"]} | varied
+def _shown(rows: Sequence[Row]) -> list[Row]:
+    """Return rows for the screen: the columns of places that differ, and the main figures."""
+    differing = [name for name in PLACE if len({row[name] for row in rows}) > 1]
+    kept = (*differing, "arm", "share", "share_lo", "share_hi", "finished", "gpus_used", "killed", "stretch_p99")
+    return rendered([{name: row[name] for name in kept} for row in rows])
 
 
 _WHAT: Final = {name: arm.what for name, arm in ARMS.items()}

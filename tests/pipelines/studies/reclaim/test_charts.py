@@ -39,7 +39,7 @@ def rows(**fields: object) -> list[Row]:
 
 def drawn(name: str, made: list[Row]) -> dict[str, Any]:
     draw = {"gain": gain_against_stretch, "frontier": over_probations}[name]
-    [chart] = drawings(draw, made, OF).values()
+    [chart] = drawings("made", draw, made, OF).values()
     spec: dict[str, Any] = chart().to_dict()
     return spec
 
@@ -88,4 +88,4 @@ def test_the_frontier_has_a_line_per_z_for_share_and_stretch() -> None:
 def test_there_is_a_chart_per_variation_and_order_and_none_without_a_share(draw: Any) -> None:
     made = [*rows(), *rows(variation="prototype"), *rows(policy="drf"), *rows(variation="constant", share=math.nan)]
 
-    assert list(drawings(draw, made, OF)) == ["default_fifo", "prototype_fifo", "default_drf"]
+    assert list(drawings("made", draw, made, OF)) == ["made_default_fifo", "made_prototype_fifo", "made_default_drf"]

@@ -116,6 +116,8 @@ def test_jobs_without_the_types_of_the_mix_are_drawn_uniformly(pool: Path) -> No
     ]
     assert found.flat[-1]["share"] == 1.0
     assert "drawn uniformly" in found.notes[0]
+    assert list(found.tables[""][0]) == ["arm", "share", "finished", "gpus_used", "killed", "stretch_p99"]
+    assert list(found.charts) == ["reclaim_default_fifo"]
 
 
 @pytest.mark.slow
