@@ -1,13 +1,15 @@
 """`taut demo`: ingest, train, recommend and simulate in one run, on a synthetic trace or on real files.
 
 The demo calls the functions behind the other commands, with its own folder for the lake and the models. Its tables are
-built in `pipelines.cli.demo_tables`.
+built in `pipelines.cli.demo_tables` and `pipelines.cli.demo_headline`.
 Called by `pipelines.cli`, which registers the command.
 """
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,9 +20,12 @@ if TYPE_CHECKING:
     from pipelines.lake.lake import Lake
     from pipelines.models.retrain import Retrained
     from pipelines.simulation.job_pool import Pool
+    from pipelines.simulation.settings import SimulationSettings
+    from pipelines.simulation.simulate import SimulationResult
 
 LEAST_TASKS = 20_000
 REPLICATIONS = 5
+WIDTH = 80
 TAGGED_SHARE = 0.6
 """Share of jobs with a workload tag in the demo's trace.
 
@@ -39,10 +44,11 @@ def demo(
     seed: Seed = 0,
     threads: Threads = None,
 ) -> None:
-    """Run the whole chain: ingest, train, gate, recommend, and simulate 12 h with and without shrinking."""
+    """Run the whole chain: ingest, train, gate, recommend; simulate 12 h with and without taut."""
     from pipelines.cli.demo_tables import accuracy_rows, importance_rows, outcome_rows, reclaimed_rows
     from pipelines.cli.opening import champions
-    from pipelines.cli.progress import step
+    from pipelines.cli.progress import compiling, step
+    from pipelines.cli.simulation import TruthOption
     from pipelines.lake.ingest import ingest
     from pipelines.lake.lake import Lake
     from pipelines.models.retrain import promote_all, retrain
@@ -67,24 +73,38 @@ def demo(
         with step("copying the champion models"):
             predictor = champions(place, offline=False)
         pool = _held_out(opened, name, trained)
-    with step(f"simulating 12 h of {len(pool.jobs)} held-out jobs at {rate:g} per hour, with and without shrinking"):
+    with step(f"simulating 12 h of {len(pool.jobs)} held-out jobs at {rate:g} per hour, sized at submission"):
         settings = SimulationSettings(rate_per_h=rate, seed=seed, replications=REPLICATIONS)
         result = simulate(pool, scales_of(predictor, pool, settings), settings)
+    with step("simulating the same jobs, measured while they run"), compiling():
+        reclaimed = simulate(pool, {}, replace(settings, slowdown_models=(TruthOption.SHARED.value,)))
 
-    origin = "synthetic" if traces is None else "real"
-    say("\nFeatures behind run times (permutation importance on held-out jobs; sign of the SHAP rank correlation)")
+    data = f"{name}, {'synthetic' if traces is None else 'real'}"
+    say(f"\nRun-time models: the feature that matters most ({data})")
     emit(importance_rows(trained), Format.TABLE)
-    say(f"\nRun time on the latest fifth of the jobs ({name}, {origin}); log pinball, lower is better")
+    say(f"\nRun time on the latest fifth of the jobs ({data}): log pinball, lower is better")
     emit(accuracy_rows(trained), Format.TABLE)
-    say(f"\nReclaimed from the held-out jobs ({name}, {origin}), by resource and reason")
+    say(f"\nRequests and targets of the held-out jobs, sized at submission ({data})")
     emit(reclaimed_rows(result), Format.TABLE)
-    share = result.model_decided_share.get("shrunk", 0.0)
-    say(f"The run-time model changed {share:.1%} of these decisions; the floors decided the rest.")
-    for note in result.notes:
-        say(note)
-    say(f"\nThe cluster after 12 h ({name}, {origin}), by slowdown model of shrunk jobs; means over seeds")
+    say(f"\nThe cluster after 12 h, jobs sized at submission ({data}); means of {REPLICATIONS} draws")
     emit(outcome_rows(result), Format.TABLE)
-    _print_next_commands(lake, name)
+    _print_headline(reclaimed, settings, data)
+    _print_next_commands(lake)
+
+
+def _print_headline(result: "SimulationResult", settings: "SimulationSettings", data: str) -> None:
+    """Print the table that the demo is for, its picture and what it means."""
+    from pipelines.cli.demo_headline import bars, headline_rows, sentence
+
+    gpus = sum(machine.gpus for machine in settings.cluster.machines)
+    table = headline_rows(result.rows, gpus=gpus)
+    say(f"\nTaut measures jobs while they run: 12 h on {gpus} GPUs ({data})")
+    emit(table, Format.TABLE)
+    say("")
+    for line in (*bars(table), "", *wrap(sentence(table), WIDTH)):
+        say(line)
+    say("possible: use known at submission. slowed: more than 1 % longer. How use varies")
+    say(f"within a run is assumed. {settings.rate_per_h:g} jobs per hour, means of {REPLICATIONS} draws.")
 
 
 def _fresh(folder: Path) -> None:
@@ -110,13 +130,13 @@ def _held_out(lake: "Lake", name: str, trained: "Sequence[Retrained]") -> "Pool"
     return job_pool(later, lake.table("usage", name).collect())
 
 
-def _print_next_commands(lake: Path, trace: str) -> None:
+def _print_next_commands(lake: Path) -> None:
     where = f"--lake {lake}"
-    say("\nLook further:")
-    say(f"  taut models {where}")
-    say(f"  taut evaluate {where} --trace {trace} --format json")
-    say(f"  taut simulate {where} --trace {trace} --rate 140 --guard usage --guard none")
-    say(f'  taut sql {where} "select task_type, count(*) from jobs group by 1 order by 2 desc"')
+    say("\nNext:")
+    say(f"  taut simulate --truth shared {where}   # all arms and figures")
+    say(f"  taut rightsize {where}                 # who requests too much")
+    say(f"  taut models {where}                    # what was trained")
+    say("  taut serve                                      # the same over HTTP")
 
 
 def register(app: typer.Typer) -> None:

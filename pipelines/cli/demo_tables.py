@@ -11,29 +11,15 @@ import polars as pl
 from pipelines.models.judging import FITTED_BASELINES, MODEL
 from pipelines.models.retrain import Retrained
 from pipelines.simulation.rows import averaged
-from pipelines.simulation.simulate import SimulationResult
+from pipelines.simulation.simulate import ALL, SimulationResult
 
 Row = dict[str, object]
 
-OUTCOME_COLUMNS: Final = (
-    "trace",
-    "arm",
-    "truth",
-    "devices",
-    "deployed",
-    "completed",
-    "complete_rate",
-    "cpu_used_frac",
-    "mem_used_frac",
-    "gpu_used_frac",
-    "killed",
-    "stretched_share",
-    "stretch_p99",
-)
+OUTCOME_COLUMNS: Final = ("arm", "truth", "deployed", "completed", "gpu_used_frac", "killed", "stretch_p99")
 
 
 def accuracy_rows(trained: Sequence[Retrained]) -> list[Row]:
-    """Return one row per run-time model: its error, its lead over the best history baseline, the gate's result."""
+    """Return one row per run-time model: its error, that of the best baseline from history, the gate's result."""
     rows: list[Row] = []
     for each in trained:
         table = each.model.evaluation
@@ -44,23 +30,20 @@ def accuracy_rows(trained: Sequence[Retrained]) -> list[Row]:
         best = remembered.row(0, named=True)
         rows.append(
             {
-                "trace": each.model.trace,
                 "type": each.model.task_type,
                 "n": own["n"],
-                "pinball": own["pinball"],
-                "best_baseline": best["model"],
-                "its_pinball": best["pinball"],
+                "model": own["pinball"],
+                "baseline": best["pinball"],
                 "lead_lo": best["lead_lo"],
                 "lead_hi": best["lead_hi"],
-                "coverage_p90": own["coverage_p90"],
-                "within_2x": own["within_2x"],
                 "gate": each.version.status,
+                "best_baseline": best["model"],
             }
         )
     return rows
 
 
-def importance_rows(trained: Sequence[Retrained], *, top: int = 3) -> list[Row]:
+def importance_rows(trained: Sequence[Retrained], *, top: int = 1) -> list[Row]:
     """Return the `top` features of each run-time model, by permutation importance."""
     rows: list[Row] = []
     for each in trained:
@@ -79,8 +62,17 @@ def importance_rows(trained: Sequence[Retrained], *, top: int = 3) -> list[Row]:
 
 
 def reclaimed_rows(result: SimulationResult, *, arm: str = "shrunk") -> list[Row]:
-    """Return the amounts by which the recommendations of one arm shrink requests, by resource and reason."""
-    return [{key: value for key, value in row.items() if key != "arm"} for row in result.reclaimed if row["arm"] == arm]
+    """Return by how much the recommendations of one arm shrink requests: one row per resource."""
+    sums: dict[object, tuple[float, float]] = {}
+    for row in result.reclaimed:
+        if row["arm"] == arm:
+            requested, target = sums.get(row["resource"], (0.0, 0.0))
+            sums[row["resource"]] = (requested + float(str(row["requested"])), target + float(str(row["target"])))
+    return [
+        {"resource": resource, "requested": requested, "target": target, "reclaimed_frac": 1.0 - target / requested}
+        for resource, (requested, target) in sums.items()
+        if requested > 0.0
+    ]
 
 
 def outcome_rows(result: SimulationResult) -> list[Row]:
@@ -88,18 +80,11 @@ def outcome_rows(result: SimulationResult) -> list[Row]:
 
     Models agree if every job gets its full request, or at least what it used: it then runs as long as recorded.
     """
-    means = averaged(result.rows)
+    means = [row for row in averaged(result.rows) if row["devices"] == ALL]
     figures = [column for column in OUTCOME_COLUMNS if column != "truth"]
-    alike = {
-        (row["arm"], row["devices"]): {tuple(r[f] for f in figures) for r in means if _same(r, row)} for row in means
-    }
+    alike = {row["arm"]: {tuple(r[f] for f in figures) for r in means if r["arm"] == row["arm"]} for row in means}
     rows: dict[tuple[object, ...], Row] = {}
     for row in means:
-        truth = "any" if len(alike[row["arm"], row["devices"]]) == 1 else row["truth"]
-        shown = {column: row[column] for column in OUTCOME_COLUMNS} | {"truth": truth}
-        rows.setdefault((row["arm"], row["devices"], truth), shown)
+        truth = "any" if len(alike[row["arm"]]) == 1 else row["truth"]
+        rows.setdefault((row["arm"], truth), {column: row[column] for column in OUTCOME_COLUMNS} | {"truth": truth})
     return list(rows.values())
-
-
-def _same(one: Row, other: Row) -> bool:
-    return (one["arm"], one["devices"]) == (other["arm"], other["devices"])

@@ -24,7 +24,10 @@ def simulated(**completed: float) -> SimulationResult:
         )
         for seed in (0, 1)
     ]
-    reclaimed = [{"arm": "shrunk", "resource": "gpus", "jobs": 3}, {"arm": "oracle", "resource": "gpus", "jobs": 9}]
+    reclaimed = [
+        {"arm": arm, "resource": "gpus", "reason": reason, "requested": 4.0, "target": target}
+        for arm, reason, target in (("shrunk", "floor", 2.0), ("shrunk", "cold_start", 4.0), ("oracle", "floor", 1.0))
+    ]
     return SimulationResult(
         rows=rows, reclaimed=reclaimed, model_decided_share={}, recommendations={}, notes=[]
     )  # fmt: skip
@@ -40,5 +43,7 @@ def test_truths_that_agree_stand_once_and_others_each() -> None:
     ]
 
 
-def test_only_the_arm_asked_for_is_shown_as_reclaimed() -> None:
-    assert reclaimed_rows(simulated(unchanged=1.0, contention=1.0)) == [{"resource": "gpus", "jobs": 3}]
+def test_only_the_arm_asked_for_is_summed_per_resource() -> None:
+    assert reclaimed_rows(simulated(unchanged=1.0, contention=1.0)) == [
+        {"resource": "gpus", "requested": 8.0, "target": 6.0, "reclaimed_frac": 0.25}
+    ]
