@@ -103,8 +103,8 @@ def _print_headline(result: "SimulationResult", settings: "SimulationSettings", 
     say("")
     for line in (*bars(table), "", *wrap(sentence(table), WIDTH)):
         say(line)
-    say("possible: use known at submission. slowed: more than 1 % longer. How use varies")
-    say(f"within a run is assumed. {settings.rate_per_h:g} jobs per hour, means of {REPLICATIONS} draws.")
+    say("possible: mean use is known at submission. slowed: more than 1 % longer. How use")
+    say(f"varies within a run is assumed. {settings.rate_per_h:g} jobs per hour, means of {REPLICATIONS} draws.")
 
 
 def _fresh(folder: Path) -> None:
@@ -131,12 +131,16 @@ def _held_out(lake: "Lake", name: str, trained: "Sequence[Retrained]") -> "Pool"
 
 
 def _print_next_commands(lake: Path) -> None:
-    where = f"--lake {lake}"
+    commands = {
+        f"taut simulate --truth shared --lake {lake}": "all arms and figures",
+        f"taut rightsize --lake {lake}": "who requests too much",
+        f"taut models --lake {lake}": "what was trained",
+        "taut serve": "the same over HTTP",
+    }
+    width = max(map(len, commands))
     say("\nNext:")
-    say(f"  taut simulate --truth shared {where}   # all arms and figures")
-    say(f"  taut rightsize {where}                 # who requests too much")
-    say(f"  taut models {where}                    # what was trained")
-    say("  taut serve                                      # the same over HTTP")
+    for command, what in commands.items():
+        say(f"  {command:<{width}}  # {what}")
 
 
 def register(app: typer.Typer) -> None:

@@ -63,7 +63,8 @@ def sentence(table: Sequence[Row]) -> str:
     if possible > requested:
         found += f", {(taut - requested) / (possible - requested):.0%} of what perfect knowledge of their use would add"
     killed = _number(table[1], "jobs killed")
-    return f"{found}; {table[1]['jobs slowed']} of the jobs are slowed, {killed:g} killed."
+    harm = f"{killed:g} are" if killed else "none is"
+    return f"{found}; {table[1]['jobs slowed']} of the jobs are slowed, {harm} killed."
 
 
 def _number(row: Row, name: str) -> float:

@@ -57,7 +57,10 @@ def test_bars_are_as_long_as_their_jobs_and_fit_80_columns() -> None:
             "150 jobs finish on the same machines instead of 100 (+50%), 50% of what",
         ),
         ({"requested": 99.5, "reclaim": 89.5, "oracle": 99.5}, "instead of 100 (-10%); 1.5% of the jobs are slowed"),
-        ({"requested": -0.5, "reclaim": -0.5, "oracle": -0.5}, "instead of 0; 1.5% of the jobs are slowed, 0.5 killed"),
+        (
+            {"requested": -0.5, "reclaim": -0.5, "oracle": -0.5},
+            "instead of 0; 1.5% of the jobs are slowed, 0.5 are killed",
+        ),
     ],
 )
 def test_the_sentence_says_what_the_table_means(finished: dict[str, float], expected: str) -> None:
