@@ -160,7 +160,7 @@ def test_replications_are_averaged(taut: Taut) -> None:
 
 def test_running_jobs_are_reclaimed_under_the_truth_shared(taut: Taut, tmp_path: Path) -> None:
     kept = tmp_path / "out"
-    rows = taut("--hours", "2", "--rate", "300", "--truth", "shared", "--truth", "unchanged", "--out", str(kept))
+    rows = taut("--hours", "1", "--rate", "400", "--truth", "shared", "--truth", "unchanged", "--out", str(kept))
     shared = {row["arm"]: row for row in rows if row["truth"] == "shared" and row["devices"] == "all"}
     settled = {row["arm"]: row for row in rows if row["truth"] == "unchanged" and row["devices"] == "all"}
 
