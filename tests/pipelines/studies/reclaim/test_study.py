@@ -92,6 +92,7 @@ def test_the_json_has_a_row_per_arm_and_mix_with_the_fields_readers_rely_on(pool
     }
 
 
+@pytest.mark.slow
 def test_jobs_that_use_all_they_request_leave_nothing_to_reclaim(pool: Path) -> None:
     rows().with_columns(**FULL).write_parquet(pool)
 
