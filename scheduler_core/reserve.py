@@ -59,7 +59,8 @@ class ReservePolicy:
         Age of the newest sample above which a job gets its request back.
     press_s, press_z
         A job whose recent use of CPU or GPU compute exceeds its mean by `press_z` standard deviations gets its request
-        of that resource back, for at least `press_s`.
+        of that resource back, for at least `press_s`. The newest samples count in both, so that a step after steady
+        use exceeds 3 deviations only after about an hour of samples; before, the recent mean is what is reserved.
     z
         Number of standard deviations of the sum of use that stay free on a machine or device; 1.28 is a risk of 10 %
         if the sum is normal.

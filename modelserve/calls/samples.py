@@ -112,14 +112,18 @@ def refused_cells(rows: Sequence[RunningJob], codes: IntArray, refused: Sequence
 
 
 def statistics_of(rows: Sequence[RunningJob], age_s: FloatArray, refused: Sequence[list[Refusal]]) -> Running:
-    """Return the statistics that the jobs of a call bring along; refused ones count as absent."""
+    """Return the statistics that the jobs of a call bring along; refused ones count as absent.
+
+    Sound memory of refused statistics still counts, so that no fault lets a reservation fall below a known peak.
+    """
     known = Running.none(len(rows))
     for i, row in enumerate(rows):
         if row.statistics is not None:
             faults = list(_statistics_faults(row.statistics, float(age_s[i])))
             refused[i].extend(faults)
+            _put_memory(known, i, row.statistics, device_gib(row))
             if not faults:
-                _put(known, i, row.statistics, device_gib(row))
+                _put_compute(known, i, row.statistics)
     return known
 
 
@@ -144,7 +148,7 @@ def _statistics_faults(given: Statistics, age_s: float) -> list[Refusal]:
     return found + [whole(f"statistics.{name}", fault) for name, fault in faults.items() if fault is not None]
 
 
-def _put(known: Running, job: int, given: Statistics, device: float) -> None:
+def _put_compute(known: Running, job: int, given: Statistics) -> None:
     known.count[job] = given.count
     known.at_s[job] = -math.inf if given.at_s is None else given.at_s
     for place, use in enumerate((given.cpu_cores, given.gpus)):
@@ -154,9 +158,14 @@ def _put(known: Running, job: int, given: Statistics, device: float) -> None:
             known.mean[job, place], known.recent[job, place] = use.mean, use.recent
             known.squares[job, place] = _squares(use, given.count)
             known.pressed_s[job, place] = -math.inf if use.pressed_s is None else use.pressed_s
-    in_gpus = given.gpu_mem_gpus if given.gpu_mem_gib is None else given.gpu_mem_gib / device
-    for place, largest in enumerate((given.mem_gib, in_gpus)):
-        known.memory[job, place] = math.nan if largest is None else largest
+
+
+def _put_memory(known: Running, job: int, given: Statistics, device: float) -> None:
+    """Set the largest memory and GPU memory, from values that are sound."""
+    in_gpus = None if given.gpu_mem_gib is None else given.gpu_mem_gib / device
+    for place, values in enumerate(((given.mem_gib,), (given.gpu_mem_gpus, in_gpus))):
+        sound = [value for value in values if value is not None and SampleFault.of_use(value) is None]
+        known.memory[job, place] = max(sound, default=math.nan)
 
 
 def _squares(use: ComputeKnown, count: int) -> float:

@@ -127,3 +127,18 @@ def test_memory_is_kept_above_sound_samples_even_if_others_are_refused(service: 
     assert row["reason"] == "refused"
     assert (row["memory"]["mem_gib"], row["memory"]["gpu_mem_gpus"]) == (40.0, 0.9)
     assert (row["statistics"]["count"], row["statistics"]["mem_gib"]) == (0, 40.0)
+
+
+@pytest.mark.parametrize(
+    "path", ["at_s", "gpu_mem_gpus", "cpu_cores.mean", "cpu_cores.squares", "gpus.recent", "gpus.pressed_s"]
+)
+def test_a_known_memory_peak_outlives_a_fault_elsewhere_in_the_statistics(service: Service, path: str) -> None:
+    name, _, inner = path.partition(".")
+    known = {**STATISTICS, "mem_gib": 50.0}
+    faulty = {**known, name: {**known[name], inner: -1.0} if inner else -1.0}
+
+    [row] = asked(service, job(samples=..., statistics=faulty))
+
+    assert row["reason"] == "refused"
+    assert row["memory"]["mem_gib"] == 50.0
+    assert row["statistics"]["mem_gib"] == 50.0
