@@ -13,7 +13,7 @@ from modelserve.bundle.registry import mirror
 from modelserve.contract.requests import JobRow, parse_lines
 from modelserve.errors import MirrorError
 from pipelines.cli.options import Place, say
-from pipelines.errors import RegistryError
+from pipelines.errors import BadUsage, RegistryError
 from pipelines.models.tracking import ModelVersion
 
 
@@ -41,11 +41,22 @@ def champions(place: Place, *, offline: bool) -> InProcessPredictor:
 
 
 def read_jobs(source: str) -> list[JobRow]:
-    """Read jobs from a file of JSON lines, or from stdin for `-`."""
+    """Read jobs from a file of JSON lines, or from stdin for `-`.
+
+    Raises
+    ------
+    BadUsage
+        If the file cannot be read.
+    """
     if source == "-":
         return parse_lines(sys.stdin)
-    with Path(source).open(encoding="utf-8") as lines:
-        return parse_lines(lines)
+    try:
+        with Path(source).open(encoding="utf-8") as lines:
+            return parse_lines(lines)
+    except OSError as error:
+        raise BadUsage(
+            f"{source}: found no file of jobs that can be read; expected JSON lines, or - for stdin"
+        ) from error
 
 
 def version_rows(versions: Iterable[ModelVersion]) -> list[dict[str, object]]:
