@@ -2,8 +2,8 @@
 
 A job in probation keeps its request. Then it reserves the mean and the standard deviation of its samples of CPU and GPU
 compute, and its largest memory sample with a margin. The mean is the recent one where that is larger. `risk` turns
-reservations into free capacity. Pure and vectorised; used by live clusters, the service and the simulation of shared
-machines.
+reservations into free capacity. Pure and vectorised; used by the service, and in compiled form by the simulation of
+shared machines.
 
 References
 ----------

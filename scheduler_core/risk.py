@@ -1,7 +1,7 @@
 """Free capacity under a bound on risk: the chance that running jobs together want more than a machine has.
 
 Each job's use is a mean with a standard deviation; jobs are taken as independent, so on a machine variances add up and
-peaks do not. Pure and vectorised; used by live clusters and, in compiled form, by the simulation of shared machines.
+peaks do not. Pure and vectorised, for live clusters; the simulation of shared machines uses the compiled form.
 
 References
 ----------
