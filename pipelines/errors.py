@@ -9,11 +9,13 @@ PipelineError
 ├── FetchError        a download that failed or did not verify
 ├── SynthesisError    an invalid calibration or size of a synthetic trace
 ├── TrainingError     job data that do not suffice to train or evaluate a model
-└── RegistryError     an MLflow server that fails, or whose registry lacks a model
+├── RegistryError     an MLflow server that fails, or whose registry lacks a model
+└── Busy              another process does the same work and holds its lock
 """
 
 __all__ = [
     "BadUsage",
+    "Busy",
     "FetchError",
     "LakeError",
     "MappingError",
@@ -64,3 +66,7 @@ class TrainingError(PipelineError):
 
 class RegistryError(PipelineError):
     """An MLflow server that fails, or whose registry lacks a model."""
+
+
+class Busy(PipelineError):
+    """Another process does the same work and holds its lock."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.generic.conversions import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
+from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
 from pipelines.lake.generic.mapping import DERIVED, ColumnMapping, RowsMapping
 from tests.own_cluster_examples import PAGE, steps
 from tests.serving_examples import differences

@@ -110,7 +110,7 @@ def ingest(
     ] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Read files into the lake's tables; every row is kept, or quarantined with the rule it breaks."""
+    """Read files into the lake's tables; every row is kept, or quarantined with the rules it breaks."""
     place = place_of(lake, demo=False)
     with _opened_files(source.value, from_dir, mapping) as files:
         (_check_files if check else _ingest_files)(files, place.lake, as_name, strict, form)

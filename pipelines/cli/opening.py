@@ -4,21 +4,52 @@ Slow to import. Imported inside the command functions of `pipelines.cli`; `pipel
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final
 
+import polars as pl
+
+from features.history import History
+from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.champions import read_champions
-from modelserve.bundle.predictor import InProcessPredictor
+from modelserve.bundle.predictor import InProcessPredictor, Sources
 from modelserve.bundle.registry import mirror
 from modelserve.contract.requests import JobRow, parse_lines
 from modelserve.errors import MirrorError
 from pipelines.cli.options import Place, say
 from pipelines.errors import BadUsage, RegistryError
-from pipelines.models.tracking import ModelVersion
+from pipelines.lake.lake import Lake
+from pipelines.models.versions import ModelVersion
+from scheduler_core.types import Job
+
+IDENTITY: Final = ("trace", "cluster", "job_id", "role")
 
 
-def champions(place: Place, *, offline: bool) -> InProcessPredictor:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakePredictor(InProcessPredictor):
+    """A predictor whose bundles take the history of jobs from the lake.
+
+    `reach` is the end of the history of each trace in the lake. A job without a submission time is submitted then.
+    """
+
+    reach: Mapping[str, datetime]
+
+    def sources(self, job: Job) -> Sources:
+        """Return the models that predict a job, and the end of their history."""
+        cited = InProcessPredictor.sources(self, job)
+        if cited.history is None or job.trace not in self.reach:
+            return cited
+        return replace(cited, history=max(cited.history, self.reach[job.trace]))
+
+
+def champions(place: Place, *, offline: bool) -> LakePredictor:
     """Copy the champion models from the registry to the local cache, and open them; if `offline`, skip the copy.
+
+    A job's features count every job in the lake that ended before its submission, not only those before the training
+    cut.
 
     Raises
     ------
@@ -37,7 +68,45 @@ def champions(place: Place, *, offline: bool) -> InProcessPredictor:
         say(f"warning: {name} not loaded: {problem}")
     if not found.bundles:
         raise RegistryError(f"no champion in {place.bundles}; train with `taut train`, then `taut promote`")
-    return InProcessPredictor(bundles=found.bundles, failures=found.failures)
+    bundles, reach = with_lake(found.bundles, Lake(place.lake))
+    return LakePredictor(bundles=bundles, failures=found.failures, reach=reach)
+
+
+def with_lake(bundles: Mapping[str, Bundle], lake: Lake) -> tuple[dict[str, Bundle], dict[str, datetime]]:
+    """Add the jobs in the lake to the history of each bundle; return the bundles, and the end of history by trace.
+
+    Jobs that only the bundle has, such as those of feedback, are kept. Clusters that were left out of the training
+    (`taut train --cluster`) stay out. A bundle whose trace is not in the lake is unchanged.
+    """
+    held = set(lake.traces())
+    fresh: dict[str, Bundle] = {}
+    reach: dict[str, datetime] = {}
+    grown: dict[tuple[str, str], History] = {}
+    for name, bundle in bundles.items():
+        trace, key = bundle.card.trace, (bundle.card.trace, bundle.history_digest)
+        if trace not in held:
+            fresh[name] = bundle
+            continue
+        if key not in grown:
+            grown[key] = _grown(bundle, lake)
+        fresh[name] = replace(bundle, history=grown[key])
+        frame = grown[key].frame
+        latest = frame.select(pl.max_horizontal(pl.col("submit_ts", "end_ts").max())).item()
+        if latest is not None:  # a feature counts events strictly before the submission
+            reach[trace] = max(latest + timedelta(microseconds=1), reach.get(trace, latest))
+    return fresh, reach
+
+
+def _grown(bundle: Bundle, lake: Lake) -> History:
+    """Return the history of a bundle's trace in the lake, and the jobs that only the bundle has."""
+    jobs = lake.table("jobs", bundle.card.trace).collect()
+    usage = lake.table("usage", bundle.card.trace).collect()
+    own = bundle.history.frame
+    early = jobs.filter(pl.col("submit_ts") < bundle.card.until)["cluster"].unique()
+    left_out = early.filter(~early.is_in(own["cluster"].unique().implode()))
+    history = History.of(jobs.filter(~pl.col("cluster").is_in(left_out.implode())), usage if usage.height else None)
+    rest = own.join(history.frame, on=IDENTITY, how="anti")
+    return history if rest.is_empty() else History.from_tail(pl.concat([history.frame, rest]))
 
 
 def read_jobs(source: str) -> list[JobRow]:

@@ -12,6 +12,7 @@ from typing import Final
 import duckdb
 
 from pipelines.errors import PipelineError, SourceError
+from pipelines.lake.faults import values_at_fault
 from pipelines.lake.inputs import (
     Cluster,
     check_any_good,
@@ -24,10 +25,10 @@ from pipelines.lake.inputs import (
 )
 from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Account, Manifest
-from pipelines.lake.raw_rows import header_lines, numbered_records
+from pipelines.lake.raw_rows import header_lines, line_texts, numbered_records, parsed, record_texts, split_lines
 from pipelines.lake.sources.archive import Published
 from pipelines.lake.sources.source import RawTable, Source
-from pipelines.lake.staging import load, parts, remarks, write
+from pipelines.lake.staging import broken_by, load, parts, remarks, write
 from pipelines.lake.views import QUARANTINE
 
 __all__ = ["check"]
@@ -84,13 +85,15 @@ def cure_of(source: Source, rule: str) -> str:
     return cure or _DEFAULT_CURE
 
 
-SHOWN = 3
-SHOWN_CHARACTERS = 60
+SHOWN_CHARACTERS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A rule that rows of a file break: the number of these rows, the places of the first, an example, and advice."""
+    """A rule that rows of a file break: the number of these rows, the places of the first, and advice.
+
+    `found` are the values at fault in the first of these rows, or the row's text if the row as a whole is at fault.
+    """
 
     cluster: str
     file: str
@@ -151,7 +154,13 @@ def check(
         for cluster in clusters_in(declared, folder):
             _check_cluster(declared, trace, cluster, folder, accounts, problems, warnings)
         manifest = Manifest(
-            trace=trace, source=declared.name, inputs=(), accounts=tuple(accounts), outputs=(), warnings=()
+            trace=trace,
+            source=declared.name,
+            inputs=(),
+            accounts=tuple(accounts),
+            outputs=(),
+            warnings=(),
+            zone=declared.zone,
         )
         check_any_good(manifest, declared)
         check_share(manifest, strict_share)
@@ -199,12 +208,8 @@ def _problems(
     work: duckdb.DuckDBPyConnection, source: Source, cluster: str, published: list[Published]
 ) -> Iterator[Problem]:
     for one in published:
-        counted = work.execute(
-            f"""SELECT rule, count(*), min_by(raw, row, {SHOWN}), min(row, {SHOWN}) FROM {QUARANTINE}
-            WHERE "table" = ? GROUP BY rule ORDER BY count(*) DESC, rule""",
-            [one.table.name],
-        ).fetchall()
-        for rule, rows, raws, numbers in counted:
+        counted = sorted(broken_by(work, one.table.name), key=lambda each: (-each[1], each[0]))
+        for rule, rows, numbers in counted:
             yield Problem(
                 cluster=cluster,
                 file=one.file or "",
@@ -212,9 +217,23 @@ def _problems(
                 rule=rule,
                 rows=rows,
                 first=_places(work, one.table, one.plain, rule, numbers),
-                found=(raws[0] or "")[:SHOWN_CHARACTERS] if raws else "",
+                found=_found(work, one, rule, numbers[0])[:SHOWN_CHARACTERS],
                 cure=cure_of(source, rule),
             )
+
+
+def _found(work: duckdb.DuckDBPyConnection, one: Published, rule: str, number: int) -> str:
+    """Return the values at fault in a quarantined row, or the row's text if the rule is about the row as a whole."""
+    table, values = one.table, values_at_fault(one.table, rule)
+    raw = f"""SELECT row, raw AS line FROM {QUARANTINE} WHERE "table" = '{table.name}' AND row = {number}"""
+    if values is None or one.plain is None:
+        query = f"SELECT line FROM ({raw})"
+    elif table.records is not None:
+        records = f"(SELECT * FROM {numbered_records(one.plain)} WHERE row = {number})"
+        query = f"SELECT {values} FROM {parsed(table, records, record_texts(table))}"
+    else:
+        query = f"SELECT {values} FROM {parsed(table, split_lines(table, f'({raw})'), line_texts(table))}"
+    return str((work.execute(query).fetchone() or ("",))[0] or "")
 
 
 def _places(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path | None, rule: str, numbers: list[int]) -> str:

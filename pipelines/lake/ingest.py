@@ -127,7 +127,7 @@ def _ingest(
         inputs = _inputs(paths, folder, seen, readers)
         before = prior_manifest(held, trace, source)
         # If the lake does not hold the trace yet, the digests are computed while the rows are loaded.
-        if before and before.same_ingest(source.name, inputs() + source.declared) and held.intact(before):
+        if before and before.same_ingest(source.name, inputs() + source.declared, source.zone) and held.intact(before):
             check_share(before, strict_share)
             held.refresh_views()
             seen.keep()
@@ -194,6 +194,7 @@ def _build(
         accounts=tuple(accounts),
         outputs=tuple(outputs),
         warnings=tuple(warnings),
+        zone=source.zone,
         representative=chosen(source.representative, (cluster.name for cluster in clusters)),
     )
 

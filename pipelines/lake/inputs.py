@@ -14,7 +14,7 @@ from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Manifest
 from pipelines.lake.sources import SOURCES
 from pipelines.lake.sources.archive import Found, Published, expected_names, find, unpack
-from pipelines.lake.sources.source import Source
+from pipelines.lake.sources.source import CLUSTER, Source
 from pipelines.synth.published import SYNTHETIC_MARK, SYNTHETIC_NAME
 
 SAFE_CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -56,7 +56,9 @@ def clusters_in(source: Source, folder: Path) -> list[Cluster]:
     found = []
     for name, place in source.clusters(folder).items():
         if not SAFE_CLUSTER.fullmatch(name):
-            raise SourceError(f"a cluster folder named {name[:80]!r}; expected letters, digits and . _ -. Rename it.")
+            raise SourceError(
+                f"a folder or file of the cluster {name[:80]!r}; expected letters, digits and . _ -. Rename it."
+            )
         tables = [table.of(name) for table in source.tables]
         files = {table.name: find(table, place) for table in tables}
         for table in tables:
@@ -65,7 +67,8 @@ def clusters_in(source: Source, folder: Path) -> list[Cluster]:
         found.append(Cluster(name=name, files=tuple(f for f in files.values() if f)))
     if not found:
         required = " and ".join(expected_names(t) for t in source.tables if t.required)
-        raise SourceError(f"no cluster of {source.name} in {folder}; expected folders with {required}")
+        wanted = required if CLUSTER in required else f"folders with {required}"
+        raise SourceError(f"no cluster of {source.name} in {folder}; expected {wanted}")
     return found
 
 
@@ -82,7 +85,7 @@ def published_tables(source: Source, cluster: Cluster, folder: Path, stage: Path
     for table in source.tables:
         if table.records is not None and table.name in plain:
             split = stage / f"{table.name}.records"
-            table.records(plain[table.name], split)
+            table.records(plain[table.name], split, files[table.name])
             plain[table.name] = split
     published = [Published(table=t, file=files.get(t.name), plain=plain.get(t.name)) for t in source.tables]
     for one in published:

@@ -4,7 +4,6 @@
 Called by every part of `pipelines` that reads canonical tables.
 """
 
-import fcntl
 import hashlib
 import shutil
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pipelines.errors import LakeError
 from pipelines.lake import manifest as manifests
 from pipelines.lake import views
 from pipelines.lake.connections import MEMORY_MB, configured, damaged, missing, seal, sql_list, unreadable
+from pipelines.lake.locks import exclusive
 from pipelines.lake.manifest import Manifest, Output
 from pipelines.lake.views import COLUMNS
 
@@ -166,11 +166,8 @@ class Lake:
         if self.path.is_dir() and not ours and any(self.path.iterdir()):
             raise LakeError(f"{self.path} is not empty and no lake; expected a new or empty folder, or a lake")
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise LakeError(f"another ingest is writing to {self.path}; wait for it to end") from error
+        refusal = LakeError(f"another ingest is writing to {self.path}; wait for it to end")
+        with exclusive(self.path / ".lock", refusal):
             yield
 
     def refresh_views(self) -> None:

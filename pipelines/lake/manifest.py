@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from features.vocabulary import ZONES
 from pipelines.errors import LakeError
 
 __all__ = ["Manifest", "flat"]
@@ -20,6 +19,8 @@ __all__ = ["Manifest", "flat"]
 FORMAT_VERSION = 1
 REPRESENTATIVES_BEFORE: Final = {"openb": "default"}
 """Representative cluster of each source, for manifests of older versions, which do not name it."""
+ZONES_BEFORE: Final = {"pai": "Asia/Shanghai", "helios": "Asia/Shanghai", "philly": "America/Los_Angeles"}
+"""Time zone of each source, for manifests of older versions, which do not name it; that of other sources was UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +34,10 @@ class Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Row counts of one published table: `rows_in == rows_good + sum(quarantined)`.
+    """Row counts of one published table: `rows_in == rows_good + rows_quarantined`.
 
-    `feeds` is the canonical table to which the good rows contribute; it may aggregate several of them into one row.
+    `quarantined` counts the rows that break each rule; a row that breaks several counts under each. `feeds` is the
+    canonical table to which the good rows contribute; it may aggregate several of them into one row.
     """
 
     cluster: str
@@ -44,12 +46,8 @@ class Account:
     feeds: str
     rows_in: int
     rows_good: int
+    rows_quarantined: int
     quarantined: dict[str, int]
-
-    @property
-    def rows_quarantined(self) -> int:
-        """Return the number of rows in quarantine."""
-        return sum(self.quarantined.values())
 
     def close(self) -> "Account":
         """Return these counts after checking that they add up.
@@ -83,6 +81,7 @@ class Manifest:
 
     `representative` is set if the clusters are alternatives (several job lists for the same machines): then
     statistics of the trace use only this cluster. None: the clusters are parts of the trace and may be added up.
+    `zone` is the time zone of the trace's local hours and days, and of dates given on the command line.
     """
 
     trace: str
@@ -91,6 +90,7 @@ class Manifest:
     accounts: tuple[Account, ...]
     outputs: tuple[Output, ...]
     warnings: tuple[str, ...]
+    zone: str
     representative: str | None = None
     format_version: int = FORMAT_VERSION
 
@@ -98,12 +98,6 @@ class Manifest:
     def clusters(self) -> tuple[str, ...]:
         """Return the names of the clusters, sorted."""
         return tuple(sorted({account.cluster for account in self.accounts}))
-
-    @property
-    def zone(self) -> str:
-        """Return the time zone for local hours and days: by source, else by the trace name's prefix, else UTC."""
-        named = next((zone for start, zone in ZONES.items() if self.trace.startswith(start)), "UTC")
-        return ZONES.get(self.source, named)
 
     @property
     def rows_in(self) -> int:
@@ -115,9 +109,10 @@ class Manifest:
         """Return the number of rows in quarantine."""
         return sum(a.rows_quarantined for a in self.accounts)
 
-    def same_ingest(self, source: str, inputs: tuple[Input, ...]) -> bool:
+    def same_ingest(self, source: str, inputs: tuple[Input, ...], zone: str) -> bool:
         """Return whether ingesting these inputs again would give this manifest."""
-        return (self.source, self.inputs, self.format_version) == (source, inputs, FORMAT_VERSION)
+        now = (source, inputs, zone, FORMAT_VERSION)
+        return (self.source, self.inputs, self.zone, self.format_version) == now
 
     def rows_out(self, table: str, cluster: str | None = None) -> int:
         """Return the number of rows of a canonical table in one cluster, or in all clusters if `cluster` is None."""
@@ -152,14 +147,20 @@ def from_json(text: str, trace: str) -> Manifest:
     """
     try:
         fields = json.loads(text)
-        for name, kind in (("inputs", Input), ("accounts", Account), ("outputs", Output)):
+        for name, kind in (("inputs", Input), ("accounts", _account), ("outputs", Output)):
             fields[name] = tuple(kind(**item) for item in fields[name])
         if "representative" not in fields:
             clusters = [account.cluster for account in fields["accounts"]]
             fields["representative"] = chosen(REPRESENTATIVES_BEFORE.get(fields["source"]), clusters)
+        fields.setdefault("zone", ZONES_BEFORE.get(fields["source"], "UTC"))
         return Manifest(**(fields | {"warnings": tuple(fields["warnings"])}))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(f"the manifest of {trace!r} cannot be read ({error}); ingest the trace again") from error
+
+
+def _account(**fields: Any) -> Account:  # values read from JSON
+    """Return an account; manifests of older versions give the rows that break each rule, and each broke only one."""
+    return Account(**({"rows_quarantined": sum(fields["quarantined"].values())} | fields))
 
 
 def flat(manifest: Manifest) -> Iterator[dict[str, str | int | None]]:

@@ -11,38 +11,37 @@ from typing import Final
 
 import duckdb
 
+from pipelines.lake.faults import broken_rules
 from pipelines.lake.sources.archive import CHUNK_BYTES, plain_text
 from pipelines.lake.sources.source import COMPUTED, Column, RawTable
 
-AS_IT_IS: Final = "{text}"
-"""SQL of a column's value that is the text itself, so that no text is unparsable."""
 
-
-def classified(table: RawTable, rows: str, texts: Sequence[str], broken_first: Sequence[str] = ()) -> str:
-    """Return the SELECT that gives each row its number, its column values and the rule it breaks (null: none).
+def parsed(table: RawTable, rows: str, texts: Sequence[str]) -> str:
+    """Return the SELECT that adds to each row the text (`t1`, `t2`, ...) and the value of each column.
 
     Parameters
     ----------
     rows
-        SQL of the table to read, with the column `row` and the columns that `texts` and `broken_first` use.
+        SQL of the table to read, with the column `row` and the columns that `texts` use.
     texts
         SQL of the text of each column, in the order of `table.columns`.
-    broken_first
-        SQL `WHEN` clauses that are tested before the table's own rules.
     """
     named = ", ".join(f"{text} AS t{position}" for position, text in enumerate(texts, start=1))
-    values, broken = [], list(broken_first)
-    for position, column in enumerate(table.columns, start=1):
-        values.append(f'{column.value.replace("{text}", f"t{position}")} AS "{column.name}"')
-        fault = f"unparsable_{column.fault or column.name}"
-        if column.value != AS_IT_IS and column.text != COMPUTED:
-            broken.append(f"WHEN t{position} IS NOT NULL AND \"{column.name}\" IS NULL THEN '{fault}'")
-    broken += [f"WHEN {rule.bad} THEN '{rule.name}'" for rule in table.rules]
+    values = ", ".join(
+        f'{column.value.replace("{text}", f"t{position}")} AS "{column.name}"'
+        for position, column in enumerate(table.columns, start=1)
+    )
+    return f"(WITH texts AS (SELECT *, {named} FROM {rows}) SELECT *, {values} FROM texts)"
+
+
+def classified(table: RawTable, rows: str, texts: Sequence[str], whole_row: Sequence[str] = ()) -> str:
+    """Return the SELECT that gives each row its number, its column values and the rules it breaks (null: none).
+
+    `rows` and `texts` are those of `parsed`, `whole_row` is that of `broken_rules`.
+    """
     columns = ", ".join(f'"{c.name}"' for c in table.columns)
-    case = f"CASE {' '.join(broken)} END" if broken else "NULL::VARCHAR"
-    return f"""(WITH texts AS (SELECT *, {named} FROM {rows}),
-        parsed AS (SELECT *, {", ".join(values)} FROM texts)
-        SELECT row, {columns}, {case} AS rule FROM parsed)"""
+    rule = broken_rules(table, whole_row)
+    return f"(SELECT row, {columns}, {rule} AS rule FROM {parsed(table, rows, texts)})"
 
 
 def loaded(table: RawTable, rows: str) -> str:
@@ -86,11 +85,20 @@ def from_lines(table: RawTable, lines: str, names: int) -> str:
 
     `names` is the number of column names in the header.
     """
-    fields = "" if table.json_array else ", string_split(line, ',') AS f"
-    texts = [known_text(c, f"trim({c.text or f'f[{position}]'})") for position, c in enumerate(table.columns, start=1)]
     counts = ", ".join(str(n) for n in allowed_counts(table, names))
     column_count = [] if table.json_array else [f"WHEN len(f) NOT IN ({counts}) THEN 'column_count'"]
-    return classified(table, f"(SELECT *{fields} FROM {lines})", texts, column_count)
+    return classified(table, split_lines(table, lines), line_texts(table), column_count)
+
+
+def split_lines(table: RawTable, lines: str) -> str:
+    """Return the SELECT that splits lines into the list `f` of their fields; a JSON element stays whole."""
+    fields = "" if table.json_array else ", string_split(line, ',') AS f"
+    return f"(SELECT *{fields} FROM {lines})"
+
+
+def line_texts(table: RawTable) -> list[str]:
+    """Return the SQL of the text of each column in a split line."""
+    return [known_text(c, f"trim({c.text or f'f[{position}]'})") for position, c in enumerate(table.columns, start=1)]
 
 
 def allowed_counts(table: RawTable, names: int) -> tuple[int, ...]:
@@ -118,8 +126,12 @@ def numbered_records(plain: Path) -> str:
 
 def from_records(table: RawTable, records: str) -> str:
     """Return the SELECT that applies the rules to records; the `fault` of a record is the rule it breaks."""
-    texts = [column.text or "NULL" for column in table.columns]
-    return classified(table, records, texts, ["WHEN fault IS NOT NULL THEN fault"])
+    return classified(table, records, record_texts(table), ["WHEN fault IS NOT NULL THEN fault"])
+
+
+def record_texts(table: RawTable) -> list[str]:
+    """Return the SQL of the text of each column in a record."""
+    return [column.text or "NULL" for column in table.columns]
 
 
 REREAD: Final = ("CAST", "MISSING COLUMNS", "TOO MANY COLUMNS")

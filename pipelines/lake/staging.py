@@ -12,6 +12,7 @@ import duckdb
 
 from features.canonical import CANONICAL
 from pipelines.errors import SourceError
+from pipelines.lake.faults import DUPLICATE, SEPARATOR
 from pipelines.lake.manifest import Account
 from pipelines.lake.raw_rows import (
     NO_LINES,
@@ -31,6 +32,9 @@ from pipelines.lake.views import COLUMNS, QUARANTINE
 
 PART_ROWS: Final = 3_000_000
 """Number of rows that an ingest can aggregate and sort within its memory limit; larger tables are written in parts."""
+
+SHOWN: Final = 3
+"""Number of row numbers that `broken_by` returns for each rule."""
 
 UNREADABLE = (
     duckdb.InvalidInputException,
@@ -185,7 +189,10 @@ def _create_empty(work: duckdb.DuckDBPyConnection, table: RawTable) -> None:
 
 
 def _apply_late_rules(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int, numbers: str) -> None:
-    """Mark rows that repeat an earlier row's key, then rows that break a rule about other tables."""
+    """Mark rows that repeat an earlier row's key, then rows that break rules about other tables, with all of these.
+
+    Rows that already broke a rule are not compared with other rows and tables, because they are not kept.
+    """
     table, name = one.table, one.table.name
     doubtful = f"SELECT key_hash FROM {name}_all WHERE rule IS NULL GROUP BY key_hash HAVING count(*) > 1"
     if table.key and work.execute(f"SELECT EXISTS ({doubtful})").fetchone() == (True,):
@@ -196,11 +203,16 @@ def _apply_late_rules(work: duckdb.DuckDBPyConnection, one: Published, plain: Pa
         rows = from_records(table, lines) if table.records is not None else from_lines(table, lines, names)
         repeated = f"SELECT row FROM {rows} QUALIFY {nth} > 1"
         places = f"SELECT place FROM doubtful WHERE row IN ({repeated})"
-        work.execute(f"UPDATE {name}_all SET rule = 'duplicate_key' WHERE rowid IN ({places})")
+        work.execute(f"UPDATE {name}_all SET rule = '{DUPLICATE}' WHERE rowid IN ({places})")
         work.execute("DROP TABLE doubtful")
-    for link in table.links:
-        broken = f"SELECT r.rowid FROM {name}_all r WHERE rule IS NULL AND ({link.bad})"
-        work.execute(f"UPDATE {name}_all SET rule = '{link.name}' WHERE rowid IN ({broken})")
+    if table.links:
+        broken = " UNION ALL ".join(
+            f"""SELECT {nth} AS nth, '{link.name}' AS rule, r.rowid AS place FROM {name}_all r
+            WHERE rule IS NULL AND ({link.bad})"""
+            for nth, link in enumerate(table.links)
+        )
+        marks = f"SELECT place, string_agg(rule, '{SEPARATOR}' ORDER BY nth) AS rule FROM ({broken}) GROUP BY place"
+        work.execute(f"UPDATE {name}_all SET rule = marks.rule FROM ({marks}) AS marks WHERE {name}_all.rowid = place")
 
 
 def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, numbers: str) -> None:
@@ -218,7 +230,7 @@ def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, nu
 def _account(work: duckdb.DuckDBPyConnection, cluster: str, one: Published, rows_in: int | None) -> Account:
     name = one.table.name
     loaded = work.execute(f"SELECT count(*), count(*) FILTER (rule IS NULL) FROM {name}_all").fetchone() or (0, 0)
-    rules = f'SELECT rule, count(*) FROM {QUARANTINE} WHERE "table" = ? GROUP BY rule ORDER BY rule'
+    rows_bad = work.execute(f'SELECT count(*) FROM {QUARANTINE} WHERE "table" = ?', [name]).fetchone() or (0,)
     return Account(
         cluster=cluster,
         table=name,
@@ -226,8 +238,19 @@ def _account(work: duckdb.DuckDBPyConnection, cluster: str, one: Published, rows
         feeds=one.table.feeds,
         rows_in=loaded[0] if rows_in is None else rows_in,
         rows_good=loaded[1],
-        quarantined=dict(work.execute(rules, [name]).fetchall()),
+        rows_quarantined=rows_bad[0],
+        quarantined={rule: rows for rule, rows, *_ in broken_by(work, name)},
     ).close()
+
+
+def broken_by(work: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str, int, list[int]]]:
+    """Return each rule that quarantined rows of a table break: its name, the number of rows, the first row numbers."""
+    return work.execute(
+        f"""SELECT one, count(*), min(row, {SHOWN}) FROM
+        (SELECT row, unnest(string_split(rule, '{SEPARATOR}')) AS one FROM {QUARANTINE} WHERE "table" = ?)
+        GROUP BY one ORDER BY one""",
+        [table],
+    ).fetchall()
 
 
 def _order_of(table: str) -> list[str]:

@@ -59,7 +59,7 @@ QUARANTINE_COLUMNS: Final = {
     "cluster": "the cluster within the trace",
     "table": "the published table that contains the row",
     "file": "the file that contains the row",
-    "rule": "the rule that the row breaks",
+    "rule": "the rules that the row breaks, joined by a comma and a space",
     "row": "the row's number in its file, from 1, without the header",
     "raw": "the row's text in the file",
 }
@@ -178,7 +178,7 @@ DESCRIBED: Final = {
     **{name: View(name=name, description=table.says, columns=_of(name)) for name, table in CANONICAL.items()},
     "quarantine": View(
         name="quarantine",
-        description="One row per rejected row of the published files, and the rule it breaks.",
+        description="One row per rejected row of the published files, and the rules it breaks.",
         columns=QUARANTINE_COLUMNS,
     ),
     **VIEWS,

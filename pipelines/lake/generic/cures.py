@@ -5,7 +5,8 @@ Advice that applies to all sources is in `pipelines.lake.checking`. Called by `p
 
 from typing import Final
 
-from pipelines.lake.generic.conversions import EPOCHS, TIME, Kind
+from pipelines.lake.generic.conversions import EPOCHS
+from pipelines.lake.generic.kinds import PERCENT, TIME, Kind
 from pipelines.lake.generic.mapping import ColumnMapping, GenericMapping, columns_of
 from pipelines.lake.generic.records import COLUMN_COUNT, MOST_RECORD_CHARACTERS, TOO_LONG, UNREADABLE
 
@@ -35,6 +36,8 @@ def _unparsable(name: str, mapped: ColumnMapping, kind: Kind) -> str:
         other = "another time format" if mapped.time in EPOCHS else f"another time format ({', '.join(EPOCHS)})"
         return f"{where} should be {expected}; give {name} {other}, or add the text that means no time to nulls"
     expects = kind.named[mapped.convert].expects if mapped.convert else kind.plain.expects
+    if mapped.unit == PERCENT:
+        expects += ", with or without a percent sign"
     if mapped.values:
         expects = f"one of {', '.join(list(mapped.values)[:12])}"
         return f"{where} should be {expects}; add the word to values of {name}, or set otherwise"

@@ -13,22 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.errors import MappingError
-from pipelines.lake.generic.conversions import (
-    JOB_COLUMNS,
-    MACHINE_COLUMNS,
-    SLURM_STEP,
-    TEXT_SLOT,
-    TIME,
-    USAGE_COLUMNS,
-    Kind,
-    cases,
-    literal,
-    time_value,
-)
+from pipelines.lake.generic.conversions import TEXT_SLOT, cases, literal, time_value
 from pipelines.lake.generic.cures import JOB_STEP, cures_of
+from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, PERCENT, TIME, USAGE_COLUMNS, Kind
 from pipelines.lake.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping
 from pipelines.lake.generic.records import fetched_records, write_records
-from pipelines.lake.generic.selects import jobs_select, machines_select, usage_select
+from pipelines.lake.generic.selects import jobs_select, machines_select, remarks_of, usage_select
+from pipelines.lake.generic.slurm import SLURM_STEP
 from pipelines.lake.generic.table_records import LOGS, duckdb_records, sqlite_records
 from pipelines.lake.generic.text_records import csv_records, json_records
 from pipelines.lake.manifest import Input
@@ -42,6 +33,7 @@ from pipelines.lake.sources.source import (
     Rule,
     Source,
     beyond,
+    clusters_by_file,
     missing,
     negative,
     one_cluster,
@@ -75,7 +67,9 @@ def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:
     usage = dict(mapping.usage.columns) if mapping.usage else {}
     tables = [_job_table(mapping.jobs, usage, files["jobs"])]
     held = set(mapping.jobs.columns) | _implied(mapping.jobs.columns)
-    outputs = {"jobs": jobs_select(held)}
+    wait = mapping.jobs.columns.get("queue_s")
+    measured = wait is not None and not wait.derive
+    outputs = {"jobs": jobs_select(held, waits_measured=measured)}
     if usage:
         outputs["usage"] = usage_select(usage, held)
     if mapping.machines is not None:
@@ -84,10 +78,12 @@ def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:
     digest = hashlib.sha256(mapping.model_dump_json().encode()).hexdigest()
     return Source(
         name=NAME,
-        clusters=one_cluster(mapping.cluster),
+        clusters=clusters_by_file(mapping.cluster_files) if mapping.cluster_files else one_cluster(mapping.cluster),
         tables=tuple(tables),
         outputs=outputs,
+        zone=mapping.jobs.zone,
         declared=(Input(file="the mapping", bytes=len(mapping.model_dump_json()), sha256=digest),),
+        remarks=remarks_of(held, waits_measured=measured),
         cures=cures_of(mapping),
     )
 
@@ -97,7 +93,7 @@ def wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str | int]:
     return list(dict.fromkeys(each.column for each in columns.values() if each.column is not None))
 
 
-def _records(rows: RowsMapping, columns: Mapping[str, ColumnMapping], file: str, plain: Path, target: Path) -> int:
+def _records(rows: RowsMapping, columns: Mapping[str, ColumnMapping], plain: Path, target: Path, file: str) -> int:
     wanted = wanted_of(columns)
     if rows.format in STREAMED:
         return write_records(STREAMED[rows.format](plain, file, rows, wanted), len(wanted), target, file)
@@ -111,6 +107,8 @@ def _job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) ->
     made = _columns(rows, columns, {**JOB_COLUMNS, **USAGE_COLUMNS}, _implied(rows.columns))
     held = {column.name for column in made}
     spans, resources, used, rates = ([n for n in names if n in held] for names in (SPANS, RESOURCES, USED, RATES))
+    # The order of times is a rule of its own, so a span made of two times is not tested again.
+    given = [n for n in spans if n in rows.columns and not rows.columns[n].derive]
     numbers = [n for n in (*resources, *used, "nodes", "attempts") if n in held]
     ordered = (("start_before_submit", "start_ts", "submit_ts"), ("end_before_start", "end_ts", "start_ts"))
     of_slurm = "status" in rows.columns and rows.columns["status"].convert == "slurm_state"
@@ -119,7 +117,7 @@ def _job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) ->
         *([Rule(name=JOB_STEP, bad=f"regexp_full_match(job_id, '{SLURM_STEP}')")] if of_slurm else []),
         missing("submit_ts", rule="no_submit_time"),
         *(Rule(name=name, bad=f"{late} < {early}") for name, late, early in ordered if {late, early} <= held),
-        *([negative(*spans, rule="negative_time")] if spans else []),
+        *([negative(*given, rule="negative_time")] if given else []),
         *([negative(*numbers)] if numbers else []),
         *([negative(*rates, rule="negative_use")] if rates else []),
         *([Rule(name="no_instances", bad="instances < 1")] if "instances" in held else []),
@@ -166,7 +164,7 @@ def _table(
         key=key,
         rules=tuple(rules),
         passing=tuple(column.name for column in made if column.name.endswith(WHOLE)),
-        records=partial(_records, rows, columns, file),
+        records=partial(_records, rows, columns),
         counted_in="line" if rows.format in ("csv", "jsonl") else "row",
         logs=LOGS_OF.get(rows.format, ()),
     )
@@ -251,5 +249,7 @@ def _value(mapped: ColumnMapping, kind: Kind, rows: RowsMapping) -> str:
         value = cases(mapped.values, otherwise)
     else:
         value = kind.plain.value
+    if mapped.unit == PERCENT:
+        value = value.replace(TEXT_SLOT, f"regexp_replace({TEXT_SLOT}, ' *%$', '')")
     factor = kind.units[mapped.unit] if mapped.unit else 1
     return value if factor == 1 else f"({value}) * {factor!r}"

@@ -15,15 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from features.vocabulary import Status, TaskType
 from pipelines.errors import MappingError
-from pipelines.lake.generic.conversions import (
-    EPOCHS,
-    JOB_COLUMNS,
-    MACHINE_COLUMNS,
-    TIME,
-    TIME_PART,
-    USAGE_COLUMNS,
-    Kind,
-)
+from pipelines.lake.generic.conversions import EPOCHS, TIME_PART
+from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_COLUMNS, Kind
+from pipelines.lake.sources.source import CLUSTER
 
 MOST_BYTES: Final = 1 << 16
 MOST_DOTS: Final = 10
@@ -120,7 +114,11 @@ class UsageMapping(BaseModel):
 
 
 class GenericMapping(BaseModel):
-    """A mapping file: jobs, their use, and machines."""
+    """A mapping file: jobs, their use, and machines.
+
+    `cluster` names the only cluster. If the name of the jobs' file contains `CLUSTER`, every file with such a name is a
+    cluster, named by the text in the place of `CLUSTER`.
+    """
 
     model_config = _STRICT
 
@@ -128,6 +126,12 @@ class GenericMapping(BaseModel):
     jobs: RowsMapping
     usage: UsageMapping | None = None
     machines: RowsMapping | None = None
+
+    @property
+    def cluster_files(self) -> str | None:
+        """Return the name of the jobs' files if it contains `CLUSTER`, else None."""
+        file = self.jobs.file
+        return file if file is not None and CLUSTER in file else None
 
 
 def read_mapping(path: Path) -> GenericMapping:
@@ -182,6 +186,7 @@ def _faults(mapping: GenericMapping) -> list[str]:
         faults += [f"[machines] has the zone {mapping.machines.zone!r}"] if not _is_zone(mapping.machines.zone) else []
     if not _is_zone(mapping.jobs.zone):
         faults.append(f"[jobs] has the time zone {mapping.jobs.zone!r}; expected one like Europe/Berlin or UTC")
+    faults += _file_faults(mapping)
     positions = {"jobs": mapping.jobs, "usage": mapping.jobs, "machines": mapping.machines}
     for section, (columns, kinds) in columns_of(mapping).items():
         rows = positions[section]
@@ -198,14 +203,30 @@ def _faults(mapping: GenericMapping) -> list[str]:
     return faults
 
 
+def _file_faults(mapping: GenericMapping) -> list[str]:
+    faults = []
+    if mapping.cluster_files and "cluster" in mapping.model_fields_set:
+        faults.append(f"both cluster = {mapping.cluster!r} and {CLUSTER} in a file's name; expected one")
+    for name, rows in (("jobs", mapping.jobs), ("machines", mapping.machines)):
+        file = (rows.file if rows else None) or ""
+        if rows is not None and rows.format == "postgres" and CLUSTER in file:
+            faults.append(f"[{name}] is of format postgres and has no files; expected no {CLUSTER}")
+        if file.count(CLUSTER) > 1:
+            faults.append(f"[{name}] has the file {file[:80]!r} with {CLUSTER} twice; expected it once")
+        if rows is not None and (CLUSTER in file) != (mapping.cluster_files is not None):
+            wanted = "in its name, too" if mapping.cluster_files else "in the name of the jobs' file, too"
+            faults.append(f"[{name}] has the file {file[:80]!r}; expected {CLUSTER} {wanted}")
+    return faults
+
+
 def _column_faults(name: str, column: ColumnMapping, kind: Kind, section: str) -> list[str]:
     faults = []
     if column.unit is not None and column.unit not in kind.units:
         faults.append(f"the unit {column.unit!r}; expected {_one_of(kind.units)}")
     if column.convert is not None and column.convert not in kind.named:
         faults.append(f"as = {column.convert!r}; expected {_one_of(kind.named)}")
-    if column.convert is not None and column.unit is not None:
-        faults.append("both unit and as; expected one: conversions define their units")
+    elif column.convert is not None and column.unit is not None and not kind.named[column.convert].takes_unit:
+        faults.append(f"both unit and as; expected one: texts of {column.convert} define their unit")
     if column.derive is not None and (section != "jobs" or column.derive not in DERIVED.get(name, ())):
         faults.append(f"derive = {column.derive!r}; expected {_one_of(DERIVED.get(name, ()))}")
     if column.zone is not None and not _is_zone(column.zone):

@@ -15,7 +15,7 @@ from pipelines.lake.generic.declaration import source_of, wanted_of
 from pipelines.lake.generic.mapping import GenericMapping, RowsMapping, read_mapping
 from pipelines.lake.generic.records import write_records
 from pipelines.lake.generic.table_records import postgres_records
-from pipelines.lake.sources.source import Source
+from pipelines.lake.sources.source import CLUSTER, Source
 
 __all__ = ["opened_source"]
 
@@ -60,6 +60,8 @@ def opened_source(mapping_file: Path, place: str) -> Iterator[OpenedSource]:
 
 def _file_of(table: str, rows: RowsMapping, path: Path) -> str:
     """Return a table's file, relative to the input folder; if `path` is a file, it is the file of the jobs."""
+    if rows.file is not None and CLUSTER in rows.file and not path.is_dir():
+        raise MappingError(f"[{table}] takes the cluster from the file's name {rows.file!r}; expected --from FOLDER")
     if table == "jobs" and not path.is_dir():
         return path.name
     if rows.file is None:

@@ -1,4 +1,4 @@
-"""Canonical SELECTs for a user's rows: the mapped columns, and columns derived from them.
+"""Canonical SELECTs for a user's rows: the mapped columns, and columns derived from them; remarks on what they lack.
 
 Called by `declaration.py`, which defines how raw columns get their values.
 """
@@ -7,20 +7,59 @@ from collections.abc import Mapping
 from typing import Final
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE, ROLE_WHOLE_JOB, TASK_TYPE_OF_WORKLOAD, Status, TaskType
-from pipelines.lake.generic.conversions import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
+from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
 from pipelines.lake.generic.mapping import ColumnMapping
-from pipelines.lake.sources.source import translated
+from pipelines.lake.sources.source import Remark, translated
 
 _ENDED: Final = f"coalesce(status, '') NOT IN ('{Status.RUNNING}', '{Status.WAITING}')"
 _LATEST: Final = "(SELECT max(greatest({times})) FROM job)"
 _TAGGED: Final = translated("workload", TASK_TYPE_OF_WORKLOAD, f"'{TaskType.OTHER}'")
 
+# A table in which every job starts when submitted records no waits: they are unknown, not zero.
+_WAIT_KNOWN: Final = "(EXISTS (SELECT 1 FROM job WHERE start_ts > submit_ts))"
 
-def jobs_select(held: set[str]) -> str:
-    """Return the SELECT of the table `jobs`; `held` are the mapped and derived columns.
+
+def remarks_of(held: set[str], *, waits_measured: bool) -> tuple[Remark, ...]:
+    """Return the remarks on the rows' ends and waits; the parameters are those of `jobs_select`."""
+    ended = f"EXISTS (SELECT 1 FROM job WHERE end_ts IS NOT NULL{_and_ended(held)})" if "end_ts" in held else "false"
+    without_end = Remark(
+        text=f"no row has an end, and only ended jobs teach run times: {_end_cure(held)}", holds=f"NOT {ended}"
+    )
+    if "start_ts" not in held or waits_measured:
+        return (without_end,)
+    without_wait = Remark(
+        text="every job starts when submitted: the queueing delay is unknown, queue_s is null",
+        holds=f"NOT {_WAIT_KNOWN} AND EXISTS (SELECT 1 FROM job WHERE start_ts IS NOT NULL)",
+    )
+    return (without_end, without_wait)
+
+
+def _end_cure(held: set[str]) -> str:
+    if "end_ts" in held:
+        return "are its texts all missing, or is every job running?"
+    if "start_ts" in held:
+        return "map end_ts, or run_s"
+    if "run_s" in held:
+        return "map start_ts, too; if waits are unknown, to the column of submit_ts. The end is then start_ts + run_s"
+    return "map end_ts, or start_ts and run_s"
+
+
+def _and_ended(held: set[str]) -> str:
+    return f" AND {_ENDED}" if "status" in held else ""
+
+
+def jobs_select(held: set[str], *, waits_measured: bool) -> str:
+    """Return the SELECT of the table `jobs`.
 
     Running jobs get a null end, waiting jobs a null start. The run time of a running job, if not given, ends at the
     latest time in the table.
+
+    Parameters
+    ----------
+    held
+        The mapped and derived columns.
+    waits_measured
+        Whether the table has a column of waits. Waits derived from times are null if no job waited.
     """
     status = "status" if "status" in held else "NULL"
     run = "run_s" if "run_s" in held else "NULL::DOUBLE"
@@ -30,8 +69,12 @@ def jobs_select(held: set[str]) -> str:
         latest = _LATEST.format(times=", ".join(n for n in ("submit_ts", "start_ts", "end_ts") if n in held))
         run = f"coalesce({run}, CASE WHEN status = '{Status.RUNNING}' THEN epoch({latest} - start_ts) END)"
     begun = f"coalesce(status, '') <> '{Status.WAITING}'" if "status" in held else "true"
+    waited = begun if waits_measured else f"{begun} AND {_WAIT_KNOWN}"
     made: dict[str, str] = {}
-    made |= {name: f"CASE WHEN {begun} THEN {name} END" for name in ("start_ts", "queue_s") if name in held}
+    if "start_ts" in held:
+        made["start_ts"] = f"CASE WHEN {begun} THEN start_ts END"
+    if "queue_s" in held:
+        made["queue_s"] = f"CASE WHEN {waited} THEN queue_s END"
     made |= {
         "role": _role(held),
         "task_type": f"coalesce(task_type, '{TaskType.OTHER}')" if "task_type" in held else f"'{TaskType.OTHER}'",

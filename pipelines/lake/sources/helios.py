@@ -143,6 +143,7 @@ HELIOS = Source(
     clusters=clusters,
     tables=(LOG, GPU_NUMBER),
     outputs={"jobs": JOBS, "capacity": CAPACITY},
+    zone=ZONE,
     remarks=(
         Remark(
             text="every job starts when submitted: the queueing delay is unknown, queue_s is null",

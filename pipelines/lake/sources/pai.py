@@ -31,6 +31,7 @@ from pipelines.lake.sources.source import (
     unlisted,
 )
 
+ZONE = "Asia/Shanghai"
 STATUS_OF = {
     "Terminated": Status.COMPLETED,
     "Failed": Status.FAILED,
@@ -159,7 +160,8 @@ SENSOR = RawTable(
     rules=(
         missing("job_name", "task_name", "worker_name"),
         negative(*USED, *TRAFFIC, rule="negative_use"),
-        Rule(name="use_beyond_measure", bad=f"greatest({', '.join(USED)}) > 1e8 OR greatest(read, write) > 1e14"),
+        beyond(USED, 1e8, rule="use_beyond_measure"),
+        beyond(("read", "write"), 1e14, rule="use_beyond_measure"),
     ),
     links=(NO_TASK,),
 )
@@ -198,7 +200,7 @@ MACHINE_METRIC = RawTable(
         missing("machine", "start_time"),
         Rule(name="end_before_start", bad="end_time < start_time"),
         negative("machine_cpu", "machine_gpu", rule="negative_use"),
-        Rule(name="use_beyond_measure", bad="greatest(machine_cpu, machine_gpu) > 1e8"),
+        beyond(("machine_cpu", "machine_gpu"), 1e8, rule="use_beyond_measure"),
     ),
 )
 
@@ -276,6 +278,7 @@ PAI = Source(
     clusters=one_cluster("pai"),
     tables=(TASK, JOB, GROUP_TAG, INSTANCE, SENSOR, MACHINE_SPEC, MACHINE_METRIC),
     outputs={"jobs": JOBS, "usage": USAGE, "machines": MACHINES, "machine_usage": MACHINE_USAGE},
+    zone=ZONE,
     remarks=(
         Remark(
             text="no instance starts later than its task: the queueing delay is unknown, queue_s is null",

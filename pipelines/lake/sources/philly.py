@@ -85,8 +85,8 @@ GPU_UTIL = RawTable(
     ),
     rules=(
         KEY,
-        Rule(name="negative_use", bad=f"least({', '.join(GPUS)}) < 0"),
-        Rule(name="use_beyond_measure", bad=f"greatest({', '.join(GPUS)}) > 1e6"),
+        Rule(name="negative_use", bad=f"least({', '.join(GPUS)}) < 0", parts=tuple(f"{name} < 0" for name in GPUS)),
+        beyond(GPUS, 1e6, rule="use_beyond_measure"),
     ),
     passing=GPUS,
     nulls=OFFLINE,
@@ -267,6 +267,7 @@ PHILLY = Source(
     macros=MACROS,
     split_by={"machine_usage": "machine"},
     shortcuts={"machine_usage": GPU_USE_ALONE},
+    zone=ZONE,
     remarks=(
         Remark(
             text="every job starts when submitted: the queueing delay is unknown, queue_s is null",

@@ -6,12 +6,13 @@ Called by the sources in this folder, `pipelines.lake.generic` and the lake's lo
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from glob import escape
 from pathlib import Path
 from typing import Final, Self
 
 from pipelines.lake.manifest import Input
 
-__all__ = ["Source"]
+__all__ = ["MOST_ASKED", "Source"]
 
 NULL_TEXTS: Final = ("", "NA", "None", "NULL", "null", "nan")
 """Texts that mean a missing number or time in at least one published trace."""
@@ -55,11 +56,14 @@ class Column:
 class Rule:
     """A named reason to quarantine a row: `bad` is SQL over the columns; null counts as good.
 
-    A rule in `RawTable.links` may also use tables declared earlier; its SQL calls the row `r`.
+    `parts` are conditions of which `bad` is the disjunction: only the columns of those that hold are at fault. Without
+    them, all columns in `bad` are. A rule in `RawTable.links` may also use tables declared earlier; its SQL calls the
+    row `r`.
     """
 
     name: str
     bad: str
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +94,8 @@ class RawTable:
         Texts that mean a missing number in every number column of the table.
     records
         Function that converts a file without plain lines to a file of records (see `pipelines.lake.raw_rows`) with the
-        texts of `columns`, and returns the number of records.
+        texts of `columns`, and returns the number of records. Its arguments are both files, and the first
+        one's name for messages.
     counted_in
         Unit of a record's place in the file: `line` or `row`.
     logs
@@ -112,7 +117,7 @@ class RawTable:
     links: tuple[Rule, ...] = ()
     passing: tuple[str, ...] = ()
     nulls: tuple[str, ...] = ("",)
-    records: Callable[[Path, Path], int] | None = None
+    records: Callable[[Path, Path, str], int] | None = None
     counted_in: str = "line"
     logs: tuple[str, ...] = ()
 
@@ -153,6 +158,7 @@ class Source:
     Every SELECT names the canonical columns it fills, without `trace` and `cluster`; columns not named become null.
     `split_by` maps an output to the column by which it is written in parts if large; all its raw tables have it.
     `shortcuts` maps an output to a faster SELECT, used if the rows allow it.
+    `zone` is the time zone of the trace's local hours and days.
     `representative` names the cluster that represents the trace if clusters are alternatives, which are never added up.
     `declared` lists inputs without rows (a mapping file). `cures` maps a rule to advice that replaces the general one.
     """
@@ -165,6 +171,7 @@ class Source:
     remarks: tuple[Remark, ...] = field(default=())
     split_by: Mapping[str, str] = field(default_factory=dict)
     shortcuts: Mapping[str, Shortcut] = field(default_factory=dict)
+    zone: str = "UTC"
     representative: str | None = None
     declared: tuple[Input, ...] = ()
     cures: Mapping[str, str] = field(default_factory=dict)
@@ -204,17 +211,22 @@ def local_time(name: str, zone: str, *, of: str | None = None) -> Column:
 
 def missing(*names: str, rule: str = "missing_key") -> Rule:
     """Quarantine rows that lack one of the named columns."""
-    return Rule(name=rule, bad=" OR ".join(f'"{n}" IS NULL' for n in names))
+    return _any_of(rule, [f'"{n}" IS NULL' for n in names])
 
 
 def negative(*names: str, rule: str = "negative") -> Rule:
     """Quarantine rows in which one of the named columns is below zero."""
-    return Rule(name=rule, bad=" OR ".join(f'"{n}" < 0' for n in names))
+    return _any_of(rule, [f'"{n}" < 0' for n in names])
+
+
+def _any_of(rule: str, parts: Sequence[str]) -> Rule:
+    return Rule(name=rule, bad=" OR ".join(parts), parts=tuple(parts))
 
 
 def beyond(names: Sequence[str], most: float, rule: str) -> Rule:
     """Quarantine rows in which one of the named columns exceeds `most`; without such bounds, sums could overflow."""
-    return Rule(name=rule, bad=f"greatest({', '.join(names)}) > {most:g}")
+    parts = tuple(f"{name} > {most:g}" for name in names)
+    return Rule(name=rule, bad=f"greatest({', '.join(names)}) > {most:g}", parts=parts)
 
 
 def unlisted(column: str, known: Mapping[str, object], rule: str = "unknown_status") -> Rule:
@@ -227,6 +239,21 @@ def translated(expression: str, meanings: Mapping[str, object], otherwise: str =
     """Return the SQL that replaces a source's values by canonical values, as `meanings` maps them."""
     cases = " ".join(f"WHEN '{vendor}' THEN '{ours}'" for vendor, ours in meanings.items())
     return f"CASE {expression} {cases} ELSE {otherwise} END"
+
+
+def clusters_by_file(name: str) -> Callable[[Path], dict[str, Path]]:
+    """Return the function `Source.clusters` of a trace with a file for each cluster.
+
+    `name` is the path of a file below the folder; it contains `CLUSTER` once.
+    """
+    before, after = name.split(CLUSTER)
+
+    def clusters(folder: Path) -> dict[str, Path]:
+        found = (path for path in folder.glob(f"{escape(before)}*{escape(after)}") if path.is_file())
+        names = (path.relative_to(folder).as_posix().removeprefix(before).removesuffix(after) for path in found)
+        return dict.fromkeys(sorted(name for name in names if not name.startswith(".")), folder)
+
+    return clusters
 
 
 def one_cluster(name: str) -> Callable[[Path], dict[str, Path]]:

@@ -49,7 +49,14 @@ def test_a_text_that_is_no_manifest_is_an_error(text: str) -> None:
 
 def _account(rows_in: int) -> Account:
     return Account(
-        cluster="c", table="t", file="f", feeds="jobs", rows_in=rows_in, rows_good=3, quarantined={"a": 1, "b": 2}
+        cluster="c",
+        table="t",
+        file="f",
+        feeds="jobs",
+        rows_in=rows_in,
+        rows_good=3,
+        rows_quarantined=3,
+        quarantined={"a": 2, "b": 2},
     )
 
 

@@ -50,6 +50,7 @@ def make_lake(
     *,
     trace: str = "toy",
     source: str | None = None,
+    zone: str = "UTC",
     raw: Mapping[tuple[str, str], int] | None = None,
 ) -> Lake:
     """Write the rows of each table, clusters apart, and a manifest that names them.
@@ -77,6 +78,7 @@ def make_lake(
             feeds="jobs",
             rows_in=rows,
             rows_good=rows,
+            rows_quarantined=0,
             quarantined={},
         )
         for (cluster, table), rows in counts.items()
@@ -88,6 +90,7 @@ def make_lake(
         accounts=tuple(accounts),
         outputs=tuple(outputs),
         warnings=(),
+        zone=zone,
     )
     (folder / "manifests").mkdir(parents=True, exist_ok=True)
     (folder / "manifests" / f"{trace}.json").write_text(manifest.to_json())

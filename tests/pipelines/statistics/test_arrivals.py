@@ -10,8 +10,8 @@ from tests.pipelines.statistics.lakes import job, make_lake
 
 def test_hours_are_local_and_empty_dates_count(tmp_path: Path) -> None:
     # 08:00, 08:00 the day after, 08:00 and 09:00 three days after, in Shanghai.
-    lake = make_lake(tmp_path, {"jobs": [job(0), job(24), job(72), job(73)]}, trace="pai-toy")
-    rows = arrivals_by_hour(lake, "pai-toy")
+    lake = make_lake(tmp_path, {"jobs": [job(0), job(24), job(72), job(73)]}, trace="ours", zone="Asia/Shanghai")
+    rows = arrivals_by_hour(lake, "ours")
     assert rows["hour"].to_list() == list(range(24))
     assert rows["zone"].unique().to_list() == ["Asia/Shanghai"]
     [eight] = rows.filter(hour=8).to_dicts()
@@ -21,16 +21,10 @@ def test_hours_are_local_and_empty_dates_count(tmp_path: Path) -> None:
     assert rows["jobs"].sum() == 4
 
 
-@pytest.mark.parametrize(("trace", "hour"), [("pai", 8), ("helios", 8), ("philly", 17), ("ours", 0)])
-def test_each_trace_has_its_own_zone(tmp_path: Path, trace: str, hour: int) -> None:
-    rows = arrivals_by_hour(make_lake(tmp_path, {"jobs": [job(0)]}, trace=trace), trace)
-    assert rows.filter(jobs=1)["hour"].to_list() == [hour]
-
-
-@pytest.mark.parametrize(("source", "hour"), [("pai", 8), ("philly", 17), ("generic", 0)])
-def test_the_zone_is_the_formats_whatever_the_trace_is_called(tmp_path: Path, source: str, hour: int) -> None:
-    with make_lake(tmp_path, {"jobs": [job(0)]}, trace="ours", source=source) as lake:
-        rows = arrivals_by_hour(lake, "ours")
+@pytest.mark.parametrize(("zone", "hour"), [("Asia/Shanghai", 8), ("America/Los_Angeles", 17), ("UTC", 0)])
+def test_the_zone_is_the_manifests_whatever_the_trace_is_called(tmp_path: Path, zone: str, hour: int) -> None:
+    with make_lake(tmp_path, {"jobs": [job(0)]}, trace="pai-x", source="generic", zone=zone) as lake:
+        rows = arrivals_by_hour(lake, "pai-x")
         [[local]] = lake.connect().execute("SELECT hour(submit_local) FROM jobs_with_usage").fetchall()
     assert rows.filter(jobs=1)["hour"].to_list() == [hour]
     assert local == hour

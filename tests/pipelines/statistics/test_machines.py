@@ -59,8 +59,10 @@ def test_a_machine_hour_weighs_one_however_often_it_was_sampled(tmp_path: Path) 
 
 
 def test_hours_of_machines_are_local_and_split_by_weekday(tmp_path: Path) -> None:
-    lake = make_lake(tmp_path, {"jobs": [job(0)], "machine_usage": [sample("m1", 0, cpu_frac=0.5)]}, trace="philly")
-    rows = utilisation_by_hour(lake, "philly", by="weekday")  # Tuesday, 17:00 in Los Angeles
+    lake = make_lake(
+        tmp_path, {"jobs": [job(0)], "machine_usage": [sample("m1", 0, cpu_frac=0.5)]}, zone="America/Los_Angeles"
+    )
+    rows = utilisation_by_hour(lake, "toy", by="weekday")  # Tuesday, 17:00 in Los Angeles
     assert rows.select("weekday", "hour", "mean_frac").rows() == [(2, 17, 0.5)]
 
 

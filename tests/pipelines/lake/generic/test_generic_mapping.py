@@ -7,20 +7,11 @@ import duckdb
 import pytest
 
 from pipelines.errors import MappingError
-from pipelines.lake.generic.conversions import (
-    CORES,
-    DURATION,
-    GPUS,
-    MEMORY,
-    SLURM_STATES,
-    STATUS,
-    TEXT,
-    TEXT_SLOT,
-    Conversion,
-    time_value,
-)
+from pipelines.lake.generic.conversions import TEXT_SLOT, Conversion, time_value
+from pipelines.lake.generic.kinds import CORES, DURATION, GPUS, MEMORY, RATE, STATUS, TEXT
 from pipelines.lake.generic.mapping import read_mapping
 from pipelines.lake.generic.opening import opened_source
+from pipelines.lake.generic.slurm import SLURM_STATES
 from pipelines.lake.sources.source import Source
 
 LEAST = '[jobs]\nfile = "f"\n[jobs.columns]\njob_id = "a"\nsubmit_ts = "b"\n'
@@ -61,6 +52,17 @@ def test_the_least_mapping_is_enough(tmp_path: Path) -> None:
         (LEAST + 'user = { column = "c", unit = "GiB" }\n', "expected none for this column"),
         (LEAST + 'req_gpus = { column = "c", as = "slurm_state" }\n', "expected one of slurm_gpus"),
         (LEAST + 'req_gpus = { column = "c", as = "slurm_gpus", unit = "gpus" }\n', "both unit and as"),
+        (LEAST + 'user = { column = "c", as = "decimal_comma" }\n', "expected one of slurm_gpu_type"),
+        (
+            'cluster = "a"\n' + LEAST.replace('"f"', '"{cluster}.csv"'),
+            "both cluster = 'a' and {cluster} in a file's name",
+        ),
+        (LEAST.replace('"f"', '"{cluster}/{cluster}.csv"'), "{cluster} twice"),
+        (
+            LEAST.replace('"f"', '"{cluster}.csv"')
+            + '[machines]\nfile = "nodes.csv"\n[machines.columns]\nmachine = "m"\ngpus = "g"\n',
+            "[machines] has the file 'nodes.csv'; expected {cluster} in its name, too",
+        ),
         (LEAST + 'end_ts = { column = "c", time = "%Q" }\n', "time = '%Q'"),
         (LEAST + 'end_ts = { column = "c", zone = "Mars/Olympus" }\n', "the time zone 'Mars/Olympus'"),
         (LEAST + 'run_s = { column = "c", time = "epoch_s" }\n', "this column is no time"),
@@ -158,6 +160,19 @@ def value_of(conversion: Conversion | str, text: str) -> object:
         (TEXT.named["slurm_gpu_type"], "gpu:4", ""),
         (CORES.named["slurm_cpus"], "billing=8,cpu=4", 4),
         (CORES.named["slurm_cpus"], "7", 7),
+        *((CORES.named["kubernetes_quantity"], *each) for each in (("500m", 0.5), ("2", 2), ("1.5", 1.5), (".5", 0.5))),
+        *((CORES.named["kubernetes_quantity"], *each) for each in (("1e3", 1000), ("2k", 2000), ("250000000n", 0.25))),
+        *((CORES.named["kubernetes_quantity"], text, None) for text in ("500 m", "m", "1.5.2", "4GiB", "inf", "1e999")),
+        *((MEMORY.named["kubernetes_quantity"], *each) for each in (("4Gi", 4), ("512Mi", 0.5), ("1048576Ki", 1))),
+        *((MEMORY.named["kubernetes_quantity"], *each) for each in (("134217728", 0.125), ("1e9", 1e9 / 2**30))),
+        *(
+            (MEMORY.named["kubernetes_quantity"], *each)
+            for each in (("1G", 1e9 / 2**30), ("4gi", None), ("1E", 2**-30 * 1e18))
+        ),
+        (GPUS.named["kubernetes_quantity"], "2", 2),
+        *((kind.named["decimal_comma"], "1234,5", 1234.5) for kind in (CORES, GPUS, MEMORY, DURATION, RATE)),
+        *((CORES.named["decimal_comma"], text, v) for text, v in (("7", 7), ("-0,5", -0.5), ("1,5e3", 1500))),
+        *((CORES.named["decimal_comma"], text, None) for text in ("1.5", "1.234,5", "1,2,3", ",", "", "1,", "inf")),
         (STATUS.named["slurm_state"], "CANCELLED by 1000", "cancelled"),
         (STATUS.named["slurm_state"], "WEIRD", None),
         (time_value("iso", "Europe/Berlin"), "2024-01-02T03:04:05", "2024-01-02 02:04:05+00"),

@@ -1,0 +1,64 @@
+"""The time zone of a trace is the one in its mapping or format, stored with it, and never follows from its name."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.lake.generic.opening import opened_source
+from pipelines.lake.ingest import IngestReport, ingest
+from pipelines.lake.lake import Lake
+from pipelines.lake.manifest import ZONES_BEFORE
+from pipelines.lake.sources import SOURCES
+from tests.pipelines.lake.generic.own_rows import ROWS, mapping_text, own_files
+
+NAME = "pai-x"
+
+
+def ingested(place: Path) -> IngestReport:
+    """Ingest eight jobs, one a day, submitted at 8:00 in Berlin, under a name that begins like a published trace's."""
+    folder, mapping = own_files(place, "csv")
+    mapping.write_text(mapping_text("csv", more='zone = "Europe/Berlin"\n'))
+    with opened_source(mapping, str(folder)) as opened:
+        return ingest(opened.source, opened.folder, place / "lake", as_name=NAME)
+
+
+def test_local_hours_are_those_of_the_mapping(tmp_path: Path) -> None:
+    assert ingested(tmp_path).manifest.zone == "Europe/Berlin"
+
+    with Lake(tmp_path / "lake") as lake:
+        found = lake.connect().execute("SELECT DISTINCT zone, hour(submit_local) FROM jobs_with_usage").fetchall()
+    assert found == [("Europe/Berlin", 8)]
+
+
+@pytest.mark.parametrize(("until", "runs"), [("2024-03-02T07:59:59", 1), ("2024-03-02T08:00:01", 2)])
+def test_dates_on_the_command_line_are_those_of_the_mapping(tmp_path: Path, until: str, runs: int) -> None:
+    ingested(tmp_path)
+
+    asked = ["rightsize", "--lake", str(tmp_path / "lake"), "--until", until, "--format", "json"]
+    done = CliRunner().invoke(app, asked)
+
+    assert sum(row["runs"] for row in json.loads(done.stdout)) == runs
+
+
+def test_a_manifest_that_names_no_zone_is_ingested_again(tmp_path: Path) -> None:
+    ingested(tmp_path)
+    path = tmp_path / "lake" / "manifests" / f"{NAME}.json"
+    held = json.loads(path.read_text())
+    del held["zone"]
+    path.write_text(json.dumps(held))
+    assert Lake(tmp_path / "lake").manifest(NAME).zone == "UTC"
+
+    again = ingested(tmp_path)
+
+    assert (again.changed, again.manifest.zone) == (True, "Europe/Berlin")
+    assert again.manifest.rows_out("jobs") == len(ROWS)
+
+
+def test_published_traces_keep_their_zones() -> None:
+    zones = {name: source.zone for name, source in SOURCES.items()}
+
+    assert zones == {**ZONES_BEFORE, "openb": "UTC"}
+    assert zones["philly"] == "America/Los_Angeles"
