@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.reserve import Measurements, ReservePolicy, reserve
+from scheduler_core.reserve import Measurements, ReservePolicy
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -166,8 +166,8 @@ def _code(fault: SampleFault) -> int:
 def measure(requests: FloatArray, samples: Samples, known: Running, policy: ReservePolicy | None = None) -> Running:
     """Return the statistics of n running jobs after their samples, which are valid (see `faults_of`).
 
-    `requests` (n, 3) are CPU cores, GiB of memory and GPUs. After each sample, the job's reservation is computed as a
-    loop that runs with every sample would, so `pressed_s` holds the last time at which the job pressed on it.
+    `requests` (n, 3) are CPU cores, GiB of memory and GPUs. Each sample is judged against the statistics before it, so
+    `pressed_s` does not depend on how the samples are dealt to calls.
 
     Examples
     --------
@@ -179,36 +179,35 @@ def measure(requests: FloatArray, samples: Samples, known: Running, policy: Rese
     ([3.0], [[2.0, 0.0]], [[2.0, 0.0]], [[6.0, 0.0]])
     """
     policy = policy or ReservePolicy()
-    newest_s = np.fmax.reduce(samples.at_s, axis=1, initial=-np.inf)
+    compute = requests[:, [0, 2]]
     made = Running(**{each.name: getattr(known, each.name).copy() for each in fields(Running)})
     for at_s, use in zip(samples.at_s.T.copy(), samples.use.transpose(1, 0, 2).copy(), strict=True):
-        _add(made, at_s, use)
-        late = np.flatnonzero(at_s > newest_s - policy.press_s)  # a press before that no longer counts
-        if len(late):
-            part = Running(**{each.name: getattr(made, each.name)[late] for each in fields(Running)})
-            seen = measurements_of(requests[late], part, part.at_s, np.zeros(len(late), dtype=np.bool_))
-            pressing = reserve(requests[late], seen, policy).pressing
-            made.pressed_s[late] = np.where(pressing, at_s[late, None], part.pressed_s)
+        _add(made, compute, at_s, use, policy)
     return made
 
 
-def _add(made: Running, at_s: FloatArray, use: FloatArray) -> None:
-    """Add one sample of each job in place; a job whose time is NaN has none."""
+def _add(made: Running, requests: FloatArray, at_s: FloatArray, use: FloatArray, policy: ReservePolicy) -> None:
+    """Add one sample of each job in place; a job whose time is NaN has none. `requests` (n, 2) are of CPU and GPUs."""
     from scheduler_core.kernels.reserving import RECENT
 
     new = np.isfinite(at_s)
     jobs: BoolArray | slice = new
     if new.all():
         jobs = slice(None)  # which copies nothing
-    compute = use[jobs, :2]
-    made.at_s[jobs] = at_s[jobs]
-    made.count[jobs] += 1.0
-    count = made.count[jobs][:, None]
-    moved = compute - made.mean[jobs]
-    made.mean[jobs] += moved / count
-    made.squares[jobs] += moved * (compute - made.mean[jobs])
-    made.recent[jobs] += np.where(count == 1.0, 1.0, RECENT) * (compute - made.recent[jobs])
+    compute, time_s = use[jobs, :2], at_s[jobs][:, None]
+    count, mean, squares = made.count[jobs][:, None], made.mean[jobs], made.squares[jobs]
+    recent = made.recent[jobs] + np.where(count == 0.0, 1.0, RECENT) * (compute - made.recent[jobs])
+    deviation = np.maximum(np.sqrt(squares / np.maximum(count - 1.0, 1.0)), policy.least_spread * mean)
+    presses = (recent > mean + policy.press_z * deviation) & (mean < requests[jobs])
+    presses &= (time_s >= policy.probation_s) & (count >= policy.min_samples)
+    made.pressed_s[jobs] = np.where(presses, time_s, made.pressed_s[jobs])
+    moved = compute - mean
+    made.mean[jobs] = mean + moved / (count + 1.0)
+    made.squares[jobs] = squares + moved * (compute - made.mean[jobs])
+    made.recent[jobs] = recent
     made.memory[jobs] = np.fmax(made.memory[jobs], use[jobs, 2:])
+    made.count[jobs] += 1.0
+    made.at_s[jobs] = at_s[jobs]
 
 
 def measurements_of(requests: FloatArray, known: Running, age_s: FloatArray, held: BoolArray) -> Measurements:

@@ -4,9 +4,9 @@ A room is the free capacity of a cluster, which a placement does not change. A g
 instance may not. Among equal machines the first one is chosen. `Room.allocation` chooses the GPUs on a machine. Called
 by `rounds` and `occupancy`; `PLACEMENTS` at the end lists all by name.
 
-To add a placement, write its function and name it in `PLACEMENTS`; repeat the name in `pipelines.cli.simulation`. The
-compiled engine needs an equivalent in `scheduler_core.kernels.placing`. Placements by device are in
-`sharing_placements`.
+To add a placement, write its function and name it in `PLACEMENTS`; repeat the name in
+`pipelines.cli.simulation_options`. The compiled engine needs an equivalent in `scheduler_core.kernels.placing`.
+Placements by device are in `sharing_placements`.
 """
 
 from collections import Counter

@@ -4,9 +4,9 @@ A policy is a function `key(job, state, now_s)`; the job with the smallest key c
 arrival. A static key is fixed while the job waits; a dynamic one is evaluated again after every start. `queue` keeps
 jobs in this order, `rounds` and `preemption` apply the other rules of a `Discipline`, and `placement` places jobs.
 
-To add a policy, write its key function and name it in `QUEUE_POLICIES`; repeat the name in `pipelines.cli.simulation`.
-The compiled engine also needs the key, in `pipelines.simulation.engine.compiled.starts`; without it only the engine
-`plain` accepts the policy.
+To add a policy, write its key function and name it in `QUEUE_POLICIES`; repeat the name in
+`pipelines.cli.simulation_options`. The compiled engine also needs the key, in
+`pipelines.simulation.engine.compiled.starts`; without it only the engine `plain` accepts the policy.
 """
 
 # ruff: noqa: ARG001 -- all policies have the same signature, whichever arguments they read

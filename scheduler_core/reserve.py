@@ -58,14 +58,15 @@ class ReservePolicy:
     stale_s
         Age of the newest sample above which a job gets its request back.
     press_s, press_z
-        A job whose recent use of CPU or GPU compute exceeds its mean by `press_z` standard deviations gets its request
-        of that resource back, for at least `press_s`. The newest samples count in both, so that a step after steady
-        use exceeds 3 deviations only after about an hour of samples; before, the recent mean is what is reserved.
+        A job presses on its reservation if a sample lifts its recent mean of CPU or GPU compute above the mean of the
+        samples before by more than `press_z` of their standard deviations, and that mean is below the request. Samples
+        of the probation, and the first `min_samples`, do not count. The job then has its request of that resource back
+        for `press_s`.
     z
         Number of standard deviations of the sum of use that stay free on a machine or device; 1.28 is a risk of 10 %
         if the sum is normal.
     least_spread
-        Least standard deviation, as a share of the mean.
+        Least standard deviation, as a share of the mean, also for `press_z`.
     memory_margin
         Factor of the largest memory sample. Public logs show late peaks of 1.5 to 2.2 times the first minutes' peak.
     close_s
@@ -76,7 +77,7 @@ class ReservePolicy:
     min_samples: float = 3.0
     stale_s: float = 300.0
     press_s: float = 600.0
-    press_z: float = 3.0
+    press_z: float = 5.0
     z: float = 1.28
     least_spread: float = 0.2
     memory_margin: float = 2.2
@@ -84,9 +85,11 @@ class ReservePolicy:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            value = getattr(self, each.name)
-            if not AT_LEAST.get(each.name, 0.0) <= value < math.inf:
-                raise BadInput(f"reserve policy: {each.name}={value!r} is out of its range; see ReservePolicy")
+            value, least = getattr(self, each.name), AT_LEAST.get(each.name, 0.0)
+            if not least <= value < math.inf:
+                raise BadInput(
+                    f"reserve policy: found {each.name} = {value!r}, expected a finite number of at least {least:g}"
+                )
 
     def limits(self) -> "Limits":
         """Return the fields as numbers for compiled code."""
@@ -132,21 +135,20 @@ class Reservations:
     """What is reserved for one instance of each of n jobs.
 
     `mean` and `spread` (n, 2) are of CPU cores and GPUs. `memory` (n, 2) is GiB of memory, and GPU memory in GPUs.
-    `reason` (n,) holds indices into `REASONS`. `pressing` (n, 2) marks the resources of jobs that press on their
-    reservation now, and so got their request back.
+    `reason` (n,) holds indices into `REASONS`.
     """
 
     mean: FloatArray
     spread: FloatArray
     memory: FloatArray
     reason: IntArray
-    pressing: BoolArray
 
 
 def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | None = None) -> Reservations:
     """Return the reservations of n running jobs with these requests (n, 3): CPU cores, GiB of memory, GPUs.
 
-    Memory is never reserved below the largest sample.
+    Memory is never reserved below the largest sample. A job without a request for memory (0) reserves the largest
+    sample with its margin.
 
     Raises
     ------
@@ -173,7 +175,6 @@ def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | No
         spread=np.empty((count, 2)),
         memory=np.empty((count, 2)),
         reason=np.empty(count, dtype=np.int64),
-        pressing=np.zeros((count, 2), dtype=np.bool_),
     )
     columns = {
         each.name: np.ascontiguousarray(getattr(seen, each.name), np.bool_ if each.name == "held" else np.float64)
@@ -195,7 +196,6 @@ def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | No
         made.spread,
         made.memory,
         made.reason,
-        made.pressing,
     )
     return made
 

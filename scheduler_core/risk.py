@@ -1,7 +1,7 @@
 """Free capacity under a bound on risk: the chance that running jobs together want more than a machine has.
 
 Each job's use is a mean with a standard deviation; jobs are taken as independent, so on a machine variances add up and
-peaks do not. Pure and vectorised, for live clusters; the simulation of shared machines uses the compiled form.
+peaks do not. Pure and vectorised. The simulation of shared machines uses the compiled form in `kernels.reserving`.
 
 References
 ----------
@@ -9,7 +9,6 @@ Bashir et al.: Take it to the Limit: Peak Prediction-driven Resource Overcommitm
 N-sigma predictor).
 """
 
-import math
 from typing import Final
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from scheduler_core.errors import BadInput
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["admits", "free_capacity", "overflow_probability"]
+__all__ = ["admits", "free_capacity"]
 
 SLACK: Final = 1e-9
 """Amount that a demand may exceed the free capacity by, against rounding."""
@@ -66,14 +65,3 @@ def admits(free: FloatArray, variance: FloatArray, mean: float, spread: float, i
     more = np.sqrt(variance + instances * spread * spread) - np.sqrt(variance)
     fits: BoolArray = instances * mean + z * more <= free + SLACK
     return fits
-
-
-def overflow_probability(capacity: float, mean: float, variance: float) -> float:
-    """Return the probability that a normal sum of use exceeds the capacity.
-
-    >>> round(overflow_probability(10.0, 8.0, 1.0), 4)
-    0.0228
-    """
-    if variance <= 0.0:
-        return float(mean > capacity)
-    return 0.5 * math.erfc((capacity - mean) / math.sqrt(2.0 * variance))

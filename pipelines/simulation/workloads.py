@@ -117,7 +117,7 @@ def gangs_of(jobs: pl.DataFrame, *, gpus_per_machine: int | None = None) -> Gang
         user=user + UNKNOWN_USER,
         priority=jobs["priority"].cast(pl.Float64).fill_null(0.0).to_numpy(),
         run_s=jobs["run_s"].to_numpy(),
-        fails=(jobs["status"] == Status.FAILED).fill_null(value=False).to_numpy(),
+        fails=jobs["status"].is_in([Status.FAILED, Status.OOM]).fill_null(value=False).to_numpy(),
         gpu_types=gpu_types,
     )
 

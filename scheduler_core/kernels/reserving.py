@@ -82,9 +82,15 @@ def compute_of(
 
 
 @kernel
-def memory_of(request: float, largest: float, margin: float) -> float:
-    """Return the memory to reserve: `largest` times `margin`, at most the request, but never below `largest`."""
-    return max(min(request, largest * margin), largest)
+def memory_of(request: float, largest: float, margin: float, measured: bool) -> float:
+    """Return the memory to reserve: the request or, if `measured`, at most `largest` times `margin` of it.
+
+    It is never below `largest`. Without a request it is `largest` times `margin`.
+    """
+    wanted = largest * margin
+    if request <= 0.0:
+        return wanted
+    return max(min(request, wanted) if measured else request, largest)
 
 
 @kernel
@@ -95,7 +101,10 @@ def recent_of(recent: float, sample: float, count: float) -> float:
 
 @kernel
 def presses(recent: float, mean: float, squares: float, count: float, request: float, limits: Limits) -> bool:
-    """Return whether recent use is far above the mean of all samples, which is below the request."""
+    """Return whether a sample lifts recent use far above the mean of the samples before it, which is below the request.
+
+    `recent` is the recent mean after the sample; mean, sum of squared deviations and count are those before it.
+    """
     return bool(
         recent > mean + limits.press_z * max(_deviation(squares, count), limits.least_spread * mean) and mean < request
     )
@@ -127,7 +136,6 @@ def _reserving(sources: str) -> Compiled:
         out_spread: FloatArray,
         out_memory: FloatArray,
         out_reason: IntArray,
-        out_pressing: BoolArray,
     ) -> None:
         _ = sources  # captured, so that changed sources give a new cache key for the compiled code
         for job in range(len(age_s)):
@@ -135,14 +143,12 @@ def _reserving(sources: str) -> Compiled:
             for at in range(2):
                 compute, memory = requests[job, 2 * at], requests[job, 1 + at]
                 seen_mean, seen_recent, seen_squares = mean[job, at], recent[job, at], squares[job, at]
+                measured = reason in (MEASURED, PRESSING)
                 out_mean[job, at], out_spread[job, at] = compute, 0.0
-                out_memory[job, at] = max(memory, largest[job, at])
-                if reason != MEASURED and reason != PRESSING:
+                out_memory[job, at] = memory_of(memory, largest[job, at], limits.memory_margin, measured)
+                if not measured:
                     continue
-                out_memory[job, at] = memory_of(memory, largest[job, at], limits.memory_margin)
-                pressing = presses(seen_recent, seen_mean, seen_squares, count[job], compute, limits)
-                out_pressing[job, at] = pressing
-                if pressing or pressed_ago_s[job, at] < limits.press_s:
+                if pressed_ago_s[job, at] < limits.press_s:
                     reason = PRESSING
                     continue
                 kept_mean, spread = compute_of(compute, seen_mean, seen_recent, seen_squares, count[job], limits)
@@ -153,4 +159,4 @@ def _reserving(sources: str) -> Compiled:
 
 
 reserve_all = _reserving(SOURCES)
-"""Write the reservations of all jobs to the last five arrays; see `reserve.reserve`."""
+"""Write the reservations of all jobs to the last four arrays; see `reserve.reserve`."""

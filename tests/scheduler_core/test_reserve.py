@@ -62,8 +62,9 @@ WHOLE = ([6.0, 2.0], [0.0, 0.0], [29.0, 2.0])
         ({"count": [4.0]}, ("probation", *WHOLE)),
         ({"silent_s": [301.0]}, ("stale", *WHOLE)),
         ({"held": [True]}, ("held", *WHOLE)),
-        # Only the resource that presses gets its request back.
-        ({"recent": [[1.7, 0.5]]}, ("pressing", [6.0, 0.5], [0.0, 0.2], [3.0, 0.75])),
+        # Only the resource that pressed gets its request back; a recent mean that has risen is reserved.
+        ({"recent": [[1.7, 0.5]]}, ("measured", [1.7, 0.5], [0.34, 0.2], [3.0, 0.75])),
+        ({"pressed_ago_s": [[0.0, math.inf]]}, ("pressing", [6.0, 0.5], [0.0, 0.2], [3.0, 0.75])),
         ({"pressed_ago_s": [[math.inf, 599.0]]}, ("pressing", [1.0, 2.0], [0.3, 0.0], [3.0, 0.75])),
         ({"pressed_ago_s": [[600.0, math.inf]]}, ("measured", [1.0, 0.5], [0.3, 0.2], [3.0, 0.75])),
         # Use that rises reserves the recent mean, and use that falls the mean of all samples.
@@ -85,11 +86,6 @@ def test_hand_worked_reservations(fields: dict[str, Any], expected: tuple[Any, .
         assert got == pytest.approx(wanted)
 
 
-def test_a_job_that_presses_is_reported_by_resource() -> None:
-    found = reserve(REQUEST, seen(recent=[[1.7, 0.5]]), POLICY)
-    assert found.pressing.tolist() == [[True, False]]
-
-
 def plainly(request: list[float], one: dict[str, Any], policy: ReservePolicy) -> list[tuple[float, float, float]]:
     """Return mean, spread and memory of both resources by the rules as one reads them."""
     full = one["held"] or one["age_s"] < policy.probation_s or one["count"] < policy.min_samples
@@ -97,14 +93,14 @@ def plainly(request: list[float], one: dict[str, Any], policy: ReservePolicy) ->
     rows = []
     for at in (0, 1):
         asked, asked_memory = request[2 * at], request[1 + at]
+        with_margin = policy.memory_margin * one["memory"][at]
         if full:
-            rows.append((asked, 0.0, max(asked_memory, one["memory"][at])))
+            rows.append((asked, 0.0, max(asked_memory, one["memory"][at]) if asked_memory else with_margin))
             continue
-        memory = max(min(asked_memory, policy.memory_margin * one["memory"][at]), one["memory"][at])
+        memory = max(min(asked_memory, with_margin), one["memory"][at]) if asked_memory else with_margin
         mean, recent = one["mean"][at], one["recent"][at]
         deviation = math.sqrt(one["squares"][at] / max(one["count"] - 1, 1))
-        presses = recent > mean + policy.press_z * max(deviation, policy.least_spread * mean) and mean < asked
-        if presses or one["pressed_ago_s"][at] < policy.press_s:
+        if one["pressed_ago_s"][at] < policy.press_s:
             rows.append((asked, 0.0, memory))
             continue
         kept = min(max(mean, recent), asked)
@@ -132,7 +128,6 @@ POLICIES = st.builds(
     ReservePolicy,
     probation_s=st.sampled_from([0.0, 300.0]),
     min_samples=st.sampled_from([1.0, 5.0]),
-    press_z=st.sampled_from([1.0, 3.0]),
     z=st.sampled_from([0.0, 1.28, 3.0]),
     least_spread=st.sampled_from([0.0, 0.3]),
     memory_margin=st.sampled_from([1.0, 2.0]),
@@ -156,6 +151,12 @@ def test_reservations_follow_the_rules(
         assert got == pytest.approx(np.array(plainly(list(request), one, policy)))
     assert (found.memory >= columns["memory"]).all(), "below the largest sample"
     assert (found.mean + policy.z * found.spread <= requests[:, [0, 2]] + 1e-9).all(), "beyond the request"
+
+
+@pytest.mark.parametrize("fields", [{}, {"age_s": [60.0]}, {"silent_s": [301.0]}, {"held": [True]}])
+def test_memory_that_was_not_requested_is_reserved_with_its_margin(fields: dict[str, Any]) -> None:
+    found = reserve(np.array([[6.0, 0.0, 0.0]]), seen(**fields), POLICY)
+    assert found.memory[0].tolist() == [3.0, 0.75]
 
 
 def test_whole_numbers_and_slices_are_as_good_as_floats() -> None:

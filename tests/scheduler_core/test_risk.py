@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
-from scheduler_core.risk import admits, free_capacity, overflow_probability
+from scheduler_core.risk import admits, free_capacity
 
 
 def test_free_capacity_as_worked_by_hand() -> None:
@@ -69,23 +69,42 @@ DRAWS = 200_000
 
 
 @pytest.mark.parametrize("z", [0.5, 1.28, 2.33])
-def test_the_chance_of_an_overflow_is_that_of_random_draws(z: float) -> None:
+def test_as_many_draws_overflow_as_z_promises(z: float) -> None:
     rng = np.random.default_rng(5)
     mean, spread, instances = np.array([2.0, 0.5, 1.2]), np.array([0.7, 0.1, 0.9]), np.array([2, 5, 1])
     free = free_capacity(np.array([20.0]), np.zeros(3, dtype=np.int64), instances, mean, spread, z)[0]
     # A newcomer of constant use takes all that is free.
     use = sum(rng.normal(m, s, (DRAWS, n)).sum(axis=1) for m, s, n in zip(mean, spread, instances, strict=True)) + free
 
-    counted = float((use > 20.0).mean())
+    overflows = float((use > 20.0).mean())
 
-    told = overflow_probability(20.0, float(instances @ mean) + free, float(instances @ spread**2))
-    error = math.sqrt(told * (1.0 - told) / DRAWS)
-    assert told == pytest.approx(1.0 - NormalDist().cdf(z))
-    assert counted == pytest.approx(told, abs=4.0 * error)
+    promised = 1.0 - NormalDist().cdf(z)
+    error = math.sqrt(promised * (1.0 - promised) / DRAWS)
+    assert overflows == pytest.approx(promised, abs=4.0 * error)
 
 
-def test_constant_use_overflows_or_not() -> None:
-    assert [overflow_probability(4.0, mean, 0.0) for mean in (4.0, 4.1)] == [0.0, 1.0]
+@pytest.mark.parametrize("z", [0.5, 1.28])
+def test_a_machine_filled_by_admission_overflows_no_more_often_than_z_promises(z: float) -> None:
+    rng, capacity = np.random.default_rng(6), 20.0
+    held: list[tuple[float, float]] = []
+    for mean, spread in zip(rng.uniform(0.2, 2.0, 60), rng.uniform(0.1, 0.8, 60), strict=True):
+        means, spreads = (np.array([one[at] for one in held]) for at in (0, 1))
+        places = np.zeros(len(held), dtype=np.int64)
+        free = free_capacity(np.array([capacity]), places, np.ones(len(held)), means, spreads, z)
+        if admits(free, np.array([(spreads**2).sum()]), mean, spread, 1, z)[0]:
+            held.append((mean, spread))
+    use = np.sum([rng.normal(mean, spread, DRAWS) for mean, spread in held], axis=0)
+
+    overflows = float((use > capacity).mean())
+
+    promised = 1.0 - NormalDist().cdf(z)
+    assert 10 < len(held) < 60
+    assert 0.5 * promised < overflows < promised + 4.0 * math.sqrt(promised / DRAWS)
+
+
+def test_constant_use_fills_a_machine_to_its_capacity() -> None:
+    free = free_capacity(np.array([4.0]), np.array([0]), np.ones(1), np.array([3.0]), np.zeros(1), 3.0)
+    assert [bool(admits(free, np.zeros(1), mean, 0.0, 1, 3.0)[0]) for mean in (1.0, 1.1)] == [True, False]
 
 
 GOOD: dict[str, Any] = {

@@ -143,7 +143,6 @@ def _jobs(
     jobs["first"] = np.cumsum(jobs["instances"]) - jobs["instances"]
     jobs["request"], jobs["limit"], jobs["peak"] = request, limit, load.memory
     jobs["late"] = np.ceil(varied.late_min * 60.0 / MINUTE_S)
-    jobs["pressed_s"] = -math.inf
     return jobs
 
 

@@ -110,19 +110,19 @@ def check_discipline(discipline: Discipline) -> None:
         If the policy is another than FIFO, SJF, SRTF and DRF, the placement another than best fit, or the discipline
         has preemption, backfill, limits of overtaking, aging or GPU types.
     """
-    lacking = {
-        f"policy {discipline.policy}": discipline.policy not in POLICIES,
-        f"placement {discipline.placement}": discipline.placement != "best_fit",
-        f"preemption (the default of {discipline.policy})": discipline.preempts() and discipline.preempt is None,
-        "preemption": bool(discipline.preempt),
-        "backfill": discipline.backfill != "none",
-        "limits of overtaking": discipline.overtakes is not None,
-        "aging": discipline.aging != 0.0,
-        "GPU types": discipline.match_gpu_type,
-    }
-    if any(lacking.values()):
-        names = ", ".join(name for name, lacks in lacking.items() if lacks)
-        raise BadInput(
-            f"shared machines: found {names}; expected one of {', '.join(POLICIES)} with best_fit, and neither "
-            "preemption, backfill, limits of overtaking, aging nor GPU types"
-        )
+    faults = (
+        (f"policy {discipline.policy}", f"one of {', '.join(POLICIES)}", discipline.policy not in POLICIES),
+        (f"placement {discipline.placement}", "best_fit", discipline.placement != "best_fit"),
+        (
+            f"preemption (the default of {discipline.policy})",
+            "none (preempt=False)",
+            discipline.policy in POLICIES and discipline.preempts() and discipline.preempt is None,
+        ),
+        ("preemption", "none", bool(discipline.preempt)),
+        ("backfill", "none", discipline.backfill != "none"),
+        ("a limit of overtaking", "none", discipline.overtakes is not None),
+        ("aging", "none", discipline.aging != 0.0),
+        ("matching of GPU types", "none", discipline.match_gpu_type),
+    )
+    if found := [f"found {what}, expected {allowed}" for what, allowed, wrong in faults if wrong]:
+        raise BadInput(f"shared machines: {'; '.join(found)}")

@@ -1,7 +1,7 @@
 """Samples of running jobs, the reservations made from them, and the capacity that these leave free.
 
-The rules are those of `scheduler_core.reserve` and `scheduler_core.risk`, which a live cluster uses too. Called by
-`loop`.
+The rules are those of `scheduler_core.reserve` and `scheduler_core.risk`, in their compiled form
+(`scheduler_core.kernels.reserving`). Called by `loop`.
 """
 
 import math
@@ -29,18 +29,18 @@ def _copy_samples(old: Records, new: Records) -> None:
     new.count, new.at_s = old.count, old.at_s
     for at in range(2):
         new.mean[at], new.squares[at], new.recent[at] = old.mean[at], old.squares[at], old.recent[at]
-        new.largest[at], new.memory[at] = old.largest[at], old.memory[at]
+        new.largest[at], new.memory[at], new.pressed_s[at] = old.largest[at], old.memory[at], old.pressed_s[at]
 
 
 @kernel
 def forget_samples(state: State, job: int, now_s: float) -> None:
     """Empty the statistics of a job that starts."""
-    state.jobs[job].pressed_s[0] = state.jobs[job].pressed_s[1] = -math.inf
     for slot in range(state.samples.shape[1]):
         row = state.samples[job, slot]
         row.count, row.at_s = 0.0, now_s
         for at in range(2):
             row.mean[at] = row.squares[at] = row.recent[at] = row.largest[at] = row.memory[at] = 0.0
+            row.pressed_s[at] = -math.inf
 
 
 @kernel
@@ -52,8 +52,9 @@ def sample(state: State, job: int, now_s: float) -> None:
     _copy_samples(state.samples[job, (row.age - 1) % ring], seen)
     counts = row.age > 1 and not (rules.lost > 0.0 and uniform(rules.seed, job, LOST, row.age, 0) < rules.lost)
     before, share = seen.count, memory_share(row)
+    judged = row.age * MINUTE_S >= state.policy.probation_s and before / row.instances >= state.policy.min_samples
     for at in range(2):
-        total, count = 0.0, before
+        total, count, mean_before, squares_before = 0.0, before, seen.mean[at], seen.squares[at]
         for place in range(row.first, row.first + row.instances):
             used = state.instances[place].used[at] / MINUTE_S
             state.instances[place].used[at] = 0.0
@@ -66,6 +67,9 @@ def sample(state: State, job: int, now_s: float) -> None:
         if counts:
             mean = total / row.instances
             seen.recent[at] = recent_of(seen.recent[at], mean, before)
+            request = row.request[2 * at]
+            if judged and presses(seen.recent[at], mean_before, squares_before, before, request, state.policy):
+                seen.pressed_s[at] = now_s
             seen.largest[at] = max(seen.largest[at], mean)
             seen.memory[at] = max(seen.memory[at], row.peak[at] * share)
     if counts:
@@ -99,24 +103,22 @@ def reserve(state: State, job: int, now_s: float) -> None:
         if row.age * MINUTE_S < policy.probation_s and not row.full:
             copy_reservation(row.prior, row.reserved)
     for at in range(2):
-        if row.reason == MEASURED or row.reason == PRESSING:
+        measured = row.reason == MEASURED or row.reason == PRESSING
+        row.reserved.memory[at] = memory_of(row.request[1 + at], seen.memory[at], policy.memory_margin, measured)
+        if measured:
             _reserve_measured(state, job, at, seen, now_s)
-        row.reserved.memory[at] = max(row.reserved.memory[at], seen.memory[at])
 
 
 @kernel
 def _reserve_measured(state: State, job: int, at: int, seen: Records, now_s: float) -> None:
-    """Set the reservation of CPU and memory (`at` 0), or of GPU compute and GPU memory (1), from samples."""
+    """Set the reservation of CPU (`at` 0) or GPU compute (1) from samples."""
     margin, policy, row = state.rules.peak_margin, state.policy, state.jobs[job]
     asked, mean, recent, squares = row.request[2 * at], seen.mean[at], seen.recent[at], seen.squares[at]
-    row.reserved.memory[at] = memory_of(row.request[1 + at], seen.memory[at], policy.memory_margin)
     row.reserved.mean[at], row.reserved.variance[at] = asked, 0.0
     if margin > 0.0:
         row.reserved.mean[at] = min(asked, margin * seen.largest[at])
         return
-    if presses(recent, mean, squares, seen.count, asked, policy):
-        row.pressed_s[at] = now_s
-    if now_s - row.pressed_s[at] < policy.press_s:
+    if now_s - seen.pressed_s[at] < policy.press_s:
         row.reason = PRESSING
         return
     kept, spread = compute_of(asked, mean, recent, squares, seen.count, policy)

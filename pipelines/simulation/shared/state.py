@@ -65,7 +65,6 @@ JOB: Final = np.dtype(
         ("lost_s", "f8", (2,)),  # time lost to shortages of CPU and of GPU compute
         ("reserved", RESERVATION),
         ("reason", "i8"),  # code of `scheduler_core.kernels.reserving`
-        ("pressed_s", "f8", (2,)),
         ("run", "i8"),  # index of the run in the log
         ("full", "?"),  # whether it keeps its request, because it was killed
         ("tried", "?"),  # in this round
@@ -93,6 +92,7 @@ SAMPLES: Final = np.dtype(
         ("recent", "f8", (2,)),
         ("largest", "f8", (2,)),  # mean over instances, largest sample
         ("memory", "f8", (2,)),  # largest sample
+        ("pressed_s", "f8", (2,)),  # time of the newest sample that pressed on the reservation
         ("at_s", "f8"),
     ],
     align=True,

@@ -3,6 +3,7 @@
 Jobs of a trace come from the lake, see `study`. Called by `study`.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from features.canonical import CANONICAL
 from features.frames import frame_schema
 from features.tables import TABLES
 from pipelines.errors import BadUsage, LakeError
+from pipelines.lake.sources.source import MOST_ASKED
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.engine.workload import NO_OUTAGES, poisson_draws
 from pipelines.simulation.job_pool import KEYS, Pool, job_pool
@@ -50,6 +52,8 @@ DEFAULTS: Final = {
 """Values of columns that a file may lack, and of their nulls; all other columns become null."""
 
 PARQUET: Final = (".parquet", ".pq")
+
+A_TIME: Final = "a time as ISO 8601, such as 2020-07-01T12:00:00Z"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,15 +98,29 @@ def measured_in(path: Path) -> MeasuredJobs:
     Raises
     ------
     BadUsage
-        If the path cannot be read, or holds no measured job.
+        If the path cannot be read, holds no measured job, or one that used more GPU memory than its devices have.
     """
     jobs, usage = tables_in(path)
     try:
-        return measured_jobs(jobs, usage)
+        found = measured_jobs(jobs, usage)
     except LakeError as error:
         raise BadUsage(
             f"--pool {path}: found no job with a run time, all requests and all measurements among {jobs.height} rows"
         ) from error
+    _check_gpu_memory(found.pool, path)
+    return found
+
+
+def _check_gpu_memory(pool: Pool, path: Path) -> None:
+    for entry in pool.jobs:
+        job, used = entry.job, entry.measured
+        devices = math.ceil(job.request.gpus)
+        if used.gpu_mem_gib > devices * used.device_mem_gib:
+            held = f"{devices} x {used.device_mem_gib:g} GiB ({job.gpu_type or 'gpu_type not given'})"
+            raise BadUsage(
+                f"--pool {path}: job {job.job_id}: found gpu_mem_max_gib = {used.gpu_mem_gib:g}, expected at most the "
+                f"memory of its GPUs, {held}; correct the value, req_gpus or gpu_type"
+            )
 
 
 def drawn(pool: Pool, *, seeds: Sequence[int], rate_per_h: float) -> list[Case]:
@@ -136,9 +154,10 @@ def tables_in(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     Raises
     ------
     BadUsage
-        If the path cannot be read, lacks a column, or has values that the tables do not allow.
+        If the path cannot be read, lacks a column, has a job twice, or has values that the tables do not allow.
     """
     frame = _typed(_read(path), path)
+    _check_amounts(frame, path)
     none = pl.col("req_gpus") == 0.0
     frame = frame.with_columns(
         *(pl.col(name).fill_null(value) for name, value in DEFAULTS.items()),
@@ -148,6 +167,11 @@ def tables_in(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
         ),
         pl.col("mem_avg_gib").fill_null(pl.col("mem_max_gib")),
     )
+    if (twice := frame.select(KEYS).is_duplicated()).any():
+        raise BadUsage(
+            f"--pool {path}: found several rows of the job {frame['job_id'].filter(twice)[0]}, expected one for each "
+            "trace, cluster, job_id and role"
+        )
     tables = {name: frame.select(list(CANONICAL[name].columns)) for name in ("jobs", "usage")}
     for name, table in tables.items():
         _, failures = TABLES[name].filter(table)
@@ -170,8 +194,10 @@ def _read(path: Path) -> pl.DataFrame:
             return pl.read_parquet(path)
         return pl.read_csv(path, try_parse_dates=True, infer_schema_length=None)
     except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).strip().partition("\n")[0][:200]
         raise BadUsage(
-            f"--pool {path}: expected a Parquet or CSV file, or a folder with jobs.parquet and usage.parquet: {error}"
+            f"--pool {path}: {reason}; expected a Parquet or CSV file (each row with as many fields as the header), or "
+            "a folder with jobs.parquet and usage.parquet"
         ) from error
 
 
@@ -190,10 +216,32 @@ def _as_type(frame: pl.DataFrame, name: str, kind: pl.DataType, path: Path) -> p
     if name not in frame.columns:
         return pl.Series(name, [None] * frame.height, dtype=kind)
     column = frame[name]
-    if kind.is_temporal() and not (column.dtype.is_temporal() or column.dtype in (pl.String, pl.Null)):
-        raise BadUsage(f"--pool {path}: column {name}: found {column.dtype}, expected times as ISO 8601")
-    try:
-        typed = column.cast(kind)
-    except pl.exceptions.PolarsError as error:
-        raise BadUsage(f"--pool {path}: column {name}: expected {kind}, found {column.dtype}: {error}") from error
+    typed = _cast(column, kind)
+    if (lost := column.is_not_null() & typed.is_null()).any():
+        row = lost.arg_true()[0]
+        expected = A_TIME if kind.is_temporal() else "a number" if kind.is_numeric() else f"a {kind}"
+        raise BadUsage(f"--pool {path}: row {row + 1}: found {name} = {str(column[row])[:40]!r}, expected {expected}")
     return typed.fill_nan(None) if kind.is_float() else typed
+
+
+def _cast(column: pl.Series, kind: pl.DataType) -> pl.Series:
+    """Return the values in a type; those that are not of it become null. Numbers are no times."""
+    try:
+        if kind.is_temporal() and column.dtype == pl.String:
+            return column.str.to_datetime(time_unit="us", time_zone="UTC", strict=False)
+        if not kind.is_temporal() or column.dtype.is_temporal() or column.dtype == pl.Null:
+            return column.cast(kind, strict=False)
+    except pl.exceptions.PolarsError:  # no value of the one type can be one of the other
+        pass
+    return pl.Series(column.name, [None] * len(column), dtype=kind)
+
+
+def _check_amounts(frame: pl.DataFrame, path: Path) -> None:
+    """Raise BadUsage for an amount that is too large to be one; the limit is that of ingest."""
+    for name in (*NEEDED[2:], "instances"):  # all but the id and the time
+        if (beyond := (frame[name] > MOST_ASKED).fill_null(value=False)).any():
+            row = beyond.arg_true()[0]
+            raise BadUsage(
+                f"--pool {path}: row {row + 1}: found {name} = {frame[name][row]:g}, expected at most {MOST_ASKED:g}: "
+                "is the unit right?"
+            )

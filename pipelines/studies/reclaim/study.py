@@ -75,7 +75,10 @@ class Config(FrontierConfig):
     arm: tuple[str, ...] = option((), help="Only this arm (may be repeated).", shown="all of them")
     z: float = option(ReservePolicy().z, help="Standard deviations kept free per machine.", minimum=0.0, maximum=10.0)
     probation_min: float = option(
-        ReservePolicy().probation_s / 60.0, help="Minutes for which a job keeps its request.", minimum=0.0
+        ReservePolicy().probation_s / 60.0,
+        help="Minutes for which a job keeps its request.",
+        minimum=0.0,
+        maximum=10_000.0,
     )
     models: bool = option(
         True, name="--models/--no-models", help="Also run the arms that need models, which are trained out of fold."
@@ -186,5 +189,5 @@ RECLAIMING: Final = Study(
     name="reclaim", config=Config, run=run_study, arms=_WHAT, takes=("lake", "threads", "processes")
 )
 FRONTIER: Final = Study(
-    name="reclaim-frontier", config=Config, run=run_frontier, takes=("lake", "threads", "processes")
+    name="reclaim-frontier", config=FrontierConfig, run=run_frontier, takes=("lake", "threads", "processes")
 )

@@ -44,6 +44,14 @@ def test_recorded_jobs_arrive_as_they_were_submitted() -> None:
     assert not workload.dies.any()
 
 
+def test_errors_and_kills_for_memory_fail_and_other_ends_do_not() -> None:
+    statuses = ["failed", "oom", "node_fail", "timeout", "cancelled", "completed", None]
+
+    workload = recorded_workload(jobs(*({"status": status} for status in statuses)))
+
+    assert workload.fails.tolist() == [True, True] + [False] * 5
+
+
 def test_without_predictions_nothing_is_predicted() -> None:
     assert np.isnan(recorded_workload(jobs({}, {})).predicted_s).all()
 

@@ -8,7 +8,6 @@ from scheduler_core.kernels.reserving import (
     compute_of,
     free_under_risk,
     memory_of,
-    presses,
     reason_of,
     recent_of,
 )
@@ -24,7 +23,7 @@ def test_reserve_on_columns_is_reserve_of_each_job() -> None:
     seen = Measurements(
         age_s=rng.uniform(0.0, 4.0 * policy.probation_s, count),
         silent_s=rng.uniform(0.0, 1.5 * policy.stale_s, count),
-        pressed_ago_s=np.full((count, 2), np.inf),
+        pressed_ago_s=rng.choice([0.0, 2.0 * policy.press_s, np.inf], (count, 2)),
         count=rng.integers(0, 60, count).astype(float),
         mean=rng.uniform(0.0, 8.0, (count, 2)),
         squares=rng.uniform(0.0, 40.0, (count, 2)),
@@ -40,12 +39,11 @@ def test_reserve_on_columns_is_reserve_of_each_job() -> None:
         for at in (0, 1):
             asked, asked_memory, largest = requests[job, 2 * at], requests[job, 1 + at], seen.memory[job, at]
             statistics = (seen.mean[job, at], seen.recent[job, at], seen.squares[job, at], seen.count[job])
-            mean, spread, memory = asked, 0.0, max(asked_memory, largest)
-            if reason == MEASURED:
-                memory = memory_of(asked_memory, largest, limits.memory_margin)
-                if not presses(statistics[1], statistics[0], *statistics[2:], asked, limits):
-                    mean, spread = compute_of(asked, *statistics, limits)
-                    sized += 1
+            mean, spread = asked, 0.0
+            memory = memory_of(asked_memory, largest, limits.memory_margin, reason == MEASURED)
+            if reason == MEASURED and seen.pressed_ago_s[job, at] >= limits.press_s:
+                mean, spread = compute_of(asked, *statistics, limits)
+                sized += 1
             assert (found.mean[job, at], found.spread[job, at], found.memory[job, at]) == (mean, spread, memory)
     assert sized > 50
 

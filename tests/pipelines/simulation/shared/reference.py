@@ -34,12 +34,16 @@ class Kill:
 
 
 class Reference(Machines):
-    """One simulation; `runs`, `kills` and the `lost_s` of jobs are what happened."""
+    """One simulation; `runs`, `kills`, `presses` and the `lost_s` of jobs are what happened.
+
+    `presses` counts the minutes for which a job has its request of CPU or GPU compute back.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.runs: list[Run] = []
         self.kills: list[Kill] = []
+        self.presses = 0
 
     def round(self) -> None:
         machines, devices = self.free()
@@ -54,7 +58,7 @@ class Reference(Machines):
     def start(self, job: Job) -> None:
         self.running.append(job)
         job.left_s, job.age, job.speed, job.start_s = job.run_s, 0, 1.0, self.now_s
-        job.pressed_s, job.samples = [-math.inf, -math.inf], []
+        job.samples = []
         job.reserved = whole(job) if job.full else copied(job.prior)
         for each in job.instances:
             each.used = [0.0, 0.0]
@@ -163,6 +167,16 @@ class Reference(Machines):
         lost = varies.lost > 0.0 and uniform(self.world.seed, job.serial, -2, job.age, 0) < varies.lost
         if job.age > 1 and not lost:
             job.samples.append(Sample(job.age, self.now_s, used, [job.uses(CPU), job.uses(GPU)]))
+            job.samples[-1].presses = [self.pressing(job, at) for at in (CPU, GPU)]
+
+    def pressing(self, job: Job, at: int) -> bool:
+        """Return whether the newest sample lifts recent use far above the mean of the samples before it."""
+        policy, before = self.policy, [one.used[at] for one in job.samples[:-1]]
+        if job.age * MINUTE_S < policy.probation_s or len(before) < policy.min_samples:
+            return False
+        mean, deviation = statistics_of(before)
+        level = mean + policy.press_z * max(deviation, policy.least_spread * mean)
+        return mean < job.request[at] and recent_of([one.used[at] for one in job.samples]) > level
 
     def reserve(self, job: Job) -> None:
         policy, arm = self.policy, self.world.reserving
@@ -180,28 +194,25 @@ class Reference(Machines):
             job.reserved = copied(job.prior) if newcomer else whole(job)
         for at in (CPU, GPU):
             largest = max((one.memory[at] for one in seen), default=0.0)
+            with_margin = policy.memory_margin * largest
             if measured:
-                job.reserved.memory[at] = min(job.memory[at], policy.memory_margin * largest)
+                job.reserved.memory[at] = min(job.memory[at], with_margin)
                 means = [fmean(one.used[at]) for one in seen]
                 if arm.peak_margin > 0.0:
                     job.reserved.mean[at] = min(job.request[at], arm.peak_margin * max(means))
                     job.reserved.sd[at] = 0.0
                 else:
-                    self.reserve_compute(job, at, [one.used[at] for one in seen])
-            job.reserved.memory[at] = max(job.reserved.memory[at], largest)
+                    self.reserve_compute(job, at, seen)
+            job.reserved.memory[at] = max(job.reserved.memory[at], largest) if job.memory[at] else with_margin
 
-    def reserve_compute(self, job: Job, at: int, used: list[list[float]]) -> None:
-        policy, values = self.policy, [value for minute in used for value in minute]
-        recent = fmean(used[0])
-        for minute in used[1:]:
-            recent += (fmean(minute) - recent) / 3.0
-        mean, asked = fmean(values), job.request[at]
-        deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1))
-        if recent > mean + policy.press_z * max(deviation, policy.least_spread * mean) and mean < asked:
-            job.pressed_s[at] = self.now_s
-        if self.now_s - job.pressed_s[at] < policy.press_s:
+    def reserve_compute(self, job: Job, at: int, seen: list[Sample]) -> None:
+        policy, asked = self.policy, job.request[at]
+        if any(one.presses[at] and self.now_s - one.at_s < policy.press_s for one in seen):
             job.reserved.mean[at], job.reserved.sd[at] = asked, 0.0
+            self.presses += 1
             return
+        used = [one.used[at] for one in seen]
+        (mean, deviation), recent = statistics_of(used), recent_of(used)
         kept = min(max(mean, recent), asked)
         room = (asked - kept) / policy.z if policy.z > 0.0 else math.inf
         job.reserved.mean[at] = kept
@@ -246,6 +257,21 @@ class Reference(Machines):
             run = [run for run in self.runs if run.job == job.row][-1]
             run.end_s = self.now_s + job.left_s / job.speed
         return self
+
+
+def statistics_of(used: list[list[float]]) -> tuple[float, float]:
+    """Return mean and standard deviation over all instances in all minutes."""
+    values = [value for minute in used for value in minute]
+    mean = fmean(values)
+    return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1))
+
+
+def recent_of(used: list[list[float]]) -> float:
+    """Return the recent mean of the minutes: after each, it moves a third of the way to it."""
+    recent = fmean(used[0])
+    for minute in used[1:]:
+        recent += (fmean(minute) - recent) / 3.0
+    return recent
 
 
 def own_use(job: Job, machine: int, device: int) -> float:

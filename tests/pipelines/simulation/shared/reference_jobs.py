@@ -29,6 +29,7 @@ class Sample:
     at_s: float
     used: list[list[float]]  # by resource, of every instance
     memory: list[float]
+    presses: list[bool] = field(default_factory=lambda: [False, False])
 
 
 @dataclass
@@ -65,7 +66,6 @@ class Job:
     speed: float = 1.0
     age: int = 0
     start_s: float = 0.0
-    pressed_s: list[float] = field(default_factory=lambda: [-math.inf, -math.inf])
     slow: list[float] = field(default_factory=lambda: [0.0, 0.0])
     samples: list[Sample] = field(default_factory=list)
     reserved: Reserved = field(default_factory=lambda: Reserved([0, 0], [0, 0], [0, 0]))

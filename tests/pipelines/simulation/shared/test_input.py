@@ -1,6 +1,7 @@
 """Bad input of a simulation of shared machines, and how the drawn variation keeps the recorded use."""
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -71,19 +72,21 @@ def test_a_load_of_other_jobs_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "discipline",
+    ("discipline", "said"),
     [
-        Discipline(policy="las"),
-        Discipline(placement="spread"),
-        Discipline(policy="srtf", preempt=True),
-        Discipline(backfill="easy"),
-        Discipline(overtakes=1),
-        Discipline(aging=1.0),
-        Discipline(match_gpu_type=True),
+        (Discipline(policy="las"), "found policy las, expected one of fifo, sjf, srtf, drf"),
+        (Discipline(placement="fgd"), "found placement fgd, expected best_fit"),
+        (Discipline(policy="srtf"), r"found preemption (the default of srtf), expected none (preempt=False)"),
+        (Discipline(policy="srtf", preempt=True), "found preemption, expected none"),
+        (Discipline(backfill="easy"), "found backfill, expected none"),
+        (Discipline(overtakes=1), "found a limit of overtaking, expected none"),
+        (Discipline(aging=1.0), "found aging, expected none"),
+        (Discipline(match_gpu_type=True), "found matching of GPU types, expected none"),
+        (Discipline(placement="spread", aging=1.0), "found placement spread, expected best_fit; found aging, expec"),
     ],
 )
-def test_disciplines_of_other_engines_are_refused(discipline: Discipline) -> None:
-    with pytest.raises(BadInput, match="shared machines: found"):
+def test_disciplines_of_other_engines_are_refused_by_what_is_allowed(discipline: Discipline, said: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(f"shared machines: {said}")):
         simulated(replace(ONE, discipline=discipline))
 
 

@@ -35,8 +35,8 @@ def runs_of(found: SharedRun) -> list[tuple[Any, ...]]:
     return rows
 
 
-def agree(one: World) -> SharedRun:
-    """Simulate a world twice, and compare runs, kills and lost time."""
+def agree(one: World) -> tuple[SharedRun, int]:
+    """Simulate a world twice, and compare runs, kills and lost time; return the run, and the number of presses."""
     found, expected = simulated(one), Reference(one).run()
     runs = [
         (run.job, run.start_s, run.end_s, ending_of(one, run.job, run.ending), dict(Counter(run.hosts)))
@@ -50,7 +50,7 @@ def agree(one: World) -> SharedRun:
     assert [(int(kill["job"]), int(kill["machine"]), int(kill["device"])) for kill in found.kills] == kills
     for job in expected.jobs:
         assert found.lost_s[job.row].tolist() == pytest.approx(job.lost_s, abs=1e-4)
-    return found
+    return found, expected.presses
 
 
 def ending_of(one: World, job: int, ending: str) -> str:
@@ -58,10 +58,11 @@ def ending_of(one: World, job: int, ending: str) -> str:
 
 
 def test_the_engine_agrees_with_the_reference() -> None:
-    kills = runs = 0
+    kills = runs = presses = 0
     for seed in range(45):
-        found = agree(drawn(seed, 12))
-        kills, runs = kills + len(found.kills), runs + len(found.schedule.job)
+        found, pressed = agree(drawn(seed, 12))
+        kills, runs, presses = kills + len(found.kills), runs + len(found.schedule.job), presses + pressed
+    assert presses > 5, "the worlds are too quiet to show anything"
     assert runs > 100, "the worlds are too empty to show anything"
     assert kills > 5, "the worlds are too empty to show anything"
 
@@ -69,5 +70,13 @@ def test_the_engine_agrees_with_the_reference() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_the_engine_agrees_with_the_reference_in_more_worlds(part: int) -> None:
+    kills, presses, runs = 0, 0, dict.fromkeys(ARMS, 0)
     for seed in range(1000 + 80 * part, 1080 + 80 * part):
-        agree(drawn(seed, 24))
+        found, pressed = agree(drawn(seed, 24))
+        kills, presses = kills + len(found.kills), presses + pressed
+        runs[ARMS[seed % len(ARMS)]] += len(found.schedule.job)
+    # At most 12.5 jobs a world in the mean: of up to 1000, some never fit or start, and those killed run again.
+    assert sum(runs.values()) > 400, "the worlds are too empty to show anything"
+    assert min(runs.values()) > 20, f"too few runs of an arm: {runs}"
+    assert kills > 100, "the worlds are too empty to show anything"
+    assert presses > 50, "the worlds are too quiet to show anything"

@@ -71,13 +71,42 @@ def test_jobs_without_a_measurement_are_left_out_and_counted(tmp_path: Path) -> 
     assert found.notes == ("39 measured jobs, drawn in the paper's mix", "not in the pool: 1 not_measured")
 
 
-BAD = {
+Change = Callable[[pl.DataFrame], pl.DataFrame]
+
+
+def at_row(row: int, **values: object) -> Change:
+    """Return the change of these columns in one row, counted from 1."""
+    here = pl.int_range(pl.len()) == row - 1
+    return lambda frame: frame.with_columns(
+        pl.when(here).then(pl.lit(value)).otherwise(name).alias(name) for name, value in values.items()
+    )
+
+
+TEXTS = pl.col("submit_ts").dt.to_string("iso:strict")
+BAD: dict[str, tuple[Change, str]] = {
     "no column": (lambda frame: frame.drop("run_s", "used_gpus"), "found no column run_s, used_gpus"),
-    "a text": (lambda frame: frame.with_columns(req_gpus=pl.lit("two")), "column req_gpus: expected Float64"),
-    "a number as a time": (lambda frame: frame.with_columns(submit_ts=pl.lit(5)), "column submit_ts: found Int32"),
+    "a text": (
+        lambda frame: frame.with_columns(req_gpus=pl.lit("two")),
+        "row 1: found req_gpus = 'two', expected a number",
+    ),
+    "a number as a time": (
+        lambda frame: frame.with_columns(submit_ts=pl.lit(5)),
+        "row 1: found submit_ts = '5', expected a time as ISO 8601",
+    ),
+    "a day that is none": (
+        lambda frame: at_row(3, submit_ts="2020-13-45")(frame.with_columns(submit_ts=TEXTS)),
+        "row 3: found submit_ts = '2020-13-45', expected a time as ISO 8601, such as 2020-07-01T12:00:00Z",
+    ),
     "below 0": (lambda frame: frame.with_columns(req_cpu_cores=pl.lit(-1.0)), "req_cpu_cores|min (40 rows)"),
-    "infinite": (lambda frame: frame.with_columns(used_gpus=pl.lit(float("inf"))), "used_gpus|inf (40 rows)"),
-    "a key twice": (lambda frame: frame.with_columns(job_id=pl.lit("j")), "primary_key (40 rows)"),
+    "infinite": (at_row(2, used_gpus=float("inf")), "row 2: found used_gpus = inf, expected at most 1e+08"),
+    "a huge use": (at_row(4, used_cpu_cores=1e300), "row 4: found used_cpu_cores = 1e+300, expected at most 1e+08"),
+    "a huge request": (at_row(4, req_mem_gib=1e300), "row 4: found req_mem_gib = 1e+300, expected at most 1e+08"),
+    "a huge time": (at_row(1, run_s=1e300), "row 1: found run_s = 1e+300, expected at most 1e+08"),
+    "a huge gang": (
+        lambda frame: frame.with_columns(instances=pl.lit(2_000_000_000)),
+        "row 1: found instances = 2e+09, expected at most 1e+08",
+    ),
+    "a job twice": (at_row(4, job_id="j007"), "found several rows of the job j007, expected one for each trace, "),
     "an unknown type": (lambda frame: frame.with_columns(task_type=pl.lit("resnet")), "task_type|check (40 rows)"),
 }
 
@@ -92,6 +121,49 @@ def test_bad_values_are_refused_with_the_column(bad: str, tmp_path: Path) -> Non
 
     assert said in str(error.value)
     assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_times_as_texts_are_read(tmp_path: Path) -> None:
+    found = tables_in(parquet(rows().with_columns(submit_ts=TEXTS), tmp_path))
+
+    assert found[0]["submit_ts"].sort().equals(tables()[0]["submit_ts"].sort())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"gpu_mem_max_gib": 16.5, "req_gpus": 0.5, "gpu_type": "T4"}, "16.5, expected .* 1 x 16 GiB .T4."),
+        ({"gpu_mem_max_gib": 32.5, "req_gpus": 1.5, "gpu_type": "T4"}, "32.5, expected .* 2 x 16 GiB"),
+        ({"gpu_mem_max_gib": 33.0, "req_gpus": 1.0, "gpu_type": "V100M32"}, "33, expected .* 1 x 32 GiB"),
+        (
+            {"gpu_mem_max_gib": 20.0, "req_gpus": 1.0, "gpu_type": None},
+            "20, expected .* 1 x 16 GiB .gpu_type not given.",
+        ),
+        ({"gpu_mem_max_gib": 1.0, "req_gpus": 0.0, "gpu_type": "T4"}, "1, expected .* 0 x 16 GiB"),
+    ],
+)
+def test_more_gpu_memory_than_the_devices_have_is_refused(
+    changes: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadUsage, match=f"job j001: found gpu_mem_max_gib = {said}"):
+        measured_in(parquet(at_row(2, **changes)(rows()), tmp_path))
+
+
+def test_jobs_may_fill_their_devices(tmp_path: Path) -> None:
+    whole = {"gpu_mem_max_gib": 16.0, "req_gpus": 0.5, "gpu_type": "T4"}
+
+    assert len(measured_in(parquet(at_row(2, **whole)(rows()), tmp_path)).pool.jobs) == 40
+
+
+def test_a_row_with_more_fields_than_the_header_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = csv(rows(), tmp_path)
+    path.write_text(path.read_text(encoding="utf-8") + "x," * 50 + "\n", encoding="utf-8")
+
+    with pytest.raises(BadUsage, match=r"found more fields .*each row with as many fields as the header") as error:
+        tables_in(path)
+
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["none.parquet", "bytes.parquet", "bytes.csv", "empty.csv", "folder"])
@@ -101,7 +173,7 @@ def test_what_is_no_table_is_refused(name: str, tmp_path: Path) -> None:
         (tmp_path / each).write_bytes(b"\xff\x00\xfe")
     (tmp_path / "empty.csv").write_bytes(b"")
 
-    with pytest.raises(BadUsage, match=f"--pool .*{name}: (no such file|expected a Parquet|found no column)"):
+    with pytest.raises(BadUsage, match=f"--pool .*{name}: (no such file|.*expected a Parquet|found no column)"):
         tables_in(tmp_path / name)
 
 

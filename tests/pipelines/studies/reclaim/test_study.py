@@ -7,12 +7,22 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from pipelines.cli import app
+from pipelines.cli.study import app_of
 from pipelines.errors import BadUsage
 from pipelines.studies.reclaim.arms import ARMS
-from pipelines.studies.reclaim.study import LEVELS_OF_Z, PROBATIONS_MIN, Config, FrontierConfig, run_frontier, run_study
+from pipelines.studies.reclaim.study import (
+    FRONTIER,
+    LEVELS_OF_Z,
+    PROBATIONS_MIN,
+    Config,
+    FrontierConfig,
+    run_frontier,
+    run_study,
+)
 from pipelines.studies.study import Context, Row, write
 from tests.pipelines.studies.reclaim.tiny_pool import FULL, rows
 
@@ -71,6 +81,12 @@ def test_an_unknown_arm_or_variation_is_refused_before_anything_is_read(tmp_path
         run_study(Config(pool=nowhere, variation=("wild",)), Context())
     with pytest.raises(BadUsage, match="--variation wild"):
         run_frontier(FrontierConfig(pool=nowhere, variation=("wild",)), Context())
+
+
+def test_the_frontier_takes_no_option_that_it_would_ignore() -> None:
+    own = {option for parameter in get_command(app_of(FRONTIER, "")).params for option in parameter.opts}
+
+    assert not own & {"--arm", "--z", "--probation-min", "--models", "--folds"}
 
 
 def test_the_json_has_a_row_per_arm_and_mix_with_the_fields_readers_rely_on(pool: Path) -> None:
