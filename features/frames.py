@@ -1,4 +1,4 @@
-"""Polars frames of the canonical tables: the types of their columns, and the rule for when a job has ended.
+"""Polars frames of the canonical tables: the types of their columns, and rules for ends and for needed memory.
 
 `features.canonical` describes the columns, and `features.tables` checks rows. Called by `pipelines.lake.lake` and by
 the modules that separate ended jobs from running ones.
@@ -10,9 +10,9 @@ from typing import Final
 import polars as pl
 
 from features.canonical import Kind
-from features.vocabulary import ONGOING
+from features.vocabulary import ONGOING, Status
 
-__all__ = ["frame_schema", "has_ended"]
+__all__ = ["frame_schema", "has_ended", "needed_mem_gib"]
 
 TYPES: Final[Mapping[Kind, pl.DataType]] = {
     "VARCHAR": pl.String(),
@@ -43,3 +43,21 @@ def has_ended() -> pl.Expr:
     """
     ongoing = pl.col("status").is_in(sorted(ONGOING)).fill_null(value=False)
     return (pl.col("end_ts").is_not_null() & ~ongoing).alias("has_ended")
+
+
+def needed_mem_gib() -> pl.Expr:
+    """Return the expression of the memory that a job needed in GiB: its measured peak, null if not measured.
+
+    A job that was killed for memory needed at least its request, whatever its measured peak.
+
+    >>> frame = pl.DataFrame({"status": ["oom", "oom", "failed"], "mem_max_gib": [3, None, 3], "req_mem_gib": 4})
+    >>> frame.select(needed_mem_gib()).to_series().to_list()
+    [4, 4, 3]
+    """
+    killed = (pl.col("status") == Status.OOM).fill_null(value=False)
+    return (
+        pl.when(killed)
+        .then(pl.max_horizontal("mem_max_gib", "req_mem_gib"))
+        .otherwise("mem_max_gib")
+        .alias("mem_max_gib")
+    )

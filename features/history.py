@@ -15,7 +15,7 @@ import polars as pl
 from features.errors import ContractError
 from features.frames import has_ended
 from features.keys import KEYS, Events, Keyspace
-from features.vocabulary import Status
+from features.vocabulary import FAILURES
 
 __all__ = ["JOB_COLUMNS", "USE_COLUMNS", "History", "cluster_of_vc"]
 
@@ -224,7 +224,7 @@ def values_of(frame: pl.DataFrame) -> dict[str, FloatArray]:
     """Return by name the values from which features compute statistics: one per job, NaN where unknown."""
     run_s = frame["run_s"].fill_null(float("nan")).to_numpy().astype(np.float64)
     unknown = np.isnan(run_s)
-    failed = frame["status"].is_in([str(Status.FAILED), str(Status.NODE_FAIL)]).to_numpy()
+    failed = frame["status"].is_in(sorted(FAILURES)).to_numpy()
     columns = {
         "run_s": run_s,
         "log_run": np.log1p(run_s),

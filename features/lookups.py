@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from features.build import ALL, LIKE, QUANTILE_NAMES, log_mean
 from features.columns import recency
 from features.columns.feature import Load, Newest, Recent
 from features.columns.load import MEASURES, Measure
@@ -21,6 +20,7 @@ from features.columns.newest import STATS
 from features.columns.recency import Rows
 from features.kernels import newest_at_places
 from features.ledger import Ledger
+from features.references import ALL, HISTORY_FORECASTS, LIKE, QUANTILE_NAMES, log_mean, log_of
 from features.sets import FEATURES
 
 FloatArray = npt.NDArray[np.float64]
@@ -264,5 +264,18 @@ def _log_means(seconds: FloatArray) -> tuple[float, float]:
     return log_mean(known[:3]), log_mean(known[3:])
 
 
+def _history_windows(key: str, last: int) -> Windows:
+    looks = (FEATURES[f"{key}_run_s_{stat}_{last}"].source for stat in (*QUANTILE_NAMES, "count"))
+    return Windows("ended", recency.plan(tuple(look for look in looks if isinstance(look, Recent))), _forecast)
+
+
+def _forecast(known: FloatArray) -> tuple[float, float, int]:
+    """Return log p50 and p90 in seconds of a window, NaN if it is empty, and its number of ended jobs."""
+    p50, p90, count = known.tolist()
+    return log_of(p50), log_of(p90), int(count)
+
+
+HISTORY_WINDOWS: Final = tuple((key, _history_windows(key, last)) for key, last in HISTORY_FORECASTS.values())
+"""Key and windows of each of `HISTORY_FORECASTS`; their results are those of `_forecast`."""
 REFERENCE_OF_LIKE: Final = _reference_windows(LIKE)
 REFERENCE_OF_ALL: Final = _reference_windows(ALL)

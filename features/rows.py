@@ -1,7 +1,7 @@
 """The feature engine of serving: builds the feature rows of single jobs from a growing history.
 
-Training uses frames from `features.build.build_referenced`, encoded by a contract. As float32 both give bit-identical
-values, which `tests/features/test_rows.py` checks. Called by `modelserve.loading.served`.
+Training uses frames from `features.references.build_referenced`, encoded by a contract. As float32 both give
+bit-identical values, which `tests/features/test_rows.py` checks. Called by `modelserve.loading.served`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from features.build import QUANTILE_NAMES, UNINFORMED_LOG_S, relative_columns
-from features.columns.feature import LocalTime, OwnNumber, Text
+from features.columns.feature import OwnNumber, Text
 from features.columns.request import REQUEST_COLUMNS
 from features.contract import FeatureContract
 from features.errors import ContractError
 from features.kernels import own_numbers, relative_rows
 from features.keys import JobAsked, parts_of
-from features.lookups import REFERENCE_OF_ALL, REFERENCE_OF_LIKE, Glance, KeyPlan, Windows, key_plans
+from features.lookups import HISTORY_WINDOWS, REFERENCE_OF_ALL, REFERENCE_OF_LIKE, Glance, KeyPlan, Windows, key_plans
 from features.online import OnlineHistory
+from features.references import PRIOR_LOG_S, QUANTILE_NAMES, UNINFORMED_LOG_S, relative_columns
 from features.sets import FEATURES
 
 __all__ = ["RowBuilder", "Rows"]
@@ -38,11 +38,14 @@ ROWS_AT_ONCE: Final = 64
 class Rows:
     """Feature rows (n, k) for a model, and the reference log run times (n, 2) to add to its output.
 
-    `versions` holds the history's version when the first rows were computed, and its version when the last were.
+    `history_log_s` (n, 3, 2) and `evidence` (n, 3) are those of `features.references.Referenced`. `versions` holds the
+    history's version when the first rows were computed, and its version when the last were.
     """
 
     matrix: Float32Array
     reference_log_s: FloatArray
+    history_log_s: FloatArray
+    evidence: IntArray
     versions: tuple[int, int] = (0, 0)
 
 
@@ -50,9 +53,9 @@ class Rows:
 class RowBuilder:
     """Builder of feature rows for one feature contract.
 
-    `rules` compute columns from the job's own values: its `NUMBERS`, then its text codes (`codes`), then its local
-    times (`locals_`). `changed` holds the rules that depend on the request, and `changed_places` the columns they fill.
-    `keys` are the history lookups. `seconds` and `logs` are the columns of run times in seconds and in log seconds.
+    `rules` compute columns from the job's own values: its `NUMBERS`, then its text codes (`codes`). `changed` holds the
+    rules that depend on the request, and `changed_places` the columns they fill. `keys` are the history lookups.
+    `seconds` and `logs` are the columns of run times in seconds and in log seconds.
     """
 
     width: int
@@ -61,7 +64,6 @@ class RowBuilder:
     changed: IntArray
     changed_places: IntArray
     codes: Sequence[tuple[str, Mapping[str, float]]]
-    locals_: Sequence[LocalTime]
     seconds: IntArray
     logs: IntArray
     relative: bool
@@ -72,10 +74,9 @@ class RowBuilder:
         names = list(contract.names)
         sources = {name: FEATURES[name].source for name in names}
         texts = [(name, source) for name, source in sources.items() if isinstance(source, Text)]
-        locals_ = [(name, source) for name, source in sources.items() if isinstance(source, LocalTime)]
-        own = [*NUMBERS, *(name for name, _ in texts), *(name for name, _ in locals_)]
+        own = [*NUMBERS, *(name for name, _ in texts)]
         numbers = {name: source.rule(NUMBERS) for name, source in sources.items() if isinstance(source, OwnNumber)}
-        plain = {name: (own.index(name), -1, -1) for name, _ in (*texts, *locals_)}
+        plain = {name: (own.index(name), -1, -1) for name, _ in texts}
         changed = [name for name in numbers if FEATURES[name].from_request]
         seconds, logs = relative_columns(names) if relative else ([], [])
         return cls(
@@ -88,7 +89,6 @@ class RowBuilder:
                 (source.column, {text: float(code) for code, text in enumerate(contract.categories.get(name, ()))})
                 for name, source in texts
             ],
-            locals_=[source for _, source in locals_],
             seconds=np.array([names.index(name) for name in seconds], dtype=np.int64),
             logs=np.array([names.index(name) for name in logs], dtype=np.int64),
             relative=relative,
@@ -104,6 +104,7 @@ class RowBuilder:
         """
         matrix = np.full((len(jobs), self.width), np.nan)
         reference = np.zeros((len(jobs), len(QUANTILE_NAMES)))
+        forecasts = _prior(len(jobs))
         out = np.empty(matrix.shape, dtype=np.float32)
         if len(jobs):
             own_numbers(np.array([self._own(job) for job in jobs], dtype=np.float64), self.rules, matrix)
@@ -111,24 +112,34 @@ class RowBuilder:
         for start in range(0, len(jobs) if self.keys or self.relative else 0, ROWS_AT_ONCE):
             chunk = slice(start, start + ROWS_AT_ONCE)
             with history.lock:
-                self._look(list(matrix[chunk]), reference[chunk], jobs[chunk], history)
+                seen = self._look(list(matrix[chunk]), jobs[chunk], history)
+                if self.relative:
+                    reference[chunk] = _references(seen, history)
+                    _forecast(seen, history, forecasts[chunk])
                 last = history.version
             first = last if first < 0 else first
         relative_rows(matrix, reference, self.seconds, self.logs, out)
-        return Rows(matrix=out, reference_log_s=reference, versions=(max(first, 0), last))
+        return Rows(
+            matrix=out,
+            reference_log_s=reference,
+            history_log_s=np.ascontiguousarray(forecasts[:, :, :2]),
+            evidence=forecasts[:, :, 2].astype(np.int64),
+            versions=(max(first, 0), last),
+        )
 
     def with_requests(
-        self, rows: Rows, jobs: Sequence[JobAsked], index: IntArray, requests: FloatArray
+        self, rows: Float32Array, jobs: Sequence[JobAsked], index: IntArray, requests: FloatArray
     ) -> Float32Array:
         """Return rows (m, k) under counterfactual requests: row i is `jobs[index[i]]` with the request `requests[i]`.
 
-        `rows` is what the method `rows` returned for `jobs`; `requests` (m, 3) is per instance, NaN for unknown.
+        `rows` is the matrix (n, k) that the method `rows` returned for `jobs`; `requests` (m, 3) is per instance, NaN
+        for unknown.
         """
         instances = np.array([job.instances for job in jobs], dtype=np.float64)
         numbers = np.column_stack([requests, instances[index]])
         changed = np.empty((len(index), len(self.changed)))
         own_numbers(numbers, self.changed, changed)
-        matrix = rows.matrix[index]
+        matrix = rows[index]
         matrix[:, self.changed_places] = changed
         return matrix
 
@@ -141,19 +152,14 @@ class RowBuilder:
             job.time_limit_s,
             job.priority,
         ]
-        numbers += [codes.get(getattr(job, column), np.nan) for column, codes in self.codes]
-        numbers += [local.of(job.trace, job.submit_us) for local in self.locals_]
-        return numbers
+        return numbers + [codes.get(getattr(job, column), np.nan) for column, codes in self.codes]
 
-    def _look(
-        self, rows: Sequence[FloatArray], reference: FloatArray, jobs: Sequence[JobAsked], history: OnlineHistory
-    ) -> None:
+    def _look(self, rows: Sequence[FloatArray], jobs: Sequence[JobAsked], history: OnlineHistory) -> "_Seen":
         seen = _Seen(history, jobs)
         for plan in self.keys:
             glances, held = seen.glances(plan.key)
             plan.fill([rows[i] for i in held], glances, history.ledger)
-        if self.relative:
-            reference[:] = _references(seen, history)
+        return seen
 
 
 class _Seen:
@@ -179,6 +185,24 @@ class _Seen:
             known = [glance for glance in glances if glance is not None]
             found = self._found[key] = known, [i for i, glance in enumerate(glances) if glance is not None]
         return found
+
+
+def _prior(count: int) -> FloatArray:
+    """Return the history forecasts of `count` jobs without history (n, 3, 3): log p50, log p90, no ended job."""
+    return np.tile(np.array([*PRIOR_LOG_S, 0.0]), (count, len(HISTORY_WINDOWS), 1))
+
+
+def _forecast(seen: _Seen, history: OnlineHistory, forecasts: FloatArray) -> None:
+    """Fill in the known history forecasts (n, 3, 3); an unknown one is replaced by that of the next key."""
+    for place in reversed(range(len(HISTORY_WINDOWS))):
+        key, windows = HISTORY_WINDOWS[place]
+        glances, held = seen.glances(key)
+        if place + 1 < len(HISTORY_WINDOWS):
+            forecasts[:, place, :2] = forecasts[:, place + 1, :2]
+        for i, (p50, p90, count) in zip(held, windows.at(glances, history.ledger.values), strict=True):
+            forecasts[i, place, 2] = count
+            if count:
+                forecasts[i, place, :2] = p50, p90
 
 
 def _references(seen: _Seen, history: OnlineHistory) -> list[tuple[float, float]]:

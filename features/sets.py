@@ -12,12 +12,12 @@ from features.columns.feature import Feature, Load, Newest, Recent
 from features.columns.load import LOAD
 from features.columns.newest import NEWEST
 from features.columns.recency import RECENCY
-from features.columns.request import CALENDAR, REQUEST
+from features.columns.request import REQUEST
 from features.errors import UnknownFeature
 
 __all__ = ["FEATURES"]
 
-FEATURES: Final[dict[str, Feature]] = {**REQUEST, **CALENDAR, **RECENCY, **LOAD, **NEWEST}
+FEATURES: Final[dict[str, Feature]] = {**REQUEST, **RECENCY, **LOAD, **NEWEST}
 """All features by name."""
 
 _REQUEST: Final = tuple(name for name in REQUEST if name not in {"time_limit_s", "priority"})
@@ -25,8 +25,8 @@ _REQUEST: Final = tuple(name for name in REQUEST if name not in {"time_limit_s",
 _REACH: Final = {"like": (5, 20, 100, 300, 1000), "user": (20, 100), "group": (20, 100)}
 """Keys of the history features that models use, each with its window lengths in ended jobs."""
 _WIDER: Final = {**_REACH, **dict.fromkeys(("vc", "gpus", "all"), (5, 20, 100, 300)), "vc_gpus": (20, 100)}
-_UNSTEADY: Final = frozenset({"vc", *CALENDAR})
-"""Features left out because trees overfit them and fail when the workload drifts: virtual cluster, hour, weekday."""
+_UNSTEADY: Final = "vc"
+"""Feature left out because trees overfit it and fail when the workload drifts."""
 
 
 def _looks(reach: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def _steady(name: str) -> bool:
 
 
 _SUBMIT: Final = (
-    *(name for name in _REQUEST if name not in _UNSTEADY),
+    *(name for name in _REQUEST if name != _UNSTEADY),
     *(name for name in _looks(_REACH) if _steady(name)),
 )
 _USE: Final = tuple(
@@ -64,16 +64,16 @@ _USE: Final = tuple(
 )
 
 FEATURE_SETS: Final[dict[str, tuple[str, ...]]] = {
-    "request": (*_REQUEST, *CALENDAR),
+    "request": _REQUEST,
     "submit": _SUBMIT,
-    "wide": (*_REQUEST, *CALENDAR, *_looks(_WIDER)),
+    "wide": (*_REQUEST, *_looks(_WIDER)),
     "usage": (*_SUBMIT, *_USE),
 }
 """Feature sets by name.
 
 - `request`: features of the job's own row, without history.
 - `submit`: the features of run-time models.
-- `wide`: also the calendar, raw counts and more keys; for comparison in studies.
+- `wide`: also raw counts and more keys; for comparison in studies.
 - `usage`: `submit` and the measured use of earlier jobs; the features of usage models.
 """
 

@@ -7,7 +7,7 @@ Used by all packages.
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["GPU_MEM_GIB_OF_TYPE", "ROLE_WHOLE_JOB", "TASK_TYPE_OF_WORKLOAD", "ZONES", "Status", "TaskType"]
+__all__ = ["GPU_MEM_GIB_OF_TYPE", "ROLE_WHOLE_JOB", "TASK_TYPE_OF_WORKLOAD", "Status", "TaskType"]
 
 ROLE_WHOLE_JOB: Final = "job"
 """Role of a row that is a whole job (Helios, Philly); a PAI row is a task with the role that the trace names."""
@@ -21,12 +21,16 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
     TIMEOUT = "timeout"
     NODE_FAIL = "node_fail"
+    OOM = "oom"
     RUNNING = "running"
     WAITING = "waiting"
 
 
 ONGOING: Final = frozenset({Status.RUNNING, Status.WAITING})
 """Statuses of jobs that have not ended; a status is null if the trace records none."""
+
+FAILURES: Final = frozenset({Status.FAILED, Status.NODE_FAIL, Status.OOM})
+"""Statuses of jobs that ended by an error, by a machine's failure, or because they ran out of memory."""
 
 
 class TaskType(StrEnum):
@@ -55,10 +59,3 @@ TASK_TYPE_OF_WORKLOAD: Final[dict[str, TaskType]] = {
 
 GPU_MEM_GIB_OF_TYPE: Final[dict[str, float]] = {"T4": 16.0, "P100": 16.0, "V100": 16.0, "V100M32": 32.0}
 """Memory of one device in GiB by GPU type; `MISC` and unknown types are not listed."""
-
-ZONES: Final[dict[str, str]] = {
-    "pai": "Asia/Shanghai",
-    "helios": "Asia/Shanghai",
-    "philly": "America/Los_Angeles",
-}
-"""Time zones by the start of a trace's name (`pai` includes `pai-synth`); any other trace is read in UTC."""

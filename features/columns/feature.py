@@ -4,11 +4,9 @@ The sibling files define the features themselves; `features.sets` registers all 
 `columns/`, by `features.build` and by `features.contract`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Literal
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -61,34 +59,7 @@ class Text:
         return pl.col(self.column).cast(pl.String)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalTime:
-    """A number computed from the submission time in the trace's own time zone.
-
-    `zones` maps the start of a trace's name to its time zone. `of_series` computes the number for a column of times,
-    `of_datetime` for one time; both give equal results.
-    """
-
-    zones: Mapping[str, str]
-    of_series: Callable[[pl.Expr], pl.Expr]
-    of_datetime: Callable[[datetime], float]
-
-    def expression(self) -> pl.Expr:
-        """Return the polars expression of the number, which reads canonical columns."""
-        submit_ts = pl.col("submit_ts")
-        value = self.of_series(submit_ts)
-        for prefix, zone in self.zones.items():
-            local = self.of_series(submit_ts.dt.convert_time_zone(zone))
-            value = pl.when(pl.col("trace").str.starts_with(prefix)).then(local).otherwise(value)
-        return value.cast(pl.Float64)
-
-    def of(self, trace: str, submit_us: int) -> float:
-        """Return the number of one job of `trace`, submitted `submit_us` microseconds after the Unix epoch."""
-        zone = next((ZoneInfo(zone) for prefix, zone in self.zones.items() if trace.startswith(prefix)), UTC)
-        return self.of_datetime(datetime.fromtimestamp(submit_us // 1_000_000, zone))
-
-
-Own = OwnNumber | Text | LocalTime
+Own = OwnNumber | Text
 """A feature source that is computed from the job's own row."""
 
 

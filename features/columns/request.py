@@ -1,16 +1,12 @@
-"""Features of the job's own row: its request, its categories, and the local hour and weekday of its submission.
+"""Features of the job's own row: its request and its categories.
 
-The column `nodes` is not a feature, since it is known only after placement. The date is not a feature either, since
-trees would use it to memorise single days. Called through `features.sets`.
+The column `nodes` is not a feature, since it is known only after placement. Neither are date, hour and weekday: trees
+would use them to memorise single days, and fail when the workload drifts. Called through `features.sets`.
 """
 
-from datetime import datetime
 from typing import Final
 
-import polars as pl
-
-from features.columns.feature import Feature, LocalTime, OwnNumber, Text
-from features.vocabulary import ZONES
+from features.columns.feature import Feature, OwnNumber, Text
 
 __all__ = ["REQUEST_COLUMNS"]
 
@@ -62,28 +58,3 @@ _DEFINED: Final = (
 )
 
 REQUEST: Final[dict[str, Feature]] = {feature.name: feature for feature in _DEFINED}
-
-
-def _hour_of_series(ts: pl.Expr) -> pl.Expr:
-    return ts.dt.hour().cast(pl.Float64) + (ts.dt.minute() // 15).cast(pl.Float64) * 0.25
-
-
-def _hour_of_datetime(ts: datetime) -> float:
-    return ts.hour + ts.minute // 15 * 0.25
-
-
-HOUR: Final = LocalTime(zones=ZONES, of_series=_hour_of_series, of_datetime=_hour_of_datetime)
-"""The local hour of day in steps of 0.25 (0..23.75). Quarters are exact as floats, so both engines agree to the bit."""
-WEEKDAY: Final = LocalTime(
-    zones=ZONES, of_series=lambda ts: ts.dt.weekday(), of_datetime=lambda ts: float(ts.isoweekday())
-)
-"""The local day of the week (Monday is 1)."""
-
-_NEEDS: Final = ("trace", "submit_ts")
-
-CALENDAR: Final[dict[str, Feature]] = {
-    "hour": Feature(
-        name="hour", unit="h", doc="local hour of day at submission, in quarters", source=HOUR, needs=_NEEDS
-    ),
-    "weekday": Feature(name="weekday", unit="day", doc="local day of week, Monday 1", source=WEEKDAY, needs=_NEEDS),
-}

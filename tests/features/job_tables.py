@@ -13,7 +13,7 @@ from features.tables import Jobs, Usage
 START = datetime(2020, 8, 1, tzinfo=UTC)
 SCHEMA = {name: column.dtype for name, column in Jobs.columns().items()}
 USAGE_SCHEMA = {name: column.dtype for name, column in Usage.columns().items()}
-STATUSES = ["completed", "failed", "cancelled", "timeout", "node_fail"]
+STATUSES = ["completed", "failed", "cancelled", "timeout", "node_fail", "oom"]
 
 
 def job(number: int, **known: object) -> dict[str, object]:

@@ -2,11 +2,11 @@
 
 import polars as pl
 
-from features.build import build_referenced
 from features.contract import FeatureContract
 from features.frames import has_ended
 from features.history import USE_COLUMNS, History
 from features.online import EndedRun, JobAsked, OnlineHistory
+from features.references import Referenced, build_referenced
 from features.rows import RowBuilder, Rows
 from features.sets import FEATURES, named
 
@@ -62,4 +62,13 @@ def rows_built(names: str, jobs: pl.DataFrame, history: History, *, relative: bo
     """What training would have made of the same jobs and history."""
     contract = contract_of(names, jobs)
     built = build_referenced(jobs, history, names, relative=relative)
-    return Rows(matrix=contract.encode(built.features), reference_log_s=built.reference_log_s)
+    return rows_of(contract, built)
+
+
+def rows_of(contract: FeatureContract, built: Referenced) -> Rows:
+    return Rows(
+        matrix=contract.encode(built.features),
+        reference_log_s=built.reference_log_s,
+        history_log_s=built.history_log_s,
+        evidence=built.evidence,
+    )

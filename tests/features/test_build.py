@@ -97,7 +97,7 @@ def test_real_rows_alone_are_their_rows_of_the_batch(trace: str, traces: Path) -
 @given(jobs=job_tables())
 def test_names_choose_columns_and_their_order(jobs: pl.DataFrame) -> None:
     history = History.of(jobs)
-    names = ["like_run_s_p50_20", "weekday", "all_running_jobs", "req_gpus"]
+    names = ["like_run_s_p50_20", "instances", "all_running_jobs", "req_gpus"]
 
     chosen = build(jobs, history, names)
 

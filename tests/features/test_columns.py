@@ -1,49 +1,17 @@
 """Single features, worked by hand or by plain Python."""
 
-from datetime import UTC, datetime
-
 import polars as pl
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from features.build import build
 from features.columns.newest import BURST_GAPS_S
-from features.columns.request import HOUR, WEEKDAY
 from features.history import SUBMITTED_DEPTH, History
 from features.sets import FEATURE_SETS, FEATURES, named
 from tests.examples import examples
 from tests.features.job_tables import at, job, job_tables, table
 
 EMPTY = History.of(table([]))
-
-
-@pytest.mark.parametrize(
-    ("trace", "submit", "expected"),
-    [
-        ("philly", datetime(2017, 11, 5, 8, 59, tzinfo=UTC), (1.75, 7.0)),  # 01:59 PDT, an hour that repeats
-        ("philly-rebuilt", datetime(2017, 11, 5, 9, 0, tzinfo=UTC), (1.0, 7.0)),  # 01:00 PST, an hour later
-        ("helios", datetime(2020, 8, 31, 16, 0, tzinfo=UTC), (0.0, 2.0)),
-        ("pai-synth", datetime(1970, 1, 25, 18, 38, tzinfo=UTC), (2.5, 1.0)),
-        ("elsewhere", datetime(2020, 8, 31, 16, 16, tzinfo=UTC), (16.25, 1.0)),
-    ],
-)
-def test_the_calendar_is_the_clusters_own(trace: str, submit: datetime, expected: tuple[float, float]) -> None:
-    jobs = table([job(1, trace=trace, submit_ts=submit)])
-
-    assert build(jobs, EMPTY, ["hour", "weekday"]).row(0) == expected
-
-
-@pytest.mark.parametrize("trace", ["philly", "pai-synth", "elsewhere"])
-@given(submitted=st.lists(st.datetimes(datetime(1970, 1, 2), datetime(2036, 1, 1), timezones=st.just(UTC)), max_size=9))
-def test_one_jobs_calendar_is_the_frames(trace: str, submitted: list[datetime]) -> None:
-    jobs = table([job(n, trace=trace, submit_ts=submit_ts) for n, submit_ts in enumerate(submitted)])
-    told = jobs["submit_ts"].cast(pl.Int64).to_list()
-
-    built = build(jobs, EMPTY, ["hour", "weekday"])
-
-    assert built["hour"].to_list() == [HOUR.of(trace, submit_us) for submit_us in told]
-    assert built["weekday"].to_list() == [WEEKDAY.of(trace, submit_us) for submit_us in told]
 
 
 def test_requests_are_per_instance_and_of_the_gang() -> None:

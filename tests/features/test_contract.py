@@ -16,8 +16,8 @@ from tests.examples import examples
 from tests.features.job_tables import job_tables
 
 FRAME = pl.DataFrame(
-    {"req_gpus": [1.0, None, 0.5], "vc": ["b", None, "a"], "hour": [0.25, 3.0, 9.5]},
-    schema={"req_gpus": pl.Float64, "vc": pl.String, "hour": pl.Float64},
+    {"req_gpus": [1.0, None, 0.5], "vc": ["b", None, "a"], "priority": [0.25, 3.0, 9.5]},
+    schema={"req_gpus": pl.Float64, "vc": pl.String, "priority": pl.Float64},
 )
 
 
@@ -49,12 +49,12 @@ def test_the_fingerprint_follows_the_content() -> None:
     one = FeatureContract.fit(FRAME)
 
     assert one.fingerprint == FeatureContract.fit(FRAME.reverse()).fingerprint
-    assert one.fingerprint != FeatureContract.fit(FRAME, ["hour", "vc", "req_gpus"]).fingerprint
+    assert one.fingerprint != FeatureContract.fit(FRAME, ["priority", "vc", "req_gpus"]).fingerprint
     assert one.fingerprint != FeatureContract.fit(FRAME.filter(pl.col("vc") == "a")).fingerprint
 
 
 def _renamed(stored: dict[str, object]) -> None:
-    stored["names"] = ["req_gpus", "vc", "weekday"]
+    stored["names"] = ["req_gpus", "vc", "instances"]
 
 
 def _another_category(stored: dict[str, object]) -> None:
@@ -98,7 +98,7 @@ def test_a_contract_of_another_version_is_refused() -> None:
     ("frame", "error"),
     [
         (FRAME.drop("vc"), "found no vc"),
-        (FRAME.with_columns(pl.col("hour").cast(pl.Int64)), r"hour as Int64 \(expected Float64\)"),
+        (FRAME.with_columns(pl.col("priority").cast(pl.Int64)), r"priority as Int64 \(expected Float64\)"),
     ],
 )
 def test_a_frame_that_does_not_fit_is_refused(frame: pl.DataFrame, error: str) -> None:
@@ -110,7 +110,7 @@ def test_a_frame_that_does_not_fit_is_refused(frame: pl.DataFrame, error: str) -
 
 def test_a_feature_no_registry_holds_is_refused() -> None:
     with pytest.raises(UnknownFeature):
-        FeatureContract.fit(FRAME.rename({"hour": "hours"}))
+        FeatureContract.fit(FRAME.rename({"priority": "rank"}))
     assert issubclass(UnknownFeature, FeatureError)
 
 

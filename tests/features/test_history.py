@@ -20,7 +20,7 @@ from tests.features.job_tables import at, helios_venus, job, job_tables, philly_
 ORACLE = """
 with job as (
     select *, req_gpus * instances as gpus,
-        status in ('completed', 'failed', 'cancelled', 'timeout', 'node_fail') as over
+        status in ('completed', 'failed', 'cancelled', 'timeout', 'node_fail', 'oom') as over
     from jobs left join usage using (trace, cluster, job_id, role)
 ),
 seen as (
@@ -33,7 +33,7 @@ seen as (
 windows as (
     select n, count(run_s) as count, max(run_s) filter (back = 1) as last1, quantile_cont(run_s, 0.5) as p50,
         quantile_cont(run_s, 0.9) as p90, stddev_pop(ln(1 + run_s)) as std,
-        avg((status in ('failed', 'node_fail'))::int) as failed
+        avg((status in ('failed', 'node_fail', 'oom'))::int) as failed
     from seen where back <= {last} group by n
 ),
 measured as (

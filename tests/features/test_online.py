@@ -30,6 +30,8 @@ def check_same(found: Rows, expected: Rows) -> None:
     """Equal to the bit, unknowns included."""
     np.testing.assert_array_equal(found.matrix, expected.matrix, strict=True)
     np.testing.assert_array_equal(found.reference_log_s, expected.reference_log_s, strict=True)
+    np.testing.assert_array_equal(found.history_log_s, expected.history_log_s, strict=True)
+    np.testing.assert_array_equal(found.evidence, expected.evidence, strict=True)
 
 
 def known(base: pl.DataFrame, usage: pl.DataFrame, fed: pl.DataFrame) -> History:

@@ -10,18 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.build import build_referenced, log_mean, reference_log_s, with_requests
+from features.build import with_requests
 from features.errors import ContractError
 from features.frames import has_ended
 from features.history import History
 from features.online import EndedRun, OnlineHistory
+from features.references import build_referenced, log_mean, reference_log_s
 from features.rows import RowBuilder, Rows
 from features.sets import FEATURE_SETS
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from tests.examples import examples
 from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table, truncated, usage_of
-from tests.features.online_jobs import contract_of, ended_runs, jobs_asked, rows_built, rows_online
+from tests.features.online_jobs import contract_of, ended_runs, jobs_asked, rows_built, rows_of, rows_online
 
 
 def ingested(trace: str, traces: Path, folder: Path) -> tuple[pl.DataFrame, pl.DataFrame | None]:
@@ -45,6 +46,8 @@ def check_same(found: Rows, expected: Rows) -> None:
     """Equal to the bit, unknowns included."""
     np.testing.assert_array_equal(found.matrix, expected.matrix, strict=True)
     np.testing.assert_array_equal(found.reference_log_s, expected.reference_log_s, strict=True)
+    np.testing.assert_array_equal(found.history_log_s, expected.history_log_s, strict=True)
+    np.testing.assert_array_equal(found.evidence, expected.evidence, strict=True)
 
 
 @pytest.mark.parametrize("relative", [True, False])
@@ -81,7 +84,7 @@ def test_a_real_trace_is_answered_as_by_build_while_its_runs_end(trace: str, tra
 
         known = pl.concat([base.join(over, on=("job_id", "role"), how="anti"), over])
         built = build_referenced(asked, History.of(known, usage), "usage", relative=True)
-        check_same(found, Rows(matrix=contract.encode(built.features), reference_log_s=built.reference_log_s))
+        check_same(found, rows_of(contract, built))
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -93,7 +96,7 @@ def test_counterfactual_requests_are_those_of_frames(jobs: pl.DataFrame, scale: 
     requests = jobs.select("req_cpu_cores", "req_mem_gib", "req_gpus").to_numpy()[index] * scale
     built = build_referenced(jobs, history, "wide", relative=True)
 
-    found = builder.with_requests(builder.rows(asked, OnlineHistory(history)), asked, index, requests)
+    found = builder.with_requests(builder.rows(asked, OnlineHistory(history)).matrix, asked, index, requests)
 
     expected = contract.encode(with_requests(built.features, jobs, index, requests))
     np.testing.assert_array_equal(found, expected, strict=True)
@@ -116,9 +119,9 @@ def test_rows_say_which_states_of_the_history_they_are_of(monkeypatch: pytest.Mo
     asked, later = jobs_asked(jobs), iter(ended_runs(jobs[200:]))
     look = RowBuilder._look
 
-    def taught_in_between(*said: object) -> None:
-        look(*said)  # type: ignore[arg-type]
+    def taught_in_between(*said: object) -> object:
         between.append(next(later))
+        return look(*said)  # type: ignore[arg-type]
 
     class Lock:
         """The history's lock; whenever it is let go, another run ends."""

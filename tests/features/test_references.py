@@ -1,0 +1,206 @@
+"""Forecasts from the history: by hand, with their fallbacks, and against looking at every other job."""
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from features.history import History
+from features.references import (
+    BASE_FEATURES,
+    HISTORY_FEATURES,
+    HISTORY_FORECASTS,
+    PRIOR_LOG_S,
+    Referenced,
+    build_referenced,
+    history_log_s,
+    log_of,
+)
+from tests.examples import examples
+from tests.features.job_tables import at, job, job_tables, table
+
+NAMES = ("similar_jobs", "same_gpus", "newest_jobs")
+PRIOR = [3600.0, 36000.0]
+
+
+def ended(number: int, run_s: float, **known: object) -> dict[str, object]:
+    """A job that ended: those with greater numbers end later."""
+    over = at(100 * number + 90)
+    plain = {"group": "g", "role": "worker", "req_gpus": 1.0, "submit_ts": at(0), "start_ts": at(0), "end_ts": over}
+    return job(number, run_s=run_s, **{**plain, **known})
+
+
+def asked(past: list[dict[str, object]], **known: object) -> Referenced:
+    plain = {"group": "g", "role": "worker", "req_gpus": 1.0, "submit_ts": at(10**6)}
+    jobs = table([job(99_999, **{**plain, **known})])
+    return build_referenced(jobs, History.of(table([*past])), ["req_gpus"], relative=True)
+
+
+def quantiles(*run_s: float) -> list[float]:
+    return [float(np.quantile(run_s, level)) for level in (0.5, 0.9)]
+
+
+def seconds(found: Referenced) -> list[list[float]]:
+    return np.exp(found.history_log_s[0]).tolist()
+
+
+# Of group g with 1 GPU, of another group with 1 GPU, and of a third with 8.
+PAST = [
+    *(ended(n, run_s) for n, run_s in enumerate((100.0, 300.0, 200.0))),
+    *(ended(n, run_s, group="h") for n, run_s in enumerate((5000.0, 7000.0), start=3)),
+    ended(5, 90_000.0, group="i", req_gpus=8.0),
+]
+OF_G = (100.0, 300.0, 200.0)
+OF_ONE_GPU = (*OF_G, 5000.0, 7000.0)
+ALL = (*OF_ONE_GPU, 90_000.0)
+
+
+@pytest.mark.parametrize(
+    ("known", "expected", "evidence"),
+    [
+        ({}, [OF_G, OF_ONE_GPU, ALL], [3, 5, 6]),
+        ({"group": "new"}, [OF_ONE_GPU, OF_ONE_GPU, ALL], [0, 5, 6]),
+        ({"role": "ps"}, [OF_ONE_GPU, OF_ONE_GPU, ALL], [0, 5, 6]),
+        ({"group": "new", "req_gpus": 4.0}, [ALL, ALL, ALL], [0, 0, 6]),
+        ({"req_gpus": 4.0}, [OF_G, ALL, ALL], [3, 0, 6]),
+        ({"req_gpus": None}, [OF_G, ALL, ALL], [3, 0, 6]),
+        ({"req_gpus": 0.5, "instances": 2}, [OF_G, OF_ONE_GPU, ALL], [3, 5, 6]),  # GPUs of the whole gang
+        ({"group": None}, [OF_ONE_GPU, OF_ONE_GPU, ALL], [5, 5, 6]),  # similar by the GPUs, where no group is known
+    ],
+)
+def test_an_unknown_forecast_is_that_of_the_same_gpus_and_then_of_the_newest_jobs(
+    known: dict[str, object], expected: list[tuple[float, ...]], evidence: list[int]
+) -> None:
+    found = asked(PAST, **known)
+
+    assert seconds(found) == pytest.approx(np.array([quantiles(*each) for each in expected]))
+    assert found.evidence.tolist() == [evidence]
+
+
+@pytest.mark.parametrize(
+    ("past", "known"),
+    [
+        ([], {}),
+        (PAST, {"cluster": "another"}),
+        (PAST, {"submit_ts": at(90)}),  # the first job ends at this instant
+        ([job(1, group="g", role="worker", req_gpus=1.0, submit_ts=at(0), start_ts=at(0), status="running")], {}),
+    ],
+)
+def test_where_no_earlier_job_has_ended_it_is_one_and_ten_hours(
+    past: list[dict[str, object]], known: dict[str, object]
+) -> None:
+    found = asked(past, **known)
+
+    assert seconds(found) == pytest.approx(np.array([PRIOR] * 3))
+    assert found.history_log_s.tolist() == [[list(PRIOR_LOG_S)] * 3]
+    assert found.evidence.tolist() == [[0, 0, 0]]
+
+
+def test_one_ended_job_is_enough() -> None:
+    found = asked([ended(1, 50.0)])
+
+    assert seconds(found) == pytest.approx(np.full((3, 2), 50.0))
+    assert found.evidence.tolist() == [[1, 1, 1]]
+
+
+def test_each_forecast_is_of_its_number_of_newest_ended_jobs() -> None:
+    run_s = [1000.0 + n for n in range(1100)]
+    past = [ended(n, each) for n, each in enumerate(run_s)]
+
+    found = asked(past)
+
+    assert tuple(HISTORY_FORECASTS) == NAMES
+    assert seconds(found) == pytest.approx(np.array([quantiles(*run_s[-last:]) for last in (1000, 300, 20)]))
+    assert found.evidence.tolist() == [[1000, 300, 20]]
+
+
+def test_newest_are_those_that_ended_last_not_those_submitted_last() -> None:
+    past = [ended(n, 100.0 + n, submit_ts=at(50 - n)) for n in range(30)]
+
+    assert seconds(asked(past))[2] == pytest.approx(quantiles(*(100.0 + n for n in range(10, 30))))
+
+
+def test_runs_below_a_second_count_as_one_second() -> None:
+    found = asked([ended(1, 0.0), ended(2, 0.4)])
+
+    assert found.history_log_s.tolist() == [[[0.0, 0.0]] * 3]
+    assert found.evidence.tolist() == [[2, 2, 2]]
+
+
+def test_features_that_are_not_relative_come_with_the_prior() -> None:
+    jobs = table([job(99_999, group="g", role="worker", req_gpus=1.0, submit_ts=at(10**6))] * 2)
+
+    found = build_referenced(jobs, History.of(table(PAST)), ["req_gpus"], relative=False)
+
+    assert found.history_log_s.tolist() == [[list(PRIOR_LOG_S)] * 3] * 2
+    assert found.evidence.tolist() == [[0, 0, 0]] * 2
+    assert found.reference_log_s.tolist() == [[0.0, 0.0]] * 2
+
+
+SECONDS = st.one_of(st.none(), st.floats(0.0, 1e7))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(rows=st.lists(st.tuples(*[SECONDS] * len(HISTORY_FEATURES)), min_size=1, max_size=5))
+def test_quantiles_fall_back_each_on_its_own(rows: list[tuple[float | None, ...]]) -> None:
+    frame = pl.DataFrame(rows, schema=dict.fromkeys(HISTORY_FEATURES, pl.Float64), orient="row")
+
+    found = history_log_s(frame)
+
+    for row, of_row in zip(rows, found.tolist(), strict=True):
+        for place in range(len(NAMES)):
+            for quantile in (0, 1):
+                chain = [row[2 * later + quantile] for later in range(place, len(NAMES))]
+                known = [log_of(each) for each in chain if each is not None]
+                assert of_row[place][quantile] == (known or [PRIOR_LOG_S[quantile]])[0]
+
+
+@pytest.mark.parametrize(("seconds", "log_s"), [(0.0, 0.0), (0.9, 0.0), (1.0, 0.0), (math.e, 1.0)])
+def test_the_log_of_a_run_time_is_at_least_zero(seconds: float, log_s: float) -> None:
+    assert log_of(seconds) == log_s
+    assert math.isnan(log_of(math.nan))
+
+
+def similar(row: dict, other: dict) -> bool:
+    """Return whether `other` is similar to `row`, by the first key whose parts are all known for `row`."""
+    for parts in (("group", "role"), ("user", "gpus"), ("vc", "gpus"), ("gpus",), ()):
+        if all(row[part] is not None for part in parts):
+            return all(row[part] == other[part] for part in parts)
+    raise AssertionError("the last key has no parts")
+
+
+def naive(row: dict, others: list[dict]) -> list[list[float] | None]:
+    """Return p50 and p90 in seconds of the three forecasts; None where no such job has ended."""
+    before = [
+        other
+        for other in others
+        if other["run_s"] is not None
+        and other["end_ts"] is not None
+        and other["status"] not in ("running", "waiting")
+        and other["end_ts"] < row["submit_ts"]
+        and other["cluster"] == row["cluster"]
+    ]
+    of_gpus = [each for each in before if row["gpus"] is not None and each["gpus"] == row["gpus"]]
+    # The tables hold at most forty jobs, so only the window of 20 may be shorter than the history.
+    newest = sorted(before, key=lambda each: (each["end_ts"], each["submit_ts"], each["job_id"], each["role"]))[-20:]
+    chosen = [[each for each in before if similar(row, each)], of_gpus, newest]
+    return [quantiles(*(each["run_s"] for each in jobs)) if jobs else None for jobs in chosen]
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(jobs=job_tables())
+def test_forecasts_are_those_of_looking_at_every_other_job(jobs: pl.DataFrame) -> None:
+    rows = jobs.with_columns(gpus=pl.col("req_gpus") * pl.col("instances")).to_dicts()
+
+    found = build_referenced(jobs, History.of(jobs), ["req_gpus"], relative=True)
+
+    for row, of_row, evidence in zip(rows, found.history_log_s, found.evidence.tolist(), strict=True):
+        expected = naive(row, rows)
+        assert [count > 0 for count in evidence] == [each is not None for each in expected]
+        for place in range(len(NAMES)):
+            first = next((each for each in expected[place:] if each is not None), PRIOR)
+            assert of_row[place] == pytest.approx(np.log(np.maximum(first, 1.0)))
+    assert set(HISTORY_FEATURES) <= set(BASE_FEATURES)
