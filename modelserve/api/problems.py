@@ -111,8 +111,9 @@ def refusal_of(error: Exception) -> Refusal | None:
 _MESSAGES: Final = {
     "extra_forbidden": "no such field; /openapi.json lists all fields",
     "too_short": "at least one",
+    "too_long": "at most {max_length} items",
 }
-"""Messages that replace unclear messages of Pydantic, by type of error."""
+"""Messages that replace unclear messages of Pydantic, by type of error, with its context in braces."""
 
 
 def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
@@ -125,13 +126,18 @@ def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
         field = ".".join(str(part)[:SHOWN] for part in each["loc"]) or "body"
         fault: Fault = {
             "field": field,
-            "expected": _MESSAGES.get(each["type"], each["msg"].removeprefix("Value error, "))[:200],
+            "expected": _expected(each)[:200],
         }
         if each["type"] != "missing" and isinstance(each["input"], str | int | float | bool | None):
             fault["found"] = json.dumps(each["input"])[:SHOWN]
         faults.append(fault)
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return Refusal(status, f"{faults[0]['field']}: {faults[0]['expected']}{more}", faults=faults)
+
+
+def _expected(each: ErrorDetails) -> str:
+    message = _MESSAGES.get(each["type"])
+    return each["msg"].removeprefix("Value error, ") if message is None else message.format(**each.get("ctx", {}))
 
 
 def _follows(each: ErrorDetails, error: ValidationError) -> bool:

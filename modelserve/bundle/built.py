@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.build import REFERENCE_FEATURES, Referenced, build, made_relative, reference_log_s, with_requests
+from features.build import build, with_requests
 from features.contract import FeatureContract
 from features.history import History, cluster_of_vc
+from features.references import BASE_FEATURES, Referenced
 from features.sets import FEATURES
 from features.vocabulary import ROLE_WHOLE_JOB
 from scheduler_core.types import FloatArray, IntArray, Job
@@ -124,13 +125,11 @@ class Built:
         return replace(self, features=self.features.hstack(built) if self.features.width else built)
 
     def referenced(self, names: Sequence[str], *, relative: bool) -> Referenced:
-        """Return what `features.build.build_referenced` returns, but build only features not built yet."""
+        """Return what `features.references.build_referenced` returns, but build only features not built yet."""
         if not relative:
-            plain = self.with_features(names).features.select(names)
-            return Referenced(features=plain, plain=plain, reference_log_s=np.zeros((len(self.jobs), 2)))
-        built = self.with_features((*names, *REFERENCE_FEATURES)).features
-        against, plain = reference_log_s(built), built.select(names)
-        return Referenced(features=made_relative(plain, against[:, 0]), plain=plain, reference_log_s=against)
+            return Referenced.absolute(self.with_features(names).features.select(names), len(self.jobs))
+        built = self.with_features((*names, *BASE_FEATURES)).features
+        return Referenced.relative(built.select(names), built)
 
     def is_of(self, jobs: Sequence[Job], history: History) -> bool:
         """Return whether `jobs` are the same objects in the same order, and `history` is the same object."""

@@ -21,15 +21,9 @@ from features.contract import FeatureContract
 from features.errors import FeatureError
 from features.history import JOB_COLUMNS, USE_COLUMNS, History
 from modelserve.bundle.boosters import load_booster
-from modelserve.bundle.card import (
-    IMPORTANCES,
-    RUNTIME_TARGET,
-    USAGE_TARGETS,
-    Card,
-    Importance,
-    complaint,
-)
+from modelserve.bundle.card import IMPORTANCES, RUNTIME_TARGET, USAGE_TARGETS, Card, Importance, complaint
 from modelserve.bundle.population import Population
+from modelserve.bundle.quantile_forest import QuantileForest, read_quantile_forest
 from modelserve.bundle.trees.forest import Forest
 from modelserve.errors import BundleError
 
@@ -43,6 +37,8 @@ CONTRACT: Final = "contract.json"
 HISTORY: Final = "history.parquet"
 IMPORTANCE: Final = "importances.json"
 POPULATION: Final = "population.json"
+FOREST: Final = "forest"
+"""Name of the two files of the quantile forest in the folder of models: `forest.ubj` and `forest.f32`."""
 CHECKSUMS: Final = "checksums.json"
 MODELS: Final = "models"
 
@@ -54,7 +50,8 @@ SIZE_LIMITS: Final[dict[str, int]] = {
     IMPORTANCE: 1 * MIB,
     POPULATION: 4 * MIB,
     CHECKSUMS: 1 * MIB,
-    **{f"{MODELS}/{target}.ubj": 256 * MIB for target in (RUNTIME_TARGET, *USAGE_TARGETS)},
+    **{f"{MODELS}/{target}.ubj": 256 * MIB for target in (RUNTIME_TARGET, *USAGE_TARGETS, FOREST)},
+    f"{MODELS}/{FOREST}.f32": 64 * MIB,
 }
 """Maximum size in bytes of each file that a bundle may contain. Bundles of earlier releases have no population file."""
 
@@ -78,7 +75,8 @@ class Bundle:
 
     `boosters` and `forests` (their checked trees) are keyed by target. `digest` is the SHA-256 of `checksums.json`,
     which lists the SHA-256 of every other file, so it identifies the whole bundle. `history_digest` is the SHA-256 of
-    the history file. `version` is the registered version, None if unknown.
+    the history file. `version` is the registered version, None if unknown. `quantile_forest` is None unless it is a
+    member of the model's combination.
     """
 
     card: Card
@@ -92,6 +90,7 @@ class Bundle:
     history_digest: str
     version: str | None = None
     population: Population | None = None
+    quantile_forest: QuantileForest | None = None
 
     @property
     def reference(self) -> str:
@@ -118,8 +117,9 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
     except ValidationError as error:
         raise BundleError(f"{folder.name}: {complaint(error)}") from error
     found = {Path(name).stem for name in contents if name.startswith(f"{MODELS}/")}
-    if found != set(card.targets):
-        raise BundleError(f"{folder.name}: models {sorted(found)}, expected {sorted(card.targets)} ({CARD})")
+    wanted = {*card.targets, *((FOREST,) if card.has_forest else ())}
+    if found != wanted:
+        raise BundleError(f"{folder.name}: models {sorted(found)}, expected {sorted(wanted)} ({CARD})")
     contract = _read_contract(folder, contents[CONTRACT], card)
     population = None
     if POPULATION in contents:
@@ -135,6 +135,7 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
     return Bundle(
         card=card,
         contract=contract,
+        quantile_forest=_read_quantile_forest(folder, contents, card, len(contract.names)),
         boosters=boosters,
         forests=forests,
         history=_read_history(folder, contents[HISTORY], card, histories),
@@ -158,6 +159,17 @@ def _read_contract(folder: Path, data: bytes, card: Card) -> FeatureContract:
             f"expected {card.contract_fingerprint[:12]} ({CARD})"
         )
     return contract
+
+
+def _read_quantile_forest(
+    folder: Path, contents: Mapping[str, bytes], card: Card, features: int
+) -> QuantileForest | None:
+    if not card.has_forest:
+        return None
+    trees, values = (contents.get(f"{MODELS}/{FOREST}.{kind}") for kind in ("ubj", "f32"))
+    if trees is None or values is None:
+        raise BundleError(f"{folder.name}: half of a forest, expected {FOREST}.ubj and {FOREST}.f32 in {MODELS}")
+    return read_quantile_forest(trees, values, features=features, name=f"{folder.name}/{MODELS}/{FOREST}")
 
 
 def _read_history(folder: Path, data: bytes, card: Card, histories: dict[str, History] | None) -> History:

@@ -1,4 +1,4 @@
-"""The model card: a model's metadata, metrics and importances, and upper bounds on the peak use of similar jobs.
+"""The model card: a model's metadata, metrics and importances.
 
 Cards are validated when read. Files are read and written by `modelserve.bundle.bundle`.
 Filled in by `pipelines.models.model`; read by `modelserve.bundle.predictor`, `modelserve.calls` and the commands.
@@ -7,11 +7,10 @@ Filled in by `pipelines.models.model`; read by `modelserve.bundle.predictor`, `m
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Final, Literal
 
-import numpy as np
 from pydantic import (
     AwareDatetime,
     BaseModel,
@@ -23,110 +22,26 @@ from pydantic import (
     model_validator,
 )
 
+from modelserve.bundle.alike import Alike, Key
 from modelserve.errors import BundleError
-from scheduler_core.types import FloatArray, IntArray, Job, Request
 
 __all__ = [
+    "COMBINABLE",
     "MODEL_NAME",
-    "PARAMETER_SERVER",
     "RUNTIME_TARGET",
     "USAGE_TARGETS",
-    "Alike",
     "Card",
+    "CombinationState",
     "Importance",
     "Resource",
     "ResourceImportance",
-    "alike_key",
     "canonical_json",
     "card_from",
     "complaint",
-    "held",
 ]
 
-HARD: Final = frozenset({"mem_gib", "gpu_mem_gib"})
-"""Usage targets for which too small an allocation kills the job. For them `held` takes the larger of two bounds."""
-
-DIGITS: Final = 3
-"""Number of significant digits in which requests must agree to be similar: 29.296875 GiB and 29.3 GiB are similar."""
-
-PARAMETER_SERVER: Final = "ps"
-"""Role of parameter servers. Traces report the use of workers for them, so their measured runs are not counted."""
-
-OWN_RUNS: Final = 20
-"""Minimum number of measured runs of a job's own group and role; with fewer, `held` uses the bound of similar jobs."""
-
-ROOM: Final[Mapping[str, float]] = {"cpu_cores": 1.1, "mem_gib": 1.5, "gpus": 1.0, "gpu_mem_gib": 1.3}
-"""Factor on predicted use that gives its upper bound, by target: larger for memory, where too little kills jobs."""
-
-Amount = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-Key = tuple[str, str, str, str]
-
-
-class Alike(BaseModel):
-    """Upper bounds on the use of similar jobs, which have the same role and request.
-
-    `needs` holds the upper bound per instance of each usage target. `groups` counts the groups of these jobs, not their
-    runs, because runs of one group use about the same. A resource is null if its request was not recorded.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    role: Annotated[str, Field(min_length=1, max_length=256)]
-    cpu_cores: Amount | None
-    mem_gib: Amount | None
-    gpus: Amount | None
-    groups: int = Field(ge=1)
-    needs: dict[str, Amount]
-
-    @property
-    def key(self) -> Key:
-        """The key that these similar jobs share."""
-        return alike_key(self.role, (self.cpu_cores, self.mem_gib, self.gpus))
-
-
-def alike_key(role: str, request: Sequence[float | None]) -> Key:
-    """Return the key that similar jobs share: the role, and the request rounded to `DIGITS` significant digits.
-
-    >>> alike_key("worker", (6.0, 29.296875, None))
-    ('worker', '6', '29.3', 'nan')
-    """
-    cpu_cores, mem_gib, gpus = (f"{np.nan if value is None else value:.{DIGITS}g}" for value in request)
-    return (role, cpu_cores, mem_gib, gpus)
-
-
-def held(
-    found: Mapping[Key, Alike], jobs: Sequence[Job], use: Mapping[str, FloatArray], own_runs: IntArray
-) -> tuple[dict[str, FloatArray], IntArray]:
-    """Return upper bounds (n,) on the use of jobs by target, and the number of measured runs or groups behind each.
-
-    If a job's own group and role have at least `OWN_RUNS` measured runs, the bound is the predicted use times `ROOM`.
-    Otherwise it is the bound of similar jobs, and for memory the larger of this bound and the prediction. It is NaN if
-    no similar job was measured; the request is then kept.
-
-    Parameters
-    ----------
-    found
-        Upper bounds of similar jobs, by the key of `alike_key`.
-    use
-        Predicted upper quantile of use (n,), by target.
-    own_runs
-        Number of measured runs of each job's own group and role (n,).
-    """
-    bounds = [found.get(_key_of(job.role, job.request)) for job in jobs]
-    own_runs = np.where([job.role == PARAMETER_SERVER for job in jobs], 0, own_runs)
-    known = own_runs >= OWN_RUNS
-    answers = {}
-    for target, predicted in use.items():
-        bound = np.array([np.nan if each is None else each.needs.get(target, np.nan) for each in bounds])
-        alike = np.where(np.isnan(bound), np.nan, np.fmax(bound, predicted)) if target in HARD else bound
-        answers[target] = np.where(known, predicted * ROOM[target], alike)
-    groups = np.array([0 if each is None else each.groups for each in bounds], dtype=np.int64)
-    return answers, np.where(known, own_runs, np.maximum(groups, own_runs)).astype(np.int64)
-
-
-def _key_of(role: str, request: Request) -> Key:
-    return alike_key(role, request.row())
-
+COMBINABLE: Final = ("xgboost", "forest", "reference", "similar_jobs", "same_gpus", "newest_jobs")
+"""Names of the forecasts that can be combined. The last three are `features.references.HISTORY_FORECASTS`."""
 
 FORMAT: Final = 1
 """Version of the bundle format; bundles of any other version are rejected."""
@@ -172,6 +87,25 @@ class ResourceImportance(BaseModel):
     sign: float | None
 
 
+class CombinationState(BaseModel):
+    """The members of a combination of forecasts, and its state (`modelserve.bundle.combination`)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    members: tuple[NameText, ...] = Field(min_length=1, max_length=16)
+    state: tuple[float, ...]
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "CombinationState":
+        unknown = sorted(set(self.members) - set(COMBINABLE))
+        if unknown or len(set(self.members)) < len(self.members):
+            raise ValueError(f"members {list(self.members)}, expected some of {', '.join(COMBINABLE)}"[:240])
+        wanted = 2 * (len(self.members) + 1) + 4
+        if len(self.state) != wanted or min(self.state) < 0.0:
+            raise ValueError(f"a state of {len(self.state)} numbers, expected {wanted}, none below 0")
+        return self
+
+
 class Card(BaseModel):
     """Metadata of a model: what it predicts, what it was trained on, and how it scored on held-out jobs.
 
@@ -180,7 +114,8 @@ class Card(BaseModel):
     targets. `support` is the smallest and largest request in training, by resource. `metrics` are computed on held-out
     jobs, null where undefined. `important` are resources that are not shrunk because of their
     `resource_importances` (null in models that do not store them). `alike` are the upper bounds on the use of similar
-    jobs (see `held`), null if not computed.
+    jobs (see `held`), null if not computed. `combination` tells how a run-time model is combined with other forecasts;
+    null if it answers alone.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -206,6 +141,7 @@ class Card(BaseModel):
     made_with: dict[str, str] = Field(default_factory=dict)
     alike: tuple[Alike, ...] | None = None
     resource_importances: tuple[ResourceImportance, ...] | None = None
+    combination: CombinationState | None = None
 
     @field_validator("params", "metrics", mode="before")
     @classmethod
@@ -223,6 +159,11 @@ class Card(BaseModel):
         if not set(self.targets) <= allowed or len(set(self.targets)) != len(self.targets):
             raise ValueError(f"targets {list(self.targets)}, expected some of {sorted(allowed)}")
         return self
+
+    @property
+    def has_forest(self) -> bool:
+        """Whether a forest is among the members of the model's combination."""
+        return self.combination is not None and "forest" in self.combination.members
 
     @cached_property
     def alike_by_key(self) -> dict[Key, Alike] | None:

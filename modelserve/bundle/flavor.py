@@ -15,7 +15,8 @@ from features.build import build
 from modelserve.bundle.built import completed
 from modelserve.bundle.bundle import Bundle, read_bundle
 from modelserve.bundle.card import USAGE_TARGETS
-from modelserve.bundle.predictor import run_time_features, run_time_quantiles, use_quantiles
+from modelserve.bundle.predictor import use_quantiles
+from modelserve.bundle.run_times import run_time_features, run_time_quantiles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,7 @@ class BundleModel:
         frame = completed(pl.from_pandas(jobs), card.trace, card.task_type, history)
         if card.kind == "runtime":
             built = run_time_features(self.bundle, frame)
-            times = run_time_quantiles(self.bundle, built.features, built.reference_log_s)
+            times = run_time_quantiles(self.bundle, built)
             answers = [times.p50, times.p90]
         else:
             use = use_quantiles(self.bundle, build(frame, history, contract.names))

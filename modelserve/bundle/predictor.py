@@ -9,108 +9,31 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from features.build import Referenced, build_referenced
 from features.columns.feature import Lookback
 from features.errors import FeatureError
 from features.online import EVIDENCE_KEYS
-from modelserve.bundle.boosters import raw_outputs
+from modelserve.bundle.alike import held
 from modelserve.bundle.built import Built, LastBuilt, candidate_rows
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card, held
+from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card
+from modelserve.bundle.run_times import base_log_s, calibrated_run_times, outputs_of
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
 __all__ = [
-    "QUANTILE_NAMES",
     "InProcessPredictor",
     "Kind",
     "Sources",
-    "calibrated_run_times",
     "calibrated_use",
     "knowledge_of",
 ]
 
 Kind = Literal["runtime", "usage"]
-
-QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
-"""The quantiles of run time that are served, with their names in predictions and in `Card.offsets`."""
-
-COMPILED_ROWS: Final = 8192
-"""Minimum number of rows that are predicted by compiled trees instead of XGBoost.
-
-Both give equal results. For fewer rows, loading the compiled code takes longer than it saves.
-"""
-
-
-def run_time_features(bundle: Bundle, frame: pl.DataFrame) -> Referenced:
-    """Build the features of a run-time model, and the reference run times, for the jobs of a frame (n rows)."""
-    return build_referenced(frame, bundle.history, bundle.contract.names, relative=bundle.card.relative)
-
-
-def run_time_quantiles(bundle: Bundle, features: pl.DataFrame, reference_log_s: FloatArray) -> RunTimes:
-    """Predict run times in seconds for a feature frame (n rows): calibrated in log units, then sorted."""
-    raw = _outputs(bundle, RUNTIME_TARGET, bundle.contract.encode(features))
-    return calibrated_run_times(bundle.card, raw, reference_log_s)
-
-
-def _outputs(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
-    """Return the outputs (n, outputs) of a target's booster for a matrix (n, k), before calibration."""
-    forest = bundle.forests.get(target)  # None for a model that was never saved to a file
-    if forest is None or len(matrix) < COMPILED_ROWS:
-        return raw_outputs(bundle.boosters[target], matrix)
-    from modelserve.bundle.trees.compiled import CompiledTrees
-
-    return CompiledTrees.made_of(forest).rows(matrix)
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """The outputs of a run-time booster that are served: column, offset in log units, and name of each."""
-
-    columns: tuple[int, ...]
-    offsets: tuple[float, ...]
-    names: tuple[str, ...]
-
-    def of_one(self, raw: Sequence[float], reference_log_s: Sequence[float]) -> FloatArray:
-        """Convert one row of outputs and reference run times (2,) from log units to ascending run times in seconds."""
-        logs = [raw[c] + reference_log_s[c] + offset for c, offset in zip(self.columns, self.offsets, strict=True)]
-        logs.sort()
-        seconds: FloatArray = np.exp(np.array(logs))
-        return seconds
-
-
-@lru_cache(maxsize=1024)
-def calibration(quantiles: tuple[float, ...], p50_offset: float, p90_offset: float) -> Calibration:
-    """Return the calibration of a booster with these output quantiles; names in it are sorted by quantile."""
-    offsets = {0.5: p50_offset, 0.9: p90_offset}
-    served = [level for level in quantiles if level in QUANTILE_NAMES]
-    return Calibration(
-        columns=tuple(quantiles.index(level) for level in served),
-        offsets=tuple(offsets[level] for level in served),
-        names=tuple(QUANTILE_NAMES[level] for level in sorted(served)),
-    )
-
-
-def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArray) -> RunTimes:
-    """Convert a booster's outputs (n, quantiles) and reference run times (n, 2) from log units to seconds."""
-    how = calibration(card.quantiles, card.offsets.get("p50", 0.0), card.offsets.get("p90", 0.0))
-    if len(raw) == 1:
-        seconds = how.of_one(raw[0].tolist(), reference_log_s[0].tolist()).reshape(1, -1)
-    else:
-        columns = list(how.columns)
-        seconds = np.exp(np.sort((raw + reference_log_s)[:, columns] + how.offsets, axis=1))
-    by_name = dict(zip(how.names, seconds.T, strict=True))
-    if len(by_name) < len(QUANTILE_NAMES):
-        unknown = np.full(len(raw), np.nan)
-        return RunTimes(p50=by_name.get("p50", unknown), p90=by_name.get("p90", unknown))
-    return RunTimes(**by_name)
 
 
 def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArray]:
@@ -124,7 +47,7 @@ def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArra
         if target not in bundle.boosters:
             use[target] = np.full(len(matrix), np.nan)
         else:
-            use[target] = calibrated_use(bundle.card, target, _outputs(bundle, target, matrix))
+            use[target] = calibrated_use(bundle.card, target, outputs_of(bundle, target, matrix))
     return use
 
 
@@ -196,7 +119,10 @@ class InProcessPredictor:
         built = self._last.take(jobs, bundle.history)
         seen = built.referenced(bundle.contract.names, relative=bundle.card.relative)
         matrix = candidate_rows(bundle.contract, seen.features, built.frame, rows, requests)
-        return calibrated_run_times(bundle.card, _outputs(bundle, RUNTIME_TARGET, matrix), seen.reference_log_s[rows])
+        # Other members do not see the request: all of them move by as much as XGBoost does.
+        own = outputs_of(bundle, RUNTIME_TARGET, bundle.contract.encode(seen.features))
+        added = base_log_s(bundle, seen, own)[rows]
+        return calibrated_run_times(bundle.card, outputs_of(bundle, RUNTIME_TARGET, matrix), added)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
         """Bound the peak use per instance of each job (n,), from the usage model and from similar jobs.

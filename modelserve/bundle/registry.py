@@ -29,7 +29,7 @@ from modelserve.bundle.champions import (
 from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_password
 from modelserve.errors import BundleError, MirrorError, ServeError
 
-__all__ = ["Mirrored", "Verified", "mirror"]
+__all__ = ["Mirrored", "Verified", "mirror", "read_version"]
 
 DIGEST_TAG: Final = "bundle_sha256"
 """Tag of a registered version that holds the digest of its bundle; downloads are checked against this digest."""
@@ -79,9 +79,13 @@ def mirror(
     Raises
     ------
     MirrorError
-        The registry cannot be reached, or does not have a model in `names`, or that model has no such alias.
+        A name is not that of a model, the registry cannot be reached, or it does not have a model in `names`, or that
+        model has no such alias.
     """
     known = {} if verified is None else verified
+    for name in names or ():
+        if not MODEL_NAME.fullmatch(name):
+            raise MirrorError(f"model name {name[:80]!r}, expected <runtime|usage>.<trace>.<type>")
     with _client(tracking_uri) as client:
         done = []
         for name, version in _aliased(client, names, alias):
@@ -91,6 +95,22 @@ def mirror(
                 remove_pointer(folder, name, alias)
                 done.append(Mirrored(name=name, version=stale.version, alias=alias, outcome="withdrawn"))
         return done
+
+
+def read_version(tracking_uri: str, folder: Path, name: str, version: int) -> Bundle:
+    """Copy one version of a model to `<folder>/<name>/<version>/` unless it is there, and read it.
+
+    Raises
+    ------
+    MirrorError, BundleError
+        The registry cannot be reached or has no such version, or its bundle is damaged.
+    """
+    with _client(tracking_uri) as client:
+        expected = client.get_model_version(name, str(version)).tags.get(DIGEST_TAG)
+        place = version_folder(folder, name, str(version))
+        if _present(place, expected, {}) is None:
+            _fetch(client, tracking_uri, place, name, str(version), expected)
+        return read_bundle(place, version=str(version))
 
 
 class _Aliased(NamedTuple):
@@ -106,8 +126,6 @@ def _aliased(client: Any, names: Sequence[str] | None, alias: str) -> list[tuple
         return sorted((name, None if version is None else str(version)) for name, version in held)
     chosen: list[tuple[str, str | None]] = []
     for name in names:
-        if not MODEL_NAME.fullmatch(name):
-            raise MirrorError(f"model name {name[:80]!r}, expected <runtime|usage>.<trace>.<type>")
         version = _registered(client, name).aliases.get(alias)
         if version is None:
             raise MirrorError(f"{name}: no alias {alias!r}, expected a promoted version; promote one first")

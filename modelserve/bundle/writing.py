@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from features.contract import FeatureContract
 from features.history import History
-from modelserve.bundle.bundle import CARD, CHECKSUMS, CONTRACT, HISTORY, IMPORTANCE, MODELS, POPULATION
+from modelserve.bundle.bundle import CARD, CHECKSUMS, CONTRACT, FOREST, HISTORY, IMPORTANCE, MODELS, POPULATION
 from modelserve.bundle.card import Card, Importance, canonical_json
 from modelserve.bundle.population import Population
 from modelserve.errors import BundleError
@@ -34,13 +34,16 @@ def write_bundle(
     history: History,
     importances: Sequence[Importance],
     population: Population | None = None,
+    forest: tuple[bytes, bytes] | None = None,
 ) -> str:
     """Write a bundle atomically and return its digest; the same inputs give the same bytes.
+
+    `forest` holds the two files of the quantile forest: its trees, and the values of its leaves.
 
     Raises
     ------
     BundleError
-        The folder exists already, or the boosters or the contract do not match the card.
+        The folder exists already, or the boosters, the forest or the contract do not match the card.
     """
     if sorted(card.targets) != sorted(boosters):
         raise BundleError(f"{card.name}: boosters {sorted(boosters)}, expected {sorted(card.targets)} (the card's)")
@@ -48,6 +51,8 @@ def write_bundle(
         raise BundleError(
             f"{card.name}: contract {contract.fingerprint[:12]}, expected {card.contract_fingerprint[:12]} (the card's)"
         )
+    if card.has_forest != (forest is not None):
+        raise BundleError(f"{card.name}: found {'a' if forest else 'no'} forest, expected the opposite (the card's)")
     tail = io.BytesIO()
     history.tail().write_parquet(tail, compression="zstd")
     contents = {
@@ -57,6 +62,8 @@ def write_bundle(
         HISTORY: tail.getvalue(),
         **{f"{MODELS}/{target}.ubj": bytes(booster.save_raw("ubj")) for target, booster in boosters.items()},
     }
+    if forest is not None:
+        contents |= {f"{MODELS}/{FOREST}.{kind}": data for kind, data in zip(("ubj", "f32"), forest, strict=True)}
     if population is not None:
         contents[POPULATION] = population.to_json()
     contents[CHECKSUMS] = canonical_json({name: sha256(data).hexdigest() for name, data in contents.items()})

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from features.build import relative_columns
+from features.references import relative_columns
 from modelserve.bundle.boosters import contributions
 from modelserve.bundle.card import RUNTIME_TARGET
-from modelserve.bundle.predictor import QUANTILE_NAMES, calibrated_run_times
+from modelserve.bundle.run_times import QUANTILE_NAMES, calibrated_run_times
 from modelserve.callers import Caller, check_jobs
 from modelserve.calls.logged_context import Answered
 from modelserve.calls.request_context import RequestContext, asked_of_row
@@ -92,10 +92,10 @@ def shares_of(
     if LEVELS[quantile] not in served:
         return None
     raw = context.margins(model, RUNTIME_TARGET, seen.matrix)
-    times = calibrated_run_times(card, raw, seen.reference_log_s)
+    times = calibrated_run_times(card, raw, seen.base_log_s)
     run_time_s = float((times.p50 if quantile == "p50" else times.p90)[0])
     reference = seen.reference_log_s[0]
-    added = reference + [card.offsets.get(QUANTILE_NAMES.get(level, ""), 0.0) for level in card.quantiles]
+    added = seen.base_log_s[0] + [card.offsets.get(QUANTILE_NAMES.get(level, ""), 0.0) for level in card.quantiles]
     columns = [i for i, level in enumerate(card.quantiles) if level in QUANTILE_NAMES]
     column = sorted(columns, key=lambda i: raw[0, i] + added[i])[served.index(LEVELS[quantile])]
     parts = contributions(model.bundle.boosters[RUNTIME_TARGET], seen.matrix)[column]

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from features.online import JobAsked
+from features.references import HISTORY_FORECASTS
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
-from modelserve.bundle.predictor import calibrated_run_times, calibrated_use
+from modelserve.bundle.combination import FITTED
+from modelserve.bundle.predictor import calibrated_use
+from modelserve.bundle.run_times import calibrated_run_times
 from modelserve.calls.logged_context import Answered, Call
 from modelserve.calls.request_context import Kind, RequestContext, asked_of_row
-from modelserve.contract.jobs import MissingReason
+from modelserve.contract.jobs import Basis, MissingReason
 from modelserve.contract.requests import JobRow, PredictBody
 from modelserve.contract.writing import moment, written
 from scheduler_core.errors import PredictorUnavailable
@@ -35,6 +38,8 @@ class Part:
     value: dict[str, float] | None = None
     model: "ServedModel | None" = None
     runs: int = 0
+    basis: Basis | None = None
+    ended: int | None = None
     reason: MissingReason | None = None
     note: str | None = None
 
@@ -55,8 +60,9 @@ def predicted(context: RequestContext, body: PredictBody, call: Call) -> Answere
     )
 
 
-Values = tuple[list[dict[str, float]], list[int]]
-"""Predicted values and number of measured runs, one of each per job."""
+Found = tuple[dict[str, float], int, tuple[Basis, int] | None]
+"""The predicted values of a job, its number of measured runs, and the basis of a run time with its number of jobs."""
+Values = list[Found]
 Score = Callable[[RequestContext, "ServedModel", Sequence[JobAsked], IntArray], Values]
 
 
@@ -79,13 +85,14 @@ def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], call: Ca
         model = models[reference]
         asked = [asked_of_row(rows[i], model.history, trace=call.trace or "", now=call.now) for i in places]
         try:
-            values, runs = score(context, model, asked, np.array(places, dtype=np.int64))
+            found = score(context, model, asked, np.array(places, dtype=np.int64))
         except PredictorUnavailable as error:
             for i in places:
                 parts[i] = Part(model=model, reason="predictor_unavailable", note=str(error))
             continue
-        for i, value, count in zip(places, values, runs, strict=True):
-            parts[i] = Part(value=value, model=model, runs=count)
+        for i, (value, count, basis) in zip(places, found, strict=True):
+            kind_of_basis, ended = basis or (None, None)
+            parts[i] = Part(value=value, model=model, runs=count, basis=kind_of_basis, ended=ended)
     return parts
 
 
@@ -94,9 +101,19 @@ def _run_times_and_runs(
 ) -> Values:
     seen = context.rows(model, asked, index, counted=counted)
     raw = context.margins(model, RUNTIME_TARGET, seen.matrix)
-    times = calibrated_run_times(model.bundle.card, raw, seen.reference_log_s)
-    values = [{"p50": p50, "p90": p90} for p50, p90 in zip(times.p50.tolist(), times.p90.tolist(), strict=True)]
-    return values, seen.runs.tolist()
+    times = calibrated_run_times(model.bundle.card, raw, seen.base_log_s)
+    bases = [_basis(model, counts) for counts in seen.evidence.tolist()]
+    rows = zip(times.p50.tolist(), times.p90.tolist(), seen.runs.tolist(), bases, strict=True)
+    return [({"p50": p50, "p90": p90}, runs, basis) for p50, p90, runs, basis in rows]
+
+
+def _basis(model: "ServedModel", counts: Sequence[int]) -> tuple[Basis, int]:
+    """Return what a run time comes from, given the number of ended jobs behind each history forecast."""
+    combination = model.learning.start
+    if combination is None or not FITTED.isdisjoint(combination.members):
+        return "model", counts[0]
+    known = ((name, count) for name, count in zip(HISTORY_FORECASTS, counts, strict=True) if count)
+    return next(known, ("prior", 0))  # type: ignore[return-value]  # the names are those of `Basis`
 
 
 def _run_times(context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray) -> Values:
@@ -111,7 +128,8 @@ def _peak_use(context: RequestContext, model: "ServedModel", asked: Sequence[Job
     floors = [context.memory_floor_gib(job.trace, job.cluster, job.group, job.role, job.user) for job in asked]
     use["mem_gib"] = np.fmax(use["mem_gib"], floors)
     columns = [use[target].tolist() for target in USAGE_TARGETS]
-    return [dict(zip(USAGE_TARGETS, each, strict=True)) for each in zip(*columns, strict=True)], seen.runs.tolist()
+    rows = zip(zip(*columns, strict=True), seen.runs.tolist(), strict=True)
+    return [(dict(zip(USAGE_TARGETS, each, strict=True)), runs, None) for each, runs in rows]
 
 
 def _prediction(row: JobRow, time: Part | None, peak: Part | None) -> dict[str, object]:
@@ -123,6 +141,8 @@ def _prediction(row: JobRow, time: Part | None, peak: Part | None) -> dict[str, 
     return {
         "job_id": row.job_id,
         "run_time_s": None if time is None else time.value,
+        "basis": None if time is None else time.basis,
+        "ended_jobs": None if time is None else time.ended,
         "peak_use": None if peak is None else peak.value,
         "measured_runs": max([part.runs for part in asked], default=0),
         "models": {

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from features.rows import Rows
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
-from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, held
-from modelserve.bundle.predictor import Sources, calibrated_run_times, calibrated_use, knowledge_of
+from modelserve.bundle.alike import held
+from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
+from modelserve.bundle.predictor import Sources, calibrated_use, knowledge_of
+from modelserve.bundle.run_times import calibrated_run_times
 from modelserve.calls.logged_context import Answered, Call
 from modelserve.calls.request_context import Kind, RequestContext, Whose, asked_of
 from modelserve.contract.fields import Minimums
@@ -93,10 +94,9 @@ class LivePredictor:
             mine_of_model = place[rows[mine]]
             asked = [asked_of(jobs[i], model.history) for i in members]
             seen = self.context.rows(model, asked, self._places(jobs, members), counted=False)
-            base = Rows(matrix=seen.matrix, reference_log_s=seen.reference_log_s)
-            matrix = model.rows.with_requests(base, asked, mine_of_model, requests[mine])
+            matrix = model.rows.with_requests(seen.matrix, asked, mine_of_model, requests[mine])
             raw = self.context.margins(model, RUNTIME_TARGET, matrix)
-            answer = calibrated_run_times(model.bundle.card, raw, seen.reference_log_s[mine_of_model])
+            answer = calibrated_run_times(model.bundle.card, raw, seen.base_log_s[mine_of_model])
             p50[mine], p90[mine] = answer.p50, answer.p90
         return RunTimes(p50=p50, p90=p90)
 

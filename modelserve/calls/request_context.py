@@ -48,9 +48,8 @@ RowSource = Callable[["ServedModel", "Sequence[JobAsked]", IntArray, bool], Scor
 
 def from_history(model: "ServedModel", asked: "Sequence[JobAsked]", index: IntArray, counted: bool) -> Scored:
     """Build the feature rows of jobs from the model's history; if `counted`, also count each job's measured runs."""
-    history = model.history
-    built = model.rows.rows(asked, history)
-    runs, (first, last) = [0] * len(asked), built.versions
+    history, found = model.history, model.look(asked)
+    runs, (first, last) = [0] * len(asked), found.rows.versions
     for i, job in enumerate(asked if counted else ()):
         with history.lock:
             runs[i], last = history.measured_runs(job), history.version
@@ -58,8 +57,10 @@ def from_history(model: "ServedModel", asked: "Sequence[JobAsked]", index: IntAr
         model=model.reference,
         digest=model.bundle.digest,
         rows=index,
-        matrix=built.matrix,
-        reference_log_s=built.reference_log_s,
+        matrix=found.rows.matrix,
+        reference_log_s=found.rows.reference_log_s,
+        shift_log_s=found.shift_log_s,
+        evidence=found.rows.evidence,
         runs=np.array(runs, dtype=np.int64),
         versions=(first, last),
     )

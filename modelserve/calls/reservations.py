@@ -160,8 +160,7 @@ def _note(
 
 def _pressed(statistics: Values, age_s: float, policy: ReservePolicy) -> str:
     seen = {name: statistics[name] for name in ("cpu_cores", "gpus") if statistics[name] is not None}
-    late = [name for name, of in seen.items() if age_s - of["pressed_s"] < policy.press_s]
-    return " and ".join(late or seen)
+    return " and ".join(name for name, of in seen.items() if age_s - of["pressed_s"] < policy.press_s)
 
 
 def _unmeasured(row: RunningJob, statistics: Values) -> list[str]:

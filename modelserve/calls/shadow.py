@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelserve.bundle.card import RUNTIME_TARGET
-from modelserve.bundle.predictor import calibrated_run_times
+from modelserve.bundle.run_times import calibrated_run_times
 from modelserve.calls.logged_context import Call
 from modelserve.contract.writing import known
 from modelserve.store.comparisons import Comparison
@@ -112,9 +112,9 @@ class Shadow:
 
     def _compare(self, task: _Task) -> None:
         asked = task.asked[:STORED]
-        rows = task.challenger.rows.rows(asked, task.challenger.history)
-        theirs = _run_times(task.challenger, rows.matrix, rows.reference_log_s)
-        ours = _run_times(task.champion, task.seen.matrix[:STORED], task.seen.reference_log_s[:STORED])
+        found = task.challenger.look(asked)
+        theirs = _run_times(task.challenger, found.rows.matrix, found.base_log_s)
+        ours = _run_times(task.champion, task.seen.matrix[:STORED], task.seen.base_log_s[:STORED])
         self._keep(
             [
                 Comparison(
@@ -135,5 +135,5 @@ class Shadow:
         )
 
 
-def _run_times(model: "ServedModel", matrix: npt.NDArray[np.float32], reference_log_s: FloatArray) -> RunTimes:
-    return calibrated_run_times(model.bundle.card, model.margins(RUNTIME_TARGET, matrix), reference_log_s)
+def _run_times(model: "ServedModel", matrix: npt.NDArray[np.float32], base_log_s: FloatArray) -> RunTimes:
+    return calibrated_run_times(model.bundle.card, model.margins(RUNTIME_TARGET, matrix), base_log_s)

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from features.vocabulary import ROLE_WHOLE_JOB
+from features.vocabulary import ROLE_WHOLE_JOB, TaskType
 from modelserve.contract.fields import Amount, Name
 from modelserve.contract.requests import MAX_JOBS, Moment, RequestRow
 
@@ -36,7 +36,7 @@ class FeedbackRow(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     job_id: Name
-    task_type: Name
+    task_type: Name = str(TaskType.OTHER)
     trace: Name | None = None
     cluster: Name | None = None
     user: Name | None = None

@@ -1,7 +1,7 @@
 """Rules for learning from feedback: when a finished job counts as shrunk, and which of its measurements may be used.
 
 The state learnt from many jobs is in `modelserve.learning.learned`. Called by `modelserve.learning` and
-`pipelines.models.retrain`.
+`pipelines.models.training_tables`.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ __all__ = ["STATUS_OF_OUTCOME", "is_below", "shrunk_resources", "teachable_use"]
 STATUS_OF_OUTCOME: Final[dict[str, Status]] = {
     "completed": Status.COMPLETED,
     "failed": Status.FAILED,
-    OOM: Status.FAILED,
+    OOM: Status.OOM,
     "cancelled": Status.CANCELLED,
     "timeout": Status.TIMEOUT,
     "node_fail": Status.NODE_FAIL,
 }
-"""Status of a job in the canonical tables, by reported outcome; a job killed for memory counts as failed."""
+"""Status of a job in the canonical tables, by reported outcome."""
 
 
 def is_below(allocated: float | None, requested: float | None) -> bool:
@@ -56,9 +56,10 @@ class Use:
 def teachable_use(row: Finished) -> Use:
     """Return the measurements of a job that may be learnt from.
 
-    The use of a shrunk resource shows what the job was given, not what it needed. It is therefore returned only if it
-    is above the predicted peak, so that it can raise later predictions but never lower them. GPU memory counts as
-    shrunk if the GPU share was shrunk.
+    A job killed for memory needed at least its allocation, whatever its measured peak. The use of a shrunk resource
+    shows what the job was given, not what it needed. It is therefore returned only if it is above the predicted peak,
+    so that it can raise later predictions but never lower them. GPU memory counts as shrunk if the GPU share was
+    shrunk.
     """
     shrunk = shrunk_resources(row)
 
@@ -70,6 +71,11 @@ def teachable_use(row: Finished) -> Use:
     return Use(
         cpu_cores=kept(row.used_cpu_cores, row.peak_cpu_cores, "cpu_cores"),
         gpus=kept(row.used_gpus, row.peak_gpus, "gpus"),
-        mem_max_gib=kept(row.mem_max_gib, row.peak_mem_gib, "mem_gib"),
+        mem_max_gib=kept(_needed_mem_gib(row), row.peak_mem_gib, "mem_gib"),
         gpu_mem_max_gib=kept(row.gpu_mem_max_gib, row.peak_gpu_mem_gib, "gpus"),
     )
+
+
+def _needed_mem_gib(row: Finished) -> float | None:
+    known = [gib for gib in (row.mem_max_gib, row.alloc_mem_gib if row.outcome == OOM else None) if gib is not None]
+    return max(known, default=None)

@@ -16,6 +16,7 @@ from scheduler_core.types import Reason
 __all__ = [
     "RECENT_SHOWN",
     "Amounts",
+    "Basis",
     "Became",
     "ExplainAnswer",
     "MissingReason",
@@ -69,16 +70,25 @@ class Models(Answer):
     usage: str | None
 
 
+Basis = Literal["model", "similar_jobs", "same_gpus", "newest_jobs", "prior"]
+"""What a predicted run time comes from."""
+
+
 class Prediction(Answer):
     """The predictions for one job; `reason` and `note` say why a requested output is null.
 
     `measured_runs` is the number of measured runs of the job's group and role or, if larger, the number of groups with
-    similar jobs (same role and request). `history` is the time at which the models' training data ends.
+    similar jobs (same role and request). `basis` is what the run time comes from: a trained model, else the ended jobs
+    that are similar, have the same number of GPUs, or are the newest of the cluster, else a prior without any job.
+    `ended_jobs` is the number of these jobs, at most 1000; for a trained model, of the similar ones. `history` is the
+    time at which the models' training data ends.
     """
 
     job_id: str
     answer_id: SkipJsonSchema[str] = ""  # filled in by the client
     run_time_s: RunTime | None
+    basis: Basis | None
+    ended_jobs: int | None
     peak_use: PeakUse | None
     measured_runs: int
     models: Models

@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 from pydantic_core.core_schema import ErrorType
 
-from features.vocabulary import ROLE_WHOLE_JOB
+from features.vocabulary import ROLE_WHOLE_JOB, TaskType
 from modelserve.bundle.card import Resource, complaint
 from modelserve.contract.fields import Amount, Guard, Minimums, Mode, Name, Text
 from modelserve.errors import BadRequest
@@ -96,7 +96,7 @@ class JobRow(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     job_id: Text
-    task_type: Text
+    task_type: Text = str(TaskType.OTHER)
     request: RequestRow
     trace: Text | None = None
     cluster: Text | None = None

@@ -127,7 +127,11 @@ class ComputeAmounts(Answer):
 
 
 class MemoryAmounts(Answer):
-    """Memory to reserve per instance; null if not requested, `gpu_mem_gib` also if a device's memory is unknown."""
+    """Memory to reserve per instance; null if neither requested nor sampled.
+
+    `gpu_mem_gib` is also null if a device's memory is unknown. Memory that was not requested is the largest sample with
+    a margin.
+    """
 
     mem_gib: StrictFinite | None
     gpu_mem_gpus: StrictFinite | None

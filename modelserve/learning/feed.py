@@ -21,7 +21,7 @@ from modelserve.learning.learned import FeedbackState, Learned, apply, state_of
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.controls import Brake, Erasure, ModeSet, Reset, controls_between, write_brake
-from modelserve.store.finished import Finished, finished_between, past_of
+from modelserve.store.finished import Finished, Scored, finished_between, past_of, scored_between
 
 __all__ = ["Feed"]
 
@@ -30,6 +30,8 @@ PAST_RUNS: Final = GROWTH_ROWS
 
 A history cannot hold more added runs. Earlier jobs are included when the model is trained again.
 """
+WEIGHING_RUNS: Final = 20_000
+"""Maximum number of newest finished jobs from which weights are learnt at once. Earlier ones have no influence left."""
 PAGE: Final = 5_000
 """Maximum number of changes read and applied at once."""
 RETRY_S: Final = 1.0
@@ -46,6 +48,12 @@ class Learner(Protocol):
 
     def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> object:
         """Remove a user's runs from the histories of a trace, in some clusters or (None) in all."""
+
+    def weigh(self, scored: Callable[[str, int, int], Iterable[Scored]], upto: int) -> object:
+        """Update the weights of combined models with the jobs finished up to a change number."""
+
+    def reset_weights(self) -> object:
+        """Set the weights of combined models back to those of their cards."""
 
 
 class Feed:
@@ -147,11 +155,15 @@ class Feed:
         begin, end = self._state.seq, self._store.seq()
         while self._state.seq < end:
             self._apply_between(self._state.seq, min(self._state.seq + PAGE, end))
+        self._models.weigh(self._scored, end)
         while self._unstruck:
             self._erased(self._unstruck[0])
             self._unstruck = self._unstruck[1:]
         self._write_brakes()
         return end - begin
+
+    def _scored(self, model: str, after: int, upto: int) -> Sequence[Scored]:
+        return scored_between(self._store, model, after, upto, limit=WEIGHING_RUNS)
 
     def _apply_between(self, after: int, upto: int) -> None:
         changes: list[Finished | ModeSet | Reset | Brake | Erasure] = [
@@ -165,6 +177,8 @@ class Feed:
         erased = [change for change in changes if isinstance(change, Erasure)]
         # The state cannot unlearn a user, so after an erasure it is rebuilt from the changes left in the store.
         relearnt = state_of(self._store, self._settings, upto) if erased else None
+        if erased:
+            self._models.reset_weights()
         # Models loaded from now on drop these users (`tombstones`). Skip erasures that a failed attempt already noted.
         known = {each.seq for each in self._erasures}
         new = tuple(each for each in erased if each.seq not in known)

@@ -4,6 +4,7 @@ The predictions are stored with the jobs, to compute errors and drift from them.
 left empty. Called by `modelserve.learning.feedback`.
 """
 
+import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from modelserve.bundle.card import RUNTIME_TARGET
-from modelserve.bundle.predictor import Kind, calibrated_run_times, calibrated_use
+from modelserve.bundle.predictor import Kind, calibrated_use
+from modelserve.bundle.run_times import calibrated_run_times
 from modelserve.store.finished import Finished
 from scheduler_core.types import FloatArray, RunTimes
 
 if TYPE_CHECKING:
     from features.online import JobAsked
     from modelserve.loading.models import Snapshot
-    from modelserve.loading.served import ServedModel
+    from modelserve.loading.served import Look, ServedModel
 
 Figures = Mapping[str, float | str | None]
 logger = logging.getLogger(__name__)
@@ -76,25 +78,26 @@ def _safely(
 
 
 def _run_times(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figures]:
-    answer = _quantiles(model, asked)
+    found = model.look(asked)
+    answer = _quantiles(model, found)
+    members = [None] * len(asked) if found.forecasts is None else [json.dumps(row.tolist()) for row in found.forecasts]
     return [
-        {"run_time_model": model.reference, "p50_s": a, "p90_s": b}
-        for a, b in zip(_known(answer.p50), _known(answer.p90), strict=True)
+        {"run_time_model": model.reference, "p50_s": a, "p90_s": b, "forecasts": c}
+        for a, b, c in zip(_known(answer.p50), _known(answer.p90), members, strict=True)
     ]
 
 
 def _challenged(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figures]:
-    answer = _quantiles(model, asked)
+    answer = _quantiles(model, model.look(asked))
     return [
         {"challenger_model": model.reference, "challenger_p50_s": a, "challenger_p90_s": b}
         for a, b in zip(_known(answer.p50), _known(answer.p90), strict=True)
     ]
 
 
-def _quantiles(model: "ServedModel", asked: Sequence["JobAsked"]) -> RunTimes:
-    built = model.rows.rows(asked, model.history)
-    raw = model.margins(RUNTIME_TARGET, built.matrix)
-    return calibrated_run_times(model.bundle.card, raw, built.reference_log_s)
+def _quantiles(model: "ServedModel", found: "Look") -> RunTimes:
+    raw = model.margins(RUNTIME_TARGET, found.rows.matrix)
+    return calibrated_run_times(model.bundle.card, raw, found.base_log_s)
 
 
 def _peaks(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figures]:

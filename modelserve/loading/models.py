@@ -27,6 +27,7 @@ from modelserve.bundle.champions import (
 from modelserve.errors import ServeError
 from modelserve.loading.histories import Forgotten, Histories, give_back_memory, newest_alone
 from modelserve.loading.served import ServedModel, warm
+from modelserve.store.finished import Scored
 
 __all__ = ["ModelSet", "Snapshot"]
 
@@ -167,6 +168,22 @@ class ModelSet:
     def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> None:
         """Remove a user's runs in `clusters` (None: in all) from every history of the trace."""
         self._histories.forget(trace, user, clusters)
+
+    def weigh(self, scored: Callable[[str, int, int], Iterable[Scored]], upto: int) -> None:
+        """Update the weights of every combined model with the jobs finished up to the change number `upto`.
+
+        `scored(reference, after, upto)` returns the finished jobs that a model scored, in the order of their numbers.
+        All workers read the same jobs in the same order, so their weights agree.
+        """
+        current = self.current
+        for model in {id(each): each for each in (*current.champions.values(), *current.challengers.values())}.values():
+            model.learn(scored, upto)
+
+    def reset_weights(self) -> None:
+        """Set the weights of every model back to those of its card, so that `weigh` learns them again."""
+        current = self.current
+        for model in (*current.champions.values(), *current.challengers.values()):
+            model.forget_weights()
 
     def _folder_away(self) -> list[Reload]:
         """Report once that the folder cannot be listed; the loaded models stay."""

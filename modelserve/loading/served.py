@@ -7,8 +7,8 @@ Made by `modelserve.loading.models`, which decides which version serves. Called 
 import json
 import math
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -16,16 +16,24 @@ import numpy.typing as npt
 from pydantic_core import to_json
 
 from features.online import JobAsked, OnlineHistory
-from features.rows import RowBuilder
+from features.references import HISTORY_FORECASTS
+from features.rows import RowBuilder, Rows
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.card import RUNTIME_TARGET
+from modelserve.bundle.combination import Combination
+from modelserve.bundle.run_times import combination_of, member_forecasts
 from modelserve.bundle.trees.compiled import CompiledTrees
 from modelserve.errors import BadRequest, BundleError
+from modelserve.store.finished import Scored as Ended
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["Scored", "ServedModel", "decode_features", "encode_features"]
+__all__ = ["Look", "Scored", "ServedModel", "decode_features", "encode_features"]
 
-MAGIC: Final = b"TAUT-F1\n"
+MAGIC: Final = b"TAUT-F2\n"
+FIRST_MAGIC: Final = b"TAUT-F1\n"
+"""Mark of records of earlier releases, which have neither shifts nor evidence."""
+EVIDENCE: Final = len(HISTORY_FORECASTS)
 _LENGTH: Final = struct.Struct("<I")
 
 
@@ -34,8 +42,9 @@ class Scored:
     """Feature rows (n, k) that one model received for n jobs of one call.
 
     `model` is the reference of the model (`<name>@<version>`), `digest` the digest of its bundle. `rows` (n,) is the
-    position of each job in the call, and `runs` (n,) the job's number of measured runs. `reference_log_s` and
-    `versions` are as in `features.rows`; `versions` is None in rows decoded from the log.
+    position of each job in the call, and `runs` (n,) the job's number of measured runs. `reference_log_s`, `evidence`
+    and `versions` are as in `features.rows`; `versions` is None in rows decoded from the log. `shift_log_s` (n, 2) is
+    what the combination adds to the trees' answer (`modelserve.bundle.combination`), 0 for a model without one.
     """
 
     model: str
@@ -43,8 +52,15 @@ class Scored:
     rows: IntArray
     matrix: npt.NDArray[np.float32]
     reference_log_s: FloatArray
+    shift_log_s: FloatArray
+    evidence: IntArray
     runs: IntArray
     versions: tuple[int, int] | None = None
+
+    @property
+    def base_log_s(self) -> FloatArray:
+        """What is added to the trees' output (n, 2): the reference and the shift, in log seconds."""
+        return self.reference_log_s + self.shift_log_s
 
 
 def encode_features(scored: Sequence[Scored]) -> bytes:
@@ -57,6 +73,8 @@ def encode_features(scored: Sequence[Scored]) -> bytes:
             each.reference_log_s.tobytes(),
             each.rows.tobytes(),
             each.runs.tobytes(),
+            each.shift_log_s.tobytes(),
+            np.asarray(each.evidence, dtype="<i8").tobytes(),
         ]
     return b"".join(parts)
 
@@ -74,7 +92,8 @@ def decode_features(blob: bytes) -> list[Scored]:
     >>> decode_features(encode_features([]))
     []
     """
-    if blob[: len(MAGIC)] != MAGIC:
+    first_release = blob[: len(MAGIC)] == FIRST_MAGIC
+    if blob[: len(MAGIC)] != MAGIC and not first_release:
         raise BadRequest(f"features: found {blob[: len(MAGIC)]!r}, expected {MAGIC!r}; the record has another format")
     try:
         (length,) = _LENGTH.unpack_from(blob, len(MAGIC))
@@ -83,14 +102,24 @@ def decode_features(blob: bytes) -> list[Scored]:
         found = []
         for model, digest, count, width in header:
             parts = []
-            for dtype, shape in _layout(count, width):
+            for dtype, shape in _layout(count, width)[: 4 if first_release else None]:
                 size = int(np.prod(shape)) * dtype.itemsize
                 # Copy, because compiled trees need writable arrays.
                 parts.append(np.frombuffer(blob, dtype, int(np.prod(shape)), at).reshape(shape).copy())
                 at += size
-            matrix, reference, rows, runs = parts
+            matrix, reference, rows, runs = parts[:4]
+            shift, evidence = parts[4:] or (np.zeros((count, 2)), np.zeros((count, EVIDENCE), dtype=np.int64))
             found.append(
-                Scored(model=model, digest=digest, rows=rows, matrix=matrix, reference_log_s=reference, runs=runs)
+                Scored(
+                    model=model,
+                    digest=digest,
+                    rows=rows,
+                    matrix=matrix,
+                    reference_log_s=reference,
+                    shift_log_s=shift,
+                    evidence=evidence,
+                    runs=runs,
+                )
             )
     except (ValueError, struct.error) as error:
         raise BadRequest(f"features: found a record cut short ({error}), expected a complete record") from error
@@ -103,7 +132,38 @@ def _layout(count: int, width: int) -> list[tuple[np.dtype[np.generic], tuple[in
         (np.dtype("<f8"), (count, 2)),
         (np.dtype("<i8"), (count,)),
         (np.dtype("<i8"), (count,)),
+        (np.dtype("<f8"), (count, 2)),
+        (np.dtype("<i8"), (count, EVIDENCE)),
     ]
+
+
+@dataclass(slots=True)
+class Learning:
+    """The combination of a served model: as trained (`start`), and of each cluster as of the change number `seq`.
+
+    Each cluster learns from its own jobs only. `of_cluster` is replaced in one assignment; calls read it once.
+    """
+
+    start: Combination | None
+    of_cluster: Mapping[str, Combination] = field(default_factory=dict)
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The feature rows of n jobs, with the shift (n, 2) of `Scored`, and the members' forecasts (n, members, 2).
+
+    `forecasts` is None for a model without a combination.
+    """
+
+    rows: Rows
+    shift_log_s: FloatArray
+    forecasts: FloatArray | None
+
+    @property
+    def base_log_s(self) -> FloatArray:
+        """What is added to the trees' output (n, 2), in log seconds."""
+        return self.rows.reference_log_s + self.shift_log_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +171,7 @@ class ServedModel:
     """One loaded version of a model; `trees` are by target.
 
     `reference` is the name and version of the model in responses, such as `runtime.pai.ctr@7`.
+    `learning` holds the weights of a combination, which feedback changes.
     `history` may be shared with other models of the trace. The bundle keeps only the newest job of its own history, to
     save memory.
     """
@@ -120,6 +181,7 @@ class ServedModel:
     trees: Mapping[str, CompiledTrees]
     rows: RowBuilder
     history: OnlineHistory
+    learning: Learning
 
     @classmethod
     def of(cls, bundle: Bundle, history: OnlineHistory) -> "ServedModel":
@@ -137,7 +199,45 @@ class ServedModel:
             except BundleError as error:
                 raise BundleError(f"{bundle.reference}/{target}: {error}") from error
         rows = RowBuilder.of(bundle.contract, relative=bundle.card.relative)
-        return cls(bundle=bundle, reference=bundle.reference, trees=trees, rows=rows, history=history)
+        return cls(
+            bundle=bundle,
+            reference=bundle.reference,
+            trees=trees,
+            rows=rows,
+            history=history,
+            learning=Learning(combination_of(bundle)),
+        )
+
+    def learn(self, scored: Callable[[str, int, int], Iterable[Ended]], upto: int) -> None:
+        """Update the weights with the jobs that this model scored and that finished up to the change number `upto`."""
+        learning, start = self.learning, self.learning.start
+        if start is None or learning.seq >= upto:
+            return
+        learnt = dict(learning.of_cluster)
+        for job in scored(self.reference, learning.seq, upto):
+            forecasts = np.array(json.loads(job.forecasts), dtype=np.float64)
+            if forecasts.shape == (len(start.members), 2) and np.isfinite(forecasts).all():
+                learnt[job.cluster] = learnt.get(job.cluster, start).learnt(forecasts, math.log(max(job.run_s, 1.0)))
+        learning.of_cluster, learning.seq = learnt, upto
+
+    def forget_weights(self) -> None:
+        """Set the weights back to those of the card."""
+        self.learning.of_cluster, self.learning.seq = {}, 0
+
+    def look(self, asked: Sequence[JobAsked]) -> Look:
+        """Build the feature rows of jobs from the history, and combine the model's answer with other forecasts."""
+        rows, start = self.rows.rows(asked, self.history), self.learning.start
+        if start is None:
+            return Look(rows=rows, shift_log_s=np.zeros((len(asked), 2)), forecasts=None)
+        raw = self.margins(RUNTIME_TARGET, rows.matrix)
+        forecasts = member_forecasts(
+            self.bundle, rows.matrix, raw, reference_log_s=rows.reference_log_s, history_log_s=rows.history_log_s
+        )
+        combined, learnt = np.empty((len(asked), 2)), self.learning.of_cluster
+        for cluster in {job.cluster for job in asked}:
+            mine = [i for i, job in enumerate(asked) if job.cluster == cluster]
+            combined[mine] = learnt.get(cluster or "", start).combined(forecasts[mine])
+        return Look(rows=rows, shift_log_s=combined - (raw + rows.reference_log_s), forecasts=forecasts)
 
     def margins(self, target: str, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Return the outputs (n, outputs) of a target's trees for a matrix (n, k), before calibration.
@@ -157,9 +257,9 @@ def warm(model: ServedModel) -> None:
         The prediction is not a finite number.
     """
     job = known_job(model.bundle)
-    rows = model.rows.rows([job], model.history)
+    found = model.look([job])
     asked = np.array([[job.req_cpu_cores, job.req_mem_gib, job.req_gpus]])
-    matrix = model.rows.with_requests(rows, [job], np.zeros(1, dtype=np.int64), asked)
+    matrix = model.rows.with_requests(found.rows.matrix, [job], np.zeros(1, dtype=np.int64), asked)
     model.history.measured_runs(job)
     for target in model.trees:
         answer = model.margins(target, matrix)

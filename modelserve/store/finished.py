@@ -19,12 +19,14 @@ __all__ = [
     "SLACK",
     "Finished",
     "Outcome",
+    "Scored",
     "ScoredBy",
     "finished_between",
     "insert_finished",
     "newest_finished",
     "outcomes_between",
     "past_of",
+    "scored_between",
 ]
 
 OOM: Final = "oom"
@@ -40,6 +42,7 @@ class Finished:
     """One finished job: its report, and the predictions for it by the models at the time of the report.
 
     Requests, allocations and use are per instance; None means unknown. The store assigns `seq`, the change number.
+    `forecasts` holds the p50 and p90 of each member of the run-time model's combination, in log seconds, as JSON.
     `digest` is a hash of the report: a repeated report has the same, a contradictory report of the same job another.
     """
 
@@ -84,6 +87,7 @@ class Finished:
     peak_mem_gib: float | None = None
     peak_gpus: float | None = None
     peak_gpu_mem_gib: float | None = None
+    forecasts: str | None = None
     seq: int = 0
 
     @property
@@ -205,6 +209,39 @@ def newest_finished(
     asked = select(*_COLUMNS).where(*held).order_by(FEEDBACK.c.seq.desc()).limit(limit)
     with store.reading("reading feedback") as connection:
         return _finished(connection.execute(asked))[::-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """The columns of a finished job from which a combined run-time model learns its weights."""
+
+    seq: int
+    cluster: str
+    forecasts: str
+    run_s: float
+
+
+def scored_between(store: Store, model: str, after: int, upto: int, *, limit: int) -> list[Scored]:
+    """Return the newest `limit` jobs with forecasts of a run-time model and change numbers in (after, upto].
+
+    The oldest of them comes first.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    asked = select(FEEDBACK.c.seq, FEEDBACK.c.cluster, FEEDBACK.c.forecasts, FEEDBACK.c.run_s).where(
+        FEEDBACK.c.run_time_model == model,
+        FEEDBACK.c.forecasts.is_not(None),
+        FEEDBACK.c.seq > after,
+        FEEDBACK.c.seq <= upto,
+    )
+    with store.reading("reading forecasts") as connection:
+        rows = connection.execute(asked.order_by(FEEDBACK.c.seq.desc()).limit(limit)).all()
+    return [
+        Scored(seq=row.seq, cluster=row.cluster, forecasts=row.forecasts, run_s=row.run_s) for row in reversed(rows)
+    ]
 
 
 def past_of(store: Store, trace: str, *, each: int) -> list[Finished]:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from modelserve.errors import StoreError
-from modelserve.store.tables import LAYOUT, METADATA, STORE
+from modelserve.store.tables import FEEDBACK, LAYOUT, METADATA, STORE
 
 EXPECTED_URL: Final = "sqlite:///file or postgresql+psycopg://user@host/database"
 WAIT_S: Final = 5
@@ -160,8 +160,11 @@ def prepare(engine: Engine) -> None:
 
 
 def _check(connection: Connection, found: set[str]) -> None:
-    layouts = connection.execute(select(STORE.c.layout)).scalars().all()
-    if list(layouts) != [LAYOUT]:
+    layouts = list(connection.execute(select(STORE.c.layout)).scalars().all())
+    if layouts == [2]:  # layout 3 added the forecasts of combined models
+        connection.execute(text(f"ALTER TABLE {FEEDBACK.name} ADD COLUMN {FEEDBACK.c.forecasts.name} TEXT"))
+        connection.execute(update(STORE).values(layout=LAYOUT))
+    elif layouts != [LAYOUT]:
         raise StoreError(
             f"store: found layout {layouts[:3]}, expected {LAYOUT}; use the taut that created it, or a new store"
         )

@@ -18,8 +18,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-LAYOUT: Final = 2
-"""Version of the table layout; a store with another version is refused."""
+LAYOUT: Final = 3
+"""Version of the table layout. An older layout is changed to it when the store is opened; any other is refused."""
 
 METADATA: Final = MetaData()
 
@@ -70,6 +70,7 @@ FEEDBACK: Final = Table(
     *_unsure_text("run_time_model", "usage_model", "challenger_model"),
     *_floats("p50_s", "p90_s", "challenger_p50_s", "challenger_p90_s"),
     *_floats("peak_cpu_cores", "peak_mem_gib", "peak_gpus", "peak_gpu_mem_gib"),
+    *_unsure_text("forecasts"),
     Column("digest", Text, nullable=False),
     Column("caller", Text, nullable=False),
     Column("at", Float(53), nullable=False),

@@ -1,4 +1,4 @@
-"""Baselines: quantiles of the run times of recent similar jobs, and a random forest on the features of XGBoost.
+"""Baselines: quantiles of the run times of recent similar jobs.
 
 A history baseline is not fitted. Its forecast is the p50 and p90 of the last run times of jobs with the same key (for
 example the same user) that ended before the submission. Called by `pipelines.models.evaluate` and the replay study.
@@ -14,9 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from sklearn.ensemble import RandomForestRegressor
 
-from pipelines.models.boosting import Matrix, Rows
 from pipelines.models.metrics import QUANTILES, FloatArray, Forecast, log_run
 from pipelines.models.splits import finished
 
@@ -189,48 +187,3 @@ def rank_quantile(ranked: list[float], tau: float) -> float:
     low = int(at)
     high = min(low + 1, len(ranked) - 1)
     return ranked[low] + (at - low) * (ranked[high] - ranked[low])
-
-
-TREES: Final = 60
-ROWS_PER_TREE: Final = 15_000
-LEAST_LEAF: Final = 20
-VALUES_PER_LEAF: Final = 8
-"""Number of training values sampled from each leaf that a judged row reaches."""
-FEATURES_SHARE: Final = 1 / 3
-
-
-def forest_forecast(rows: Rows, judged: Matrix, *, seed: int, nthread: int = 1) -> Forecast:
-    """Fit a random forest on log run time, and forecast p50 and p90 as a quantile regression forest does.
-
-    For each judged row, `VALUES_PER_LEAF` training values are sampled from the leaf that it reaches in each tree, so
-    that all trees weigh the same; the forecast is the quantiles of these values (Meinshausen 2006). Categories are
-    encoded as integer codes.
-    """
-    regressor = RandomForestRegressor(
-        n_estimators=TREES,
-        min_samples_leaf=min(LEAST_LEAF, max(1, len(rows.target) // 20)),
-        max_features=FEATURES_SHARE,
-        max_samples=min(1.0, ROWS_PER_TREE / len(rows.target)),
-        n_jobs=nthread,
-        random_state=seed,
-    )
-    fitted = regressor.fit(rows.matrix, rows.target, sample_weight=rows.weights)
-    rng = np.random.default_rng(seed)
-    drawn = [
-        _sampled(tree.apply(rows.matrix), tree.apply(judged), rows.target, VALUES_PER_LEAF, rng)
-        for tree in (t.tree_ for t in fitted.estimators_)
-    ]
-    p50, p90 = np.quantile(np.concatenate(drawn, axis=1), QUANTILES, axis=1)
-    return Forecast(p50=p50, p90=p90)
-
-
-def _sampled(
-    leaves: IntArray, judged_leaves: IntArray, target: FloatArray, values: int, rng: np.random.Generator
-) -> FloatArray:
-    """Sample training values with replacement from the leaf of each judged row; shape (judged, values)."""
-    order = np.argsort(leaves, kind="stable")
-    sizes = np.bincount(leaves)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    places = rng.random((len(judged_leaves), values)) * sizes[judged_leaves, None]
-    drawn: FloatArray = target[order[starts[judged_leaves, None] + places.astype(np.int64)]]
-    return drawn

@@ -107,6 +107,13 @@ def fit(
     return kept
 
 
+def constant(columns: Columns, *, quantiles: tuple[float, ...]) -> xgb.Booster:
+    """Return a booster that answers 0 for every row: the form of a model for which no trees are grown."""
+    zeros = np.zeros((1, len(quantiles)))
+    row = Rows(matrix=np.zeros((1, len(columns.names)), dtype=np.float32), target=zeros[:, 0], margin=zeros)
+    return fit(row, columns, quantiles=quantiles, boosting=Boosting(rounds=1, num_parallel_tree=1), seed=0, nthread=1)
+
+
 def xgboost_params(
     boosting: Boosting, *, objective: str, quantiles: tuple[float, ...], seed: int, nthread: int
 ) -> dict[str, str | float | int | list[float]]:

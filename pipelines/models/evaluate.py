@@ -1,4 +1,4 @@
-"""Evaluate XGBoost, random forests and history baselines on one split, for `taut evaluate` and the promotion gate.
+"""Evaluate a run-time model, its members and history baselines on one split, for `taut evaluate` and the gate.
 
 The metrics and intervals are computed in `judging`. Called by `pipelines.cli`, `pipelines.models.runtime` and
 `usage`.
@@ -14,22 +14,17 @@ import polars as pl
 
 from features.history import History
 from pipelines.errors import TrainingError
-from pipelines.models.baselines import applicable, forest_forecast, history_forecasts
-from pipelines.models.boosting import Rows
-from pipelines.models.examples import By, Examples, encoded, examples_of, task_types
-from pipelines.models.fitted import Fitted, Recipe, calibrated, fit_runtime, static_calibrated
-from pipelines.models.judging import EVALUATION_SCHEMA, MODEL, Judged, compare
-from pipelines.models.metrics import Forecast
+from pipelines.models.baselines import applicable, history_forecasts
+from pipelines.models.examples import By, Examples, examples_of, task_types
+from pipelines.models.fitted import Fitted, Recipe, combined, fit_runtime, untrained
+from pipelines.models.judging import COMBINED, EVALUATION_SCHEMA, Judged, compare
+from pipelines.models.metrics import Forecast, primary_rows
 from pipelines.models.splits import Split, SplitName, finished, group_folds, random_split, time_later
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "first_jobs"]
 
-FOREST: Final = "random_forest"
-FOREST_RELATIVE: Final = "random_forest_relative"
-"""Names of the two forests: on plain features, and on run times relative to the same references as XGBoost."""
-
-LEAST_TRAINED: Final = 60
-"""Minimum number of training rows below which no model of a task type is trained."""
+LEAST_SPLIT: Final = 60
+"""Minimum number of ended jobs of a task type for a random split or folds of groups."""
 
 LATER_SHARE: Final = 0.2
 """Share of the submissions, the latest ones, that is held out for judging if no cut is given."""
@@ -37,14 +32,10 @@ LATER_SHARE: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of one split: the fitted model, and the forecasts of the test rows by model and baseline name.
-
-    `static` is the model's forecast with a static instead of an adaptive offset (time-later split only).
-    """
+    """The result of one split: the fitted model, and the forecasts of the test rows by the name of the answer."""
 
     fitted: Fitted
     forecasts: dict[str, Forecast]
-    static: Forecast | None
 
 
 def evaluate(
@@ -60,11 +51,10 @@ def evaluate(
     recipe: Recipe | None = None,
     folds: int = 5,
     repeats: int = 3,
-    forest: bool = True,
     seed: int = 0,
     nthread: int = 1,
 ) -> pl.DataFrame:
-    """Evaluate XGBoost and every baseline on one split of one trace, task type by task type.
+    """Evaluate the model, its members and every baseline on one split of one trace, task type by task type.
 
     The model is fitted as in `train_runtime`: equal rows, cut, recipe, seed and threads give equal trees.
 
@@ -101,16 +91,30 @@ def evaluate(
         splits = _splits(examples.jobs, split, until=until, since=since, folds=folds, repeats=repeats, seed=seed)
         if all(enough(s) for s in splits) and splits:
             cut = until if split == "time" else None
-            outcomes = [
-                outcome(examples, s, recipe, until=cut, forest=forest, seed=seed, nthread=nthread) for s in splits
-            ]
+            outcomes = [outcome(examples, s, recipe, until=cut, seed=seed, nthread=nthread) for s in splits]
             tables.append(table(examples, splits, outcomes, trace=trace, seed=seed))
     if not tables:
         raise TrainingError(
-            f"no task type of {trace} has {LEAST_TRAINED} training jobs and one judged job under the split {split} "
-            f"with the cut {until.isoformat()}: move the cut, or ingest more jobs"
+            f"no task type of {trace} has a training job and a judged job under the split {split} with the cut "
+            f"{until.isoformat()}: move the cut, or ingest more jobs"
         )
     return pl.concat(tables)
+
+
+def first_jobs(jobs: pl.DataFrame, count: int) -> tuple[float, float]:
+    """Return the mean pinball loss of the first `count` jobs, forecast one by one without a trained model.
+
+    The first value is that of the combination of the history's forecasts, the second that of `recent_20`. Only jobs
+    that ended before a submission are known to either. Jobs without a run time are not judged.
+    """
+    first = jobs.sort("submit_ts", "job_id").head(count)
+    history = History.of(first)
+    [task_type] = task_types(first, "kind")[:1]
+    examples = examples_of(first, None, task_type, by="kind", history=history, names="submit", relative=True)
+    ours, recent = untrained(examples), history_forecasts(examples.jobs, ["recent_20"])["recent_20"]
+    known = np.flatnonzero(~np.isnan(examples.log_y))
+    losses = [float(np.mean(primary_rows(examples.log_y[known], each.take(known)))) for each in (ours, recent)]
+    return losses[0], losses[1]
 
 
 def default_until(jobs: pl.DataFrame) -> datetime:
@@ -122,43 +126,20 @@ def default_until(jobs: pl.DataFrame) -> datetime:
 
 
 def enough(split: Split) -> bool:
-    """Return whether a split has enough training rows, and rows for fitting, for early stopping and for judging."""
-    return len(split.train) >= LEAST_TRAINED and len(split.stop) > 0 and len(split.fit) > 0 and len(split.test) > 0
+    """Return whether a split has a training row and a judged row."""
+    return len(split.train) > 0 and len(split.test) > 0
 
 
 def outcome(
-    examples: Examples,
-    split: Split,
-    recipe: Recipe,
-    *,
-    until: datetime | None,
-    forest: bool = True,
-    seed: int,
-    nthread: int,
+    examples: Examples, split: Split, recipe: Recipe, *, until: datetime | None, seed: int, nthread: int
 ) -> Outcome:
-    """Fit the model on one split, and forecast the test rows with the model and every baseline."""
+    """Fit the model on one split, and forecast the test rows with it, each member and every history baseline."""
     fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
-    forecasts = {MODEL: calibrated(examples, fitted, recipe)}
-    if forest:
-        forecasts |= _forests(examples, fitted, relative=recipe.relative, seed=seed, nthread=nthread)
+    forecasts = {COMBINED: combined(examples, fitted)}
+    forecasts |= {name: fitted.of_member(name, split.test) for name in fitted.start.members}
     answers = history_forecasts(examples.jobs, applicable(examples.jobs))
     forecasts |= {name: answer.take(split.test) for name, answer in answers.items()}
-    static = static_calibrated(examples, fitted) if split.name == "time" else None
-    return Outcome(fitted=fitted, forecasts=forecasts, static=static)
-
-
-def _forests(examples: Examples, fitted: Fitted, *, relative: bool, seed: int, nthread: int) -> dict[str, Forecast]:
-    """Forecast with a forest on plain features; with `relative`, also with one on run times minus their references."""
-    train, test = fitted.split.train, fitted.split.test
-    plain, _ = encoded(examples.plain, fitted.contract)
-    rows = Rows(matrix=plain[train], target=examples.log_y[train])
-    found = {FOREST: forest_forecast(rows, plain[test], seed=seed, nthread=nthread)}
-    if relative:
-        against = examples.reference[:, 0]
-        rows = Rows(matrix=fitted.matrix[train], target=examples.log_y[train] - against[train])
-        answer = forest_forecast(rows, fitted.matrix[test], seed=seed, nthread=nthread)
-        found[FOREST_RELATIVE] = answer.shifted(against[test])
-    return found
+    return Outcome(fitted=fitted, forecasts=forecasts)
 
 
 def table(
@@ -174,9 +155,10 @@ def table(
         run_s=examples.run_s[tests],
         n=len(np.unique(tests)),
     )
-    stacked = {name: _stack([o.forecasts[name] for o in outcomes]) for name in outcomes[0].forecasts}
-    static = outcomes[0].static if len(outcomes) == 1 else None
-    return compare(judged, stacked, seed=seed, static=static)
+    # A fold with few rows has no trees, so only the answers of all folds are compared.
+    names = [name for name in outcomes[0].forecasts if all(name in each.forecasts for each in outcomes)]
+    stacked = {name: _stack([o.forecasts[name] for o in outcomes]) for name in names}
+    return compare(judged, stacked, seed=seed)
 
 
 def empty_table() -> pl.DataFrame:
@@ -196,7 +178,7 @@ def _splits(
 ) -> list[Split]:
     if name == "time":
         return [time_later(jobs, until=until, since=since)]
-    if jobs.select(finished().sum()).item() < LEAST_TRAINED:
+    if jobs.select(finished().sum()).item() < LEAST_SPLIT:
         return []
     if name == "random":
         return [random_split(jobs, seed=seed)]

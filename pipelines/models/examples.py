@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.build import build_referenced
 from features.contract import FeatureContract
 from features.history import History
+from features.references import build_referenced
 from features.sets import FEATURES
 from features.vocabulary import Status
-from modelserve.bundle.card import PARAMETER_SERVER
+from modelserve.bundle.alike import PARAMETER_SERVER
 from pipelines.errors import TrainingError
 from pipelines.models.boosting import Columns, Matrix
 from pipelines.models.importance import REQUEST_COLUMN
@@ -50,6 +50,8 @@ class Examples:
         Log run time (n,), NaN for jobs without a run time.
     reference
         Log run times subtracted from `log_y` before p50 and p90 are fitted (n, 2): the quantiles of similar jobs, or 0.
+    history
+        Forecasts of log run time from the history alone (n, 3, 2): see `features.references.Referenced`.
     """
 
     task_type: str
@@ -58,6 +60,7 @@ class Examples:
     plain: pl.DataFrame
     log_y: FloatArray
     reference: FloatArray
+    history: FloatArray
 
     @property
     def submit_us(self) -> IntArray:
@@ -122,6 +125,7 @@ def examples_of(
         features=built.features,
         plain=built.plain,
         reference=built.reference_log_s,
+        history=built.history_log_s,
         log_y=log_run(own["run_s"].fill_null(float("nan")).to_numpy()),
     )
 

@@ -1,8 +1,9 @@
-"""Fit one run-time model on one split: early stopping on the latest rows, refit on all, conformal calibration.
+"""Fit one run-time model on one split: XGBoost, a forest, and the weights of their combination with the history.
 
-Also weights rows for censoring (jobs still running at the cut). Called by `evaluate`, `runtime` and the replay study.
+Row weights are in `weighting`. Called by `evaluate`, `runtime` and the replay study.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Literal
@@ -14,70 +15,25 @@ import xgboost as xgb
 
 from features.contract import FeatureContract
 from features.vocabulary import Status
+from modelserve.bundle.card import COMBINABLE
+from modelserve.bundle.combination import FITTED, Combination, forecasts_of
 from pipelines.models import boosting
 from pipelines.models.boosting import Boosting, Columns, Matrix, Rows
-from pipelines.models.conformal import (
-    P50_ADAPTATION,
-    P90_ADAPTATION,
-    Adaptation,
-    Calibration,
-    adaptive_offsets,
-    static_offset,
-)
 from pipelines.models.examples import Examples, contract_of, encoded
+from pipelines.models.forest import FittedForest, fit_forest
 from pipelines.models.metrics import QUANTILES, FloatArray, Forecast
 from pipelines.models.splits import Split
+from pipelines.models.weighting import row_weights
 
-__all__ = ["Recipe", "calibrated", "fit_runtime"]
-
-WEIGHT_LIMIT: Final = 20.0
-"""Maximum weight of an ended job, so that a few long jobs cannot dominate the fit."""
-
-
-def survival_before(times: FloatArray, events: npt.NDArray[np.bool_], at: FloatArray) -> FloatArray:
-    """Return the Kaplan-Meier estimate of P(T >= t) at each t of `at`.
-
-    It is the product of 1 - d(u)/n(u) over the event times u < t, where d(u) is the number of events at u and n(u) the
-    number of rows with time >= u.
-
-    >>> survival_before(np.array([1.0, 2.0, 3.0, 4.0]), np.array([True, False, True, True]), np.array([1.0, 3.0, 4.0]))
-    array([1.   , 0.75 , 0.375])
-    """
-    moments, inverse = np.unique(times, return_inverse=True)
-    happened = np.bincount(inverse, weights=events.astype(np.float64), minlength=len(moments))
-    at_risk = len(times) - np.concatenate([[0], np.cumsum(np.bincount(inverse))[:-1]])
-    after = np.concatenate([[1.0], np.cumprod(1.0 - happened / at_risk)])
-    return after[np.searchsorted(moments, at, side="left")]
-
-
-def censoring_weights(ended_run_s: FloatArray, open_run_s: FloatArray) -> FloatArray:
-    """Return inverse-probability-of-censoring weights of ended jobs: long jobs stand in for those still running.
-
-    Parameters
-    ----------
-    ended_run_s
-        Run times of the jobs that ended before the cut (n,).
-    open_run_s
-        Time from start to cut of the jobs still running at the cut (m,): lower bounds of their run times.
-
-    Returns
-    -------
-    weights
-        1 / G(y) of each ended job (n,), at most `WEIGHT_LIMIT`, where G(y) estimates the probability that a run time
-        of y is not censored (Kaplan-Meier). All 1 if no job is censored.
-
-    >>> censoring_weights(np.array([1.0, 5.0]), np.array([2.0, 3.0])).round(3).tolist()
-    [1.0, 3.0]
-    """
-    times = np.concatenate([ended_run_s, open_run_s])
-    censored = np.concatenate([np.zeros(len(ended_run_s), dtype=bool), np.ones(len(open_run_s), dtype=bool)])
-    uncensored_chance = survival_before(times, censored, ended_run_s)
-    return 1.0 / np.maximum(uncensored_chance, 1.0 / WEIGHT_LIMIT)
-
+__all__ = ["Recipe", "combined", "fit_runtime", "untrained"]
 
 IntArray = npt.NDArray[np.int64]
 
-QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
+LEAST_TRAINED: Final = 60
+"""Minimum number of training rows below which no trees are grown."""
+
+UNTRAINED: Final = tuple(each for each in COMBINABLE if each not in FITTED)
+"""Members that need no training."""
 
 LEAST_ROUNDS: Final = 20
 """Minimum number of boosting rounds: with few stopping rows, early stopping may by chance stop after one."""
@@ -103,8 +59,6 @@ class Recipe:
         Half-life of a row's weight, by its age at the last submission; None weighs all rows equally.
     completed_only
         Whether to train on completed jobs only; failed and killed jobs are judged in either case.
-    p50, p90
-        Parameters of the adaptive calibration offset of each quantile.
     """
 
     features: str = "submit"
@@ -113,32 +67,39 @@ class Recipe:
     censored: Literal["weights", "absent"] = "weights"
     half_life_days: float | None = 30.0
     completed_only: bool = False
-    p50: Adaptation = P50_ADAPTATION
-    p90: Adaptation = P90_ADAPTATION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A fitted run-time model, and its uncalibrated predictions for rows that it was not trained on.
+    """A fitted run-time model: XGBoost, a forest, and how they are combined with forecasts from the history.
 
-    `raw` (n, 2) has the predicted p50 and p90 of log run time. It is NaN for the rows that trees were fitted on; for
-    early-stopping rows it comes from the first fit, which excludes them. `trained` are the rows of the final fit.
+    `forecasts` (n, members, 2) holds the p50 and p90 of log run time that each member forecasts. It is NaN for the rows
+    that trees were fitted on; for early-stopping rows it comes from first fits, which exclude them. `trained` are the
+    rows of the final fits. With fewer than `LEAST_TRAINED` of them no trees are grown: `forest` is None, and the
+    booster answers 0, that is the reference. `start` is the combination before any job has ended.
     """
 
     contract: FeatureContract
     columns: Columns
     matrix: Matrix
     booster: xgb.Booster
+    forest: FittedForest | None
     rounds: int
-    raw: FloatArray
+    forecasts: FloatArray
+    start: Combination
     trained: IntArray
     split: Split
+
+    def of_member(self, name: str, rows: IntArray) -> Forecast:
+        """Return the forecast of one member for some rows."""
+        found = self.forecasts[rows, self.start.members.index(name)]
+        return Forecast(p50=found[:, 0], p90=found[:, 1])
 
 
 def fit_runtime(
     examples: Examples, split: Split, recipe: Recipe, *, until: datetime | None, seed: int, nthread: int
 ) -> Fitted:
-    """Fit the boosters twice: without the early-stopping rows to find the number of rounds, then on all training rows.
+    """Fit trees twice: without the early-stopping rows to find the number of rounds, then on all training rows.
 
     Parameters
     ----------
@@ -149,95 +110,142 @@ def fit_runtime(
     trained = np.concatenate([fit_rows, stop_rows])
     contract = contract_of(examples.features, trained)
     matrix, columns = encoded(examples.features, contract)
-    weights = row_weights(examples, trained, split, recipe, until)
-    grown = _scaled(recipe.boosting, len(trained))
-
-    def rows(of: IntArray) -> Rows:
-        margin = examples.reference[of] if recipe.relative else None
-        return Rows(matrix=matrix[of], target=examples.log_y[of], weights=weights[of], margin=margin)
-
-    options = {"quantiles": QUANTILES, "seed": seed, "nthread": nthread}
-    first = boosting.fit(rows(fit_rows), columns, stop=rows(stop_rows), boosting=grown, **options)  # type: ignore[arg-type]  # one dict for two calls
-    rounds = max(boosting.rounds_of(first), LEAST_ROUNDS)
-    final = boosting.fit(rows(trained), columns, boosting=replace(grown, rounds=rounds), **options)  # type: ignore[arg-type]  # as above
-    raw = np.full((len(matrix), len(QUANTILES)), np.nan)
-    reference = examples.reference
-    raw[stop_rows] = boosting.predict(first, matrix[stop_rows]) + reference[stop_rows]
-    unseen = np.setdiff1d(np.arange(len(matrix)), np.concatenate([split.fit, stop_rows]))
-    raw[unseen] = boosting.predict(final, matrix[unseen]) + reference[unseen]
+    if len(trained) < LEAST_TRAINED or not len(fit_rows):
+        members = UNTRAINED
+        booster, forest, rounds = boosting.constant(columns, quantiles=QUANTILES), None, 0
+        forecasts = _forecasts(examples, members, None, None)
+    else:
+        members = COMBINABLE
+        trees = _Trees(examples=examples, matrix=matrix, columns=columns, seed=seed, nthread=nthread)
+        weights = row_weights(
+            examples, trained, split, until, censored=recipe.censored, half_life_days=recipe.half_life_days
+        )
+        booster, forest, forecasts = trees.fit(fit_rows, stop_rows, split, recipe, weights)
+        rounds = boosting.rounds_of(booster)
     return Fitted(
         contract=contract,
         columns=columns,
         matrix=matrix,
-        booster=final,
+        booster=booster,
+        forest=forest,
         rounds=rounds,
-        raw=raw,
+        forecasts=forecasts,
+        start=Combination.new(members, rows=len(trained)),
         trained=np.sort(trained),
         split=split,
     )
 
 
-def row_weights(
-    examples: Examples, trained: IntArray, split: Split, recipe: Recipe, until: datetime | None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trees:
+    """The rows that both kinds of trees are fitted to."""
+
+    examples: Examples
+    matrix: Matrix
+    columns: Columns
+    seed: int
+    nthread: int
+
+    def fit(
+        self, fit_rows: IntArray, stop_rows: IntArray, split: Split, recipe: Recipe, weights: FloatArray
+    ) -> tuple[xgb.Booster, FittedForest, FloatArray]:
+        """Return the final booster and forest, and the forecasts of all members."""
+        trained, reference = np.concatenate([fit_rows, stop_rows]), self.examples.reference
+        unseen = np.setdiff1d(np.arange(len(self.matrix)), np.concatenate([split.fit, stop_rows]))
+        grown = _scaled(recipe.boosting, len(trained))
+
+        def boosted(of: IntArray, how: Boosting, stop: Rows | None = None) -> xgb.Booster:
+            fitted = rows(of)
+            return boosting.fit(
+                fitted, self.columns, quantiles=QUANTILES, stop=stop, boosting=how, seed=self.seed, nthread=self.nthread
+            )
+
+        def rows(of: IntArray) -> Rows:
+            margin = reference[of] if recipe.relative else None
+            return Rows(matrix=self.matrix[of], target=self.examples.log_y[of], weights=weights[of], margin=margin)
+
+        first = boosted(fit_rows, grown, rows(stop_rows))
+        final = boosted(trained, replace(grown, rounds=max(boosting.rounds_of(first), LEAST_ROUNDS)))
+        forests = [self._forest(of) for of in (fit_rows, trained)]
+        by_trees = np.full((2, len(self.matrix), len(QUANTILES)), np.nan)
+        for booster, forest, of in ((first, forests[0], stop_rows), (final, forests[1], unseen)):
+            by_trees[0, of] = boosting.predict(booster, self.matrix[of]) + reference[of]
+            by_trees[1, of] = forest.forest.rows(self.matrix[of]) + reference[of, :1]
+        return final, forests[1], _forecasts(self.examples, COMBINABLE, by_trees[0], by_trees[1])
+
+    def _forest(self, of: IntArray) -> FittedForest:
+        target = self.examples.log_y[of] - self.examples.reference[of, 0]
+        return fit_forest(self.matrix[of], target, seed=self.seed, nthread=self.nthread)
+
+
+def _forecasts(
+    examples: Examples, members: Sequence[str], xgboost: FloatArray | None, forest: FloatArray | None
 ) -> FloatArray:
-    """Return the weight of every row (n,): censoring times recency weight, scaled to mean 1; 0 if not trained on."""
-    weights = np.ones(len(trained))
-    if recipe.censored == "weights" and until is not None and len(split.censored):
-        open_run_s = examples.open_run_s(split.censored, until)
-        weights *= censoring_weights(examples.run_s[trained], open_run_s[open_run_s > 0])
-    if recipe.half_life_days is not None:
-        submit_us = examples.submit_us[trained]
-        weights *= 0.5 ** ((submit_us.max() - submit_us) / 86_400e6 / recipe.half_life_days)
-    every = np.zeros(len(examples.log_y))
-    every[trained] = weights / weights.mean()
-    return every
+    reference = examples.reference
+    return forecasts_of(
+        members,
+        xgboost=reference if xgboost is None else xgboost,
+        forest=forest,
+        reference_log_s=reference,
+        history_log_s=examples.history,
+    )
 
 
-def calibrated(examples: Examples, fitted: Fitted, recipe: Recipe) -> Forecast:
-    """Forecast the test rows: predictions plus the calibration offsets in force at each submission.
+def combined(examples: Examples, fitted: Fitted, *, only: Sequence[str] | None = None) -> Forecast:
+    """Forecast the test rows with the combination: weights and p90 offset as in force at each submission.
 
     On a time-later split, early-stopping rows, judged rows and all other rows outside the training rows update the
-    offsets when their jobs end. Other splits do not order rows by time, so one static offset from the
-    early-stopping rows is added.
+    combination when their jobs end. Other splits do not order rows by time: there the combination learns from the
+    early-stopping rows only. `only` names the members to combine; by default all.
     """
-    split = fitted.split
-    if split.name != "time":
-        return static_calibrated(examples, fitted)
-    rows = np.flatnonzero(~np.isnan(fitted.raw[:, 0]))
-    walked = _walk(examples, fitted, rows, recipe)
-    judged = np.searchsorted(rows, split.test)
-    p50, p90 = (fitted.raw[split.test, i] + walk.offsets[judged] for i, walk in enumerate(walked))
-    return Forecast(p50=p50, p90=p90).sorted()
+    start, forecasts = _of_members(fitted, only)
+    rows, test = _answered(fitted), fitted.split.test
+    if fitted.split.name == "time":
+        out, _ = _walk(examples, start, forecasts, rows)
+        found = out[np.searchsorted(rows, test)]
+    else:
+        _, learnt = _walk(examples, start, forecasts, np.intersect1d(fitted.split.stop, rows))
+        found = learnt.combined(forecasts[test])
+    return Forecast(p50=found[:, 0], p90=found[:, 1])
 
 
-def offsets_at(examples: Examples, fitted: Fitted, recipe: Recipe, until: datetime) -> dict[str, float]:
-    """Return the calibration offsets at the cut, learnt from early-stopping rows and others not trained on."""
-    answered = np.flatnonzero(~np.isnan(fitted.raw[:, 0]))
-    ended = examples.end_us[answered] < until.timestamp() * 1e6
-    walked = _walk(examples, fitted, answered[ended], recipe)
-    return {QUANTILE_NAMES[tau]: walk.final for tau, walk in zip(QUANTILES, walked, strict=True)}
+def untrained(examples: Examples) -> Forecast:
+    """Forecast every row from the history alone, with a combination that learns from the first ended job on."""
+    start = Combination.new(UNTRAINED, rows=0)
+    rows = np.arange(len(examples.log_y))
+    found, _ = _walk(examples, start, _forecasts(examples, UNTRAINED, None, None), rows)
+    return Forecast(p50=found[:, 0], p90=found[:, 1])
 
 
-def static_calibrated(examples: Examples, fitted: Fitted) -> Forecast:
-    """Forecast the test rows with a static split-conformal offset on p90, from early-stopping rows; none on p50."""
-    stop, test = np.intersect1d(fitted.split.stop, fitted.trained), fitted.split.test
-    offset = static_offset(examples.log_y[stop], fitted.raw[stop, 1], QUANTILES[1])
-    return Forecast(p50=fitted.raw[test, 0], p90=fitted.raw[test, 1] + offset).sorted()
+def combination_at(
+    examples: Examples, fitted: Fitted, until: datetime, *, only: Sequence[str] | None = None
+) -> Combination:
+    """Return the combination at the cut, learnt from early-stopping rows and others not trained on."""
+    start, forecasts = _of_members(fitted, only)
+    rows = _answered(fitted)
+    return _walk(examples, start, forecasts, rows[examples.end_us[rows] < until.timestamp() * 1e6])[1]
 
 
-def _walk(examples: Examples, fitted: Fitted, rows: IntArray, recipe: Recipe) -> list[Calibration]:
-    adaptations = (recipe.p50, recipe.p90)
-    return [
-        adaptive_offsets(
-            submit_us=examples.submit_us[rows],
-            end_us=examples.end_us[rows],
-            log_y=examples.log_y[rows],
-            log_q=fitted.raw[rows, output],
-            tau=tau,
-            adaptation=adaptations[output],
-        )
-        for output, tau in enumerate(QUANTILES)
-    ]
+def _answered(fitted: Fitted) -> IntArray:
+    return np.flatnonzero(~np.isnan(fitted.forecasts[:, 0, 0]))
+
+
+def _of_members(fitted: Fitted, only: Sequence[str] | None) -> tuple[Combination, FloatArray]:
+    if only is None:
+        return fitted.start, fitted.forecasts
+    places = [fitted.start.members.index(each) for each in only]
+    return Combination.new(only, rows=len(fitted.trained)), fitted.forecasts[:, places]
+
+
+def _walk(
+    examples: Examples, start: Combination, forecasts: FloatArray, rows: IntArray
+) -> tuple[FloatArray, Combination]:
+    return start.walked(
+        submit_us=examples.submit_us[rows],
+        end_us=examples.end_us[rows],
+        forecasts=forecasts[rows],
+        log_y=examples.log_y[rows],
+    )
 
 
 def _kept(jobs: pl.DataFrame, rows: IntArray, recipe: Recipe) -> IntArray:

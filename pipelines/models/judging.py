@@ -1,4 +1,4 @@
-"""Judge models: compare them with baselines on resampled days, and decide by the promotion gate which may serve.
+"""Judge models: compare them with baselines on resampled days, and choose by the gate which answer serves.
 
 Pure functions; no registry is read or written here. Called by `pipelines.models.evaluate`, which makes forecasts, by
 `pipelines.models.tracking` and the demo.
@@ -13,10 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from modelserve.bundle.card import COMBINABLE
+from modelserve.bundle.combination import FITTED
 from pipelines.models import metrics
 from pipelines.models.metrics import FloatArray, Forecast
 
-__all__ = ["FITTED_BASELINES", "MODEL"]
+__all__ = ["COMBINED"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -69,7 +71,10 @@ def ratio_interval(blocks: IntArray, top: FloatArray, bottom: FloatArray, draws:
 
 
 MODEL: Final = "xgboost"
-"""Name of the model's row in an evaluation; all other rows are baselines, which are compared with it."""
+"""Name of a usage model's rows in an evaluation."""
+COMBINED: Final = "combined"
+"""Name of a run-time model's row in an evaluation: the combination of its members. All other rows are compared with it:
+its members (`COMBINABLE`) one by one, and the history baselines."""
 
 EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     **dict.fromkeys(("model", "trace", "task_type", "split"), pl.String),
@@ -77,14 +82,13 @@ EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     **dict.fromkeys(("mae_h", "wmape", "wmape_48h", "pinball", "pinball_lo", "pinball_hi", "pinball_p50"), pl.Float64),
     **dict.fromkeys(("coverage_p90", "within_2x", "lead", "lead_lo", "lead_hi"), pl.Float64),
     **dict.fromkeys(("wmape_48h_diff", "wmape_48h_diff_lo", "wmape_48h_diff_hi"), pl.Float64),
-    **dict.fromkeys(("coverage_p90_week_lo", "coverage_p90_week_hi", "coverage_p90_static"), pl.Float64),
+    **dict.fromkeys(("coverage_p90_week_lo", "coverage_p90_week_hi"), pl.Float64),
 }
-"""Columns of an evaluation, one row per model or baseline.
+"""Columns of an evaluation, one row per answer: the combination, each of its members, and each history baseline.
 
-`lead` is a baseline's pinball loss minus XGBoost's, `wmape_48h_diff` the same difference of WMAPE at 48 h; both are
-null for XGBoost. `_lo` and `_hi` are the ends of 95 % intervals. `coverage_p90_week_lo` and `_hi` are the lowest and
-highest coverage in a week of submissions with at least `LEAST_WEEK_ROWS` rows. `coverage_p90_static` is the coverage of
-XGBoost with a static offset on the time-later split.
+`lead` is an answer's pinball loss minus the combination's, `wmape_48h_diff` the same difference of WMAPE at 48 h; both
+are null for the combination. `_lo` and `_hi` are the ends of 95 % intervals. `coverage_p90_week_lo` and `_hi` are the
+lowest and highest coverage in a week of submissions with at least `LEAST_WEEK_ROWS` rows.
 """
 
 LEAST_WEEK_ROWS: Final = 50
@@ -111,9 +115,8 @@ def compare(
     *,
     seed: int,
     draws: int = 1000,
-    static: Forecast | None = None,
 ) -> pl.DataFrame:
-    """Score every forecast, and the lead of `forecasts["xgboost"]` over every baseline, on the same resampled days.
+    """Score every forecast, and the lead of `forecasts["combined"]` over every other, on the same resampled days.
 
     Returns
     -------
@@ -140,11 +143,9 @@ def compare(
             "pinball_hi": interval.hi,
         }
         row["coverage_p90_week_lo"], row["coverage_p90_week_hi"] = _weekly_coverage(judged, log_y, forecast)
-        if name == MODEL and static is not None:
-            row["coverage_p90_static"] = metrics.coverage_p90(log_y, static.p90)
-        if name != MODEL:
-            lead = mean_interval(blocks, losses[name] - losses[MODEL], drawn)
-            gap = ratio_interval(blocks, errors[name] - errors[MODEL], clipped, drawn)
+        if name != COMBINED:
+            lead = mean_interval(blocks, losses[name] - losses[COMBINED], drawn)
+            gap = ratio_interval(blocks, errors[name] - errors[COMBINED], clipped, drawn)
             row |= {"lead": lead.value, "lead_lo": lead.lo, "lead_hi": lead.hi}
             row |= {"wmape_48h_diff": gap.value, "wmape_48h_diff_lo": gap.lo, "wmape_48h_diff_hi": gap.hi}
         rows.append(row)
@@ -165,12 +166,9 @@ def _weeks(submit_ts: pl.Series) -> IntArray:
     return weeks
 
 
-FITTED_BASELINES: Final = frozenset({"random_forest", "random_forest_relative"})
-"""Baselines that are fitted. The gate ignores them: a model must only beat the history baselines."""
-
 TIME_LATER: Final = "time"
 LEAST_ROWS: Final = 50
-"""Minimum number of held-out rows for a model to pass."""
+"""Minimum number of held-out rows for a usage model to pass, and to choose another answer than the combination."""
 
 COVERAGE_TOLERANCE: Final = 0.05
 """How far the coverage of a usage quantile may lie below its level; coverage above the level always passes."""
@@ -180,10 +178,14 @@ Row = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The decision of the gate and its reasons, one sentence each."""
+    """The decision of the gate and its reasons, one sentence each.
+
+    `answer` is the answer that a run-time model serves: the combination, or the only member to serve.
+    """
 
     passed: bool
     reasons: tuple[str, ...]
+    answer: str = COMBINED
 
     @property
     def text(self) -> str:
@@ -197,48 +199,52 @@ def judge(kind: Literal["runtime", "usage"], evaluation: pl.DataFrame) -> Verdic
     Parameters
     ----------
     kind
-        `runtime`: the lead (loss of the best history baseline minus loss of the model) and its whole 95 % interval
-        must be above zero. `usage`: the coverage of each target's quantile must be at least its level minus
-        `COVERAGE_TOLERANCE`.
+        `runtime`: the model passes with the combination as its answer, or with one of its members if that is better on
+        the held-out rows, the whole 95 % interval of the difference below zero. `usage`: the coverage of each target's
+        quantile must be at least its level minus `COVERAGE_TOLERANCE`.
     evaluation
-        One row per model and baseline (`runtime`: `model, split, n, pinball, lead, lead_lo`) or per target
+        One row per answer (`runtime`: `model, split, n, pinball, lead, lead_lo, lead_hi`) or per target
         (`usage`: `model, target, split, n, level, coverage`). Rows of other splits are ignored.
     """
     missing = sorted(COLUMNS[kind] - set(evaluation.columns))
     if missing:
         return _refused(f"the evaluation lacks {', '.join(missing)}")
     rows = evaluation.filter(pl.col("split") == TIME_LATER).to_dicts()
-    if not rows:
+    if not rows and kind == "usage":
         return _refused(f"no rows of the split {TIME_LATER}: a model is judged on jobs later than its training jobs")
     return _judge_runtime(rows) if kind == "runtime" else _judge_usage(rows)
 
 
 COLUMNS: Final = {
-    "runtime": frozenset({"model", "split", "n", "pinball", "lead", "lead_lo"}),
+    "runtime": frozenset({"model", "split", "n", "pinball", "lead", "lead_lo", "lead_hi"}),
     "usage": frozenset({"model", "target", "split", "n", "level", "coverage"}),
 }
 
 
 def _judge_runtime(rows: Sequence[Row]) -> Verdict:
-    own = [row for row in rows if row["model"] == MODEL]
+    own = [row for row in rows if row["model"] == COMBINED]
+    if not rows:
+        return Verdict(passed=True, reasons=("no later job to compare on: the combination answers",))
     if len(own) != 1:
-        return _refused(f"{len(own)} rows of {MODEL}, expected one")
-    n = _count(own[0])
+        return _refused(f"{len(own)} rows of {COMBINED}, expected one")
+    n, ours = _count(own[0]), _figure(own[0], "pinball")
+    if not math.isfinite(ours):
+        return _refused(f"pinball {ours} of {COMBINED}, expected a number")
+    others = [row for row in rows if row["model"] != COMBINED and math.isfinite(_figure(row, "pinball"))]
+    simple = [row for row in others if row["model"] not in FITTED]
+    best = min(simple, key=lambda row: (_figure(row, "pinball"), str(row["model"])), default=None)
+    found = f"pinball {ours:.4f} on {n} later rows"
+    if best is not None:
+        found += f" against {_figure(best, 'pinball'):.4f} of {best['model']}, lead {_figure(best, 'lead'):+.4f}"
+        found += f" [{_figure(best, 'lead_lo'):+.4f}, {_figure(best, 'lead_hi'):+.4f}]"
     if n < LEAST_ROWS:
-        return _refused(f"{n} held-out rows, expected at least {LEAST_ROWS}")
-    remembered = [row for row in rows if row["model"] not in {MODEL, *FITTED_BASELINES}]
-    baselines = [row for row in remembered if math.isfinite(_figure(row, "pinball"))]
-    if not baselines:
-        return _refused("no history baseline on the held-out rows, expected at least one")
-    best = min(baselines, key=lambda row: (_figure(row, "pinball"), str(row["model"])))
-    ours, theirs = _figure(own[0], "pinball"), _figure(best, "pinball")
-    lead, lowest = _figure(best, "lead"), _figure(best, "lead_lo")
-    found = f"pinball {ours:.4f} against {theirs:.4f} of {best['model']} on {n} later rows, lead {lead:+.4f}"
-    if lead > 0.0 and lowest > 0.0:
-        return Verdict(passed=True, reasons=(f"{found}, at least {lowest:+.4f}",))
-    if lead > 0.0:
-        return _refused(f"{found}, but its interval begins at {lowest:+.4f}: expected above zero")
-    return _refused(f"{found}: expected above zero")
+        return Verdict(passed=True, reasons=(f"{found}: too few to choose another answer than the combination",))
+    better = [row for row in others if row["model"] in COMBINABLE and _figure(row, "lead_hi") < 0.0]
+    if not better:
+        return Verdict(passed=True, reasons=(found,))
+    chosen = min(better, key=lambda row: (_figure(row, "pinball"), str(row["model"])))
+    name, lead = str(chosen["model"]), _figure(chosen, "lead")
+    return Verdict(passed=True, reasons=(f"{found}; {name} alone is better by {-lead:.4f} and answers",), answer=name)
 
 
 def _judge_usage(rows: Sequence[Row]) -> Verdict:

@@ -17,9 +17,13 @@ import xgboost as xgb
 
 from features.contract import FeatureContract
 from features.history import History
-from modelserve.bundle.card import Alike, Card, Importance, card_from
+from modelserve.bundle.alike import Alike
+from modelserve.bundle.card import Card, Importance, card_from
+from modelserve.bundle.combination import Combination
 from modelserve.bundle.population import Population
 from modelserve.bundle.writing import write_bundle
+from pipelines.models.fit_record import FitRecord
+from pipelines.models.forest import FittedForest
 
 __all__ = ["TrainedModel", "card_of"]
 
@@ -76,6 +80,10 @@ class TrainedModel:
         Distribution of each feature in the training rows, against which the service detects drift.
     alike
         Upper bounds of the use of similar jobs (same role and request), for usage models; None for run-time models.
+    record
+        Loss by boosting round and by week, and calibration, of a run-time model; None for usage models.
+    combination, forest
+        How a run-time model is combined with other forecasts, and its forest if it is a member; None for usage models.
     """
 
     name: str
@@ -99,7 +107,16 @@ class TrainedModel:
     data_fingerprint: str
     population: Population | None = None
     alike: tuple[Alike, ...] | None = None
+    combination: Combination | None = None
+    forest: FittedForest | None = None
     resource_importances: list[dict[str, str | float | int | None]] = field(default_factory=list)
+    record: FitRecord | None = field(default=None, repr=False)
+
+    @property
+    def answer(self) -> str:
+        """What the model answers with: `trees`, `combined`, or the only member of its combination that serves."""
+        members = () if self.combination is None else self.combination.members
+        return "trees" if not members else members[0] if len(members) == 1 else "combined"
 
 
 def card_of(model: TrainedModel, *, created: datetime) -> Card:
@@ -126,6 +143,7 @@ def card_of(model: TrainedModel, *, created: datetime) -> Card:
             "contract_fingerprint": model.contract.fingerprint,
             "made_with": made_with(),
             "alike": model.alike,
+            "combination": None if model.combination is None else model.combination.stored(),
         }
     )
 
@@ -140,6 +158,7 @@ def write_model(model: TrainedModel, folder: Path, *, created: datetime) -> str:
         history=model.history,
         importances=[Importance.model_validate(row) for row in model.importances],
         population=model.population,
+        forest=None if model.forest is None else (model.forest.trees, model.forest.values),
     )
 
 

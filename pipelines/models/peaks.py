@@ -10,10 +10,11 @@ from datetime import datetime
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import xgboost as xgb
 
-from modelserve.bundle.card import PARAMETER_SERVER, Alike, alike_key
+from modelserve.bundle.alike import PARAMETER_SERVER, Alike, alike_key
 from pipelines.models import boosting
 from pipelines.models.boosting import Boosting, Columns, Matrix, Rows
 from pipelines.models.conformal import P90_ADAPTATION, Adaptation, Calibration, adaptive_offsets, static_offset
@@ -22,6 +23,8 @@ from pipelines.models.metrics import FloatArray
 from pipelines.models.splits import Split, leak_key
 
 __all__ = ["UsageRecipe"]
+
+BoolArray = npt.NDArray[np.bool_]
 
 _REQUESTS: Final = {"cpu_cores": "req_cpu_cores", "mem_gib": "req_mem_gib", "gpus": "req_gpus"}
 
@@ -156,6 +159,7 @@ def fit_peak(
     examples: Examples,
     split: Split,
     log1p: FloatArray,
+    bounded: BoolArray,
     matrix: Matrix,
     columns: Columns,
     recipe: UsageRecipe,
@@ -164,8 +168,13 @@ def fit_peak(
     seed: int,
     nthread: int,
 ) -> Peak:
-    """Fit the quantile of one target: early stopping on the latest measured rows, refit on all, then calibrate."""
-    fit_rows, stop_rows, test = (rows[~np.isnan(log1p[rows])] for rows in (split.fit, split.stop, split.test))
+    """Fit the quantile of one target: early stopping on the latest measured rows, refit on all, then calibrate.
+
+    The use of `bounded` rows (n,) is only a lower bound. Such a row takes part in the refit if its bound is above the
+    prediction of the first fit, and in nothing else. So bounds can raise predictions, but never lower them.
+    """
+    known = ~np.isnan(log1p) & ~bounded
+    fit_rows, stop_rows, test = (rows[known[rows]] for rows in (split.fit, split.stop, split.test))
     trained = np.concatenate([fit_rows, stop_rows])
     least = min(recipe.boosting.min_child_weight, max(1.0, len(trained) / 50))
     grown = replace(recipe.boosting, min_child_weight=least)
@@ -179,8 +188,11 @@ def fit_peak(
 
     first = fit(fit_rows, stop_rows, grown)
     rounds = boosting.rounds_of(first)
+    if bounded.any():
+        kept = split.train[bounded[split.train] & ~np.isnan(log1p[split.train])]
+        trained = np.concatenate([trained, kept[log1p[kept] > boosting.predict(first, matrix[kept])[:, 0]]])
     final = fit(trained, None, replace(grown, rounds=rounds))
-    later = np.setdiff1d(np.flatnonzero(~np.isnan(log1p)), trained)
+    later = np.setdiff1d(np.flatnonzero(known), trained)
     raw = np.full(len(matrix), np.nan)
     raw[stop_rows] = boosting.predict(first, matrix[stop_rows])[:, 0]
     raw[later] = boosting.predict(final, matrix[later])[:, 0]

@@ -1,146 +1,27 @@
-"""Train all models of a trace from the lake and from feedback, register them, and promote those that pass the gate.
+"""Train all models of a trace from its tables, register them, and promote those that pass the gate.
 
-Fitting is in `runtime` and `usage`, writing to the registry in `tracking`. Called by `taut train` and `taut demo`.
+Fitting is in `runtime` and `usage`, writing to the registry in `tracking`. Called by `taut train`, `taut demo` and
+`pipelines.models.renewal`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import datetime
 
-import polars as pl
-
-from features.frames import has_ended
-from features.tables import TABLES, TASK_TYPES
-from features.vocabulary import TASK_TYPE_OF_WORKLOAD, TaskType
-from modelserve.contract.feedback_rules import STATUS_OF_OUTCOME, shrunk_resources, teachable_use
-from modelserve.errors import StoreError
-from modelserve.store import Store
-from modelserve.store.finished import Finished, newest_finished
 from pipelines.errors import RegistryError, TrainingError
-from pipelines.lake.lake import Lake
-from pipelines.models.examples import By
+from pipelines.models.examples import By, task_types
+from pipelines.models.fit_record import FitRecord
+from pipelines.models.fitted import Recipe
 from pipelines.models.model import TrainedModel
 from pipelines.models.runtime import train_runtime
-from pipelines.models.tracking import ModelVersion, promote, track
+from pipelines.models.tracking import promote, track
+from pipelines.models.training_tables import Tables, Talk
 from pipelines.models.usage import train_usage
+from pipelines.models.versions import ModelVersion
 
-__all__ = ["Retrained", "promote_all", "retrain"]
+__all__ = ["Retrained", "next_step", "promote_all", "retrain"]
 
-IDENTITY: Final = ("trace", "cluster", "job_id", "role")
-EVERY_ROW: Final = 10**9
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-_JOBS: Final = TABLES["jobs"].create_empty().schema
-_USAGE: Final = TABLES["usage"].create_empty().schema
-_KEY: Final = dict.fromkeys(IDENTITY, pl.String())
-
-
-def read_feedback(url: str, trace: str, cluster: str | None) -> list[Finished]:
-    """Read the finished jobs of a trace from the store of a prediction service, in the order they were reported.
-
-    Raises
-    ------
-    TrainingError
-        The store cannot be read, or holds no finished job of the trace.
-    """
-    clusters = None if cluster is None else (cluster, "")
-    try:
-        store = Store.open(url)
-        try:
-            found = newest_finished(store, traces=(trace,), clusters=clusters, limit=EVERY_ROW)
-        finally:
-            store.close()
-    except StoreError as error:
-        raise TrainingError(f"feedback: {error}") from error
-    if not found:
-        raise TrainingError(f"feedback: found no finished job of {trace}, expected some; is it the service's store?")
-    return found
-
-
-def with_feedback(
-    jobs: pl.DataFrame, usage: pl.DataFrame, finished: Sequence[Finished]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the training tables, jobs and usage, with the finished jobs appended.
-
-    Of a job that also ended in the lake, the lake's row is kept. A shrunk job cannot use more than its allocation, so
-    its measured use may be too low. It is used only if above the peak predicted for the job, and the job's usage row
-    in the lake is dropped. So training on shrunk jobs can raise floors, but never lower them.
-    """
-    if not finished:
-        return jobs, usage
-    home = _usual_cluster(jobs)
-    reported = pl.DataFrame([_job(row, home) for row in finished], schema=_JOBS)
-    measured = pl.DataFrame([each for row in finished if (each := _use(row, home))], schema=_USAGE)
-    over = jobs.filter(has_ended()).select(IDENTITY)
-    open_jobs = jobs.join(over, on=IDENTITY, how="anti").join(reported.select(IDENTITY), on=IDENTITY, how="anti")
-    known = jobs.join(over, on=IDENTITY, how="semi")
-    fresh = reported.join(over, on=IDENTITY, how="anti")
-
-    # The use of shrunk jobs is taken from feedback, where it is compared with the predicted peak.
-    capped = pl.DataFrame([_identity(row, home) for row in finished if shrunk_resources(row)], schema=_KEY)
-    kept = usage.join(capped, on=IDENTITY, how="anti")
-    new = measured.join(kept.select(IDENTITY), on=IDENTITY, how="anti")
-    return pl.concat([known, open_jobs, fresh]), pl.concat([kept, new])
-
-
-def _usual_cluster(jobs: pl.DataFrame) -> str:
-    """Return the most frequent cluster; it is assumed for reported jobs that name no cluster."""
-    counted = jobs["cluster"].drop_nulls().value_counts().sort("count", "cluster")
-    return str(counted["cluster"][-1]) if counted.height else ""
-
-
-def _identity(row: Finished, home: str) -> dict[str, str]:
-    return {"trace": row.trace, "cluster": row.cluster or home, "job_id": row.job_id, "role": row.role}
-
-
-def _job(row: Finished, home: str) -> dict[str, object]:
-    known = row.task_type in TASK_TYPES
-    by_tag = TASK_TYPE_OF_WORKLOAD.get(row.workload or "", TaskType.OTHER)
-    return {
-        **dict.fromkeys(_JOBS),
-        **_identity(row, home),
-        "user": row.user,
-        "vc": row.vc,
-        "group": row.group,
-        "workload": row.workload,
-        "task_type": row.task_type if known else str(by_tag),
-        "gpu_type": row.gpu_type,
-        "submit_ts": _moment(row.submit_us),
-        "start_ts": None if row.start_us is None else _moment(row.start_us),
-        "end_ts": _moment(row.end_us),
-        "queue_s": None if row.start_us is None else (row.start_us - row.submit_us) / 1e6,
-        "run_s": row.run_s,
-        # A job stopped at its time limit would have run longer: its run time is a lower bound.
-        "run_s_censored": row.outcome == "timeout",
-        "status": str(STATUS_OF_OUTCOME[row.outcome]),
-        "instances": row.instances,
-        "req_cpu_cores": row.req_cpu_cores,
-        "req_mem_gib": row.req_mem_gib,
-        "req_gpus": row.req_gpus,
-    }
-
-
-def _use(row: Finished, home: str) -> dict[str, object] | None:
-    use = teachable_use(row)
-    if not use.measured:
-        return None
-    return {
-        **dict.fromkeys(_USAGE),
-        **_identity(row, home),
-        "used_cpu_cores": use.cpu_cores,
-        "used_gpus": use.gpus,
-        "mem_max_gib": use.mem_max_gib,
-        "gpu_mem_max_gib": use.gpu_mem_max_gib,
-        "instances_measured": row.instances,
-    }
-
-
-def _moment(us: int) -> datetime:
-    return EPOCH + timedelta(microseconds=us)
-
-
-Talk = Callable[[str], None]
+Draw = Callable[[FitRecord | None, str], bytes | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,58 +42,102 @@ class Retrained:
             "n": metrics.get("n"),
             "pinball": metrics.get("pinball"),
             "coverage_p90": metrics.get("coverage_p90"),
+            "answer": self.model.answer,
             "gate": self.version.status,
             "why": self.version.reasons,
         }
 
 
+def next_step(trained: Sequence[Retrained]) -> str:
+    """Return what to do next, given what the gate decided about each model."""
+    refused = [each.version.name for each in trained if each.version.status != "passed"]
+    if not refused:
+        return "next: taut promote, then taut serve"
+    others = "taut promote moves the models that passed; " if len(refused) < len(trained) else ""
+    return f"next: {others}{', '.join(refused)}: refused, see `why`; train again on more jobs, or promote --force"
+
+
 def retrain(
-    lake: Lake,
+    tables: Tables,
     trace: str,
     *,
     uri: str,
-    cluster: str | None = None,
     until: datetime | None = None,
     by: By = "kind",
     types: Sequence[str] | None = None,
+    recipes: Mapping[str, Recipe] | None = None,
     seed: int = 0,
     threads: int = 1,
-    feedback: str | None = None,
+    draw: Draw = lambda _record, _name: None,
     talk: Talk = lambda _: None,
 ) -> list[Retrained]:
     """Train the run-time models of a trace and, if it measures use, its usage models; register each as a challenger.
 
-    `feedback` is the URL of the store of a prediction service; its finished jobs are added to the training data.
+    `recipes` are the recipes of run-time models by registered name; models without one get the default. `draw` returns
+    the picture that is stored with a run, as PNG, from the record of the fit and the model's name.
 
     Raises
     ------
     TrainingError
-        No task type has enough jobs for a run-time model, or the feedback cannot be read. If there are too few measured
-        jobs for a usage model, that is only reported by `talk`.
+        No job ended before the cut. If there are too few measured jobs for a usage model, that is only reported by
+        `talk`.
     """
-    jobs = lake.table("jobs", trace, cluster).collect()
-    usage = lake.table("usage", trace, cluster).collect()
-    if feedback is not None:
-        finished = read_feedback(feedback, trace, cluster)
-        jobs, usage = with_feedback(jobs, usage, finished)
-        talk(f"training on {len(finished)} jobs of feedback as well")
-    measured = None if usage.is_empty() else usage
-    talk(f"training run-time models of {trace} on {jobs.height} jobs")
-    models = train_runtime(
-        jobs, measured, trace=trace, by=by, until=until, types=types, forest=False, seed=seed, nthread=threads
+    talk(f"training run-time models of {trace} on {tables.jobs.height} jobs")
+    models = _runtime_models(
+        tables, trace, by=by, until=until, types=types, recipes=recipes or {}, seed=seed, threads=threads
     )
-    if measured is None:
+    if tables.measured is None:
         talk(f"{trace} measures no use: no usage models, so nothing will be shrunk (cold_start)")
     else:
-        talk(f"training usage models of {trace} on {measured.height} measured jobs")
+        talk(f"training usage models of {trace} on {tables.usage.height} measured jobs")
         try:
             models += train_usage(
-                jobs, measured, trace=trace, by=by, until=until, types=types, seed=seed, nthread=threads
+                tables.jobs, tables.usage, trace=trace, by=by, until=until, types=types, seed=seed, nthread=threads
             )
         except TrainingError as error:
             talk(f"no usage model: {error}")
     talk(f"registering {len(models)} models at {uri}")
-    return [Retrained(model=model, version=track(model, uri=uri)) for model in models]
+    return [
+        Retrained(model=each, version=track(each, uri=uri, seen=tables.seen, picture=draw(each.record, each.name)))
+        for each in models
+    ]
+
+
+def _runtime_models(
+    tables: Tables,
+    trace: str,
+    *,
+    by: By,
+    until: datetime | None,
+    types: Sequence[str] | None,
+    recipes: Mapping[str, Recipe],
+    seed: int,
+    threads: int,
+) -> list[TrainedModel]:
+    """Train the run-time models; types with the same recipe are trained in one call."""
+    alike: dict[Recipe, list[str]] = {}
+    for each in types or task_types(tables.jobs, by):
+        alike.setdefault(recipes.get(f"runtime.{trace}.{each}", Recipe()), []).append(each)
+    models: list[TrainedModel] = []
+    refusal: TrainingError | None = None
+    for recipe, group in alike.items():
+        try:
+            models += train_runtime(
+                tables.jobs,
+                tables.measured,
+                trace=trace,
+                by=by,
+                until=until,
+                types=group,
+                recipe=recipe,
+                seed=seed,
+                nthread=threads,
+            )
+        except TrainingError as error:
+            refusal = error
+    if refusal is not None and not models:
+        raise refusal
+    return models
 
 
 def promote_all(trained: Sequence[Retrained], *, uri: str, force: bool, talk: Talk) -> list[ModelVersion]:

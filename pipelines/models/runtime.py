@@ -15,10 +15,11 @@ import polars as pl
 from features.history import History
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.population import Population
+from modelserve.bundle.run_times import QUANTILE_NAMES
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
 from pipelines.models.boosting import Matrix
-from pipelines.models.evaluate import LEAST_TRAINED, default_until, empty_table, enough, outcome, table
+from pipelines.models.evaluate import default_until, empty_table, enough, outcome, table
 from pipelines.models.examples import (
     By,
     Examples,
@@ -29,7 +30,8 @@ from pipelines.models.examples import (
     support_of,
     task_types,
 )
-from pipelines.models.fitted import Fitted, Recipe, fit_runtime, offsets_at
+from pipelines.models.fit_record import FitRecord, record_of
+from pipelines.models.fitted import Fitted, Recipe, combination_at, fit_runtime
 from pipelines.models.importance import (
     LEAST_SHARE,
     REPEATS,
@@ -39,7 +41,7 @@ from pipelines.models.importance import (
     permuted,
     permuted_requests,
 )
-from pipelines.models.judging import MODEL
+from pipelines.models.judging import COMBINED, judge
 from pipelines.models.metrics import QUANTILES, FloatArray
 from pipelines.models.model import TrainedModel
 from pipelines.models.splits import time_later
@@ -59,11 +61,12 @@ def train_runtime(
     types: Sequence[str] | None = None,
     recipe: Recipe | None = None,
     least_share: float = LEAST_SHARE,
-    forest: bool = True,
     seed: int = 0,
     nthread: int = 1,
 ) -> list[TrainedModel]:
-    """Train the run-time model of every task type with at least `LEAST_TRAINED` jobs that ended before the cut.
+    """Train the run-time model of every task type with a job that ended before the cut.
+
+    With few such jobs the model grows no trees and answers from the history.
 
     Parameters
     ----------
@@ -76,8 +79,6 @@ def train_runtime(
         it. The judged jobs do not influence the model. Default: `evaluate.default_until`.
     least_share
         Minimum share of the total importance from which a resource counts as important.
-    forest
-        Whether the random forest is among the baselines.
 
     Returns
     -------
@@ -87,7 +88,7 @@ def train_runtime(
     Raises
     ------
     TrainingError
-        No type has enough jobs.
+        No job ended before the cut.
     """
     recipe = recipe or Recipe()
     until = until or default_until(jobs)
@@ -98,21 +99,23 @@ def train_runtime(
             jobs, usage, task_type, by=by, history=whole, names=recipe.features, relative=recipe.relative
         )
         split = time_later(examples.jobs, until=until)
-        if len(split.train) < LEAST_TRAINED:
+        if not len(split.train):
             continue
         if enough(split):
-            result = outcome(examples, split, recipe, until=until, forest=forest, seed=seed, nthread=nthread)
+            result = outcome(examples, split, recipe, until=until, seed=seed, nthread=nthread)
             fitted, evaluation = result.fitted, table(examples, [split], [result], trace=trace, seed=seed)
+            record = record_of(examples, fitted, result.forecasts)
         else:
             fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
-            evaluation = empty_table()
-        learnt = _Learnt(examples=examples, fitted=fitted, evaluation=evaluation, until=until, history=served)
+            evaluation, record = empty_table(), record_of(examples, fitted, {})
+        learnt = _Learnt(
+            examples=examples, fitted=fitted, evaluation=evaluation, record=record, until=until, history=served
+        )
         params = _params(recipe, fitted, seed=seed, nthread=nthread)
         models.append(_model(learnt, recipe, params, trace=trace, least_share=least_share, seed=seed))
     if not models:
         raise TrainingError(
-            f"no task type of {trace} has {LEAST_TRAINED} jobs that ended before {until.isoformat()}: "
-            "move --until later, or ingest more jobs"
+            f"no job of {trace} ended before {until.isoformat()}: move --until later, or ingest more jobs"
         )
     return models
 
@@ -124,6 +127,7 @@ class _Learnt:
     examples: Examples
     fitted: Fitted
     evaluation: pl.DataFrame
+    record: FitRecord
     until: datetime
     history: History
 
@@ -139,6 +143,9 @@ def _model(
 ) -> TrainedModel:
     """Measure the importances of a fitted model, and return the trained model with all its metadata."""
     examples, fitted, evaluation = learnt.examples, learnt.fitted, learnt.evaluation
+    answer = judge("runtime", evaluation).answer
+    only = None if answer == COMBINED else (answer,)
+    combination = combination_at(examples, fitted, learnt.until, only=only)
     importances, requests = _importances(examples, fitted, seed=seed)
     return TrainedModel(
         name=f"runtime.{trace}.{examples.task_type}",
@@ -148,7 +155,9 @@ def _model(
         contract=fitted.contract,
         boosters={RUNTIME_TARGET: fitted.booster},
         quantiles=QUANTILES,
-        offsets=offsets_at(examples, fitted, recipe, learnt.until),
+        offsets=dict.fromkeys(QUANTILE_NAMES.values(), 0.0),
+        combination=combination,
+        forest=fitted.forest if "forest" in combination.members else None,
         history=learnt.history,
         relative=recipe.relative,
         importances=importances,
@@ -159,8 +168,9 @@ def _model(
             {"resource": each, "mean": spread.mean, "std": spread.std, "repeats": REPEATS, "sign": spread.sign}
             for each, spread in requests.items()
         ],
-        metrics={**metrics_of(evaluation), **{f"importance_{r}": s.mean for r, s in requests.items()}},
+        metrics={**metrics_of(evaluation, answer), **{f"importance_{r}": s.mean for r, s in requests.items()}},
         evaluation=evaluation,
+        record=learnt.record,
         until=learnt.until,
         rows=len(fitted.trained),
         data_fingerprint=fingerprint(examples.jobs[fitted.trained]),
@@ -168,9 +178,9 @@ def _model(
     )
 
 
-def metrics_of(evaluation: pl.DataFrame) -> dict[str, float]:
-    """Return the metrics in the model's row of an evaluation, by column name; empty if nothing was judged."""
-    own = evaluation.filter(pl.col("model") == MODEL).to_dicts()
+def metrics_of(evaluation: pl.DataFrame, answer: str = COMBINED) -> dict[str, float]:
+    """Return the metrics of the answer that serves, by column name; empty if nothing was judged."""
+    own = evaluation.filter(pl.col("model") == answer).to_dicts()
     if not own:
         return {}
     return {name: float(value) for name, value in own[0].items() if name not in NOT_METRICS and value is not None}
@@ -179,7 +189,8 @@ def metrics_of(evaluation: pl.DataFrame) -> dict[str, float]:
 def _importances(examples: Examples, fitted: Fitted, *, seed: int) -> tuple[list[Importance], dict[str, Spread]]:
     """Measure permutation importance by feature and by resource, on the judged rows without parameter servers.
 
-    If there are none, use the early-stopping rows, although the final fit was trained on them.
+    They are those of the XGBoost member. If no rows were judged, use the early-stopping rows, although the final fit
+    was trained on them.
     """
     rows = sized_rows(examples.jobs, fitted.split.test if len(fitted.split.test) else fitted.split.stop)
     # Pinball loss depends on differences only, so subtract the reference from targets instead of adding it to outputs.

@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -16,54 +15,50 @@ from typing import Any, Final
 
 from modelserve.bundle.card import MODEL_NAME
 from modelserve.bundle.flavor import EXAMPLE, INPUTS, OUTPUTS
-from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_password
+from modelserve.bundle.quiet import in_short, quietly, without_password
 from modelserve.errors import ServeError
 from pipelines.errors import PipelineError, RegistryError
 from pipelines.models.judging import judge
 from pipelines.models.model import TrainedModel, card_of, figures, write_model
-
-__all__ = ["ModelVersion"]
+from pipelines.models.versions import (
+    CHALLENGER,
+    CHAMPION,
+    DIGEST,
+    FORCED,
+    REASONS,
+    REPLACED,
+    ROLLED_BACK,
+    SEEN,
+    STATUS,
+    ModelVersion,
+    by_alias,
+    version_of,
+)
 
 EXPERIMENT: Final = "taut"
-CHAMPION: Final = "champion"
-CHALLENGER: Final = "challenger"
 LOADER: Final = "modelserve.bundle.flavor"
 """Module that `mlflow.pyfunc.load_model` imports to load a model. It reads a bundle, so nothing is pickled."""
 
-STATUS: Final = "validation_status"
-REASONS: Final = "gate"
-DIGEST: Final = "bundle_sha256"
-REPLACED: Final = "replaced_champion"
-FORCED: Final = "forced"
-ROLLED_BACK: Final = "rolled_back_to"
-
 MAX_TAG_CHARS: Final = 1000
+MAX_METRICS: Final = 1000
+"""Maximum number of metrics that MLflow takes in one call."""
+
 SQLITE: Final = "sqlite:///"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelVersion:
-    """One registered version of a model: its aliases, the verdict of the gate, and its MLflow run."""
-
-    name: str
-    version: int
-    aliases: tuple[str, ...]
-    status: str
-    reasons: str
-    digest: str
-    run_id: str
-    replaced: int | None
-
-    @property
-    def reference(self) -> str:
-        """Return the name that responses give for this version, such as `runtime.pai.ctr@7`."""
-        return f"{self.name}@{self.version}"
-
-
-def track(model: TrainedModel, *, uri: str, created: datetime | None = None) -> ModelVersion:
+def track(
+    model: TrainedModel,
+    *,
+    uri: str,
+    created: datetime | None = None,
+    seen: datetime | None = None,
+    picture: bytes | None = None,
+) -> ModelVersion:
     """Log a run with the model, register it as a new version, and point `challenger` at it.
 
-    The tags `validation_status` (`passed` or `failed`) and `gate` record the verdict; nothing is promoted.
+    The tags `validation_status` (`passed` or `failed`) and `gate` record the verdict; nothing is promoted. `seen` is
+    the time of the latest event in the data, from which on all events are new to the model. `picture` is a PNG for the
+    run.
 
     Raises
     ------
@@ -79,6 +74,7 @@ def track(model: TrainedModel, *, uri: str, created: datetime | None = None) -> 
         "data_fingerprint": model.data_fingerprint,
         "contract_fingerprint": model.contract.fingerprint,
         REASONS: verdict.text[:MAX_TAG_CHARS],
+        **({} if seen is None else {SEEN: seen.isoformat()}),
     }
     created = created or datetime.now(UTC)
     with _client(uri, make=True) as client, tempfile.TemporaryDirectory(prefix="taut-model-") as stage:
@@ -88,6 +84,9 @@ def track(model: TrainedModel, *, uri: str, created: datetime | None = None) -> 
         run_id = client.create_run(experiment, run_name=model.name, tags=tags).info.run_id
         try:
             _log_run(client, run_id, model, created)
+            if picture is not None:
+                (Path(stage) / "evaluation.png").write_bytes(picture)
+                client.log_artifact(run_id, str(Path(stage) / "evaluation.png"))
             logged = _log_model(client, experiment, run_id, model, bundle, Path(stage) / "model")
             judged = {STATUS: "passed" if verdict.passed else "failed", DIGEST: digest, "rows": str(model.rows)}
             version = _register(client, model.name, logged, run_id, tags | judged)
@@ -95,7 +94,7 @@ def track(model: TrainedModel, *, uri: str, created: datetime | None = None) -> 
             client.set_terminated(run_id, status="FAILED")
             raise
         client.set_terminated(run_id, status="FINISHED")
-        return _version(client, model.name, version)
+        return version_of(client, model.name, version)
 
 
 def promote(name: str, *, uri: str, version: int | None = None, force: bool = False) -> ModelVersion:
@@ -110,7 +109,7 @@ def promote(name: str, *, uri: str, version: int | None = None, force: bool = Fa
         There is no such version, or the gate refused it and `force` is not given.
     """
     with _client(uri) as client:
-        chosen = _by_alias(client, name, CHALLENGER) if version is None else _version(client, name, version)
+        chosen = by_alias(client, name, CHALLENGER) if version is None else version_of(client, name, version)
         if chosen is None:
             raise RegistryError(f"{name}: no {CHALLENGER}, expected a version to promote; train it, or name a version")
         if chosen.status != "passed" and not force:
@@ -123,10 +122,10 @@ def promote(name: str, *, uri: str, version: int | None = None, force: bool = Fa
         if chosen.status != "passed":
             client.set_model_version_tag(name, str(chosen.version), STATUS, "forced")
             client.set_model_version_tag(name, str(chosen.version), FORCED, datetime.now(UTC).isoformat())
-        if (replaced := _by_alias(client, name, CHAMPION)) is not None:
+        if (replaced := by_alias(client, name, CHAMPION)) is not None:
             client.set_model_version_tag(name, str(chosen.version), REPLACED, str(replaced.version))
         client.set_registered_model_alias(name, CHAMPION, str(chosen.version))
-        return _version(client, name, chosen.version)
+        return version_of(client, name, chosen.version)
 
 
 def rollback(name: str, *, uri: str) -> ModelVersion:
@@ -138,15 +137,15 @@ def rollback(name: str, *, uri: str) -> ModelVersion:
         There is no champion, or the champion replaced no version, or the replaced version was deleted.
     """
     with _client(uri) as client:
-        present = _by_alias(client, name, CHAMPION)
+        present = by_alias(client, name, CHAMPION)
         if present is None:
             raise RegistryError(f"{name}: no {CHAMPION}, expected one to roll back from; promote a version first")
         if present.replaced is None:
             raise RegistryError(f"{present.reference} replaced no {CHAMPION}; expected one to go back to")
-        former = _version(client, name, present.replaced)
+        former = version_of(client, name, present.replaced)
         client.set_registered_model_alias(name, CHAMPION, str(former.version))
         client.set_model_version_tag(name, str(present.version), ROLLED_BACK, str(former.version))
-        return _version(client, name, former.version)
+        return version_of(client, name, former.version)
 
 
 def versions(*, uri: str, name: str | None = None) -> list[ModelVersion]:
@@ -157,7 +156,7 @@ def versions(*, uri: str, name: str | None = None) -> list[ModelVersion]:
         for ours in filter(MODEL_NAME.fullmatch, names):
             listed = client.search_model_versions(f"name='{ours}'")
             # Some servers omit aliases in search results, so each version is fetched.
-            found += [_version(client, ours, int(each.version)) for each in listed]
+            found += [version_of(client, ours, int(each.version)) for each in listed]
         return sorted(found, key=lambda each: (each.name, each.version))
 
 
@@ -205,8 +204,9 @@ def _log_run(client: Any, run_id: str, model: TrainedModel, created: datetime) -
 
     moment_ms = int(time.time() * 1000)
     params = [Param(key, str(value)) for key, value in model.params.items()]
-    metrics = [Metric(key, value, moment_ms, 0) for key, value in figures(model).items()]
-    client.log_batch(run_id, metrics=metrics, params=params)
+    metrics = [Metric(key, value, moment_ms, step) for key, value, step in (*_summary(model), *_rounds(model))]
+    for first in range(0, max(len(metrics), 1), MAX_METRICS):
+        client.log_batch(run_id, metrics=metrics[first : first + MAX_METRICS], params=params if first == 0 else ())
     source = f'{{"trace": "{model.trace}", "task_type": "{model.task_type}", "until": "{model.until.isoformat()}"}}'
     data = Dataset(f"{model.trace}.{model.task_type}", model.data_fingerprint[:36], "taut-lake", source)
     client.log_inputs(run_id, [DatasetInput(data, [InputTag("mlflow.data.context", "training")])])
@@ -215,6 +215,23 @@ def _log_run(client: Any, run_id: str, model: TrainedModel, created: datetime) -
     table = {key: [row[key] for row in rows] for key in rows[0]} if rows else {"feature": []}
     client.log_table(run_id, table, "importances.json")
     client.log_text(run_id, model.evaluation.write_json(), "evaluation.json")
+    if model.record is not None:
+        client.log_text(run_id, model.record.weeks.write_json(), "weeks.json")
+        client.log_text(run_id, model.record.calibration.write_json(), "calibration.json")
+
+
+def _summary(model: TrainedModel) -> Iterator[tuple[str, float, int]]:
+    """Yield the name and value of each metric, and step 0."""
+    for key, value in figures(model).items():
+        yield key, value, 0
+
+
+def _rounds(model: TrainedModel) -> Iterator[tuple[str, float, int]]:
+    """Yield the points of the learning curves: name, loss and boosting round."""
+    for row in () if model.record is None else model.record.rounds.to_dicts():
+        for name in ("latest_trained", "later"):
+            if row[name] is not None:
+                yield f"rounds/{name}", row[name], row["round"]
 
 
 def _log_model(
@@ -268,32 +285,3 @@ def _register(client: Any, name: str, logged: tuple[str, str], run_id: str, tags
         raise
     client.set_registered_model_alias(name, CHALLENGER, version.version)
     return int(version.version)
-
-
-def _version(client: Any, name: str, version: int) -> ModelVersion:
-    try:
-        found = client.get_model_version(name, str(version))
-    except Exception as error:
-        if not is_unknown(error):
-            raise
-        raise RegistryError(f"{name}: no version {version}, expected one that `taut models` lists") from error
-    return ModelVersion(
-        name=found.name,
-        version=int(found.version),
-        aliases=tuple(sorted(found.aliases)),
-        status=found.tags.get(STATUS, "unknown"),
-        reasons=found.tags.get(REASONS, "no verdict recorded"),
-        digest=found.tags.get(DIGEST, ""),
-        run_id=found.run_id or "",
-        replaced=int(found.tags[REPLACED]) if REPLACED in found.tags else None,
-    )
-
-
-def _by_alias(client: Any, name: str, alias: str) -> ModelVersion | None:
-    try:
-        held = client.get_registered_model(name).aliases.get(alias)
-    except Exception as error:
-        if not is_unknown(error):
-            raise
-        raise RegistryError(f"{name}: no such model, expected one that `taut models` lists; train it first") from error
-    return None if held is None else _version(client, name, int(held))

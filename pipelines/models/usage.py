@@ -13,11 +13,12 @@ import numpy as np
 import polars as pl
 
 from features.history import History
+from features.vocabulary import Status
 from modelserve.bundle.population import Population
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
 from pipelines.models.boosting import Columns, Matrix
-from pipelines.models.evaluate import LEAST_TRAINED, default_until
+from pipelines.models.evaluate import default_until
 from pipelines.models.examples import (
     By,
     Examples,
@@ -29,6 +30,7 @@ from pipelines.models.examples import (
     support_of,
     task_types,
 )
+from pipelines.models.fitted import LEAST_TRAINED
 from pipelines.models.importance import Importance, permuted
 from pipelines.models.judging import MODEL
 from pipelines.models.metrics import FloatArray
@@ -84,8 +86,9 @@ def train_usage(
     """Train the usage model of every task type with at least `LEAST_TRAINED` measured jobs that ended before the cut.
 
     A job's use is known only when it ends. So jobs that ended after the cut are neither trained on nor in the served
-    history. Use differs by role, so `role` is a feature. A target measured in too few jobs gets no booster. Each model
-    also contains upper bounds of the use of similar jobs (`peaks.alike_of`); requests are not shrunk below them.
+    history. The memory of a job that was killed for memory is a lower bound. Use differs by role, so `role` is a
+    feature. A target measured in too few jobs gets no booster. Each model also contains upper bounds of the use of
+    similar jobs (`peaks.alike_of`); requests are not shrunk below them.
 
     Parameters
     ----------
@@ -128,6 +131,8 @@ def _train_type(
 ) -> TrainedModel | None:
     split = time_later(examples.jobs, until=until)
     uses = {target: log1p_use(examples.jobs, column) for target, column in MEASURED_COLUMN.items()}
+    killed = (examples.jobs["status"] == Status.OOM).fill_null(value=False).to_numpy()
+    bounded = {target: killed & (target == "mem_gib") for target in uses}
     measured = np.column_stack([~np.isnan(log1p) for log1p in uses.values()])
     trained = split.train[measured[split.train].any(axis=1)]
     if len(trained) < LEAST_TRAINED:
@@ -135,9 +140,11 @@ def _train_type(
     contract = contract_of(examples.features, trained)
     matrix, columns = encoded(examples.features, contract)
     fitted = {
-        target: fit_peak(examples, split, log1p, matrix, columns, recipe, until=until, seed=seed, nthread=nthread)
+        target: fit_peak(
+            examples, split, log1p, bounded[target], matrix, columns, recipe, until=until, seed=seed, nthread=nthread
+        )
         for target, log1p in uses.items()
-        if learnable(split, log1p, LEAST_TRAINED)
+        if learnable(split, np.where(bounded[target], np.nan, log1p), LEAST_TRAINED)
     }
     if not fitted:
         return None

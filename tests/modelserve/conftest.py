@@ -12,9 +12,12 @@ import xgboost as xgb
 from features.build import build
 from features.contract import FeatureContract
 from features.history import History
+from features.references import build_referenced
 from modelserve.bundle.bundle import Bundle, read_bundle
-from modelserve.bundle.card import USAGE_TARGETS, Card, Importance
+from modelserve.bundle.card import COMBINABLE, USAGE_TARGETS, Card, Importance
+from modelserve.bundle.combination import Combination
 from modelserve.bundle.writing import write_bundle
+from pipelines.models.forest import fit_forest
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 
 START = datetime(2020, 7, 1, tzinfo=UTC)
@@ -141,6 +144,36 @@ def write_small_bundle(folder: Path, kind: str = "runtime", **card: object) -> s
         history=history,
         importances=[Importance(feature="req_gpus", mean=0.3, std=0.1, repeats=5, sign=-0.5)],
     )
+
+
+def write_combined_bundle(folder: Path, **card: object) -> str:
+    """Write a run-time bundle whose trees are combined with a forest and forecasts from the history."""
+    jobs = make_jobs()
+    history = History.of(jobs, make_usage(jobs))
+    built = build_referenced(jobs, history, "submit", relative=True)
+    contract = FeatureContract.fit(built.features)
+    matrix = contract.encode(built.features)
+    shorter = jobs.with_columns(run_s=pl.col("run_s") / np.exp(built.reference_log_s[:, 0]))
+    target = np.log(jobs["run_s"].to_numpy()) - built.reference_log_s[:, 0]
+    forest = fit_forest(matrix, target, seed=0, nthread=1)
+    combination = Combination.new(COMBINABLE, rows=300).stored()
+    said = {"relative": True, "offsets": {"p50": 0.0, "p90": 0.0}, "combination": combination, **card}
+    return write_bundle(
+        folder,
+        card=make_card("runtime", contract, **said),
+        contract=contract,
+        boosters=make_boosters("runtime", matrix, shorter, jobs),
+        history=history,
+        importances=[Importance(feature="req_gpus", mean=0.3, std=0.1, repeats=5, sign=-0.5)],
+        forest=(forest.trees, forest.values),
+    )
+
+
+@pytest.fixture(scope="session")
+def combined_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("combined") / "runtime"
+    write_combined_bundle(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -78,6 +78,12 @@ class FakeModels:
             if (run.trace, run.user) != (trace, user) or (clusters is not None and run.cluster not in clusters)
         ]
 
+    def weigh(self, scored: object, upto: int) -> None:
+        """Ignore what weights would be learnt from."""
+
+    def reset_weights(self) -> None:
+        """Ignore it."""
+
     def ids(self) -> list[str]:
         return [run.job_id for run in self.runs]
 

@@ -1,6 +1,7 @@
 """Running jobs with samples, as a call for reservations has them, and their answers, made again from the log."""
 
 import json
+from typing import Any
 
 from modelserve.callers import ANYONE
 from modelserve.calls.replay import replay
@@ -17,10 +18,10 @@ LEARNED = Learned(
     floors={("pai", "pai", "group", "g1", "worker"): 28.5},
     seq=12,
 )
-Row = dict[str, object]
+Row = dict[str, Any]  # JSON values
 
 
-def columns(count: int = 30, **changes: list[object]) -> Row:
+def columns(count: int = 30, **changes: Any) -> Row:
     """Return samples of one a minute of a job that hardly varies."""
     wave = [0.02 * (i % 5) for i in range(count)]
     return {
@@ -55,12 +56,13 @@ def asked(service: Service, *jobs: Row) -> list[Row]:
     assert replay(record, service.settings.bundles) == answered.body == record.response
     assert b"NaN" not in answered.body
     assert b"Infinity" not in answered.body + record.context
-    return json.loads(answered.body)["reservations"]
+    rows: list[Row] = json.loads(answered.body)["reservations"]
+    return rows
 
 
 def stands(row: Row) -> bool:
     memory = row["memory"]
-    return (
+    return bool(
         row["mean"] == {"cpu_cores": 6.0, "gpus": 0.5}
         and row["spread"] == {"cpu_cores": 0.0, "gpus": 0.0}
         and (memory["mem_gib"], memory["gpu_mem_gpus"]) == (29.0, 0.5)

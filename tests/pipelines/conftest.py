@@ -179,8 +179,16 @@ HELIOS = PublishedTrace(
             row="9,u1,vcA,1,4,1,RUNNING,2020-04-01 08:20:00,2020-04-01 08:20:00,,1e300,0",
         ),
         Spoiler(rule="negative_time", file="Venus/cluster_log.csv", row=HELIOS_LOG[0].replace("3600,60", "3600,-60")),
-        Spoiler(rule="end_before_start", file="Venus/cluster_log.csv", row=HELIOS_LOG[0].replace("09:01", "07:01")),
-        Spoiler(rule="start_before_submit", file="Venus/cluster_log.csv", row=HELIOS_LOG[0].replace("08:01", "07:59")),
+        Spoiler(
+            rule="end_before_start, duration_contradicts_times",
+            file="Venus/cluster_log.csv",
+            row=HELIOS_LOG[0].replace("09:01", "07:01"),
+        ),
+        Spoiler(
+            rule="start_before_submit, duration_contradicts_times",
+            file="Venus/cluster_log.csv",
+            row=HELIOS_LOG[0].replace("08:01", "07:59"),
+        ),
         Spoiler(
             rule="duration_contradicts_times", file="Venus/cluster_log.csv", row=HELIOS_LOG[0].replace("3600", "7200")
         ),
@@ -205,8 +213,8 @@ PHILLY = PublishedTrace(
         Spoiler(rule="capacity_beyond_measure", file="cluster_machine_list", row="m3,8, 1000000000GB"),
         Spoiler(rule="duplicate_key", file="cluster_machine_list", row="m1,8, 24GB"),
         Spoiler(rule="unparsable_gpu_mem_gib", file="cluster_machine_list", row="m3,8, lots"),
-        _spoiled_log("missing_key", 17),
-        _spoiled_log("missing_key", {"status": "Pass"}),
+        _spoiled_log("missing_key, no_submit_time, unknown_status", 17),
+        _spoiled_log("missing_key, no_submit_time", {"status": "Pass"}),
         _spoiled_log("unknown_status", philly_job("b1", status="Lost")),
         _spoiled_log("unknown_status", philly_job("b1", status=None)),
         _spoiled_log("no_submit_time", philly_job("b1", submitted_time="None")),
@@ -255,7 +263,11 @@ OPENB = PublishedTrace(
         Spoiler(rule="missing_key", file=OPENB_PODS, row=OPENB_POD.replace("p9", "")),
         Spoiler(rule="unparsable_cpu_milli", file=OPENB_PODS, row=OPENB_POD.replace("6000", "six")),
         Spoiler(rule="no_request", file=OPENB_PODS, row=OPENB_POD.replace("460", "")),
-        Spoiler(rule="negative_request", file=OPENB_PODS, row=OPENB_POD.replace("460", "-460")),
+        Spoiler(
+            rule="negative_request, share_contradicts_gpus",
+            file=OPENB_PODS,
+            row=OPENB_POD.replace("460", "-460"),
+        ),
         Spoiler(rule="request_beyond_measure", file=OPENB_PODS, row=OPENB_POD.replace("6000", "1e300")),
         Spoiler(rule="share_contradicts_gpus", file=OPENB_PODS, row=OPENB_POD.replace("1,460", "2,460")),
         Spoiler(rule="share_contradicts_gpus", file=OPENB_PODS, row=OPENB_POD.replace("1,460", "1,1001")),

@@ -19,7 +19,7 @@ from modelserve.errors import BundleError
 if TYPE_CHECKING:
     from xgboost import Booster
 
-__all__ = ["CompiledTrees"]
+__all__ = ["CompiledTrees", "jitted"]
 
 TOLERANCE: Final = 1e-5
 """Maximum difference from XGBoost's output, in log units."""
@@ -54,7 +54,7 @@ _WORD: Final = np.uintp
 """Type of array indices. Unsigned, because compiled code checks signed indices for negative values at each access."""
 
 
-def _compiled(signature: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def jitted(signature: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that compiles a function with numba, cached on disk if the folder is writable."""
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,7 +67,7 @@ def _compiled(signature: str | None) -> Callable[[Callable[..., Any]], Callable[
     return compiled
 
 
-@_compiled(None)
+@jitted(None)
 def _in_set(value, held, words_at, words):  # type: ignore[no-untyped-def]  # numba infers the types from `_walk`
     """Return 1 if a row with this category goes right at a node, and 0 if it goes left, as in XGBoost."""
     if np.isnan(value):
@@ -81,7 +81,7 @@ def _in_set(value, held, words_at, words):  # type: ignore[no-untyped-def]  # nu
     return np.int32((words[words_at + 1 + word] >> (category & np.uint32(31))) & np.uint32(1))
 
 
-@_compiled(None)
+@jitted(None)
 def _descend(values, nodes, numbers, words, begin, at, steps, changes, met):  # type: ignore[no-untyped-def]  # as above
     """Move every lane down `steps` nodes from `at`; set `met` if one of these nodes splits on a column in `changes`."""
     for _ in range(steps):
@@ -100,7 +100,7 @@ def _descend(values, nodes, numbers, words, begin, at, steps, changes, met):  # 
             at[k] = nodes[node] + right
 
 
-@_compiled(None)
+@jitted(None)
 def _reach(pairs, count, shift, block, trees, lanes, leaf, touched):  # type: ignore[no-untyped-def]  # as above
     """Find the leaf of each (tree, row) pair, and whether a split on the path to it uses a changed column.
 
@@ -126,7 +126,7 @@ def _reach(pairs, count, shift, block, trees, lanes, leaf, touched):  # type: ig
             touched[place] = met[k]
 
 
-@_compiled(None)
+@jitted(None)
 def _sort_out(bits, order, lead, changes):  # type: ignore[no-untyped-def]  # as above
     """Divide rows into leading rows and followers, and return the number of leading rows.
 
@@ -153,7 +153,7 @@ def _sort_out(bits, order, lead, changes):  # type: ignore[no-untyped-def]  # as
     return leading
 
 
-@_compiled(_SIGNATURE)
+@jitted(_SIGNATURE)
 def _walk(rows, bits, nodes, numbers, words, root, depth, group, out):  # type: ignore[no-untyped-def]  # types: `_SIGNATURE`
     """Add each row's leaf in every tree to the row's outputs, tree by tree in float32 as XGBoost does.
 

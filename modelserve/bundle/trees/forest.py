@@ -16,6 +16,8 @@ from modelserve.bundle.trees.category_sets import category_sets
 from modelserve.bundle.trees.ubjson import Value, read_ubjson
 from modelserve.errors import BundleError
 
+__all__ = ["read_forest"]
+
 OBJECTIVES: Final = ("reg:quantileerror", "reg:absoluteerror", "reg:squarederror")
 """Accepted objectives: their output is the sum of the leaf values, without a transformation."""
 

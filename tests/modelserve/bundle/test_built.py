@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from polars.testing import assert_frame_equal
 
-from features.build import build, build_referenced, with_requests
+from features.build import build, with_requests
+from features.references import build_referenced
 from modelserve.bundle import built as built_module
-from modelserve.bundle import predictor as predictor_module
+from modelserve.bundle import run_times
 from modelserve.bundle.built import Built, LastBuilt, candidate_rows, jobs_frame
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.predictor import InProcessPredictor
@@ -124,15 +125,15 @@ def test_compiled_trees_answer_many_rows_as_the_library_does(
     jobs: list[Job] = [*JOBS, *OURS]
     library = predictor.run_times(jobs, *candidates()), predictor.peak_use(jobs)
 
-    monkeypatch.setattr(predictor_module, "COMPILED_ROWS", 0)
-    monkeypatch.setattr(predictor_module, "raw_outputs", lambda *_: pytest.fail("the library was asked"))
+    monkeypatch.setattr(run_times, "COMPILED_ROWS", 0)
+    monkeypatch.setattr(run_times, "raw_outputs", lambda *_: pytest.fail("the library was asked"))
 
     check_same(predictor.run_times(jobs, *candidates()), library[0])
     check_same(predictor.peak_use(jobs), library[1])
 
 
 def test_models_that_were_never_a_file_answer_too(bundles: dict[str, Bundle], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predictor_module, "COMPILED_ROWS", 0)
+    monkeypatch.setattr(run_times, "COMPILED_ROWS", 0)
     unwritten = {name: replace(bundle, forests={}) for name, bundle in bundles.items()}
 
     found = InProcessPredictor(bundles=unwritten).run_times(JOBS, *candidates())

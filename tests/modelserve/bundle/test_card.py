@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from modelserve.bundle.alike import OWN_RUNS, Alike, alike_key, held
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.card import OWN_RUNS, USAGE_TARGETS, Alike, Card, alike_key, held
+from modelserve.bundle.card import USAGE_TARGETS, Card
 from scheduler_core.types import Job, PeakUse, Request
 from tests.modelserve.bundle.test_predictor import PREDICTORS
 

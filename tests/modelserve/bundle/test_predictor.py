@@ -9,13 +9,8 @@ import pytest
 from features.build import build
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.predictor import (
-    InProcessPredictor,
-    measured_runs,
-    run_time_features,
-    run_time_quantiles,
-    use_quantiles,
-)
+from modelserve.bundle.predictor import InProcessPredictor, measured_runs, use_quantiles
+from modelserve.bundle.run_times import run_time_features, run_time_quantiles
 from pipelines.simulation.advice import ConstantPredictor
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import Job, Predictor, Request
@@ -195,7 +190,7 @@ def test_a_training_row_is_answered_as_its_frame_is(bundles: dict[str, Bundle], 
     peak = predictor.peak_use(jobs)
 
     built = run_time_features(bundle, frame)
-    expected = run_time_quantiles(bundle, built.features, built.reference_log_s)
+    expected = run_time_quantiles(bundle, built)
     assert same(times.p50, expected.p50)
     assert same(peak.gpus, use_quantiles(usage, build(frame, usage.history, usage.contract.names))["gpus"])
     assert same(peak.runs, measured_runs(usage, frame))
@@ -208,11 +203,11 @@ def test_offsets_are_added_in_log_units_before_sorting(bundles: dict[str, Bundle
     crossed = replace(bundle, card=bundle.card.model_copy(update={"offsets": {"p50": 9.0, "p90": 0.0}}))
     plain = replace(bundle, card=bundle.card.model_copy(update={"offsets": {}}))
 
-    base = run_time_quantiles(plain, built.features, built.reference_log_s)
+    base = run_time_quantiles(plain, built)
 
-    assert np.allclose(run_time_quantiles(raised, built.features, built.reference_log_s).p90, base.p90 * math.exp(0.5))
-    assert np.allclose(run_time_quantiles(crossed, built.features, built.reference_log_s).p90, base.p50 * math.exp(9.0))
-    assert np.allclose(run_time_quantiles(crossed, built.features, built.reference_log_s).p50, base.p90)
+    assert np.allclose(run_time_quantiles(raised, built).p90, base.p90 * math.exp(0.5))
+    assert np.allclose(run_time_quantiles(crossed, built).p90, base.p50 * math.exp(9.0))
+    assert np.allclose(run_time_quantiles(crossed, built).p50, base.p90)
 
 
 def test_the_running_services_predictor_answers_as_the_commands_do(bundles: dict[str, Bundle]) -> None:
@@ -288,7 +283,7 @@ def test_a_relative_model_answers_against_the_like(bundles: dict[str, Bundle], s
     bundle = replace(plain, card=plain.card.model_copy(update={"relative": True, "offsets": {}}))
 
     built = run_time_features(bundle, small_jobs.head(50))
-    answer = run_time_quantiles(bundle, built.features, built.reference_log_s)
+    answer = run_time_quantiles(bundle, built)
 
     raw = raw_outputs(bundle.boosters["run_s"], bundle.contract.encode(built.features)) + built.reference_log_s
     assert np.ptp(built.reference_log_s) > 0

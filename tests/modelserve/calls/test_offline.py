@@ -11,6 +11,7 @@ from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.predictor import InProcessPredictor, Sources
 from modelserve.calls.offline import predict, recommend
 from modelserve.calls.recommendations import POLICY
+from modelserve.contract.feedback import FeedbackRow
 from modelserve.contract.requests import JobRow, parse_lines, parse_row
 from modelserve.contract.writing import flat
 from modelserve.errors import BadRequest
@@ -262,10 +263,21 @@ def test_lines_are_read_and_refused_by_number() -> None:
     good = json.dumps({"job_id": "a1", "task_type": "ctr", "request": REQUEST})
 
     assert [each.job_id for each in parse_lines([good, "\n", good])] == ["a1", "a1"]
-    with pytest.raises(BadRequest, match="line 3: task_type"):
-        parse_lines([good, "", '{"job_id": "a1", "request": {}}'])
+    with pytest.raises(BadRequest, match="line 3: request"):
+        parse_lines([good, "", '{"job_id": "a1", "task_type": "ctr"}'])
     with pytest.raises(BadRequest, match="line 1"):
         parse_lines(["nonsense"])
+
+
+def test_a_job_without_a_type_is_of_the_type_other(predictor: InProcessPredictor) -> None:
+    [without] = parse_lines([json.dumps({"job_id": "a1", "request": REQUEST})])
+    named = row(0, job_id="a1", task_type="other", user=None, group=None, role="job", gpu_type=None, instances=1)
+
+    assert without == named
+    assert without.task_type == "other"
+    assert recommend([without], predictor, trace="pai") == recommend([named], predictor, trace="pai")
+    report = {"job_id": "a1", "submit_ts": LATER, "end_ts": LATER, "run_s": 0.0, "outcome": "oom", "request": {}}
+    assert FeedbackRow.model_validate(report).task_type == "other"
 
 
 def test_times_of_any_zone_are_one_moment(predictor: InProcessPredictor) -> None:

@@ -49,6 +49,8 @@ def test_an_answer_has_the_shape_of_the_contract(service: Service) -> None:
     assert list(found) == [
         "job_id",
         "run_time_s",
+        "basis",
+        "ended_jobs",
         "peak_use",
         "measured_runs",
         "models",

@@ -164,6 +164,8 @@ def test_features_come_back_as_they_went() -> None:
             rows=np.arange(n, dtype=np.int64),
             matrix=np.where(rng.random((n, 5)) < 0.2, np.nan, rng.random((n, 5))).astype(np.float32),
             reference_log_s=rng.random((n, 2)),
+            shift_log_s=rng.random((n, 2)),
+            evidence=rng.integers(0, 1000, (n, 3)),
             runs=rng.integers(0, 9, n),
         )
         for n in (1, 0, 7)
@@ -173,6 +175,6 @@ def test_features_come_back_as_they_went() -> None:
 
     assert [(each.model, each.digest) for each in again] == [(each.model, each.digest) for each in scored]
     for one, other in zip(again, scored, strict=True):
-        for name in ("rows", "matrix", "reference_log_s", "runs"):
+        for name in ("rows", "matrix", "reference_log_s", "shift_log_s", "evidence", "runs"):
             left, right = getattr(one, name), getattr(other, name)
             assert (left.dtype, left.shape, left.tobytes()) == (right.dtype, right.shape, right.tobytes())

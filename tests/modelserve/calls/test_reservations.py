@@ -10,6 +10,7 @@ import pytest
 
 from modelserve.callers import ANYONE
 from modelserve.calls.replay import replay
+from modelserve.contract.fields import Minimums
 from modelserve.contract.reservations import Fault, InputFault, Reason, ReserveBody
 from modelserve.errors import BadRequest
 from modelserve.service import Service
@@ -72,24 +73,23 @@ def test_age_follows_from_the_start(service: Service) -> None:
 
 
 def test_a_pressing_job_gets_its_request_of_that_resource_back_at_once(service: Service) -> None:
-    bursting = columns(60, cpu_cores=[1.0] * 56 + [5.9] * 4)
-    before = {"count": 600, "at_s": 30.0, "cpu_cores": {"mean": 1.0, "std": 0.01, "recent": 1.0}}
-    before |= {"gpus": {"mean": 0.1, "std": 0.01, "recent": 0.1}, "mem_gib": 4.0, "gpu_mem_gpus": 0.1}
+    bursting = columns(10, cpu_cores=[1.0] * 9 + [5.0])
 
-    [row] = asked(service, job(age_s=3600.0, samples=bursting, statistics=before))
-    again = {**row["statistics"], "cpu_cores": {**row["statistics"]["cpu_cores"], "recent": 1.0}}
+    [row] = asked(service, job(age_s=605.0, samples=bursting))
+    again = row["statistics"]
     [later, over] = asked(
         service,
-        job(age_s=3700.0, samples=..., statistics=again),
-        job(age_s=3600.0 + POLICY.press_s + 5.0, samples=..., statistics={**again, "at_s": 4190.0}),
+        job(age_s=700.0, samples=..., statistics=again),
+        job(age_s=600.0 + POLICY.press_s + 5.0, samples=..., statistics={**again, "at_s": 1190.0}),
     )
 
     assert (row["reason"], row["mean"]["cpu_cores"], row["spread"]["cpu_cores"]) == ("pressing", 6.0, 0.0)
     assert row["mean"]["gpus"] < 0.2
-    assert row["statistics"]["cpu_cores"]["pressed_s"] == 3600.0
+    assert row["statistics"]["cpu_cores"]["pressed_s"] == 600.0
     assert "cpu_cores" in row["note"]
     assert later["reason"] == "pressing"
     assert over["reason"] == "measured"
+    assert over["mean"]["cpu_cores"] == pytest.approx(7.0 / 3.0), "the recent mean: a third of the way from 1 core to 5"
 
 
 def test_statistics_of_an_answer_go_on_in_the_next_call(service: Service) -> None:
@@ -106,7 +106,7 @@ def test_statistics_of_an_answer_go_on_in_the_next_call(service: Service) -> Non
 
 def test_standard_deviation_and_squares_say_the_same(service: Service) -> None:
     use = {"mean": 2.0, "recent": 2.0}
-    said = {"count": 31, "at_s": 1800.0, "mem_gib": 5.0, "gpu_mem_gpus": 0.1, "gpus": {"mean": 0.1, "recent": 0.1}}
+    said: Row = {"count": 31, "at_s": 1800.0, "mem_gib": 5.0, "gpu_mem_gpus": 0.1, "gpus": {"mean": 0.1, "recent": 0.1}}
     by_std = {**said, "cpu_cores": {**use, "std": 0.5}, "gpus": {**said["gpus"], "std": 0.0}}
     by_squares = {**said, "cpu_cores": {**use, "squares": 7.5}, "gpus": {**said["gpus"], "squares": 0.0}}
 
@@ -134,7 +134,7 @@ def test_what_was_not_requested_is_null_but_for_memory_in_use(service: Service) 
     [row, idle] = asked(service, job(request={"cpu_cores": 6.0}), job(request={"cpu_cores": 6.0}, samples=...))
 
     assert (row["mean"]["gpus"], row["spread"]["gpus"]) == (None, None)
-    assert row["memory"]["mem_gib"] == pytest.approx(4.08)
+    assert row["memory"]["mem_gib"] == pytest.approx(POLICY.memory_margin * 4.08)
     assert idle["memory"] == {"mem_gib": None, "gpu_mem_gpus": None, "gpu_mem_gib": None}
 
 
@@ -147,7 +147,7 @@ def test_floors_after_kills_and_minimums_hold(service: Service) -> None:
 
 
 def test_the_operators_minimum_holds_too(tmp_path: Path) -> None:
-    service = service_of(tmp_path, types={"ctr": TypePolicy(minimums={"mem_gib": 20.0, "gpus": 0.4})})
+    service = service_of(tmp_path, types={"ctr": TypePolicy(minimums=Minimums(mem_gib=20.0, gpus=0.4))})
 
     [row] = asked(service, job())
 

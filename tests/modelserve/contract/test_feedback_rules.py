@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from modelserve.contract.feedback_rules import shrunk_resources, teachable_use
+from features.vocabulary import ONGOING, Status
+from modelserve.contract.feedback_rules import STATUS_OF_OUTCOME, shrunk_resources, teachable_use
 from tests.modelserve.feedback_cases import JOB
 
 SHRUNK = replace(JOB, alloc_mem_gib=10.0)
@@ -38,6 +39,30 @@ def test_a_shrunk_resource_teaches_upwards_only(used: float | None, taught_gib: 
 
     assert use.mem_max_gib == taught_gib
     assert use.cpu_cores == 2.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "taught_gib"),
+    [
+        ({}, 20.0),
+        ({"mem_max_gib": 21.0}, 21.0),
+        ({"mem_max_gib": None}, 20.0),
+        ({"alloc_mem_gib": None}, 8.0),
+        ({"alloc_mem_gib": 10.0}, 10.0),
+        ({"alloc_mem_gib": 8.5}, None),
+        ({"outcome": "failed"}, 8.0),
+    ],
+)
+def test_a_job_killed_for_memory_needed_its_allocation_at_least(
+    changes: dict[str, float | str | None], taught_gib: float | None
+) -> None:
+    row = replace(JOB, **{"outcome": "oom", **changes})  # type: ignore[arg-type]
+
+    assert teachable_use(row).mem_max_gib == taught_gib
+
+
+def test_every_outcome_is_a_status() -> None:
+    assert {str(status): status for status in Status if status not in ONGOING} == STATUS_OF_OUTCOME
 
 
 def test_a_shrunk_share_of_a_gpu_holds_its_memory_too() -> None:

@@ -92,6 +92,8 @@ def answers_of(service: Any, name: str, matrix: np.ndarray, *, cluster: str = "e
             rows=np.arange(len(part)),
             matrix=part,
             reference_log_s=np.zeros((len(part), 2)),
+            shift_log_s=np.zeros((len(part), 2)),
+            evidence=np.zeros((len(part), 3), dtype=np.int64),
             runs=np.zeros(len(part), dtype=np.int64),
         )
         context = json.dumps({"body": {"jobs": [{"job_id": "a", "cluster": cluster}] * len(part)}})

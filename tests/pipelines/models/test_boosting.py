@@ -1,11 +1,11 @@
-"""Boosters and the forest on rows whose quantiles are known."""
+"""Boosters on rows whose quantiles are known."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pipelines.models import baselines, boosting
+from pipelines.models import boosting
 from pipelines.models.boosting import Boosting, Columns, Rows
 
 COLUMNS = Columns(names=("x", "noise", "kind"), types=("q", "q", "c"))
@@ -87,29 +87,10 @@ def test_no_rows_no_answers() -> None:
     assert len(boosting.predict(booster, np.zeros((0, 3), dtype=np.float32))) == 0
 
 
-def test_the_forest_finds_the_quantiles_of_a_known_population() -> None:
-    judged = known_rows(1500, 2)
+def test_a_booster_without_trees_to_speak_of_answers_zero() -> None:
+    booster = boosting.constant(COLUMNS, quantiles=(0.5, 0.9))
+    matrix = np.array([[1.0, np.nan, 0.0], [-3e38, 2.0, 5.0], [np.nan] * 3], dtype=np.float32)
 
-    forecast = baselines.forest_forecast(known_rows(6000, 0), judged.matrix, seed=0)
-
-    x, kind = judged.matrix[:, 0], judged.matrix[:, 2]
-    assert np.abs(forecast.p50 - (x + kind)).mean() < 0.35
-    assert (judged.target <= forecast.p90).mean() == pytest.approx(0.9, abs=0.03)
-    assert (forecast.p50 <= forecast.p90).all()
-
-
-def test_the_forest_is_the_same_twice() -> None:
-    rows, judged = known_rows(500, 0), known_rows(50, 1).matrix
-
-    first, second = (baselines.forest_forecast(rows, judged, seed=4) for _ in range(2))
-
-    assert first.p90.tolist() == second.p90.tolist()
-
-
-def test_the_forest_takes_missing_values_and_few_rows() -> None:
-    rows = known_rows(15, 0)
-    rows.matrix[::3, 0] = np.nan
-
-    forecast = baselines.forest_forecast(rows, rows.matrix, seed=0)
-
-    assert np.isfinite(forecast.p50).all()
+    assert boosting.predict(booster, matrix).tolist() == [[0.0, 0.0]] * 3
+    assert booster.feature_names == list(COLUMNS.names)
+    assert boosting.constant(COLUMNS, quantiles=(0.5, 0.9)).save_raw("ubj") == booster.save_raw("ubj")

@@ -100,7 +100,7 @@ def test_the_sign_of_a_resource_is_where_the_answer_goes_with_the_request(sign: 
     jobs = make_jobs(900, seed=4)
     target = 6.0 + sign * np.log2(jobs["req_gpus"].to_numpy())
 
-    found = requests_measured(["req_gpus", "cpu_cores_per_gpu", "hour"], jobs, target)
+    found = requests_measured(["req_gpus", "cpu_cores_per_gpu", "role"], jobs, target)
 
     assert sign * (found["gpus"].sign or 0.0) > 0.9
     assert found["mem_gib"].sign is None, "no feature derives from it"
@@ -120,13 +120,13 @@ def test_a_request_that_only_tells_the_role_does_not_matter() -> None:
 
 
 def test_derived_features_follow_the_shuffled_request() -> None:
-    found = requests_measured(["total_gpus", "instances", "hour"])
+    found = requests_measured(["total_gpus", "instances", "role"])
 
     assert found["gpus"].mean > 0.1
 
 
 def test_without_requests_among_the_features_no_resource_matters() -> None:
-    found = requests_measured(["hour", "weekday"])
+    found = requests_measured(["role", "task_type"])
 
     assert {s.mean for s in found.values()} == {0.0}
 

@@ -27,17 +27,17 @@ def about(noise: float) -> Forecast:
 
 
 def test_the_columns_are_those_promised() -> None:
-    table = judging.compare(judged(), {"xgboost": about(0.3), "worse": about(0.9)}, seed=0, draws=50)
+    table = judging.compare(judged(), {"combined": about(0.3), "worse": about(0.9)}, seed=0, draws=50)
 
     promised = ["model", "trace", "task_type", "split", "n", "mae_h", "wmape", "wmape_48h"]
     promised += ["pinball", "pinball_lo", "pinball_hi", "pinball_p50", "coverage_p90", "within_2x"]
     promised += ["lead", "lead_lo", "lead_hi", "wmape_48h_diff", "wmape_48h_diff_lo", "wmape_48h_diff_hi"]
     assert table.columns[: len(promised)] == promised
-    assert table["model"].to_list() == ["xgboost", "worse"]
+    assert table["model"].to_list() == ["combined", "worse"]
 
 
-def test_the_lead_is_baseline_minus_xgboost_and_null_on_its_own_row() -> None:
-    ours, worse = judging.compare(judged(), {"xgboost": about(0.3), "worse": about(0.9)}, seed=0, draws=200).to_dicts()
+def test_the_lead_is_other_answer_minus_the_combination_and_null_on_its_own_row() -> None:
+    ours, worse = judging.compare(judged(), {"combined": about(0.3), "worse": about(0.9)}, seed=0, draws=200).to_dicts()
 
     assert ours["lead"] is ours["lead_lo"] is ours["wmape_48h_diff"] is None
     assert worse["lead"] == pytest.approx(worse["pinball"] - ours["pinball"])
@@ -47,15 +47,15 @@ def test_the_lead_is_baseline_minus_xgboost_and_null_on_its_own_row() -> None:
 
 
 def test_a_model_has_no_lead_over_itself() -> None:
-    _, same = judging.compare(judged(), {"xgboost": about(0.3), "same": about(0.3)}, seed=0, draws=50).to_dicts()
+    _, same = judging.compare(judged(), {"combined": about(0.3), "same": about(0.3)}, seed=0, draws=50).to_dicts()
 
     assert (same["lead"], same["lead_lo"], same["lead_hi"]) == (0.0, 0.0, 0.0)
 
 
 def test_pairing_makes_the_interval_of_a_lead_narrower_than_that_of_the_losses() -> None:
     day_effect = np.repeat(np.random.default_rng(4).normal(0, 1, 14), 100)
-    both = {"xgboost": Forecast(p50=TRUE + day_effect, p90=TRUE + day_effect)}
-    both["other"] = Forecast(p50=both["xgboost"].p50 + 0.1, p90=both["xgboost"].p90)
+    both = {"combined": Forecast(p50=TRUE + day_effect, p90=TRUE + day_effect)}
+    both["other"] = Forecast(p50=both["combined"].p50 + 0.1, p90=both["combined"].p90)
 
     _, other = judging.compare(judged(), both, seed=0).to_dicts()
 
@@ -65,15 +65,21 @@ def test_pairing_makes_the_interval_of_a_lead_narrower_than_that_of_the_losses()
 def test_weekly_coverage_is_the_range_over_weeks_with_enough_rows() -> None:
     p90 = np.where(np.arange(1400) < 700, TRUE + 1, TRUE - 1)  # the first week covered, the second missed
 
-    row = judging.compare(judged(), {"xgboost": Forecast(p50=TRUE, p90=p90)}, seed=0, draws=10).to_dicts()[0]
+    row = judging.compare(judged(), {"combined": Forecast(p50=TRUE, p90=p90)}, seed=0, draws=10).to_dicts()[0]
 
     assert (row["coverage_p90_week_lo"], row["coverage_p90_week_hi"]) == (0.0, 1.0)
     assert row["coverage_p90"] == pytest.approx(metrics.coverage_p90(TRUE, p90)) == 0.5
 
 
-def test_the_static_offsets_coverage_stands_beside_the_models_own() -> None:
-    table = judging.compare(
-        judged(), {"xgboost": about(0.3), "b": about(0.9)}, seed=0, draws=10, static=Forecast(p50=TRUE, p90=TRUE - 1)
-    )
+def test_every_other_answer_is_compared_with_the_combination_wherever_it_stands() -> None:
+    forecasts = {"forest": about(0.5), "combined": about(0.3), "recent_20": about(0.9)}
 
-    assert table["coverage_p90_static"].to_list() == [0.0, None]
+    table = judging.compare(judged(), forecasts, seed=0, draws=50)
+
+    assert table["model"].to_list() == list(forecasts)
+    assert table["lead"].is_null().to_list() == [False, True, False]
+    [ours] = table.filter(pl.col("model") == "combined")["pinball"]
+    assert table["lead"].drop_nulls().to_list() == pytest.approx(
+        [loss - ours for loss in table.filter(pl.col("model") != "combined")["pinball"]]
+    )
+    assert table.schema == pl.Schema(judging.EVALUATION_SCHEMA)

@@ -6,15 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from features.build import LIKE, REFERENCE_FEATURES, build, made_relative, reference_log_s
+from features.build import build
 from features.history import History
+from features.references import LIKE, REFERENCE_FEATURES, made_relative, reference_log_s
 from pipelines.models import evaluate, examples
 from pipelines.models.boosting import Boosting
-from pipelines.models.conformal import Adaptation
 from pipelines.models.fitted import Recipe
 from tests.pipelines.models.conftest import make_jobs
-
-OFF = Adaptation(shares=(0.0,))
 
 
 def row(like: float | None, every: float | None) -> pl.DataFrame:
@@ -48,7 +46,14 @@ def test_run_times_are_taken_against_it_and_nothing_else_is() -> None:
     assert seen.columns == frame.columns
     assert seen.schema == frame.schema
     assert {"like_run_s_p50_20", "user_run_s_p90_100", "all_log_run_mean_20", "like_newest1_so_far_s"} <= changed
-    assert not changed & {"req_gpus", "hour", "user_failed_mean_20", "like_since_end_s", "group_log_run_std_20", "role"}
+    assert not changed & {
+        "req_gpus",
+        "instances",
+        "user_failed_mean_20",
+        "like_since_end_s",
+        "group_log_run_std_20",
+        "role",
+    }
     last = frame["group_run_s_p50_20"].to_numpy()
     assert seen["group_run_s_p50_20"].to_numpy() == pytest.approx(np.log(np.maximum(last, 1)) - against, nan_ok=True)
 
@@ -57,15 +62,18 @@ def test_a_workload_that_slows_down_by_factors_is_followed() -> None:
     jobs = make_jobs(1500, seed=6, span_days=400)
     run_s = (pl.col("run_s") * (pl.int_range(pl.len()) * 5 / pl.len()).exp()).round()
     jobs = jobs.with_columns(run_s=run_s).with_columns(end_ts=pl.col("start_ts") + pl.duration(seconds=pl.col("run_s")))
-    recipe = Recipe(features="submit", boosting=Boosting(rounds=60, learning_rate=0.15, max_depth=4), p50=OFF, p90=OFF)
+    recipe = Recipe(features="submit", boosting=Boosting(rounds=60, learning_rate=0.15, max_depth=4))
     until = jobs["submit_ts"][900]
 
     absolute, relative = (
-        evaluate.evaluate(jobs, trace="made", until=until, recipe=r, forest=False)["pinball"][0]
+        dict(evaluate.evaluate(jobs, trace="made", until=until, recipe=r).select("model", "pinball").iter_rows())
         for r in (replace(recipe, relative=False), recipe)
     )
 
-    assert relative < 0.8 * absolute
+    for answer in ("combined", "xgboost"):
+        assert relative[answer] < 0.8 * absolute[answer]
+    assert relative["forest"] < 0.9 * absolute["forest"]
+    assert relative["combined"] < relative["recent_20"]
 
 
 def test_features_outside_the_set_serve_the_reference_and_stay_outside() -> None:

@@ -145,4 +145,4 @@ def test_where_no_compiled_code_can_be_kept_it_is_compiled_all_the_same(monkeypa
 
     monkeypatch.setattr(trees_module.numba, "njit", nowhere)
 
-    assert trees_module._compiled("int64(int64)")(lambda number: number + 1)(1) == 2
+    assert trees_module.jitted("int64(int64)")(lambda number: number + 1)(1) == 2

@@ -1,4 +1,5 @@
 import json
+import math
 import sqlite3
 import subprocess
 import sys
@@ -10,8 +11,8 @@ import polars as pl
 import pytest
 
 from modelserve.bundle.bundle import read_bundle
-from modelserve.bundle.predictor import run_time_features, run_time_quantiles
 from modelserve.bundle.registry import mirror
+from modelserve.bundle.run_times import run_time_features, run_time_quantiles
 from modelserve.errors import BundleError, MirrorError
 from pipelines.errors import RegistryError
 from pipelines.models.model import write_model
@@ -80,7 +81,7 @@ def test_mlflow_loads_and_answers_as_the_bundle_does(uri: str, mlflow_of: object
 
     if kind == "runtime":
         built = run_time_features(bundle, asked)
-        expected = run_time_quantiles(bundle, built.features, built.reference_log_s)
+        expected = run_time_quantiles(bundle, built)
         assert answer["run_s_p50"].tolist() == expected.p50.tolist()
         assert answer["run_s_p90"].tolist() == expected.p90.tolist()
     else:
@@ -102,11 +103,11 @@ def test_mlflow_answers_a_job_that_names_little(uri: str, mlflow_of: object) -> 
 
 
 def test_only_what_the_gate_passed_is_promoted(uri: str) -> None:
-    track(model_of("gated", lead=0.1), uri=uri)
+    track(model_of("gated"), uri=uri)
     good = promote("runtime.pai.gated", uri=uri)
-    track(model_of("gated", lead=-0.1), uri=uri)
+    track(model_of("gated", pinball=math.nan), uri=uri)
 
-    with pytest.raises(RegistryError, match=r"runtime\.pai\.gated@2 is not promoted.*lead -0\.1000.*--force"):
+    with pytest.raises(RegistryError, match=r"runtime\.pai\.gated@2 is not promoted.*pinball nan.*--force"):
         promote("runtime.pai.gated", uri=uri)
 
     first, second = versions(uri=uri, name="runtime.pai.gated")
@@ -117,9 +118,9 @@ def test_only_what_the_gate_passed_is_promoted(uri: str) -> None:
 
 def test_force_leaves_its_tag_and_rollback_returns(uri: str) -> None:
     name = "runtime.pai.forced"
-    track(model_of("forced", lead=0.1), uri=uri)
+    track(model_of("forced"), uri=uri)
     promote(name, uri=uri)
-    track(model_of("forced", lead=-0.1), uri=uri)
+    track(model_of("forced", pinball=math.nan), uri=uri)
 
     forced = promote(name, uri=uri, force=True)
     back = rollback(name, uri=uri)

@@ -44,15 +44,17 @@ def jobs_of(count: int = 150) -> pl.DataFrame:
     return pl.DataFrame(said, schema_overrides=moments).with_columns(vc=pl.lit(None, dtype=pl.String))
 
 
-def evaluation_of(lead: float) -> pl.DataFrame:
+def evaluation_of(pinball: float) -> pl.DataFrame:
+    lead = 0.1
+    of_all = {"split": "time", "n": 400}
     rows = [
-        {"model": "xgboost", "split": "time", "n": 400, "pinball": 0.3, "lead": None, "lead_lo": None},
-        {"model": "user_median", "split": "time", "n": 400, "pinball": 0.3 + lead, "lead": lead, "lead_lo": lead / 2},
+        {"model": "combined", **of_all, "pinball": pinball, "lead": None, "lead_lo": None, "lead_hi": None},
+        {"model": "user_median", **of_all, "pinball": 0.4, "lead": lead, "lead_lo": lead / 2, "lead_hi": lead * 2},
     ]
     return pl.DataFrame(rows)
 
 
-def model_of(task_type: str, *, kind: str = "runtime", lead: float = 0.1, rounds: int = 5) -> TrainedModel:
+def model_of(task_type: str, *, kind: str = "runtime", pinball: float = 0.3, rounds: int = 5) -> TrainedModel:
     jobs = jobs_of()
     history = History.of(jobs)
     frame = build(jobs, history, "request")
@@ -77,7 +79,7 @@ def model_of(task_type: str, *, kind: str = "runtime", lead: float = 0.1, rounds
         support={"gpus": (0.25, 0.5)},
         params={"max_depth": 3, "seed": 0},
         metrics={"pinball": 0.3, "wmape": float("nan")},
-        evaluation=evaluation_of(lead)
+        evaluation=evaluation_of(pinball)
         if kind == "runtime"
         else pl.DataFrame([{**coverage, "target": target} for target in USAGE_TARGETS]),
         until=CUT,

@@ -17,7 +17,7 @@ from pipelines.models import usage as usage_training
 from pipelines.models.boosting import Boosting, predict
 from pipelines.models.model import TrainedModel
 from pipelines.models.peaks import UsageRecipe
-from pipelines.models.retrain import read_feedback, with_feedback
+from pipelines.models.training_tables import read_feedback, with_feedback
 from tests.modelserve.feedback_cases import JOB
 from tests.pipelines.models.conftest import T0, make_jobs
 from tests.pipelines.models.test_usage import use_of
@@ -118,7 +118,7 @@ def test_odd_rows_become_canonical_ones() -> None:
     assert TABLES["jobs"].is_valid(jobs)
     assert added["cluster"].unique().to_list() == LAKE_JOBS["cluster"].unique().to_list()
     assert added["task_type"].to_list() == ["nlp", "other"]
-    assert added["status"].to_list() == ["failed", "timeout"]
+    assert added["status"].to_list() == ["oom", "timeout"]
     assert added["run_s_censored"].to_list() == [False, True]
 
 

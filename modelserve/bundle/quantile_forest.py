@@ -1,0 +1,106 @@
+"""A quantile regression forest: trees whose leaves hold sampled run times, pooled over all trees into p50 and p90.
+
+Fitted in `pipelines.models.forest`. In a bundle it is two files: the trees as an XGBoost model, and the values of the
+leaves as plain numbers. Called by `modelserve.bundle.bundle`, `modelserve.loading.served` and `pipelines.models`.
+
+Reference: Meinshausen, "Quantile Regression Forests", JMLR 7 (2006).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelserve.bundle.trees.compiled import jitted
+from modelserve.bundle.trees.forest import Forest, read_forest
+from modelserve.errors import BundleError
+from scheduler_core.types import FloatArray
+
+__all__ = ["VALUES_PER_LEAF", "QuantileForest", "read_quantile_forest"]
+
+Float32Array = npt.NDArray[np.float32]
+
+VALUES_PER_LEAF: Final = 8
+"""Number of training values that each leaf holds, so that every tree weighs the same."""
+STORED: Final = np.dtype("<f4")
+"""Type of the values in the bundle's file, which holds nothing else: leaf by leaf, in the order of the nodes."""
+
+
+@jitted(None)
+def _quantile(ranked, level):  # type: ignore[no-untyped-def]  # numba infers the types
+    """Return a quantile of an ascending array by linear interpolation, as `numpy.quantile` does."""
+    at = level * (len(ranked) - 1)
+    low = int(at)
+    high = min(low + 1, len(ranked) - 1)
+    return ranked[low] + (at - low) * (np.float64(ranked[high]) - ranked[low])
+
+
+@jitted(None)
+def _pooled(matrix, feature, threshold, left, default_left, root, place, values, out):  # type: ignore[no-untyped-def]  # as above
+    width = values.shape[1]
+    pool = np.empty(len(root) * width, dtype=np.float32)
+    for i in range(len(matrix)):
+        for tree in range(len(root)):
+            node = root[tree]
+            while left[node] >= 0:
+                value = matrix[i, feature[node]]
+                goes_left = default_left[node] if np.isnan(value) else value < threshold[node]
+                node = left[node] if goes_left else left[node] + 1
+            pool[tree * width : (tree + 1) * width] = values[place[node]]
+        pool.sort()
+        out[i, 0], out[i, 1] = _quantile(pool, 0.5), _quantile(pool, 0.9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantileForest:
+    """The trees, the row of `values` of each leaf (`place`, by node), and the values of the leaves.
+
+    `values` (leaves, `VALUES_PER_LEAF`) are log run times minus the reference p50 of their job.
+    """
+
+    forest: Forest
+    place: npt.NDArray[np.int32]
+    values: Float32Array
+
+    @property
+    def stored(self) -> bytes:
+        """Return the values as the bytes of the bundle's file."""
+        return self.values.astype(STORED).tobytes()
+
+    @classmethod
+    def of(cls, forest: Forest, values: Float32Array) -> "QuantileForest":
+        """Return the forest whose i-th leaf, in the order of the nodes, holds the i-th row of `values`."""
+        leaf = forest.left < 0
+        place = np.where(leaf, np.cumsum(leaf) - 1, -1).astype(np.int32)
+        return cls(forest=forest, place=place, values=values)
+
+    def rows(self, matrix: Float32Array) -> FloatArray:
+        """Return p50 and p90 (n, 2) of a matrix (n, k), in log units relative to the reference p50."""
+        forest, out = self.forest, np.empty((len(matrix), 2))
+        rows = np.ascontiguousarray(matrix, dtype=np.float32)
+        arrays = forest.feature, forest.threshold, forest.left, forest.default_left, forest.root
+        _pooled(rows, *arrays, self.place, self.values, out)
+        return out
+
+
+def read_quantile_forest(trees: bytes, values: bytes, *, features: int, name: str) -> QuantileForest:
+    """Read the two files of a forest, and check that they match.
+
+    Raises
+    ------
+    BundleError
+        The trees take another number of features or split on categories, or the values are not `VALUES_PER_LEAF` finite
+        numbers per leaf.
+    """
+    forest = read_forest(trees, name=f"{name}.ubj")
+    if forest.features != features or forest.outputs != 1 or (forest.words_at >= 0).any() or not len(forest.root):
+        raise BundleError(f"{name}.ubj: found other trees, expected numeric splits on {features} features; train again")
+    leaves = int((forest.left < 0).sum())
+    wanted = leaves * VALUES_PER_LEAF * STORED.itemsize
+    if len(values) != wanted:
+        raise BundleError(f"{name}.f32: found {len(values)} bytes, expected {wanted} for {leaves} leaves; train again")
+    found = np.frombuffer(values, STORED).reshape(leaves, VALUES_PER_LEAF).astype(np.float32)
+    if not np.isfinite(found).all():
+        raise BundleError(f"{name}.f32: found values that are not finite, expected log run times; train again")
+    return QuantileForest.of(forest, found)

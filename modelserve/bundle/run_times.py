@@ -1,0 +1,138 @@
+"""From the outputs of a run-time model's trees to run times: combination with other forecasts, and calibration.
+
+Both predictors use it: that of frames (`modelserve.bundle.predictor`) and that of the service (`modelserve.calls`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from features.references import Referenced, build_referenced
+from modelserve.bundle.boosters import raw_outputs
+from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.card import RUNTIME_TARGET, Card
+from modelserve.bundle.combination import Combination, forecasts_of
+from scheduler_core.types import FloatArray, RunTimes
+
+__all__ = ["QUANTILE_NAMES", "calibrated_run_times", "combination_of", "member_forecasts"]
+
+QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
+"""The quantiles of run time that are served, with their names in predictions and in `Card.offsets`."""
+
+COMPILED_ROWS: Final = 8192
+"""Minimum number of rows that are predicted by compiled trees instead of XGBoost.
+
+Both give equal results. For fewer rows, loading the compiled code takes longer than it saves.
+"""
+
+
+def run_time_features(bundle: Bundle, frame: pl.DataFrame) -> Referenced:
+    """Build the features of a run-time model, and the reference run times, for the jobs of a frame (n rows)."""
+    return build_referenced(frame, bundle.history, bundle.contract.names, relative=bundle.card.relative)
+
+
+def run_time_quantiles(bundle: Bundle, built: Referenced) -> RunTimes:
+    """Predict run times in seconds for the features of n jobs: combined and calibrated in log units, then sorted."""
+    raw = outputs_of(bundle, RUNTIME_TARGET, bundle.contract.encode(built.features))
+    return calibrated_run_times(bundle.card, raw, base_log_s(bundle, built, raw))
+
+
+def base_log_s(bundle: Bundle, built: Referenced, raw: FloatArray) -> FloatArray:
+    """Return what is added to the trees' outputs `raw` (n, 2): the reference, and the shift of a combination."""
+    combination = combination_of(bundle)
+    if combination is None:
+        return built.reference_log_s
+    forecasts = member_forecasts(
+        bundle,
+        bundle.contract.encode(built.features),
+        raw,
+        reference_log_s=built.reference_log_s,
+        history_log_s=built.history_log_s,
+    )
+    return built.reference_log_s + (combination.combined(forecasts) - (raw + built.reference_log_s))
+
+
+def combination_of(bundle: Bundle) -> Combination | None:
+    """Return the combination that a bundle's card stores; None if the trees answer alone."""
+    stored = bundle.card.combination
+    return None if stored is None else Combination.of(stored, rows=bundle.card.rows)
+
+
+def member_forecasts(
+    bundle: Bundle,
+    matrix: npt.NDArray[np.float32],
+    raw: FloatArray,
+    *,
+    reference_log_s: FloatArray,
+    history_log_s: FloatArray,
+) -> FloatArray:
+    """Return the forecasts of a combination's members (n, members, 2), given the trees' outputs `raw` (n, 2).
+
+    `history_log_s` is that of `features.references.Referenced`.
+    """
+    forest, stored = bundle.quantile_forest, bundle.card.combination
+    return forecasts_of(
+        () if stored is None else stored.members,
+        xgboost=raw + reference_log_s,
+        forest=None if forest is None else forest.rows(matrix) + reference_log_s[:, :1],
+        reference_log_s=reference_log_s,
+        history_log_s=history_log_s,
+    )
+
+
+def outputs_of(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
+    """Return the outputs (n, outputs) of a target's booster for a matrix (n, k), before calibration."""
+    forest = bundle.forests.get(target)  # None for a model that was never saved to a file
+    if forest is None or len(matrix) < COMPILED_ROWS:
+        return raw_outputs(bundle.boosters[target], matrix)
+    from modelserve.bundle.trees.compiled import CompiledTrees
+
+    return CompiledTrees.made_of(forest).rows(matrix)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The outputs of a run-time booster that are served: column, offset in log units, and name of each."""
+
+    columns: tuple[int, ...]
+    offsets: tuple[float, ...]
+    names: tuple[str, ...]
+
+    def of_one(self, raw: Sequence[float], reference_log_s: Sequence[float]) -> FloatArray:
+        """Convert one row of outputs and reference run times (2,) from log units to ascending run times in seconds."""
+        logs = [raw[c] + reference_log_s[c] + offset for c, offset in zip(self.columns, self.offsets, strict=True)]
+        logs.sort()
+        seconds: FloatArray = np.exp(np.array(logs))
+        return seconds
+
+
+@lru_cache(maxsize=1024)
+def calibration(quantiles: tuple[float, ...], p50_offset: float, p90_offset: float) -> Calibration:
+    """Return the calibration of a booster with these output quantiles; names in it are sorted by quantile."""
+    offsets = {0.5: p50_offset, 0.9: p90_offset}
+    served = [level for level in quantiles if level in QUANTILE_NAMES]
+    return Calibration(
+        columns=tuple(quantiles.index(level) for level in served),
+        offsets=tuple(offsets[level] for level in served),
+        names=tuple(QUANTILE_NAMES[level] for level in sorted(served)),
+    )
+
+
+def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArray) -> RunTimes:
+    """Convert a booster's outputs (n, quantiles) and reference run times (n, 2) from log units to seconds."""
+    how = calibration(card.quantiles, card.offsets.get("p50", 0.0), card.offsets.get("p90", 0.0))
+    if len(raw) == 1:
+        seconds = how.of_one(raw[0].tolist(), reference_log_s[0].tolist()).reshape(1, -1)
+    else:
+        columns = list(how.columns)
+        seconds = np.exp(np.sort((raw + reference_log_s)[:, columns] + how.offsets, axis=1))
+    by_name = dict(zip(how.names, seconds.T, strict=True))
+    if len(by_name) < len(QUANTILE_NAMES):
+        unknown = np.full(len(raw), np.nan)
+        return RunTimes(p50=by_name.get("p50", unknown), p90=by_name.get("p90", unknown))
+    return RunTimes(**by_name)

@@ -1,0 +1,230 @@
+"""Renewing champions: a promotion that did harm is undone, and a challenger that is worse is not promoted."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from features.tables import TABLES as CANONICAL
+from modelserve.bundle.bundle import Bundle, read_bundle
+from modelserve.errors import MirrorError
+from pipelines.errors import RegistryError
+from pipelines.models import renewal
+from pipelines.models.boosting import Boosting
+from pipelines.models.fitted import Recipe
+from pipelines.models.model import TrainedModel, write_model
+from pipelines.models.renewal import Decision, renew
+from pipelines.models.retrain import Retrained
+from pipelines.models.runtime import train_runtime
+from pipelines.models.training_tables import Tables
+from pipelines.models.versions import ModelVersion
+from tests.pipelines.models.conftest import T0, make_jobs
+
+NAME = "runtime.made.ctr"
+CUT, SEEN = T0 + timedelta(days=10), T0 + timedelta(days=15)
+QUICK = Recipe(boosting=Boosting(rounds=10, patience=8, learning_rate=0.3, max_depth=3))
+JOBS = make_jobs(900, 6)
+TABLES = Tables(jobs=JOBS, usage=CANONICAL["usage"].create_empty())
+
+
+def version(number: int, **changes: Any) -> ModelVersion:
+    made = ModelVersion(
+        name=NAME,
+        version=number,
+        aliases=(),
+        status="passed",
+        reasons="passed here",
+        digest="",
+        run_id="",
+        replaced=None,
+        seen=SEEN,
+    )
+    return replace(made, **changes)
+
+
+class Registry:
+    """A registry in memory: its versions, and the number of the champion."""
+
+    def __init__(self, versions: dict[int, ModelVersion], champion: int | None) -> None:
+        self.held, self.champion = versions, champion
+
+    def versions(self, *, uri: str, name: str = NAME) -> list[ModelVersion]:
+        return [
+            replace(each, aliases=("champion",) if number == self.champion else ())
+            for number, each in self.held.items()
+        ]
+
+    def promote(self, name: str, *, uri: str, version: int) -> ModelVersion:
+        self.champion = version
+        return self.held[version]
+
+    def rollback(self, name: str, *, uri: str) -> ModelVersion:
+        self.champion = self.held[self.champion or 0].replaced
+        return self.held[self.champion or 0]
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Registry]:
+    """Return a maker of registries; the one made last answers."""
+
+    def make(champion: int | None, *held: ModelVersion) -> Registry:
+        made = Registry({each.version: each for each in held}, champion)
+        for name in ("versions", "promote", "rollback"):
+            monkeypatch.setattr(renewal, name, getattr(made, name))
+        return made
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def good() -> TrainedModel:
+    [model] = train_runtime(JOBS, trace="made", until=CUT, recipe=QUICK)
+    return model
+
+
+@pytest.fixture(scope="module")
+def bundles(good: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Bundle]:
+    """Return a reader of bundles: odd versions are good, even ones predict ten times the run time."""
+    folder = tmp_path_factory.mktemp("renewal")
+    bad = replace(good, offsets={name: offset + np.log(10.0) for name, offset in good.offsets.items()})
+    read = {}
+    for kind, model in (("good", good), ("bad", bad)):
+        write_model(model, folder / kind, created=CUT)
+        read[kind] = read_bundle(folder / kind)
+    return lambda name, number: read["good" if number % 2 else "bad"]
+
+
+def renewed(bundles: Callable[[str, int], Bundle], *trained: Retrained, tables: Tables = TABLES) -> list[Decision]:
+    train = (lambda: trained) if trained else None
+    return renew(tables, "made", uri="somewhere", read_version=bundles, train=train)
+
+
+def test_a_champion_that_does_worse_than_the_version_it_replaced_is_rolled_back(
+    registry: Callable[..., Registry], bundles: Callable[[str, int], Bundle]
+) -> None:
+    held = registry(2, version(1), version(2, replaced=1))
+
+    [decision] = renewed(bundles)
+
+    assert (decision.outcome, decision.model, held.champion) == ("rolled_back", f"{NAME}@2", 1)
+    assert decision.lead is not None
+    assert decision.lead.hi < 0
+    assert decision.jobs == JOBS.filter(pl.col("submit_ts") >= SEEN).height
+    assert f"worse than {NAME}@1" in decision.why
+
+
+def test_a_champion_that_does_better_stays(
+    registry: Callable[..., Registry], bundles: Callable[[str, int], Bundle]
+) -> None:
+    held = registry(3, version(2), version(3, replaced=2))
+
+    [decision] = renewed(bundles)
+
+    assert (decision.outcome, held.champion) == ("kept", 3)
+    assert decision.lead is not None
+    assert decision.lead.lo > 0
+
+
+@pytest.mark.parametrize(
+    ("champion", "tables", "why"),
+    [
+        (version(2), TABLES, "replaced no version"),
+        (version(2, replaced=1, seen=None), TABLES, "no recorded end"),
+        (version(2, replaced=1), replace(TABLES, jobs=JOBS[:500]), "new jobs ended, expected at least 200"),
+    ],
+)
+def test_without_evidence_a_champion_stays(
+    registry: Callable[..., Registry],
+    bundles: Callable[[str, int], Bundle],
+    champion: ModelVersion,
+    tables: Tables,
+    why: str,
+) -> None:
+    held = registry(2, version(1), champion)
+
+    [decision] = renewed(bundles, tables=tables)
+
+    assert (decision.outcome, held.champion) == ("kept", 2)
+    assert why in decision.why
+
+
+def test_a_version_that_is_gone_keeps_the_champion(registry: Callable[..., Registry]) -> None:
+    def gone(name: str, number: int) -> Bundle:
+        raise MirrorError("deleted")
+
+    held = registry(2, version(1), version(2, replaced=1))
+
+    [decision] = renewed(gone)
+
+    assert (decision.outcome, decision.why, held.champion) == ("kept", f"not compared with {NAME}@1: deleted", 2)
+
+
+@pytest.mark.parametrize(
+    ("challenger", "champion", "outcome", "after"),
+    [(5, 1, "promoted", 5), (4, 1, "kept", 1), (3, 2, "promoted", 3), (3, None, "promoted", 3)],
+)
+def test_a_challenger_is_promoted_unless_it_is_worse(
+    registry: Callable[..., Registry],
+    bundles: Callable[[str, int], Bundle],
+    good: TrainedModel,
+    challenger: int,
+    champion: int | None,
+    outcome: str,
+    after: int,
+) -> None:
+    held = registry(champion, version(1), version(2), version(challenger))
+
+    [decision] = renewed(bundles, Retrained(model=good, version=version(challenger)))
+
+    assert (decision.outcome, held.champion) == (outcome, after)
+
+
+def test_a_challenger_that_the_gate_refused_is_kept_back(
+    registry: Callable[..., Registry], bundles: Callable[[str, int], Bundle], good: TrainedModel
+) -> None:
+    held = registry(1, version(1))
+
+    [decision] = renewed(bundles, Retrained(model=good, version=version(3, status="failed", reasons="too few rows")))
+
+    assert (decision.outcome, decision.why, held.champion) == ("kept", "too few rows", 1)
+
+
+def test_a_first_run_has_no_promotion_to_check(
+    bundles: Callable[[str, int], Bundle], good: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(*, uri: str, name: str | None = None) -> list[ModelVersion]:
+        if name is None:
+            raise RegistryError("no models yet")
+        return []
+
+    monkeypatch.setattr(renewal, "versions", absent)
+    monkeypatch.setattr(renewal, "promote", lambda name, *, uri, version: None)
+    said: list[str] = []
+
+    [decision] = renew(
+        TABLES,
+        "made",
+        uri="somewhere",
+        read_version=bundles,
+        train=lambda: [Retrained(model=good, version=version(1))],
+        talk=said.append,
+    )
+
+    assert decision.outcome == "promoted"
+    assert said == ["no promotion to check: no models yet"]
+    with pytest.raises(RegistryError, match="no models yet"):
+        renewed(bundles)
+
+
+def test_versions_are_compared_on_jobs_that_neither_was_trained_on(
+    registry: Callable[..., Registry], bundles: Callable[[str, int], Bundle]
+) -> None:
+    registry(2, version(1), version(2, replaced=1, seen=T0))
+
+    [decision] = renewed(bundles)
+
+    assert decision.jobs == JOBS.filter(pl.col("submit_ts") >= CUT).height
