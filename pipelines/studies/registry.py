@@ -46,6 +46,10 @@ STUDIES: Final[dict[str, Entry]] = {
         f"{_ROOM}.fragmentation.study:FRAGMENTATION",
         "Fill clusters of shared GPUs up under six placements; GPUs left unallocated, against the published figures.",
     ),
+    "small-clusters": Entry(
+        f"{_ROOM}.forecasts.study:SMALL_CLUSTERS",
+        "Forecast run times on small parts of a trace: loss and coverage against the best simple answer of each.",
+    ),
     "replay": Entry(
         f"{_ROOM}.replay.study:REPLAY",
         "Replay a trace's own jobs: every queue order with predicted, oracle and history sizes.",

@@ -95,7 +95,8 @@ def recorded(
     kept = small.filter(pl.col("run_s") <= MOST_RUN.total_seconds()).sort("submit_ts", "job_id", maintain_order=True)
     if len(kept) < JOBS:
         raise LakeError(f"{trace} has {len(kept)} jobs with {MOST_GPUS} GPUs at most and a run time, expected {JOBS}")
-    sizes = sizes_of(kept, every, [PREDICTED, ORACLE], seed=seed, nthread=threads, talk=talk)
+    zone = lake.manifest(trace).zone
+    sizes = sizes_of(kept, every, [PREDICTED, ORACLE], zone=zone, seed=seed, nthread=threads, talk=talk)
     frame = kept.select(
         submit_ts="submit_ts",
         submit_s=pl.col("submit_ts").dt.epoch("us") / 1e6,

@@ -155,7 +155,8 @@ def queue_of(
     every = lake.table("jobs", trace, cluster).collect()
     taken = replayed(every)
     jobs = taken.jobs
-    sizes = sizes_of(jobs, every.filter(pl.col("req_gpus") > 0.0), [PREDICTED], seed=seed, nthread=nthread, talk=talk)
+    zone, learnt_from = lake.manifest(trace).zone, every.filter(pl.col("req_gpus") > 0.0)
+    sizes = sizes_of(jobs, learnt_from, [PREDICTED], zone=zone, seed=seed, nthread=nthread, talk=talk)
     reading = readings_of(evidence_of(lake, jobs, since=sizes.since, loads=()), [READING])[0]
     machines = reading.pools[0].machines
     gpus_per_machine = max(machine.gpus for machine in machines)

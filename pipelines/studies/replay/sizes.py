@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 
 from features.history import History
-from features.vocabulary import ZONES
 from pipelines.errors import BadUsage
 from pipelines.models.baselines import (
     HISTORY_BASELINES,
@@ -25,7 +24,7 @@ from pipelines.models.baselines import (
     key_codes,
 )
 from pipelines.models.examples import Examples, examples_of, task_types
-from pipelines.models.fitted import Recipe, calibrated, fit_runtime
+from pipelines.models.fitted import Recipe, combined, fit_runtime
 from pipelines.models.metrics import FloatArray
 from pipelines.models.splits import finished, time_later
 from scheduler_core.types import BoolArray, IntArray
@@ -116,6 +115,7 @@ def sizes_of(
     learnt_from: pl.DataFrame,
     sources: Sequence[str] | None = None,
     *,
+    zone: str,
     seed: int = 0,
     nthread: int = 1,
     talk: Callable[[str], None] = lambda _: None,
@@ -130,6 +130,8 @@ def sizes_of(
         All jobs of the trace, including the replayed jobs. A month's model is trained on the jobs that ended before it.
     sources
         Names that `applicable_sources` returns.
+    zone
+        The trace's time zone, in which months begin.
 
     Raises
     ------
@@ -139,7 +141,7 @@ def sizes_of(
     known = applicable_sources(jobs)
     if unknown := sorted(set(sources or ()) - set(known)):
         raise BadUsage(f"no sizes {', '.join(unknown)} for these jobs; there are {', '.join(known)}")
-    months = local_months(jobs)
+    months = local_months(jobs, zone)
     cuts = [month for month in months if _ended_before(learnt_from, month) >= LEAST_LEARNT]
     asked = list(sources or known)
     answers: dict[str, FloatArray] = {}
@@ -172,10 +174,8 @@ def applicable_sources(jobs: pl.DataFrame) -> list[str]:
     return [PREDICTED, *told, ORACLE]
 
 
-def local_months(jobs: pl.DataFrame) -> list[datetime]:
-    """Return the first moments of the months in which jobs were submitted, ascending, in the trace's time zone."""
-    trace = str(jobs["trace"][0])
-    zone = next((zone for start, zone in ZONES.items() if trace.startswith(start)), "UTC")
+def local_months(jobs: pl.DataFrame, zone: str) -> list[datetime]:
+    """Return the first moments of the months in which jobs were submitted, ascending, in a time zone."""
     begins = jobs["submit_ts"].dt.convert_time_zone(zone).dt.truncate("1mo")
     return begins.dt.convert_time_zone("UTC").unique().sort().to_list()
 
@@ -235,7 +235,7 @@ def _period(
         return np.empty(0, dtype=np.int64), np.empty(0)
     split = replace(split, test=asked)
     fitted = fit_runtime(examples, split, recipe, until=begin, seed=seed, nthread=nthread)
-    return asked, np.exp(calibrated(examples, fitted, recipe).p50)
+    return asked, np.exp(combined(examples, fitted).p50)
 
 
 def _ended_before(jobs: pl.DataFrame, moment: datetime) -> int:

@@ -122,7 +122,8 @@ def replays_of(lake: Lake, trace: str, config: Config, context: Context) -> Repl
     began = time.perf_counter()
     learnt_from = lake.table("jobs", trace).filter(pl.col("req_gpus") > 0.0).collect()
     sources = list(dict.fromkeys([*config.sizes, ORACLE])) if config.sizes else None
-    sizes = sizes_of(jobs, learnt_from, sources, seed=config.seed, nthread=context.threads, talk=talk)
+    zone = lake.manifest(trace).zone
+    sizes = sizes_of(jobs, learnt_from, sources, zone=zone, seed=config.seed, nthread=context.threads, talk=talk)
     talk(f"sizes took {time.perf_counter() - began:.1f} s")
     found = evidence_of(lake, jobs, since=sizes.since, loads=config.loads)
     readings = readings_of(found, config.readings)

@@ -96,7 +96,7 @@ def crossfit(
         rest = jobs[split.train]
         measured = usage.join(rest, on=["trace", "cluster", *_KEYS], how="semi")
         common = {"trace": str(rest["trace"][0]), "until": until, "seed": seed, "nthread": nthread}
-        models = train_runtime(rest, measured, forest=False, **common)
+        models = train_runtime(rest, measured, **common)
         models += train_usage(rest, measured, recipe=usage_recipe, **common)
         trained.append(Fold(models=tuple(models), trained=History.of(rest, measured), until=until))
     return Crossfit(folds=tuple(trained), fold_of=fold_of, whole=whole)
@@ -122,6 +122,7 @@ def _bundle(model: TrainedModel, history: History, created: datetime) -> Bundle:
         path=Path(),
         digest="",
         history_digest="",
+        quantile_forest=None if model.forest is None else model.forest.forest,
     )
 
 

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 import polars as pl
+import pytest
 from typer.testing import CliRunner
 
+from pipelines.cli.options import DEMO_LAKE
 from pipelines.cli.study import app_of
+from pipelines.errors import BadUsage
 from pipelines.studies.study import Context, Findings, Study, dealt, differences, option, seed_option, summed_up, write
 
 
@@ -67,6 +70,26 @@ def test_options_are_read_repeated_and_bounded() -> None:
     assert (row["loads"], row["kinds"], row["shape"], row["seed"]) == ("(1.0,)", "('b', 'a')", "flat", "5")
     assert (row["limit_s"], row["detail"]) == ("2.0", "True")
     assert [taut(*bad)[0] for bad in (("--load", "9"), ("--kind", "c"), ("--shape", "x"), ("--lake", "."))] == [2] * 4
+
+
+@pytest.mark.parametrize("value", ["inf", "nan"])
+def test_a_number_that_is_not_finite_is_refused(value: str) -> None:
+    study = Study(name="tiny", config=Config, run=findings)
+    result = CliRunner().invoke(app_of(study, "A tiny study."), ["--limit-s", value])
+
+    assert isinstance(result.exception, BadUsage)
+    assert str(result.exception) == f"--limit-s: found {value}, expected a finite number"
+
+
+def test_a_study_that_reads_no_lake_opens_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TAUT_LAKE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    DEMO_LAKE.mkdir(parents=True)
+
+    code, _, err = taut()
+
+    assert code == 0
+    assert "the demo's" not in err
 
 
 def test_the_help_names_options_and_arms() -> None:

@@ -39,17 +39,16 @@ def test_sources_are_those_whose_key_the_trace_tells() -> None:
 
 def test_months_begin_where_the_trace_says() -> None:
     late = {"submit_ts": datetime(2020, 7, 31, 20, tzinfo=UTC)}
-    shanghai = canonical([job_row(0, trace="helios", **late)], Jobs)
-    elsewhere = canonical([job_row(0, **late)], Jobs)
+    jobs = canonical([job_row(0, **late)], Jobs)
 
-    assert local_months(shanghai) == [datetime(2020, 7, 31, 16, tzinfo=UTC)]
-    assert local_months(elsewhere) == [datetime(2020, 7, 1, tzinfo=UTC)]
+    assert local_months(jobs, "Asia/Shanghai") == [datetime(2020, 7, 31, 16, tzinfo=UTC)]
+    assert local_months(jobs, "UTC") == [datetime(2020, 7, 1, tzinfo=UTC)]
 
 
 def test_the_oracle_knows_the_run_times_and_the_mean_what_had_ended() -> None:
     jobs = jobs_of(10, days=10, vc="one")
 
-    sizes = sizes_of(jobs, jobs, ["oracle", "like_mean"])
+    sizes = sizes_of(jobs, jobs, ["oracle", "like_mean"], zone="UTC")
 
     run_s = jobs["run_s"].to_numpy()
     assert sizes.predicted_s["oracle"].tolist() == run_s.tolist()
@@ -59,7 +58,7 @@ def test_the_oracle_knows_the_run_times_and_the_mean_what_had_ended() -> None:
 def test_without_enough_ended_jobs_recent_ones_answer_and_the_note_says_so() -> None:
     jobs = jobs_of(20, days=60)
 
-    sizes = sizes_of(jobs, jobs, ["predicted", "recent_20"])
+    sizes = sizes_of(jobs, jobs, ["predicted", "recent_20"], zone="UTC")
 
     assert sizes.predicted_s["predicted"].tolist() == sizes.predicted_s["recent_20"].tolist()
     assert f"no month had {LEAST_LEARNT} ended jobs" in sizes.notes[0]
@@ -70,7 +69,7 @@ def test_an_unknown_source_is_refused_with_those_there_are() -> None:
     jobs = jobs_of(5, days=1)
 
     with pytest.raises(BadUsage, match="no sizes user_mean for these jobs; there are predicted"):
-        sizes_of(jobs, jobs, ["user_mean"])
+        sizes_of(jobs, jobs, ["user_mean"], zone="UTC")
 
 
 @pytest.mark.slow
@@ -78,7 +77,7 @@ def test_a_month_is_answered_by_a_model_of_what_had_ended_before_it() -> None:
     jobs = jobs_of(2500, days=60)
     month = datetime(2020, 8, 1, tzinfo=UTC)
 
-    sizes = sizes_of(jobs, jobs, ["predicted", "recent_20", "global_median"])
+    sizes = sizes_of(jobs, jobs, ["predicted", "recent_20", "global_median"], zone="UTC")
 
     later = (jobs["submit_ts"] >= month).to_numpy()
     log_run = np.log(jobs["run_s"].to_numpy())
@@ -98,7 +97,7 @@ def test_what_ends_later_moves_no_answer() -> None:
     ).with_columns(end_ts=pl.col("submit_ts") + pl.duration(microseconds=pl.col("run_s") * 1e6))
     names = ["predicted", "recent_20", "like_mean", "vc_gpus_median", "global_median"]
 
-    told, otherwise = (sizes_of(each, each, names).predicted_s for each in (jobs, changed))
+    told, otherwise = (sizes_of(each, each, names, zone="UTC").predicted_s for each in (jobs, changed))
 
     before = (jobs["submit_ts"] < moment).to_numpy()
     assert before.sum() > 1000
