@@ -15,7 +15,19 @@ from typer.exceptions import TyperException
 
 from features.errors import FeatureError
 from modelserve.errors import ServeError
-from pipelines.cli import data, demo, models, report, rightsize, scheduling, serving, simulation, statistics
+from pipelines.cli import (
+    data,
+    demo,
+    models,
+    report,
+    retraining,
+    rightsize,
+    scheduling,
+    serving,
+    simulation,
+    statistics,
+    tuning,
+)
 from pipelines.cli import study as experiments
 from pipelines.errors import BadUsage, PipelineError
 from scheduler_core.errors import SchedulerError
@@ -70,7 +82,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Takes the slack out of GPU clusters: predict what AI jobs need, shrink what they over-claim, place the rest.",
 )
-for group in (demo, data, statistics, report, models, scheduling, rightsize, simulation, experiments, serving):
+for group in (
+    demo,
+    data,
+    statistics,
+    report,
+    models,
+    tuning,
+    retraining,
+    scheduling,
+    rightsize,
+    simulation,
+    experiments,
+    serving,
+):
     group.register(app)
 
 

@@ -48,10 +48,12 @@ def demo(
     from pipelines.cli.demo_tables import accuracy_rows, importance_rows, outcome_rows, reclaimed_rows
     from pipelines.cli.opening import champions
     from pipelines.cli.progress import compiling, step
-    from pipelines.cli.simulation import TruthOption
+    from pipelines.cli.simulation_options import TruthOption
     from pipelines.lake.ingest import ingest
     from pipelines.lake.lake import Lake
     from pipelines.models.retrain import promote_all, retrain
+    from pipelines.models.training_tables import read_tables
+    from pipelines.report.charts.training import picture
     from pipelines.simulation.advice import scales_of
     from pipelines.simulation.settings import SimulationSettings
     from pipelines.simulation.simulate import simulate
@@ -68,7 +70,10 @@ def demo(
     with step(f"ingesting {source} as {name}"):
         ingest("pai", source, lake, as_name=name)
     with Lake(lake) as opened:
-        trained = retrain(opened, name, uri=place.tracking_uri, seed=seed, threads=threads_of(threads), talk=say)
+        tables = read_tables(opened, name)
+        trained = retrain(
+            tables, name, uri=place.tracking_uri, seed=seed, threads=threads_of(threads), draw=picture, talk=say
+        )
         promote_all(trained, uri=place.tracking_uri, force=True, talk=say)
         with step("copying the champion models"):
             predictor = champions(place, offline=False)

@@ -61,7 +61,8 @@ def sentence(table: Sequence[Row]) -> str:
     if requested > 0.0:
         found += f" ({taut / requested - 1.0:+.0%})"
     if possible > requested:
-        found += f", {(taut - requested) / (possible - requested):.0%} of what perfect knowledge of their use would add"
+        share = (taut - requested) / (possible - requested)
+        found += f", {share:.0%} of what sizing each job by its true mean use would add"
     killed = _number(table[1], "jobs killed")
     harm = f"{killed:g} are" if killed else "none is"
     return f"{found}; {table[1]['jobs slowed']} of the jobs are slowed, {harm} killed."

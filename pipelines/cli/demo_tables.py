@@ -8,7 +8,8 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.models.judging import FITTED_BASELINES, MODEL
+from modelserve.bundle.combination import FITTED
+from pipelines.models.judging import COMBINED
 from pipelines.models.retrain import Retrained
 from pipelines.simulation.rows import averaged
 from pipelines.simulation.simulate import ALL, SimulationResult
@@ -25,8 +26,8 @@ def accuracy_rows(trained: Sequence[Retrained]) -> list[Row]:
         table = each.model.evaluation
         if each.model.kind != "runtime" or table.is_empty():
             continue
-        own = table.row(by_predicate=pl.col("model") == MODEL, named=True)
-        remembered = table.filter(~pl.col("model").is_in([MODEL, *FITTED_BASELINES])).sort("pinball", "model")
+        own = table.row(by_predicate=pl.col("model") == COMBINED, named=True)
+        remembered = table.filter(~pl.col("model").is_in([COMBINED, *sorted(FITTED)])).sort("pinball", "model")
         best = remembered.row(0, named=True)
         rows.append(
             {

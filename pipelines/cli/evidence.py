@@ -108,6 +108,8 @@ def _run_time_shares(scored: Scored, bundles: Path) -> Iterator[str]:
             rows=scored.rows[i : i + 1],
             matrix=scored.matrix[i : i + 1],
             reference_log_s=scored.reference_log_s[i : i + 1],
+            shift_log_s=scored.shift_log_s[i : i + 1],
+            evidence=scored.evidence[i : i + 1],
             runs=scored.runs[i : i + 1],
         )
         shares = shares_of(model, one, "p50", context)

@@ -5,22 +5,27 @@ Options and output only. Called by `pipelines.cli`, which registers the commands
 
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pipelines.cli.options import (
+    By,
+    ByOption,
     Cluster,
+    Feedback,
     Format,
     FormatOption,
     JobsFile,
     Lake,
     Offline,
+    RecipeFile,
     Seed,
     Threads,
     TokenFile,
     Trace,
     TypeOption,
+    Until,
     Urls,
     emit,
     local_cut,
@@ -30,16 +35,6 @@ from pipelines.cli.options import (
     threads_of,
     trace_of,
 )
-
-if TYPE_CHECKING:
-    pass
-
-
-class By(StrEnum):
-    """What the jobs of one model have in common: the kind of work, or the workload tag."""
-
-    KIND = "kind"
-    WORKLOAD = "workload"
 
 
 class SplitOption(StrEnum):
@@ -54,49 +49,40 @@ def train(
     lake: Lake = None,
     trace: Trace = None,
     cluster: Cluster = None,
-    until: Annotated[
-        datetime | None,
-        typer.Option(
-            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-            help="Train only on jobs that ended before this day (the cluster's own time).",
-            show_default="leaves the latest fifth of the submissions",
-        ),
-    ] = None,
-    by: Annotated[By, typer.Option(help="One model per kind of work, or per raw workload tag.")] = By.KIND,
+    until: Until = None,
+    by: ByOption = By.KIND,
     types: TypeOption = None,
-    with_feedback: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Also train on the finished jobs in a service's store (URL as in TAUT_SERVE_STORE). For a shrunk job, "
-            "the use of a shrunk resource counts only if it exceeded the predicted peak, so capped use never lowers a "
-            "floor.",
-            show_default=False,
-        ),
-    ] = None,
+    with_feedback: Feedback = None,
+    recipe: RecipeFile = None,
     seed: Seed = 0,
     threads: Threads = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Train the models of a trace, track them in MLflow, and register each as challenger."""
-    from pipelines.models.retrain import retrain
+    from pipelines.models.recipes import read_recipes
+    from pipelines.models.retrain import next_step, retrain
+    from pipelines.models.training_tables import read_tables
+    from pipelines.report.charts.training import picture
 
     with opened(lake, trace) as (source, name):
-        trained = retrain(
-            source,
-            name,
-            cluster=cluster,
-            uri=place_of(lake).tracking_uri,
-            until=local_cut(until, source.manifest(name).zone),
-            by=by.value,
-            types=types,
-            seed=seed,
-            threads=threads_of(threads),
-            feedback=with_feedback,
-            talk=say,
-        )
+        recipes = read_recipes(recipe, name)
+        tables = read_tables(source, name, cluster=cluster, feedback=with_feedback, talk=say)
+        cut = local_cut(until, source.manifest(name).zone)
+    trained = retrain(
+        tables,
+        name,
+        uri=place_of(lake).tracking_uri,
+        until=cut,
+        by=by.value,
+        types=types,
+        recipes=recipes,
+        seed=seed,
+        threads=threads_of(threads),
+        draw=picture,
+        talk=say,
+    )
     emit([each.row() for each in trained], form)
-    say("next: taut evaluate, then taut promote")
+    say(next_step(trained))
 
 
 def evaluate(
@@ -120,13 +106,13 @@ def evaluate(
         ),
     ] = None,
     split: Annotated[SplitOption, typer.Option(help="How rows are held out.")] = SplitOption.TIME,
-    by: Annotated[By, typer.Option(help="One model per kind of work, or per raw workload tag.")] = By.KIND,
+    by: ByOption = By.KIND,
     types: TypeOption = None,
     seed: Seed = 0,
     threads: Threads = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Compare XGBoost with every baseline on held-out jobs; the same cut and seed give the trees of `taut train`."""
+    """Compare the combined forecast with each member and every baseline on held-out jobs, as `taut train` does."""
     from pipelines.models.evaluate import evaluate as run
 
     with opened(lake, trace) as (source, name):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pipelines.lake.lake import Lake as OpenLake
 
 DEMO_LAKE: Final = Path("data/demo/lake")
+SQLITE: Final = "sqlite:///"
 
 
 class Format(StrEnum):
@@ -32,6 +33,13 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+
+
+class By(StrEnum):
+    """What the jobs of one model have in common: the kind of work, or the workload tag."""
+
+    KIND = "kind"
+    WORKLOAD = "workload"
 
 
 class GuardOption(StrEnum):
@@ -52,6 +60,42 @@ Threads = Annotated[
 Trace = Annotated[
     str | None,
     typer.Option("--trace", help="Name of the trace in the lake.", show_default="TAUT_TRACE, else the only one"),
+]
+TraceArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="TRACE", help="Name of the trace in the lake.", show_default="TAUT_TRACE, else the only one"
+    ),
+]
+ByOption = Annotated[By, typer.Option("--by", help="One model per kind of work, or per raw workload tag.")]
+Until = Annotated[
+    datetime | None,
+    typer.Option(
+        "--until",
+        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
+        help="Train only on jobs that ended before this day (the cluster's own time).",
+        show_default="leaves the latest fifth of the submissions",
+    ),
+]
+RecipeFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--recipe",
+        help="File of recipes, as `taut tune` writes it; run-time models without one get the default.",
+        show_default=False,
+    ),
+]
+Feedback = Annotated[
+    str | None,
+    typer.Option(
+        "--with-feedback",
+        "--feedback",
+        metavar="URL",
+        help="Also train on the finished jobs in a service's store (URL as in TAUT_SERVE_STORE). For a shrunk job, "
+        "the use of a shrunk resource counts only if it exceeded the predicted peak, so capped use never lowers a "
+        "floor.",
+        show_default=False,
+    ),
 ]
 Cluster = Annotated[
     str | None, typer.Option("--cluster", help="Only this cluster of the trace.", show_default="all of them")
@@ -95,6 +139,12 @@ class Place:
     tracking_uri: str
     bundles: Path
 
+    def beside_registry(self, name: str) -> Path:
+        """Return the path of a file next to the registry's database; next to the lake if the registry is a server."""
+        database = self.tracking_uri.removeprefix(SQLITE)
+        beside = self.lake if database == self.tracking_uri else Path(database)
+        return beside.absolute().parent / name
+
 
 def place_of(lake: Path | None, *, demo: bool = True) -> Place:
     """Return where a command works: in the given lake, else TAUT_LAKE, else data/lake, else the demo's lake.
@@ -113,7 +163,7 @@ def place_of(lake: Path | None, *, demo: bool = True) -> Place:
     parent = folder.absolute().parent
     return Place(
         lake=folder,
-        tracking_uri=settings.tracking_uri or f"sqlite:///{parent / 'mlflow.db'}",
+        tracking_uri=settings.tracking_uri or f"{SQLITE}{parent / 'mlflow.db'}",
         bundles=settings.bundles or parent / "bundles",
     )
 

@@ -8,7 +8,15 @@ from contextlib import contextmanager
 from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TransferSpeedColumn,
+)
 
 COMPILING: Final = "compiling an inner loop for this machine: up to a minute; later runs use the cache"
 
@@ -27,6 +35,16 @@ def transfer_progress() -> Iterator[Callable[[str, int, int | None], None]]:
             bars.update(tasks[name], completed=done, total=total)
 
         yield report
+
+
+@contextmanager
+def counting_progress(total: int) -> Iterator[Callable[[int, str], None]]:
+    """Yield a callback `(number done, text)` that draws one bar up to `total`; nothing if stderr is no terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        task = bars.add_task("", total=total)
+        yield lambda done, text: bars.update(task, completed=done, description=text)
 
 
 @contextmanager

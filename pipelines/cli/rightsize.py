@@ -65,9 +65,10 @@ def rightsize(
     Amounts are per instance; slack is in hours of all instances that the targets would have freed in the same
     runs, negative if they would have added hours. A target is the measured peak plus a margin, for GPUs below one on a
     grid of 0.05. A request is raised (`too_little`) if the peak exceeds it by 5 % or more, and kept if the target
-    would save less than 5 %. Reasons to keep it: `cold_start`, too few measured runs; `not_measured`, enough runs, but
-    without the measurements that the target requires (for GPUs, both busy time and GPU memory). `rests_on` names the
-    measured runs behind the targets and their number; `runs` counts all runs of the row.
+    would save less than 5 %. A job killed for memory used at least its request. Reasons to keep it: `cold_start`, too
+    few measured runs; `not_measured`, enough runs, but without the measurements that the target requires (for GPUs,
+    both busy time and GPU memory). `rests_on` names the measured runs behind the targets and their number; `runs`
+    counts all runs of the row.
     """
     from features.vocabulary import GPU_MEM_GIB_OF_TYPE
     from pipelines.rightsizing.claims import submitted

@@ -1,6 +1,6 @@
 """Run a simulation from the options of `taut simulate`: read the jobs, make the settings, simulate, return rows.
 
-The options are declared in `pipelines.cli.simulation`. Called by `pipelines.cli.simulation`.
+The options are declared in `pipelines.cli.simulation_options`. Called by `pipelines.cli.simulation`.
 """
 
 import math
@@ -15,7 +15,7 @@ from pipelines.cli.predictors import AdviceContext, advisers
 from pipelines.cli.progress import compiling
 from pipelines.cli.remote import SETS_SURE_RUNS
 from pipelines.cli.reserving import Reserving
-from pipelines.cli.simulation import Advising, Failing, Jobs, Load, Output, Rules, TruthOption
+from pipelines.cli.simulation_options import Advising, Failing, Jobs, Load, Output, Rules, TruthOption
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.simulation.cluster_file import ClusterSpec, cluster_file, outage_file, paper_cluster, recorded_cluster

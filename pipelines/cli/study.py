@@ -6,7 +6,8 @@ Called by `pipelines.cli`.
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from enum import StrEnum
 from importlib import import_module
@@ -18,6 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 from pipelines.cli.options import Format, FormatOption, Lake, Threads, chosen_trace, emit, place_of, say, threads_of
+from pipelines.errors import BadUsage
 from pipelines.studies.registry import RENAMED, STUDIES
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ def app_of(study: "Study[Any]", about: str) -> typer.Typer:
     def command(**given: Any) -> None:
         shared = {name: given.pop(name) for name in (*study.takes, "out", "form")}
         config = {name: _plain(value) for name, value in given.items() if value is not None}
+        _check_finite(study, config)
         _run(study, study.config(**config), **shared)
 
     command.__doc__ = "\n\n".join([about, *(f"{name}: {what}" for name, what in study.arms.items())])
@@ -82,13 +85,24 @@ def app_of(study: "Study[Any]", about: str) -> typer.Typer:
     return app
 
 
+def _check_finite(study: "Study[Any]", config: Mapping[str, object]) -> None:
+    for each in dataclasses.fields(study.config):
+        value = config.get(each.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadUsage(f"{_flag(each)}: found {value}, expected a finite number")
+
+
+def _flag(each: "dataclasses.Field[Any]") -> str:
+    return each.metadata["name"] or f"--{each.name.replace('_', '-')}"
+
+
 def _option(each: "dataclasses.Field[Any]", kind: Any) -> inspect.Parameter:
     """Return the option for a field of a config.
 
     For a tuple the option may be repeated; if it is not given, the default of the config is used.
     """
-    known = dict(each.metadata)
-    flag = known.pop("name") or f"--{each.name.replace('_', '-')}"
+    flag, known = _flag(each), dict(each.metadata)
+    known.pop("name")
     default = each.default
     members = [member for member in get_args(kind) if member is not type(None)]
     if get_origin(kind) in (Union, UnionType):
@@ -147,12 +161,12 @@ def _context(stack: ExitStack, lake: Path | None, threads: int | None, processes
     from pipelines.settings import load_settings
     from pipelines.studies.study import Context
 
-    settings, place = load_settings(), place_of(lake)
-    opened: Callable[[], OpenLake] = cache(lambda: stack.enter_context(OpenLake(place.lake)))
+    settings, place = load_settings(), cache(lambda: place_of(lake))  # late, for a study that reads no lake
+    opened: Callable[[], OpenLake] = cache(lambda: stack.enter_context(OpenLake(place().lake)))
     return Context(
         lake=opened,
         trace=lambda trace: chosen_trace(opened(), trace),
-        champions=lambda offline: champions(place, offline=offline),
+        champions=lambda offline: champions(place(), offline=offline),
         energy=settings.energy,
         traces=settings.traces,
         threads=threads_of(threads),

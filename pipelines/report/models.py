@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.build import build_referenced
 from features.frames import has_ended
 from features.history import History
+from features.references import build_referenced
 from features.tables import TASK_TYPES
 from pipelines.report.charts.attributions import beeswarm, coverage, importances
 from pipelines.report.charts.panels import spaced

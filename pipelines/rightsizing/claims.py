@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.frames import has_ended
+from features.frames import has_ended, needed_mem_gib
 from pipelines.errors import LakeError
 from pipelines.simulation.job_pool import KEYS, PARAMETER_SERVER
 from pipelines.simulation.workloads import REQUESTS, requests_of
@@ -54,6 +54,7 @@ def submitted(jobs: pl.DataFrame, *, since: datetime | None, until: datetime | N
 def measured_runs(jobs: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
     """Return the jobs that ran, with their measured use and instance-hours.
 
+    A job that was killed for memory used at least its request, so that no target is below a request that was too small.
     Parameter servers count as not measured, because the traces report their workers' measurements for them. Running
     jobs count as not measured, because their use may still rise. The order of rows does not matter.
 
@@ -63,6 +64,7 @@ def measured_runs(jobs: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
         If no run was measured.
     """
     ran = jobs.filter(pl.col("run_s").fill_null(0.0) > 0.0).join(usage, on=KEYS, how="left")
+    ran = ran.with_columns(needed_mem_gib())
     told = (pl.col("role") != PARAMETER_SERVER) & has_ended()
     runs = ran.sort(KEYS).with_columns(
         *(pl.when(told).then(pl.col(name)).alias(name) for name in MEASURES.values()),

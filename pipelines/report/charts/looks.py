@@ -24,6 +24,7 @@ __all__ = [
     "TRUTHS",
     "VERMILLION",
     "WIDTH",
+    "YELLOW",
     "arm_colour",
     "arm_dash",
     "claim_shape",
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 BLACK, GREEN, BLUE, VERMILLION, PURPLE = "#000000", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
-ORANGE, SKY = "#E69F00", "#56B4E9"
+ORANGE, SKY, YELLOW = "#E69F00", "#56B4E9", "#F0E442"
 
 ARMS: Final = {
     "requested": "as requested",

@@ -10,7 +10,7 @@ import altair as alt
 import polars as pl
 
 from pipelines.report.charts.distributions import RESOURCES
-from pipelines.report.charts.looks import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
+from pipelines.report.charts.looks import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 from pipelines.report.charts.panels import (
     FAINT,
     SERIES,
@@ -30,6 +30,7 @@ STATUSES: Final = {
     "cancelled": ORANGE,
     "timeout": PURPLE,
     "node_fail": BLACK,
+    "oom": YELLOW,
     "running": BLUE,
     "waiting": SKY,
     "unknown": FAINT,

@@ -54,7 +54,8 @@ def test_bars_are_as_long_as_their_jobs_and_fit_80_columns() -> None:
     [
         (
             {"requested": 99.5, "reclaim": 149.5, "oracle": 199.5},
-            "150 jobs finish on the same machines instead of 100 (+50%), 50% of what",
+            "150 jobs finish on the same machines instead of 100 (+50%), 50% of what sizing each job by its true mean "
+            "use would add; 1.5% of the jobs are slowed",
         ),
         ({"requested": 99.5, "reclaim": 89.5, "oracle": 99.5}, "instead of 100 (-10%); 1.5% of the jobs are slowed"),
         (

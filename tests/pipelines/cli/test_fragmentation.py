@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
-from pipelines.cli.simulation import TargetOption
+from pipelines.cli.simulation_options import TargetOption
 from pipelines.lake.ingest import ingest
 from pipelines.simulation.settings import AIMING
 

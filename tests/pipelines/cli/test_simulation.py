@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from pipelines.cli.predictors import PREDICTORS
 from pipelines.cli.reserving import VariationOption
-from pipelines.cli.simulation import BackfillOption, PlacementOption, QueueOption, SharingOption, TruthOption
+from pipelines.cli.simulation_options import BackfillOption, PlacementOption, QueueOption, SharingOption, TruthOption
 from pipelines.lake.ingest import ingest
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
 from pipelines.simulation.shared.settings import SHARED
@@ -295,7 +295,7 @@ def test_the_table_shows_what_holds_something(lake: Path) -> None:
         (("--warm-up-h", "12"), "pai-synth", "expected below 43200 s"),
         (("--match-gpu-type",), "pai-synth", "machines that name none (the paper's)"),
         (("--outages", "x.csv", "--mtbf-h", "1"), "pai-synth", "found both --outages and --mtbf-h"),
-        (("--truth", "shared", "--placement", "fgd"), "pai-synth", "found placement fgd; expected one of fifo"),
+        (("--truth", "shared", "--placement", "fgd"), "pai-synth", "found placement fgd, expected best_fit; for them"),
         (("--truth", "shared", "--policy", "srtf"), "pai-synth", "preemption (the default of srtf)"),
         (("--truth", "shared", "--backfill", "easy"), "pai-synth", "for them use --truth contention"),
         (("--truth", "shared", "--mtbf-h", "9"), "pai-synth", "found outages of machines"),

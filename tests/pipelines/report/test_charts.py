@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from features.vocabulary import Status
 from pipelines.report.charts.attributions import beeswarm, coverage, importances, swarm_offsets
 from pipelines.report.charts.distributions import LEAST_AMOUNT, LEAST_S, duration_ranges, durations, request_and_use
 from pipelines.report.charts.grids import utilisation
@@ -189,6 +190,11 @@ def test_a_status_that_is_not_told_is_shown_as_that() -> None:
     [data] = spec["datasets"].values()
     assert {row["status"]: row["share"] for row in data} == {"failed": 0.25, "unknown": 0.75}
     assert set(spec["encoding"]["color"]["scale"]["domain"]) <= set(STATUSES)
+
+
+def test_every_status_has_a_colour() -> None:
+    assert set(STATUSES) == {*Status, "unknown"}
+    assert len(set(STATUSES.values())) == len(STATUSES)
 
 
 def test_the_share_of_gpu_hours_says_of_which_jobs_it_is() -> None:

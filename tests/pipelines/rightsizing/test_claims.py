@@ -107,6 +107,19 @@ def test_a_request_below_its_measured_use_is_raised_and_counted_as_missing() -> 
     assert "missing: 8.3% of 72 core-hours" in summary(pl.DataFrame(rows))[2]
 
 
+def test_a_job_killed_for_memory_used_at_least_its_request() -> None:
+    runs = [run(at, {}) for at in range(3)]
+    [shrunk] = sized(*runs)
+    [kept] = sized(*runs, run(3, {"mem_max_gib": 20.0}, status="oom"))
+    [raised] = sized(*runs, run(3, {"mem_max_gib": 40.0}, status="oom"))
+    [unmeasured] = sized(*runs, run(3, status="oom"))
+
+    assert (shrunk["mem_gib_reason"], shrunk["mem_gib_target"]) == ("shrunk", 11.5)
+    assert (kept["mem_gib_reason"], kept["mem_gib_target"], kept["mem_gib_peak"]) == ("floor", 30.0, 30.0)
+    assert (raised["mem_gib_reason"], raised["mem_gib_peak"]) == ("too_little", 40.0)
+    assert unmeasured["mem_gib_target"] == 30.0
+
+
 def test_missing_measurements_of_gpu_memory_are_told_apart_from_too_few_runs() -> None:
     [row] = sized(*(run(at, {"gpu_mem_max_gib": None}) for at in range(3)))
     assert told(row, "_reason") == ["shrunk", "shrunk", "not_measured"]

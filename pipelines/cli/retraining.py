@@ -1,0 +1,126 @@
+"""`taut retrain`: one run of a schedule, such as cron: check the last promotion, train, promote or keep.
+
+Options, the lock, the line on stdout and the exit code. Called by `pipelines.cli`, which registers the command.
+"""
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pipelines.cli.options import (
+    By,
+    ByOption,
+    Cluster,
+    Feedback,
+    Lake,
+    RecipeFile,
+    Seed,
+    Threads,
+    TraceArgument,
+    TypeOption,
+    Until,
+    local_cut,
+    opened,
+    place_of,
+    say,
+    threads_of,
+)
+from pipelines.errors import Busy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipelines.models.renewal import Decision
+
+EXIT_CODES: Final = {"promoted": 0, "rolled_back": 0, "kept": 3, "busy": 4}
+LOCK: Final = "retrain.lock"
+
+
+def retrain(
+    trace: TraceArgument = None,
+    lake: Lake = None,
+    cluster: Cluster = None,
+    until: Until = None,
+    by: ByOption = By.KIND,
+    types: TypeOption = None,
+    with_feedback: Feedback = None,
+    recipe: RecipeFile = None,
+    check_drop: Annotated[
+        bool, typer.Option("--check-drop", help="Only check the last promotions and roll back; do not train.")
+    ] = False,
+    seed: Seed = 0,
+    threads: Threads = None,
+) -> None:
+    """Retrain on a schedule: roll back a champion that did worse, train, promote what is no worse.
+
+    One line of JSON goes to stdout. Exit codes: 0 a champion changed, 1 failed, 3 all champions
+    stay, 4 another run holds the lock.
+    """
+    from functools import partial
+
+    from modelserve.bundle.registry import read_version
+    from pipelines.lake.locks import exclusive
+    from pipelines.models.recipes import read_recipes
+    from pipelines.models.renewal import renew
+    from pipelines.models.retrain import retrain as run
+    from pipelines.models.training_tables import read_tables
+    from pipelines.report.charts.training import picture
+
+    started, place = time.monotonic(), place_of(lake)
+    lock, uri = place.beside_registry(LOCK), place.tracking_uri
+    line: dict[str, object] = {"trace": trace, "outcome": "failed"}
+    try:
+        with exclusive(lock, Busy(f"another `taut retrain` is running and holds {lock}")):
+            with opened(lake, trace) as (source, name):
+                line["trace"] = name
+                recipes = read_recipes(recipe, name)
+                tables = read_tables(source, name, cluster=cluster, feedback=with_feedback, talk=say)
+                cut = local_cut(until, source.manifest(name).zone)
+            train = partial(
+                run,
+                tables,
+                name,
+                uri=uri,
+                until=cut,
+                by=by.value,
+                types=types,
+                recipes=recipes,
+                seed=seed,
+                threads=threads_of(threads),
+                draw=picture,
+                talk=say,
+            )
+            decisions = renew(
+                tables,
+                name,
+                uri=uri,
+                read_version=partial(read_version, uri, place.bundles),
+                train=None if check_drop else train,
+                seed=seed,
+                talk=say,
+            )
+        line["outcome"] = outcome_of(decisions)
+        line["models"] = [each.row() for each in decisions]
+    except Busy as busy:
+        line |= {"outcome": "busy", "why": str(busy)}
+    except Exception as error:
+        line["why"] = str(error).partition("\n")[0]
+        raise
+    finally:
+        typer.echo(json.dumps({**line, "seconds": round(time.monotonic() - started, 1)}))
+    code = EXIT_CODES[str(line["outcome"])]
+    if code:
+        raise typer.Exit(code)
+
+
+def outcome_of(decisions: "Sequence[Decision]") -> str:
+    """Return the outcome of a run: `promoted` if any model was, else `rolled_back` if any was, else `kept`."""
+    found = {each.outcome for each in decisions}
+    return next((each for each in ("promoted", "rolled_back") if each in found), "kept")
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's command to the app."""
+    app.command()(retrain)
