@@ -12,13 +12,13 @@ from pipelines.cli.reference import PAGE, command_line, command_paths
 from pipelines.cli.study import load
 from pipelines.studies.registry import RENAMED, STUDIES
 
-HEAVY = ("xgboost", "mlflow", "sklearn", "pandas", "polars", "duckdb", "numpy", "scipy", "pyarrow")
+HEAVY = ("xgboost", "mlflow", "optuna", "sklearn", "pandas", "polars", "duckdb", "numpy", "scipy", "pyarrow")
 
 
 def test_every_command_of_the_design_is_there() -> None:
     expected = {
         "demo", "fetch", "synth", "ingest", "sql", "train", "evaluate", "promote", "models", "predict", "recommend",
-        "report", "serve", "simulate", "stats", "token", "rightsize", "study",
+        "report", "retrain", "serve", "simulate", "stats", "token", "rightsize", "study", "tune",
     }  # fmt: skip
     assert {path[0] for path in command_paths() if len(path) == 1} == expected
 

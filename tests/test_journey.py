@@ -51,7 +51,7 @@ def test_from_published_files_to_a_simulated_cluster(tmp_path: Path, monkeypatch
     assert sum(int(str(r["rows_quarantined"])) for r in ingested) == 0
     assert counted == [{"n": 3000}]
     assert {"runtime.pai-synth.nlp", "usage.pai-synth.nlp"} <= {r["name"] for r in trained}
-    assert {r["model"] for r in judged} >= {"xgboost", "random_forest", "group_median", "global_median", "recent_20"}
+    assert {r["model"] for r in judged} >= {"xgboost", "forest", "group_median", "global_median", "recent_20"}
     assert set(judged[0]) >= EVALUATED
     assert {r["name"] for r in promoted} == {r["name"] for r in trained}
     assert all("champion" in str(r["aliases"]) for r in listed)

@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -13,6 +14,7 @@ from pipelines.cli.study import StudyCommand, app_of, load
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
     "README.md",
+    "docs/models.md",
     "docs/results.md",
     "docs/serving.md",
     "docs/synthetic.md",
@@ -38,7 +40,7 @@ def test_shown_commands_exist_with_their_options(page: str) -> None:
 
     assert commands
     for _, *words in commands:
-        found = typer.main.get_group(app)
+        found: Any = typer.main.get_group(app)  # a group at first, a command at last
         while hasattr(found, "commands"):
             found, words = found.commands[words[0]], words[1:]
         if isinstance(found, StudyCommand):

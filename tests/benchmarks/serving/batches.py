@@ -20,7 +20,7 @@ from modelserve.bundle.built import jobs_frame
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.champions import read_champion
-from modelserve.bundle.predictor import run_time_features
+from modelserve.bundle.run_times import run_time_features
 from modelserve.contract.requests import job_of
 from modelserve.contract.reservations import MAX_RUNNING, MAX_SAMPLES
 from scheduler_core.shrink import ShrinkPolicy

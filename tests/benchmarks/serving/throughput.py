@@ -19,7 +19,7 @@ from modelserve.bundle.built import jobs_frame
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.champions import read_champion
-from modelserve.bundle.predictor import run_time_features
+from modelserve.bundle.run_times import run_time_features
 from modelserve.contract.requests import JobRow, job_of
 from tests.benchmarks.serving.figures import Bar, Row, alternately, ratio_row
 from tests.benchmarks.serving.load import Load, Target, full_load, write_bodies
