@@ -63,11 +63,17 @@ def room(module: str) -> str:
 
 
 @cache
+def tree(module: str) -> ast.Module:
+    """Return the syntax tree of a module."""
+    return ast.parse(modules()[module].read_text(encoding="utf-8"))
+
+
+@cache
 def taken() -> frozenset[Taken]:
     """Return every name that one room imports from another."""
     found = set()
-    for module, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for module in modules():
+        for node in ast.walk(tree(module)):
             if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] not in PACKAGES:
                 continue
             for alias in node.names:
@@ -79,9 +85,10 @@ def taken() -> frozenset[Taken]:
     return frozenset(found)
 
 
+@cache
 def public(module: str) -> set[str]:
     """Return the names in a module's `__all__`."""
-    for node in ast.parse(modules()[module].read_text(encoding="utf-8")).body:
+    for node in tree(module).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return set(ast.literal_eval(node.value))
     return set()

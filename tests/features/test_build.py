@@ -49,6 +49,7 @@ def test_truncating_the_future_changes_no_feature(jobs: pl.DataFrame, data: st.D
     check_same(then, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trace", REAL)
 def test_truncating_the_future_of_a_real_trace_changes_no_feature(trace: str, traces: Path) -> None:
     jobs = REAL[trace](traces).sort("submit_ts", "job_id")[:30_000]
@@ -83,6 +84,7 @@ def test_each_row_alone_is_its_row_of_the_batch(jobs: pl.DataFrame) -> None:
         check_same(build(jobs[row : row + 1], history, "usage"), batch[row : row + 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trace", REAL)
 def test_real_rows_alone_are_their_rows_of_the_batch(trace: str, traces: Path) -> None:
     jobs = REAL[trace](traces).sort("submit_ts", "job_id")[: 5 * CHUNK_ROWS]

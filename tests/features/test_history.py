@@ -106,6 +106,7 @@ def test_windows_equal_window_sql(key: str, jobs: pl.DataFrame) -> None:
     assert_frame_equal(found, by_sql(jobs, usage, jobs, key, 20), rel_tol=1e-9, abs_tol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [philly_rebuilt, helios_venus])
 def test_windows_over_a_real_trace_equal_window_sql(read: Callable[[Path], pl.DataFrame], traces: Path) -> None:
     jobs = read(traces).sort("submit_ts", "job_id")[:20_000]
@@ -128,6 +129,7 @@ def test_the_tail_answers_as_the_whole_for_later_jobs(jobs: pl.DataFrame, later:
     assert_frame_equal(build(later, tail, "usage"), build(later, whole, "usage"), check_exact=True)
 
 
+@pytest.mark.slow
 def test_the_tail_of_a_real_trace_answers_as_the_whole(traces: Path, tmp_path: Path) -> None:
     jobs = philly_rebuilt(traces).sort("submit_ts", "job_id")
     past, later = jobs[:60_000], jobs[60_000:].filter(pl.col("submit_ts") > jobs["submit_ts"][59_999])[::150]

@@ -45,6 +45,7 @@ def test_the_kernel_says_what_numpy_said(jobs: pl.DataFrame) -> None:
     check_as_before(jobs, History.of(jobs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trace", REAL)
 def test_the_kernel_says_what_numpy_said_of_real_rows(trace: str, traces: Path) -> None:
     jobs = REAL[trace](traces).sort("submit_ts", "job_id")[:20_000]

@@ -63,6 +63,7 @@ def test_every_served_set_is_built_as_in_training(names: str, relative: bool, jo
     assert found.matrix.flags.c_contiguous
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trace", REAL)
 def test_a_real_trace_is_answered_as_by_build_while_its_runs_end(trace: str, traces: Path, tmp_path: Path) -> None:
     jobs, usage = REAL[trace](traces, tmp_path)

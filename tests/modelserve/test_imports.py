@@ -46,6 +46,7 @@ def test_neither_answering_nor_loading_models_imports_mlflow_pandas_or_sklearn(
     assert found.splitlines() == ["imported []", "answered []", "loaded []"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["sklearn", "pandas", "xgboost"])
 def test_a_process_that_has_loaded_one_of_them_keeps_the_whole_library(first: str) -> None:
     found = run(

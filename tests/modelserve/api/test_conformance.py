@@ -128,6 +128,7 @@ def check_conforms(schema: object, label: str, cases: int) -> Counter[int]:
     return statuses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", LABELS)
 def test_every_answer_is_as_documented(schema: object, label: str) -> None:
     statuses = check_conforms(schema, label, cases=20)

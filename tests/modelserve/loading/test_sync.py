@@ -165,6 +165,7 @@ def test_models_serve_on_while_the_registry_is_away(folder: Folder) -> None:
     assert read_pointer(folder.path, NAME) is not None
 
 
+@pytest.mark.slow
 def test_the_process_ends_cleanly_when_it_is_told_to(folder: Folder) -> None:
     environment = {
         **os.environ,

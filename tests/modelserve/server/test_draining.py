@@ -14,6 +14,7 @@ from tests.modelserve.server.running import Running, until
 Start = Callable[..., Running]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_it_says_not_ready_first_and_goes_on_answering(launch: Start, workers: int) -> None:
     server = launch(workers=workers, drain_s=1.5)

@@ -25,6 +25,7 @@ def test_a_killed_worker_is_replaced_and_the_address_stays(launch: Start) -> Non
     assert server.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_parent_killed_takes_its_workers_with_it(launch: Start, workers: int) -> None:
     server = launch(workers=workers)

@@ -133,6 +133,7 @@ def test_slack_without_a_grid_holds_nobody_and_says_so(taut: Taut) -> None:
     assert "--slack without --grid: no job is held" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "what"), [((), "carbon"), (("--shift-by", "price"), "cost")])
 def test_slack_shows_each_arm_at_once_by_forecast_and_clairvoyant(
     taut: Taut, grid: Path, more: tuple[str, ...], what: str
@@ -152,6 +153,7 @@ def test_slack_shows_each_arm_at_once_by_forecast_and_clairvoyant(
     assert "slack 9 h by" in said
 
 
+@pytest.mark.slow
 def test_means_over_seeds_keep_shifts_apart(taut: Taut, grid: Path) -> None:
     rows, _ = taut("--grid", str(grid), "--zone", "DE-LU", "--slack", "2h", "--replications", "2")
 

@@ -92,6 +92,7 @@ def test_a_service_that_goes_away_before_the_second_guard_leaves_its_requests_st
     assert "(unguarded) got no answer and keep their requests" in result.stderr
 
 
+@pytest.mark.slow
 def test_jobs_that_the_services_models_may_know_are_counted(lake: Path) -> None:
     early, late, none = (
         simulated(lake, answering(), models=models_until(*days))[0].stderr

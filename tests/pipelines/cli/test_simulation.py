@@ -67,7 +67,7 @@ def said(lake: Path, *arguments: str, trace: str = "pai-synth") -> tuple[int, st
     return result.exit_code, result.stderr
 
 
-SHORT = ("--hours", "2", "--truth", "contention")
+SHORT = ("--hours", "1", "--truth", "contention")
 RECORDED = ("--arrivals", "recorded", "--cluster-from", "paper")
 
 
@@ -116,24 +116,25 @@ def test_every_placement_runs(taut: Taut, placement: str) -> None:
         ("--sharing", "devices"),
         ("--policy", "sjf", "--aging", "0.5"),
         ("--policy", "sjf", "--preempt", "--checkpoint-s", "30", "--quantum-s", "60"),
-        ("--mtbf-h", "2", "--mttr-h", "0.5"),
+        ("--mtbf-h", "0.3", "--mttr-h", "0.5"),
         ("--seed", "9"),
         ("--rate", "20"),
         ("--mix", "ctr=1"),
-        ("--warm-up-h", "1"),
+        ("--warm-up-h", "0.5"),
         ("--predictor", "constant"),
         ("--alpha0", "0.8"),
     ],
 )
 def test_an_option_is_heard(taut: Taut, options: tuple[str, ...]) -> None:
-    plain = taut(*SHORT, "--rate", "200", *options[:2] if options[0] == "--policy" else ())
-    heard = taut(*SHORT, "--rate", "200", *options)
+    busy = ("--hours", "1", "--rate", "200", "--truth", "contention")
+    plain = taut(*busy, *options[:2] if options[0] == "--policy" else ())
+    heard = taut(*busy, *options)
 
     assert [{**row, "policy": ""} for row in plain] != [{**row, "policy": ""} for row in heard]
 
 
 def test_no_preempt_keeps_srtf_from_stopping_jobs(taut: Taut) -> None:
-    busy = (*SHORT, "--rate", "200", "--policy", "srtf")
+    busy = ("--hours", "1", "--rate", "200", "--truth", "contention", "--policy", "srtf")
 
     assert any(row["preempted"] for row in taut(*busy))
     assert not any(row["preempted"] for row in taut(*busy, "--no-preempt"))

@@ -24,6 +24,7 @@ def state(folder: Path) -> dict[str, bytes]:
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", PUBLISHED)
 def test_a_check_counts_what_an_ingest_quarantines_and_writes_nothing(source: str, tmp_path: Path) -> None:
     trace = PUBLISHED[source]

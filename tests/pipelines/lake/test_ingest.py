@@ -147,6 +147,7 @@ def test_progress_names_every_step(published: Published, tmp_path: Path) -> None
     assert any("writing usage" in line for line in said)
 
 
+@pytest.mark.slow
 def test_broken_off_before_any_rename_and_run_again_gives_the_same_tables(
     published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,6 +124,7 @@ def test_a_touched_file_is_read_and_another_with_its_size_and_time_is_seen(
     assert ingest("pai", folder, tmp_path / "lake").changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torn", ["", "{", "[]", "3", '{"a": 1}', '{"pai_job_table.csv": [[1, 2], "x"]}'])
 def test_torn_signatures_are_made_again(torn: str, published: Published, tmp_path: Path, read: list[str]) -> None:
     folder = published["pai"].write(tmp_path / "from")

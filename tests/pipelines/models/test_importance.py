@@ -60,6 +60,7 @@ def test_the_sign_is_the_direction_of_the_effect_and_categories_have_none() -> N
     assert found["role"]["sign"] is None
 
 
+@pytest.mark.slow
 def test_the_same_seed_shuffles_the_same_way() -> None:
     assert measured(3) == measured(3)
     assert measured(3)["req_gpus"]["mean"] != measured(4)["req_gpus"]["mean"]

@@ -58,6 +58,7 @@ def test_run_times_are_taken_against_it_and_nothing_else_is() -> None:
     assert seen["group_run_s_p50_20"].to_numpy() == pytest.approx(np.log(np.maximum(last, 1)) - against, nan_ok=True)
 
 
+@pytest.mark.slow
 def test_a_workload_that_slows_down_by_factors_is_followed() -> None:
     jobs = make_jobs(1500, seed=6, span_days=400)
     run_s = (pl.col("run_s") * (pl.int_range(pl.len()) * 5 / pl.len()).exp()).round()

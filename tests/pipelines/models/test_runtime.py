@@ -111,6 +111,7 @@ def test_what_came_after_the_cut_changes_neither_trees_nor_weights(made: pl.Data
     assert again.metrics["pinball"] != model.metrics["pinball"]
 
 
+@pytest.mark.slow
 def test_the_same_rows_and_seed_give_the_same_model_whatever_the_order(made: pl.DataFrame, model: TrainedModel) -> None:
     shuffled = made[np.random.default_rng(0).permutation(made.height)]
 
@@ -160,6 +161,7 @@ def test_without_a_cut_the_latest_fifth_is_judged(jobs: pl.DataFrame) -> None:
     assert table["n"][0] == pytest.approx(0.2 * jobs.height, abs=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("split", "n"), [("random", 120), ("group", 600)])
 def test_other_splits_judge_the_rows_they_hold_out(jobs: pl.DataFrame, split: splits.SplitName, n: int) -> None:
     table = evaluate.evaluate(jobs, trace="made", split=split, folds=3, repeats=2, recipe=QUICK)

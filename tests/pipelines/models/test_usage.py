@@ -49,6 +49,7 @@ def model(made: pl.DataFrame) -> TrainedModel:
     return usage.train_usage(made, use_of(made), trace="made", until=CUT, recipe=QUICK)[0]
 
 
+@pytest.mark.slow
 def test_a_booster_stands_for_each_target_that_was_measured(model: TrainedModel) -> None:
     assert model.name == "usage.made.ctr"
     assert sorted(model.boosters) == sorted(model.offsets) == ["cpu_cores", "gpus", "mem_gib"]
@@ -56,6 +57,7 @@ def test_a_booster_stands_for_each_target_that_was_measured(model: TrainedModel)
     assert model.important == ()
 
 
+@pytest.mark.slow
 def test_jobs_alike_are_bounded_beside_the_boosters(made: pl.DataFrame, model: TrainedModel) -> None:
     recipe = replace(QUICK, alike=AlikeRecipe(least_groups=1))
 

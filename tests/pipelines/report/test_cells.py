@@ -33,6 +33,7 @@ def test_other_texts_numbers_and_nulls_are_as_they_are() -> None:
     assert csv_of(rows).splitlines() == ["user,x", "ann=1,-1", ",0", ","]
 
 
+@pytest.mark.slow
 def test_every_link_says_of_what_it_saves_the_data(made: list[Section], html: str) -> None:
     labels = re.findall(r'<a class="download" aria-label="([^"]*)"', html)
 

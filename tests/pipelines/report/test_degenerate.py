@@ -18,6 +18,7 @@ ONE = [ran(0, 60.0, req_gpus=1.0, user="u", vc="v", group="g", task_type="ctr")]
 LESS_TOLD = [ran(0, 60.0, req_gpus=1.0, user="u"), job(1, req_gpus=1.0, user="w"), ran(2, 9.0, req_gpus=2.0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [NO_TIME, NO_HOURS, NO_GPU, ONE, LESS_TOLD])
 def test_a_trace_that_tells_little_has_a_page(tmp_path: Path, jobs: Rows) -> None:
     with make_lake(tmp_path, {"jobs": jobs}) as lake:
@@ -27,6 +28,7 @@ def test_a_trace_that_tells_little_has_a_page(tmp_path: Path, jobs: Rows) -> Non
     assert "status_jobs" in figures(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [NO_TIME, NO_HOURS])
 def test_where_no_gpu_hours_are_known_no_share_of_them_is_drawn(tmp_path: Path, jobs: Rows) -> None:
     with make_lake(tmp_path, {"jobs": jobs}) as lake:

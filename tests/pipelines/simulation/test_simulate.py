@@ -198,6 +198,7 @@ def test_guarded_by_true_peaks_no_job_is_killed(seed: int, policy: str) -> None:
     assert rows["shrunk", "contention", "all"]["stretch_p99"] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_outages_leave_the_arrivals_as_they_are_and_interrupt_jobs() -> None:
     pool = job_pool(*measured_tables())
     steady, failing = figures(pool), figures(pool, outages=OutageRate(mtbf_h=0.5, mttr_h=0.2))

@@ -82,6 +82,7 @@ def test_the_command_says_which_list_it_tells(tmp_path: Path) -> None:
     assert cluster_note(lake, "openb") is not None
 
 
+@pytest.mark.slow
 def test_the_report_tells_one_list_and_says_so(tmp_path: Path) -> None:
     with openb(tmp_path, "bare", "default") as lake:
         made = sections(lake, ("openb",), Order(title="t"))
@@ -96,6 +97,7 @@ def test_the_report_tells_one_list_and_says_so(tmp_path: Path) -> None:
     assert not any("alone" in part.text for part in other[0].parts if hasattr(part, "text"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["hour", "weekday"])
 def test_a_list_without_times_tells_no_arrivals(tmp_path: Path, unit: str) -> None:
     with openb(tmp_path, "bare", "default") as lake:

@@ -29,9 +29,23 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         yield lake
 
 
+@pytest.fixture(scope="module")
+def hollow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """Yield a lake of a trace without rows."""
+    with make_lake(tmp_path_factory.mktemp("hollow"), {}) as lake:
+        yield lake
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """Yield a lake of two jobs and one use; all that may be null is."""
+    with make_lake(tmp_path_factory.mktemp("bare"), {"jobs": [job(0), job(1)], "usage": [used(0)]}) as lake:
+        yield lake
+
+
 @ALL
-def test_a_lake_without_rows_has_an_empty_frame_and_a_reason(tmp_path: Path, statistic: Statistic) -> None:
-    answer = statistic.answer(make_lake(tmp_path, {}), "toy")
+def test_a_lake_without_rows_has_an_empty_frame_and_a_reason(hollow: Lake, statistic: Statistic) -> None:
+    answer = statistic.answer(hollow, "toy")
     if statistic.name == "files":
         assert answer.rows.height == 1
         return
@@ -42,8 +56,8 @@ def test_a_lake_without_rows_has_an_empty_frame_and_a_reason(tmp_path: Path, sta
 
 
 @ALL
-def test_null_columns_are_no_answer_and_said(tmp_path: Path, statistic: Statistic) -> None:
-    answer = statistic.answer(make_lake(tmp_path, {"jobs": [job(0), job(1)], "usage": [used(0)]}), "toy")
+def test_null_columns_are_no_answer_and_said(bare: Lake, statistic: Statistic) -> None:
+    answer = statistic.answer(bare, "toy")
     if statistic.name in ANSWERED_BY_ANY_JOB:
         assert answer.unanswerable is None
         assert answer.rows.height
@@ -55,8 +69,8 @@ def test_null_columns_are_no_answer_and_said(tmp_path: Path, statistic: Statisti
 
 
 @ALL
-def test_an_empty_answer_has_the_columns_of_a_full_one(tmp_path: Path, full: Lake, statistic: Statistic) -> None:
-    empty = statistic.function(make_lake(tmp_path, {}), "toy", None, None)
+def test_an_empty_answer_has_the_columns_of_a_full_one(hollow: Lake, full: Lake, statistic: Statistic) -> None:
+    empty = statistic.function(hollow, "toy", None, None)
     there = statistic.function(full, "pai-synth", None, None)
     assert there.schema == empty.schema
     assert not any(isinstance(dtype, pl.Decimal | pl.List | pl.Struct | pl.Enum) for dtype in there.dtypes)

@@ -47,6 +47,7 @@ def verdicts(lake: Lake, folder: Path, *texts: str) -> list[dict[str, object]]:
     return verify(lake, read_published(folder)).to_dicts()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("published", "found", "verdict"),
     [
@@ -178,6 +179,7 @@ def test_what_is_no_number_is_a_text(text: str) -> None:
     assert printed(text) is None
 
 
+@pytest.mark.slow
 def test_the_published_numbers_name_what_there_is(tmp_path: Path) -> None:
     published = read_published(FOLDER)
     empty = make_lake(tmp_path, {})

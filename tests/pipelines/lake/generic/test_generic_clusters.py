@@ -93,6 +93,7 @@ def test_what_gives_no_clusters_is_refused(folder: Path, tmp_path: Path) -> None
         ingested(tmp_path, mapping_of(PATTERN), folder)
 
 
+@pytest.mark.slow
 def test_the_pages_mapping_reads_four_real_clusters_at_once(traces: Path, tmp_path: Path) -> None:
     [mapping] = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 

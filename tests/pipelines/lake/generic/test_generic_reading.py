@@ -46,7 +46,12 @@ def read_csv(place: Path, text: str, columns: str, more: str = "") -> pl.DataFra
     return jobs_of(place)
 
 
-@pytest.mark.parametrize("form", WRITERS)
+FORMS = pytest.mark.parametrize(
+    "form", [form if form == "jsonl" else pytest.param(form, marks=pytest.mark.slow) for form in WRITERS]
+)
+
+
+@FORMS
 def test_every_format_gives_the_same_tables(form: str, tmp_path: Path) -> None:
     report = ingested(tmp_path, *own_files(tmp_path, form))
 
@@ -62,7 +67,7 @@ def test_every_format_gives_the_same_tables(form: str, tmp_path: Path) -> None:
     assert usage.select("used_cpu_cores", "mem_max_gib", "used_gpus").row(0) == (2.0, 4.0, 0.555)
 
 
-@pytest.mark.parametrize("form", WRITERS)
+@FORMS
 def test_each_bad_row_goes_to_quarantine_with_its_rule(form: str, tmp_path: Path) -> None:
     report = ingested(tmp_path, *own_files(tmp_path, form, (*ROWS, *BAD.values())))
 
@@ -313,6 +318,7 @@ def written_on(form: str, path: Path) -> Any:
     return writer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["sqlite", "duckdb"])
 def test_rows_that_stand_in_a_databases_log_alone_are_a_change(form: str, tmp_path: Path) -> None:
     folder, mapping = own_files(tmp_path, form)

@@ -55,6 +55,7 @@ def test_second_run_changes_nothing(trace: Trace, tmp_path: Path) -> None:
     assert _mtimes(tmp_path / "lake") == before
 
 
+@pytest.mark.slow
 def test_same_files_in_another_lake_give_the_same_bytes(trace: Trace, tmp_path: Path) -> None:
     folder = trace.write(tmp_path / "from")
 
@@ -136,6 +137,7 @@ def test_a_whole_gzip_is_read_like_the_plain_file(trace: Trace, tmp_path: Path) 
         assert Lake(tmp_path / "lake").table(name).collect().equals(Lake(tmp_path / "plain-lake").table(name).collect())
 
 
+@pytest.mark.slow
 def test_strict_refuses_a_share_and_commits_nothing(trace: Trace, tmp_path: Path) -> None:
     folder = trace.write(tmp_path / "from", trace.spoilers[:1])
 

@@ -45,6 +45,7 @@ def parts(node: object, key: str) -> Iterator[Any]:
 EVERY = [(experiment, name) for experiment, charts in CHARTS.items() for name in charts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("experiment", "name"), EVERY)
 def test_every_chart_says_what_it_shows_of_what_and_of_how_many(experiment: str, name: str) -> None:
     drawn = spec(experiment, name)

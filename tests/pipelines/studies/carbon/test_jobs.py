@@ -83,6 +83,7 @@ def test_a_table_without_the_cluster_is_refused(made_up: Path) -> None:
         Measured.of(made_up)
 
 
+@pytest.mark.slow
 def test_real_tables_give_jobs_that_scale_less_than_in_proportion(energy: Path) -> None:
     jobs = drawn(Measured.of(energy), np.random.default_rng(7), jobs=100, jobs_per_h=20.0)
 

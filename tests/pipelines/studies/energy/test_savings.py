@@ -171,6 +171,7 @@ def test_a_replay_needs_machines(tmp_path: Path) -> None:
         recorded(lake, "toy", None, meters(), lambda _: None)
 
 
+@pytest.mark.slow
 def test_the_study_holds_every_arm_against_the_requests(tmp_path: Path) -> None:
     lake = make_lake(tmp_path, {"jobs": jobs(), "machines": machines()})
     drawn = pool()
@@ -217,6 +218,7 @@ def machines() -> list[dict[str, object]]:
     return [{"trace": "toy", "cluster": "c", "machine": f"m{at}", "gpus": 4} for at in range(4)]
 
 
+@pytest.mark.slow
 def test_every_arm_of_a_seed_begins_at_the_same_hour_of_the_grid() -> None:
     # An hour's intensity is its number: what is met tells when.
     clock = hourly([float(hour) for hour in range(HOURS)], wrap=True)

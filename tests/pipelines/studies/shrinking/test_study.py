@@ -151,6 +151,7 @@ def test_the_tables_of_experiment_one_are_the_golden_ones(lake: Path) -> None:
     assert result.stdout == GOLDEN.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_json_is_one_list_of_flat_rows(lake: Path) -> None:
     result = taut(lake, "shrinking-policies", "--format", "json")
 

@@ -12,6 +12,7 @@ from tests.scheduler_core.planning.carbon.naive_allocator import naive_allocate
 PLENTY = Around(gpus=8, intensity_g_per_kwh=400.0, budget_g=1e9, period_s=600.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("past_budget", "charge"), [("next", "job"), ("stop", "job"), ("next", "period")])
 def test_a_thousand_random_rounds_stay_within_the_budget(past_budget: str, charge: str) -> None:
     for seed in range(1000):

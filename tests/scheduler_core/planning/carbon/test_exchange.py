@@ -13,6 +13,7 @@ from tests.scheduler_core.planning.carbon.made_rounds import Around, check_feasi
 PLENTY = Around(gpus=8, intensity_g_per_kwh=400.0, budget_g=1e9, period_s=600.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("put_off", ["forced", "chosen"])
 @pytest.mark.parametrize("start", [0, 60])
 def test_random_rounds_stay_within_the_budget_and_never_get_longer(start: int, put_off: PutOff) -> None:
