@@ -5,7 +5,7 @@ The clients load no model and no data frame library. Called by schedulers, scrip
 
 from modelserve.client.advice import Advice
 from modelserve.client.asynchronous import AsyncClient
-from modelserve.client.policy import Retries, Timeouts
+from modelserve.client.policy import Breaker, Retries, Timeouts
 from modelserve.client.synchronous import Client
 
-__all__ = ["Advice", "AsyncClient", "Client", "Retries", "Timeouts"]
+__all__ = ["Advice", "AsyncClient", "Breaker", "Client", "Retries", "Timeouts"]

@@ -25,6 +25,7 @@ from pipelines.cli import (
     scheduling,
     serving,
     simulation,
+    slurm,
     statistics,
     tuning,
 )
@@ -95,6 +96,7 @@ for group in (
     simulation,
     experiments,
     serving,
+    slurm,
 ):
     group.register(app)
 

@@ -1,0 +1,175 @@
+-- Ask taut's agent for a smaller request at submission; written by `taut slurm files`.
+-- The job stands as asked unless a whole, sound answer comes in time. Runs on Lua 5.1 to 5.4; needs LuaSocket.
+
+local SOCKET = "@SOCKET@"   -- the agent's Unix socket
+local DEADLINE_S = 0.2      -- for connecting, sending and receiving together
+local MOST_BYTES = 4096     -- of an answer
+local MOST_TEXT = 256       -- characters of each text that is sent
+local MOST_SCRIPT = 65536   -- characters of a script that are searched for srun
+local FAILURES, REST_S = 3, 5   -- the breaker: after so many failures in a row, ask nothing for so long
+
+local has_socket, socket = pcall(require, "socket")
+local has_unix, unix = pcall(require, "socket.unix")
+local failed_in_a_row, rests_until_s = 0, 0
+
+local NUMBERS = {
+  "user_id", "cpus_per_task", "num_tasks", "min_cpus", "pn_min_cpus", "min_nodes", "min_mem_per_node",
+  "min_mem_per_cpu", "shared", "het_job_offset", "time_limit", "sockets_per_node", "cores_per_socket",
+  "threads_per_core",
+}
+local TEXTS = {
+  "user_name", "name", "account", "partition", "comment", "features", "tres_per_node", "tres_per_job",
+  "tres_per_task", "tres_per_socket", "mem_per_tres", "cpus_per_tres",
+}
+local STEP_OPTIONS = {   -- of srun: CPUs, memory or numbers of tasks of its own
+  "%-%-cpus%-per%-task[= ]+[%w$\"']", "%s%-c[= ]*[%d$\"']", "%-%-mem", "%-%-exact", "%-%-ntasks", "%s%-n[= ]*[%d$\"']",
+}
+local AMOUNTS = { "cpus_per_task", "min_cpus", "pn_min_cpus", "min_mem_per_node", "min_mem_per_cpu" }
+
+-- Slurm marks numbers that were not given by the largest two values of their width.
+local function given(value)
+  return type(value) == "number" and value ~= 65534 and value ~= 65535 and value < 4294967294
+end
+
+local function one_line(text)
+  local cut = string.sub(text, 1, MOST_TEXT)
+  return (string.gsub(cut, "[%c%%]", function(c) return string.format("%%%02X", string.byte(c)) end))
+end
+
+-- Whether the script's own srun asks for CPUs or memory: such a step would not fit into a smaller job.
+local function steps_ask(script)
+  if type(script) ~= "string" then return nil end
+  if #script > MOST_SCRIPT then return 1 end
+  local joined = string.gsub(script, "\\\n", " ")
+  for line in string.gmatch(joined, "[^\n]+") do
+    if string.find(line, "srun", 1, true) and not string.find(line, "^%s*#") then
+      local rest = string.gsub(line, "\"?%$[{]?SLURM_CPUS_PER_TASK[}]?\"?", "")
+      for _, pattern in ipairs(STEP_OPTIONS) do
+        if string.find(rest, pattern) then return 1 end
+      end
+    end
+  end
+  return nil
+end
+
+local function request_of(job, parts)
+  local lines = {}
+  local function add(key, value) lines[#lines + 1] = key .. "=" .. value end
+  for _, name in ipairs(NUMBERS) do
+    local value = job[name]
+    if given(value) then add(name, string.format("%.0f", value)) end
+  end
+  for _, name in ipairs(TEXTS) do
+    local value = job[name]
+    if type(value) == "string" and value ~= "" then add(name, one_line(value)) end
+  end
+  if job.account == nil and job.default_account ~= nil then add("account", one_line(job.default_account)) end
+  if job.partition == nil then
+    for name, part in pairs(parts) do
+      if part.flag_default == 1 then add("partition", one_line(name)) end
+    end
+  end
+  if job.script ~= nil then add("batch", 1) end
+  if steps_ask(job.script) then add("steps_ask", 1) end
+  if job.array_inx ~= nil then add("array", 1) end
+  return table.concat(lines, "\n") .. "\n\n"
+end
+
+local function exchange(text)
+  local ends = socket.gettime() + DEADLINE_S
+  local agent = (type(unix) == "table" and (unix.stream or unix.tcp) or unix)()
+  local function left()   -- within bounds also if the clock is set
+    return math.max(0.001, math.min(DEADLINE_S, ends - socket.gettime()))
+  end
+  agent:settimeout(left(), "t")
+  local done, why = agent:connect(SOCKET)
+  if done then
+    agent:settimeout(left(), "t")
+    done, why = agent:send(text)
+  end
+  local answer, partial
+  if done then
+    agent:settimeout(left(), "t")
+    answer, why, partial = agent:receive(MOST_BYTES)   -- the agent closes, so a sound answer is the partial one
+  end
+  agent:close()
+  if not done then error("cannot reach the agent: " .. tostring(why), 0) end
+  if answer then error("the answer is longer than " .. MOST_BYTES .. " bytes", 0) end
+  if why ~= "closed" then error("no whole answer: " .. tostring(why), 0) end
+  return partial
+end
+
+local function whole(text)
+  if not string.find(text, "^%d+$") or #text > 15 then return nil end
+  return tonumber(text)
+end
+
+-- Return the changed fields of an answer; an error if it is cut off, or asks for nothing or for more than the job.
+local function changes_of(answer, job)
+  local found = {}
+  for line in string.gmatch(answer, "[^\n]+") do
+    local key, value = string.match(line, "^([a-z_]+)=(.*)$")
+    if key == nil then error("a line without key=value", 0) end
+    found[key] = value
+  end
+  if found["end"] ~= "1" then error("the answer is cut off", 0) end
+  local changes = {}
+  for _, name in ipairs(AMOUNTS) do
+    if found[name] ~= nil then
+      local amount, asked = whole(found[name]), job[name]
+      if amount == nil or amount < 1 or not given(asked) or amount > asked then
+        error(name .. "=" .. string.sub(found[name], 1, 40) .. " for a request of " .. tostring(asked), 0)
+      end
+      changes[#changes + 1] = { name, amount, asked }
+    end
+  end
+  return changes, found.admin_comment, found.message
+end
+
+local function apply(job, changes, comment)
+  local done = 0
+  local fine, why = pcall(function()
+    for i, change in ipairs(changes) do
+      done = i
+      job[change[1]] = change[2]
+    end
+    if comment ~= nil then
+      local before = job.admin_comment
+      job.admin_comment = (before ~= nil and before ~= "") and (before .. "; " .. comment) or comment
+    end
+  end)
+  if not fine then
+    for i = 1, done do pcall(function() job[changes[i][1]] = changes[i][3] end) end
+    error(why, 0)
+  end
+end
+
+local function advise(job, parts)
+  if not (has_socket and has_unix) then error("LuaSocket is not installed", 0) end
+  local changes, comment, message = changes_of(exchange(request_of(job, parts)), job)
+  apply(job, changes, comment)
+  if message ~= nil then slurm.log_user("%s", message) end
+end
+
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  local now = has_socket and socket.gettime() or 0
+  if now < rests_until_s and rests_until_s - now <= REST_S then return slurm.SUCCESS end
+  local fine, why = pcall(advise, job_desc, part_list)
+  if fine then
+    failed_in_a_row = 0
+  else
+    failed_in_a_row = failed_in_a_row + 1
+    if failed_in_a_row >= FAILURES then
+      rests_until_s = (has_socket and socket.gettime() or 0) + REST_S
+    end
+    pcall(slurm.log_info, "%s", "taut: the job stands as asked: " .. tostring(why))
+  end
+  return slurm.SUCCESS
+end
+
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+  return slurm.SUCCESS
+end
+
+slurm.log_info("%s", "taut: asks " .. SOCKET)
+return slurm.SUCCESS
