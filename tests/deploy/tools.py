@@ -5,7 +5,19 @@ import shutil
 
 import pytest
 
-PACKAGES = {"nginx": "nginx-light", "promtool": "prometheus", "chromium": "chromium"}
+PACKAGES = {
+    "nginx": "nginx-light",
+    "promtool": "prometheus",
+    "chromium": "chromium",
+    "munged": "munge",
+    "mariadbd": "mariadb-server",
+    "mariadb-install-db": "mariadb-server",
+    "slurmdbd": "slurmdbd slurm-wlm-mysql-plugin",
+    "slurmctld": "slurmctld slurm-wlm-basic-plugins lua-socket",
+    "slurmd": "slurmd",
+    "sbatch": "slurm-client",
+    "lua5.1": "lua5.1 lua-socket",
+}
 
 
 def tool(name: str) -> str:

@@ -43,7 +43,7 @@ local function steps_ask(script)
   local joined = string.gsub(script, "\\\n", " ")
   for line in string.gmatch(joined, "[^\n]+") do
     if string.find(line, "srun", 1, true) and not string.find(line, "^%s*#") then
-      local rest = string.gsub(line, "\"?%$[{]?SLURM_CPUS_PER_TASK[}]?\"?", "")
+      local rest = string.gsub(line, "\"?%$[{]?SLURM_CPUS_PER_TASK[}]?\"?", "@")
       for _, pattern in ipairs(STEP_OPTIONS) do
         if string.find(rest, pattern) then return 1 end
       end

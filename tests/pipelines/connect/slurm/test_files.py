@@ -1,0 +1,84 @@
+"""The files that connect Slurm: filled in, compiled before they replace others, and refused where they would break."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipelines.connect.slurm import files
+from pipelines.connect.slurm.files import PLUGIN, WRITTEN, check_lua, write_files
+from pipelines.errors import BadUsage
+
+
+def write(folder: Path, **changes: object) -> None:
+    values = {
+        "cluster": "taut",
+        "socket": Path("/run/taut/s"),
+        "gpus": folder / "gpus",
+        "program": "/opt/taut/bin/taut",
+    }
+    write_files(folder, **{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_all_files_are_written_without_a_slot_left(tmp_path: Path) -> None:
+    write(tmp_path)
+    texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert set(texts) == set(WRITTEN)
+    assert not [name for name, text in texts.items() if files._SLOT.search(text)]
+    assert len(texts["slurm.conf.lines"].splitlines()) == 3
+    assert os.access(tmp_path / "prolog.sh", os.X_OK)
+
+
+def test_settings_that_were_edited_stay(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "slurm.toml").write_text("mine")
+    write(tmp_path)
+    assert (tmp_path / "slurm.toml").read_text() == "mine"
+
+
+def test_a_script_that_does_not_compile_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not check_lua(""):
+        pytest.skip("no Lua library here: apt-get install liblua5.1-0")
+    write(tmp_path)
+    before = (tmp_path / PLUGIN).read_text()
+    broken = tmp_path / "templates"
+    broken.mkdir()
+    (broken / PLUGIN).write_text("function slurm_job_submit(")
+    monkeypatch.setattr(files, "TEMPLATES", broken)
+    with pytest.raises(BadUsage, match="does not compile"):
+        write(tmp_path)
+    assert (tmp_path / PLUGIN).read_text() == before
+    assert not list(tmp_path.glob(".job*"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"socket": Path('/run/"..error()..".sock')}, "expected letters"),
+        ({"gpus": Path("/run/$(id)")}, "expected letters"),
+        ({"cluster": 'a"\nmode = "enforce'}, "--cluster"),
+        ({"program": "taut\nExecStop=x"}, "one line"),
+    ],
+)
+def test_texts_that_would_leave_their_place_are_refused(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(BadUsage, match=message):
+        write(tmp_path, **changes)
+    assert not list(tmp_path.iterdir())
+
+
+def test_prolog_and_epilog_name_the_job_at_its_gpus(tmp_path: Path) -> None:
+    write(tmp_path)
+
+    def run(name: str, job: str) -> None:
+        environment = {"PATH": os.environ["PATH"], "SLURM_JOB_GPUS": "0,1", "SLURM_JOB_ID": job}
+        subprocess.run([tmp_path / name], env=environment, check=True)
+
+    for job in ("7", "77"):
+        run("prolog.sh", job)
+    run("epilog.sh", "7")
+    assert {path.name: path.read_text() for path in (tmp_path / "gpus").iterdir()} == {"0": "77\n", "1": "77\n"}
+    run("epilog.sh", "77")
+    assert {path.read_text() for path in (tmp_path / "gpus").iterdir()} == {""}

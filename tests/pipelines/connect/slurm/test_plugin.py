@@ -1,0 +1,127 @@
+"""The plugin script under a plain Lua: what it sends, what it changes, and that every fault leaves the job as asked."""
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.connect.slurm.files import PLUGIN, write_files
+from tests.deploy.tools import tool
+from tests.pipelines.connect.slurm.agents import FAULTS, GOOD, SLOW, fake_agent, saying
+
+DRIVER = r"""
+slurm = { SUCCESS = 0, log_info = function(f, t) print("log", t) end, log_user = function(f, t) print("user", t) end }
+dofile(arg[1])
+local calls = tonumber(arg[2])
+local job = { cpus_per_task = 6, num_tasks = 1, min_cpus = 6, pn_min_cpus = 6, min_mem_per_node = 30004,
+  min_mem_per_cpu = nil, shared = 65534, het_job_offset = 4294967294, min_nodes = 4294967294, user_name = "anna",
+  name = "a\nb%", default_account = "research", script = SCRIPT or "#!/bin/sh\ntrue\n" }
+local parts = { gpu = { flag_default = 1 }, cpu = { flag_default = 0 } }
+local socket = require "socket"
+for i = 1, calls do
+  local before = socket.gettime()
+  assert(slurm_job_submit(job, parts, 0) == slurm.SUCCESS)
+  print("took", string.format("%.4f", socket.gettime() - before))
+end
+for _, name in ipairs({ "cpus_per_task", "min_cpus", "pn_min_cpus", "min_mem_per_node", "min_mem_per_cpu",
+    "admin_comment" }) do print(name, job[name]) end
+"""
+AS_ASKED = {
+    "cpus_per_task": "6",
+    "min_cpus": "6",
+    "pn_min_cpus": "6",
+    "min_mem_per_node": "30004",
+    "min_mem_per_cpu": "nil",
+    "admin_comment": "nil",
+}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="taut-lua-") as short:  # a socket's path is short
+        yield Path(short)
+
+
+@pytest.fixture
+def script(folder: Path) -> Path:
+    write_files(folder, cluster="taut", socket=folder / "s", gpus=folder, program="taut")
+    return folder / PLUGIN
+
+
+def submitted(script: Path, *, calls: int = 1, text: str = "true") -> tuple[dict[str, str], list[str], list[float]]:
+    """Run the plugin over one job; return the job's fields after it, the lines logged, and the seconds of each call."""
+    driver = script.with_name("driver.lua")
+    driver.write_text(f"SCRIPT = [[\n{text}\n]]\n{DRIVER}")
+    words = [tool("lua5.1"), str(driver), str(script), str(calls)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    logged = [row[1] for row in rows if row[0] in ("log", "user")]
+    seconds = [float(row[1]) for row in rows if row[0] == "took"]
+    return {row[0]: row[1] for row in rows if row[0] in AS_ASKED}, logged, seconds
+
+
+def test_a_sound_answer_changes_the_job_and_informs_the_user(script: Path, folder: Path) -> None:
+    with fake_agent(folder / "s", saying(GOOD)) as came:
+        job, logged, _ = submitted(script)
+    assert job == {
+        "cpus_per_task": "2",
+        "min_cpus": "2",
+        "pn_min_cpus": "2",
+        "min_mem_per_node": "512",
+        "min_mem_per_cpu": "nil",
+        "admin_comment": "taut a-1 x",
+    }
+    assert logged[-1] == "hi"
+    sent = came[0].decode().rstrip("\n").split("\n")
+    assert {"cpus_per_task=6", "min_mem_per_node=30004", "user_name=anna", "name=a%0Ab%25", "batch=1"} <= set(sent)
+    assert {"account=research", "partition=gpu"} <= set(sent)
+    assert not any(line.startswith(("shared", "het_job_offset", "min_nodes")) for line in sent)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_leaves_the_job_as_asked(script: Path, folder: Path, fault: str) -> None:
+    with fake_agent(folder / "s", FAULTS[fault]) as came:
+        job, logged, [took] = submitted(script)
+    assert job == AS_ASKED
+    assert len(came) == 1
+    assert "the job stands as asked" in logged[-1]
+    assert took < (0.5 if fault in SLOW else 0.2)
+
+
+def test_no_agent_leaves_the_job_as_asked(script: Path) -> None:
+    job, logged, _ = submitted(script)
+    assert job == AS_ASKED
+    assert "cannot reach the agent" in logged[-1]
+
+
+def test_after_three_failures_the_agent_is_left_alone(script: Path, folder: Path) -> None:
+    with fake_agent(folder / "s", FAULTS["late"]) as came:
+        job, _, seconds = submitted(script, calls=6)
+    assert job == AS_ASKED
+    assert len(came) == 3
+    assert max(seconds[:3]) > 0.15
+    assert max(seconds[3:]) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("srun python train.py", False),
+        ("srun -c $SLURM_CPUS_PER_TASK python train.py", False),
+        ('srun --cpus-per-task="${SLURM_CPUS_PER_TASK}" python', False),
+        ("#SBATCH -c 8\n# srun -c 8 python", False),
+        ("srun -c 8 python train.py", True),
+        ("srun -c8 python", True),
+        ("srun \\\n  --cpus-per-task=8 python", True),
+        ("srun --mem=64G python", True),
+        ("srun -n 16 ./solver", True),
+        ("srun --ntasks=16 ./solver", True),
+        ("x" * 70_000, True),
+    ],
+)
+def test_a_script_whose_steps_ask_for_themselves_is_marked(script: Path, folder: Path, text: str, asks: bool) -> None:
+    with fake_agent(folder / "s", saying(b"end=1\n")) as came:
+        submitted(script, text=text)
+    assert (b"steps_ask=1" in came[0]) is asks
