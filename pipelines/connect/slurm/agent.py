@@ -18,6 +18,8 @@ from pipelines.connect.slurm.protocol import serve
 from pipelines.connect.slurm.submission import BadRequestLine, Submission, read_submission
 from pipelines.errors import BadUsage
 
+__all__ = ["run_agent"]
+
 FAILURES, REST_S = 3, 5.0
 """The breaker: after so many failures of the service in a row, it is not asked for so many seconds."""
 

@@ -14,6 +14,8 @@ from typing import Final
 
 from pipelines.errors import BadUsage
 
+__all__ = ["check_lua", "write_files"]
+
 TEMPLATES: Final = Path(__file__).with_name("templates")
 PLUGIN: Final = "job_submit.lua"
 LIBRARIES: Final = tuple(f"liblua{dot}{version}.so{end}" for end in (".0", "") for dot in ("", "-") for version in

@@ -17,6 +17,8 @@ from modelserve.client import Advice
 from pipelines.connect.slurm.submission import MIB_PER_GIB, Submission
 from pipelines.errors import BadUsage
 
+__all__ = ["read_settings"]
+
 ModeName = Literal["off", "observe", "warn", "enforce"]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 ROUNDING: Final = 1e-6
