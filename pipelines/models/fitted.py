@@ -58,7 +58,7 @@ class Recipe:
     half_life_days
         Half-life of a row's weight, by its age at the last submission; None weighs all rows equally.
     completed_only
-        Whether to train on completed jobs only; failed and killed jobs are judged in either case.
+        Whether to train trees on completed jobs only; failed and killed jobs are judged in either case.
     """
 
     features: str = "submit"
@@ -75,8 +75,9 @@ class Fitted:
 
     `forecasts` (n, members, 2) holds the p50 and p90 of log run time that each member forecasts. It is NaN for the rows
     that trees were fitted on; for early-stopping rows it comes from first fits, which exclude them. `trained` are the
-    rows of the final fits. With fewer than `LEAST_TRAINED` of them no trees are grown: `forest` is None, and the
-    booster answers 0, that is the reference. `start` is the combination before any job has ended.
+    rows of the final fits. With fewer than `LEAST_TRAINED` of them, or without rows to fit on or to stop early on, no
+    trees are grown: `forest` is None, and the booster answers 0, that is the reference. `start` is the combination
+    before any job has ended.
     """
 
     contract: FeatureContract
@@ -110,7 +111,7 @@ def fit_runtime(
     trained = np.concatenate([fit_rows, stop_rows])
     contract = contract_of(examples.features, trained)
     matrix, columns = encoded(examples.features, contract)
-    if len(trained) < LEAST_TRAINED or not len(fit_rows):
+    if len(trained) < LEAST_TRAINED or not len(fit_rows) or not len(stop_rows):
         members = UNTRAINED
         booster, forest, rounds = boosting.constant(columns, quantiles=QUANTILES), None, 0
         forecasts = _forecasts(examples, members, None, None)

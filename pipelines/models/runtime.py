@@ -174,7 +174,7 @@ def _model(
         until=learnt.until,
         rows=len(fitted.trained),
         data_fingerprint=fingerprint(examples.jobs[fitted.trained]),
-        population=Population.of(fitted.matrix[fitted.trained], fitted.contract),
+        population=Population.of(fitted.matrix[fitted.trained], fitted.contract) if len(fitted.trained) else None,
     )
 
 

@@ -2,20 +2,23 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 from features.history import History
+from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import COMBINABLE, CombinationState
 from modelserve.bundle.combination import FITTED
+from modelserve.bundle.run_times import run_time_features, run_time_quantiles
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, evaluate, examples, runtime, splits
 from pipelines.models.boosting import Boosting
-from pipelines.models.fitted import LEAST_TRAINED, Recipe
+from pipelines.models.fitted import LEAST_TRAINED, UNTRAINED, Recipe
 from pipelines.models.judging import COMBINED
-from pipelines.models.model import TrainedModel
+from pipelines.models.model import TrainedModel, write_model
 from tests.pipelines.models.conftest import T0, MakeJobs, make_jobs
 
 CUT = T0 + timedelta(days=30)
@@ -186,6 +189,22 @@ def test_completed_only_learns_from_completed_jobs_and_judges_all(jobs: pl.DataF
     ended = mixed.filter(pl.col("end_ts") < CUT)
     assert model.rows == ended.filter(pl.col("status") == "completed").height
     assert model.evaluation["n"][0] == mixed.filter(pl.col("submit_ts") >= CUT).height
+
+
+@pytest.mark.parametrize("completed_until", [timedelta(0), timedelta(days=20)], ids=["none", "none of the latest"])
+def test_without_completed_jobs_to_train_on_the_history_answers(tmp_path: Path, completed_until: timedelta) -> None:
+    ended_well = pl.col("submit_ts") < T0 + completed_until
+    jobs = make_jobs(200).with_columns(status=pl.when(ended_well).then(pl.lit("completed")).otherwise(pl.lit("failed")))
+
+    [model] = runtime.train_runtime(jobs, trace="made", until=CUT, recipe=replace(QUICK, completed_only=True))
+    write_model(model, tmp_path / "bundle", created=CUT)
+    bundle = read_bundle(tmp_path / "bundle")
+
+    assert model.rows == jobs.filter(ended_well).height
+    assert stored(model).members == UNTRAINED
+    answer = run_time_quantiles(bundle, run_time_features(bundle, jobs.tail(5)))
+    assert np.isfinite([answer.p50, answer.p90]).all()
+    assert (answer.p50 > 60.0).all()
 
 
 def test_served_answers_equal_those_of_the_contract_and_the_booster(made: pl.DataFrame, model: TrainedModel) -> None:
