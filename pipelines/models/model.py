@@ -67,9 +67,12 @@ class TrainedModel:
     params
         Parameters of the fit, the seed among them.
     metrics
-        Held-out metrics by name, as in the `xgboost` row of `evaluation`.
+        Held-out metrics by name. Of a run-time model: the row of `evaluation` that serves (`combined`, or the only
+        member that does), and `importance_<resource>` of the XGBoost member. Of a usage model: its `xgboost` rows, as
+        `<target>_<metric>`.
     evaluation
-        One row of metrics for the model and one for every baseline, all on the same held-out rows.
+        One row of metrics for the answer, one for every member of its combination, and one for every baseline, all on
+        the same held-out rows.
     until
         The training cut: every training job ended before this time.
     rows
@@ -77,7 +80,7 @@ class TrainedModel:
     data_fingerprint
         Hash of the training rows.
     population
-        Distribution of each feature in the training rows, against which the service detects drift.
+        Distribution of each feature in the training rows, against which the service detects drift; None without rows.
     alike
         Upper bounds of the use of similar jobs (same role and request), for usage models; None for run-time models.
     record
