@@ -41,10 +41,7 @@ ALL: Final = {q: tuple(f"all_run_s_{q}_{last}" for last in WINDOWS) for q in QUA
 REFERENCE_FEATURES: Final = tuple(name for q in QUANTILE_NAMES for name in (*LIKE[q], *ALL[q]))
 """Features to compute references from: run-time quantiles of similar jobs, and of all jobs as a fallback."""
 
-UNINFORMED_LOG_S: Final = float(np.log(3600.0))
-"""Log of the reference run time where no earlier job has ended: one hour."""
-
-PRIOR_LOG_S: Final = (UNINFORMED_LOG_S, float(np.log(36000.0)))
+PRIOR_LOG_S: Final = (float(np.log(3600.0)), float(np.log(36000.0)))
 """Log of p50 and p90 of the run time where no earlier job has ended: one and ten hours."""
 
 HISTORY_FORECASTS: Final = {"similar_jobs": ("like", 1000), "same_gpus": ("gpus", 300), "newest_jobs": ("all", 20)}
@@ -117,7 +114,7 @@ def reference_log_s(frame: pl.DataFrame) -> FloatArray:
     """Return the reference log run times of n jobs for p50 and p90, shape (n, 2).
 
     A reference is the mean, over the three `WINDOWS`, of the log of that quantile of the run times of similar jobs.
-    Where these are unknown, all jobs are used instead, and without any ended job `UNINFORMED_LOG_S`. `frame` holds the
+    Where these are unknown, all jobs are used instead, and without any ended job `PRIOR_LOG_S`. `frame` holds the
     columns `REFERENCE_FEATURES`, in seconds.
 
     >>> row = {name: [100.0] for name in LIKE["p50"] + LIKE["p90"]} | {name: [7.0] for name in ALL["p50"] + ALL["p90"]}
@@ -125,7 +122,8 @@ def reference_log_s(frame: pl.DataFrame) -> FloatArray:
     [[100.0, 100.0]]
     """
     columns = [
-        _log_mean(LIKE[q]).fill_null(_log_mean(ALL[q])).fill_null(UNINFORMED_LOG_S).alias(q) for q in QUANTILE_NAMES
+        _log_mean(LIKE[q]).fill_null(_log_mean(ALL[q])).fill_null(prior).alias(q)
+        for q, prior in zip(QUANTILE_NAMES, PRIOR_LOG_S, strict=True)
     ]
     return frame.select(columns).to_numpy().astype(np.float64)
 

@@ -19,7 +19,7 @@ from features.kernels import own_numbers, relative_rows
 from features.keys import JobAsked, parts_of
 from features.lookups import HISTORY_WINDOWS, REFERENCE_OF_ALL, REFERENCE_OF_LIKE, Glance, KeyPlan, Windows, key_plans
 from features.online import OnlineHistory
-from features.references import PRIOR_LOG_S, QUANTILE_NAMES, UNINFORMED_LOG_S, relative_columns
+from features.references import PRIOR_LOG_S, QUANTILE_NAMES, relative_columns
 from features.sets import FEATURES
 
 __all__ = ["RowBuilder", "Rows"]
@@ -206,7 +206,7 @@ def _forecast(seen: _Seen, history: OnlineHistory, forecasts: FloatArray) -> Non
 
 
 def _references(seen: _Seen, history: OnlineHistory) -> list[tuple[float, float]]:
-    """Return each job's reference log run times: of similar jobs, else of all jobs, else `UNINFORMED_LOG_S`."""
+    """Return each job's reference log run times: of similar jobs, else of all jobs, else `PRIOR_LOG_S`."""
     found = _reference_at(REFERENCE_OF_LIKE, "like", seen, history)
     if any(p50 != p50 or p90 != p90 for p50, p90 in found):  # only NaN differs from itself
         rest = _reference_at(REFERENCE_OF_ALL, "all", seen, history)
@@ -224,8 +224,8 @@ def _reference_at(windows: Windows, key: str, seen: _Seen, history: OnlineHistor
 
 def _first_known(level: tuple[float, float], below: tuple[float, float]) -> tuple[float, float]:
     p50, p90 = (
-        next(log_s for log_s in (*of_quantile, UNINFORMED_LOG_S) if log_s == log_s)
-        for of_quantile in zip(level, below, strict=True)
+        next(log_s for log_s in of_quantile if log_s == log_s)
+        for of_quantile in zip(level, below, PRIOR_LOG_S, strict=True)
     )
     return p50, p90
 

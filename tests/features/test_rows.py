@@ -15,7 +15,7 @@ from features.errors import ContractError
 from features.frames import has_ended
 from features.history import History
 from features.online import EndedRun, OnlineHistory
-from features.references import build_referenced, log_mean, reference_log_s
+from features.references import PRIOR_LOG_S, build_referenced, log_mean, reference_log_s
 from features.rows import RowBuilder, Rows
 from features.sets import FEATURE_SETS
 from pipelines.lake.ingest import ingest
@@ -153,6 +153,17 @@ def test_no_job_is_no_row() -> None:
     found = builder.rows([], OnlineHistory(History.of(jobs)))
 
     assert (found.matrix.shape, found.reference_log_s.shape) == ((0, len(FEATURE_SETS["submit"])), (0, 2))
+
+
+def test_the_first_job_is_referred_to_the_prior_in_serving_and_in_training() -> None:
+    jobs = table([_run(n) for n in range(3)])
+
+    served = rows_online("submit", jobs[:1], OnlineHistory(History.of(jobs[:0])), relative=True)
+    trained = build_referenced(jobs[:1], History.of(jobs[:1]), "submit", relative=True)
+
+    for found in (served, trained):
+        assert found.reference_log_s.tolist() == [list(PRIOR_LOG_S)]
+        assert found.history_log_s.tolist() == [[list(PRIOR_LOG_S)] * 3]
 
 
 def test_a_job_of_another_trace_is_refused() -> None:

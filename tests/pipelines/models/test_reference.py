@@ -21,12 +21,18 @@ def row(like: float | None, every: float | None) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("like", "every", "seconds"), [(100.0, 7.0, 100.0), (None, 7.0, 7.0), (None, None, 3600.0), (0.2, 7.0, 1.0)]
+    ("like", "every", "seconds"),
+    [
+        (100.0, 7.0, [100.0, 100.0]),
+        (None, 7.0, [7.0, 7.0]),
+        (None, None, [3600.0, 36_000.0]),
+        (0.2, 7.0, [1.0, 1.0]),
+    ],
 )
-def test_the_reference_is_of_the_like_else_of_all_else_an_hour(
-    like: float | None, every: float | None, seconds: float
+def test_the_reference_is_of_similar_jobs_else_of_all_else_one_and_ten_hours(
+    like: float | None, every: float | None, seconds: list[float]
 ) -> None:
-    assert np.exp(reference_log_s(row(like, every))) == pytest.approx(np.array([[seconds, seconds]]))
+    assert np.exp(reference_log_s(row(like, every))) == pytest.approx(np.array([seconds]))
 
 
 def test_the_windows_are_averaged_in_logs() -> None:
