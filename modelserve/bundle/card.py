@@ -30,6 +30,7 @@ __all__ = [
     "MODEL_NAME",
     "RUNTIME_TARGET",
     "USAGE_TARGETS",
+    "WIDEST",
     "Card",
     "CombinationState",
     "Importance",
@@ -42,6 +43,9 @@ __all__ = [
 
 COMBINABLE: Final = ("xgboost", "forest", "reference", "similar_jobs", "same_gpus", "newest_jobs")
 """Names of the forecasts that can be combined. The last three are `features.references.HISTORY_FORECASTS`."""
+
+WIDEST: Final = 1.0
+"""Largest p90 offset of a combination in log units. The smallest is 0, so calibration never narrows it."""
 
 FORMAT: Final = 1
 """Version of the bundle format; bundles of any other version are rejected."""
@@ -88,9 +92,12 @@ class ResourceImportance(BaseModel):
 
 
 class CombinationState(BaseModel):
-    """The members of a combination of forecasts, and its state (`modelserve.bundle.combination`)."""
+    """The members of a combination of forecasts, and its state (`modelserve.bundle.combination`).
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    The third number from the end of the state is the p90 offset.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     members: tuple[NameText, ...] = Field(min_length=1, max_length=16)
     state: tuple[float, ...]
@@ -100,9 +107,12 @@ class CombinationState(BaseModel):
         unknown = sorted(set(self.members) - set(COMBINABLE))
         if unknown or len(set(self.members)) < len(self.members):
             raise ValueError(f"members {list(self.members)}, expected some of {', '.join(COMBINABLE)}"[:240])
-        wanted = 2 * (len(self.members) + 1) + 4
-        if len(self.state) != wanted or min(self.state) < 0.0:
-            raise ValueError(f"a state of {len(self.state)} numbers, expected {wanted}, none below 0")
+        wanted, found = 2 * (len(self.members) + 1) + 4, self.state
+        if len(found) != wanted or not all(0.0 <= each < math.inf for each in found) or found[-3] > WIDEST:
+            raise ValueError(
+                f"a state of {len(found)} numbers, expected {wanted} finite ones, none below 0, "
+                f"and a p90 offset (the third from the end) of at most {WIDEST:g}"
+            )
         return self
 
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from features.references import HISTORY_FORECASTS
-from modelserve.bundle.card import CombinationState
+from modelserve.bundle.card import WIDEST, CombinationState
 from modelserve.bundle.trees.compiled import jitted
 from scheduler_core.types import FloatArray, IntArray
 
@@ -29,8 +29,6 @@ DISCOUNT: Final = 0.99
 """Factor on all earlier losses at each ended job, so that the last few hundred ended jobs count."""
 STEP: Final = 0.1
 """Step of the p90 offset in log units: an ended job above p90 raises it by 0.9 steps, any other lowers it by 0.1."""
-WIDEST: Final = 1.0
-"""Largest p90 offset in log units. The smallest is 0, so calibration never narrows the combination."""
 LEAST_LOSS: Final = 1e-3
 """Added to the mean loss, so that exact forecasts do not divide by zero."""
 
@@ -58,9 +56,14 @@ def _weights(state, prior, place, weights):  # type: ignore[no-untyped-def]  # a
     first = place * (members + 1)
     count = state[2 * (members + 1) + _COUNT]
     scale = state[first + members] / max(count, 1.0) + LEAST_LOSS
-    least, total = np.min(state[first : first + members]), 0.0
+    least, total = np.inf, 0.0
     for k in range(members):
-        weights[k] = prior[place, k] * np.exp(-RATE * (state[first + k] - least) / scale)
+        if prior[place, k] > 0.0:
+            least = min(least, state[first + k])
+    for k in range(members):
+        weights[k] = 0.0
+        if prior[place, k] > 0.0:
+            weights[k] = prior[place, k] * np.exp(-RATE * (state[first + k] - least) / scale)
         total += weights[k]
     for k in range(members):
         weights[k] /= total
@@ -221,9 +224,12 @@ class Combination:
 
 
 def _prior(members: Sequence[str], rows: int) -> FloatArray:
-    """Return the prior weights (2, members): fitted members share rows / (rows + PRIOR_ROWS), the others the rest."""
+    """Return the prior weights (2, members): fitted members share rows / (rows + PRIOR_ROWS), the others the rest.
+
+    Without others, the fitted members share all, whatever the number of rows.
+    """
     fitted = np.array([each in FITTED for each in members])
-    shares = np.array([rows / (rows + half) for half in PRIOR_ROWS])[:, None]
+    shares = np.array([1.0 if fitted.all() else rows / (rows + half) for half in PRIOR_ROWS])[:, None]
     found = np.where(fitted, shares / max(fitted.sum(), 1), (1.0 - shares) / max((~fitted).sum(), 1))
     weights: FloatArray = found / found.sum(axis=1, keepdims=True)
     return weights
