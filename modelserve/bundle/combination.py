@@ -213,14 +213,26 @@ class Combination:
         forecasts, combination
             p50 and p90 in log seconds (n, 2), and the combination after all rows.
         """
-        n = len(submit_us)
-        moments, is_end = np.concatenate([submit_us, end_us]), np.repeat([False, True], n)
-        ties = [np.concatenate([values, values]) for values in (*forecasts.reshape(n, 2 * len(self.members)).T, log_y)]
-        order = np.lexsort((*ties, is_end, moments))
-        known = order[(order < n) | ~np.isnan(log_y[order % max(n, 1)])]
-        state, out = self.state.copy(), np.empty((n, 2))
-        _walk(state, self.prior, known, np.ascontiguousarray(forecasts), log_y, out)
+        ends = _ends_in_order(end_us, forecasts, log_y)
+        submissions = np.argsort(submit_us, kind="stable")
+        before = np.searchsorted(submit_us[submissions], end_us[ends], side="right")
+        events = np.insert(submissions, before, ends + len(submit_us))
+        state, out = self.state.copy(), np.empty((len(submit_us), 2))
+        _walk(state, self.prior, events, np.ascontiguousarray(forecasts), log_y, out)
         return out, replace(self, state=state)
+
+
+def _ends_in_order(end_us: IntArray, forecasts: FloatArray, log_y: FloatArray) -> IntArray:
+    """Return the rows with a run time by end, then by run time and by forecasts."""
+    ends = np.flatnonzero(~np.isnan(log_y))
+    ends = ends[np.argsort(end_us[ends], kind="stable")]
+    # Sorting all rows by all forecasts takes seconds for a large trace, so only simultaneous ends are.
+    same = end_us[ends[1:]] == end_us[ends[:-1]]
+    tied = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+    rows = ends[tied]
+    ties = forecasts[rows].reshape(len(rows), 2 * forecasts.shape[1]).T
+    ends[tied] = rows[np.lexsort((*ties, log_y[rows], end_us[rows]))]
+    return ends
 
 
 def _prior(members: Sequence[str], rows: int) -> FloatArray:
