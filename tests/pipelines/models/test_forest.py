@@ -7,7 +7,7 @@ import pytest
 import xgboost as xgb
 
 from modelserve.bundle.quantile_forest import VALUES_PER_LEAF, read_quantile_forest
-from pipelines.models.forest import SMALL_SHARE, TREES, FittedForest, fit_forest
+from pipelines.models.forest import SMALL_SHARE, TREES, FittedForest, features_share, fit_forest
 from tests.pipelines.models.test_boosting import known_rows
 
 
@@ -16,20 +16,26 @@ def fitted(n: int = 300, seed: int = 0) -> FittedForest:
     return fit_forest(rows.matrix, rows.target, seed=seed, nthread=1)
 
 
-def test_the_quantiles_of_a_known_population_are_found() -> None:
-    # Every node chooses among a third of the columns. With three, a node that may split on `kind` alone, and holds rows
-    # of one kind, becomes a leaf; so each column is given four times.
+@pytest.mark.parametrize("columns", [[0, 1, 2], [0, 1, 1, 2], [0, 1, 2] * 4], ids=["three columns", "four", "twelve"])
+def test_the_quantiles_of_a_known_population_are_found(columns: list[int]) -> None:
+    # With a third of three or four columns, a node would have one to split on, and be a leaf if that were `kind` again.
     rows, judged = (
-        replace(each, matrix=np.tile(each.matrix, 4)) for each in (known_rows(6000, 0), known_rows(1500, 2))
+        replace(each, matrix=each.matrix[:, columns]) for each in (known_rows(3000, 0), known_rows(1500, 2))
     )
 
     found = fit_forest(rows.matrix, rows.target, seed=0, nthread=1).forest.rows(judged.matrix)
 
-    x, kind = judged.matrix[:, 0], judged.matrix[:, 2]
+    x, kind = judged.matrix[:, 0], judged.matrix[:, -1]
     assert np.abs(found[:, 0] - (x + kind)).mean() < 0.2
     assert np.abs(found[:, 1] - (x + kind + 1.2816 * (0.5 + kind))).mean() < 0.3
     assert (judged.target <= found[:, 1]).mean() == pytest.approx(0.9, abs=0.03)
     assert (found[:, 0] <= found[:, 1]).all()
+
+
+def test_wide_tables_are_sampled_as_ever_and_narrow_ones_by_four_columns() -> None:
+    assert [features_share(columns) for columns in range(12, 200)] == [1 / 3] * 188
+    # XGBoost multiplies in single precision and rounds down.
+    assert [int(np.float32(features_share(n)) * np.float32(n)) for n in range(1, 13)] == [1, 2, 3] + [4] * 9
 
 
 def test_the_same_seed_gives_the_same_files_and_another_other_files() -> None:
