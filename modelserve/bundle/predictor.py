@@ -17,11 +17,12 @@ import polars as pl
 from features.columns.feature import Lookback
 from features.errors import FeatureError
 from features.online import EVIDENCE_KEYS
+from features.references import BASE_FEATURES
 from modelserve.bundle.alike import held
 from modelserve.bundle.built import Built, LastBuilt, candidate_rows
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card
-from modelserve.bundle.run_times import base_log_s, calibrated_run_times, outputs_of
+from modelserve.bundle.run_times import base_log_s, basis_of, calibrated_run_times, outputs_of
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
@@ -123,6 +124,31 @@ class InProcessPredictor:
         own = outputs_of(bundle, RUNTIME_TARGET, bundle.contract.encode(seen.features))
         added = base_log_s(bundle, seen, own)[rows]
         return calibrated_run_times(bundle.card, outputs_of(bundle, RUNTIME_TARGET, matrix), added)
+
+    def run_time_bases(self, jobs: Sequence[Job]) -> list[tuple[str, int] | None]:
+        """Return what each job's run time comes from, and the number of ended jobs behind it; None without a model.
+
+        Raises
+        ------
+        PredictorUnavailable
+            A model cannot be read, or features cannot be built for it.
+        """
+        bases: list[tuple[str, int] | None] = [None] * len(jobs)
+        every: list[Built] = []
+        for bundle, members in self._by_model("runtime", jobs):
+            card, names = bundle.card, bundle.contract.names
+            combined = None if card.combination is None else card.combination.members
+            try:
+                built = self._last.take([jobs[i] for i in members], bundle.history)
+                built = built.with_features((*names, *BASE_FEATURES) if card.relative else names)
+                counts = built.referenced(names, relative=card.relative).evidence
+            except (FeatureError, ValueError) as error:
+                raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
+            every.append(built)
+            for i, of_job in zip(members, counts.tolist(), strict=True):
+                bases[i] = basis_of(combined, of_job)
+        self._last.keep(every)  # `taut predict` asks next for these jobs' run times
+        return bases
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
         """Bound the peak use per instance of each job (n,), from the usage model and from similar jobs.

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.references import Referenced, build_referenced
+from features.references import HISTORY_FORECASTS, Referenced, build_referenced
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET, Card
-from modelserve.bundle.combination import Combination, forecasts_of
+from modelserve.bundle.combination import FITTED, Combination, forecasts_of
 from scheduler_core.types import FloatArray, RunTimes
 
-__all__ = ["QUANTILE_NAMES", "calibrated_run_times", "combination_of", "member_forecasts"]
+__all__ = ["QUANTILE_NAMES", "basis_of", "calibrated_run_times", "combination_of", "member_forecasts"]
 
 QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
 """The quantiles of run time that are served, with their names in predictions and in `Card.offsets`."""
@@ -61,6 +61,21 @@ def combination_of(bundle: Bundle) -> Combination | None:
     """Return the combination that a bundle's card stores; None if the trees answer alone."""
     stored = bundle.card.combination
     return None if stored is None else Combination.of(stored, rows=bundle.card.rows)
+
+
+def basis_of(members: Sequence[str] | None, counts: Sequence[int]) -> tuple[str, int]:
+    """Return what a run time comes from, and the number of ended jobs behind it.
+
+    `members` are those of the model's combination, None if its trees answer alone; `counts` (3,) are the numbers of
+    ended jobs behind each of `HISTORY_FORECASTS`.
+
+    >>> basis_of(("reference", "similar_jobs"), (0, 5, 20)), basis_of(None, (3, 5, 20))
+    (('same_gpus', 5), ('model', 3))
+    """
+    if members is None or not FITTED.isdisjoint(members):
+        return "model", counts[0]
+    known = ((name, count) for name, count in zip(HISTORY_FORECASTS, counts, strict=True) if count)
+    return next(known, ("prior", 0))
 
 
 def member_forecasts(

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from modelserve.bundle.predictor import Sources
+from modelserve.bundle.predictor import InProcessPredictor, Sources
 from modelserve.calls.recommendations import POLICY, decide
 from modelserve.contract.requests import JobRow, job_of
 from modelserve.contract.writing import Values, answer_of, known, moment
@@ -59,11 +59,11 @@ def recommend(
 
 
 def predict(
-    rows: Sequence[JobRow], predictor: CitingPredictor, *, trace: str, now: datetime | None = None
+    rows: Sequence[JobRow], predictor: InProcessPredictor, *, trace: str, now: datetime | None = None
 ) -> list[Values]:
     """Predict run time and peak use of each job with its own request, as flat rows in the order of `rows`.
 
-    Unknown values are None.
+    `basis` and `ended_jobs` are those of `modelserve.contract.jobs.Prediction`. Unknown values are None.
 
     Raises
     ------
@@ -72,8 +72,8 @@ def predict(
     """
     jobs, sources = _jobs(rows, predictor, trace, now)
     requests = np.array([job.request.row() for job in jobs], dtype=np.float64).reshape(-1, len(RESOURCES))
+    peak, bases = predictor.peak_use(jobs), predictor.run_time_bases(jobs)
     times = predictor.run_times(jobs, np.arange(len(jobs)), requests)
-    peak = predictor.peak_use(jobs)
     return [
         {
             "job_id": job.job_id,
@@ -81,6 +81,8 @@ def predict(
             "task_type": job.task_type,
             "run_time_p50_s": known(times.p50[i]),
             "run_time_p90_s": known(times.p90[i]),
+            "basis": basis,
+            "ended_jobs": ended,
             "peak_cpu_cores": known(peak.cpu_cores[i]),
             "peak_mem_gib": known(peak.mem_gib[i]),
             "peak_gpus": known(peak.gpus[i]),
@@ -88,7 +90,7 @@ def predict(
             "measured_runs": int(peak.runs[i]),
             **_cited(sources[i]),
         }
-        for i, job in enumerate(jobs)
+        for i, (job, (basis, ended)) in enumerate(zip(jobs, (each or (None, None) for each in bases), strict=True))
     ]
 
 

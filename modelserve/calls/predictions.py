@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from features.online import JobAsked
-from features.references import HISTORY_FORECASTS
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
-from modelserve.bundle.combination import FITTED
 from modelserve.bundle.predictor import calibrated_use
-from modelserve.bundle.run_times import calibrated_run_times
+from modelserve.bundle.run_times import basis_of, calibrated_run_times
 from modelserve.calls.logged_context import Answered, Call
 from modelserve.calls.request_context import Kind, RequestContext, asked_of_row
-from modelserve.contract.jobs import Basis, MissingReason
+from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import JobRow, PredictBody
 from modelserve.contract.writing import moment, written
 from scheduler_core.errors import PredictorUnavailable
@@ -38,7 +36,7 @@ class Part:
     value: dict[str, float] | None = None
     model: "ServedModel | None" = None
     runs: int = 0
-    basis: Basis | None = None
+    basis: str | None = None
     ended: int | None = None
     reason: MissingReason | None = None
     note: str | None = None
@@ -60,7 +58,7 @@ def predicted(context: RequestContext, body: PredictBody, call: Call) -> Answere
     )
 
 
-Found = tuple[dict[str, float], int, tuple[Basis, int] | None]
+Found = tuple[dict[str, float], int, tuple[str, int] | None]
 """The predicted values of a job, its number of measured runs, and the basis of a run time with its number of jobs."""
 Values = list[Found]
 Score = Callable[[RequestContext, "ServedModel", Sequence[JobAsked], IntArray], Values]
@@ -102,18 +100,11 @@ def _run_times_and_runs(
     seen = context.rows(model, asked, index, counted=counted)
     raw = context.margins(model, RUNTIME_TARGET, seen.matrix)
     times = calibrated_run_times(model.bundle.card, raw, seen.base_log_s)
-    bases = [_basis(model, counts) for counts in seen.evidence.tolist()]
+    combination = model.learning.start
+    members = None if combination is None else combination.members
+    bases = [basis_of(members, counts) for counts in seen.evidence.tolist()]
     rows = zip(times.p50.tolist(), times.p90.tolist(), seen.runs.tolist(), bases, strict=True)
     return [({"p50": p50, "p90": p90}, runs, basis) for p50, p90, runs, basis in rows]
-
-
-def _basis(model: "ServedModel", counts: Sequence[int]) -> tuple[Basis, int]:
-    """Return what a run time comes from, given the number of ended jobs behind each history forecast."""
-    combination = model.learning.start
-    if combination is None or not FITTED.isdisjoint(combination.members):
-        return "model", counts[0]
-    known = ((name, count) for name, count in zip(HISTORY_FORECASTS, counts, strict=True) if count)
-    return next(known, ("prior", 0))  # type: ignore[return-value]  # the names are those of `Basis`
 
 
 def _run_times(context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray) -> Values:

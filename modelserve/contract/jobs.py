@@ -16,7 +16,6 @@ from scheduler_core.types import Reason
 __all__ = [
     "RECENT_SHOWN",
     "Amounts",
-    "Basis",
     "Became",
     "ExplainAnswer",
     "MissingReason",

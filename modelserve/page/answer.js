@@ -137,7 +137,8 @@ function why(said) {
     ...said.contributions.map((each) => line(html("code", {}, each.feature), value(each), each.seconds, each.factor)),
     ...(known(said.rest_s) ? [line("all other features", "", said.rest_s, said.rest_factor)] : []),
     { class: "sum", cells: ["together (p50)", duration(said.run_time_s), "", "", ""] },
-  ], { tight: true }));
+  ], { tight: true }), html("p", { class: "says" },
+    "Features: of the XGBoost member alone. What the other members change is part of “a job of the kind”."));
 }
 
 function value({ value: given, unit }) {

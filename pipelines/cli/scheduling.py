@@ -165,6 +165,8 @@ def _explain(answer_id: str, lake: Path | None, store: str | None, bundles: Path
     settings = serve_settings(lake, {"store": store, "bundles": bundles})
     found = replayed(answer_id, store=settings.store, bundles=settings.bundles)
     emit(found.rows, form)
+    if any("contributions" in row for row in found.rows):
+        say("contributions are of the XGBoost member alone; what the other members change is part of `base`")
     if not found.equal:
         say(f"taut: {answer_id}: the answer computed again differs from the logged one; expected the same bytes")
         raise typer.Exit(1)

@@ -68,6 +68,7 @@ def test_the_service_answers_as_the_commands_do(service: Any, folder: Path) -> N
     found = predicted(service)
 
     assert found["run_time_s"] == {"p50": expected["run_time_p50_s"], "p90": expected["run_time_p90_s"]}
+    assert (found["basis"], found["ended_jobs"]) == (expected["basis"], expected["ended_jobs"])
     assert (found["basis"], found["ended_jobs"] > 0) == ("model", True)
 
 

@@ -90,6 +90,8 @@ def test_a_service_predicts_the_rows_of_this_process(place: Path, service: str) 
         {k: v for k, v in row.items() if k in here[0]} for row in there
     ]
     assert [row["reason"] for row in there] == [None, None, "no_model", None]
+    for each in (there, here):
+        assert [(row["basis"], row["ended_jobs"]) for row in each] == [("model", 0)] * 2 + [(None, None), ("model", 0)]
 
 
 def explained(place: Path, answer_id: object) -> Result:
@@ -117,6 +119,7 @@ def test_an_answer_is_made_again_to_the_byte_with_its_evidence(place: Path, serv
     assert found[0]["runtime_history"] == found[0]["usage_history"] == 0
     assert str(found[0]["contributions"]).startswith("base ")
     assert found[2]["contributions"] is None
+    assert "of the XGBoost member alone" in result.stderr
     assert "the same" in result.stderr
 
 
