@@ -66,7 +66,7 @@ def fit_forest(matrix: Matrix, target: FloatArray, *, seed: int, nthread: int) -
         "nthread": nthread,
         "verbosity": 0,
     }
-    data = xgb.QuantileDMatrix(matrix, label=target, max_bin=BINS, nthread=nthread)
+    data = xgb.QuantileDMatrix(matrix, label=target.astype(np.float32), max_bin=BINS, nthread=nthread)
     booster = xgb.train(params, data, num_boost_round=1)
     reached = booster.predict(xgb.DMatrix(matrix, nthread=nthread), pred_leaf=True).astype(np.int64)
     trees = bytes(booster.save_raw("ubj"))
