@@ -190,7 +190,7 @@ def naive(row: dict, others: list[dict]) -> list[list[float] | None]:
     return [quantiles(*(each["run_s"] for each in jobs)) if jobs else None for jobs in chosen]
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(jobs=job_tables())
 def test_forecasts_are_those_of_looking_at_every_other_job(jobs: pl.DataFrame) -> None:
     rows = jobs.with_columns(gpus=pl.col("req_gpus") * pl.col("instances")).to_dicts()

@@ -4,17 +4,19 @@ import json
 import math
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from modelserve.bundle.bundle import Bundle
+from features.contract import FeatureContract
 from modelserve.bundle.card import WIDEST, Card, CombinationState, card_from
 from modelserve.bundle.combination import Combination
 from modelserve.errors import BundleError
 from tests.examples import examples
 from tests.modelserve.combining import MEMBERS, SEEDS, TWO, forecasts_like, taught
+from tests.modelserve.conftest import make_card
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -101,8 +103,9 @@ def test_weights_of_any_state_that_is_read_are_finite_and_sum_to_one(
     assert 0.0 <= combination.offset <= WIDEST
 
 
-def test_a_card_holds_a_combination_and_tells_whether_it_has_a_forest(bundles: dict[str, Bundle]) -> None:
-    values = bundles["runtime.pai.ctr"].card.model_dump(mode="json")
+def test_a_card_holds_a_combination_and_tells_whether_it_has_a_forest() -> None:
+    contract = FeatureContract.fit(pl.DataFrame({"req_gpus": [1.0, 2.0]}))
+    values = make_card("runtime", contract).model_dump(mode="json")
 
     def card(*members: str) -> Card:
         return card_from({**values, "combination": Combination.new(members, rows=300).stored().model_dump()})
