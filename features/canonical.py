@@ -120,6 +120,7 @@ USAGE: Final = Table(
         "net_read_bytes_per_s": _amount("bytes per second received, mean over time and instances"),
         "net_write_bytes_per_s": _amount("bytes per second sent, mean over time and instances"),
         "instances_measured": _number("number of measured instances", 1),
+        "coverage_frac": _amount("share of the run that its samples cover, of the column covered least; else null"),
     },
 )
 
@@ -158,11 +159,33 @@ MACHINE_USAGE: Final = Table(
     },
 )
 
+ENVIRONMENT: Final = Table(
+    says="One row per GPU and hour: power, temperature, clocks, energy and errors, as its exporter reports them.",
+    columns={
+        **_PLACE,
+        "machine": _key("id of the machine, as in `machines`"),
+        "device": _key("index of the GPU on its machine"),
+        "ts": _key("start of the hour", "TIMESTAMPTZ"),
+        "gpu_type": _text("model of the GPU, as its exporter names it"),
+        "power_w": _amount("power in W, mean over the samples"),
+        "power_max_w": _amount("power in W, largest sample"),
+        "temp_c": _amount("temperature in degrees Celsius, mean over the samples"),
+        "temp_max_c": _amount("temperature in degrees Celsius, largest sample"),
+        "sm_clock_mhz": _amount("clock of the multiprocessors in MHz, mean over the samples"),
+        "mem_clock_mhz": _amount("clock of the memory in MHz, mean over the samples"),
+        "energy_j": _amount("energy in J drawn while it was sampled: by its energy counter, else by its power"),
+        "xid_code": _number("largest XID error code reported in the hour; exporters repeat the last one", 0, nullable=True),
+        "xid_changes": _number("how often the reported XID code changed in the hour", 0, nullable=True),
+        "coverage_frac": _amount("share of the hour that the samples cover"),
+    },
+)
+
 CANONICAL: Final = {
     "jobs": JOBS,
     "usage": USAGE,
     "machines": MACHINES,
     "capacity": CAPACITY,
     "machine_usage": MACHINE_USAGE,
+    "environment": ENVIRONMENT,
 }
 """The canonical tables by name."""

@@ -10,9 +10,9 @@ from typing import Any
 import dataframely as dy
 import polars as pl
 
-from features.canonical import CAPACITY, JOBS, MACHINE_USAGE, MACHINES, STATUSES, TASK_TYPES, USAGE, Column, Table
+from features.canonical import CAPACITY, ENVIRONMENT, JOBS, MACHINE_USAGE, MACHINES, STATUSES, TASK_TYPES, USAGE, Column, Table
 
-__all__ = ["STATUSES", "TABLES", "TASK_TYPES", "Capacity", "Jobs", "MachineUsage", "Machines", "Usage"]
+__all__ = ["STATUSES", "TABLES", "TASK_TYPES", "Capacity", "Environment", "Jobs", "MachineUsage", "Machines", "Usage"]
 
 
 def _column(column: Column) -> dy.Column:
@@ -54,6 +54,7 @@ Usage = _schema("Usage", USAGE)
 Machines = _schema("Machines", MACHINES)
 Capacity = _schema("Capacity", CAPACITY)
 MachineUsage = _schema("MachineUsage", MACHINE_USAGE)
+Environment = _schema("Environment", ENVIRONMENT)
 
 TABLES: dict[str, type[dy.Schema]] = {
     "jobs": Jobs,
@@ -61,4 +62,5 @@ TABLES: dict[str, type[dy.Schema]] = {
     "machines": Machines,
     "capacity": Capacity,
     "machine_usage": MachineUsage,
+    "environment": Environment,
 }

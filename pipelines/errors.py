@@ -7,6 +7,7 @@ PipelineError
 ├── LakeError         a lake that is damaged or lacks the requested data
 ├── QueryRefused      SQL text that `taut sql` rejects
 ├── FetchError        a download that failed or did not verify
+├── ConnectError      a system of a live cluster that fails or gives an invalid answer
 ├── SynthesisError    an invalid calibration or size of a synthetic trace
 ├── TrainingError     job data that do not suffice to train or evaluate a model
 ├── RegistryError     an MLflow server that fails, or whose registry lacks a model
@@ -16,6 +17,7 @@ PipelineError
 __all__ = [
     "BadUsage",
     "Busy",
+    "ConnectError",
     "FetchError",
     "LakeError",
     "MappingError",
@@ -54,6 +56,10 @@ class QueryRefused(PipelineError):
 
 class FetchError(PipelineError):
     """A download that failed or did not verify."""
+
+
+class ConnectError(PipelineError):
+    """A system of a live cluster (Slurm, Prometheus, Kubernetes) that fails or gives an invalid answer."""
 
 
 class SynthesisError(PipelineError):

@@ -11,7 +11,6 @@ the trace's new manifest: before that, readers see the old tables; afterwards, t
 ingest leaves behind are removed by the next ingest.
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Final
 import duckdb
 
 from pipelines.errors import BadUsage, LakeError, SourceError
+from pipelines.lake.commits import commit, place
 from pipelines.lake.connections import MEMORY_MB
 from pipelines.lake.inputs import (
     Cluster,
@@ -34,7 +34,7 @@ from pipelines.lake.inputs import (
     trace_named,
 )
 from pipelines.lake.lake import Lake
-from pipelines.lake.manifest import Account, Input, Manifest, Output, Signatures, chosen, fingerprint
+from pipelines.lake.manifest import Account, Input, Manifest, Output, Signatures, chosen
 from pipelines.lake.sources.archive import Published
 from pipelines.lake.sources.source import Source
 from pipelines.lake.staging import load, parts, remarks, select_of, write
@@ -143,7 +143,7 @@ def _ingest(
         except (SourceError, LakeError, OSError, duckdb.Error):
             held.sweep()
             raise
-        _commit(held, manifest)
+        commit(held, manifest)
         seen.keep()
     return IngestReport(manifest=manifest, changed=True)
 
@@ -231,37 +231,5 @@ def _built(
                 target = stage / f"{table}.parquet"
                 rows = write(work, select, part, table, trace, cluster, target)
                 if rows:
-                    outputs.append(_place(lake, target, table, trace, cluster, rows))
+                    outputs.append(place(lake, target, table, trace, cluster, rows))
     return _Built(accounts=accounts, outputs=outputs, warnings=warnings)
-
-
-def _place(lake: Lake, staged: Path, table: str, trace: str, cluster: str, rows: int) -> Output:
-    """Move a table file from staging to its final name, derived from its content; return its manifest entry."""
-    size, digest = fingerprint(staged)
-    place = lake.path / table / f"trace={trace}" / f"cluster={cluster}" / f"{digest[:16]}.parquet"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    _flush(staged)
-    staged.replace(place)
-    path = place.relative_to(lake.path).as_posix()
-    return Output(table=table, cluster=cluster, path=path, rows=rows, bytes=size)
-
-
-def _commit(lake: Lake, manifest: Manifest) -> None:
-    lake.manifest_folder.mkdir(exist_ok=True)
-    final = lake.manifest_folder / f"{manifest.trace}.json"
-    fresh = final.with_suffix(".tmp")
-    fresh.write_text(manifest.to_json())
-    _flush(fresh)
-    fresh.replace(final)
-    _flush(lake.manifest_folder)
-    lake.refresh_views()
-    lake.sweep()
-
-
-def _flush(path: Path) -> None:
-    """Flush a file to disk, so that after a crash no manifest names a table that was lost."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

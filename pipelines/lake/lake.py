@@ -18,7 +18,7 @@ from pipelines.lake import manifest as manifests
 from pipelines.lake import views
 from pipelines.lake.connections import MEMORY_MB, configured, damaged, missing, seal, sql_list, unreadable
 from pipelines.lake.locks import exclusive
-from pipelines.lake.manifest import Manifest, Output
+from pipelines.lake.manifest import FORMAT_VERSION, Manifest, Output
 from pipelines.lake.views import COLUMNS
 
 if TYPE_CHECKING:
@@ -99,9 +99,12 @@ class Lake:
         files = [self._whole(output) for output in self._outputs(name, trace, cluster)]
         if not files:
             return pl.LazyFrame(schema=schema)
-        return pl.scan_parquet(files, hive_partitioning=False, glob=False).select(
-            pl.col(n).cast(t) for n, t in schema.items()
-        )
+        if self._has_older():
+            scans = [pl.scan_parquet(file, hive_partitioning=False, glob=False) for file in files]
+            frame = pl.concat([pl.LazyFrame(schema=schema), *scans], how="diagonal_relaxed")
+        else:
+            frame = pl.scan_parquet(files, hive_partitioning=False, glob=False)
+        return frame.select(pl.col(n).cast(t) for n, t in schema.items())
 
     def connect(self, *, read_only: bool = True) -> duckdb.DuckDBPyConnection:
         """Return a connection to the DuckDB file with the lake's views.
@@ -249,17 +252,24 @@ class Lake:
         return [o for o in outputs if o.table == name and cluster in (None, o.cluster)]
 
     def _create_views(self, connection: duckdb.DuckDBPyConnection) -> None:
+        older = self._has_older()
+        options = f"hive_partitioning = false, union_by_name = {str(older).lower()}"
         for name, kinds in COLUMNS.items():
             columns = ", ".join(f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in kinds.items())
             files = [str(f) for f in self._files(name)]
-            rows = f"SELECT * FROM read_parquet({sql_list(files)}, hive_partitioning = false)"
-            view = rows if files else f"SELECT {columns} WHERE false"
+            empty = f"SELECT {columns} WHERE false"
+            rows = f"SELECT * FROM read_parquet({sql_list(files)}, {options})"
+            view = f"{empty} UNION ALL BY NAME {rows}" if files and older else rows if files else empty
             try:
                 connection.execute(f"CREATE VIEW {name} AS {view}")
             except duckdb.Error as error:
                 raise unreadable(connection, files, error) from error
         for creation in views.creations(self._zones()):
             connection.execute(creation)
+
+    def _has_older(self) -> bool:
+        """Return whether a trace was ingested in an older format, whose files may lack columns."""
+        return any(each.format_version < FORMAT_VERSION for each in self.readable_manifests().values())
 
     def _zones(self) -> dict[str, str]:
         return {trace: self.manifest(trace).zone for trace in self.traces()}

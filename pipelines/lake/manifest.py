@@ -16,7 +16,8 @@ from pipelines.errors import LakeError
 
 __all__ = ["Manifest", "flat"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 1 lacks `usage.coverage_frac` and the table `environment`; readers fill them with nulls."""
 REPRESENTATIVES_BEFORE: Final = {"openb": "default"}
 """Representative cluster of each source, for manifests of older versions, which do not name it."""
 ZONES_BEFORE: Final = {"pai": "Asia/Shanghai", "helios": "Asia/Shanghai", "philly": "America/Los_Angeles"}

@@ -17,6 +17,7 @@ from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 __all__ = [
     "CLAIMS_MEASURED",
     "CLAIM_CELLS",
+    "ENERGY_KWH",
     "EXACT",
     "GPUS",
     "GPU_HOURS",
@@ -25,6 +26,7 @@ __all__ = [
     "IS_CLAIM",
     "MACHINE_TYPE",
     "MEAN_FRACTIONS",
+    "MEAN_POWER_W",
     "SAMPLES",
     "SLACK",
     "total",
@@ -91,3 +93,8 @@ def total(value: str, where: str | None = None) -> str:
     """
     only = f" FILTER (WHERE {where})" if where else ""
     return f"CAST(round(sum(CAST({value} AS {EXACT})){only}, 9) AS DOUBLE)"
+
+
+ENERGY_KWH: Final = f"{total('energy_j')} / 3.6e6"
+MEAN_POWER_W: Final = f"{total('power_w * coverage_frac')} / nullif({total('coverage_frac', 'power_w IS NOT NULL')}, 0)"
+"""SQL of the energy of rows of `environment` in kWh, and of their mean power, weighted by the time sampled."""

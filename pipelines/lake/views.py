@@ -12,6 +12,7 @@ from features.canonical import CANONICAL, Kind
 from pipelines.lake.quantities import (
     CLAIM_CELLS,
     CLAIMS_MEASURED,
+    ENERGY_KWH,
     GPU_HOURS,
     GPUS,
     HOUR_SINCE_1970,
@@ -19,6 +20,7 @@ from pipelines.lake.quantities import (
     IS_CLAIM,
     MACHINE_TYPE,
     MEAN_FRACTIONS,
+    MEAN_POWER_W,
     SAMPLES,
     SLACK,
     total,
@@ -171,7 +173,30 @@ MACHINE_HOURS: Final = View(
     ) LEFT JOIN machines USING (trace, cluster, machine)""",
 )
 
-VIEWS: Final = {view.name: view for view in (JOBS_WITH_USAGE, GPU_HOURS_BY_DAY, OVER_CLAIM, MACHINE_HOURS)}
+_ENVIRONMENT: Final = _of("environment")
+GPU_DAYS: Final = View(
+    name="gpu_days",
+    description="One row per GPU and local date with rows in `environment`: hours, energy, power, temperature, errors.",
+    columns=_KEY
+    | {name: _ENVIRONMENT[name] for name in ("machine", "device", "gpu_type")}
+    | {
+        "date": "the date in the trace's time zone",
+        "sampled_h": "hours that its samples cover",
+        "energy_kwh": "energy that it drew in these hours",
+        "power_w": "mean power in W over these hours",
+        "power_max_w": _ENVIRONMENT["power_max_w"],
+        "temp_max_c": _ENVIRONMENT["temp_max_c"],
+        "xid_changes": "how often its reported XID error code changed",
+    },
+    sql=f"""
+    SELECT trace, cluster, machine, device, max(gpu_type) AS gpu_type, CAST(timezone({ZONE}, ts) AS DATE) AS date,
+        sum(coverage_frac) AS sampled_h, {ENERGY_KWH} AS energy_kwh, {MEAN_POWER_W} AS power_w,
+        max(power_max_w) AS power_max_w, max(temp_max_c) AS temp_max_c, sum(xid_changes)::BIGINT AS xid_changes
+    FROM environment GROUP BY ALL""",
+)
+
+_ALL: Final = (JOBS_WITH_USAGE, GPU_HOURS_BY_DAY, OVER_CLAIM, MACHINE_HOURS, GPU_DAYS)
+VIEWS: Final = {view.name: view for view in _ALL}
 """Views by name, without the tables."""
 
 DESCRIBED: Final = {
