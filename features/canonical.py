@@ -174,7 +174,7 @@ ENVIRONMENT: Final = Table(
         "sm_clock_mhz": _amount("clock of the multiprocessors in MHz, mean over the samples"),
         "mem_clock_mhz": _amount("clock of the memory in MHz, mean over the samples"),
         "energy_j": _amount("energy in J drawn while it was sampled: by its energy counter, else by its power"),
-        "xid_code": _number("largest XID error code reported in the hour; exporters repeat the last one", 0, nullable=True),
+        "xid_code": _number("largest XID error code reported; exporters repeat the last one", 0, nullable=True),
         "xid_changes": _number("how often the reported XID code changed in the hour", 0, nullable=True),
         "coverage_frac": _amount("share of the hour that the samples cover"),
     },

@@ -10,7 +10,18 @@ from typing import Any
 import dataframely as dy
 import polars as pl
 
-from features.canonical import CAPACITY, ENVIRONMENT, JOBS, MACHINE_USAGE, MACHINES, STATUSES, TASK_TYPES, USAGE, Column, Table
+from features.canonical import (
+    CAPACITY,
+    ENVIRONMENT,
+    JOBS,
+    MACHINE_USAGE,
+    MACHINES,
+    STATUSES,
+    TASK_TYPES,
+    USAGE,
+    Column,
+    Table,
+)
 
 __all__ = ["STATUSES", "TABLES", "TASK_TYPES", "Capacity", "Environment", "Jobs", "MachineUsage", "Machines", "Usage"]
 

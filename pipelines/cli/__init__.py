@@ -28,6 +28,7 @@ from pipelines.cli import (
     slurm,
     statistics,
     tuning,
+    usage,
 )
 from pipelines.cli import study as experiments
 from pipelines.errors import BadUsage, PipelineError
@@ -86,6 +87,7 @@ app = typer.Typer(
 for group in (
     demo,
     data,
+    usage,
     statistics,
     report,
     models,

@@ -207,8 +207,8 @@ def sql(
 ) -> None:
     """Run one SELECT over the lake; other statements and files outside the lake are refused.
 
-    Tables: jobs, usage, machines, capacity, machine_usage, quarantine. Views: jobs_with_usage, gpu_hours, over_claim,
-    machine_hours.
+    Tables: jobs, usage, machines, capacity, machine_usage, environment, quarantine. Views: jobs_with_usage, gpu_hours,
+    over_claim, machine_hours, gpu_days.
     """
     from pipelines.lake.lake import Lake as OpenLake
     from pipelines.lake.sql import query as run

@@ -62,7 +62,7 @@ def cut_of(url: str, token_file: Path | None, *, traces: Collection[str]) -> dat
 
     The models were trained only on jobs that ended before the cut.
     """
-    client = Client(url, token=_token(token_file), timeouts=Timeouts(answer_s=CARDS_LIMIT_S, total_s=CARDS_LIMIT_S))
+    client = Client(url, token=token_of(token_file), timeouts=Timeouts(answer_s=CARDS_LIMIT_S, total_s=CARDS_LIMIT_S))
     try:
         with client:
             models = client.models().models
@@ -83,7 +83,7 @@ def client_of(urls: Sequence[str], token_file: Path | None, *, jobs: int) -> Cli
     parts = max(-(-jobs // MAX_JOBS), 1)
     return Client(
         *urls,
-        token=_token(token_file),
+        token=token_of(token_file),
         timeouts=Timeouts(answer_s=PART_LIMIT_S, total_s=min(PART_LIMIT_S * parts, 86_400.0)),
     )
 
@@ -114,9 +114,16 @@ def _predicted(job: JobRow, row: Prediction, trace: str | None) -> Row:
     }
 
 
-def _token(file: Path | None) -> str | None:
+def token_of(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
+    """Return the token in a file, else in an environment variable; None without either.
+
+    Raises
+    ------
+    BadUsage
+        The file cannot be read.
+    """
     if file is None:
-        return os.environ.get(TOKEN_VARIABLE) or None
+        return os.environ.get(variable) or None
     try:
         return file.read_text(encoding="utf-8").strip()
     except OSError as error:

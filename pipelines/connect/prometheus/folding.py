@@ -1,0 +1,186 @@
+"""Fold readings of hours into the use of jobs: rows of the table `usage`, and counts of jobs without one.
+
+Pure. `readings` describes the columns. Called by `pipelines.connect.prometheus.measuring`.
+
+Notes
+-----
+A job's use is summed over its machines and GPUs, then divided by its instances; if places are pods, each pod is an
+instance. Peaks of GPUs and machines are added, so a peak is at least the true peak of the sum. Coverage is measured
+time over run time, of the GPU or machine that is covered least; requested GPUs and machines without samples count as
+not covered.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from pipelines.connect.prometheus.readings import HOUR_S
+
+LEAST_COVERAGE: Final = 0.8
+"""Below this share of the run time, a measure is left out."""
+
+OVERLAP_S: Final = 60.0
+"""Two jobs share a GPU if their runs overlap by more than this on it; less may be a difference of clocks."""
+
+MEANS: Final = {
+    "cpu_cores": "used_cpu_cores",
+    "gpus": "used_gpus",
+    "mem_gib": "mem_avg_gib",
+    "gpu_mem_gib": "gpu_mem_avg_gib",
+}
+PEAKS: Final = {"mem_gib": "mem_max_gib", "gpu_mem_gib": "gpu_mem_max_gib"}
+"""Columns of `usage` by measure."""
+
+OF_GPUS: Final = ("gpus", "gpu_mem_gib")
+PLACE: Final = ["at", "measure", "place"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """Rows of `usage`, and the number of jobs by outcome."""
+
+    usage: pl.DataFrame
+    counts: Mapping[str, int]
+
+
+def fold(readings: pl.DataFrame, jobs: pl.DataFrame, *, by_pod: bool, margin_s: float = 0.0) -> Folded:
+    """Return the use of jobs from readings with the column `hour_s`.
+
+    `jobs` has one row per ended job: `at` (its number), `job_id`, `role`, `start_s`, `end_s`, `elapsed_s`, `instances`,
+    `req_gpus`, `nodes`. `margin_s` is left out at both ends of a run.
+    """
+    matched = matched_jobs(readings, jobs, by_pod=by_pod)
+    unshared = without_shared(matched)
+    of_jobs = of_places(unshared).join(jobs, on="at")
+    elapsed = (pl.col("elapsed_s") - 2 * margin_s).clip(lower_bound=1.0)
+    rows = (_of_pods if by_pod else _of_parts)(of_jobs.with_columns(elapsed_s=elapsed))
+    covered = rows.filter(pl.col("coverage") >= LEAST_COVERAGE)
+    usage = _wide(covered).join(jobs.select("at", "job_id", "role"), on="at").drop("at").sort("job_id", "role")
+    seen, kept = set(matched["at"]), set(covered["at"])
+    counts = {
+        "jobs": jobs.height,
+        "measured": len(kept),
+        "no_series": jobs.height - len(seen),
+        "only_shared_gpus": len(seen - set(rows["at"])),
+        "low_coverage": len(set(rows["at"]) - kept),
+    }
+    return Folded(usage=usage, counts=counts)
+
+
+def matched_jobs(readings: pl.DataFrame, jobs: pl.DataFrame, *, by_pod: bool) -> pl.DataFrame:
+    """Return the readings of known jobs, with the job's number `at`; only in hours that its run touches.
+
+    A pod belongs to the job with its name or with its owner's name, with or without its namespace.
+    """
+    measured = readings.filter(pl.col("job") != "", pl.col("measure") != "owner", pl.col("measure") != "node_name")
+    known = jobs.select("at", "job_id", "start_s", "end_s")
+    if not by_pod:
+        found = measured.join(known, left_on="job", right_on="job_id")
+    else:
+        names = _names_of_pods(readings)
+        found = measured.join(names, on="job").join(known, left_on="name", right_on="job_id")
+        found = found.sort("rank").filter(pl.col("rank") == pl.col("rank").min().over("measure", "job", "hour_s"))
+        found = found.with_columns(place=pl.col("job")).drop("name", "rank")
+    touches = (pl.col("hour_s") < pl.col("end_s")) & (pl.col("hour_s") + HOUR_S > pl.col("start_s"))
+    return found.filter(touches)
+
+
+def _names_of_pods(readings: pl.DataFrame) -> pl.DataFrame:
+    """Return the names under which a pod (`job`, as namespace/pod) may be known, the most specific first."""
+    pods = readings.filter(pl.col("job") != "").select("job").unique()
+    owners = readings.filter(pl.col("measure") == "owner").select("job", owner="kind").unique("job")
+    space, pod = pl.col("job").str.extract("^([^/]*)/", 1), pl.col("job").str.extract("/(.*)$", 1)
+    named = pods.join(owners, on="job", how="left").select(
+        "job", pl.concat_list("job", pod, pl.concat_str(space, pl.lit("/"), "owner"), "owner").alias("name")
+    )
+    ranked = named.with_columns(rank=pl.int_ranges(0, 4)).explode("name", "rank")
+    return ranked.drop_nulls().unique(["job", "name"], keep="first", maintain_order=True)
+
+
+def without_shared(matched: pl.DataFrame) -> pl.DataFrame:
+    """Leave out GPUs of jobs that ran at the same time on the same GPU: their exporter measures only the sum."""
+    held = matched.filter(pl.col("measure").is_in(OF_GPUS)).select("at", "place", "device", "start_s", "end_s").unique()
+    order = held.sort("place", "device", "start_s", "at")
+    on = ["place", "device"]
+    ended_before = pl.col("end_s").cum_max().shift(1).over(on)
+    starts_next = pl.col("start_s").shift(-1).over(on)
+    overlap = (ended_before > pl.col("start_s") + OVERLAP_S) | (starts_next + OVERLAP_S < pl.col("end_s"))
+    shared = order.filter(overlap.fill_null(value=False)).select("at").unique()
+    return matched.filter(~(pl.col("measure").is_in(OF_GPUS) & pl.col("at").is_in(shared["at"].implode())))
+
+
+def of_places(matched: pl.DataFrame) -> pl.DataFrame:
+    """Return per job, measure and place: mean, peak, seconds (of the GPU covered least) and number of GPUs."""
+    in_hour = pl.col("seconds").clip(upper_bound=HOUR_S)  # more, if two servers scrape the same exporter
+    each = matched.group_by(*PLACE, "device").agg(
+        mean=pl.col("total").sum() / pl.col("seconds").sum(), seconds=in_hour.sum(), peak=pl.col("peak").max()
+    )
+    return each.group_by(PLACE).agg(
+        pl.col("mean", "peak").sum(), pl.col("seconds").min(), pl.len().cast(pl.Float64).alias("devices")
+    )
+
+
+def _of_parts(places: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of jobs whose places are machines: parts of all instances together."""
+    of_gpus, instances = pl.col("measure").is_in(OF_GPUS), pl.col("instances")
+    rows = places.group_by("at", "measure").agg(
+        pl.col("mean", "devices").sum(),
+        pl.col("seconds").min(),
+        pl.col("elapsed_s", "instances", "req_gpus", "nodes").first(),
+        added=pl.col("peak").sum(),
+        largest=pl.col("peak").max(),
+        places=pl.len(),
+    )
+    expected = pl.when(of_gpus).then((pl.col("req_gpus") * instances).ceil()).otherwise(pl.col("nodes"))
+    return rows.select(
+        "at",
+        "measure",
+        mean=pl.col("mean") / instances,
+        peak=pl.when(instances == 1).then("added").otherwise(pl.col("largest") * pl.col("places") / instances),
+        coverage=_share(pl.col("seconds"), pl.col("elapsed_s"))
+        * _share(pl.when(of_gpus).then("devices").otherwise("places"), expected),
+        instances_measured=instances,
+    )
+
+
+def _of_pods(places: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of jobs whose places are pods: each is one instance, some may have followed another."""
+    of_gpus, seconds = pl.col("measure").is_in(OF_GPUS), pl.col("seconds")
+    return (
+        places.group_by("at", "measure")
+        .agg(
+            pl.col("peak").max(),
+            seconds.sum(),
+            pl.col("devices").min(),
+            pl.col("elapsed_s", "instances", "req_gpus").first(),
+            mean=(pl.col("mean") * seconds).sum() / seconds.sum(),
+            instances_measured=pl.len(),
+        )
+        .with_columns(
+            coverage=_share(seconds, pl.col("elapsed_s") * pl.col("instances"))
+            * pl.when(of_gpus).then(_share(pl.col("devices"), pl.col("req_gpus").ceil())).otherwise(1.0)
+        )
+    )
+
+
+def _share(found: pl.Expr, expected: pl.Expr) -> pl.Expr:
+    """Return the expression of found over expected, at most 1; 1 if nothing is known to be expected."""
+    return pl.when(expected > found).then(found / expected).otherwise(1.0)
+
+
+def _wide(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per job with the columns of `usage`."""
+
+    def of(measure: str, value: str) -> pl.Expr:
+        return pl.col(value).filter(pl.col("measure") == measure).first()
+
+    wide = rows.group_by("at").agg(
+        *(of(measure, "mean").alias(column) for measure, column in MEANS.items()),
+        *(of(measure, "peak").alias(column) for measure, column in PEAKS.items()),
+        high_water_gib=of("mem_peak_gib", "peak"),
+        instances_measured=pl.col("instances_measured").max(),
+        coverage_frac=pl.col("coverage").min(),
+    )
+    return wide.with_columns(mem_max_gib=pl.max_horizontal("mem_max_gib", "high_water_gib")).drop("high_water_gib")

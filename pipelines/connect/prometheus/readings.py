@@ -1,0 +1,209 @@
+"""Read one hour of a dialect's measures from a server: per job, machine and GPU the sum over time, seconds and peak.
+
+A mean is `total / seconds`; seconds are samples times the scrape interval. The jobs are joined in `folding`, machines
+in `machines`. Called by `pipelines.connect.prometheus.measuring`.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import polars as pl
+
+from pipelines.connect.prometheus.dialects import Dialect, Labels, Measure
+from pipelines.connect.prometheus.server import Server
+
+HOUR_S: Final = 3600.0
+WINDOW: Final = "3599999ms"
+"""Range of an hour's samples. A range includes both its ends, so a whole hour would count some samples twice."""
+
+BLANK: Final = 9.2e18
+"""DCGM writes 9223372036854775792 and the numbers above it for values that it cannot read."""
+
+MOST: Final = 1e8
+"""Largest mean that is believed, in cores, GPUs, GiB, W or MHz."""
+
+MOST_REPAIRED: Final = 200
+"""Maximum number of series of a metric and hour whose samples are read one by one to leave out blank ones."""
+
+READING: Final = pl.Schema(
+    {
+        "measure": pl.String,
+        "job": pl.String,
+        "place": pl.String,
+        "device": pl.String,
+        "kind": pl.String,
+        "total": pl.Float64,
+        "seconds": pl.Float64,
+        "peak": pl.Float64,
+    }
+)
+"""Columns of readings: `total` is the value times seconds (the increase of a counter), `peak` the largest sample (for
+`Measure.changes`, `total` is the number of changes). Without a job, machine or GPU, their names are ""."""
+
+KEY: Final = ("measure", "job", "place", "device")
+
+
+def read_hour(server: Server, dialect: Dialect, match: str, hour_s: float) -> pl.DataFrame:
+    """Return the readings of the hour that starts at `hour_s` (Unix seconds); its start belongs to the hour before.
+
+    Raises
+    ------
+    ConnectError
+        If the server fails.
+    """
+    parts = [_measured(server, each, match, hour_s + HOUR_S) for each in dialect.measures]
+    whole = pl.concat([part for part, each in zip(parts, dialect.measures, strict=True) if not each.fallback])
+    others = [part for part, each in zip(parts, dialect.measures, strict=True) if each.fallback]
+    return pl.concat([whole, *(each.join(whole, on=KEY, how="anti") for each in others)]).sort(KEY)
+
+
+def _measured(server: Server, measure: Measure, match: str, at_s: float) -> pl.DataFrame:
+    selector = measure.selector(match)
+    counts = server.vector(_grouped(measure, "count_over_time", selector), at_s, measure.labels)
+    if counts.is_empty():
+        return pl.DataFrame(schema=READING)
+    interval_s = _interval_s(server, measure, selector, at_s)
+    rows = counts.rename({"value": "count"})
+    for name, function in _functions(measure):
+        found = server.vector(_grouped(measure, function, selector), at_s, measure.labels)
+        rows = rows.join(found.rename({"value": name}), on=measure.labels, how="left")
+    if "peak" not in rows.columns:
+        rows = rows.with_columns(peak=pl.lit(None, dtype=pl.Float64))
+    weight = 1.0 if measure.counter or measure.changes else interval_s
+    rows = rows.with_columns(total=pl.col("total") * weight, seconds=pl.col("count") * interval_s)
+    good = _believed(rows, measure)
+    if not (measure.counter or measure.parts) and good.height < rows.height:
+        good = pl.concat([good, _repaired(server, measure, selector, at_s, interval_s)], how="diagonal")
+    return _named(good, measure)
+
+
+def _functions(measure: Measure) -> tuple[tuple[str, str], ...]:
+    """Return the column and the PromQL function of each further query of a measure."""
+    if measure.counter:
+        return (("total", "increase"),)
+    return (("total", "changes" if measure.changes else "sum_over_time"), ("peak", "max_over_time"))
+
+
+def _grouped(measure: Measure, function: str, selector: str) -> str:
+    """Return the PromQL of a function over the hour by the measure's labels.
+
+    Parts add up, but they exist at the same time: their number of samples is that of the longest.
+    """
+    ours = ", ".join(measure.labels)
+    inner = f"{function}({selector}[{WINDOW}])"
+    each = f"by ({', '.join((*measure.labels, *measure.parts))})"
+    if function == "count_over_time":
+        return f"max by ({ours}) (sum {each} ({inner}))"
+    if function == "max_over_time":
+        return f"sum by ({ours}) (max {each} ({inner}))"
+    return f"sum by ({ours}) ({inner})"
+
+
+def _interval_s(server: Server, measure: Measure, selector: str, at_s: float) -> float:
+    """Return the scrape interval of a measure: that of its longest series in the hour; NaN if it has one sample."""
+    longest = server.labels(f"topk(1, count_over_time({selector}[{WINDOW}]))", at_s)
+    return interval_of(_samples(server, measure, longest[0], at_s)) if longest else math.nan
+
+
+def interval_of(samples: pl.DataFrame) -> float:
+    """Return the median gap in seconds between neighbouring samples of the same series; NaN without two samples.
+
+    >>> interval_of(pl.DataFrame({"series": ["a", "a", "b", "b"], "at_s": [0.0, 15.0, 7.0, 22.0]}))
+    15.0
+    """
+    names = [name for name in samples.columns if name not in ("at_s", "value")]
+    gaps = samples.sort("at_s").select(gap=pl.col("at_s").diff().over(names))["gap"].drop_nulls()
+    return float(str(gaps.median())) if gaps.len() else math.nan
+
+
+def samples_of(server: Server, measure: Measure, match: str, at_s: float, places: Sequence[str]) -> pl.DataFrame:
+    """Return the good samples of an hour on some machines: `place`, `device`, `kind`, `at_s` and the scaled `value`.
+
+    Raises
+    ------
+    ConnectError
+        If the server fails.
+    """
+    listed = "|".join(re.escape(place) for place in places).replace("\\", "\\\\").replace('"', '\\"')
+    for label in measure.place[0]:
+        selector = measure.selector(match, f'{label}=~"({listed})(:[0-9]+)?"')
+        found = server.samples(f"{selector}[{WINDOW}]", at_s, measure.labels)
+        if found.height:
+            good = _good_samples(found, measure)
+            return good.select(**_names(measure), at_s="at_s", value=pl.col("value") * measure.scale)
+    return pl.DataFrame(schema={"place": pl.String})
+
+
+def _samples(server: Server, measure: Measure, series: Mapping[str, str], at_s: float) -> pl.DataFrame:
+    exact = ",".join(f"{name}={json.dumps(text, ensure_ascii=False)}" for name, text in series.items())
+    return server.samples(f"{measure.metric}{{{exact}}}[{WINDOW}]", at_s, measure.labels)
+
+
+def _believed(rows: pl.DataFrame, measure: Measure) -> pl.DataFrame:
+    """Return the rows whose values are finite, not negative, not blank, and of known duration."""
+    value = pl.col("peak") if measure.changes else pl.col("total") / pl.col("seconds")
+    seconds = pl.col("seconds")
+    sound = [value.is_finite() & value.is_between(0.0, MOST / measure.scale), seconds.is_finite() & (seconds > 0.0)]
+    if not measure.counter:
+        sound.append(pl.col("peak").is_finite() & (pl.col("peak") < BLANK) & (pl.col("peak") <= MOST / measure.scale))
+    return rows.filter(sound)
+
+
+def _repaired(server: Server, measure: Measure, selector: str, at_s: float, interval_s: float) -> pl.DataFrame:
+    """Return rows of the series that have both good and bad samples, computed from the good ones."""
+    ranged = f"{selector}[{WINDOW}]"
+    mixed = f"max_over_time({ranged}) >= {BLANK} and min_over_time({ranged}) < {BLANK}"
+    broken = f"sum_over_time({ranged}) != sum_over_time({ranged})"
+    series = server.labels(f"({mixed}) or ({broken})", at_s)[:MOST_REPAIRED]
+    read = [_samples(server, measure, each, at_s) for each in series]
+    if not read:
+        return pl.DataFrame(schema=dict.fromkeys(measure.labels, pl.String))
+    value = pl.col("value")
+    good = _good_samples(pl.concat(read), measure)
+    summed = value.rle_id().max() if measure.changes else value.sum() * interval_s
+    return good.group_by(measure.labels).agg(
+        total=summed.cast(pl.Float64), seconds=pl.len() * interval_s, peak=value.max()
+    )
+
+
+def _good_samples(samples: pl.DataFrame, measure: Measure) -> pl.DataFrame:
+    value = pl.col("value")
+    return samples.filter(value.is_finite() & (value >= 0.0) & (value < BLANK) & (value <= MOST / measure.scale))
+
+
+def _named(rows: pl.DataFrame, measure: Measure) -> pl.DataFrame:
+    """Return rows as readings: labels joined to the names of job, place and device, values scaled, sums per name."""
+    scaled = rows.select(
+        measure=pl.lit(measure.name),
+        job=_joined(measure.job, "/"),
+        **_names(measure),
+        total=pl.col("total") * (1.0 if measure.changes else measure.scale),
+        seconds="seconds",
+        peak=pl.col("peak") * measure.scale,
+    )
+    return (
+        scaled.group_by(KEY)
+        .agg(pl.col("kind").max(), pl.col("total", "seconds").sum(), pl.col("peak").max())
+        .select(pl.col(name).cast(kind) for name, kind in READING.items())
+    )
+
+
+def _names(measure: Measure) -> dict[str, pl.Expr]:
+    """Return the expressions of the names of machine, GPU and kind; an address loses its port."""
+    return {
+        "place": _joined(measure.place, "/").str.replace(r":[0-9]+$", ""),
+        "device": _joined(measure.device, "."),
+        "kind": pl.col(measure.kind) if measure.kind else pl.lit(""),
+    }
+
+
+def _joined(labels: Labels, separator: str) -> pl.Expr:
+    """Return the first label of each group that is not empty, joined; "" if the first group has none."""
+    groups = [pl.coalesce(*(pl.when(pl.col(name) != "").then(pl.col(name)) for name in group)) for group in labels]
+    if not groups:
+        return pl.lit("")
+    joined = pl.concat_str(groups, separator=separator, ignore_nulls=True)
+    return pl.when(groups[0].is_null()).then(pl.lit("")).otherwise(joined)

@@ -1,0 +1,255 @@
+"""Ask a Prometheus server: instant queries over its HTTP API, with bounded retries, time and bytes.
+
+No metric is named here. The only module of this folder that uses HTTP. Called by its `readings` and `measuring`.
+"""
+
+import math
+import re
+import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import polars as pl
+from pydantic_core import from_json
+
+from pipelines.errors import BadUsage, ConnectError
+
+MOST_BYTES: Final = 256 * 2**20
+"""Maximum size of an answer, unpacked; about a million series."""
+
+PAUSES_S: Final = (0.5, 2.0, 5.0)
+"""Pauses between the attempts of one query."""
+
+LONGEST_PAUSE_S: Final = 10.0
+SHOWN: Final = 160
+TRY_AGAIN: Final = frozenset(
+    {
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+_REMARK: Final = re.compile(r"\s*PromQL (info|warning)")
+
+
+class _Broken(Exception):
+    """Raised for a failure after which another attempt may succeed."""
+
+    def __init__(self, reason: str, *, wait_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.wait_s = wait_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Timeouts in seconds: to connect, to wait for the next bytes of an answer, and for all of it."""
+
+    connect_s: float = 5.0
+    read_s: float = 60.0
+    answer_s: float = 180.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Server:
+    """An open Prometheus server; `partial` counts answers that the server itself called incomplete."""
+
+    client: httpx2.Client
+    address: str
+    """The server's address without user and password, for messages."""
+
+    timeouts: Timeouts
+    sleep: Callable[[float], None] = time.sleep
+    most_bytes: int = MOST_BYTES
+    partial: int = 0
+
+    def now(self) -> float:
+        """Return the server's own time in Unix seconds, which its samples follow.
+
+        Raises
+        ------
+        ConnectError
+            As `vector`.
+        """
+        try:
+            return float(self._result("time()", None, "scalar")[1])
+        except (TypeError, ValueError, LookupError) as error:
+            raise self._no_result() from error
+
+    def vector(self, query: str, at_s: float, labels: Sequence[str]) -> pl.DataFrame:
+        """Return the series of an instant query at a time: the named labels as texts ("" if absent), and `value`.
+
+        Raises
+        ------
+        ConnectError
+            If the server cannot be reached, refuses the query, or answers too much or no result of Prometheus.
+        """
+        rows = self._result(query, at_s, "vector")
+        try:
+            named: dict[str, list[Any]] = {  # label texts, checked by the frame's schema
+                name: [row["metric"].get(name, "") for row in rows] for name in labels
+            }
+            named["value"] = [float(row["value"][1]) for row in rows]
+            return pl.DataFrame(named, schema=dict.fromkeys(labels, pl.String) | {"value": pl.Float64}, strict=True)
+        except (TypeError, ValueError, LookupError, AttributeError, pl.exceptions.PolarsError) as error:
+            raise self._no_result() from error
+
+    def labels(self, query: str, at_s: float) -> list[dict[str, str]]:
+        """Return the labels of the series of an instant query at a time, without the metric's name.
+
+        Raises
+        ------
+        ConnectError
+            As `vector`.
+        """
+        rows = self._result(query, at_s, "vector")
+        try:
+            return [{str(k): str(v) for k, v in row["metric"].items() if k != "__name__"} for row in rows]
+        except (TypeError, LookupError, AttributeError) as error:
+            raise self._no_result() from error
+
+    def samples(self, query: str, at_s: float, labels: Sequence[str]) -> pl.DataFrame:
+        """Return the raw samples of a range selector that ends at a time: labels, `at_s` and `value`, one row a sample.
+
+        Raises
+        ------
+        ConnectError
+            As `vector`.
+        """
+        parts = []
+        schema = dict.fromkeys(labels, pl.String) | {"at_s": pl.Float64, "value": pl.Float64}
+        try:
+            for row in self._result(query, at_s, "matrix"):
+                at, values = zip(*row["values"], strict=True)
+                named = {name: row["metric"].get(name, "") for name in labels}
+                part = pl.DataFrame({"at_s": list(map(float, at)), "value": list(map(float, values))})
+                parts.append(part.select(*(pl.lit(text).alias(name) for name, text in named.items()), "at_s", "value"))
+        except (TypeError, ValueError, LookupError, AttributeError, pl.exceptions.PolarsError) as error:
+            raise self._no_result() from error
+        return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+
+    def _result(self, query: str, at_s: float | None, kind: str) -> list[Any]:  # JSON of a foreign server
+        form = {"query": query} | ({} if at_s is None else {"time": f"{at_s:.3f}"})
+        content = self._answered(form)
+        try:
+            answer = from_json(content)
+            data = answer["data"]
+            if answer["status"] != "success" or data["resultType"] != kind or not isinstance(data["result"], list):
+                raise self._no_result()
+            warnings = [str(each) for each in answer.get("warnings") or ()]
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise self._no_result() from error
+        self.partial += any(not _REMARK.match(each) for each in warnings)
+        result: list[Any] = data["result"]
+        return result
+
+    def _answered(self, form: dict[str, str]) -> bytes:
+        for pause_s in (*PAUSES_S, math.nan):
+            try:
+                return self._attempt(form)
+            except _Broken as broken:
+                if math.isnan(pause_s):
+                    raise ConnectError(
+                        f"{self.address} gave no answer in {len(PAUSES_S) + 1} attempts ({broken}); hours read so far "
+                        "are kept: repeat the command when it is up"
+                    ) from broken
+                self.sleep(max(pause_s, min(broken.wait_s, LONGEST_PAUSE_S)))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _attempt(self, form: dict[str, str]) -> bytes:
+        try:
+            with self.client.stream("POST", "api/v1/query", data=form) as response:
+                content = self._bounded(response)
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.CookieConflict) as error:
+            raise _Broken(type(error).__name__) from error
+        if response.status_code in TRY_AGAIN:
+            asked = response.headers.get("Retry-After", "")
+            raise _Broken(_status(response), wait_s=float(asked) if asked.isdecimal() else 0.0)
+        if response.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise ConnectError(f"{self.address} answered {_status(response)}; give its token with --token-file")
+        if response.status_code != HTTPStatus.OK:
+            reason = _reason(content)
+            raise ConnectError(
+                f"{self.address} answered {_status(response)}{reason}; expected a Prometheus server's address in --url"
+            )
+        return content
+
+    def _bounded(self, response: httpx2.Response) -> bytes:
+        parts, size = [], 0
+        until_s = time.monotonic() + self.timeouts.answer_s
+        for part in response.iter_bytes():
+            size += len(part)
+            if size > self.most_bytes:
+                raise ConnectError(
+                    f"{self.address} sent more than {self.most_bytes // 2**20} MiB; select fewer series with --match"
+                )
+            if time.monotonic() > until_s:
+                raise _Broken(f"the answer took more than {self.timeouts.answer_s:g} s")
+            parts.append(part)
+        return b"".join(parts)
+
+    def _no_result(self) -> ConnectError:
+        return ConnectError(f"{self.address} answered, but not as Prometheus does; check --url")
+
+
+@contextmanager
+def open_server(
+    url: str, *, token: str | None = None, ca: Path | None = None, timeouts: Timeouts | None = None
+) -> Iterator[Server]:
+    """Open a Prometheus server by the address under which its `/api/v1` is found; `ca` verifies its certificate.
+
+    A token goes into the header `Authorization`, never into a message. Redirects are not followed.
+
+    Raises
+    ------
+    BadUsage
+        If the address is none, or the file `ca` cannot be read.
+    """
+    try:
+        base = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise BadUsage("--url is no address; expected one like http://prometheus:9090") from error
+    if base.scheme not in ("http", "https") or not base.host:
+        raise BadUsage("--url is no http address; expected one like http://prometheus:9090")
+    bare = str(base.copy_with(username=None, password=None, query=None, fragment=None)).rstrip("/")
+    limits = timeouts or Timeouts()
+    client = httpx2.Client(
+        base_url=base.copy_with(query=None, fragment=None),
+        verify=_verified_by(ca),
+        headers={"User-Agent": "taut"} | ({} if token is None else {"Authorization": f"Bearer {token}"}),
+        timeout=httpx2.Timeout(limits.read_s, connect=limits.connect_s),
+        follow_redirects=False,
+    )
+    with client:
+        yield Server(client=client, address=bare, timeouts=limits)
+
+
+def _verified_by(ca: Path | None) -> ssl.SSLContext | bool:
+    if ca is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except (OSError, ValueError) as error:
+        raise BadUsage(f"--ca {ca} cannot be read; expected a file of certificates in PEM form") from error
+
+
+def _status(response: httpx2.Response) -> str:
+    return f"{response.status_code} {response.reason_phrase}".strip()
+
+
+def _reason(content: bytes) -> str:
+    """Return the server's own error text, shortened and in one line; "" if it gave none."""
+    try:
+        said = from_json(content)["error"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    line = " ".join(str(said).split())
+    return f" ({''.join(each for each in line if each.isprintable())[:SHOWN]})"
