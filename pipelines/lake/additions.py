@@ -7,7 +7,9 @@ added again. Called by `pipelines.connect`.
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
+import dataframely as dy
 import duckdb
 import polars as pl
 
@@ -21,6 +23,8 @@ from pipelines.lake.manifest import Manifest, Output
 from pipelines.lake.views import COLUMNS
 
 __all__ = ["add_rows"]
+
+SHOWN: Final = 200
 
 
 def add_rows(lake: Lake, trace: str, cluster: str, fresh: Mapping[str, pl.DataFrame]) -> Manifest:
@@ -44,13 +48,10 @@ def add_rows(lake: Lake, trace: str, cluster: str, fresh: Mapping[str, pl.DataFr
                 if merged.height:
                     outputs.append(_written(lake, table, trace, cluster, merged))
             grown = replace(manifest, outputs=tuple(outputs))
-            if grown == manifest:
-                lake.refresh_views()
-            else:
-                commit(lake, grown)
-        except (OSError, duckdb.Error, pl.exceptions.PolarsError) as error:
+            commit(lake, grown)
+        except (OSError, duckdb.Error, pl.exceptions.PolarsError, dy.exc.ValidationError) as error:
             lake.sweep()
-            reason = str(error).partition("\n")[0]
+            reason = " ".join(str(error).split())[:SHOWN]
             raise LakeError(f"rows were not added to {trace} in {lake.path} ({reason}); repeat the command") from error
     return grown
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
 from pipelines.connect.prometheus.measuring import Wanted, measure
@@ -12,7 +11,7 @@ from pipelines.connect.prometheus.server import open_server
 from pipelines.lake.lake import Lake
 from tests.pipelines.connect.prometheus import truth
 from tests.pipelines.connect.prometheus.live import lake_of, prometheus, write_blocks
-from tests.pipelines.connect.prometheus.truth import T0, Job, Series
+from tests.pipelines.connect.prometheus.truth import T0, Job
 
 pytestmark = pytest.mark.slow
 
@@ -57,11 +56,6 @@ def dcgm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[J
     write_blocks(folder, series)
     with prometheus(folder) as url:
         yield url, jobs
-
-
-def long_enough(job: Job) -> bool:
-    """Return whether a job ran in hours that are over, for most of its run."""
-    return job.end_s - job.start_s > 300
 
 
 def test_jobs_named_by_the_exporter_get_their_use(dcgm: tuple[str, list[Job]], tmp_path: Path) -> None:
