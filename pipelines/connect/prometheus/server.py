@@ -20,6 +20,8 @@ from pydantic_core import from_json
 
 from pipelines.errors import BadUsage, ConnectError
 
+__all__ = ["Server", "open_server"]
+
 MOST_BYTES: Final = 256 * 2**20
 """Maximum size of an answer, unpacked; about a million series."""
 
