@@ -1,18 +1,21 @@
-"""`taut slurm files | agent`: connect a Slurm cluster to the prediction service.
+"""`taut slurm files | agent | history | feedback`: connect a Slurm cluster to the prediction service.
 
 Options and output only; the work is in `pipelines.connect.slurm`. Called by `pipelines.cli`, which registers the group.
 """
 
 import shutil
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from pipelines.cli.options import Format, FormatOption, emit, say
+from pipelines.cli.options import Format, FormatOption, Lake, TokenFile, emit, place_of, say
+from pipelines.errors import BadUsage
 
 SOCKET: Final = Path("/run/taut/slurm.sock")
+STATE: Final = Path("/var/lib/taut/slurm-feedback")
 GPUS: Final = Path("/run/dcgm/job-mapping")
 
 group = typer.Typer(name="slurm", no_args_is_help=True, help="Connect a Slurm cluster to the prediction service.")
@@ -49,6 +52,99 @@ def agent(
     from pipelines.connect.slurm.policy import read_settings
 
     asyncio.run(run_agent(read_settings(config), socket, say=say))
+
+
+@group.command()
+def history(
+    since: Annotated[
+        datetime | None,
+        typer.Option(
+            "--since",
+            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
+            help="Read jobs that ended since then (UTC).",
+            show_default="a day before the newest record, else 30 days",
+        ),
+    ] = None,
+    from_file: Annotated[
+        str | None,
+        typer.Option("--from", help="Read sacct's text from this file, - for stdin, in place of running sacct."),
+    ] = None,
+    cluster: Annotated[
+        str, typer.Option("--cluster", help="With --from: the cluster, if the text names none.")
+    ] = "main",
+    interval_s: Annotated[
+        float | None,
+        typer.Option(
+            "--interval-s", help="Seconds between samples of use.", min=0.0, show_default="as slurmctld has it"
+        ),
+    ] = None,
+    records: Annotated[
+        Path | None, typer.Option("--records", help="Folder of the records.", show_default="slurm, next to the lake")
+    ] = None,
+    lake: Lake = None,
+    as_name: Annotated[str, typer.Option("--as", help="Name of the trace in the lake.")] = "slurm",
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Read ended jobs from sacct, add them to the records, and ingest all records into the lake."""
+    from datetime import UTC, timedelta
+
+    from pipelines.connect.slurm.accounting import read_jobs
+    from pipelines.connect.slurm.commands import INTERVAL_S, jobs_between, sampling_interval_s
+    from pipelines.connect.slurm.history import add_records, ingest_records, newest_end
+
+    place = place_of(lake, demo=False)
+    folder = records or place.beside_registry("slurm")
+    if from_file is not None:
+        text = _text_of(from_file)
+        jobs = read_jobs(text, cluster=cluster, interval_s=INTERVAL_S if interval_s is None else interval_s)
+    else:
+        now, newest = datetime.now(UTC), newest_end(folder)
+        begin = since.replace(tzinfo=UTC) if since else now - timedelta(days=30)
+        if since is None and newest is not None:
+            begin = newest - timedelta(days=1)
+        jobs = jobs_between(begin, now, interval_s=sampling_interval_s() if interval_s is None else interval_s)
+    added = add_records(folder, jobs)
+    if not added:
+        say("no ended job was found; nothing was ingested")
+        return
+    quarantined = ingest_records(folder, place.lake, as_name)
+    emit([{"cluster": a.cluster, "read": a.read, "new": a.new, "records": a.records} for a in added], form)
+    say(f"ingested as trace {as_name} in {place.lake}; {quarantined} jobs in quarantine")
+
+
+@group.command()
+def feedback(
+    url: Annotated[list[str], typer.Option("--url", help="Address of the service; repeat it for replicas.")],
+    token_file: TokenFile = None,
+    trace: Annotated[str, typer.Option("--trace", help="Trace of the jobs, as in the agent's settings.")] = "slurm",
+    state: Annotated[Path, typer.Option("--state", help="File that holds the time of the last poll.")] = STATE,
+    every_s: Annotated[float, typer.Option("--every-s", help="Seconds between polls.", min=1.0, max=86_400.0)] = 5.0,
+    once: Annotated[bool, typer.Option("--once", help="Poll once and exit; 1 if it fails.")] = False,
+) -> None:
+    """Report ended jobs and jobs killed for memory to the service, which counts each once."""
+    from datetime import UTC
+    from functools import partial
+
+    from pipelines.cli.remote import client_of
+    from pipelines.connect.slurm.commands import jobs_between, sampling_interval_s
+    from pipelines.connect.slurm.feedback import Reporter, poll_forever
+
+    with client_of(url, token_file, jobs=1) as client:
+        ended = partial(jobs_between, interval_s=sampling_interval_s())
+        reporter = Reporter(client=client, jobs=ended, trace=trace, state=state, say=say)
+        if once:
+            say(f"reported {reporter.poll(datetime.now(UTC))} ended jobs")
+        else:
+            poll_forever(reporter, every_s=every_s, say=say)
+
+
+def _text_of(source: str) -> str:
+    if source == "-":
+        return sys.stdin.read()
+    try:
+        return Path(source).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BadUsage(f"--from {source}: {error.strerror}; expected a file with sacct's text, or -") from error
 
 
 def register(app: typer.Typer) -> None:

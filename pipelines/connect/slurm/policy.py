@@ -140,9 +140,12 @@ def _amounts(submission: Submission, advice: Advice) -> tuple[dict[str, int], li
             amounts["min_mem_per_node"] = _up(need_mib)
             changes.append(f"mem {held}->{_up(need_mib)} MiB")
         per_cpu = numbers.get("min_mem_per_cpu")
-        if held is None and per_cpu and cpus and 0 < (low := _up(need_mib * submission.nodes / cpus)) < per_cpu:
-            amounts["min_mem_per_cpu"] = low
-            changes.append(f"mem-per-cpu {per_cpu}->{low} MiB")
+        if held is None and per_cpu and cpus:
+            low = min(max(_up(need_mib * submission.nodes / cpus), 1), per_cpu)
+            if low < per_cpu:
+                amounts["min_mem_per_cpu"] = low
+            if low < per_cpu or cpus_per_task < each:  # fewer CPUs also mean less memory: record what it was
+                changes.append(f"mem-per-cpu {per_cpu}->{low} MiB")
     if tasks is not None and cpus_per_task < each:
         amounts |= {"cpus_per_task": cpus_per_task, "min_cpus": cpus_per_task * tasks}
         if "pn_min_cpus" in numbers:

@@ -8,6 +8,8 @@ from typing import Final
 from features.vocabulary import Status
 from pipelines.lake.generic.conversions import AS_NUMBER, DOUBLE, TEXT_SLOT, Conversion, cases
 
+__all__ = ["SLURM_STATES"]
+
 SLURM_STATES: Final = {
     "BOOT_FAIL": Status.NODE_FAIL,
     "CANCELLED": Status.CANCELLED,

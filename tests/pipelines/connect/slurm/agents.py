@@ -1,6 +1,7 @@
 """Agents that answer the plugin well, wrongly, slowly or not at all, and a real one in a process of its own."""
 
 import contextlib
+import json
 import os
 import socket
 import sys
@@ -94,9 +95,11 @@ def fake_agent(path: Path, act: Act) -> Iterator[list[bytes]]:
             path.unlink(missing_ok=True)
 
 
-def settings_text(address: str, **more: str) -> str:
+def settings_text(address: str, **more: str | int) -> str:
     lines = {"cluster": "taut", "mode": "enforce", **more}
-    return "\n".join([f'services = ["{address}"]', *(f'{name} = "{value}"' for name, value in lines.items()), ""])
+    return "\n".join(
+        [f'services = ["{address}"]', *(f"{name} = {json.dumps(value)}" for name, value in lines.items()), ""]
+    )
 
 
 def agent_command(config: Path, path: Path) -> tuple[str, ...]:

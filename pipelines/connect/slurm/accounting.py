@@ -1,0 +1,242 @@
+"""Read `sacct`'s text and fold the steps of each job: what it asked for, was given and used.
+
+Without `-X`, since only the steps hold the use. Starts no process; `commands.py` does. Called by `history.py`,
+`feedback.py` and `summary.py`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from features.vocabulary import Status
+from pipelines.connect.slurm.comment import Comment, read_comment
+from pipelines.connect.slurm.steps import Step, Use, folded_use
+from pipelines.connect.slurm.submission import MIB_PER_GIB, group_of
+from pipelines.connect.slurm.tres import amount_of, counts_of, mib_of, seconds_of
+from pipelines.errors import SourceError
+from pipelines.lake.generic.slurm import SLURM_STATES
+
+FIELDS: Final = (
+    "Cluster", "JobIDRaw", "JobID", "User", "Account", "Partition", "Submit", "Start", "End", "ElapsedRaw", "State",
+    "NNodes", "NTasks", "ReqTRES", "AllocTRES", "TotalCPU", "MaxRSS", "TRESUsageInTot", "TimelimitRaw", "AdminComment",
+    "JobName",
+)  # fmt: skip
+"""Fields asked of `sacct`. The last ones hold free text, which may have line ends."""
+
+NEEDED: Final = frozenset(FIELDS) - {"Cluster", "Account", "TimelimitRaw", "AdminComment", "AllocTRES"}
+SEPARATORS: Final = ("\x1f", "|")
+"""What `sacct` may print between fields: what `commands.py` asks for, or the default of `-P`."""
+
+__all__ = ["read_jobs"]
+
+ONGOING: Final = frozenset({Status.RUNNING, Status.WAITING})
+_STEP: Final = re.compile(r"^\d+\.(?P<step>.+)$")
+_NO_TIME: Final = frozenset({"", "None", "Unknown", "N/A"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """CPUs, memory in GiB and GPUs of one machine's part of a job; None if unknown."""
+
+    cpu_cores: float | None
+    mem_gib: float | None
+    gpus: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob:
+    """One ended run of a job: `asked` is the original request, `given` the one after a change at submission.
+
+    Amounts are for one machine, of which the job asked for `instances`. `number` is Slurm's id as users write it.
+    """
+
+    cluster: str
+    job_id: str
+    number: str
+    user: str | None
+    account: str | None
+    name: str
+    partition: str | None
+    submit: datetime
+    start: datetime | None
+    end: datetime
+    run_s: float
+    status: Status
+    instances: int
+    gpu_type: str | None
+    asked: Amounts
+    given: Amounts
+    use: Use
+    time_limit_s: float | None
+    answer_id: str | None
+
+    @property
+    def group(self) -> str | None:
+        """The group of similar jobs, as at submission."""
+        return group_of(self.user, self.name)
+
+
+def read_jobs(text: str, *, cluster: str, interval_s: float) -> Iterator[EndedJob]:
+    """Yield the ended jobs in `sacct`'s text, in its order; jobs that wait or run are left out.
+
+    Parameters
+    ----------
+    text
+        Output of `sacct -P` with a header and the fields `NEEDED`; times are in UTC.
+    cluster
+        Name of the cluster if the text has no field `Cluster`.
+    interval_s
+        Seconds between two samples of use (JobAcctGatherFrequency).
+
+    Raises
+    ------
+    SourceError
+        A field is missing, or a line has more or fewer fields than the header.
+    """
+    rows = list(_rows(text))
+    steps: dict[tuple[str, str], list[Step]] = {}
+    jobs: list[tuple[tuple[str, str], Mapping[str, str]]] = []
+    current = ("", "")
+    for row in rows:
+        found = _STEP.match(row["JobIDRaw"])
+        if found is None:
+            current = (row["JobIDRaw"], row["Submit"])
+            jobs.append((current, row))
+        else:  # steps follow their job, and requeued runs of one id follow one another
+            steps.setdefault(current, []).append(_step(row))
+    for key, row in jobs:
+        status = _status(row, steps.get(key, ()))
+        end = _time(row["End"])
+        if status is not None and status not in ONGOING and end is not None:
+            yield _folded(row, status, end, steps.get(key, ()), cluster=cluster, interval_s=interval_s)
+
+
+def _rows(text: str) -> Iterator[Mapping[str, str]]:
+    lines = text.split("\n")
+    header = lines[0].rstrip("\r")
+    separator = next((each for each in SEPARATORS if each in header), SEPARATORS[-1])
+    names = header.split(separator)
+    missing = sorted(NEEDED - set(names))
+    if missing:
+        raise SourceError(
+            f"sacct's output lacks the fields {', '.join(missing)}; expected `sacct -P -o {','.join(FIELDS)}`"
+        )
+    for number, line in enumerate(_joined(lines[1:], separator), 2):
+        values = line.split(separator)
+        if len(values) != len(names):
+            raise SourceError(
+                f"line {number} of sacct's output has {len(values)} fields, expected {len(names)}: a name with "
+                f"{separator!r}? Use --delimiter=$'\\x1f'"
+            )
+        yield dict(zip(names, values, strict=True))
+
+
+def _joined(lines: Iterable[str], separator: str) -> Iterator[str]:
+    """Yield the lines; one without any separator goes on with the free text of the line before."""
+    held: str | None = None
+    for line in lines:
+        if separator in line:
+            if held is not None:
+                yield held
+            held = line.rstrip("\r")
+        elif held is not None and line:
+            held = f"{held} {line}"
+    if held is not None:
+        yield held
+
+
+def _step(row: Mapping[str, str]) -> Step:
+    use = counts_of(row["TRESUsageInTot"])
+    return Step(
+        start=_time(row["Start"]),
+        end=_time(row["End"]),
+        out_of_memory=row["State"].startswith("OUT_OF_MEMORY"),
+        tasks=int(row["NTasks"] or 1),
+        nodes=max(int(row["NNodes"] or 1), 1),
+        cpu_s=max(seconds_of(use.get("cpu", "")) or 0.0, seconds_of(row["TotalCPU"]) or 0.0),
+        max_rss_mib=mib_of(row["MaxRSS"]),
+        total_mib=mib_of(use.get("mem", "")),
+    )
+
+
+def _status(row: Mapping[str, str], steps: Sequence[Step]) -> Status | None:
+    found = SLURM_STATES.get(row["State"].split(" ")[0])
+    if found is Status.FAILED and any(step.out_of_memory for step in steps):
+        return Status.OOM
+    return found
+
+
+def _folded(
+    row: Mapping[str, str], status: Status, end: datetime, steps: Sequence[Step], *, cluster: str, interval_s: float
+) -> EndedJob:
+    submit = _time(row["Submit"]) or end
+    start = _time(row["Start"])
+    requested = counts_of(row["ReqTRES"])
+    instances = max(int(requested.get("node", "1")), 1)
+    comment = read_comment(row.get("AdminComment", ""))
+    given = _amounts(requested, instances)
+    run_s = float(row["ElapsedRaw"] or 0)
+    return EndedJob(
+        cluster=row.get("Cluster") or cluster,
+        job_id=f"{row['JobIDRaw']}@{submit.timestamp():.0f}",
+        number=row["JobID"],
+        user=row["User"] or None,
+        account=row.get("Account") or None,
+        name=row["JobName"],
+        partition=row["Partition"] or None,
+        submit=submit,
+        start=start,
+        end=end,
+        run_s=run_s,
+        status=status,
+        instances=instances,
+        gpu_type=next((name.partition(":")[2] for name in requested if name.startswith("gres/gpu:")), None),
+        asked=_original(given, comment),
+        given=given,
+        use=folded_use(
+            steps, status=status, run_s=run_s, instances=instances, interval_s=interval_s, shrunk=comment.changes
+        ),
+        time_limit_s=_minutes(row.get("TimelimitRaw", "")),
+        answer_id=comment.answer_id,
+    )
+
+
+def _amounts(requested: Mapping[str, str], instances: int) -> Amounts:
+    mib = mib_of(requested.get("mem", ""))
+    cpus = amount_of(requested.get("cpu", ""))
+    typed = [amount_of(value) or 0.0 for name, value in requested.items() if name.startswith("gres/gpu:")]
+    gpus = amount_of(requested.get("gres/gpu", ""))
+    return Amounts(
+        cpu_cores=None if cpus is None else cpus / instances,
+        mem_gib=None if mib is None else mib / MIB_PER_GIB / instances,
+        gpus=(sum(typed) if gpus is None else gpus) / instances,
+    )
+
+
+def _original(given: Amounts, comment: Comment) -> Amounts:
+    """Return what was asked for before the agent changed the request."""
+    changes = comment.changes
+    cpus, mem = given.cpu_cores, given.mem_gib
+    asked, became = changes.get("cpus-per-task", (1, 1))
+    if cpus is not None and became:
+        cpus = cpus / became * asked
+    if "mem" in changes:
+        mem = changes["mem"][0] / MIB_PER_GIB
+    elif "mem-per-cpu" in changes and cpus is not None:
+        mem = changes["mem-per-cpu"][0] * cpus / MIB_PER_GIB
+    return Amounts(cpu_cores=cpus, mem_gib=mem, gpus=given.gpus)
+
+
+def _time(text: str) -> datetime | None:
+    if text in _NO_TIME:
+        return None
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        raise SourceError(f"sacct's output has the time {text[:40]!r}, expected one as 2026-01-31T12:00:00") from None
+
+
+def _minutes(text: str) -> float | None:
+    return float(text) * 60.0 if text.isdecimal() else None

@@ -1,0 +1,85 @@
+"""Run Slurm's programs `sacct` and `scontrol`; times are in UTC. The only place here that starts processes.
+
+Called by the commands of `pipelines.cli.slurm`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pipelines.connect.slurm.accounting import FIELDS, EndedJob, read_jobs
+from pipelines.errors import SourceError
+
+__all__ = ["INTERVAL_S", "jobs_between", "jobs_numbered", "sampling_interval_s"]
+
+INTERVAL_S: Final = 30.0
+"""Slurm's default of JobAcctGatherFrequency."""
+ENDED_STATES: Final = "BF,CA,CD,DL,F,NF,OOM,PR,TO"
+LIMIT_S: Final = 600.0
+PART: Final = timedelta(days=1)
+"""Longest window of one query: a long one would occupy slurmdbd."""
+
+
+def jobs_between(since: datetime, until: datetime, *, interval_s: float) -> Iterator[EndedJob]:
+    """Yield the jobs that ended in a window, a day after the other; a job may come twice at the limit of two days.
+
+    Raises
+    ------
+    SourceError
+        `sacct` is not installed, or fails.
+    """
+    while since < until:
+        end = min(since + PART, until)
+        window = ("-a", "-s", ENDED_STATES, "-S", _written(since), "-E", _written(end))
+        yield from read_jobs(_sacct(*window), cluster="main", interval_s=interval_s)
+        since = end
+
+
+def jobs_numbered(number: str, *, interval_s: float) -> list[EndedJob]:
+    """Return the ended runs of one job, the oldest first; of an array, of all its tasks.
+
+    Raises
+    ------
+    SourceError
+        `sacct` is not installed, or fails.
+    """
+    return list(read_jobs(_sacct("-a", "-j", number), cluster="main", interval_s=interval_s))
+
+
+def sampling_interval_s() -> float:
+    """Return the seconds between two samples of use, from slurmctld; Slurm's default if it does not answer."""
+    try:
+        text = _run("scontrol", "show", "config", limit_s=20.0)
+    except SourceError:
+        return INTERVAL_S
+    found = re.search(r"JobAcctGatherFrequency\s*=\s*(?:.*?task=)?(\d+)", text)
+    return float(found[1]) if found else INTERVAL_S
+
+
+def _sacct(*words: str) -> str:
+    return _run("sacct", "-P", "--duplicates", "--delimiter=\x1f", "-o", ",".join(FIELDS), *words, limit_s=LIMIT_S)
+
+
+def _run(name: str, *words: str, limit_s: float) -> str:
+    program = shutil.which(name)
+    if program is None:
+        raise SourceError(f"{name} is not installed here; run this where Slurm's commands are, or give --from FILE")
+    environment = {**os.environ, "TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
+    try:
+        done = subprocess.run(  # noqa: S603  # a program of Slurm's, without a shell
+            [program, *words], capture_output=True, env=environment, timeout=limit_s, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SourceError(f"{name}: {type(error).__name__}; expected an answer within {limit_s:g} s") from error
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().split("\n")[-1]
+        raise SourceError(f"{name} failed: {said[:300]}")
+    return done.stdout.decode(errors="replace")
+
+
+def _written(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")

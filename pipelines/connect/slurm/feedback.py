@@ -1,0 +1,144 @@
+"""Report ended jobs to the service, so that it learns at once: a poll of accounting over overlapping windows.
+
+Accounting lags by seconds, and by hours after an outage of slurmdbd: most polls look back a little, some far. The
+service counts a job once, however often it is reported. Called by `taut slurm feedback`.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from modelserve.client import Client
+from modelserve.contract.feedback import FeedbackRow
+from modelserve.errors import ClientError
+from pipelines.connect.slurm.accounting import Amounts, EndedJob
+from pipelines.errors import SourceError
+
+__all__ = ["Reporter", "poll_forever"]
+
+NEAR: Final = timedelta(minutes=2)
+FAR: Final = timedelta(hours=1)
+FAR_EVERY: Final = timedelta(minutes=10)
+
+Jobs = Callable[[datetime, datetime], Iterable[EndedJob]]
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Reporter:
+    """Posts the jobs that ended since the last successful poll; `state` is the file that holds its time.
+
+    `jobs` returns the ended jobs of a window. Jobs that were posted by this process are not sent again.
+    """
+
+    client: Client
+    jobs: Jobs
+    trace: str
+    state: Path
+    say: Say
+    first: timedelta = FAR
+    _posted: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    _far_at: datetime | None = None
+
+    def poll(self, now: datetime) -> int:
+        """Post the jobs that ended since the last poll; return how many the service had not counted before.
+
+        Raises
+        ------
+        SourceError
+            Accounting does not answer, or the state cannot be written.
+        ClientError
+            The service did not store all jobs; the next poll sends them again.
+        """
+        last = self._last()
+        far = self._far_at is None or now - self._far_at >= FAR_EVERY
+        since = now - self.first if last is None else min(last, now) - (FAR if far else NEAR)
+        fresh = [
+            job
+            for job in self.jobs(since, now + timedelta(seconds=1))
+            if job.start is not None and (job.cluster, job.job_id) not in self._posted
+        ]
+        rows = list(self._rows(fresh))
+        accepted = self.client.feedback(rows, trace=self.trace).accepted if rows else 0
+        self._posted |= {(job.cluster, job.job_id): job.end for job in fresh}
+        self._posted = {key: end for key, end in self._posted.items() if end > now - 2 * max(FAR, self.first)}
+        self._far_at = now if far else self._far_at
+        self._keep(now)
+        return accepted
+
+    def _rows(self, jobs: Iterable[EndedJob]) -> Iterator[FeedbackRow]:
+        for job in jobs:
+            try:
+                yield row_of(job)
+            except ValidationError as error:
+                fault = error.errors()[0]
+                self.say(f"job {job.number} is not reported: {'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+
+    def _last(self) -> datetime | None:
+        try:
+            return datetime.fromisoformat(self.state.read_text(encoding="utf-8").strip())
+        except (OSError, ValueError):
+            return None
+
+    def _keep(self, now: datetime) -> None:
+        part = self.state.with_name(f".{self.state.name}.part")
+        try:
+            part.write_text(now.isoformat(), encoding="utf-8")
+            part.replace(self.state)
+        except OSError as error:
+            raise SourceError(f"--state {self.state}: {error.strerror}; expected a file that may be written") from error
+
+
+def poll_forever(reporter: Reporter, *, every_s: float, say: Say) -> None:
+    """Poll until interrupted; a poll that fails is reported and repeated."""
+    failing = False
+    while True:
+        try:
+            accepted = reporter.poll(datetime.now(UTC))
+            if accepted or failing:
+                say(f"reported {accepted} ended jobs")
+            failing = False
+        except (SourceError, ClientError) as error:
+            if not failing:
+                say(f"warning: {error}; goes on trying")
+            failing = True
+        time.sleep(every_s)
+
+
+def row_of(job: EndedJob) -> FeedbackRow:
+    """Return the report of a job: the original request, and what it was given.
+
+    Raises
+    ------
+    ValidationError
+        A value is beyond what the service takes.
+    """
+    return FeedbackRow.model_validate(
+        {
+            "job_id": job.job_id,
+            "cluster": job.cluster,
+            "user": job.user,
+            "group": job.group,
+            "vc": job.partition,
+            "gpu_type": job.gpu_type,
+            "instances": job.instances,
+            "submit_ts": job.submit,
+            "start_ts": job.start,
+            "end_ts": job.end,
+            "run_s": job.run_s,
+            "outcome": str(job.status),
+            "request": _row(job.asked),
+            "allocation": _row(job.given),
+            "used": {"cpu_cores": job.use.cpu_cores, "mem_max_gib": job.use.mem_most_gib},
+            "answer_id": job.answer_id,
+        }
+    )
+
+
+def _row(amounts: Amounts) -> dict[str, float | None]:
+    return {"cpu_cores": amounts.cpu_cores, "mem_gib": amounts.mem_gib, "gpus": amounts.gpus}

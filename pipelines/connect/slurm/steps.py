@@ -1,0 +1,104 @@
+"""The use of a job from its steps: mean CPUs, and bounds of the peak memory of one machine.
+
+Slurm's MaxRSS is the largest *task*, TRESUsageInTot the sum over all machines of each step's peaks. Called by
+`accounting.py`.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from features.vocabulary import Status
+
+MIB_PER_GIB: Final = 1024.0
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step: its times, tasks and machines, CPU seconds, largest task and sum of peaks in MiB (None: no sample)."""
+
+    start: datetime | None
+    end: datetime | None
+    out_of_memory: bool
+    tasks: int
+    nodes: int
+    cpu_s: float
+    max_rss_mib: float | None
+    total_mib: float | None
+
+    def bounds_mib(self) -> tuple[float, float] | None:
+        """Return the least and the most that one machine held at the step's peak; None without a sample.
+
+        A machine holds at least the largest task, and an equal share of the sum. It holds at most the sum, and as many
+        of the largest task as if every other machine had one task only.
+        """
+        if not self.max_rss_mib:
+            return None
+        total = max(self.total_mib or 0.0, self.max_rss_mib)
+        most = self.max_rss_mib * max(self.tasks - self.nodes + 1, 1)
+        return max(self.max_rss_mib, total / self.nodes), max(min(total, most), self.max_rss_mib, total / self.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """Mean CPUs and peak memory of one machine's part of a job; None if unknown, which is not zero.
+
+    `mem_least_gib` and `mem_most_gib` bound the peak. `taught_*` leave out resources of which the job was given less
+    than it asked for: their use shows what was given, not what was needed.
+    """
+
+    cpu_cores: float | None = None
+    mem_least_gib: float | None = None
+    mem_most_gib: float | None = None
+    shrunk: frozenset[str] = frozenset()
+
+    @property
+    def taught_cpu_cores(self) -> float | None:
+        """The mean CPUs to learn from."""
+        return None if "cpus-per-task" in self.shrunk else self.cpu_cores
+
+    @property
+    def taught_mem_gib(self) -> float | None:
+        """The peak memory to learn from: the upper bound, so that a floor is not too low."""
+        return None if self.shrunk & {"mem", "mem-per-cpu"} else self.mem_most_gib
+
+
+def folded_use(
+    steps: Sequence[Step],
+    *,
+    status: Status,
+    run_s: float,
+    instances: int,
+    interval_s: float,
+    shrunk: Collection[str],
+) -> Use:
+    """Return the use of a job; unknown for one killed for memory or shorter than the interval between samples."""
+    if status is Status.OOM or run_s < interval_s or any(step.out_of_memory for step in steps):
+        return Use(shrunk=frozenset(shrunk))
+    most = _at_once([(step, bounds[1]) for step in steps if (bounds := step.bounds_mib()) is not None])
+    if most is None:
+        return Use(shrunk=frozenset(shrunk))
+    least = max(bounds[0] for step in steps if (bounds := step.bounds_mib()) is not None)
+    return Use(
+        cpu_cores=sum(step.cpu_s for step in steps) / run_s / instances,
+        mem_least_gib=least / MIB_PER_GIB,
+        mem_most_gib=most / MIB_PER_GIB,
+        shrunk=frozenset(shrunk),
+    )
+
+
+def _at_once(peaks: Sequence[tuple[Step, float]]) -> float | None:
+    """Return the largest sum of the peaks of steps that run at the same time; None without any."""
+    if not peaks:
+        return None
+    # At one second, steps begin before others end, since Slurm's times are whole seconds.
+    events = [(step.start or _LONG_AGO, 0, mib) for step, mib in peaks]
+    events += [(step.end or _NEVER, 1, -mib) for step, mib in peaks]
+    now = largest = 0.0
+    for _, _, mib in sorted(events):
+        now += mib
+        largest = max(largest, now)
+    return largest

@@ -1,0 +1,105 @@
+"""The whole loop on a real Slurm: jobs run, their history trains models, a service and agent shrink the next ones.
+
+Imported by the end-to-end test and the benchmark.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.pipelines.connect.slurm.agents import ROOT, agent_command, settings_text, wait_for_socket
+from tests.pipelines.connect.slurm.running import Cluster, free_port, until
+
+ASKED_MIB, ASKED_CPUS = 4096, 8
+GROUPS = {"small": 48, "medium": 96, "large": 160}
+"""Memory that the jobs of each group hold, in MiB."""
+
+WORK = "import time; held = bytearray({size}); held[::4096] = b'x' * len(held[::4096]); time.sleep({seconds})"
+
+
+def taut(cluster: Cluster, *words: str, check: bool = True, **environment: str) -> str:
+    """Run a command of taut; return what it wrote to stdout."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from pipelines.cli import main; main()", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **cluster.environment, "PYTHONPATH": str(ROOT), **environment},
+        cwd=cluster.run / "home",
+        timeout=300,
+    )
+    assert done.returncode == 0 or not check, f"taut {words}: {done.stderr}"
+    return done.stdout
+
+
+def submit_work(cluster: Cluster, name: str, *, mib: int, mem_mib: int = ASKED_MIB, seconds: float = 2.5) -> int:
+    """Submit a job that holds memory for a while and asks for far more."""
+    code = WORK.format(size=mib * 2**20, seconds=seconds)
+    asked = ("-J", name, "-n1", f"-c{ASKED_CPUS}", f"--mem={mem_mib}M", "-t", "10")
+    return cluster.submit(*asked, wrap=f'exec {sys.executable} -c "{code}"')
+
+
+def wait_for_end(cluster: Cluster, numbers: list[int]) -> None:
+    """Wait until accounting holds the end of every job; it lags behind the queue."""
+    until(lambda: cluster.command("squeue", "-h") == "", within_s=300, what="an empty queue")
+    until(lambda: set(numbers) <= ended(cluster).keys(), within_s=60, what="accounting")
+
+
+def ended(cluster: Cluster) -> Mapping[int, dict[str, str]]:
+    """Return the jobs whose end accounting holds: state, memory and CPUs given, admin comment."""
+    fields = "JobIDRaw,State,ReqTRES,AdminComment"
+    said = cluster.command("sacct", "-a", "-X", "-n", "-P", "-S", "now-1day", "-o", fields)
+    rows = [line.split("|") for line in said.splitlines()]
+    return {
+        int(number): {"state": state, "comment": comment, **dict(each.split("=", 1) for each in tres.split(","))}
+        for number, state, tres, comment in rows
+        if state.split(" ")[0] not in ("PENDING", "RUNNING", "COMPLETING")
+    }
+
+
+def mib(text: str) -> float:
+    """Return memory as Slurm writes it in ReqTRES in MiB."""
+    return float(text[:-1]) * {"M": 1, "G": 1024}[text[-1]]
+
+
+def train(cluster: Cluster, lake: Path) -> None:
+    """Read the cluster's own history, train on it and promote the models."""
+    taut(cluster, "slurm", "history", "--lake", str(lake))
+    taut(cluster, "train", "--lake", str(lake), "--format", "json")
+    taut(cluster, "promote", "--lake", str(lake), "--format", "json", check=False)
+
+
+@contextmanager
+def enforcing(cluster: Cluster, lake: Path) -> Iterator[str]:
+    """Serve the models, and connect the cluster by an agent; yield the service's address."""
+    address = f"http://127.0.0.1:{free_port()}"
+    code = "from pipelines.cli import main; main()"
+    serve = (sys.executable, "-c", code, "serve", "--lake", str(lake), "--port", address.rpartition(":")[2])
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TAUT_SERVE_MODE": "enforce"}
+    cluster.start("service", *serve, **environment)
+    try:
+        until(lambda: _ready(address), within_s=60, what="a ready service")
+        config = cluster.run / "loop.toml"
+        config.write_text(settings_text(address, least_mem_mib=32))
+        cluster.start("agent", *agent_command(config, cluster.socket), PYTHONPATH=str(ROOT))
+        wait_for_socket(cluster.socket)
+        cluster.reload()
+        yield address
+    finally:
+        for name in ("agent", "service"):
+            if name in cluster.processes:
+                cluster.end(name)
+
+
+def _ready(address: str) -> bool:
+    import urllib.error
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(f"{address}/readyz", timeout=2) as reply:
+            return bool(json.loads(reply.read())["status"] == "ready")
+    except (OSError, ValueError, urllib.error.URLError):
+        return False

@@ -1,0 +1,176 @@
+"""From sacct's text to jobs: steps folded, memory bounded, unknown use left unknown, the original request read back."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from features.vocabulary import Status
+from pipelines.connect.slurm.accounting import FIELDS, EndedJob, read_jobs
+from pipelines.connect.slurm.history import add_records, newest_end
+from pipelines.connect.slurm.policy import Mode, answer_to
+from pipelines.errors import SourceError
+from tests.pipelines.connect.slurm.test_policy import WHOLE, advice, submission
+
+GOLDEN = Path(__file__).with_name("sacct.txt")
+JOB = {
+    "Cluster": "taut", "JobIDRaw": "7", "JobID": "7", "User": "anna", "Account": "research", "Partition": "gpu",
+    "Submit": "2026-11-22T17:00:00", "Start": "2026-11-22T17:01:00", "End": "2026-11-22T17:11:00", "ElapsedRaw": "600",
+    "State": "COMPLETED", "NNodes": "1", "NTasks": "",
+    "ReqTRES": "billing=8,cpu=8,gres/gpu:t4=2,gres/gpu=2,mem=64G,node=1",
+    "AllocTRES": "", "TotalCPU": "20:00", "MaxRSS": "", "TRESUsageInTot": "", "TimelimitRaw": "60", "AdminComment": "",
+    "JobName": "train",
+}  # fmt: skip
+STEP = {
+    **JOB, "JobIDRaw": "7.batch", "NTasks": "1", "MaxRSS": "1048576K", "JobName": "batch",
+    "TRESUsageInTot": "cpu=00:20:00,mem=1048576K", "TotalCPU": "20:00.5",
+}  # fmt: skip
+
+
+def text_of(*rows: dict[str, str], separator: str = "\x1f") -> str:
+    return "\n".join([separator.join(FIELDS), *(separator.join(row[name] for name in FIELDS) for row in rows), ""])
+
+
+def folded(*rows: dict[str, str], interval_s: float = 30.0) -> list[EndedJob]:
+    return list(read_jobs(text_of(*rows), cluster="main", interval_s=interval_s))
+
+
+def test_the_recorded_output_of_a_real_cluster_is_read() -> None:
+    jobs = {job.number: job for job in read_jobs(GOLDEN.read_text(), cluster="taut", interval_s=1.0)}
+    first, third = jobs["1"], jobs["3"]
+    assert len(jobs) == 15
+    assert (first.asked.cpu_cores, first.asked.mem_gib, first.given.cpu_cores, first.given.mem_gib) == (8, 64, 2, 8)
+    assert (first.asked.gpus, first.gpu_type, first.answer_id) == (2.0, "t4", "abc-1")
+    assert first.use.cpu_cores == pytest.approx(6.529 / 21)
+    assert first.use.mem_most_gib == first.use.mem_least_gib == pytest.approx(207780 / 2**20)
+    assert first.use.taught_mem_gib is None  # shrunk: what it used shows what it was given
+    assert third.asked.mem_gib == pytest.approx(30004 / 1024)
+    assert jobs["6"].use.taught_mem_gib is not None
+    assert jobs["68_0"].job_id.startswith("69@")
+    assert jobs["68_0"].use.mem_most_gib is None  # no sample is not zero
+
+
+def test_the_mean_cpus_come_from_the_steps() -> None:
+    [job] = folded({**JOB, "TotalCPU": "00:00:00"}, STEP)
+    assert job.use.cpu_cores == pytest.approx(1200.5 / 600)
+    assert (job.time_limit_s, job.run_s, job.group) == (3600.0, 600.0, "anna/train")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "nodes", "total_mib", "least", "most"),
+    [
+        (1, 1, 1024, 1024, 1024),
+        (2, 1, 2048, 2048, 2048),
+        (8, 2, 8192, 4096, 7168),
+        (2, 2, 2048, 1024, 1024),
+        (4, 2, 1500, 1024, 1500),
+    ],
+)
+def test_a_machines_peak_is_bounded(tasks: int, nodes: int, total_mib: int, least: float, most: float) -> None:
+    requested = JOB["ReqTRES"].replace("node=1", f"node={nodes}")
+    step = {**STEP, "NTasks": str(tasks), "NNodes": str(nodes), "TRESUsageInTot": f"cpu=00:01:00,mem={total_mib}M"}
+    [job] = folded({**JOB, "ReqTRES": requested, "NNodes": str(nodes)}, step)
+    assert job.use.mem_least_gib == pytest.approx(least / 1024)
+    assert job.use.mem_most_gib == pytest.approx(most / 1024)
+    assert job.instances == nodes
+
+
+def test_steps_that_run_at_the_same_time_add_up_and_later_ones_do_not() -> None:
+    early = {**STEP, "JobIDRaw": "7.0", "End": "2026-11-22T17:05:00", "MaxRSS": "2G", "TRESUsageInTot": "mem=2G"}
+    late = {**early, "JobIDRaw": "7.1", "Start": "2026-11-22T17:06:00", "End": "2026-11-22T17:11:00"}
+    [job] = folded(JOB, STEP, early, late)
+    assert (job.use.mem_least_gib, job.use.mem_most_gib) == (2.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "step"),
+    [
+        ({"State": "OUT_OF_MEMORY"}, {"MaxRSS": "0", "TRESUsageInTot": "cpu=00:00:00,mem=0"}),
+        ({"ElapsedRaw": "12"}, {}),
+        ({}, {"MaxRSS": "", "TRESUsageInTot": ""}),
+        ({"State": "FAILED"}, {"State": "OUT_OF_MEMORY"}),
+    ],
+)
+def test_unknown_use_is_not_zero(changes: dict[str, str], step: dict[str, str]) -> None:
+    [job] = folded({**JOB, **changes}, {**STEP, **step})
+    assert job.use.cpu_cores is None
+    assert job.use.mem_most_gib is None
+    assert (job.status is Status.OOM) is ("OUT_OF_MEMORY" in {**changes, **step}.get("State", ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "cpu_cores", "mem_gib"),
+    [
+        (WHOLE, 8.0, 64.0),
+        ("cpus_per_task=4\nnum_tasks=2\nmin_cpus=8\nmin_mem_per_node=65536\n", 8.0, 64.0),
+        ("cpus_per_task=8\nmin_cpus=8\nmin_mem_per_cpu=8192\n", 8.0, 64.0),
+        ("cpus_per_task=8\nmin_cpus=8\nmin_mem_per_cpu=2048\n", 8.0, 16.0),
+    ],
+)
+@pytest.mark.parametrize("target_gib", [8.0, 5.0, 12.0])
+def test_what_the_policy_changes_is_read_back(text: str, cpu_cores: float, mem_gib: float, target_gib: float) -> None:
+    answer = answer_to(submission(text), advice(text, mem_gib=target_gib), Mode.ENFORCE)
+    assert answer.amounts
+    numbers = submission(text).numbers | answer.amounts
+    mib = (
+        numbers["min_cpus"] * numbers["min_mem_per_cpu"]
+        if "min_mem_per_cpu" in numbers
+        else numbers["min_mem_per_node"]
+    )
+    [job] = folded(
+        {
+            **JOB,
+            "ReqTRES": f"cpu={numbers['min_cpus']},mem={mib}M,node=1",
+            "AdminComment": f"site; {answer.admin_comment}",
+        },
+        STEP,
+    )
+    assert (job.asked.cpu_cores, job.asked.mem_gib) == (cpu_cores, pytest.approx(mem_gib))
+    assert job.given.mem_gib == pytest.approx(mib / 1024)
+    assert job.use.taught_cpu_cores is None
+
+
+def test_a_change_that_was_only_observed_is_none() -> None:
+    comment = answer_to(submission(WHOLE), advice(WHOLE), Mode.OBSERVE).admin_comment
+    [job] = folded({**JOB, "AdminComment": comment}, STEP)
+    assert job.asked == job.given
+    assert job.answer_id == "f8-1"
+    assert job.use.taught_mem_gib == 1.0
+
+
+def test_names_with_separators_and_line_ends_are_read() -> None:
+    [job] = folded({**JOB, "JobName": "a|b\nc"}, STEP)
+    assert job.name == "a|b c"
+
+
+def test_requeued_runs_are_two_jobs_and_waiting_ones_are_none() -> None:
+    again = {**JOB, "Submit": "2026-11-22T18:00:00", "Start": "2026-11-22T18:01:00", "End": "2026-11-22T18:11:00"}
+    waits = {**JOB, "JobIDRaw": "8", "State": "PENDING", "Start": "Unknown", "End": "Unknown"}
+    jobs = folded(JOB, STEP, again, {**STEP, "MaxRSS": "2G"}, waits)
+    assert len({job.job_id for job in jobs}) == 2
+    assert [job.use.mem_most_gib for job in jobs] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("JobID|State\n", "lacks the fields"),
+        (text_of({**JOB, "JobName": "a|b"}, separator="|"), "delimiter"),
+        (text_of({**JOB, "End": "yesterday"}), "the time 'yesterday'"),
+    ],
+)
+def test_other_text_is_refused_with_a_cure(text: str, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        list(read_jobs(text, cluster="main", interval_s=30.0))
+
+
+def test_records_of_overlapping_windows_are_kept_once(tmp_path: Path) -> None:
+    first = folded(JOB, STEP)
+    again = folded(JOB, STEP, {**JOB, "JobIDRaw": "9", "Cluster": "other"})
+    add_records(tmp_path, first)
+    before = (tmp_path / "taut.csv").read_bytes()
+    added = add_records(tmp_path, again)
+    assert (tmp_path / "taut.csv").read_bytes() == before
+    assert [(each.cluster, each.new, each.records) for each in added] == [("other", 1, 1), ("taut", 0, 1)]
+    assert newest_end(tmp_path) == datetime(2026, 11, 22, 17, 11, tzinfo=UTC)
+    assert again[0].end - again[0].submit == timedelta(minutes=11)

@@ -1,0 +1,100 @@
+"""Reports of ended jobs: the original request and what was given, each once, and again after a failure."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from modelserve.contract.feedback import FeedbackRow
+from modelserve.contract.learning import FeedbackAnswer
+from modelserve.errors import ServiceUnavailable
+from pipelines.connect.slurm.accounting import EndedJob
+from pipelines.connect.slurm.feedback import Reporter, row_of
+from tests.pipelines.connect.slurm.test_accounting import JOB, STEP, folded
+
+NOW = datetime(2026, 11, 22, 17, 12, tzinfo=UTC)
+SHRUNK = {**JOB, "ReqTRES": "cpu=2,mem=8G,node=1", "AdminComment": "taut f8-1 mem 65536->8192 MiB, cpus-per-task 8->2"}
+
+
+class Service:
+    """A service that stores what it is sent, unless it is down."""
+
+    def __init__(self) -> None:
+        self.rows: list[FeedbackRow] = []
+        self.down = False
+
+    def feedback(self, rows: Sequence[FeedbackRow], *, trace: str) -> FeedbackAnswer:
+        if self.down:
+            raise ServiceUnavailable("down")
+        self.rows += rows
+        return FeedbackAnswer(accepted=len(rows), duplicates=0, conflicts=0, results=())
+
+
+class Windows:
+    """Accounting that returns the same jobs for every window, and keeps the windows."""
+
+    def __init__(self, *jobs: EndedJob) -> None:
+        self.jobs, self.asked = list(jobs), list[tuple[datetime, datetime]]()
+
+    def __call__(self, since: datetime, until: datetime) -> list[EndedJob]:
+        self.asked.append((since, until))
+        return self.jobs
+
+
+def reporter(folder: Path, service: Service, windows: Windows, log: list[str] | None = None) -> Reporter:
+    say = (log if log is not None else []).append
+    return Reporter(client=service, jobs=windows, trace="slurm", state=folder / "state", say=say)  # type: ignore[arg-type]
+
+
+def test_a_report_holds_what_was_asked_given_and_used() -> None:
+    row = row_of(folded(SHRUNK, STEP)[0])
+    assert (row.request.cpu_cores, row.request.mem_gib) == (8.0, 64.0)
+    assert row.allocation is not None
+    assert (row.allocation.cpu_cores, row.allocation.mem_gib) == (2.0, 8.0)
+    assert (row.answer_id, row.outcome, row.used.mem_max_gib) == ("f8-1", "completed", 1.0)
+
+
+def test_a_job_killed_for_memory_is_reported_with_what_it_was_given() -> None:
+    row = row_of(folded({**SHRUNK, "State": "OUT_OF_MEMORY"}, {**STEP, "MaxRSS": "0"})[0])
+    assert row.outcome == "oom"
+    assert row.used.mem_max_gib is None
+    assert row.allocation is not None
+    assert row.allocation.mem_gib == 8.0
+
+
+def test_each_job_is_posted_once_though_windows_overlap(tmp_path: Path) -> None:
+    service, windows = Service(), Windows(*folded(JOB, STEP))
+    one = reporter(tmp_path, service, windows)
+    assert [one.poll(NOW + timedelta(seconds=5 * i)) for i in range(3)] == [1, 0, 0]
+    assert len(service.rows) == 1
+    assert windows.asked[1][0] < NOW < windows.asked[1][1]
+
+
+def test_after_a_failure_the_window_reaches_back(tmp_path: Path) -> None:
+    service, windows = Service(), Windows(*folded(JOB, STEP))
+    one = reporter(tmp_path, service, windows)
+    one.poll(NOW)
+    service.down = True
+    windows.jobs += folded({**JOB, "JobIDRaw": "8"})
+    with pytest.raises(ServiceUnavailable):
+        one.poll(NOW + timedelta(minutes=5))
+    service.down = False
+    assert one.poll(NOW + timedelta(hours=5)) == 1
+    assert windows.asked[-1][0] < NOW
+
+
+def test_a_restart_goes_on_where_the_last_poll_ended(tmp_path: Path) -> None:
+    service, windows = Service(), Windows(*folded(JOB, STEP))
+    reporter(tmp_path, service, windows).poll(NOW)
+    reporter(tmp_path, service, windows).poll(NOW + timedelta(hours=9))
+    assert windows.asked[-1][0] == NOW - timedelta(hours=1)
+
+
+def test_a_job_that_never_started_or_is_wrong_is_left_out(tmp_path: Path) -> None:
+    never = {**JOB, "JobIDRaw": "8", "State": "CANCELLED by 0", "Start": "None"}
+    wrong = {**JOB, "JobIDRaw": "9", "ElapsedRaw": "999999"}
+    service, log = Service(), list[str]()
+    one = reporter(tmp_path, service, Windows(*folded(JOB, STEP, never, wrong)), log)
+    assert one.poll(NOW) == 1
+    assert "job 7 is not reported: run_s" in log[0]
