@@ -5,7 +5,7 @@ Options and output only; the work is in `pipelines.connect.slurm`. Called by `pi
 
 import shutil
 import sys
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -86,28 +86,20 @@ def history(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Read ended jobs from sacct, add them to the records, and ingest all records into the lake."""
-    from datetime import UTC, timedelta
-
-    from pipelines.connect.slurm.accounting import read_jobs
-    from pipelines.connect.slurm.commands import INTERVAL_S, jobs_between, sampling_interval_s
-    from pipelines.connect.slurm.history import add_records, ingest_records, newest_end
+    from pipelines.connect.slurm.history import update
 
     place = place_of(lake, demo=False)
-    folder = records or place.beside_registry("slurm")
-    if from_file is not None:
-        text = _text_of(from_file)
-        jobs = read_jobs(text, cluster=cluster, interval_s=INTERVAL_S if interval_s is None else interval_s)
-    else:
-        now, newest = datetime.now(UTC), newest_end(folder)
-        begin = since.replace(tzinfo=UTC) if since else now - timedelta(days=30)
-        if since is None and newest is not None:
-            begin = newest - timedelta(days=1)
-        jobs = jobs_between(begin, now, interval_s=sampling_interval_s() if interval_s is None else interval_s)
-    added = add_records(folder, jobs)
+    added, quarantined = update(
+        records or place.beside_registry("slurm"),
+        place.lake,
+        trace=as_name,
+        since=None if since is None else since.replace(tzinfo=UTC),
+        told=None if from_file is None else (_text_of(from_file), cluster),
+        interval_s=interval_s,
+    )
     if not added:
         say("no ended job was found; nothing was ingested")
         return
-    quarantined = ingest_records(folder, place.lake, as_name)
     emit([{"cluster": a.cluster, "read": a.read, "new": a.new, "records": a.records} for a in added], form)
     say(f"ingested as trace {as_name} in {place.lake}; {quarantined} jobs in quarantine")
 
@@ -122,20 +114,11 @@ def feedback(
     once: Annotated[bool, typer.Option("--once", help="Poll once and exit; 1 if it fails.")] = False,
 ) -> None:
     """Report ended jobs and jobs killed for memory to the service, which counts each once."""
-    from datetime import UTC
-    from functools import partial
-
     from pipelines.cli.remote import client_of
-    from pipelines.connect.slurm.commands import jobs_between, sampling_interval_s
-    from pipelines.connect.slurm.feedback import Reporter, poll_forever
+    from pipelines.connect.slurm.feedback import report
 
     with client_of(url, token_file, jobs=1) as client:
-        ended = partial(jobs_between, interval_s=sampling_interval_s())
-        reporter = Reporter(client=client, jobs=ended, trace=trace, state=state, say=say)
-        if once:
-            say(f"reported {reporter.poll(datetime.now(UTC))} ended jobs")
-        else:
-            poll_forever(reporter, every_s=every_s, say=say)
+        report(client, trace=trace, state=state, every_s=None if once else every_s, say=say)
 
 
 def _text_of(source: str) -> str:

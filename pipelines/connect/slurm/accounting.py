@@ -29,8 +29,6 @@ NEEDED: Final = frozenset(FIELDS) - {"Cluster", "Account", "TimelimitRaw", "Admi
 SEPARATORS: Final = ("\x1f", "|")
 """What `sacct` may print between fields: what `commands.py` asks for, or the default of `-P`."""
 
-__all__ = ["read_jobs"]
-
 ONGOING: Final = frozenset({Status.RUNNING, Status.WAITING})
 _STEP: Final = re.compile(r"^\d+\.(?P<step>.+)$")
 _NO_TIME: Final = frozenset({"", "None", "Unknown", "N/A"})
@@ -49,11 +47,13 @@ class Amounts:
 class EndedJob:
     """One ended run of a job: `asked` is the original request, `given` the one after a change at submission.
 
-    Amounts are for one machine, of which the job asked for `instances`. `number` is Slurm's id as users write it.
+    Amounts are for one machine, of which the job asked for `instances`. `job_id` is Slurm's raw id, which a requeued
+    job keeps; `run_id` tells its runs apart. `number` is the id as users write it, such as 68_149.
     """
 
     cluster: str
     job_id: str
+    run_id: str
     number: str
     user: str | None
     account: str | None
@@ -180,7 +180,8 @@ def _folded(
     run_s = float(row["ElapsedRaw"] or 0)
     return EndedJob(
         cluster=row.get("Cluster") or cluster,
-        job_id=f"{row['JobIDRaw']}@{submit.timestamp():.0f}",
+        job_id=row["JobIDRaw"],
+        run_id=f"{row['JobIDRaw']}@{submit.timestamp():.0f}",
         number=row["JobID"],
         user=row["User"] or None,
         account=row.get("Account") or None,

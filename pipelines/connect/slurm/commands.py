@@ -1,6 +1,6 @@
 """Run Slurm's programs `sacct` and `scontrol`; times are in UTC. The only place here that starts processes.
 
-Called by the commands of `pipelines.cli.slurm`.
+Called by `history.py`, `feedback.py` and `summary.py`.
 """
 
 import os
@@ -13,8 +13,6 @@ from typing import Final
 
 from pipelines.connect.slurm.accounting import FIELDS, EndedJob, read_jobs
 from pipelines.errors import SourceError
-
-__all__ = ["INTERVAL_S", "jobs_between", "jobs_numbered", "sampling_interval_s"]
 
 INTERVAL_S: Final = 30.0
 """Slurm's default of JobAcctGatherFrequency."""

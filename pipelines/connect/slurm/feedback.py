@@ -5,9 +5,10 @@ service counts a job once, however often it is reported. Called by `taut slurm f
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +18,10 @@ from modelserve.client import Client
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.errors import ClientError
 from pipelines.connect.slurm.accounting import Amounts, EndedJob
+from pipelines.connect.slurm.commands import jobs_between, sampling_interval_s
 from pipelines.errors import SourceError
 
-__all__ = ["Reporter", "poll_forever"]
+__all__ = ["report"]
 
 NEAR: Final = timedelta(minutes=2)
 FAR: Final = timedelta(hours=1)
@@ -61,20 +63,29 @@ class Reporter:
         fresh = [
             job
             for job in self.jobs(since, now + timedelta(seconds=1))
-            if job.start is not None and (job.cluster, job.job_id) not in self._posted
+            if job.start is not None and (job.cluster, job.run_id) not in self._posted
         ]
-        rows = list(self._rows(fresh))
-        accepted = self.client.feedback(rows, trace=self.trace).accepted if rows else 0
-        self._posted |= {(job.cluster, job.job_id): job.end for job in fresh}
+        accepted = self._post(fresh)
+        self._posted |= {(job.cluster, job.run_id): job.end for job in fresh}
         self._posted = {key: end for key, end in self._posted.items() if end > now - 2 * max(FAR, self.first)}
         self._far_at = now if far else self._far_at
         self._keep(now)
         return accepted
 
-    def _rows(self, jobs: Iterable[EndedJob]) -> Iterator[FeedbackRow]:
+    def _post(self, jobs: Sequence[EndedJob]) -> int:
+        """Report jobs by their ids; a conflict is a later run of a requeued job, which is reported by its run."""
+        rows = list(self._rows(jobs))
+        if not rows:
+            return 0
+        answer = self.client.feedback([row for _, row in rows], trace=self.trace)
+        places = [i for i, result in enumerate(answer.results) if result.status == "conflict"]
+        again = [rows[i][1].model_copy(update={"job_id": rows[i][0].run_id}) for i in places]
+        return answer.accepted + (self.client.feedback(again, trace=self.trace).accepted if again else 0)
+
+    def _rows(self, jobs: Iterable[EndedJob]) -> Iterator[tuple[EndedJob, FeedbackRow]]:
         for job in jobs:
             try:
-                yield row_of(job)
+                yield job, row_of(job)
             except ValidationError as error:
                 fault = error.errors()[0]
                 self.say(f"job {job.number} is not reported: {'.'.join(map(str, fault['loc']))}: {fault['msg']}")
@@ -92,6 +103,22 @@ class Reporter:
             part.replace(self.state)
         except OSError as error:
             raise SourceError(f"--state {self.state}: {error.strerror}; expected a file that may be written") from error
+
+
+def report(client: Client, *, trace: str, state: Path, every_s: float | None, say: Say) -> None:
+    """Report ended jobs to the service until interrupted; without `every_s`, once.
+
+    Raises
+    ------
+    SourceError, ClientError
+        The only poll failed.
+    """
+    jobs = partial(jobs_between, interval_s=sampling_interval_s())
+    reporter = Reporter(client=client, jobs=jobs, trace=trace, state=state, say=say)
+    if every_s is None:
+        say(f"reported {reporter.poll(datetime.now(UTC))} ended jobs")
+    else:
+        poll_forever(reporter, every_s=every_s, say=say)
 
 
 def poll_forever(reporter: Reporter, *, every_s: float, say: Say) -> None:

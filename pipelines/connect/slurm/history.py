@@ -1,30 +1,33 @@
 """Keep the ended jobs of Slurm clusters as tables of records, and ingest these into the lake.
 
-A record is one run of a job; its key is cluster, id and submission, so windows may overlap. The request is the original
-one, also where a job was shrunk. Called by `taut slurm history`.
+A record is one run of a job; its key is cluster, id and submission (`run`), so windows may overlap. The request is the
+original one, also where a job was shrunk. Called by `taut slurm history`.
 """
 
 import csv
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from pipelines.connect.slurm.accounting import EndedJob
+from pipelines.connect.slurm.accounting import EndedJob, read_jobs
+from pipelines.connect.slurm.commands import INTERVAL_S, jobs_between, sampling_interval_s
 from pipelines.errors import SourceError
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import ingest
 
-__all__ = ["add_records", "ingest_records", "newest_end"]
+__all__ = ["update"]
 
 COLUMNS: Final = (
-    "job_id", "user", "group", "vc", "gpu_type", "submit_ts", "start_ts", "end_ts", "run_s", "status", "instances",
-    "req_cpu_cores", "req_mem_gib", "req_gpus", "time_limit_s", "used_cpu_cores", "mem_max_gib",
+    "run", "job_id", "user", "group", "vc", "gpu_type", "submit_ts", "start_ts", "end_ts", "run_s", "status",
+    "instances", "req_cpu_cores", "req_mem_gib", "req_gpus", "time_limit_s", "used_cpu_cores", "mem_max_gib",
 )  # fmt: skip
-"""Columns of a file of records, by their canonical names."""
+"""Columns of a file of records: its key, then the canonical columns."""
 
+FIRST, OVERLAP = timedelta(days=30), timedelta(days=1)
 MAPPING: Final = Path(__file__).with_name("templates") / "history.toml"
 
 Record = dict[str, str]
@@ -40,6 +43,44 @@ class Added:
     records: int
 
 
+def update(
+    folder: Path,
+    lake: Path,
+    *,
+    trace: str,
+    since: datetime | None,
+    told: tuple[str, str] | None,
+    interval_s: float | None,
+) -> tuple[list[Added], int]:
+    """Add ended jobs to the records in a folder and ingest all records; return what was added, and what is quarantined.
+
+    Parameters
+    ----------
+    since
+        Read jobs that ended since then; by default since a day before the newest record, else for 30 days.
+    told
+        Text to read in place of running `sacct`, and the name of the cluster if the text has none.
+    interval_s
+        Seconds between two samples of use; None takes slurmctld's, or Slurm's default for a text.
+
+    Raises
+    ------
+    SourceError
+        `sacct` fails, its text is not valid, or the records cannot be read or written.
+    LakeError
+        Another ingest is writing to the lake.
+    """
+    if told is not None:
+        every_s = INTERVAL_S if interval_s is None else interval_s
+        jobs = read_jobs(told[0], cluster=told[1], interval_s=every_s)
+    else:
+        now, newest = datetime.now(UTC), newest_end(folder)
+        begin = since or (now - FIRST if newest is None else newest - OVERLAP)
+        jobs = jobs_between(begin, now, interval_s=sampling_interval_s() if interval_s is None else interval_s)
+    added = add_records(folder, jobs)
+    return added, ingest_records(folder, lake, trace) if added else 0
+
+
 def add_records(folder: Path, jobs: Iterable[EndedJob]) -> list[Added]:
     """Add jobs to the records in a folder, one file for each cluster; a job that is there is replaced.
 
@@ -50,7 +91,7 @@ def add_records(folder: Path, jobs: Iterable[EndedJob]) -> list[Added]:
     """
     found: dict[str, dict[str, Record]] = {}
     for job in jobs:
-        found.setdefault(job.cluster, {})[job.job_id] = record_of(job)
+        found.setdefault(job.cluster, {})[job.run_id] = record_of(job)
     added = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,6 +131,7 @@ def ingest_records(folder: Path, lake: Path, trace: str) -> int:
 def record_of(job: EndedJob) -> Record:
     """Return a job as a record: texts by column, "" if unknown."""
     values: dict[str, object] = {
+        "run": job.run_id,
         "job_id": job.job_id,
         "user": job.user,
         "group": job.group,
@@ -119,13 +161,18 @@ def _read(path: Path) -> dict[str, Record]:
     if not path.exists():
         return {}
     with path.open(encoding="utf-8", newline="") as stream:
-        return {row["job_id"]: row for row in csv.DictReader(stream)}
+        return {row["run"]: row for row in csv.DictReader(stream)}
 
 
 def _write(path: Path, records: dict[str, Record]) -> None:
+    """Write records; the runs of a requeued job get the run as id, since the lake takes an id once."""
+    runs = Counter(record["run"].partition("@")[0] for record in records.values())
+    for record in records.values():
+        number = record["run"].partition("@")[0]
+        record["job_id"] = record["run"] if runs[number] > 1 else number
     part = path.with_name(f".{path.name}.{os.getpid()}")
     with part.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(sorted(records.values(), key=lambda record: (record["submit_ts"], record["job_id"])))
+        writer.writerows(sorted(records.values(), key=lambda record: (record["submit_ts"], record["run"])))
     part.replace(path)

@@ -1,6 +1,6 @@
 """From sacct's text to jobs: steps folded, memory bounded, unknown use left unknown, the original request read back."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -46,7 +46,7 @@ def test_the_recorded_output_of_a_real_cluster_is_read() -> None:
     assert first.use.taught_mem_gib is None  # shrunk: what it used shows what it was given
     assert third.asked.mem_gib == pytest.approx(30004 / 1024)
     assert jobs["6"].use.taught_mem_gib is not None
-    assert jobs["68_0"].job_id.startswith("69@")
+    assert jobs["68_0"].job_id == "69"
     assert jobs["68_0"].use.mem_most_gib is None  # no sample is not zero
 
 
@@ -147,7 +147,8 @@ def test_requeued_runs_are_two_jobs_and_waiting_ones_are_none() -> None:
     again = {**JOB, "Submit": "2026-11-22T18:00:00", "Start": "2026-11-22T18:01:00", "End": "2026-11-22T18:11:00"}
     waits = {**JOB, "JobIDRaw": "8", "State": "PENDING", "Start": "Unknown", "End": "Unknown"}
     jobs = folded(JOB, STEP, again, {**STEP, "MaxRSS": "2G"}, waits)
-    assert len({job.job_id for job in jobs}) == 2
+    assert len({job.run_id for job in jobs}) == 2
+    assert len({job.job_id for job in jobs}) == 1
     assert [job.use.mem_most_gib for job in jobs] == [1.0, 2.0]
 
 
@@ -173,4 +174,11 @@ def test_records_of_overlapping_windows_are_kept_once(tmp_path: Path) -> None:
     assert (tmp_path / "taut.csv").read_bytes() == before
     assert [(each.cluster, each.new, each.records) for each in added] == [("other", 1, 1), ("taut", 0, 1)]
     assert newest_end(tmp_path) == datetime(2026, 11, 22, 17, 11, tzinfo=UTC)
-    assert again[0].end - again[0].submit == timedelta(minutes=11)
+
+
+def test_the_runs_of_a_requeued_job_have_ids_of_their_own(tmp_path: Path) -> None:
+    again = {**JOB, "Submit": "2026-11-22T17:12:00", "Start": "2026-11-22T17:12:00", "End": "2026-11-22T17:22:00"}
+    add_records(tmp_path, folded(JOB, STEP, {**JOB, "JobIDRaw": "8"}))
+    add_records(tmp_path, folded(again, STEP))
+    ids = [line.split(",")[1] for line in (tmp_path / "taut.csv").read_text().splitlines()[1:]]
+    assert sorted(ids) == ["7@1795366800", "7@1795367520", "8"]

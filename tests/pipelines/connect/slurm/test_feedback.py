@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from modelserve.contract.feedback import FeedbackRow
-from modelserve.contract.learning import FeedbackAnswer
+from modelserve.contract.learning import FeedbackAnswer, FeedbackResult, RowStatus
 from modelserve.errors import ServiceUnavailable
 from pipelines.connect.slurm.accounting import EndedJob
 from pipelines.connect.slurm.feedback import Reporter, row_of
@@ -27,8 +27,18 @@ class Service:
     def feedback(self, rows: Sequence[FeedbackRow], *, trace: str) -> FeedbackAnswer:
         if self.down:
             raise ServiceUnavailable("down")
-        self.rows += rows
-        return FeedbackAnswer(accepted=len(rows), duplicates=0, conflicts=0, results=())
+        results = [self._status(row) for row in rows]
+        self.rows += [row for row, result in zip(rows, results, strict=True) if result == "accepted"]
+        return FeedbackAnswer(
+            accepted=results.count("accepted"),
+            duplicates=results.count("duplicate"),
+            conflicts=results.count("conflict"),
+            results=tuple(FeedbackResult(job_id=r.job_id, status=s) for r, s in zip(rows, results, strict=True)),
+        )
+
+    def _status(self, row: FeedbackRow) -> RowStatus:
+        held = [each for each in self.rows if each.job_id == row.job_id]
+        return "accepted" if not held else "duplicate" if row in held else "conflict"
 
 
 class Windows:
@@ -69,6 +79,16 @@ def test_each_job_is_posted_once_though_windows_overlap(tmp_path: Path) -> None:
     assert [one.poll(NOW + timedelta(seconds=5 * i)) for i in range(3)] == [1, 0, 0]
     assert len(service.rows) == 1
     assert windows.asked[1][0] < NOW < windows.asked[1][1]
+
+
+def test_a_later_run_of_a_requeued_job_is_reported_by_its_run(tmp_path: Path) -> None:
+    again = {**JOB, "Submit": "2026-11-22T17:11:30", "Start": "2026-11-22T17:11:30", "End": "2026-11-22T17:11:59",
+             "ElapsedRaw": "29"}  # fmt: skip
+    service = Service()
+    assert reporter(tmp_path, service, Windows(*folded(JOB, STEP))).poll(NOW) == 1
+    for _ in range(2):  # each time as after a restart
+        reporter(tmp_path, service, Windows(*folded(JOB, STEP, again))).poll(NOW)
+    assert [row.job_id for row in service.rows] == ["7", f"7@{folded(again)[0].submit.timestamp():.0f}"]
 
 
 def test_after_a_failure_the_window_reaches_back(tmp_path: Path) -> None:
