@@ -17,8 +17,9 @@ HEAVY = ("xgboost", "mlflow", "optuna", "sklearn", "pandas", "polars", "duckdb",
 
 def test_every_command_of_the_design_is_there() -> None:
     expected = {
-        "demo", "fetch", "synth", "ingest", "sql", "train", "evaluate", "promote", "models", "predict", "recommend",
-        "report", "retrain", "serve", "simulate", "slurm", "stats", "token", "rightsize", "study", "tune", "usage",
+        "demo", "fetch", "kube", "synth", "ingest", "sql", "train", "evaluate", "promote", "models", "predict",
+        "recommend", "report", "retrain", "serve", "simulate", "slurm", "stats", "token", "rightsize", "study", "tune",
+        "usage",
     }  # fmt: skip
     assert {path[0] for path in command_paths() if len(path) == 1} == expected
 

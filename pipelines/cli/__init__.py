@@ -18,6 +18,7 @@ from modelserve.errors import ServeError
 from pipelines.cli import (
     data,
     demo,
+    kube,
     models,
     report,
     retraining,
@@ -99,6 +100,7 @@ for group in (
     experiments,
     serving,
     slurm,
+    kube,
 ):
     group.register(app)
 

@@ -1,0 +1,154 @@
+"""What one pod template requests, and the least that its requests may become; or the reason to leave it alone.
+
+Only the container with the GPUs is shrunk, in CPU and memory; all others stay as they are. Pure functions on JSON.
+Called by `modelserve.api.kubernetes.reviews` and `extender`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Literal
+
+from modelserve.api.kubernetes.config import KubernetesConfig, LimitRange
+from modelserve.api.kubernetes.quantities import BadQuantity, quantity
+from modelserve.api.kubernetes.templates import Json, Template, items, mapping, pointer, text
+
+__all__ = ["COMPUTE", "SHRUNK", "Container", "LeftAlone", "Slot", "containers_of", "slot_of"]
+
+Compute = Literal["cpu", "memory"]
+COMPUTE: Final[tuple[Compute, ...]] = ("cpu", "memory")
+"""The resources that are shrunk."""
+
+SHRUNK: Final = "taut.dev/shrunk"
+"""Annotation of a pod that was shrunk: the answer, and the request before. Such a pod is never shrunk again."""
+
+
+class LeftAlone(Exception):
+    """A pod that is not shrunk; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """One container: its JSON pointer in the pod, and its requests and limits by resource.
+
+    `requests` holds the limit of a resource without a request, as Kubernetes defaults it. `written` holds the
+    resources with a request of their own.
+    """
+
+    name: str
+    path: str
+    requests: Mapping[str, Fraction]
+    limits: Mapping[str, Fraction]
+    written: frozenset[str]
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether requests and limits of CPU and memory are set and equal."""
+        return all(each in self.limits and self.requests[each] == self.limits[each] for each in COMPUTE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """The container of a template that may be shrunk, with the least amount of each resource.
+
+    `guaranteed` is true if the limits are to change with the requests.
+    """
+
+    template: Template
+    container: Container
+    gpus: float
+    least: Mapping[Compute, Fraction]
+    guaranteed: bool
+
+
+def slot_of(template: Template, namespace: str, config: KubernetesConfig) -> Slot:
+    """Return what of a template may be shrunk.
+
+    Raises
+    ------
+    LeftAlone
+        The template is not to be changed.
+    """
+    spec = mapping(template.body.get("spec"))
+    if SHRUNK in mapping(mapping(template.body.get("metadata")).get("annotations")):
+        raise LeftAlone("shrunk before")
+    if spec.get("resources"):
+        raise LeftAlone("pod-level resources")
+    if any("restartPolicy" in mapping(each) for each in items(spec.get("initContainers"))):
+        raise LeftAlone("restartable init container")
+    try:
+        containers = list(containers_of(spec, "containers"))
+        first = list(containers_of(spec, "initContainers"))
+    except BadQuantity as error:
+        raise LeftAlone(f"invalid quantity: {error}") from error
+    main = _with_gpus(containers, config)
+    if any(main.requests[each] > main.limits.get(each, main.requests[each]) for each in main.requests):
+        raise LeftAlone("a request above its limit")
+    guaranteed = all(each.guaranteed for each in (*containers, *first))
+    if guaranteed and config.guaranteed == "leave":
+        raise LeftAlone("QoS class Guaranteed")
+    others = [each for each in containers if each is not main]
+    ranges = config.ranges_of(namespace)
+    return Slot(
+        template=template,
+        container=main,
+        gpus=_gpus(main, config),
+        least={each: _least(each, main, others, first, ranges, guaranteed=guaranteed) for each in COMPUTE},
+        guaranteed=guaranteed,
+    )
+
+
+def containers_of(spec: Json, field: str) -> Iterator[Container]:
+    """Return the containers in a field of a pod's specification.
+
+    Raises
+    ------
+    BadQuantity
+        An amount is not a quantity.
+    """
+    for i, each in enumerate(map(mapping, items(spec.get(field)))):
+        resources = mapping(each.get("resources"))
+        limits = {name: quantity(value) for name, value in mapping(resources.get("limits")).items()}
+        written = {name: quantity(value) for name, value in mapping(resources.get("requests")).items()}
+        yield Container(
+            name=text(each.get("name")) or str(i),
+            path=pointer("spec", field, i),
+            requests={**limits, **written},
+            limits=limits,
+            written=frozenset(written),
+        )
+
+
+def _with_gpus(containers: Sequence[Container], config: KubernetesConfig) -> Container:
+    found = [each for each in containers if _gpus(each, config)]
+    if len(found) != 1:
+        raise LeftAlone("GPUs in several containers" if found else "no GPU")
+    if not any(found[0].requests.get(each) for each in COMPUTE):
+        raise LeftAlone("neither CPU nor memory requested")
+    return found[0]
+
+
+def _gpus(container: Container, config: KubernetesConfig) -> float:
+    return sum(float(container.requests.get(name, 0)) * unit for name, unit in config.gpus.items())
+
+
+def _least(
+    resource: Compute,
+    main: Container,
+    others: Sequence[Container],
+    first: Sequence[Container],
+    ranges: Sequence[LimitRange],
+    *,
+    guaranteed: bool,
+) -> Fraction:
+    """Return the least request of the main container that all LimitRanges accept; 0 if there are none."""
+    beside = sum((each.requests.get(resource, Fraction(0)) for each in others), Fraction(0))
+    limits = [each.limits.get(resource, Fraction(0)) for each in (main, *others)]
+    of_pod = max([sum(limits, Fraction(0)), *(each.limits.get(resource, Fraction(0)) for each in first)])
+    least = Fraction(0)
+    for each in ranges:
+        minimum, ratio = each.min.get(resource, Fraction(0)), each.max_limit_request_ratio.get(resource)
+        limit, taken = (limits[0], Fraction(0)) if each.type == "Container" else (of_pod, beside)
+        by_ratio = limit / ratio if ratio is not None and not guaranteed else Fraction(0)
+        least = max(least, minimum - taken, by_ratio - taken)
+    return least

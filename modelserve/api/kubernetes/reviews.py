@@ -1,0 +1,218 @@
+"""From an AdmissionReview to the jobs to ask about, and from their advice to the answer to the API server.
+
+Pure functions; every answer allows the object. Called by `modelserve.api.kubernetes.webhook`.
+"""
+
+import base64
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pydantic_core import from_json
+
+from modelserve.api.kubernetes.config import KubernetesConfig, WebhookMode
+from modelserve.api.kubernetes.names import names_of
+from modelserve.api.kubernetes.patches import GIB, Shrunk, patch_of, shrunk, warning_of
+from modelserve.api.kubernetes.pods import LeftAlone, Slot, slot_of
+from modelserve.api.kubernetes.templates import Json, Template, items, mapping, templates_of, text
+from scheduler_core.types import Job, Request
+
+if TYPE_CHECKING:
+    from modelserve.client import Advice
+
+__all__ = ["MODE_LABEL", "BadReview", "Decision", "Plan", "Review", "allowed", "decided", "planned", "read_review"]
+
+MODE_LABEL: Final = "taut.dev/mode"
+REASON_LENGTH: Final = 300
+
+
+class BadReview(ValueError):
+    """A body that is no AdmissionReview; there is no uid to answer to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """The parts of an AdmissionReview that a decision depends on."""
+
+    uid: str
+    group: str
+    kind: str
+    namespace: str
+    found: Json
+    username: str | None
+    created: bool
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The slots of an object that may be shrunk and a job for each of them, in the same order; and the mode."""
+
+    mode: WebhookMode
+    slots: tuple[Slot, ...]
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What is answered to the API server: a patch, warnings, and the reason, which goes to its audit log."""
+
+    reason: str
+    patch: Sequence[dict[str, object]] = ()
+    warnings: Sequence[str] = ()
+
+
+def read_review(body: bytes) -> Review:
+    """Read an AdmissionReview of version v1.
+
+    Raises
+    ------
+    BadReview
+        The body is not JSON, is of another version, or has no uid.
+    """
+    try:
+        review = mapping(from_json(body))
+    except ValueError as error:
+        raise BadReview(f"not JSON: {str(error)[:80]}") from error
+    request = mapping(review.get("request"))
+    uid = text(request.get("uid"))
+    if review.get("kind") != "AdmissionReview" or review.get("apiVersion") != "admission.k8s.io/v1" or uid is None:
+        raise BadReview("found no AdmissionReview of admission.k8s.io/v1 with a uid")
+    kind, found = mapping(request.get("kind")), mapping(request.get("object"))
+    return Review(
+        uid=uid,
+        group=text(kind.get("group")) or "",
+        kind=text(kind.get("kind")) or "",
+        namespace=text(request.get("namespace")) or "",
+        found=found,
+        username=text(mapping(request.get("userInfo")).get("username")),
+        created=request.get("operation") == "CREATE" and not request.get("subResource"),
+        dry_run=request.get("dryRun") is not False,
+    )
+
+
+def planned(review: Review, config: KubernetesConfig) -> Plan:
+    """Return which containers of an object may be shrunk, and the jobs to ask about.
+
+    Raises
+    ------
+    LeftAlone
+        Nothing of the object may be shrunk; the message is the reason.
+    """
+    if not review.created:
+        raise LeftAlone("not a creation")
+    if review.dry_run:
+        raise LeftAlone("dry run")
+    mode = config.mode_of(review.namespace)
+    templates = templates_of(review.group, review.kind, review.found)
+    if not templates:
+        raise LeftAlone("no pod, and no suspended job with a template")
+    slots, reasons = [], []
+    for template in templates:
+        try:
+            if lowered(mode, review.found, template.body) is WebhookMode.OFF:
+                raise LeftAlone("mode off")
+            slots.append(slot_of(template, review.namespace, config))
+        except LeftAlone as reason:
+            reasons.append(str(reason))
+    if not slots:
+        raise LeftAlone("; ".join(dict.fromkeys(reasons)))
+    modes = [lowered(mode, review.found, each.template.body) for each in slots]
+    return Plan(
+        mode=min(modes, key=list(WebhookMode).index),
+        slots=tuple(slots),
+        jobs=tuple(_job(i, slot, review, config) for i, slot in enumerate(slots)),
+    )
+
+
+def lowered(mode: WebhookMode, *objects: Json) -> WebhookMode:
+    """Return the lowest of a mode and the modes in the objects' labels; an unknown mode in a label counts as off."""
+    for each in objects:
+        label = mapping(mapping(each.get("metadata")).get("labels")).get(MODE_LABEL)
+        if label is not None:
+            labelled = WebhookMode(label) if label in list(WebhookMode) else WebhookMode.OFF
+            mode = min(mode, labelled, key=list(WebhookMode).index)
+    return mode
+
+
+def _job(i: int, slot: Slot, review: Review, config: KubernetesConfig) -> Job:
+    template, container = slot.template, slot.container
+    names = names_of(
+        config,
+        _with_names(review.found, template),
+        _raw(template, container.name),
+        namespace=review.namespace,
+        username=review.username,
+        role=template.role,
+    )
+    cpu, memory = container.requests.get("cpu"), container.requests.get("memory")
+    return Job(
+        job_id=f"{review.uid[:200]}-{i}",
+        request=Request(
+            cpu_cores=math.nan if not cpu else float(cpu),
+            mem_gib=math.nan if not memory else float(memory) / GIB,
+            gpus=slot.gpus,
+        ),
+        # GPUs are whole and their number stays, so a shrunk number must not count in the predicted run time.
+        minimum=Request(
+            cpu_cores=float(slot.least["cpu"]) or math.nan,
+            mem_gib=float(slot.least["memory"]) / GIB or math.nan,
+            gpus=slot.gpus,
+        ),
+        instances=template.instances,
+        **{name: value for name, value in names.items() if value is not None},  # type: ignore[arg-type]
+    )
+
+
+def _with_names(found: Json, template: Template) -> Json:
+    """Return a template with the labels and annotations of its object below its own."""
+    if not template.path:
+        return found
+    outer, inner = mapping(found.get("metadata")), mapping(template.body.get("metadata"))
+    joined = {name: {**mapping(outer.get(name)), **mapping(inner.get(name))} for name in ("labels", "annotations")}
+    return {"metadata": {**outer, **joined}, "spec": template.body.get("spec")}
+
+
+def _raw(template: Template, name: str) -> Json:
+    containers = map(mapping, items(mapping(template.body.get("spec")).get("containers")))
+    return next((each for each in containers if each.get("name") == name), {})
+
+
+def decided(plan: Plan, advice: Sequence["Advice"], review: Review) -> Decision:
+    """Return the decision that the service's advice on the plan's jobs leads to.
+
+    Only the service's mode `enforce` and the webhook's mode `enforce` together shrink a pod.
+    """
+    found: list[tuple[Shrunk, Advice]] = []
+    for slot, job, each in zip(plan.slots, plan.jobs, advice, strict=True):
+        change = shrunk(slot, each.target, job_id=job.job_id, answer_id=each.answer_id)
+        if change is not None:
+            found.append((change, each))
+    if not found:
+        notes = dict.fromkeys(each.note or "nothing to shrink" for each in advice)
+        answered = any(each.answer_id for each in advice)
+        return Decision(reason=f"{'unchanged' if answered else 'failed'}: {'; '.join(notes)}")
+    enforced = plan.mode is WebhookMode.ENFORCE
+    applied = [change for change, each in found if enforced and each.mode == "enforce"]
+    return Decision(
+        reason="shrunk" if applied else f"would shrink; mode {plan.mode}, service {found[0][1].mode}",
+        patch=patch_of(applied),
+        warnings=[warning_of(change, done=change in applied) for change, _ in found],
+    )
+
+
+def allowed(uid: str, decision: Decision) -> bytes:
+    """Return an AdmissionReview that allows the object, with the decision's patch and warnings."""
+    response: dict[str, object] = {
+        "uid": uid,
+        "allowed": True,
+        "auditAnnotations": {"reason": decision.reason[:REASON_LENGTH]},
+    }
+    if decision.patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(json.dumps(decision.patch).encode()).decode()
+    if decision.warnings:
+        response["warnings"] = list(decision.warnings)
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}).encode()

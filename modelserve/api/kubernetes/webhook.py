@@ -1,0 +1,120 @@
+"""The admission webhook: an application that asks the service about new pods, and answers in time whatever happens.
+
+The API server creates a pod as requested if the webhook fails, so every error leads to an answer without a patch.
+`modelserve.api.kubernetes.reviews` decides. Created by `taut kube webhook`.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from modelserve.api.kubernetes.config import KubernetesConfig
+from modelserve.api.kubernetes.counts import Counts, counts_page
+from modelserve.api.kubernetes.pods import LeftAlone
+from modelserve.api.kubernetes.posts import TooLarge, body_of, healthz
+from modelserve.api.kubernetes.reviews import BadReview, Decision, Review, allowed, decided, planned, read_review
+from modelserve.client.policy import Breaker
+from scheduler_core.types import Job
+
+if TYPE_CHECKING:
+    from modelserve.client import Advice
+
+__all__ = ["DEADLINE_S", "Webhook", "webhook_app"]
+
+DEADLINE_S: Final = 0.2
+"""Longest time for an answer; the API server waits for at least one second."""
+
+BREAKER_FAILURES: Final = 3
+BREAKER_REST_S: Final = 5.0
+
+Ask = Callable[[Sequence[Job]], Awaitable[Sequence["Advice"]]]
+log = logging.getLogger("taut.kubernetes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """Decides on AdmissionReviews with the advice of the service.
+
+    Attributes
+    ----------
+    ask
+        Coroutine that returns advice for each job, such as `AsyncClient.recommend`.
+    deadline_s
+        Longest wait for the advice; then the pod is created as requested.
+    breaker
+        After several late answers in a row, the service is not asked for a while.
+    """
+
+    config: KubernetesConfig
+    ask: Ask
+    deadline_s: float = DEADLINE_S
+    counts: Counts = field(default_factory=Counts)
+    breaker: Breaker = field(
+        default_factory=lambda: Breaker(failures=BREAKER_FAILURES, cool_down_s=BREAKER_REST_S, clock=time.monotonic)
+    )
+
+    async def answer(self, body: bytes) -> bytes:
+        """Return the AdmissionReview that answers the one in `body`; it always allows the object.
+
+        Raises
+        ------
+        BadReview
+            The body is no AdmissionReview.
+        """
+        started_s = time.perf_counter()
+        review = read_review(body)
+        try:
+            decision = await self._decision(review)
+        except LeftAlone as reason:
+            decision = Decision(reason=f"left alone: {reason}")
+        except Exception as error:  # any error: the pod must be created
+            log.exception("review %s failed", review.uid[:64])
+            decision = Decision(reason=f"failed: {type(error).__name__}")
+        answer = allowed(review.uid, decision)
+        self.counts.answered(decision, time.perf_counter() - started_s)
+        if not decision.reason.startswith("left alone"):
+            log.info("%s %s/%s: %s", review.uid[:64], review.namespace[:64], review.kind[:64], decision.reason[:300])
+        return answer
+
+    async def _decision(self, review: Review) -> Decision:
+        plan = planned(review, self.config)
+        if not self.breaker.admits():
+            return Decision(reason=f"failed: the service was late, and rests {self.breaker.rest_s:.0f} s")
+        try:
+            async with asyncio.timeout(self.deadline_s):
+                advice = await self.ask(plan.jobs)
+        except TimeoutError:
+            self.breaker.failed()
+            return Decision(reason=f"failed: no advice within {self.deadline_s:g} s")
+        self.breaker.succeeded()
+        return decided(plan, advice, review)
+
+
+def webhook_app(webhook: Webhook) -> Starlette:
+    """Return the application: `/kubernetes/mutate`, `/healthz` and `/metrics`."""
+
+    async def mutate(request: Request) -> Response:
+        try:
+            return Response(await webhook.answer(await body_of(request)), media_type="application/json")
+        except TooLarge as error:
+            return Response(str(error), status_code=413, media_type="text/plain")
+        except BadReview as error:
+            return Response(str(error), status_code=400, media_type="text/plain")
+
+    app = Starlette(
+        routes=[
+            Route("/kubernetes/mutate", mutate, methods=["POST"]),
+            Route("/healthz", healthz),
+            Route("/metrics", counts_page(webhook.counts)),
+        ]
+    )
+    app.state.draining = False
+    return app

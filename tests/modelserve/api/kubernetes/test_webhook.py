@@ -1,0 +1,113 @@
+"""The webhook as an application: late, failing or absent services, and bodies that are no reviews."""
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from modelserve.api.kubernetes.posts import BODY_LIMIT_BYTES
+from modelserve.api.kubernetes.webhook import BREAKER_FAILURES, Webhook, webhook_app
+from modelserve.client import Advice, AsyncClient, Retries
+from modelserve.client.policy import Breaker
+from scheduler_core.types import Job
+from tests.modelserve.api.kubernetes.advising import Asked, answer, config
+from tests.modelserve.api.kubernetes.api_server import admitted, recorded
+
+PATH = "/kubernetes/mutate"
+
+
+async def late(jobs: Sequence[Job]) -> list[Advice]:
+    await asyncio.sleep(30.0)
+    raise AssertionError
+
+
+async def failing(jobs: Sequence[Job]) -> list[Advice]:
+    raise RuntimeError("boom")
+
+
+async def short(jobs: Sequence[Job]) -> list[Advice]:
+    return []
+
+
+def reason(ask: Any, **settings: Any) -> str:
+    response, after = admitted(recorded("pod-of-job"), answer(recorded("pod-of-job"), ask))
+    assert after == recorded("pod-of-job")["request"]["object"]
+    return response["auditAnnotations"]["reason"]
+
+
+def test_a_late_service_leaves_the_pod_as_it_is_within_the_deadline() -> None:
+    started_s = time.perf_counter()
+
+    assert reason(late) == "failed: no advice within 0.2 s"
+    assert time.perf_counter() - started_s < 1.0
+
+
+@pytest.mark.parametrize(("ask", "why"), [(failing, "RuntimeError"), (short, "ValueError")])
+def test_a_failing_service_leaves_the_pod_as_it_is(ask: Any, why: str) -> None:
+    assert reason(ask) == f"failed: {why}"
+
+
+def test_an_absent_service_leaves_the_pod_as_it_is() -> None:
+    async def asked() -> bytes:
+        async with AsyncClient("http://127.0.0.1:9", retries=Retries(tries=1)) as client:
+            webhook = Webhook(config=config(), ask=client.recommend)
+            return await webhook.answer(json.dumps(recorded("pod-of-job")).encode())
+
+    response, after = admitted(recorded("pod-of-job"), asyncio.run(asked()))
+
+    assert response["auditAnnotations"]["reason"].startswith("failed: POST /v1/recommendations")
+    assert after == recorded("pod-of-job")["request"]["object"]
+
+
+def test_a_service_that_was_late_several_times_rests() -> None:
+    now, asked = [0.0], Asked()
+    slow = [late] * BREAKER_FAILURES
+
+    async def ask(jobs: Sequence[Job]) -> list[Advice]:
+        return await (slow.pop() if slow else asked)(jobs)
+
+    webhook = Webhook(config=config(), ask=ask, deadline_s=0.01, breaker=Breaker(cool_down_s=5.0, clock=lambda: now[0]))
+    body = json.dumps(recorded("pod-of-job")).encode()
+
+    async def reviews(count: int) -> list[str]:
+        return [json.loads(await webhook.answer(body))["response"]["auditAnnotations"]["reason"] for _ in range(count)]
+
+    assert asyncio.run(reviews(BREAKER_FAILURES + 1))[-1] == "failed: the service was late, and rests 5 s"
+    now[0] = 5.0
+    assert asyncio.run(reviews(2)) == ["shrunk", "shrunk"]
+
+
+@pytest.fixture
+def web() -> TestClient:
+    return TestClient(webhook_app(Webhook(config=config(), ask=Asked())))
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"kind": "AdmissionReview"}'])
+def test_what_is_no_review_is_refused_as_http(web: TestClient, body: bytes) -> None:
+    assert web.post(PATH, content=body).status_code == 400
+
+
+def test_other_versions_are_refused_as_http(web: TestClient) -> None:
+    old = {**recorded("pod-of-job"), "apiVersion": "admission.k8s.io/v1beta1"}
+
+    assert web.post(PATH, json=old).status_code == 400
+
+
+def test_huge_bodies_are_refused_as_http(web: TestClient) -> None:
+    assert web.post(PATH, content=b"x" * (BODY_LIMIT_BYTES + 1)).status_code == 413
+    assert web.get(PATH).status_code == 405
+
+
+def test_reviews_are_counted(web: TestClient) -> None:
+    for name in ("pod-of-job", "pod-dry-run"):
+        assert web.post(PATH, json=recorded(name)).json()["response"]["allowed"] is True
+
+    page = web.get("/metrics").text
+    assert 'taut_webhook_reviews_total{outcome="shrunk"} 1.0' in page
+    assert 'taut_webhook_reviews_total{outcome="left alone"} 1.0' in page
+    assert "taut_webhook_review_duration_seconds_count 2.0" in page
+    assert web.get("/healthz").status_code == 200
