@@ -14,6 +14,8 @@ from typing import Final, Literal
 
 from modelserve.errors import BadRequest
 
+__all__ = ["Breaker", "Retries", "Timeouts"]
+
 BUSY_STATUSES: Final = frozenset({429, 502, 503, 504})
 """HTTP statuses after which the same call may succeed a little later."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-__all__ = ["Alias", "Guard", "Minimums", "Mode"]
+__all__ = ["Alias", "Guard", "Minimums", "Mode", "Text"]
 
 Mode = Literal["observe", "enforce"]
 Alias = Literal["champion", "challenger"]

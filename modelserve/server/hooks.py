@@ -1,6 +1,7 @@
-"""Serve a small application in this process, with the service's limits on connections, and a certificate that may change.
+"""Serve a small application in this process, with limits on connections, and a certificate that may change.
 
-Kubernetes restarts the process if it dies, so no other process watches it. Called by `taut kube`.
+Kubernetes restarts the process if it dies, so no other process watches it. Called by
+`modelserve.server.kubernetes`.
 """
 
 import asyncio

@@ -5,24 +5,17 @@ Options and output only. Called by `pipelines.cli`, which registers the commands
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pipelines.cli.options import TokenFile, say
 
-if TYPE_CHECKING:
-    from modelserve.client import AsyncClient
-    from modelserve.server.hooks import Certificate
-
 kube = typer.Typer(
     name="kube",
     no_args_is_help=True,
-    help="Connect a Kubernetes cluster: shrink new pods, score nodes, report ended pods.",
+    help="Connect a Kubernetes cluster to the prediction service.",
 )
-
-DRAIN_S = 5.0
-"""Seconds for which a stopping webhook still answers, until the cluster sends it no more calls."""
 
 Config = Annotated[
     Path, typer.Option("--config", help="TOML file: names, modes and limit ranges of the cluster's pods.")
@@ -47,45 +40,17 @@ def webhook(
     token_file: TokenFile = None,
 ) -> None:
     """Serve the admission webhook; a pod for which the service is late or fails is created as requested."""
-    from modelserve.api.kubernetes.config import read_config
-    from modelserve.api.kubernetes.webhook import Webhook, webhook_app
     from modelserve.errors import BadSettings
-    from modelserve.server.hooks import serve_hook
+    from modelserve.server.kubernetes import Address, serve_webhook
+    from pipelines.cli.remote import token_of
     from pipelines.errors import BadUsage
 
     _write_log()
+    address = Address(host=host, port=port, certificate=tls_certificate, key=tls_key)
     try:
-        settings = read_config(config)
-        asked = Webhook(config=settings, ask=_client(url, token_file).recommend)
-        certificate = _certificate(tls_certificate, tls_key)
-        serve_hook(webhook_app(asked), host, port, certificate=certificate, drain_s=DRAIN_S, say=say)
+        serve_webhook(config, url, token_of(token_file), address, say=say)
     except BadSettings as error:
         raise BadUsage(str(error)) from error
-
-
-def _client(urls: list[str], token_file: Path | None) -> "AsyncClient":
-    from modelserve.api.kubernetes.webhook import DEADLINE_S
-    from modelserve.client import AsyncClient, Retries, Timeouts
-    from pipelines.cli.remote import token_of
-
-    # The webhook has the deadline; the client's is longer, so that a late service is seen as late.
-    return AsyncClient(
-        *urls,
-        token=token_of(token_file),
-        timeouts=Timeouts(connect_s=DEADLINE_S, answer_s=2 * DEADLINE_S, total_s=2 * DEADLINE_S),
-        retries=Retries(tries=1),
-    )
-
-
-def _certificate(certificate: Path | None, key: Path | None) -> "Certificate | None":
-    from modelserve.server.hooks import Certificate
-    from pipelines.errors import BadUsage
-
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        raise BadUsage("--tls-certificate and --tls-key: found one, expected both or neither")
-    return Certificate(certificate, key)
 
 
 def _write_log() -> None:

@@ -42,9 +42,10 @@ def quantity(value: object) -> Fraction:
     if found is None:
         raise BadQuantity(f"found {str(value)[:40]!r}, expected a quantity such as 500m or 4Gi")
     number, suffix, exponent = found.groups()
-    if suffix in _BINARY:
-        return Fraction(number) * 2 ** _BINARY[suffix]
-    return Fraction(number) * Fraction(10) ** (int(exponent) if exponent else _DECIMAL[suffix or ""])
+    scale: Fraction = (
+        Fraction(2) ** _BINARY[suffix] if suffix in _BINARY else Fraction(10) ** int(exponent or _DECIMAL[suffix or ""])
+    )
+    return Fraction(number) * scale
 
 
 def cores_text(cores: Fraction) -> str:

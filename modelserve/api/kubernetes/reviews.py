@@ -132,7 +132,7 @@ def lowered(mode: WebhookMode, *objects: Json) -> WebhookMode:
     for each in objects:
         label = mapping(mapping(each.get("metadata")).get("labels")).get(MODE_LABEL)
         if label is not None:
-            labelled = WebhookMode(label) if label in list(WebhookMode) else WebhookMode.OFF
+            labelled = next((each for each in WebhookMode if each == label), WebhookMode.OFF)
             mode = min(mode, labelled, key=list(WebhookMode).index)
     return mode
 
@@ -180,7 +180,7 @@ def _raw(template: Template, name: str) -> Json:
     return next((each for each in containers if each.get("name") == name), {})
 
 
-def decided(plan: Plan, advice: Sequence["Advice"], review: Review) -> Decision:
+def decided(plan: Plan, advice: Sequence["Advice"]) -> Decision:
     """Return the decision that the service's advice on the plan's jobs leads to.
 
     Only the service's mode `enforce` and the webhook's mode `enforce` together shrink a pod.

@@ -95,7 +95,7 @@ class Webhook:
             self.breaker.failed()
             return Decision(reason=f"failed: no advice within {self.deadline_s:g} s")
         self.breaker.succeeded()
-        return decided(plan, advice, review)
+        return decided(plan, advice)
 
 
 def webhook_app(webhook: Webhook) -> Starlette:
