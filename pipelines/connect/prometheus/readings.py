@@ -127,14 +127,17 @@ def samples_of(server: Server, measure: Measure, match: str, at_s: float, places
     ConnectError
         If the server fails.
     """
-    listed = "|".join(re.escape(place) for place in places).replace("\\", "\\\\").replace('"', '\\"')
-    for label in measure.place[0]:
-        selector = measure.selector(match, f'{label}=~"({listed})(:[0-9]+)?"')
-        found = server.samples(f"{selector}[{WINDOW}]", at_s, measure.labels)
-        if found.height:
-            good = _good_samples(found, measure)
-            return good.select(**_names(measure), at_s="at_s", value=pl.col("value") * measure.scale)
-    return pl.DataFrame(schema={"place": pl.String})
+    found, left = [], sorted(places)
+    for label in measure.place[0]:  # exporters of another release use another label
+        listed = "|".join(re.escape(place) for place in left)
+        matcher = json.dumps(f"({listed})(:[0-9]+)?", ensure_ascii=False)
+        selector = measure.selector(match, f"{label}=~{matcher}")
+        samples = _good_samples(server.samples(f"{selector}[{WINDOW}]", at_s, measure.labels), measure)
+        found.append(samples.select(**_names(measure), at_s="at_s", value=pl.col("value") * measure.scale))
+        left = sorted(set(left) - set(found[-1]["place"]))
+        if not left:
+            break
+    return pl.concat(found)
 
 
 def _samples(server: Server, measure: Measure, series: Mapping[str, str], at_s: float) -> pl.DataFrame:

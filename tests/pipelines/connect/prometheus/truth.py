@@ -65,12 +65,12 @@ def busy(rng: np.random.Generator, count: int) -> Values:
 
 
 def memory(rng: np.random.Generator, count: int) -> Values:
-    """Return used MiB: it grows to a level, with one short peak."""
+    """Return used MiB: it grows to a level, with one short peak, not in the first or last two samples."""
     level = rng.uniform(500, 14000)
     used = np.round(level * np.minimum(1.0, np.arange(1, count + 1) / 8) + rng.normal(0, 5, count).clip(-20, 20))
     used = used.clip(1)
-    if count:
-        used[int(rng.integers(count))] += round(level * 0.3)
+    if count > 4:
+        used[int(rng.integers(2, count - 2))] += round(level * 0.3)
     return used
 
 
