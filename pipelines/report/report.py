@@ -13,6 +13,7 @@ from pipelines.report.charts.panels import SERIES
 from pipelines.report.claims import claims
 from pipelines.report.durations import busyness, run_times, waits
 from pipelines.report.energy import energy
+from pipelines.report.environment import environment
 from pipelines.report.models import Bundles, models
 from pipelines.report.overview import overview, quality
 from pipelines.report.page import page
@@ -48,6 +49,7 @@ SECTIONS: Final[dict[str, Callable[[Traces, Order], Section | None]]] = {
     "run-times": lambda traces, _: run_times(traces),
     "queueing": lambda traces, _: waits(traces),
     "utilisation": lambda traces, _: busyness(traces),
+    "environment": lambda traces, _: environment(traces),
     "energy": lambda traces, order: None if order.meters is None else energy(traces, order.meters),
     "people": lambda traces, order: people(traces, order.price),
     "models": lambda traces, order: None if order.bundles is None else models(traces, order.bundles, order.problems),

@@ -15,6 +15,7 @@ from pipelines.statistics.claims import (
     sizes,
     use,
 )
+from pipelines.statistics.environment import GPU_HOUR_DIMENSIONS, gpu_environment, gpu_power_by_use
 from pipelines.statistics.machines import (
     CAPACITY_DIMENSIONS,
     MACHINE_DIMENSIONS,
@@ -163,6 +164,22 @@ _ALL: Final = (
         function=utilisation_by_machine_type,
         needs={"machine_usage": ()},
         by=tuple(name for name in MACHINE_HOUR_DIMENSIONS if name != "machine_type"),
+    ),
+    Statistic(
+        name="gpu_environment",
+        title="Power, temperature and errors of GPUs",
+        unit="W, kWh, degrees C, hours",
+        function=gpu_environment,
+        needs={"environment": ()},
+        by=tuple(GPU_HOUR_DIMENSIONS),
+    ),
+    Statistic(
+        name="gpu_power_by_use",
+        title="Power of GPUs by use",
+        unit="W",
+        function=gpu_power_by_use,
+        needs={"environment": ("power_w",), "machine_usage": ("gpu_frac",)},
+        by=("cluster", "machine", "date", "month"),
     ),
     Statistic(
         name="group_recurrence",
