@@ -65,5 +65,5 @@ def _errors(traces: Traces) -> list[Part]:
         return [Note(text="No reported XID error code changed.")]
     worst = ill.sort("xid_hours", "trace", "machine", descending=[True, False, False]).head(MOST_MACHINES)
     rows = worst.select("trace", "machine", "gpus", "gpu_hours", *_ERRORS, "max_c")
-    said = f"Hours in which the XID error code of a GPU changed; the {MOST_MACHINES} machines with most at most"
+    said = f"Hours in which the XID error code of a GPU changed; up to {MOST_MACHINES} machines, most hours first"
     return [Table(name="gpu_errors", title="Machines with GPU errors", rows=rows, said=said)]
