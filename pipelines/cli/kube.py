@@ -1,4 +1,4 @@
-"""`taut kube`: connect a Kubernetes cluster to the service; here its admission webhook.
+"""`taut kube webhook | manifests`: connect a Kubernetes cluster to the prediction service.
 
 Options and output only. Called by `pipelines.cli`, which registers the commands.
 """
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli.options import TokenFile, say
+from pipelines.cli.options import Format, FormatOption, TokenFile, emit, say
 
 kube = typer.Typer(
     name="kube",
@@ -51,6 +51,30 @@ def webhook(
         serve_webhook(config, url, token_of(token_file), address, say=say)
     except BadSettings as error:
         raise BadUsage(str(error)) from error
+
+
+@kube.command()
+def manifests(
+    out: Annotated[Path, typer.Option("--out", help="Folder to fill.")],
+    url: Annotated[str, typer.Option("--url", help="Address of the service, as seen from the cluster.")],
+    trace: Annotated[str, typer.Option("--trace", help="Trace of the cluster's jobs in the service.")],
+    cluster: Annotated[str, typer.Option("--cluster", help="The cluster's name in the service.")],
+    image: Annotated[str, typer.Option("--image", help="Image of taut.")] = "taut:0.1.0",
+    gpu: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--gpu",
+            help="Extended resource that is a GPU (may be repeated).",
+            show_default="nvidia.com/gpu, amd.com/gpu",
+        ),
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Write the manifests of the webhook as plain YAML; apply them with kubectl."""
+    from pipelines.connect.kubernetes.manifests import GPU_RESOURCES, write_manifests
+
+    gpus = gpu or GPU_RESOURCES
+    emit(write_manifests(out, image=image, url=url, trace=trace, cluster=cluster, gpus=gpus), form)
 
 
 def _write_log() -> None:

@@ -17,6 +17,7 @@ PACKAGES = {
     "slurmd": "slurmd",
     "sbatch": "slurm-client",
     "lua5.1": "lua5.1 lua-socket",
+    "openssl": "openssl",
 }
 
 

@@ -1,0 +1,82 @@
+"""Write the manifests that connect a cluster to the service: settings, webhook, certificate, extender and feedback.
+
+The texts are in `templates`, as plain YAML. Called by `taut kube manifests`.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pipelines.errors import BadUsage
+
+__all__ = ["GPU_RESOURCES", "write_manifests"]
+
+TEMPLATES: Final = Path(__file__).with_name("templates")
+GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
+"""Extended resources that are GPUs, unless others are named."""
+
+WRITTEN: Final[Mapping[str, str]] = {
+    "settings.yaml": "names, modes and limit ranges; edit it, it is never replaced",
+    "webhook.yaml": "the webhook: deployment, service, disruption budget",
+    "certificate.yaml": "its certificate by cert-manager",
+    "certificate.sh": "its certificate without cert-manager; run it monthly",
+    "webhook-configuration.yaml": "shows the webhook new pods and suspended jobs; apply it last",
+}
+KEPT: Final = "settings.yaml"
+WEBHOOKS: Final = 3
+"""Webhooks in the configuration, which all get the certificate."""
+
+_SLOT: Final = re.compile(r"@([A-Z]+)@")
+_PATTERNS: Final[Mapping[str, str]] = {
+    "image": r"[\w.:/@-]{1,300}",
+    "url": r"https?://[\w.:/\[\]-]{1,300}",
+    "trace": r"[\w.-]{1,100}",
+    "cluster": r"[\w.-]{1,100}",
+    "gpu": r"[\w.-]{1,200}/[\w.-]{1,63}",
+}
+
+
+def write_manifests(
+    out: Path, *, image: str, url: str, trace: str, cluster: str, gpus: Sequence[str] = GPU_RESOURCES
+) -> list[dict[str, str]]:
+    """Write the manifests to a folder, and return a row for each: file, and what it is.
+
+    `url` is the address of the service, `trace` and `cluster` the names of the cluster's jobs in it, and `gpus` the
+    extended resources that are GPUs.
+
+    Raises
+    ------
+    BadUsage
+        A value has characters that do not fit, or the folder cannot be written.
+    """
+    named = [("image", image), ("url", url), ("trace", trace), ("cluster", cluster), *(("gpu", each) for each in gpus)]
+    for option, value in named:
+        if not re.fullmatch(_PATTERNS[option], value):
+            raise BadUsage(f"--{option} {value[:60]!r}: found other characters than expected; see `--help`")
+    slots = {
+        "IMAGE": image,
+        "URL": url,
+        "TRACE": trace,
+        "CLUSTER": cluster,
+        "GPUS": ", ".join(f"'{each}'" for each in gpus),
+        "INDEXES": " ".join(map(str, range(WEBHOOKS))),
+    }
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name in WRITTEN:
+            if name != KEPT or not (out / name).exists():
+                _write(out / name, slots)
+    except OSError as error:
+        raise BadUsage(f"--out {out}: {error.strerror}; expected a folder that this user may write to") from error
+    return [{"file": str(out / name), "what": what} for name, what in WRITTEN.items()]
+
+
+def _write(target: Path, slots: Mapping[str, str]) -> None:
+    """Replace a file at once by its template with the slots filled in."""
+    text = _SLOT.sub(lambda found: slots[found[1]], (TEMPLATES / target.name).read_text(encoding="utf-8"))
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    part.write_text(text, encoding="utf-8")
+    part.chmod(0o755 if target.suffix == ".sh" else 0o644)
+    part.replace(target)
