@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from modelserve.bundle.trees.compiled import jitted
 from modelserve.bundle.trees.forest import Forest, read_forest
 from modelserve.errors import BundleError
 from scheduler_core.types import FloatArray
@@ -25,31 +24,6 @@ VALUES_PER_LEAF: Final = 8
 """Number of training values that each leaf holds, so that every tree weighs the same."""
 STORED: Final = np.dtype("<f4")
 """Type of the values in the bundle's file, which holds nothing else: leaf by leaf, in the order of the nodes."""
-
-
-@jitted(None)
-def _quantile(ranked, level):  # type: ignore[no-untyped-def]  # numba infers the types
-    """Return a quantile of an ascending array by linear interpolation, as `numpy.quantile` does."""
-    at = level * (len(ranked) - 1)
-    low = int(at)
-    high = min(low + 1, len(ranked) - 1)
-    return ranked[low] + (at - low) * (np.float64(ranked[high]) - ranked[low])
-
-
-@jitted(None)
-def _pooled(matrix, feature, threshold, left, default_left, root, place, values, out):  # type: ignore[no-untyped-def]  # as above
-    width = values.shape[1]
-    pool = np.empty(len(root) * width, dtype=np.float32)
-    for i in range(len(matrix)):
-        for tree in range(len(root)):
-            node = root[tree]
-            while left[node] >= 0:
-                value = matrix[i, feature[node]]
-                goes_left = default_left[node] if np.isnan(value) else value < threshold[node]
-                node = left[node] if goes_left else left[node] + 1
-            pool[tree * width : (tree + 1) * width] = values[place[node]]
-        pool.sort()
-        out[i, 0], out[i, 1] = _quantile(pool, 0.5), _quantile(pool, 0.9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +51,12 @@ class QuantileForest:
 
     def rows(self, matrix: Float32Array) -> FloatArray:
         """Return p50 and p90 (n, 2) of a matrix (n, k), in log units relative to the reference p50."""
+        from modelserve.bundle.trees.pooled import pooled  # numba: a process that only reads bundles does not load it
+
         forest, out = self.forest, np.empty((len(matrix), 2))
         rows = np.ascontiguousarray(matrix, dtype=np.float32)
         arrays = forest.feature, forest.threshold, forest.left, forest.default_left, forest.root
-        _pooled(rows, *arrays, self.place, self.values, out)
+        pooled(rows, *arrays, self.place, self.values, out)
         return out
 
 
