@@ -135,7 +135,7 @@ def test_the_root_of_a_package_imports_nothing_heavy(package: str) -> None:
 
 
 def test_reading_bundles_loads_no_compiler() -> None:
-    """The process that mirrors models, and commands that list them, would hold 100 MiB more and start a second later."""
+    """With it, the process that mirrors models holds 100 MiB more, and commands start a second later."""
     seen = "import sys, modelserve.bundle.bundle; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "False"
