@@ -1,4 +1,4 @@
-"""`taut kube webhook | manifests`: connect a Kubernetes cluster to the prediction service.
+"""`taut kube webhook | extender | feedback | manifests`: connect a Kubernetes cluster to the prediction service.
 
 Options and output only. Called by `pipelines.cli`, which registers the commands.
 """
@@ -28,6 +28,17 @@ TlsCertificate = Annotated[
 TlsKey = Annotated[Path | None, typer.Option(help="PEM file of its private key.", show_default=False)]
 ServiceUrls = Annotated[list[str], typer.Option("--url", help="Address of the service; repeat it for replicas.")]
 
+ApiServerUrl = Annotated[
+    str | None,
+    typer.Option("--api-server", help="Address of `kubectl proxy`.", show_default="the cluster that this pod runs in"),
+]
+Gpus = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gpu", help="Extended resource that is a GPU (may be repeated).", show_default="nvidia.com/gpu, amd.com/gpu"
+    ),
+]
+
 
 @kube.command()
 def webhook(
@@ -54,20 +65,72 @@ def webhook(
 
 
 @kube.command()
+def extender(
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 takes a free one.")] = 8444,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    api_server: ApiServerUrl = None,
+    gpu: Gpus = None,
+) -> None:
+    """Serve the scheduler extender, which keeps whole machines free by fragmentation gradient descent."""
+    from modelserve.errors import BadSettings
+    from modelserve.server.kubernetes import Address, serve_extender
+    from pipelines.connect.kubernetes.api import open_api_server
+    from pipelines.connect.kubernetes.manifests import GPU_RESOURCES
+    from pipelines.errors import BadUsage
+
+    _write_log()
+    server = open_api_server(api_server)
+    changes = [server.changes("/api/v1/nodes", "Node"), server.changes("/api/v1/pods", "Pod")]
+    address = Address(host=host, port=port, certificate=tls_certificate, key=tls_key)
+    try:
+        serve_extender(gpu or GPU_RESOURCES, changes, address, say=say)
+    except BadSettings as error:
+        raise BadUsage(str(error)) from error
+
+
+@kube.command()
+def feedback(
+    config: Config,
+    url: ServiceUrls,
+    api_server: ApiServerUrl = None,
+    once: Annotated[bool, typer.Option("--once", help="Report the pods that have ended by now, and end.")] = False,
+    token_file: TokenFile = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Report ended pods to the service: run time, outcome (also OOMKilled), request and allocation."""
+    from functools import partial
+
+    from modelserve.api.kubernetes.config import read_config
+    from modelserve.api.kubernetes.reports import report_of
+    from modelserve.errors import BadSettings
+    from pipelines.cli.remote import client_of
+    from pipelines.connect.kubernetes.api import open_api_server
+    from pipelines.connect.kubernetes.feedback import follow_pods, report_pods
+    from pipelines.errors import BadUsage
+
+    _write_log()
+    try:
+        report = partial(report_of, config=read_config(config))
+    except BadSettings as error:
+        raise BadUsage(str(error)) from error
+    server = open_api_server(api_server)
+    with client_of(url, token_file, jobs=1) as client:
+        if once:
+            emit([report_pods(server.listed("/api/v1/pods")[0], report, client)], form)
+        else:
+            follow_pods(server.changes("/api/v1/pods", "Pod"), report, client)
+
+
+@kube.command()
 def manifests(
     out: Annotated[Path, typer.Option("--out", help="Folder to fill.")],
     url: Annotated[str, typer.Option("--url", help="Address of the service, as seen from the cluster.")],
     trace: Annotated[str, typer.Option("--trace", help="Trace of the cluster's jobs in the service.")],
     cluster: Annotated[str, typer.Option("--cluster", help="The cluster's name in the service.")],
     image: Annotated[str, typer.Option("--image", help="Image of taut.")] = "taut:0.1.0",
-    gpu: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--gpu",
-            help="Extended resource that is a GPU (may be repeated).",
-            show_default="nvidia.com/gpu, amd.com/gpu",
-        ),
-    ] = None,
+    gpu: Gpus = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Write the manifests of the webhook as plain YAML; apply them with kubectl."""

@@ -13,7 +13,7 @@ from modelserve.api.kubernetes.config import KubernetesConfig, LimitRange
 from modelserve.api.kubernetes.quantities import BadQuantity, quantity
 from modelserve.api.kubernetes.templates import Json, Template, items, mapping, pointer, text
 
-__all__ = ["COMPUTE", "SHRUNK", "Container", "LeftAlone", "Slot", "containers_of", "slot_of"]
+__all__ = ["COMPUTE", "SHRUNK", "Container", "LeftAlone", "Slot", "containers_of", "main_container", "slot_of"]
 
 Compute = Literal["cpu", "memory"]
 COMPUTE: Final[tuple[Compute, ...]] = ("cpu", "memory")
@@ -76,23 +76,23 @@ def slot_of(template: Template, namespace: str, config: KubernetesConfig) -> Slo
         raise LeftAlone("pod-level resources")
     if any("restartPolicy" in mapping(each) for each in items(spec.get("initContainers"))):
         raise LeftAlone("restartable init container")
+    main, gpus = main_container(spec, config)
     try:
         containers = list(containers_of(spec, "containers"))
         first = list(containers_of(spec, "initContainers"))
     except BadQuantity as error:
         raise LeftAlone(f"invalid quantity: {error}") from error
-    main = _with_gpus(containers, config)
     if any(main.requests[each] > main.limits.get(each, main.requests[each]) for each in main.requests):
         raise LeftAlone("a request above its limit")
     guaranteed = all(each.guaranteed for each in (*containers, *first))
     if guaranteed and config.guaranteed == "leave":
         raise LeftAlone("QoS class Guaranteed")
-    others = [each for each in containers if each is not main]
+    others = [each for each in containers if each.path != main.path]
     ranges = config.ranges_of(namespace)
     return Slot(
         template=template,
         container=main,
-        gpus=_gpus(main, config),
+        gpus=gpus,
         least={each: _least(each, main, others, first, ranges, guaranteed=guaranteed) for each in COMPUTE},
         guaranteed=guaranteed,
     )
@@ -119,13 +119,23 @@ def containers_of(spec: Json, field: str) -> Iterator[Container]:
         )
 
 
-def _with_gpus(containers: Sequence[Container], config: KubernetesConfig) -> Container:
-    found = [each for each in containers if _gpus(each, config)]
+def main_container(spec: Json, config: KubernetesConfig) -> tuple[Container, float]:
+    """Return the only container with GPUs, and its number of GPUs.
+
+    Raises
+    ------
+    LeftAlone
+        No container has GPUs, several have, or it requests neither CPU nor memory.
+    """
+    try:
+        found = [each for each in containers_of(spec, "containers") if _gpus(each, config)]
+    except BadQuantity as error:
+        raise LeftAlone(f"invalid quantity: {error}") from error
     if len(found) != 1:
         raise LeftAlone("GPUs in several containers" if found else "no GPU")
     if not any(found[0].requests.get(each) for each in COMPUTE):
         raise LeftAlone("neither CPU nor memory requested")
-    return found[0]
+    return found[0], _gpus(found[0], config)
 
 
 def _gpus(container: Container, config: KubernetesConfig) -> float:

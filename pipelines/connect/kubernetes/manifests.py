@@ -22,6 +22,9 @@ WRITTEN: Final[Mapping[str, str]] = {
     "webhook.yaml": "the webhook: deployment, service, disruption budget",
     "certificate.yaml": "its certificate by cert-manager",
     "certificate.sh": "its certificate without cert-manager; run it monthly",
+    "extender.yaml": "the scheduler extender, with the right to read nodes and pods",
+    "scheduler-configuration.yaml": "tells a scheduler to ask the extender",
+    "feedback.yaml": "reports ended pods to the service, with the right to read pods",
     "webhook-configuration.yaml": "shows the webhook new pods and suspended jobs; apply it last",
 }
 KEPT: Final = "settings.yaml"
@@ -61,6 +64,7 @@ def write_manifests(
         "TRACE": trace,
         "CLUSTER": cluster,
         "GPUS": ", ".join(f"'{each}'" for each in gpus),
+        "EXTENDERGPUS": "".join(f", --gpu={each}" for each in gpus),
         "INDEXES": " ".join(map(str, range(WEBHOOKS))),
     }
     try:

@@ -6,6 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import kubernetes_validate
 import pytest
@@ -13,6 +14,8 @@ import yaml
 from typer.testing import CliRunner
 
 from modelserve.api.kubernetes.config import KubernetesConfig, read_config
+from modelserve.api.kubernetes.extender import extender_app
+from modelserve.api.kubernetes.nodes import NodeView
 from modelserve.api.kubernetes.pods import SHRUNK
 from modelserve.api.kubernetes.reviews import MODE_LABEL
 from modelserve.api.kubernetes.templates import KINDS
@@ -22,7 +25,7 @@ from tests.deploy.tools import tool
 
 Spec = dict[str, Any]
 GIVEN = {"image": "registry.example/taut:0.1.0", "url": "http://taut.taut", "trace": "mine", "cluster": "c1"}
-CRDS = ("cert-manager.io/v1",)
+CRDS = ("cert-manager.io/v1", "kubescheduler.config.k8s.io/v1")
 """APIs whose schemas Kubernetes does not publish."""
 
 
@@ -93,24 +96,48 @@ def test_pods_without_gpus_are_kept_away(out: Path, tmp_path: Path) -> None:
     assert "name in ['example.com/gpu']" in webhooks(tmp_path / "other")[0]["matchConditions"][0]["expression"]
 
 
-def test_the_deployment_starts_the_command_with_the_written_settings(out: Path, tmp_path: Path) -> None:
-    [deployment] = [
-        each for each in documents(out) if each["metadata"]["name"] == "taut-webhook" and each["kind"] == "Deployment"
-    ]
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
+def test_the_deployments_start_commands_that_exist_locked_down(out: Path) -> None:
+    pods = [each["spec"]["template"]["spec"] for each in documents(out) if each["kind"] == "Deployment"]
+
+    commands = [container["command"] for pod in pods for container in pod["containers"]]
+
+    assert [command[:3] for command in commands] == [
+        ["taut", "kube", "extender"], ["taut", "kube", "feedback"], ["taut", "kube", "webhook"],
+    ]  # fmt: skip
+    for command in commands:
+        help_text = CliRunner().invoke(app, [*command[1:3], "--help"], env={"COLUMNS": "200"}).stdout
+        assert all(option.partition("=")[0] in help_text for option in command[3:])
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert all(each["securityContext"]["readOnlyRootFilesystem"] for each in pod["containers"])
+
+
+def test_rights_are_to_list_and_watch_only(out: Path) -> None:
+    rules = {each["metadata"]["name"]: each["rules"] for each in documents(out) if each["kind"] == "ClusterRole"}
+
+    assert rules == {
+        "taut-extender": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}],
+        "taut-feedback": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
+    }
+
+
+def test_the_settings_are_a_valid_configuration(out: Path, tmp_path: Path) -> None:
     [settings] = [each for each in documents(out) if each["kind"] == "ConfigMap"]
     (tmp_path / "kubernetes.toml").write_text(settings["data"]["kubernetes.toml"])
 
     config = read_config(tmp_path / "kubernetes.toml")
 
     assert (config.trace, config.cluster, config.mode) == ("mine", "c1", "warn")
-    assert container["command"][:3] == ["taut", "kube", "webhook"]
-    help_text = CliRunner().invoke(app, ["kube", "webhook", "--help"], env={"COLUMNS": "200"}).stdout
-    for option in container["command"][3:]:
-        assert option.partition("=")[0] in help_text
-    for pod in (each["spec"]["template"]["spec"] for each in documents(out) if each["kind"] == "Deployment"):
-        assert pod["securityContext"]["runAsNonRoot"] is True
-        assert all(each["securityContext"]["readOnlyRootFilesystem"] for each in pod["containers"])
+
+
+def test_the_scheduler_goes_on_without_the_extender(out: Path) -> None:
+    [found] = [each for each in documents(out) if each["kind"] == "KubeSchedulerConfiguration"]
+
+    [extender] = found["extenders"]
+    assert (extender["ignorable"], extender["nodeCacheCapable"], extender["httpTimeout"]) == (True, True, "200ms")
+    routes = {route.path for route in extender_app(NodeView([])).routes}
+    path = urlsplit(extender["urlPrefix"]).path
+    assert {f"{path}/{extender['filterVerb']}", f"{path}/{extender['prioritizeVerb']}"} <= routes
 
 
 def test_settings_that_exist_stay(out: Path) -> None:

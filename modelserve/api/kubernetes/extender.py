@@ -1,0 +1,158 @@
+"""The scheduler extender: filters and scores the nodes that a scheduler considers for a pod.
+
+It gives up after a deadline, with all nodes and equal scores; the scheduler then goes on by its own scores. A node that
+is not known passes, and if no node would be left, all pass. Created by `taut kube extender`.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+from pydantic_core import from_json
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from modelserve.api.kubernetes.nodes import NodeView
+from modelserve.api.kubernetes.posts import TooLarge, body_of, healthz
+from modelserve.api.kubernetes.templates import Json, items, mapping, text
+from scheduler_core.cluster import Demand
+from scheduler_core.node_scores import node_ranks
+from scheduler_core.target import target_of
+from scheduler_core.types import BoolArray
+
+__all__ = ["DEADLINE_S", "Extender", "extender_app"]
+
+DEADLINE_S: Final = 0.15
+"""Longest time for an answer; the scheduler waits for 200 ms."""
+
+MOST_SCORE: Final = 10
+TARGET_POPULARITY: Final = 0.95
+"""Share of the pods whose shapes count as the target workload, as in the published FGD."""
+
+Found = TypeVar("Found")
+log = logging.getLogger("taut.kubernetes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The arguments of a call: the pod, the names of the nodes, and the nodes themselves if they were sent."""
+
+    pod: Json
+    names: Sequence[str]
+    nodes: Json | None
+
+    @classmethod
+    def read(cls, body: bytes) -> "Asked":
+        """Read the arguments; raise `ValueError` if they are no JSON object with a pod and nodes."""
+        found = mapping(from_json(body))
+        nodes = found.get("Nodes")
+        listed = nodes if isinstance(nodes, dict) else None
+        given = items(found.get("NodeNames"))
+        names = [mapping(mapping(each).get("metadata")).get("name") for each in items((listed or {}).get("items"))]
+        pod = mapping(found.get("Pod"))
+        if not pod or (listed is None and "NodeNames" not in found):
+            raise ValueError("found no Pod with Nodes or NodeNames")
+        return cls(pod=pod, names=[name for each in given or names if (name := text(each))], nodes=listed)
+
+
+class Extender:
+    """Filters and scores nodes by the free room in a view of the cluster."""
+
+    def __init__(self, view: NodeView) -> None:
+        self._view = view
+
+    def failed(self, asked: Asked) -> dict[str, str]:
+        """Return the nodes without room for a pod, with the reason; none if no other node is left."""
+        names = self._view.known(asked.names)
+        fits = self._fits(self._view.demand(asked.pod), names)
+        found = {
+            name: "taut: not enough free CPU, memory or GPUs" for name, fit in zip(names, fits, strict=True) if not fit
+        }
+        return found if len(found) < len(asked.names) else {}
+
+    def scores(self, asked: Asked) -> dict[str, int]:
+        """Return a score from 0 to 10 for every node; 0 for nodes that are not known or lack room."""
+        demand, known = self._view.demand(asked.pod), self._view.known(asked.names)
+        fits = self._fits(demand, known)
+        names = [name for name, fit in zip(known, fits, strict=True) if fit]
+        scores = dict.fromkeys(asked.names, 0)
+        if names:
+            found = self._view.free(names)
+            left = found.free - np.array(demand.units)
+            left_over = (left / np.maximum(found.capacity.max(axis=0), 1)).sum(axis=1)
+            target = target_of([demand, *self._view.demands()], TARGET_POPULARITY)
+            ranks = node_ranks(demand, found.free[:, 0], found.free[:, 2] // 1000, left_over, target)
+            scores |= {name: int(rank * MOST_SCORE) for name, rank in zip(names, ranks.tolist(), strict=True)}
+        return scores
+
+    def _fits(self, demand: Demand, names: Sequence[str]) -> BoolArray:
+        free = self._view.free(names).free
+        return np.asarray((free >= np.array(demand.units)).all(axis=1), dtype=np.bool_)
+
+
+def extender_app(view: NodeView) -> Starlette:
+    """Return the application: `/kubernetes/filter`, `/kubernetes/prioritize` and `/healthz`."""
+    extender = Extender(view)
+
+    async def filter_nodes(request: Request) -> Response:
+        return await _answered(request, extender.failed, {}, _filtered)
+
+    async def prioritize(request: Request) -> Response:
+        return await _answered(request, extender.scores, {}, _prioritized)
+
+    app = Starlette(
+        routes=[
+            Route("/kubernetes/filter", filter_nodes, methods=["POST"]),
+            Route("/kubernetes/prioritize", prioritize, methods=["POST"]),
+            Route("/healthz", healthz),
+        ]
+    )
+    app.state.draining = False
+    return app
+
+
+async def _answered(
+    request: Request,
+    decide: Callable[[Asked], Mapping[str, Found]],
+    neutral: Mapping[str, Found],
+    write: Callable[[Asked, Mapping[str, Found]], object],
+) -> Response:
+    """Decide in a thread within the deadline, and write the decision, or the neutral one if it is late or fails."""
+    try:
+        asked = Asked.read(await body_of(request))
+    except TooLarge as error:
+        return Response(str(error), status_code=413, media_type="text/plain")
+    except ValueError as error:
+        return Response(
+            f"not the arguments of an extender: {str(error)[:80]}", status_code=400, media_type="text/plain"
+        )
+    found = neutral
+    try:
+        found = await asyncio.wait_for(asyncio.to_thread(decide, asked), DEADLINE_S)
+    except TimeoutError:
+        log.warning("gave up after %g s with %s nodes", DEADLINE_S, len(asked.names))
+    except Exception:  # any error: the scheduler must go on
+        log.exception("%s failed", request.url.path)
+    return Response(json.dumps(write(asked, found)), media_type="application/json")
+
+
+def _filtered(asked: Asked, failed: Mapping[str, str]) -> object:
+    answer: dict[str, object] = {"FailedNodes": failed, "Error": ""}
+    if asked.nodes is None:
+        return answer | {"NodeNames": [name for name in asked.names if name not in failed], "Nodes": None}
+    kept = [each for each in items(asked.nodes.get("items")) if _name(each) not in failed]
+    return answer | {"Nodes": {**asked.nodes, "items": kept}, "NodeNames": None}
+
+
+def _name(node: object) -> str:
+    return text(mapping(mapping(node).get("metadata")).get("name")) or ""
+
+
+def _prioritized(asked: Asked, scores: Mapping[str, int]) -> object:
+    return [{"Host": name, "Score": scores.get(name, 0)} for name in asked.names]

@@ -1,0 +1,145 @@
+"""Ask a Kubernetes API server: lists of objects in pages, and their changes from then on.
+
+The only module of this folder that uses HTTP. Called by `taut kube extender` and `taut kube feedback`.
+"""
+
+import json
+import os
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+
+from pipelines.errors import BadUsage, ConnectError
+
+__all__ = ["ApiServer", "open_api_server"]
+
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds the token and the certificate authority of its service account."""
+
+PAGE: Final = 500
+WATCH_S: Final = 300
+"""Seconds for which the API server keeps one watch open; the next goes on where it ended."""
+
+TIMEOUT: Final = httpx2.Timeout(10.0, read=WATCH_S + 30.0)
+PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+GONE: Final = 410
+
+Object = dict[str, Any]  # Any: JSON of Kubernetes
+Change = tuple[str, Object]
+
+
+class _Again(Exception):
+    """Raised when a list has to be read anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServer:
+    """An API server: its client, and the file of the token, which Kubernetes renews."""
+
+    client: httpx2.Client
+    token_file: Path | None
+    sleep: Callable[[float], None] = time.sleep
+
+    def listed(self, path: str) -> tuple[list[Object], str]:
+        """Return all objects at a path such as `/api/v1/pods`, and the version at which later changes begin.
+
+        Raises
+        ------
+        ConnectError
+            The API server cannot be reached, or refuses.
+        """
+        found: list[Object] = []
+        params = {"limit": str(PAGE)}
+        while True:
+            try:
+                reply = self.client.get(path, params=params, headers=self._headers())
+                page = reply.json() if reply.status_code == httpx2.codes.OK else None
+            except (httpx2.HTTPError, OSError, ValueError) as error:
+                raise ConnectError(f"{self.client.base_url}: {type(error).__name__} {str(error)[:120]}") from error
+            if not isinstance(page, dict):
+                raise ConnectError(
+                    f"{self.client.base_url}: GET {path} replied {reply.status_code}; "
+                    "expected a list; see that the account may list it"
+                )
+            found += page.get("items") or []
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                return found, str(metadata.get("resourceVersion") or "")
+            params = {"limit": str(PAGE), "continue": metadata["continue"]}
+
+    def changes(self, path: str, kind: str) -> Iterator[Change]:
+        """Yield RESET, then every object as ADDED, and later each change; never ends.
+
+        After a long break everything is read anew, which begins with RESET. Objects get the `kind`.
+        """
+        failures = 0
+        while True:
+            try:
+                found, version = self.listed(path)
+                yield "RESET", {"kind": kind}
+                for each in found:
+                    yield "ADDED", {**each, "kind": kind}
+                failures = 0
+                while True:
+                    for change, each in self._watched(path, version):
+                        version = str((each.get("metadata") or {}).get("resourceVersion") or version)
+                        if change != "BOOKMARK":
+                            yield change, {**each, "kind": kind}
+            except (ConnectError, _Again):
+                self.sleep(PAUSES_S[min(failures, len(PAUSES_S) - 1)])
+                failures += 1
+
+    def _watched(self, path: str, version: str) -> Iterator[Change]:
+        params = {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(WATCH_S),
+        }
+        try:
+            with self.client.stream("GET", path, params=params, headers=self._headers()) as reply:
+                if reply.status_code != httpx2.codes.OK:
+                    raise _Again
+                for line in reply.iter_lines():
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":  # mostly 410: the version is too old
+                        raise _Again
+                    yield event["type"], event["object"]
+        except (httpx2.HTTPError, OSError, ValueError, KeyError, TypeError) as error:
+            raise _Again from error
+
+    def _headers(self) -> Mapping[str, str]:
+        if self.token_file is None:
+            return {}
+        try:
+            return {"authorization": f"Bearer {self.token_file.read_text(encoding='utf-8').strip()}"}
+        except OSError as error:
+            raise ConnectError(
+                f"{self.token_file}: no token ({error.strerror}); expected the service account's"
+            ) from error
+
+
+def open_api_server(url: str | None) -> ApiServer:
+    """Return the API server at `url` without a token, as `kubectl proxy` offers it; None: that of this pod's cluster.
+
+    Raises
+    ------
+    BadUsage
+        `url` is None, and this process runs in no pod.
+    """
+    if url is not None:
+        return ApiServer(client=httpx2.Client(base_url=url, timeout=TIMEOUT, trust_env=False), token_file=None)
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if host is None or not (ACCOUNT / "ca.crt").is_file():
+        raise BadUsage(
+            "found no cluster; run in a pod, or give --api-server http://127.0.0.1:8001 with `kubectl proxy`"
+        )
+    address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+    client = httpx2.Client(base_url=address, verify=trust, timeout=TIMEOUT, trust_env=False)
+    return ApiServer(client=client, token_file=ACCOUNT / "token")
