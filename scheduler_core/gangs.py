@@ -112,9 +112,10 @@ class Waiting:
     - `arrived_s`: time of arrival, which a job keeps when it returns to the queue.
     - `request`, `granted`: the full request, and the (possibly shrunk) demand of the first start.
     - `full`: whether the next start has the full request, because the job was killed for exceeding its grant.
-    - `predicted_s`: predicted run time (p50) of the whole job; NaN if unknown.
-    - `attained_s`: run time in earlier starts, without lost work.
-    - `owed_s`: extra run time of the next start, for the checkpoint of a preemption.
+    - `predicted_s`, `predicted_p90_s`: predicted run time (p50 and p90) of the whole job; NaN if unknown.
+    - `attained_s`: run time in earlier starts, without lost work and without the time of restarts.
+    - `owed_s`: extra run time of the next start, because a preempted job must be restored from its checkpoint. For a
+      running job (`having_run`), what is still to be paid, less what a restart would cost if it were preempted now.
     - `user`: the submitting user, whose dominant share orders jobs under the policy `drf`.
     - `priority`: the priority, by which the policy `priority` orders jobs, larger first.
     - `advice`: the recommendation of Algorithm 1, None if it was not called.
@@ -126,6 +127,7 @@ class Waiting:
     granted: Demand
     full: bool = False
     predicted_s: float = math.nan
+    predicted_p90_s: float = math.nan
     attained_s: float = 0.0
     owed_s: float = 0.0
     user: Hashable = None
@@ -155,13 +157,18 @@ class Waiting:
         """Return the job after its machine went down: its work is lost."""
         return replace(self, attained_s=0.0, owed_s=0.0)
 
-    def preempted(self, ran_s: float, checkpoint_s: float) -> "Waiting":
-        """Return the job after a preemption: its work is kept, and its next start takes `checkpoint_s` longer."""
-        return replace(self, attained_s=self.attained_s + ran_s, owed_s=checkpoint_s)
+    def preempted(self, ran_s: float, restart_cost_s: float) -> "Waiting":
+        """Return the job after a preemption: its work is kept, and its next start takes `restart_cost_s` longer."""
+        return replace(self, attained_s=self.attained_s + self.progress_s(ran_s), owed_s=restart_cost_s)
 
-    def having_run(self, ran_s: float) -> "Waiting":
-        """Return a running job with `ran_s` more run time, to compare its queue key with those of waiting jobs."""
-        return replace(self, attained_s=self.attained_s + ran_s)
+    def having_run(self, ran_s: float, restart_cost_s: float = 0.0) -> "Waiting":
+        """Return a running job after `ran_s`, to compare its queue key with those of waiting jobs."""
+        owed_s = max(self.owed_s - ran_s, 0.0) - restart_cost_s
+        return replace(self, attained_s=self.attained_s + self.progress_s(ran_s), owed_s=owed_s)
+
+    def progress_s(self, ran_s: float) -> float:
+        """Return the progress in `ran_s` since the start: what a preemption before it cost is no progress."""
+        return max(ran_s - self.owed_s, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

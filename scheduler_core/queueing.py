@@ -20,6 +20,7 @@ from scheduler_core.cluster import MILLI
 from scheduler_core.devices import Sharing
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import Waiting
+from scheduler_core.kernels.gittins import AGES, RESTARTS, level_of, remaining_of, remaining_table, spread_of
 from scheduler_core.placement import Placement
 
 __all__ = ["Discipline"]
@@ -125,6 +126,49 @@ def las(job: Waiting, state: QueueState, now_s: float) -> float:
     return job.attained_s * max(job.demand.milli_gpus, 1) / MILLI
 
 
+def las_time(job: Waiting, state: QueueState, now_s: float) -> float:
+    """Order by attained run time, whatever the GPUs of the job.
+
+    References
+    ----------
+    Nuyens, Wierman: The Foreground-Background queue: a survey, Performance Evaluation 2008.
+    """
+    return job.attained_s
+
+
+def mlfq(job: Waiting, state: QueueState, now_s: float) -> float:
+    """Order by level of a feedback queue, set by the predicted or the attained run time, whichever is larger.
+
+    A job begins at the level of its predicted run time and moves on when it has attained more. Within a level, jobs are
+    ordered by arrival and do not preempt each other. Without a prediction a job begins at the first level.
+
+    References
+    ----------
+    Gu et al.: Tiresias, NSDI 2019 (discretised LAS, where every job begins at the first level).
+    """
+    level = level_of(job.attained_s)
+    return max(level, level_of(job.predicted_s)) if math.isfinite(job.predicted_s) else level
+
+
+def gittins(job: Waiting, state: QueueState, now_s: float) -> float:
+    """Order by the reciprocal of the Gittins index, a remaining run time, from predicted p50 and p90 and attained time.
+
+    With an exact prediction this is the remaining run time, as in `srtf`; the wider the prediction, the more the order
+    is that of `las_time`. The time of a restart, `RESTARTS` times, is added to the key of a preempted job and
+    subtracted from that of a running one. So a job preempts only if that gains more than the restarts cost. Jobs
+    without a prediction come last.
+
+    References
+    ----------
+    Gittins: Bandit Processes and Dynamic Allocation Indices, J. R. Statist. Soc. B 1979; Gu et al.: Tiresias, NSDI 2019
+    (Gittins index from the distribution of all jobs, without predictions, there times GPUs).
+    """
+    if not math.isfinite(job.predicted_s):
+        return math.inf
+    spread = spread_of(job.predicted_s, job.predicted_p90_s)
+    return remaining_of(remaining_table(), AGES, spread, job.predicted_s, job.attained_s) + RESTARTS * job.owed_s
+
+
 def drf(job: Waiting, state: QueueState, now_s: float) -> float:
     """Order by the dominant share of the job's user, the largest share that the user holds of any resource.
 
@@ -166,6 +210,9 @@ QUEUE_POLICIES: Final[dict[str, QueuePolicy]] = {
     "srtf": QueuePolicy(key=srtf, preemptive=True),
     "qssf": QueuePolicy(key=qssf),
     "las": QueuePolicy(key=las, preemptive=True),
+    "las_time": QueuePolicy(key=las_time, preemptive=True),
+    "mlfq": QueuePolicy(key=mlfq, preemptive=True),
+    "gittins": QueuePolicy(key=gittins, preemptive=True),
     "drf": QueuePolicy(key=drf, dynamic=True, by_user=True),
     "priority": QueuePolicy(key=priority),
 }
@@ -186,9 +233,10 @@ class Discipline:
       which it fits by the predicted ends of running jobs. Later jobs start only if they do not delay the head.
     - `backfill_depth`: maximum number of jobs behind the head that backfill considers, in queue order.
     - `preempt`: whether a waiting job may stop running jobs with larger queue keys; None is the default of the policy.
-    - `checkpoint_s`: extra run time in seconds of every start after a preemption.
+    - `restart_cost_s`: extra run time in seconds of every start after a preemption, for checkpoint and restart. The job
+      holds its GPUs in this time, but makes no progress and attains no service.
     - `quantum_s`: minimum run time in seconds before a job may be preempted. Policies whose order changes while jobs
-      run (`las`) also start a round at this interval.
+      run (`las`, `mlfq`, `gittins`) also start a round at this interval.
     - `match_gpu_type`: whether gangs that name GPU types are restricted to machines of these types.
     - `sharing`: `pooled` counts a machine's GPUs as one total. With `devices`, a request of up to one GPU takes a part
       of one device, a larger one whole devices. None is the default of the placement.
@@ -202,7 +250,7 @@ class Discipline:
     backfill: Backfill = "none"
     backfill_depth: int = 1000
     preempt: bool | None = None
-    checkpoint_s: float = 0.0
+    restart_cost_s: float = 0.0
     quantum_s: float = 600.0
     match_gpu_type: bool = False
     sharing: Sharing | None = None
@@ -214,7 +262,7 @@ class Discipline:
             "overtakes": self.overtakes is None or self.overtakes >= 0,
             "backfill": self.backfill in ("none", "easy"),
             "backfill_depth": self.backfill_depth >= 1,
-            "checkpoint_s": self.checkpoint_s >= 0.0,
+            "restart_cost_s": self.restart_cost_s >= 0.0,
             "quantum_s": self.quantum_s > 0.0,
             "seed": self.seed >= 0,
         }

@@ -240,12 +240,13 @@ class Scheduler:
     def _past_their_quantum(self, now_s: float) -> list[tuple[float, Running]]:
         """Return the runs that have run for at least the quantum, with their queue keys at `now_s`."""
         ran = [run for run in self.occupancy.running.values() if now_s - run.start_s >= self.discipline.quantum_s]
-        return [(self.queue.key(run.waiting.having_run(now_s - run.start_s), now_s), run) for run in ran]
+        cost_s = self.discipline.restart_cost_s
+        return [(self.queue.key(run.waiting.having_run(now_s - run.start_s, cost_s), now_s), run) for run in ran]
 
     def _stop(self, runs: Sequence[Running], now_s: float) -> None:
         for run in runs:
             self.occupancy.stop(run.waiting.serial)
-            self.queue.join(run.waiting.preempted(now_s - run.start_s, self.discipline.checkpoint_s))
+            self.queue.join(run.waiting.preempted(now_s - run.start_s, self.discipline.restart_cost_s))
 
     def _lead(self, head: int | None) -> None:
         if head != self.head:
@@ -274,7 +275,8 @@ class Scheduler:
 
     def _scaled(self, job: Job, new: Waiting, answer: Recommendation) -> Waiting:
         granted = self._demand(job, answer.target)
-        return replace(new, granted=granted, predicted_s=answer.run_time_p50_s, advice=answer)
+        p50_s, p90_s = answer.run_time_p50_s, answer.run_time_p90_s
+        return replace(new, granted=granted, predicted_s=p50_s, predicted_p90_s=p90_s, advice=answer)
 
     def _demand(self, job: Job, request: Request) -> Demand:
         demand = demand_of(request, job.instances, job.gpu_type if self.discipline.match_gpu_type else None)

@@ -33,7 +33,7 @@ def test_every_command_of_a_group_has_its_own_help_in_the_reference() -> None:
         *(" ".join(("taut", *path)) for path in paths),
     ]
     assert text.count("Usage: taut study replay ") == 1
-    assert "--checkpoint-s" in text
+    assert "--restart-cost-s" in text
 
 
 @pytest.mark.parametrize("name", STUDIES)

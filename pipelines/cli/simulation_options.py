@@ -17,7 +17,7 @@ from pipelines.cli.options import Cluster, Format, FormatOption, GuardOption, La
 ArrivalsOption = Literal["drawn", "instances", "recorded"]
 """Source of arrivals: jobs or single instances of them drawn at random, or recorded in the trace."""
 
-QueueOption = Literal["fifo", "sjf", "srtf", "qssf", "las", "drf", "priority"]
+QueueOption = Literal["fifo", "sjf", "srtf", "qssf", "las", "las_time", "mlfq", "gittins", "drf", "priority"]
 """Queue policy: the order in which waiting jobs are considered."""
 
 PlacementOption = Literal[
@@ -163,8 +163,8 @@ class Rules:
         bool | None,
         typer.Option("--preempt/--no-preempt", help="Let waiting jobs stop running ones.", show_default="the policy's"),
     ] = None
-    checkpoint_s: Annotated[
-        float, typer.Option("--checkpoint-s", help="Seconds that every restart after a preemption costs.", min=0.0)
+    restart_cost_s: Annotated[
+        float, typer.Option("--restart-cost-s", help="Seconds that every restart after a preemption costs.", min=0.0)
     ] = 0.0
     quantum_s: Annotated[float, typer.Option("--quantum-s", help="Seconds a started job runs at least.", min=1.0)] = (
         600.0

@@ -115,7 +115,7 @@ def discipline_of(rules: Rules) -> Discipline:
             overtakes=rules.overtakes,
             backfill=rules.backfill,
             preempt=rules.preempt,
-            checkpoint_s=rules.checkpoint_s,
+            restart_cost_s=rules.restart_cost_s,
             quantum_s=rules.quantum_s,
             match_gpu_type=rules.match_gpu_type,
         )

@@ -138,7 +138,7 @@ def outages_until(settings: SimulationSettings, until_s: float, seed: int) -> Ou
 
 def _starts(pool: Pool, gangs: Gangs, advice: Advice, models: Sequence[str]) -> Mapping[tuple[str, str], Starts]:
     answers = advice.get(REQUESTED)
-    requested = as_requested(gangs, None if answers is None else predicted_times(answers))
+    requested = as_requested(gangs, *(() if answers is None else predicted_times(answers)))
     starts = {(REQUESTED, model): requested for model in models}
     for arm, given in advice.items():
         if arm != REQUESTED:

@@ -200,5 +200,5 @@ def prediction_notes(given: Advice, settings: SimulationSettings) -> list[str]:
     answers = given.get(REQUESTED)
     if settings.needs_predictions is None or answers is None:
         return []
-    unknown = int(np.isnan(predicted_times(answers)).sum())
+    unknown = int(np.isnan(predicted_times(answers)[0]).sum())
     return [f"{unknown} of {len(answers)} jobs have no predicted run time: they go last"] if unknown else []

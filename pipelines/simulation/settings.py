@@ -122,7 +122,7 @@ PAPER_RATE_PER_H: Final = 70.0
 PAPER_MIX: Final[Mapping[str, float]] = {"cv": 5.0, "nlp": 15.0, "gnn": 15.0, "ctr": 65.0}
 """Weights of task types in experiment 1 of Yang, Hong and Tang (ResNet : NMT : GraphLearn : CTR)."""
 
-PREDICTED_POLICIES: Final = frozenset({"sjf", "srtf", "qssf"})
+PREDICTED_POLICIES: Final = frozenset({"sjf", "srtf", "qssf", "mlfq", "gittins"})
 """Queue policies that sort by predicted run time."""
 
 _SHARING_NOTES: Final[Mapping[Sharing, str]] = {

@@ -69,6 +69,7 @@ class Starts:
     granted_run_s: FloatArray
     dies: BoolArray
     predicted_s: FloatArray
+    predicted_p90_s: FloatArray
 
 
 def units_of(requests: FloatArray) -> IntArray:
@@ -122,14 +123,17 @@ def gangs_of(jobs: pl.DataFrame, *, gpus_per_machine: int | None = None) -> Gang
     )
 
 
-def as_requested(gangs: Gangs, predicted_s: FloatArray | None = None) -> Starts:
-    """Return starts of jobs with their full requests and recorded run times; `predicted_s` (n) is NaN if unknown."""
+def as_requested(
+    gangs: Gangs, predicted_s: FloatArray | None = None, predicted_p90_s: FloatArray | None = None
+) -> Starts:
+    """Return starts of jobs with their full requests and recorded run times; predictions (n) are NaN if unknown."""
     count = len(gangs.run_s)
     return Starts(
         granted_units=gangs.request_units,
         granted_run_s=gangs.run_s,
         dies=np.zeros(count, dtype=np.bool_),
         predicted_s=np.full(count, np.nan) if predicted_s is None else predicted_s,
+        predicted_p90_s=np.full(count, np.nan) if predicted_p90_s is None else predicted_p90_s,
     )
 
 
@@ -149,6 +153,7 @@ def arriving(gangs: Gangs, starts: Starts, arrive_s: FloatArray, picks: IntArray
         dies=starts.dies[rows],
         fails=gangs.fails[rows],
         predicted_s=starts.predicted_s[rows],
+        predicted_p90_s=starts.predicted_p90_s[rows],
         gpu_types=gangs.gpu_types,
     )
 
@@ -203,11 +208,16 @@ DRAWN: Final = ("used_cpu_cores", "mem_avg_gib", "used_gpus")
 """Columns that hold the average use of one instance, in the order of `RESOURCES`."""
 
 
-def predicted_times(answers: Sequence[Recommendation]) -> FloatArray:
-    """Return the predicted median run times (p50) of the recommendations (n,), NaN if unknown."""
-    times = np.array([answer.run_time_p50_s for answer in answers], dtype=np.float64)
-    # A negative or infinite prediction is treated as unknown.
-    return np.where(np.isfinite(times) & (times >= 0.0), times, np.nan)
+def predicted_times(answers: Sequence[Recommendation]) -> tuple[FloatArray, FloatArray]:
+    """Return the predicted p50 and p90 of the run times of the recommendations (n,), NaN if unknown."""
+    p50_s = np.array([answer.run_time_p50_s for answer in answers], dtype=np.float64)
+    p90_s = np.array([answer.run_time_p90_s for answer in answers], dtype=np.float64)
+    return _known(p50_s), _known(p90_s)
+
+
+def _known(times_s: FloatArray) -> FloatArray:
+    """Return the times with negative and infinite ones replaced by NaN, which means unknown."""
+    return np.where(np.isfinite(times_s) & (times_s >= 0.0), times_s, np.nan)
 
 
 def starts_under(model: str, jobs: Sequence[PoolJob], gangs: Gangs, answers: Sequence[Recommendation]) -> Starts:
@@ -230,11 +240,13 @@ def starts_under(model: str, jobs: Sequence[PoolJob], gangs: Gangs, answers: Seq
         entry, answer = jobs[row], answers[row]
         run = slowed(entry.measured, entry.job.request, answer.target, answer)
         granted_run_s[row], dies[row] = run.run_s, run.killed
+    p50_s, p90_s = predicted_times(answers)
     return Starts(
         granted_units=granted_units,
         granted_run_s=granted_run_s,
         dies=dies,
-        predicted_s=predicted_times(answers),
+        predicted_s=p50_s,
+        predicted_p90_s=p90_s,
     )
 
 

@@ -41,6 +41,7 @@ JOB: Final = np.dtype(
         ("run_s", "f8"),
         ("granted_run_s", "f8"),
         ("predicted_s", "f8"),  # infinity if unknown
+        ("owed_s", "f8"),  # part of the next start that is a restart and no progress
         ("granted_key", "f8"),  # constant part of the queue key, with the granted amounts
         ("full_key", "f8"),  # constant part of the queue key, with the full request
         ("rank", "f8"),  # queue key while the job waits
@@ -52,6 +53,7 @@ JOB: Final = np.dtype(
         ("full_bucket", "i8"),
         ("child", "i8"),  # links of the job in its bucket's heap
         ("sibling", "i8"),
+        ("spread", "i8"),  # row of `Rules.remaining`
         ("place", "i8"),  # position of the job's run in the heap of ends
         ("full", "?"),
         ("dies", "?"),
@@ -127,9 +129,11 @@ class Rules(NamedTuple):
     easy: bool
     depth: int
     preempting: bool
-    checkpoint_s: float
+    restart_cost_s: float
     quantum_s: float
     horizon_s: float
+    remaining: FloatArray  # (spreads, ages) table of `gittins.remaining_table`
+    ages: FloatArray
 
 
 class Queue(NamedTuple):

@@ -36,6 +36,9 @@ QUEUE = [
         ("srtf", [0, 2, 1]),
         ("qssf", [0, 2, 1]),
         ("las", [0, 1, 2]),
+        ("las_time", [2, 1, 0]),
+        ("mlfq", [0, 1, 2]),
+        ("gittins", [2, 0, 1]),
         ("drf", [2, 1, 0]),
         ("priority", [1, 2, 0]),
     ],
@@ -123,5 +126,7 @@ def test_policies_go_by_name_or_by_value() -> None:
 
     assert policy_of("las") is QUEUE_POLICIES["las"]
     assert policy_of(own) is own
-    with pytest.raises(BadInput, match="'lifo', expected one of drf, fifo, las, priority, qssf, sjf, srtf"):
+    with pytest.raises(
+        BadInput, match="'lifo', expected one of drf, fifo, gittins, las, las_time, mlfq, priority, qssf, sjf, srtf"
+    ):
         policy_of("lifo")

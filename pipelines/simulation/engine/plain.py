@@ -169,7 +169,9 @@ class _Loop:
         result = self.scheduler.round(now_s)
         for stopped in result.preempted:
             run = self._live[stopped.waiting.serial]
-            self._left_s[run.serial] = run.end_s - now_s + self.scheduler.discipline.checkpoint_s
+            unpaid_s = max(stopped.waiting.owed_s - (now_s - run.start_s), 0.0)
+            cost_s = self.scheduler.discipline.restart_cost_s
+            self._left_s[run.serial] = run.end_s - now_s - unpaid_s + cost_s
             self._stopped(stopped, Ending.PREEMPTED, now_s)
         for started in result.started:
             serial = started.waiting.serial
@@ -216,6 +218,7 @@ def waiting_of(workload: Workload, serial: int, match_gpu_type: bool) -> Waiting
         request=request,
         granted=granted,
         predicted_s=float(workload.predicted_s[serial]),
+        predicted_p90_s=float(workload.predicted_p90_s[serial]),
         user=int(workload.user[serial]),
         priority=float(workload.priority[serial]),
     )

@@ -114,12 +114,12 @@ def _in_devices(workload: Workload) -> Workload:
 def _check_that_it_ends(workload: Workload, discipline: Discipline) -> None:
     """Raise BadInput if preemption could go on forever.
 
-    A run makes progress only if its quantum is longer than the checkpoint time that a preemption adds.
+    A run makes progress only if its quantum is longer than the restart that a preemption adds.
     """
-    if discipline.checkpoint_s >= discipline.quantum_s:
+    if discipline.restart_cost_s >= discipline.quantum_s:
         raise BadInput(
-            f"discipline: found checkpoint_s={discipline.checkpoint_s} and quantum_s={discipline.quantum_s} without a "
-            "horizon, expected a checkpoint that costs less than the quantum; or pass horizon_s"
+            f"discipline: found restart_cost_s={discipline.restart_cost_s} and quantum_s={discipline.quantum_s} with no "
+            "horizon, expected a restart that costs less than the quantum; or pass horizon_s"
         )
     endless = ~(np.isfinite(workload.run_s) & np.isfinite(workload.granted_run_s))
     if endless.any():

@@ -7,7 +7,7 @@ are columns. Made by `pipelines.simulation` and the studies; simulated by `simul
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,10 @@ from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
 
 __all__ = ["NO_OUTAGES", "SECONDS_PER_HOUR", "Outages", "Workload", "poisson_draws"]
+
+
+UNKNOWN: Final[FloatArray] = np.empty(0)
+"""Default of a column that is unknown for all jobs; `Workload` replaces it by NaN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +50,8 @@ class Workload:
         Whether the first start is killed for lack of memory; the job then runs again at its full request.
     fails
         Whether the job failed in the trace: it then leaves the cluster but does not count as completed.
-    predicted_s
-        Predicted median run time, which queue policies and backfill use; NaN if unknown.
+    predicted_s, predicted_p90_s
+        Predicted p50 and p90 of the run time, which queue policies and (p50 only) backfill use; NaN if unknown.
     """
 
     arrive_s: FloatArray
@@ -62,10 +66,13 @@ class Workload:
     dies: BoolArray
     fails: BoolArray
     predicted_s: FloatArray
+    predicted_p90_s: FloatArray = field(default_factory=lambda: UNKNOWN)
     gpu_types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         count = len(self.arrive_s)
+        if self.predicted_p90_s is UNKNOWN:
+            object.__setattr__(self, "predicted_p90_s", np.full(count, np.nan))
         for each in fields(self):
             column = getattr(self, each.name)
             shape = (count, len(RESOURCES)) if each.name.endswith("_units") else (count,)
@@ -82,6 +89,7 @@ class Workload:
             "run_s": self.run_s > 0.0,
             "granted_run_s": self.granted_run_s > 0.0,
             "predicted_s": np.isnan(self.predicted_s) | (self.predicted_s >= 0.0),
+            "predicted_p90_s": np.isnan(self.predicted_p90_s) | (self.predicted_p90_s >= 0.0),
         }
         for name, holds in rules.items():
             if not holds.all():

@@ -10,9 +10,10 @@ import altair as alt
 import polars as pl
 
 from pipelines.report.charts.looks import BLUE, GREEN, PURPLE, VERMILLION, titled
-from pipelines.studies.replay.replay import FIFO, ORDERS, UNSIZED
+from pipelines.studies.replay.means import MEANS
+from pipelines.studies.replay.orders import FIFO, ORDERS, UNSIZED
 from pipelines.studies.replay.rows import ALL, CLASSES
-from pipelines.studies.replay.sizes import MEANS, MEDIANS, ORACLE, PREDICTED
+from pipelines.studies.replay.sizes import MEDIANS, ORACLE, PREDICTED
 
 KEPT_FROM, KEPT_TO = -1.0, 1.1
 """Ends of the axis of the kept gain; values beyond them are drawn at the ends."""

@@ -1,4 +1,4 @@
-"""Metrics of replays as flat rows: JCT, delay and slowdown, by VC and by gang size, compared with FIFO and the oracle.
+"""Metrics of replays as flat rows: JCT, delay and slowdown, by VC and by gang size, compared between orders.
 
 JCT is the job completion time, from submission to end. Nothing is simulated here. Called by `taut study replay`; the
 charts are drawn from the same rows.
@@ -12,7 +12,8 @@ from typing import Final
 import numpy as np
 
 from pipelines.studies.intervals import Resamples
-from pipelines.studies.replay.replay import FIFO, UNSIZED, Outcome
+from pipelines.studies.replay.orders import FIFO, UNSIZED
+from pipelines.studies.replay.replay import Outcome
 from pipelines.studies.replay.sizes import ORACLE, PREDICTED
 from pipelines.studies.study import Row
 from scheduler_core.types import BoolArray, FloatArray
@@ -34,6 +35,15 @@ References: Feitelson, Rudolph: Metrics and Benchmarking for Parallel Job Schedu
 
 DELAYED_S: Final = 60.0
 
+PAIRED: Final[dict[str, tuple[str, str]]] = {
+    "las": ("las", UNSIZED),
+    "las_time": ("las_time", UNSIZED),
+    "sjf": ("sjf", PREDICTED),
+    "sjf_easy": ("sjf+easy", PREDICTED),
+    "srtf": ("srtf", PREDICTED),
+}
+"""Orders, with their sources of sizes, from whose mean JCT every other order's difference is reported."""
+
 
 def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0) -> list[Row]:
     """Return one row per reading, queue order and source of sizes; with `detail` also per VC and per gang class.
@@ -49,6 +59,7 @@ def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0)
       sizes; the next two columns then tell more.
     - `oracle_jct_ratio`: this row's mean JCT divided by that with the oracle's sizes.
     - `predicted_jct_ratio`: this row's mean JCT divided by that with predicted sizes.
+    - `less_*_s`: this row's mean JCT minus that of an order in `PAIRED`. Null if that order was not replayed.
 
     `_low` and `_high` are the ends of 95 % intervals of means and ratios, from `Resamples` with this seed. All rows of
     a reading use the same resampled weeks. The ends are null if there is no interval; quantiles have none.
@@ -177,6 +188,9 @@ def _compared(gang: str, run: list[Outcome], table: _Table) -> Row:
         "predicted_jct_ratio": (own.jct_s / predicted.jct_s, own.drawn_jct_s / predicted.drawn_jct_s),
         "gain_kept": (kept, (fifo.drawn_jct_s - own.drawn_jct_s) / drawn_gain_s),
     }
+    for name, (other, sizes) in PAIRED.items():
+        theirs = table.means(table.same_pools(other, sizes, run), gang)
+        found[f"less_{name}_s"] = (own.jct_s - theirs.jct_s, own.drawn_jct_s - theirs.drawn_jct_s)
     row: Row = {}
     for name, drawn in (("jct_mean_s", own.drawn_jct_s), ("delay_mean_s", own.drawn_delay_s)):
         row |= _ends(name, drawn, table.resamples)
@@ -207,46 +221,3 @@ def _mean(values: FloatArray | BoolArray) -> float:
 
 def _quantile(values: FloatArray, level: float) -> float:
     return float(np.quantile(values, level)) if len(values) else math.nan
-
-
-SECONDS_PER_HOUR: Final = 3600.0
-
-_NAMED: Final = ("reading", "capacity_gpus", "offered_load", "order", "sizes")
-_PARTS: Final = ("vc", "gang_gpus")
-_HOURS: Final[Mapping[str, str]] = {"jct_mean_h": "jct_mean_s", "delay_mean_h": "delay_mean_s"}
-_RATIOS: Final = ("fifo_jct_ratio", "gain_kept", "oracle_jct_ratio", "predicted_jct_ratio")
-
-
-def rendered(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows for the screen, with columns for VC and gang class only if some row is of one VC or class."""
-    parts = [name for name in _PARTS if any(row[name] != ALL for row in rows)]
-    return [
-        {
-            **{name: row[name] for name in (*_NAMED[:1], *parts, *_NAMED[1:])},
-            "jobs": row["jobs"],
-            **{name: _cell(row, column, SECONDS_PER_HOUR) for name, column in _HOURS.items()},
-            "delay_p99_h": _number(row["delay_p99_s"]) / SECONDS_PER_HOUR,
-            **{name: _cell(row, name) for name in _RATIOS},
-            "preemptions": row["preemptions"],
-        }
-        for row in rows
-    ]
-
-
-def _cell(row: Row, name: str, unit: float = 1.0) -> str | None:
-    """Return the value of a column as text, with its interval if there is one.
-
-    >>> _cell({"x": 7200.0, "x_low": 3600.0, "x_high": 10800.0}, "x", 3600.0)
-    '2.00 [1.00, 3.00]'
-    """
-    if row[name] is None:
-        return None
-    value, low, high = (row[key] for key in (name, f"{name}_low", f"{name}_high"))
-    alone = f"{_number(value) / unit:.2f}"
-    if low is None or high is None:
-        return alone
-    return f"{alone} [{_number(low) / unit:.2f}, {_number(high) / unit:.2f}]"
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else float("nan")

@@ -15,75 +15,13 @@ import polars as pl
 
 from features.history import History
 from pipelines.errors import BadUsage
-from pipelines.models.baselines import (
-    HISTORY_BASELINES,
-    UNINFORMED_S,
-    HistoryBaseline,
-    Key,
-    history_forecasts,
-    key_codes,
-)
+from pipelines.models.baselines import HISTORY_BASELINES, history_forecasts
 from pipelines.models.examples import Examples, examples_of, task_types
 from pipelines.models.fitted import Recipe, combined, fit_runtime
-from pipelines.models.metrics import FloatArray
-from pipelines.models.splits import finished, time_later
+from pipelines.models.metrics import FloatArray, Forecast
+from pipelines.models.splits import time_later
+from pipelines.studies.replay.means import LIKE_MEAN, MEANS, mean_sizes
 from scheduler_core.types import BoolArray, IntArray
-
-LIKE_MEAN: Final = "like_mean"
-"""Name of the mean over jobs with the same VC and GPUs, or the same GPUs if the trace has no VCs. Unlike the other
-means it can be computed for every trace."""
-
-MEANS: Final[dict[str, HistoryBaseline]] = {
-    "user_mean": HistoryBaseline(keys=(("user",), ("cluster",))),
-    "group_mean": HistoryBaseline(keys=(("group",), ("user",), ("cluster",))),
-    LIKE_MEAN: HistoryBaseline(keys=(("cluster", "vc", "gpus"), ("cluster", "gpus"), ("cluster",))),
-}
-"""Sizes that are means over earlier jobs with the same key, by name.
-
-Of each list of keys, the first under which an earlier job has ended is used. The mean is over all earlier jobs with
-that key; the window of `HistoryBaseline` is ignored. `gpus` is the GPU count of the whole gang.
-"""
-
-
-def mean_sizes(jobs: pl.DataFrame, keys: tuple[Key, ...]) -> FloatArray:
-    """Return for each job (n,) the mean run time in seconds of earlier jobs with the same key.
-
-    The first of `keys` under which a job has ended is taken. Only finished jobs that ended strictly before the
-    `submit_ts` of a job count; if there are none, its size is `UNINFORMED_S`.
-    """
-    sizes = np.full(jobs.height, UNINFORMED_S[0.5])
-    for key in reversed(keys):
-        means = _ended_means(jobs, key)
-        sizes = np.where(np.isnan(means), sizes, means)
-    return sizes
-
-
-def _ended_means(jobs: pl.DataFrame, key: Key) -> FloatArray:
-    """Return the mean run time of jobs with the same key that ended before each submission (n,), NaN if none had."""
-    codes = key_codes(jobs, key)
-    submit_us = jobs["submit_ts"].dt.epoch("us").to_numpy()
-    ended = np.flatnonzero(jobs.select(finished()).to_series().to_numpy() & (codes >= 0))
-    end_us = jobs["end_ts"].dt.epoch("us").to_numpy()[ended].astype(np.int64)
-    order = np.lexsort((end_us, codes[ended]))
-    ended, end_us = ended[order], end_us[order]
-    totals = np.concatenate([[0.0], np.cumsum(jobs["run_s"].to_numpy()[ended])])
-    firsts = np.searchsorted(codes[ended], codes)
-    # Ends are sorted by key, then time: find how many of them come before each submission.
-    ranks = _ranks(codes, submit_us, codes[ended], end_us)
-    counts = np.where(codes >= 0, ranks - firsts, 0)
-    with np.errstate(invalid="ignore"):
-        return np.where(counts > 0, (totals[ranks] - totals[firsts]) / np.maximum(counts, 1), np.nan)
-
-
-def _ranks(asked_code: IntArray, asked_us: IntArray, code: IntArray, us: IntArray) -> IntArray:
-    """Return how many of the ascending pairs (code, us) come before each pair (asked_code, asked_us)."""
-    is_end = np.concatenate([np.zeros(len(asked_code), dtype=np.bool_), np.ones(len(code), dtype=np.bool_)])
-    order = np.lexsort((is_end, np.concatenate([asked_us, us]), np.concatenate([asked_code, code])))
-    before = np.cumsum(is_end[order])
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = before
-    return ranks[: len(asked_code)]
-
 
 ORACLE: Final = "oracle"
 PREDICTED: Final = "predicted"
@@ -93,19 +31,23 @@ LEAST_LEARNT: Final = 1000
 """Minimum number of jobs that must have ended before a month for training its model. Jobs submitted before the first
 such month only fill the cluster and are not measured."""
 
+LEAST_SPREAD: Final = 1.05
+"""Smallest ratio of p90 to p50 except the oracle's: equal quantiles would count as an exact prediction."""
+
 WITHOUT_MODEL: Final = "recent_20"
 """Baseline that `predicted` uses before the first model, and for task types with too few jobs for a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The sizes of the replayed jobs in seconds (n,), by source.
+    """The sizes of the replayed jobs in seconds (n,), by source: p50 and p90, the latter NaN if unknown.
 
-    `since` is the training cut of the first model: jobs submitted from then on are measured. `notes` describe the
-    models.
+    Jobs submitted from `since` on are measured. By default it is the training cut of the first model. `notes` describe
+    the models.
     """
 
     predicted_s: dict[str, FloatArray]
+    predicted_p90_s: dict[str, FloatArray]
     since: datetime
     notes: tuple[str, ...]
 
@@ -116,6 +58,7 @@ def sizes_of(
     sources: Sequence[str] | None = None,
     *,
     zone: str,
+    since: datetime | None = None,
     seed: int = 0,
     nthread: int = 1,
     talk: Callable[[str], None] = lambda _: None,
@@ -132,11 +75,14 @@ def sizes_of(
         Names that `applicable_sources` returns.
     zone
         The trace's time zone, in which months begin.
+    since
+        The last training cut: one model, trained on jobs that ended before, predicts all jobs submitted from then on.
+        Jobs submitted earlier are predicted by the models of their months. By default every month has a model.
 
     Raises
     ------
     BadUsage
-        If a source is unknown, or needs a column that the trace lacks.
+        If a source is unknown, or needs a column that the trace lacks; if too few jobs ended before `since`.
     """
     known = applicable_sources(jobs)
     if unknown := sorted(set(sources or ()) - set(known)):
@@ -144,24 +90,44 @@ def sizes_of(
     months = local_months(jobs, zone)
     cuts = [month for month in months if _ended_before(learnt_from, month) >= LEAST_LEARNT]
     asked = list(sources or known)
+    if since is not None:
+        _check_learnable(learnt_from, since, asked)
+        cuts = [*(cut for cut in cuts if cut < since), since]
     answers: dict[str, FloatArray] = {}
+    p90s: dict[str, FloatArray] = {}
     medians = [name for name in MEDIANS if name in asked]
     history = history_forecasts(jobs, [*medians, WITHOUT_MODEL])
     notes = []
     for name in asked:
         if name == ORACLE:
-            answers[name] = jobs["run_s"].to_numpy().astype(np.float64)
-        elif name in MEANS:
-            answers[name] = mean_sizes(jobs, MEANS[name].keys)
+            answers[name] = p90s[name] = jobs["run_s"].to_numpy().astype(np.float64)
+            continue
+        if name in MEANS:
+            answers[name], p90s[name] = mean_sizes(jobs, MEANS[name].keys), np.full(jobs.height, np.nan)
         elif name == PREDICTED:
-            fallback = np.exp(history[WITHOUT_MODEL].p50)
+            fallback = _quantiles(history[WITHOUT_MODEL])
             learnt = learned(jobs, learnt_from, cuts, seed=seed, nthread=nthread, talk=talk)
-            answers[name] = np.where(np.isnan(learnt), fallback, learnt)
-            notes.append(_models_note(jobs, learnt, cuts))
+            answers[name], p90s[name] = np.where(np.isnan(learnt), fallback, learnt)
+            notes.append(_models_note(jobs, learnt[0], cuts, fixed=since is not None))
         else:
-            answers[name] = np.exp(history[name].p50)
-    since = cuts[0] if cuts else months[0]
-    return Sizes(predicted_s=answers, since=since, notes=tuple(notes))
+            answers[name], p90s[name] = _quantiles(history[name])
+        p90s[name] = np.maximum(p90s[name], LEAST_SPREAD * answers[name])
+    first = cuts[0] if cuts else months[0]
+    return Sizes(predicted_s=answers, predicted_p90_s=p90s, since=since or first, notes=tuple(notes))
+
+
+def _quantiles(forecast: Forecast) -> FloatArray:
+    """Return p50 and p90 of the run times in seconds (2, n)."""
+    return np.exp(np.array([forecast.p50, forecast.p90]))
+
+
+def _check_learnable(learnt_from: pl.DataFrame, since: datetime, asked: Sequence[str]) -> None:
+    ended = _ended_before(learnt_from, since)
+    if PREDICTED in asked and ended < LEAST_LEARNT:
+        raise BadUsage(
+            f"found {ended} jobs that ended before {since:%Y-%m-%d}, and a model needs {LEAST_LEARNT}: give a later "
+            "--since, or --sizes without predicted"
+        )
 
 
 def applicable_sources(jobs: pl.DataFrame) -> list[str]:
@@ -189,14 +155,14 @@ def learned(
     nthread: int,
     talk: Callable[[str], None],
 ) -> FloatArray:
-    """Return the p50 in seconds of each job (n,) from the last model before its submission; NaN if there is none.
+    """Return p50 and p90 in seconds of each job (2, n) from the last model before its submission; NaN without one.
 
     Parameters
     ----------
     cuts
         Ascending training cuts: each model is trained on jobs that ended before its cut, and used until the next cut.
     """
-    answers = np.full(jobs.height, np.nan)
+    answers = np.full((2, jobs.height), np.nan)
     if not cuts:
         return answers
     keys = ["trace", "cluster", "job_id", "role"]
@@ -211,8 +177,8 @@ def learned(
         place = examples.jobs.select(keys).join(numbered, on=keys, how="left", maintain_order="left")["replayed"]
         replayed = place.cast(pl.Int64).fill_null(-1).to_numpy()
         for begin, end in pairwise([*cuts, datetime.max.replace(tzinfo=cuts[0].tzinfo)]):
-            rows, p50_s = _period(examples, replayed >= 0, begin, end, recipe, seed=seed, nthread=nthread)
-            answers[replayed[rows]] = p50_s
+            rows, seconds = _period(examples, replayed >= 0, begin, end, recipe, seed=seed, nthread=nthread)
+            answers[:, replayed[rows]] = seconds
             talk(f"{task_type}: {len(rows)} jobs from {begin:%Y-%m-%d} on answered by what had ended before")
     return answers
 
@@ -227,27 +193,31 @@ def _period(
     seed: int,
     nthread: int,
 ) -> tuple[IntArray, FloatArray]:
-    """Return the `wanted` rows submitted in [begin, end), and their p50 in seconds by a model with the cut `begin`."""
+    """Return the `wanted` rows (k,) submitted in [begin, end), and their p50 and p90 in seconds (2, k).
+
+    The model has the cut `begin`.
+    """
     split = time_later(examples.jobs, until=begin)
     in_period = wanted & (examples.jobs["submit_ts"] < end).to_numpy()
     asked = split.test[in_period[split.test]]
     if len(asked) == 0 or len(split.train) < LEAST_LEARNT or len(split.stop) == 0 or len(split.fit) == 0:
-        return np.empty(0, dtype=np.int64), np.empty(0)
+        return np.empty(0, dtype=np.int64), np.empty((2, 0))
     split = replace(split, test=asked)
     fitted = fit_runtime(examples, split, recipe, until=begin, seed=seed, nthread=nthread)
-    return asked, np.exp(combined(examples, fitted).p50)
+    return asked, _quantiles(combined(examples, fitted))
 
 
 def _ended_before(jobs: pl.DataFrame, moment: datetime) -> int:
     return jobs.filter(pl.col("end_ts") < moment).height
 
 
-def _models_note(jobs: pl.DataFrame, learnt: FloatArray, cuts: Sequence[datetime]) -> str:
+def _models_note(jobs: pl.DataFrame, learnt: FloatArray, cuts: Sequence[datetime], *, fixed: bool) -> str:
     without = int(np.isnan(learnt).sum())
     if not cuts:
         return f"no month had {LEAST_LEARNT} ended jobs before it: every size of 'predicted' is of {WITHOUT_MODEL}"
     begins = ", ".join(f"{cut:%Y-%m-%d}" for cut in cuts)
     return (
-        f"predicted: one model per month, learnt from jobs that had ended before it began (UTC {begins}); "
+        f"predicted: {'the last model fixed, earlier ones' if fixed else 'one model'} per month, learnt from jobs that "
+        f"had ended before it began (UTC {begins}); "
         f"{without} of {jobs.height} jobs came before or had no end and took {WITHOUT_MODEL}"
     )

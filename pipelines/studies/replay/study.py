@@ -6,7 +6,7 @@ Joins the other modules of this folder. Called by `taut study replay`.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -17,9 +17,11 @@ from pipelines.lake.lake import Lake
 from pipelines.studies.intervals import BLOCK_DAYS, DRAWS
 from pipelines.studies.replay.capacity import Reading, evidence_of, readings_of
 from pipelines.studies.replay.charts import delays, gain_kept, tails
-from pipelines.studies.replay.replay import AGING, AGING_GPU_S, Outcome, orders_for, planned, replay, replayed
-from pipelines.studies.replay.rows import rendered, rows_of
+from pipelines.studies.replay.orders import AGING, AGING_GPU_S, orders_for, planned
+from pipelines.studies.replay.replay import QUANTUM_S, Outcome, Replayed, replay, replayed
+from pipelines.studies.replay.rows import rows_of
 from pipelines.studies.replay.sizes import ORACLE, sizes_of
+from pipelines.studies.replay.tables import paired, rendered
 from pipelines.studies.study import (
     Context,
     Findings,
@@ -33,6 +35,9 @@ from pipelines.studies.study import (
 
 CHARTS: Final = {"gain_kept": gain_kept, "delays": delays, "tails": tails}
 """Functions that draw the charts, by file name."""
+
+
+PAIRS: Final = "mean JCT less that of other orders, same jobs and same resampled weeks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,15 @@ class Config:
         maximum=1.5,
         shown="0.7 and 0.9",
     )
-    checkpoint_s: float = option(60.0, help="Seconds that every start after a preemption costs.", minimum=0.0)
+    since: str | None = option(
+        None,
+        help="Measure only jobs submitted from this date on (UTC), with models fixed at it.",
+        shown="the first month with a model; a new model every month",
+    )
+    until: str | None = option(None, help="Replay only jobs submitted before this date (UTC).", shown="all")
+    restart_cost_s: float = option(
+        60.0, help="GPU time without progress in every start after a preemption, in seconds.", minimum=0.0
+    )
     detail: bool = option(False, help="Rows by VC and by size of gang as well.")
     seed: int = seed_option()
 
@@ -101,7 +114,7 @@ def run(config: Config, context: Context) -> Findings:
     return Findings(
         study="replay",
         trace=replays.trace,
-        tables={"": rendered(rows)},
+        tables={"": rendered(rows)} | ({PAIRS: pairs} if (pairs := paired(rows)) else {}),
         charts={name: partial(draw, pl.DataFrame(full, infer_schema_length=None), of) for name, draw in CHARTS.items()},
         notes=replays.notes,
         flat=rows,
@@ -116,14 +129,16 @@ def replays_of(lake: Lake, trace: str, config: Config, context: Context) -> Repl
     clusters = every["cluster"].unique().sort().to_list()
     if len(clusters) != 1:
         raise BadUsage(f"{trace} has the clusters {', '.join(clusters) or 'none'}: choose one with --cluster")
-    taken = replayed(every)
+    taken, since = within(replayed(every), config)
     jobs, talk = taken.jobs, context.talk
     orders = orders_for(jobs, config.orders)
     began = time.perf_counter()
     learnt_from = lake.table("jobs", trace).filter(pl.col("req_gpus") > 0.0).collect()
     sources = list(dict.fromkeys([*config.sizes, ORACLE])) if config.sizes else None
     zone = lake.manifest(trace).zone
-    sizes = sizes_of(jobs, learnt_from, sources, zone=zone, seed=config.seed, nthread=context.threads, talk=talk)
+    sizes = sizes_of(
+        jobs, learnt_from, sources, zone=zone, since=since, seed=config.seed, nthread=context.threads, talk=talk
+    )
     talk(f"sizes took {time.perf_counter() - began:.1f} s")
     found = evidence_of(lake, jobs, since=sizes.since, loads=config.loads)
     readings = readings_of(found, config.readings)
@@ -131,11 +146,42 @@ def replays_of(lake: Lake, trace: str, config: Config, context: Context) -> Repl
     outcomes: list[Outcome] = []
     for reading in readings:
         began = time.perf_counter()
-        own = list(replay(jobs, sizes.predicted_s, reading, plan, since=sizes.since, checkpoint_s=config.checkpoint_s))
+        own = list(replay(jobs, sizes, reading, plan, restart_cost_s=config.restart_cost_s))
         talk(f"{reading.name}: {len(own)} outcomes took {time.perf_counter() - began:.1f} s")
         outcomes.extend(own)
     notes = (*taken.notes, *assumptions(config, jobs, readings, sizes.since), *sizes.notes)
     return Replays(trace=trace, cluster=clusters[0], outcomes=tuple(outcomes), notes=notes)
+
+
+def within(taken: Replayed, config: Config) -> tuple[Replayed, datetime | None]:
+    """Return the jobs submitted before `--until`, and the date of `--since`; None if it is not given.
+
+    Raises
+    ------
+    BadUsage
+        If a text is not a date, or no job was submitted between the two.
+    """
+    since, until = (_date(config.since, "--since"), _date(config.until, "--until"))
+    submit_ts = taken.jobs["submit_ts"]
+    jobs = taken.jobs if until is None else taken.jobs.filter(submit_ts < until)
+    measured = jobs if since is None else jobs.filter(jobs["submit_ts"] >= since)
+    if measured.is_empty():
+        raise BadUsage(
+            f"no job was submitted from --since {config.since or 'the first'} to --until {config.until or 'the last'}: "
+            f"give dates between {submit_ts.min():%Y-%m-%d} and {submit_ts.max():%Y-%m-%d}"
+        )
+    notes = taken.notes if until is None else (*taken.notes, f"jobs submitted from {until:%Y-%m-%d} on are left out")
+    return Replayed(jobs=jobs, notes=notes), since
+
+
+def _date(text: str | None, flag: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadUsage(f"{flag}: found {text!r}, expected a date such as 2017-11-01") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def assumptions(config: Config, jobs: pl.DataFrame, readings: Sequence[Reading], since: datetime) -> list[str]:
@@ -151,7 +197,8 @@ def assumptions(config: Config, jobs: pl.DataFrame, readings: Sequence[Reading],
         f"figures are of jobs submitted from {since:%Y-%m-%d %H:%M} UTC on; earlier ones warm the cluster up",
         f"intervals are 95 %, of {DRAWS} draws of blocks of {BLOCK_DAYS} days of submission, the same for all orders: "
         "what single weeks weigh, not what other arrivals would come to",
-        f"preempting orders pay {config.checkpoint_s:g} s for every restart; aging is {AGING:g} s a second waited, "
+        f"preempting orders pay {config.restart_cost_s:g} s of GPU time for every restart, and let a job run at least "
+        f"{QUANTUM_S:g} s or six times as long as a restart, gittins twice; aging is {AGING:g} s a second waited, "
         f"for qssf {AGING_GPU_S:g} GPU-seconds",
     ]
 

@@ -115,7 +115,7 @@ def test_every_placement_runs(taut: Taut, placement: str) -> None:
         ("--overtakes", "0"),
         ("--sharing", "devices"),
         ("--policy", "sjf", "--aging", "0.5"),
-        ("--policy", "sjf", "--preempt", "--checkpoint-s", "30", "--quantum-s", "60"),
+        ("--policy", "sjf", "--preempt", "--restart-cost-s", "30", "--quantum-s", "60"),
         ("--mtbf-h", "0.3", "--mttr-h", "0.5"),
         ("--seed", "9"),
         ("--rate", "20"),

@@ -69,6 +69,7 @@ def end_runs(state: State) -> None:
             row.full = True
             row.left_s = row.run_s
             row.attained_s = 0.0
+            row.owed_s = 0.0
             wait(state.rules, queue, len(state.cluster.free), job)
         else:
             stop(state, number, FAILED if row.fails else COMPLETED)
@@ -109,6 +110,7 @@ def _interrupt(state: State) -> None:
         row = queue.jobs[job]
         row.left_s = row.run_s if row.full else row.granted_run_s
         row.attained_s = 0.0
+        row.owed_s = 0.0
         wait(state.rules, queue, len(state.cluster.free), job)
 
 

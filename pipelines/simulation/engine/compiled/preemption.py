@@ -22,8 +22,10 @@ def _stoppable(state: State) -> int:
         run = log.runs[number]
         so_far_s = now_s - run.start_s
         if so_far_s >= state.rules.quantum_s:
-            attained_s = queue.jobs[run.job].attained_s + so_far_s
-            picks[count].value = -key_of(state.rules, queue, run.job, attained_s)
+            row = queue.jobs[run.job]
+            attained_s = row.attained_s + max(so_far_s - row.owed_s, 0.0)
+            owed_s = max(row.owed_s - so_far_s, 0.0) - state.rules.restart_cost_s
+            picks[count].value = -key_of(state.rules, queue, run.job, attained_s, owed_s)
             picks[count].tie = -run.job
             picks[count].what = number
             count += 1
@@ -39,8 +41,10 @@ def _preempted(state: State, number: int) -> None:
     planned_s, start_s = state.log.runs[number].end_s, state.log.runs[number].start_s
     job = stop(state, number, PREEMPTED)
     row = queue.jobs[job]
-    row.left_s = planned_s - tally.now_s + state.rules.checkpoint_s
-    row.attained_s += tally.now_s - start_s
+    ran_s = tally.now_s - start_s
+    row.left_s = planned_s - tally.now_s - max(row.owed_s - ran_s, 0.0) + state.rules.restart_cost_s
+    row.attained_s += max(ran_s - row.owed_s, 0.0)
+    row.owed_s = state.rules.restart_cost_s
     scratch.aside[tally.aside] = job
     tally.aside += 1
 

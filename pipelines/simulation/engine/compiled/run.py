@@ -11,12 +11,13 @@ from typing import Final
 import numpy as np
 
 from pipelines.simulation.engine.compiled.loop import advance
-from pipelines.simulation.engine.compiled.starts import DRF, FIXED, LAS, SRTF
+from pipelines.simulation.engine.compiled.starts import DRF, FIXED, GITTINS, LAS, LAS_TIME, MLFQ, SRTF
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core.cluster import MILLI, Machine
 from scheduler_core.cluster import Cluster as Machinery
 from scheduler_core.gangs import ANY_GPU_TYPE
+from scheduler_core.kernels.gittins import AGES, level_of, remaining_table, spreads_of
 from scheduler_core.kernels.ordered import distinct
 from scheduler_core.kernels.state import (
     END,
@@ -64,6 +65,11 @@ def _weight(workload: Workload, gpus: IntArray) -> FloatArray:  # noqa: ARG001  
     return np.maximum(gpus, 1).astype(np.float64)
 
 
+def _level(workload: Workload, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
+    known = np.where(np.isfinite(workload.predicted_s), workload.predicted_s, 0.0)
+    return np.array([level_of(predicted_s) for predicted_s in known.tolist()], dtype=np.float64)
+
+
 def _priority(workload: Workload, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
     return -workload.priority
 
@@ -78,6 +84,9 @@ BASES: Final[dict[str, tuple[Base, int]]] = {
     "srtf": (_predicted, SRTF),
     "qssf": (_qssf, FIXED),
     "las": (_weight, LAS),
+    "las_time": (_none, LAS_TIME),
+    "mlfq": (_level, MLFQ),
+    "gittins": (_predicted, GITTINS),
     "priority": (_priority, FIXED),
     "drf": (_none, DRF),
 }
@@ -94,9 +103,11 @@ def rules_of(discipline: Discipline, horizon_s: float) -> Rules:
         easy=discipline.backfill == "easy",
         depth=int(discipline.backfill_depth),
         preempting=discipline.preempts(),
-        checkpoint_s=float(discipline.checkpoint_s),
+        restart_cost_s=float(discipline.restart_cost_s),
         quantum_s=float(discipline.quantum_s),
         horizon_s=float(horizon_s),
+        remaining=remaining_table(),
+        ages=AGES,
     )
 
 
@@ -118,6 +129,7 @@ def queue_of(workload: Workload, discipline: Discipline) -> Queue:
         jobs[name] = getattr(workload, name)
     jobs["left_s"] = workload.granted_run_s
     jobs["predicted_s"] = predicted_or_last(workload)
+    jobs["spread"] = spreads_of(workload.predicted_s, workload.predicted_p90_s)
     jobs["finished_s"] = np.nan
     jobs["user"] = users
     jobs["granted_bucket"], jobs["full_bucket"] = codes[:count], codes[count:]

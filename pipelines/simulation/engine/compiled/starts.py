@@ -3,6 +3,7 @@
 The rounds decide which job starts. Called by the rounds and by `loop`.
 """
 
+import math
 from typing import Final
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from pipelines.simulation.engine.compiled.heaps import put_end, take_end
 from pipelines.simulation.engine.compiled.waiting import bucket_of, put
 from pipelines.simulation.engine.schedule import Ending
+from scheduler_core.kernels.gittins import RESTARTS, level_of, remaining_of
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.placing import hosted, open_to, placed, shift
 from scheduler_core.kernels.state import Cluster, Queue, Rules, State
@@ -25,17 +27,32 @@ FIXED = 0
 SRTF = 1
 LAS = 2
 DRF = 3
+MLFQ = 4
+GITTINS = 5
+LAS_TIME = 6
+
+_level_of = kernel(level_of)
+_remaining_of = kernel(remaining_of)
 
 
 @kernel
-def key_of(rules: Rules, queue: Queue, job: int, attained_s: float) -> float:
-    """Return the sort key of a job that has already run for `attained_s`, including aging; the smallest goes first."""
+def key_of(rules: Rules, queue: Queue, job: int, attained_s: float, owed_s: float) -> float:
+    """Return the sort key of a job that has attained `attained_s`, including aging; the smallest goes first.
+
+    `owed_s` is the time of the next start without progress, as in `gangs.Waiting`.
+    """
     row = queue.jobs[job]
     key = row.full_key if row.full else row.granted_key
     if rules.policy == SRTF:
         key = max(key - attained_s, 0.0)
     elif rules.policy == LAS:
         key = attained_s * key / 1000
+    elif rules.policy == LAS_TIME:
+        key = attained_s
+    elif rules.policy == MLFQ:
+        key = max(_level_of(attained_s), key)
+    elif rules.policy == GITTINS and key < math.inf:
+        key = _remaining_of(rules.remaining, rules.ages, row.spread, key, attained_s) + RESTARTS * owed_s
     return float(key + rules.aging * row.arrive_s)
 
 
@@ -45,7 +62,8 @@ def wait(rules: Rules, queue: Queue, machines: int, job: int) -> None:
 
     Under DRF all jobs of a bucket are of one user, and are sorted by serial.
     """
-    queue.jobs[job].rank = 0.0 if rules.policy == DRF else key_of(rules, queue, job, queue.jobs[job].attained_s)
+    row = queue.jobs[job]
+    row.rank = 0.0 if rules.policy == DRF else key_of(rules, queue, job, row.attained_s, row.owed_s)
     put(queue, machines, job)
 
 

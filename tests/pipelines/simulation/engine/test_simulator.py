@@ -101,7 +101,7 @@ EVERYTHING = workload(
     {"at": 12.0, "gpus": 0.25, "gib": 1.5, "run": 30.0, "predicted": math.nan},
     {"at": 70.0, "gpus": 4, "run": 10.0, "predicted": 5.0},
 )
-EVENTFUL = Discipline(policy="srtf", quantum_s=20.0, checkpoint_s=5.0)
+EVENTFUL = Discipline(policy="srtf", quantum_s=20.0, restart_cost_s=5.0)
 
 
 def test_the_event_log_is_the_golden_one_to_the_byte() -> None:
@@ -202,7 +202,7 @@ def test_policies_and_placements_go_by_name_or_by_value() -> None:
         ({"policy": "drf", "preempt": True}, {}, "preemption together with a policy whose keys are dynamic"),
         ({"policy": "srtf", "overtakes": 1}, {}, "preemption together with overtakes"),
         ({"policy": "las", "backfill": "easy"}, {}, "preemption together with backfill=easy"),
-        ({"policy": "las", "checkpoint_s": 600.0}, {}, "a checkpoint that costs less than the quantum"),
+        ({"policy": "las", "restart_cost_s": 600.0}, {}, "a restart that costs less than the quantum"),
         ({"policy": "las"}, {"jobs": workload({"run": math.inf})}, "an infinite run time in row 0"),
     ],
 )
@@ -265,7 +265,7 @@ def check_runs(schedule: Schedule, rules: Discipline) -> None:
             whole_s = jobs.run_s[serial] if full else jobs.granted_run_s[serial]
             if how == "preempted":
                 assert end_s - start_s >= rules.quantum_s
-                ran_s -= rules.checkpoint_s
+                ran_s -= rules.restart_cost_s
             elif how == "interrupted":
                 ran_s = 0.0
             else:
@@ -307,7 +307,7 @@ def test_gpu_seconds_held_are_those_the_jobs_ask_for(drawn: list[dict[str, Any]]
     for at, (job, start_s, end_s, how) in enumerate(simulated(schedule)):
         row = drawn[job]
         gpus = row["gpus"] if schedule.full[at] else row.get("granted", (0, 0, row["gpus"]))[2]
-        lasts_s = end_s - start_s - (rules.checkpoint_s if how == "preempted" else 0.0)
+        lasts_s = end_s - start_s - (rules.restart_cost_s if how == "preempted" else 0.0)
         held += gpus * sum(hosts_of(schedule, at).values()) * lasts_s
     expected = 0.0
     for row, too_large in zip(drawn, schedule.never_fits.tolist(), strict=True):

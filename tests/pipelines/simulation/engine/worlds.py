@@ -37,12 +37,13 @@ def world(seed: int, jobs: int, policy: str, option: str) -> World:
     down_s = rng.integers(0, 80, broken).astype(float)
     for_s = np.where(rng.random(broken) < 0.1, math.inf, rng.integers(1, 40, broken))
     spans = zip(rng.integers(0, len(machines), broken).tolist(), down_s, down_s + for_s, strict=True)
+    horizon_s = float(rng.choice([math.inf, 30.0, 47.5, 100.0]))
     return World(
         jobs=_workload(rng, int(rng.integers(1, jobs + 1))),
         machines=machines,
         outages=outages(*spans),
-        discipline=_discipline(rng, policy, option),
-        horizon_s=float(rng.choice([math.inf, 30.0, 47.5, 100.0])),
+        discipline=_discipline(rng, policy, option, endless=math.isinf(horizon_s)),
+        horizon_s=horizon_s,
     )
 
 
@@ -86,11 +87,12 @@ def _workload(rng: np.random.Generator, count: int) -> Workload:
         dies=rng.random(count) < 0.2,
         fails=rng.random(count) < 0.1,
         predicted_s=predicted_s,
+        predicted_p90_s=predicted_s * rng.choice([1.0, 1.7, 30.0, math.nan], count),
         gpu_types=NAMED,
     )
 
 
-def _discipline(rng: np.random.Generator, policy: str, option: str) -> Discipline:
+def _discipline(rng: np.random.Generator, policy: str, option: str, *, endless: bool) -> Discipline:
     options: dict[str, dict[str, object]] = {
         "none": {},
         "overtakes": {"overtakes": int(rng.integers(0, 4))},
@@ -98,7 +100,7 @@ def _discipline(rng: np.random.Generator, policy: str, option: str) -> Disciplin
         "preempt": {
             "preempt": not QUEUE_POLICIES[policy].dynamic,
             "quantum_s": float(rng.choice([5.0, 7.3, 20.0])),
-            "checkpoint_s": float(rng.choice([0.0, 1.5])),
+            "restart_cost_s": float(rng.choice([0.0, 1.5, 1.5 if endless else 9.0])),
         },
     }
     return Discipline(

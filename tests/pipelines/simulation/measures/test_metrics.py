@@ -310,7 +310,7 @@ def test_a_simulated_kill_and_outage_are_measured_as_worked_by_hand() -> None:
     ran = simulate(
         foresight,
         machines(),
-        Discipline(policy="srtf", quantum_s=5.0, checkpoint_s=0.0),
+        Discipline(policy="srtf", quantum_s=5.0, restart_cost_s=0.0),
         horizon_s=200.0,
         outages=away,
         engine="plain",

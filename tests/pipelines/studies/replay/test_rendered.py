@@ -1,6 +1,6 @@
 """What a screen shows of a replay: hours, intervals beside their figures, nothing where nothing is known."""
 
-from pipelines.studies.replay.rows import rendered
+from pipelines.studies.replay.tables import rendered
 from pipelines.studies.study import Row
 
 FIGURES = ("jct_mean_s", "delay_mean_s", "fifo_jct_ratio", "gain_kept", "oracle_jct_ratio", "predicted_jct_ratio")

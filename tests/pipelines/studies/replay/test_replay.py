@@ -9,8 +9,9 @@ import pytest
 from features.tables import Jobs
 from pipelines.errors import BadUsage, LakeError
 from pipelines.studies.replay.capacity import Pool, Reading
-from pipelines.studies.replay.replay import ORDERS, Outcome, orders_for, planned, replay, replayed
-from pipelines.studies.replay.sizes import ORACLE, PREDICTED
+from pipelines.studies.replay.orders import ORDERS, orders_for, planned
+from pipelines.studies.replay.replay import Outcome, replay, replayed
+from pipelines.studies.replay.sizes import ORACLE, PREDICTED, Sizes
 from scheduler_core.cluster import Machine
 from tests.pipelines.lake.canonical import T0, canonical, job_row
 
@@ -40,7 +41,8 @@ def run(jobs: pl.DataFrame, size: Reading, *orders: str, since: datetime = T0, *
     taken = replayed(jobs).jobs
     known = {ORACLE: taken["run_s"].to_numpy()} | {name: np.array(column) for name, column in sizes.items()}
     plan = planned({name: ORDERS[name] for name in orders}, list(known), everywhere=True)
-    return list(replay(taken, known, size, plan, since=since, checkpoint_s=60.0))
+    found = Sizes(predicted_s=known, predicted_p90_s=known, since=since, notes=())
+    return list(replay(taken, found, size, plan, restart_cost_s=60.0))
 
 
 def jcts(outcomes: list[Outcome]) -> dict[tuple[str, str], list[float]]:
