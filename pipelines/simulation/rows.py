@@ -201,4 +201,5 @@ def prediction_notes(given: Advice, settings: SimulationSettings) -> list[str]:
     if settings.needs_predictions is None or answers is None:
         return []
     unknown = int(np.isnan(predicted_times(answers)[0]).sum())
-    return [f"{unknown} of {len(answers)} jobs have no predicted run time: they go last"] if unknown else []
+    place = "begin at the first level" if settings.discipline.policy == "mlfq" else "go last"
+    return [f"{unknown} of {len(answers)} jobs have no predicted run time: they {place}"] if unknown else []

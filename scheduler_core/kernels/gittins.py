@@ -39,7 +39,7 @@ replaying Philly's jobs of October 2017 (docs/studies/replay.md).
 """
 
 RESTARTS: Final = 4.0
-"""Number of restarts that one preemption is taken to cost, as a preempted job is often preempted again; chosen likewise."""
+"""Number of restarts that one preemption is taken to cost: many jobs are preempted repeatedly. Chosen likewise."""
 
 LEAST_SURVIVAL: Final = 1e-9
 SHORTEST_S: Final = 1.0

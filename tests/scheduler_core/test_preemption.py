@@ -146,7 +146,7 @@ def test_a_restart_that_is_preempted_is_paid_once() -> None:
 
 
 def test_gittins_spares_a_running_job_whose_restart_costs_more_than_is_gained() -> None:
-    """A has 50 of 60 s left at 10. B (45) would be preferred if a restart were free, but it costs 6 s."""
+    """A has 50 of 60 s left at 10. B (45) is preferred if a restart is free, but not if it costs 6 s."""
     jobs = workload({"gpus": 4, "run": 60.0, "p90": 60.0}, {"at": 5.0, "gpus": 4, "run": 45.0, "p90": 45.0})
 
     rules = {cost_s: Discipline(policy="gittins", quantum_s=10.0, restart_cost_s=cost_s) for cost_s in (0.0, 6.0)}

@@ -118,7 +118,7 @@ def _check_that_it_ends(workload: Workload, discipline: Discipline) -> None:
     """
     if discipline.restart_cost_s >= discipline.quantum_s:
         raise BadInput(
-            f"discipline: found restart_cost_s={discipline.restart_cost_s} and quantum_s={discipline.quantum_s} with no "
+            f"discipline: found restart_cost_s={discipline.restart_cost_s} and quantum_s={discipline.quantum_s}, no "
             "horizon, expected a restart that costs less than the quantum; or pass horizon_s"
         )
     endless = ~(np.isfinite(workload.run_s) & np.isfinite(workload.granted_run_s))

@@ -78,8 +78,8 @@ Without a suffix, no job starts before a job ahead of it that does not fit (exce
 orders). With `+skip`, any job that fits may start. With `+easy`, a job may start if by the predictions it does not
 delay the first job that does not fit (EASY backfilling). `sjf+preempt` is SRTF with the total predicted run time in
 place of the remaining one. `las` sorts by attained GPU time, `las_time` by attained run time. `mlfq` and `gittins` use
-sizes and attained run time. `least_runs` was chosen on Philly's jobs of October 2017: `las` and `las_time` gain from long
-runs if restarts cost much, `gittins` spares running jobs by itself.
+sizes and attained run time. `least_runs` was chosen on Philly's jobs of October 2017: if restarts cost much, `las` and
+`las_time` gain from long runs, while `gittins` spares running jobs by itself.
 """
 
 FIFO: Final = "fifo"

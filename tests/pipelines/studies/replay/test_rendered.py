@@ -1,6 +1,7 @@
 """What a screen shows of a replay: hours, intervals beside their figures, nothing where nothing is known."""
 
-from pipelines.studies.replay.tables import rendered
+from pipelines.studies.replay.rows import PAIRED
+from pipelines.studies.replay.tables import paired, rendered
 from pipelines.studies.study import Row
 
 FIGURES = ("jct_mean_s", "delay_mean_s", "fifo_jct_ratio", "gain_kept", "oracle_jct_ratio", "predicted_jct_ratio")
@@ -16,6 +17,7 @@ def row(**figures: object) -> Row:
         "gain_kept",
         "oracle_jct_ratio",
         "predicted_jct_ratio",
+        *(f"less_{other}_s" for other in PAIRED),
     ):
         known |= {name: None, f"{name}_low": None, f"{name}_high": None}
     return known | figures
@@ -32,6 +34,14 @@ def test_a_figure_without_an_interval_stands_alone_and_what_is_not_known_is_empt
     (found,) = rendered([row(gain_kept=-17.7)])
 
     assert (found["gain_kept"], found["fifo_jct_ratio"]) == ("-17.70", None)
+
+
+def test_a_difference_stands_under_the_order_it_is_from_if_that_was_replayed() -> None:
+    (found,) = paired([row(less_las_s=-3600.0, less_las_s_low=-7200.0, less_las_s_high=-360.0)])
+
+    assert found["less_las_h"] == "-1.00 [-2.00, -0.10]"
+    assert "less_srtf_h" not in found
+    assert paired([row()]) == []
 
 
 def test_parts_and_classes_stand_there_if_there_are_any() -> None:

@@ -64,6 +64,23 @@ def test_gain_kept_is_the_share_of_what_the_oracle_gains_in_the_same_order() -> 
     assert row(rows, order="fifo")["gain_kept"] is None
 
 
+def test_differences_are_of_the_same_jobs_and_null_without_the_other_order() -> None:
+    """LAS is always 50 s a job faster than SJF: whatever weeks are drawn, the difference is the same."""
+    days = list(range(28))
+    jct_s = np.random.default_rng(3).uniform(100.0, 900.0, len(days))
+    both = [
+        outcome("fifo", "none", jct_s + 90.0, day=days),
+        outcome("las", "none", jct_s, day=days),
+        outcome("sjf", "predicted", jct_s + 50.0, day=days),
+    ]
+
+    found = row(rows_of(both), order="sjf")
+
+    assert [found[f"less_las_s{end}"] for end in ("", "_low", "_high")] == pytest.approx([50.0] * 3)
+    assert row(rows_of(both), order="las")["less_sjf_s"] == pytest.approx(-50.0)
+    assert [found[f"less_srtf_s{end}"] for end in ("", "_low", "_high")] == [None] * 3
+
+
 def test_gain_kept_is_null_where_the_oracle_gains_nothing() -> None:
     worse = [*THREE[:2], outcome("sjf", "oracle", [100.0, 500.0])]
 

@@ -72,6 +72,40 @@ def test_an_unknown_source_is_refused_with_those_there_are() -> None:
         sizes_of(jobs, jobs, ["user_mean"], zone="UTC")
 
 
+def test_p90_is_known_of_quantiles_exact_for_the_oracle_and_unknown_of_means() -> None:
+    jobs = jobs_of(10, days=10, vc="one")
+
+    sizes = sizes_of(jobs, jobs, ["recent_20", "like_mean", "oracle"], zone="UTC")
+
+    assert (sizes.predicted_p90_s["recent_20"] >= 1.05 * sizes.predicted_s["recent_20"]).all()
+    assert np.isnan(sizes.predicted_p90_s["like_mean"]).all()
+    assert sizes.predicted_p90_s["oracle"].tolist() == jobs["run_s"].to_list()
+
+
+def test_a_cut_before_which_too_few_jobs_ended_is_refused_with_a_cure() -> None:
+    jobs, cut = jobs_of(20, days=60), BEGIN + timedelta(days=30)
+
+    assert sizes_of(jobs, jobs, ["oracle"], zone="UTC", since=cut).since == cut
+    with pytest.raises(BadUsage, match="found 10 jobs that ended before 2020-07-31, and a model needs 1000: give a la"):
+        sizes_of(jobs, jobs, ["predicted"], zone="UTC", since=cut)
+
+
+@pytest.mark.slow
+def test_models_are_fixed_at_the_cut() -> None:
+    jobs = jobs_of(4000, days=90)
+    cut = BEGIN + timedelta(days=40)
+
+    sizes = sizes_of(jobs, jobs, ["predicted"], zone="UTC", since=cut)
+    monthly = sizes_of(jobs, jobs, ["predicted"], zone="UTC")
+
+    before = (jobs["submit_ts"] < cut).to_numpy()
+    one, other = sizes.predicted_s["predicted"], monthly.predicted_s["predicted"]
+    assert sizes.since == cut
+    assert "the last model fixed" in sizes.notes[0]
+    assert one[before].tolist() == other[before].tolist()
+    assert one[~before].tolist() != other[~before].tolist()
+
+
 @pytest.mark.slow
 def test_a_month_is_answered_by_a_model_of_what_had_ended_before_it() -> None:
     jobs = jobs_of(2500, days=60)

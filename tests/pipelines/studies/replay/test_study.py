@@ -60,6 +60,18 @@ def test_a_screen_shows_hours_and_leaves_out_what_is_the_same(lake: Path) -> Non
     assert fifo.split()[3:5] == ["fifo", "none"]
 
 
+def test_a_second_table_has_the_differences_to_las_and_predicted_orders(lake: Path) -> None:
+    asked = ["--trace", "philly", "--reading", "machine_list", "--sizes", "oracle"]
+
+    result = CliRunner().invoke(
+        app, ["study", "replay", "--lake", str(lake), *asked, "--order", "las", "--order", "gittins"]
+    )
+
+    assert result.exit_code == 0, result.stderr
+    assert "mean JCT less that of other orders" in result.stderr
+    assert "less_las_h" in result.stdout
+
+
 def test_the_same_question_gives_the_same_bytes(lake: Path) -> None:
     first, second = (taut(lake, "--trace", "philly", "--reading", "load").stdout for _ in range(2))
 
@@ -73,6 +85,10 @@ def test_the_same_question_gives_the_same_bytes(lake: Path) -> None:
         (["--trace", "philly", "--order", "magic"], "no order magic for these jobs; there are fifo"),
         (["--trace", "philly", "--sizes", "magic"], "no sizes magic for these jobs; there are predicted"),
         (["--trace", "philly", "--reading", "magic"], "no reading magic; there are machine_list"),
+        (["--trace", "philly", "--since", "soon"], "--since: found 'soon', expected a date such as 2017-11-01"),
+        (["--trace", "philly", "--since", "2030-01-01"], "no job was submitted from --since 2030-01-01 to --until the"),
+        (["--trace", "philly", "--since", "2030-01-01"], ": give dates between 2017-"),
+        (["--trace", "philly", "--until", "2001-01-01"], "no job was submitted from --since the first to --until 2001"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_2(lake: Path, arguments: list[str], said: str) -> None:
