@@ -118,7 +118,8 @@ def sizes_of(
 
 def _quantiles(forecast: Forecast) -> FloatArray:
     """Return p50 and p90 of the run times in seconds (2, n)."""
-    return np.exp(np.array([forecast.p50, forecast.p90]))
+    seconds: FloatArray = np.exp(np.array([forecast.p50, forecast.p90]))
+    return seconds
 
 
 def _check_learnable(learnt_from: pl.DataFrame, since: datetime, asked: Sequence[str]) -> None:
