@@ -20,7 +20,7 @@ from scheduler_core.cluster import MILLI
 from scheduler_core.devices import Sharing
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import Waiting
-from scheduler_core.kernels.gittins import AGES, RESTARTS, level_of, remaining_of, remaining_table, spread_of
+from scheduler_core.kernels import gittins as index
 from scheduler_core.placement import Placement
 
 __all__ = ["Discipline"]
@@ -146,15 +146,15 @@ def mlfq(job: Waiting, state: QueueState, now_s: float) -> float:
     ----------
     Gu et al.: Tiresias, NSDI 2019 (discretised LAS, where every job begins at the first level).
     """
-    level = level_of(job.attained_s)
-    return max(level, level_of(job.predicted_s)) if math.isfinite(job.predicted_s) else level
+    level = index.level_of(job.attained_s)
+    return max(level, index.level_of(job.predicted_s)) if math.isfinite(job.predicted_s) else level
 
 
 def gittins(job: Waiting, state: QueueState, now_s: float) -> float:
     """Order by the reciprocal of the Gittins index, a remaining run time, from predicted p50 and p90 and attained time.
 
     With an exact prediction this is the remaining run time, as in `srtf`; the wider the prediction, the more the order
-    is that of `las_time`. The time of a restart, `RESTARTS` times, is added to the key of a preempted job and
+    is that of `las_time`. The time of a restart, `index.RESTARTS` times, is added to the key of a preempted job and
     subtracted from that of a running one. So a job preempts only if that gains more than the restarts cost. Jobs
     without a prediction come last.
 
@@ -165,8 +165,9 @@ def gittins(job: Waiting, state: QueueState, now_s: float) -> float:
     """
     if not math.isfinite(job.predicted_s):
         return math.inf
-    spread = spread_of(job.predicted_s, job.predicted_p90_s)
-    return remaining_of(remaining_table(), AGES, spread, job.predicted_s, job.attained_s) + RESTARTS * job.owed_s
+    spread = index.spread_of(job.predicted_s, job.predicted_p90_s)
+    table, p50_s = index.remaining_table(), job.predicted_s
+    return index.remaining_of(table, index.AGES, spread, p50_s, job.attained_s) + index.RESTARTS * job.owed_s
 
 
 def drf(job: Waiting, state: QueueState, now_s: float) -> float:

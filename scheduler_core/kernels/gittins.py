@@ -53,7 +53,7 @@ def remaining_table() -> FloatArray:
     The Gittins index of a job of age a is the largest ratio, over all d, of the probability to end within d more
     seconds to the expected run time in them. Its reciprocal is a time: for an exact prediction (the first row), the
     remaining run time. Otherwise the run time is a mixture of two log-normal distributions around p50: one with the
-    predicted p90, and for `BROAD_SHARE` of jobs one with `BROAD_SIGMA`.
+    predicted p90, and for `BROAD_SHARE` of jobs one with `BROAD_SIGMA`. The shortest d is about a millionth of p50.
 
     References
     ----------

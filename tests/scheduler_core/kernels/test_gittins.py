@@ -40,7 +40,7 @@ def test_the_table_is_the_reciprocal_of_the_index_by_its_definition(spread: int,
         return np.asarray((1.0 - BROAD_SHARE) * parts[0] + BROAD_SHARE * parts[1])
 
     found = []
-    for span in np.exp(np.arange(-12.0, 10.0, 0.25)):
+    for span in np.exp(np.arange(-14.0, 10.0, 0.25)):
         times = age + np.linspace(0.0, 1.0, 400) ** 4 * span
         alive = survival(times)
         if alive[0] - alive[-1] > 1e-9:

@@ -17,7 +17,7 @@ from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core.cluster import MILLI, Machine
 from scheduler_core.cluster import Cluster as Machinery
 from scheduler_core.gangs import ANY_GPU_TYPE
-from scheduler_core.kernels.gittins import AGES, level_of, remaining_table, spreads_of
+from scheduler_core.kernels import gittins
 from scheduler_core.kernels.ordered import distinct
 from scheduler_core.kernels.state import (
     END,
@@ -67,7 +67,7 @@ def _weight(workload: Workload, gpus: IntArray) -> FloatArray:  # noqa: ARG001  
 
 def _level(workload: Workload, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
     known = np.where(np.isfinite(workload.predicted_s), workload.predicted_s, 0.0)
-    return np.array([level_of(predicted_s) for predicted_s in known.tolist()], dtype=np.float64)
+    return np.array([gittins.level_of(predicted_s) for predicted_s in known.tolist()], dtype=np.float64)
 
 
 def _priority(workload: Workload, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
@@ -106,8 +106,8 @@ def rules_of(discipline: Discipline, horizon_s: float) -> Rules:
         restart_cost_s=float(discipline.restart_cost_s),
         quantum_s=float(discipline.quantum_s),
         horizon_s=float(horizon_s),
-        remaining=remaining_table(),
-        ages=AGES,
+        remaining=gittins.remaining_table(),
+        ages=gittins.AGES,
     )
 
 
@@ -129,7 +129,7 @@ def queue_of(workload: Workload, discipline: Discipline) -> Queue:
         jobs[name] = getattr(workload, name)
     jobs["left_s"] = workload.granted_run_s
     jobs["predicted_s"] = predicted_or_last(workload)
-    jobs["spread"] = spreads_of(workload.predicted_s, workload.predicted_p90_s)
+    jobs["spread"] = gittins.spreads_of(workload.predicted_s, workload.predicted_p90_s)
     jobs["finished_s"] = np.nan
     jobs["user"] = users
     jobs["granted_bucket"], jobs["full_bucket"] = codes[:count], codes[count:]

@@ -11,7 +11,7 @@ import numpy as np
 from pipelines.simulation.engine.compiled.heaps import put_end, take_end
 from pipelines.simulation.engine.compiled.waiting import bucket_of, put
 from pipelines.simulation.engine.schedule import Ending
-from scheduler_core.kernels.gittins import RESTARTS, level_of, remaining_of
+from scheduler_core.kernels import gittins
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.placing import hosted, open_to, placed, shift
 from scheduler_core.kernels.state import Cluster, Queue, Rules, State
@@ -31,8 +31,8 @@ MLFQ = 4
 GITTINS = 5
 LAS_TIME = 6
 
-_level_of = kernel(level_of)
-_remaining_of = kernel(remaining_of)
+_level_of = kernel(gittins.level_of)
+_remaining_of = kernel(gittins.remaining_of)
 
 
 @kernel
@@ -52,7 +52,7 @@ def key_of(rules: Rules, queue: Queue, job: int, attained_s: float, owed_s: floa
     elif rules.policy == MLFQ:
         key = max(_level_of(attained_s), key)
     elif rules.policy == GITTINS and key < math.inf:
-        key = _remaining_of(rules.remaining, rules.ages, row.spread, key, attained_s) + RESTARTS * owed_s
+        key = _remaining_of(rules.remaining, rules.ages, row.spread, key, attained_s) + gittins.RESTARTS * owed_s
     return float(key + rules.aging * row.arrive_s)
 
 
