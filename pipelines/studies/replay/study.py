@@ -166,10 +166,10 @@ def within(taken: Replayed, config: Config) -> tuple[Replayed, datetime | None]:
     jobs = taken.jobs if until is None else taken.jobs.filter(submit_ts < until)
     measured = jobs if since is None else jobs.filter(jobs["submit_ts"] >= since)
     if measured.is_empty():
-        days = submit_ts.dt.date().cast(pl.String)
+        days = submit_ts.sort().dt.strftime("%Y-%m-%d").to_list()
         raise BadUsage(
             f"no job was submitted from --since {config.since or 'the first'} to --until {config.until or 'the last'}: "
-            f"give dates between {days.min()} and {days.max()}"
+            f"give dates between {days[0]} and {days[-1]}"
         )
     notes = taken.notes if until is None else (*taken.notes, f"jobs submitted from {until:%Y-%m-%d} on are left out")
     return Replayed(jobs=jobs, notes=notes), since
