@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FloatArray", "Forecast"]
+__all__ = ["FloatArray"]
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from pipelines.errors import BadUsage
 from pipelines.models.baselines import HISTORY_BASELINES, history_forecasts
 from pipelines.models.examples import Examples, examples_of, task_types
 from pipelines.models.fitted import Recipe, combined, fit_runtime
-from pipelines.models.metrics import FloatArray, Forecast
+from pipelines.models.metrics import FloatArray
 from pipelines.models.splits import time_later
 from pipelines.studies.replay.means import LIKE_MEAN, MEANS, mean_sizes
 from scheduler_core.types import BoolArray, IntArray
@@ -105,20 +105,20 @@ def sizes_of(
         if name in MEANS:
             answers[name], p90s[name] = mean_sizes(jobs, MEANS[name].keys), np.full(jobs.height, np.nan)
         elif name == PREDICTED:
-            fallback = _quantiles(history[WITHOUT_MODEL])
+            fallback = _seconds(history[WITHOUT_MODEL].p50, history[WITHOUT_MODEL].p90)
             learnt = learned(jobs, learnt_from, cuts, seed=seed, nthread=nthread, talk=talk)
             answers[name], p90s[name] = np.where(np.isnan(learnt), fallback, learnt)
             notes.append(_models_note(jobs, learnt[0], cuts, fixed=since is not None))
         else:
-            answers[name], p90s[name] = _quantiles(history[name])
+            answers[name], p90s[name] = _seconds(history[name].p50, history[name].p90)
         p90s[name] = np.maximum(p90s[name], LEAST_SPREAD * answers[name])
     first = cuts[0] if cuts else months[0]
     return Sizes(predicted_s=answers, predicted_p90_s=p90s, since=since or first, notes=tuple(notes))
 
 
-def _quantiles(forecast: Forecast) -> FloatArray:
-    """Return p50 and p90 of the run times in seconds (2, n)."""
-    seconds: FloatArray = np.exp(np.array([forecast.p50, forecast.p90]))
+def _seconds(p50: FloatArray, p90: FloatArray) -> FloatArray:
+    """Return quantiles of log run time (n,) in seconds (2, n)."""
+    seconds: FloatArray = np.exp(np.array([p50, p90]))
     return seconds
 
 
@@ -205,7 +205,8 @@ def _period(
         return np.empty(0, dtype=np.int64), np.empty((2, 0))
     split = replace(split, test=asked)
     fitted = fit_runtime(examples, split, recipe, until=begin, seed=seed, nthread=nthread)
-    return asked, _quantiles(combined(examples, fitted))
+    forecast = combined(examples, fitted)
+    return asked, _seconds(forecast.p50, forecast.p90)
 
 
 def _ended_before(jobs: pl.DataFrame, moment: datetime) -> int:
