@@ -45,6 +45,8 @@ class Measure:
         Whether it counts only for GPUs without another metric of the same measure.
     changes
         Whether to count how often the value changes, instead of its mean.
+    peak
+        Whether the largest sample is needed.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Measure:
     kind: str = ""
     fallback: bool = False
     changes: bool = False
+    peak: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -104,15 +107,15 @@ _GPUS: Final = (
     _instance(name="gpus", metric="DCGM_FI_DEV_GPU_UTIL", scale=0.01),
     # GPU_UTIL does not exist for MIG devices.
     _instance(name="gpus", metric="DCGM_FI_PROF_GR_ENGINE_ACTIVE", where='GPU_I_ID!=""', fallback=True),
-    _instance(name="gpu_mem_gib", metric="DCGM_FI_DEV_FB_USED", scale=MIB / GIB),
+    _instance(name="gpu_mem_gib", metric="DCGM_FI_DEV_FB_USED", scale=MIB / GIB, peak=True),
 )
 _ENVIRONMENT: Final = (
-    _gpu(name="power_w", metric="DCGM_FI_DEV_POWER_USAGE"),
-    _gpu(name="temp_c", metric="DCGM_FI_DEV_GPU_TEMP"),
+    _gpu(name="power_w", metric="DCGM_FI_DEV_POWER_USAGE", peak=True),
+    _gpu(name="temp_c", metric="DCGM_FI_DEV_GPU_TEMP", peak=True),
     _gpu(name="sm_clock_mhz", metric="DCGM_FI_DEV_SM_CLOCK"),
     _gpu(name="mem_clock_mhz", metric="DCGM_FI_DEV_MEM_CLOCK"),
     _gpu(name="energy_w", metric="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", scale=1e-3, counter=True),
-    _gpu(name="xid", metric="DCGM_FI_DEV_XID_ERRORS", changes=True),
+    _gpu(name="xid", metric="DCGM_FI_DEV_XID_ERRORS", changes=True, peak=True),
 )
 _CPU_TIME: Final = "node_cpu_seconds_total"
 _MACHINES: Final = (
@@ -141,10 +144,10 @@ _ALL: Final = (
         name="slurm-job-exporter",
         measures=(
             _slurm(name="cpu_cores", metric="slurm_job_core_usage_total", scale=1e-9, counter=True, parts=("core",)),
-            _slurm(name="mem_gib", metric="slurm_job_memory_usage", scale=1 / GIB),
-            _slurm(name="mem_peak_gib", metric="slurm_job_memory_max", scale=1 / GIB),
+            _slurm(name="mem_gib", metric="slurm_job_memory_usage", scale=1 / GIB, peak=True),
+            _slurm(name="mem_peak_gib", metric="slurm_job_memory_max", scale=1 / GIB, peak=True),
             _slurm_gpu(name="gpus", metric="slurm_job_utilization_gpu", scale=0.01),
-            _slurm_gpu(name="gpu_mem_gib", metric="slurm_job_memory_usage_gpu", scale=1 / GIB),
+            _slurm_gpu(name="gpu_mem_gib", metric="slurm_job_memory_usage_gpu", scale=1 / GIB, peak=True),
             *_MACHINES,
         ),
     ),
@@ -152,7 +155,7 @@ _ALL: Final = (
         name="cadvisor",
         measures=(
             _container(name="cpu_cores", metric="container_cpu_usage_seconds_total", counter=True),
-            _container(name="mem_gib", metric="container_memory_working_set_bytes", scale=1 / GIB),
+            _container(name="mem_gib", metric="container_memory_working_set_bytes", scale=1 / GIB, peak=True),
             Measure(name="owner", metric="kube_pod_owner", job=_OF_POD, place=(), kind="owner_name"),
             *_of_jobs(_POD),
             *_ENVIRONMENT,

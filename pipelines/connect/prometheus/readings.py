@@ -65,7 +65,7 @@ def _measured(server: Server, measure: Measure, match: str, at_s: float) -> pl.D
     counts = server.vector(_grouped(measure, "count_over_time", selector), at_s, measure.labels)
     if counts.is_empty():
         return pl.DataFrame(schema=READING)
-    interval_s = _interval_s(server, measure, selector, at_s)
+    interval_s = _interval_s(server, measure, selector, counts, at_s)
     rows = counts.rename({"value": "count"})
     for name, function in _functions(measure):
         found = server.vector(_grouped(measure, function, selector), at_s, measure.labels)
@@ -82,9 +82,8 @@ def _measured(server: Server, measure: Measure, match: str, at_s: float) -> pl.D
 
 def _functions(measure: Measure) -> tuple[tuple[str, str], ...]:
     """Return the column and the PromQL function of each further query of a measure."""
-    if measure.counter:
-        return (("total", "increase"),)
-    return (("total", "changes" if measure.changes else "sum_over_time"), ("peak", "max_over_time"))
+    total = "increase" if measure.counter else "changes" if measure.changes else "sum_over_time"
+    return (("total", total), ("peak", "max_over_time"))[: 1 + measure.peak]
 
 
 def _grouped(measure: Measure, function: str, selector: str) -> str:
@@ -102,9 +101,12 @@ def _grouped(measure: Measure, function: str, selector: str) -> str:
     return f"sum by ({ours}) ({inner})"
 
 
-def _interval_s(server: Server, measure: Measure, selector: str, at_s: float) -> float:
+def _interval_s(server: Server, measure: Measure, selector: str, counts: pl.DataFrame, at_s: float) -> float:
     """Return the scrape interval of a measure: that of its longest series in the hour; NaN if it has one sample."""
-    longest = server.labels(f"topk(1, count_over_time({selector}[{WINDOW}]))", at_s)
+    if measure.parts:
+        longest = server.labels(f"topk(1, count_over_time({selector}[{WINDOW}]))", at_s)
+    else:
+        longest = counts.sort("value", descending=True).head(1).select(measure.labels).to_dicts()
     return interval_of(_samples(server, measure, longest[0], at_s)) if longest else math.nan
 
 
@@ -150,7 +152,7 @@ def _believed(rows: pl.DataFrame, measure: Measure) -> pl.DataFrame:
     value = pl.col("peak") if measure.changes else pl.col("total") / pl.col("seconds")
     seconds = pl.col("seconds")
     sound = [value.is_finite() & value.is_between(0.0, MOST / measure.scale), seconds.is_finite() & (seconds > 0.0)]
-    if not measure.counter:
+    if measure.peak:
         sound.append(pl.col("peak").is_finite() & (pl.col("peak") < BLANK) & (pl.col("peak") <= MOST / measure.scale))
     return rows.filter(sound)
 
