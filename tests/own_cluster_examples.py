@@ -1,10 +1,12 @@
 """The commands of `docs/own-cluster.md`: found in the page, carried out one after the other, or written anew.
 
-No test stands here. Run by hand to write the answers of the page anew: `python -m tests.own_cluster_examples`.
+No test stands here. Run by hand to write the answers of the page anew: `python -m tests.own_cluster_examples`; of
+another page of the same form: `python -m tests.own_cluster_examples docs/prometheus.md`.
 """
 
 import json
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,5 +51,6 @@ def written_anew(page: str, folder: Path) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(written_anew(text, Path(place)), encoding="utf-8")
+        chosen = Path(sys.argv[1]) if sys.argv[1:] else PAGE
+        text = chosen.read_text(encoding="utf-8")
+        chosen.write_text(written_anew(text, Path(place)), encoding="utf-8")
