@@ -72,19 +72,21 @@ def fold(readings: pl.DataFrame, jobs: pl.DataFrame, *, by_pod: bool, margin_s: 
 def matched_jobs(readings: pl.DataFrame, jobs: pl.DataFrame, *, by_pod: bool) -> pl.DataFrame:
     """Return the readings of known jobs, with the job's number `at`; only in hours that its run touches.
 
-    A pod belongs to the job with its name or with its owner's name, with or without its namespace.
+    A pod belongs to the job with its name or with its owner's name, with or without its namespace. Runs of a requeued job
+    (`68@1700000000`) have the readings of `68`; an hour that two of them touch belongs to neither.
     """
     measured = readings.filter(pl.col("job") != "", pl.col("measure") != "owner", pl.col("measure") != "node_name")
     known = jobs.select("at", "job_id", "start_s", "end_s")
     if not by_pod:
-        found = measured.join(known, left_on="job", right_on="job_id")
+        found = measured.join(known.with_columns(job=pl.col("job_id").str.replace(r"@[0-9]+$", "")), on="job")
     else:
         names = _names_of_pods(readings)
         found = measured.join(names, on="job").join(known, left_on="name", right_on="job_id")
         found = found.sort("rank").filter(pl.col("rank") == pl.col("rank").min().over("measure", "job", "hour_s"))
         found = found.with_columns(place=pl.col("job")).drop("name", "rank")
     touches = (pl.col("hour_s") < pl.col("end_s")) & (pl.col("hour_s") + HOUR_S > pl.col("start_s"))
-    return found.filter(touches)
+    one_run = pl.col("at").n_unique().over("measure", "job", "place", "device", "hour_s") == 1
+    return found.filter(touches).filter(one_run)
 
 
 def _names_of_pods(readings: pl.DataFrame) -> pl.DataFrame:

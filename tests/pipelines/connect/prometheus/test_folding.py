@@ -98,6 +98,17 @@ def test_the_id_of_another_job_at_another_time_is_not_this_job() -> None:
     assert found.counts == {"jobs": 1, "measured": 0, "no_series": 1, "only_shared_gpus": 0, "low_coverage": 0}
 
 
+def test_runs_of_a_requeued_job_are_apart_and_an_hour_of_both_belongs_to_neither() -> None:
+    runs = [job(0, 0.0, 4.5, job_id="68@10"), job(1, 4.6, 9.0, job_id="68@20")]
+    rows = [reading("68", 0.2 if hour < 4 else 0.9, hour=hour) for hour in range(9)]
+    found = folded(runs, rows).usage
+    assert found.select("job_id", "used_gpus").rows() == [
+        ("68@10", pytest.approx(0.2)),
+        ("68@20", pytest.approx(0.9)),
+    ]
+    assert found["coverage_frac"].to_list() == pytest.approx([4 / 4.5, 4 / 4.4])
+
+
 def test_the_high_water_mark_is_the_peak_of_memory() -> None:
     rows = [reading("j0", 3.0, measure=name, device="") for name in ("mem_gib", "mem_peak_gib")]
     rows[1]["peak"] = 9.0
