@@ -72,8 +72,8 @@ def fold(readings: pl.DataFrame, jobs: pl.DataFrame, *, by_pod: bool, margin_s: 
 def matched_jobs(readings: pl.DataFrame, jobs: pl.DataFrame, *, by_pod: bool) -> pl.DataFrame:
     """Return the readings of known jobs, with the job's number `at`; only in hours that its run touches.
 
-    A pod belongs to the job with its name or with its owner's name, with or without its namespace. Runs of a requeued job
-    (`68@1700000000`) have the readings of `68`; an hour that two of them touch belongs to neither.
+    A pod belongs to the job with its name or with its owner's name, with or without its namespace. Runs of a requeued
+    job (`68@1700000000`) have the readings of `68`; an hour that two of them touch belongs to neither.
     """
     measured = readings.filter(pl.col("job") != "", pl.col("measure") != "owner", pl.col("measure") != "node_name")
     known = jobs.select("at", "job_id", "start_s", "end_s")
