@@ -1,4 +1,4 @@
-"""`taut kube webhook | extender | feedback | manifests`: connect a Kubernetes cluster to the prediction service.
+"""`taut kube webhook | review | extender | feedback | manifests`: connect a Kubernetes cluster to the service.
 
 Options and output only. Called by `pipelines.cli`, which registers the commands.
 """
@@ -62,6 +62,35 @@ def webhook(
         serve_webhook(config, url, token_of(token_file), address, say=say)
     except BadSettings as error:
         raise BadUsage(str(error)) from error
+
+
+@kube.command()
+def review(
+    file: Annotated[str, typer.Argument(help="JSON file of a pod or suspended job; - reads stdin.")],
+    config: Config,
+    url: ServiceUrls,
+    token_file: TokenFile = None,
+) -> None:
+    """Show what the webhook would answer if an object were created: reason, warnings and JSON patch."""
+    import asyncio
+    import json
+
+    from modelserve.api.kubernetes.opening import review_object
+    from modelserve.errors import BadSettings
+    from pipelines.cli.remote import token_of
+    from pipelines.errors import BadUsage
+
+    try:
+        found = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("a list or a value")
+    except (OSError, ValueError) as error:
+        raise BadUsage(f"{file}: {error}; expected one object, as `kubectl get --output=json` prints it") from error
+    try:
+        answer = asyncio.run(review_object(config, url, token_of(token_file), found))
+    except BadSettings as error:
+        raise BadUsage(str(error)) from error
+    typer.echo(json.dumps(answer, indent=2))
 
 
 @kube.command()

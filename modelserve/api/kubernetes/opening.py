@@ -1,20 +1,26 @@
-"""Open the applications of this folder with what they need. Called by `modelserve.server.kubernetes`."""
+"""Open the applications of this folder with what they need, or ask one of them once.
 
+Called by `modelserve.server.kubernetes` and `taut kube review`.
+"""
+
+import base64
+import json
 import logging
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from uuid import uuid4
 
 from starlette.applications import Starlette
 
 from modelserve.api.kubernetes.config import read_config
 from modelserve.api.kubernetes.extender import extender_app
 from modelserve.api.kubernetes.nodes import NodeView
-from modelserve.api.kubernetes.templates import Json
+from modelserve.api.kubernetes.templates import Json, mapping, text
 from modelserve.api.kubernetes.webhook import DEADLINE_S, Webhook, webhook_app
 from modelserve.client import AsyncClient, Retries, Timeouts
 
-__all__ = ["open_extender", "open_webhook"]
+__all__ = ["open_extender", "open_webhook", "review_object"]
 
 log = logging.getLogger("taut.kubernetes")
 
@@ -27,15 +33,47 @@ def open_webhook(config: Path, urls: Sequence[str], token: str | None) -> Starle
     BadSettings, BadRequest
         The configuration, or an address of the service, is not valid.
     """
-    settings = read_config(config)
+    return webhook_app(Webhook(config=read_config(config), ask=_client(urls, token).recommend))
+
+
+def _client(urls: Sequence[str], token: str | None) -> AsyncClient:
     # The webhook has the deadline. The client's is longer, so that a late service is seen as late.
-    client = AsyncClient(
+    return AsyncClient(
         *urls,
         token=token,
         timeouts=Timeouts(connect_s=DEADLINE_S, answer_s=2 * DEADLINE_S, total_s=2 * DEADLINE_S),
         retries=Retries(tries=1),
     )
-    return webhook_app(Webhook(config=settings, ask=client.recommend))
+
+
+async def review_object(config: Path, urls: Sequence[str], token: str | None, found: Json) -> dict[str, object]:
+    """Return what the webhook would answer if an object were created: the reason, warnings and the patch.
+
+    Raises
+    ------
+    BadSettings, BadRequest
+        The configuration, or an address of the service, is not valid.
+    """
+    group, _, version = str(found.get("apiVersion")).rpartition("/")
+    metadata = mapping(found.get("metadata"))
+    request = {
+        "uid": str(uuid4()),
+        "operation": "CREATE",
+        "dryRun": False,
+        "kind": {"group": group, "version": version, "kind": found.get("kind")},
+        "namespace": text(metadata.get("namespace")) or "default",
+        "object": found,
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    settings = read_config(config)
+    async with _client(urls, token) as client:
+        answer = await Webhook(config=settings, ask=client.recommend).answer(json.dumps(review).encode())
+    response = json.loads(answer)["response"]
+    return {
+        "reason": response["auditAnnotations"]["reason"],
+        "warnings": response.get("warnings", []),
+        "patch": json.loads(base64.b64decode(response.get("patch", "W10="))),
+    }
 
 
 def open_extender(gpus: Sequence[str], changes: Sequence[Iterable[tuple[str, Json]]]) -> Starlette:

@@ -42,7 +42,8 @@ def shrunk(slot: Slot, target: Request, *, job_id: str, answer_id: str) -> Shrun
         asked = slot.container.requests.get(resource, Fraction(0))
         if asked <= 0 or not math.isfinite(value):
             continue
-        size = Fraction(value) * (GIB if resource == "memory" else 1)
+        # The text of a float is the decimal that was sent; its binary value may be a little more, and be rounded up.
+        size = Fraction(str(value)) * (GIB if resource == "memory" else 1)
         least = max(size, slot.least[resource], LEAST[resource])
         if resource == "cpu" and slot.guaranteed and asked.denominator == 1:
             least = Fraction(math.ceil(least))  # whole cores of a Guaranteed pod may be pinned

@@ -1,0 +1,109 @@
+"""The webhook and the extender against their bars, over loopback sockets, with a real service of two small models.
+
+Run by hand: `python -m tests.benchmarks.kubernetes`; it is no part of `make bench`.
+"""
+
+import http.client
+import json
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Final
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from modelserve.api.kubernetes.extender import extender_app
+from modelserve.api.kubernetes.nodes import NodeView
+from modelserve.api.kubernetes.opening import open_webhook
+from modelserve.contract.requests import RecommendBody
+from pipelines.render import render
+from tests.benchmarks.serving.figures import Bar, Row, amount_row
+from tests.modelserve.api.kubernetes.api_server import recorded
+from tests.modelserve.running import running, serving
+
+ROUNDS: Final = 5
+CALLS: Final = 200
+NODES: Final = 1000
+PODS: Final = 3000
+CONFIG: Final = 'trace = "pai"\nmode = "enforce"\ngroup = ["{label:team}"]\ntask_type = ["{label:kind}"]\n'
+
+
+def calls_ms(url: str, path: str, body: bytes) -> list[float]:
+    """Return the milliseconds of each call on one connection, without the first few."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+    taken = []
+    for number in range(CALLS + 10):
+        begin = time.perf_counter()
+        connection.request("POST", path, body, {"content-type": "application/json"})
+        reply = connection.getresponse()
+        content = reply.read()
+        assert reply.status == 200, content
+        if number >= 10:
+            taken.append((time.perf_counter() - begin) * 1000.0)
+    connection.close()
+    return taken
+
+
+def webhook_rows(place: Path) -> list[Row]:
+    """Time reviews that are answered with the service's advice, and the service alone, in turn."""
+    (place / "kubernetes.toml").write_text(CONFIG)
+    review = recorded("pod-of-job")
+    review["request"]["object"]["metadata"]["labels"] |= {"team": "g0", "kind": "ctr"}
+    request = {"cpu_cores": 6.0, "mem_gib": 29.0, "gpus": 1.0}
+    job = {"job_id": "a", "task_type": "ctr", "group": "g0", "request": request, "floors": {"gpus": 1.0}}
+    alone = RecommendBody.model_validate({"trace": "pai", "jobs": [job]}).model_dump_json(exclude_none=True).encode()
+    whole, service = [], []
+    with running(place) as url, serving(open_webhook(place / "kubernetes.toml", [url], None)) as webhook:
+        for _ in range(ROUNDS):
+            service.append(calls_ms(url, "/v1/recommendations", alone))
+            whole.append(calls_ms(webhook, "/kubernetes/mutate", json.dumps(review).encode()))
+    at_most = Bar(side="at most", value=10.0)
+    p50 = [median(each) for each in whole]
+    return [
+        amount_row("a", "a review, asked of the service: p50", p50, unit="ms", bar=at_most),
+        amount_row("a", "a review: p99", [float(np.percentile(each, 99)) for each in whole], unit="ms"),
+        amount_row("a", "of that, the service alone: p50", [median(each) for each in service], unit="ms"),
+    ]
+
+
+def extender_rows() -> list[Row]:
+    """Time both verbs for a pod and all nodes of a cluster that is partly full."""
+    rng, view = random.Random(0), NodeView(["nvidia.com/gpu"])
+    names = [f"node-{i}" for i in range(NODES)]
+    for name in names:
+        amounts = {"cpu": "96", "memory": "512Gi", "nvidia.com/gpu": "8"}
+        view.apply("ADDED", {"kind": "Node", "metadata": {"name": name}, "status": {"allocatable": amounts}})
+    for i in range(PODS):
+        amounts = {
+            "cpu": str(rng.randint(1, 30)),
+            "memory": "8Gi",
+            "nvidia.com/gpu": str(rng.choice([0, 1, 1, 2, 4, 8])),
+        }
+        spec = {"nodeName": rng.choice(names), "containers": [{"resources": {"requests": amounts}}]}
+        view.apply("ADDED", {"kind": "Pod", "metadata": {"uid": str(i)}, "spec": spec, "status": {"phase": "Running"}})
+    rows = []
+    with serving(extender_app(view)) as url:
+        for verb in ("filter", "prioritize"):
+            body = json.dumps({**recorded(f"extender-{verb}"), "NodeNames": names}).encode()
+            rounds = [median(calls_ms(url, f"/kubernetes/{verb}", body)) for _ in range(ROUNDS)]
+            bar = Bar(side="at most", value=20.0)
+            rows.append(amount_row("b", f"{verb}, {NODES} nodes, {PODS} pods: p50", rounds, unit="ms", bar=bar))
+    return rows
+
+
+def main() -> None:
+    """Measure, print the table, and say on stderr which bars were missed."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [*webhook_rows(Path(folder)), *extender_rows()]
+    told = [{name: value for name, value in row.items() if name not in ("against", "base", "ratio")} for row in rows]
+    render(told, "table", stream=sys.stdout)
+    missed = [str(row["what"]) for row in rows if row["met"] is False]
+    print(f"missed: {'; '.join(missed)}" if missed else "every bar is met", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
