@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("features", "scheduler_core", "modelserve", "pipelines")
 
-MOST_NAMES_BETWEEN_PACKAGES = 294
+MOST_NAMES_BETWEEN_PACKAGES = 295
 MOST_NAMES_BETWEEN_ROOMS = 551
 """Of one package."""
 
