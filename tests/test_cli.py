@@ -17,7 +17,7 @@ HEAVY = ("xgboost", "mlflow", "optuna", "sklearn", "pandas", "polars", "duckdb",
 
 def test_every_command_of_the_design_is_there() -> None:
     expected = {
-        "demo", "fetch", "kube", "synth", "ingest", "sql", "train", "evaluate", "promote", "models", "predict",
+        "demo", "fetch", "kube", "synth", "ingest", "job", "sql", "train", "evaluate", "promote", "models", "predict",
         "recommend", "report", "retrain", "serve", "simulate", "slurm", "stats", "token", "rightsize", "study", "tune",
         "usage",
     }  # fmt: skip

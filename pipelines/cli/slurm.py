@@ -1,8 +1,9 @@
-"""`taut slurm files | agent | history | feedback`: connect a Slurm cluster to the prediction service.
+"""`taut slurm files | agent | history | feedback` and `taut job`: connect a Slurm cluster to the prediction service.
 
 Options and output only; the work is in `pipelines.connect.slurm`. Called by `pipelines.cli`, which registers the group.
 """
 
+import re
 import shutil
 import sys
 from datetime import UTC, datetime
@@ -11,10 +12,11 @@ from typing import Annotated, Final
 
 import typer
 
-from pipelines.cli.options import Format, FormatOption, Lake, TokenFile, emit, place_of, say
+from pipelines.cli.options import Format, FormatOption, Lake, TokenFile, Urls, emit, place_of, say
 from pipelines.errors import BadUsage
 
 SOCKET: Final = Path("/run/taut/slurm.sock")
+SERVICE: Final = "http://127.0.0.1:8080"
 STATE: Final = Path("/var/lib/taut/slurm-feedback")
 GPUS: Final = Path("/run/dcgm/job-mapping")
 
@@ -28,6 +30,7 @@ def files(
     out: Annotated[Path, typer.Option("--out", help="Folder to fill, such as /etc/taut.")],
     cluster: Annotated[str, typer.Option("--cluster", help="The cluster's name, as ClusterName in slurm.conf.")],
     socket: Socket = SOCKET,
+    url: Annotated[str, typer.Option("--url", help="Address of the service.")] = SERVICE,
     gpus: Annotated[Path, typer.Option("--gpus", help="Folder of dcgm-exporter's --hpc-job-mapping-dir.")] = GPUS,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -35,7 +38,7 @@ def files(
     from pipelines.connect.slurm.files import check_lua, write_files
 
     program = shutil.which("taut") or str(Path(sys.executable).with_name("taut"))
-    emit(write_files(out, cluster=cluster, socket=socket, gpus=gpus, program=program), form)
+    emit(write_files(out, cluster=cluster, socket=socket, gpus=gpus, program=program, service=url), form)
     if not check_lua(""):
         say("warning: no Lua is installed here, so job_submit.lua was not compiled; its text is the tested one")
 
@@ -121,6 +124,25 @@ def feedback(
         report(client, trace=trace, state=state, every_s=None if once else every_s, say=say)
 
 
+def job(
+    number: Annotated[str, typer.Argument(metavar="ID", help="Number of an ended Slurm job, such as 4711 or 68_149.")],
+    url: Urls = None,
+    token_file: TokenFile = None,
+    trace: Annotated[str, typer.Option("--trace", help="With --url: trace of the jobs, as in the agent.")] = "slurm",
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show what a Slurm job asked for, was given and used, and the options for its next submission."""
+    from contextlib import nullcontext
+
+    from pipelines.cli.remote import client_of
+    from pipelines.connect.slurm.summary import summarise
+
+    if not re.fullmatch(r"[0-9]+(_[0-9]+|\+[0-9]+)?", number):
+        raise BadUsage(f"ID {number[:40]!r}: expected the number of a job, such as 4711 or 68_149")
+    with client_of(url, token_file, jobs=1) if url else nullcontext() as client:
+        emit(summarise(number, client=client, trace=trace), form)
+
+
 def _text_of(source: str) -> str:
     if source == "-":
         return sys.stdin.read()
@@ -131,5 +153,6 @@ def _text_of(source: str) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the group to the app."""
+    """Add the group and `taut job` to the app."""
     app.add_typer(group)
+    app.command()(job)

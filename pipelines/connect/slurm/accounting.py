@@ -47,8 +47,9 @@ class Amounts:
 class EndedJob:
     """One ended run of a job: `asked` is the original request, `given` the one after a change at submission.
 
-    Amounts are for one machine, of which the job asked for `instances`. `job_id` is Slurm's raw id, which a requeued
-    job keeps; `run_id` tells its runs apart. `number` is the id as users write it, such as 68_149.
+    Amounts are for one machine, of which the job asked for `instances`; `tasks` is the most that one of its steps had.
+    `job_id` is Slurm's raw id, which a requeued job keeps; `run_id` tells its runs apart. `number` is the id as users
+    write it, such as 68_149.
     """
 
     cluster: str
@@ -65,6 +66,7 @@ class EndedJob:
     run_s: float
     status: Status
     instances: int
+    tasks: int
     gpu_type: str | None
     asked: Amounts
     given: Amounts
@@ -193,6 +195,7 @@ def _folded(
         run_s=run_s,
         status=status,
         instances=instances,
+        tasks=max((step.tasks for step in steps), default=1),
         gpu_type=next((name.partition(":")[2] for name in requested if name.startswith("gres/gpu:")), None),
         asked=_original(given, comment),
         given=given,

@@ -26,7 +26,9 @@ _PLAIN: Final = re.compile(r"/[\w./+-]*")
 _SLOT: Final = re.compile(r"@([A-Z]+)@")
 
 
-def write_files(out: Path, *, cluster: str, socket: Path, gpus: Path, program: str) -> list[dict[str, str]]:
+def write_files(
+    out: Path, *, cluster: str, socket: Path, gpus: Path, program: str, service: str
+) -> list[dict[str, str]]:
     """Write the files to a folder, and return a row for each: file, what it is, where it goes.
 
     An existing `slurm.toml` stays, since it is edited by hand; all other files are replaced atomically.
@@ -44,12 +46,15 @@ def write_files(out: Path, *, cluster: str, socket: Path, gpus: Path, program: s
         "CONFIG": str(out / "slurm.toml"),
         "TAUT": program,
         "CLUSTER": cluster,
+        "SERVICE": service,
     }
     for name in ("OUT", "SOCKET", "GPUS"):
         if not _PLAIN.fullmatch(slots[name]):
             raise BadUsage(f"found the path {slots[name]!r}, expected letters, digits and /._+- only")
     if not re.fullmatch(r"[\w.-]{1,100}", cluster):
         raise BadUsage(f"--cluster {cluster[:60]!r}: expected letters, digits and ._- only, as ClusterName")
+    if not re.fullmatch(r"https?://[\w.:/\[\]-]{1,200}", service):
+        raise BadUsage(f"--url {service[:60]!r}: expected an address as http://127.0.0.1:8080")
     if any(sign in program for sign in "\n\r@"):
         raise BadUsage(f"found the program {shlex.quote(program)}, expected a path on one line")
     try:

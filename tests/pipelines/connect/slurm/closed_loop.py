@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.pipelines.connect.slurm.agents import ROOT, agent_command, settings_text, wait_for_socket
@@ -65,11 +66,22 @@ def mib(text: str) -> float:
     return float(text[:-1]) * {"M": 1, "G": 1024}[text[-1]]
 
 
-def train(cluster: Cluster, lake: Path) -> None:
-    """Read the cluster's own history, train on it and promote the models."""
+def make_history(cluster: Cluster, rounds: tuple[int, int] = (21, 17)) -> datetime:
+    """Run jobs of every group in two rounds, to train and to judge; return the time between them."""
+    cut = datetime.now(UTC)
+    for many in rounds:
+        cut = datetime.now(UTC)
+        wait_for_end(
+            cluster, [submit_work(cluster, name, mib=mib) for _ in range(many) for name, mib in GROUPS.items()]
+        )
+    return cut
+
+
+def train(cluster: Cluster, lake: Path, until: datetime) -> None:
+    """Read the cluster's own history, train on it and promote the models, which their gates must pass."""
     taut(cluster, "slurm", "history", "--lake", str(lake))
-    taut(cluster, "train", "--lake", str(lake), "--format", "json")
-    taut(cluster, "promote", "--lake", str(lake), "--format", "json", check=False)
+    taut(cluster, "train", "--lake", str(lake), "--until", f"{until:%Y-%m-%dT%H:%M:%S}")
+    taut(cluster, "promote", "--lake", str(lake))
 
 
 @contextmanager
@@ -81,7 +93,7 @@ def enforcing(cluster: Cluster, lake: Path) -> Iterator[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TAUT_SERVE_MODE": "enforce"}
     cluster.start("service", *serve, **environment)
     try:
-        until(lambda: _ready(address), within_s=60, what="a ready service")
+        until(lambda: is_ready(address), within_s=60, what="a ready service")
         config = cluster.run / "loop.toml"
         config.write_text(settings_text(address, least_mem_mib=32))
         cluster.start("agent", *agent_command(config, cluster.socket), PYTHONPATH=str(ROOT))
@@ -94,7 +106,7 @@ def enforcing(cluster: Cluster, lake: Path) -> Iterator[str]:
                 cluster.end(name)
 
 
-def _ready(address: str) -> bool:
+def is_ready(address: str) -> bool:
     import urllib.error
     import urllib.request
 

@@ -176,7 +176,14 @@ def _lay_out(cluster: Cluster) -> None:
         target.write_text(text)
         target.chmod(0o600)
     (run / "etc" / "slurm.conf").chmod(0o644)
-    write_files(run / "etc", cluster="taut", socket=cluster.socket, gpus=run / "gpus", program="taut")
+    write_files(
+        run / "etc",
+        cluster="taut",
+        socket=cluster.socket,
+        gpus=run / "gpus",
+        program="taut",
+        service="http://127.0.0.1:9",
+    )
     for number in range(4):
         os.mknod(run / "dev" / f"nvidia{number}", 0o20666, os.makedev(1, 3))  # stand-ins: the numbers of /dev/null
 

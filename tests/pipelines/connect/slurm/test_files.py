@@ -17,6 +17,7 @@ def write(folder: Path, **changes: object) -> None:
         "socket": Path("/run/taut/s"),
         "gpus": folder / "gpus",
         "program": "/opt/taut/bin/taut",
+        "service": "http://127.0.0.1:8080",
     }
     write_files(folder, **{**values, **changes})  # type: ignore[arg-type]
 
@@ -58,6 +59,7 @@ def test_a_script_that_does_not_compile_replaces_nothing(tmp_path: Path, monkeyp
         ({"socket": Path('/run/"..error()..".sock')}, "expected letters"),
         ({"gpus": Path("/run/$(id)")}, "expected letters"),
         ({"cluster": 'a"\nmode = "enforce'}, "--cluster"),
+        ({"service": 'http://a"]\nmode = "enforce'}, "--url"),
         ({"program": "taut\nExecStop=x"}, "one line"),
     ],
 )

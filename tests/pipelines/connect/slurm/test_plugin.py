@@ -46,7 +46,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def script(folder: Path) -> Path:
-    write_files(folder, cluster="taut", socket=folder / "s", gpus=folder, program="taut")
+    write_files(folder, cluster="taut", socket=folder / "s", gpus=folder, program="taut", service="http://127.0.0.1:9")
     return folder / PLUGIN
 
 

@@ -1,0 +1,1 @@
+"""The connection to Slurm, measured on a real slurmctld."""

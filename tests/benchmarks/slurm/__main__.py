@@ -1,0 +1,137 @@
+"""What the connection to Slurm costs a submission, and what it frees, on a real Slurm on loopback.
+
+Latencies are measured in turn with submissions that ask nobody. Needs root and Slurm; nothing passes or fails.
+Run by hand: `python -m tests.benchmarks.slurm`, or with `--only latency` or `--only loop --jobs 200`.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from statistics import median, quantiles
+
+from pipelines.render import render
+from tests.modelserve.client.services import answering, serving
+from tests.pipelines.connect.slurm.agents import (
+    FAULTS,
+    ROOT,
+    agent_command,
+    fake_agent,
+    settings_text,
+    wait_for_socket,
+)
+from tests.pipelines.connect.slurm.closed_loop import (
+    ASKED_CPUS,
+    ASKED_MIB,
+    GROUPS,
+    ended,
+    enforcing,
+    make_history,
+    mib,
+    submit_work,
+    train,
+    wait_for_end,
+)
+from tests.pipelines.connect.slurm.running import Cluster, running_cluster
+
+BLOCKS, BLOCK = 10, 10
+SILENT = "function slurm_job_submit() return 0 end function slurm_job_modify() return 0 end return 0\n"
+
+Row = dict[str, object]
+
+
+def submission_s(cluster: Cluster) -> float:
+    """Return the seconds of one held submission, from the start of sbatch to its end."""
+    started = time.perf_counter()
+    cluster.submit("-H", "-J", "train", "-n1", "-c8", "--mem=4096M", "-t", "5")
+    return time.perf_counter() - started
+
+
+def timed(cluster: Cluster, script: str, *, first: int, many: int) -> list[float]:
+    """Load a script, leave out its first submissions, and time the next."""
+    cluster.script.write_text(script)
+    cluster.reload()
+    for _ in range(first):
+        submission_s(cluster)
+    return [submission_s(cluster) for _ in range(many)]
+
+
+def compared(cluster: Cluster, what: str, *, first: int, many: int, blocks: int) -> Row:
+    """Time the plugin in turn with a script that asks nobody; `first` submissions after each change do not count."""
+    plugin = (cluster.run / "plugin.lua").read_text()
+    base: list[float] = []
+    with_plugin: list[float] = []
+    for _ in range(blocks):
+        base += timed(cluster, SILENT, first=first, many=many)
+        with_plugin += timed(cluster, plugin, first=first, many=many)
+        cluster.command("scancel", "-u", "root", check=False)
+    row = {"what": what, "submissions": len(with_plugin), "base_p50_ms": 1000 * median(base)}
+    shares: dict[str, Callable[[Sequence[float]], float]] = {"p50": median, "p99": _p99, "max": max}
+    return row | {f"added_{name}_ms": 1000 * (share(with_plugin) - share(base)) for name, share in shares.items()}
+
+
+def latency_rows(cluster: Cluster) -> Iterator[Row]:
+    """Measure an agent whose service answers, one that hangs, and the time in which the breaker is open."""
+    with _agent(cluster):
+        yield compared(cluster, "answered", first=1, many=BLOCK, blocks=BLOCKS)
+    with fake_agent(cluster.socket, FAULTS["late"]):
+        yield compared(cluster, "agent hangs, until it is left alone", first=0, many=3, blocks=BLOCKS)
+        yield compared(cluster, "agent hangs, breaker open", first=3, many=BLOCK, blocks=BLOCKS)
+    yield compared(cluster, "no agent, breaker open", first=3, many=BLOCK, blocks=BLOCKS)
+
+
+def loop_rows(cluster: Cluster, jobs: int) -> list[Row]:
+    """Train on the cluster's own history, then submit jobs of the same groups in mode enforce."""
+    lake = cluster.run / "home" / "lake"
+    cluster.script.write_text((cluster.run / "plugin.lua").read_text())
+    train(cluster, lake, make_history(cluster))
+    names = list(GROUPS)
+    with enforcing(cluster, lake):
+        numbers = [submit_work(cluster, names[i % len(names)], mib=GROUPS[names[i % len(names)]]) for i in range(jobs)]
+        wait_for_end(cluster, numbers)
+    rows = [ended(cluster)[number] for number in numbers]
+    return [
+        {
+            "jobs": jobs,
+            "mem_share": sum(mib(row["mem"]) for row in rows) / (ASKED_MIB * jobs),
+            "cpu_share": sum(int(row["cpu"]) for row in rows) / (ASKED_CPUS * jobs),
+            "killed_for_memory": sum(row["state"] == "OUT_OF_MEMORY" for row in rows),
+            "completed": sum(row["state"] == "COMPLETED" for row in rows),
+        }
+    ]
+
+
+@contextmanager
+def _agent(cluster: Cluster) -> Iterator[None]:
+    config = cluster.run / "bench.toml"
+    with serving(answering()) as service:
+        config.write_text(settings_text(service.address))
+        cluster.start("agent", *agent_command(config, cluster.socket), PYTHONPATH=str(ROOT))
+        try:
+            wait_for_socket(cluster.socket)
+            yield
+        finally:
+            cluster.end("agent")
+
+
+def _p99(seconds: Sequence[float]) -> float:
+    return quantiles(seconds, n=100, method="inclusive")[98]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure the parts asked for, and print their rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=("latency", "loop"))
+    parser.add_argument("--jobs", type=int, default=200)
+    options = parser.parse_args(arguments)
+    with running_cluster() as cluster:
+        (cluster.run / "plugin.lua").write_text(cluster.script.read_text())
+        if options.only != "loop":
+            render(list(latency_rows(cluster)), "table", stream=sys.stdout)
+        if options.only != "latency":
+            render(loop_rows(cluster, options.jobs), "table", stream=sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

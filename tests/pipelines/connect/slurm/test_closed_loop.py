@@ -1,0 +1,63 @@
+"""End to end on a real Slurm: history, training, service, agent and feedback, and what the next jobs ask for then."""
+
+import time
+
+import pytest
+
+from tests.pipelines.connect.slurm.closed_loop import (
+    ASKED_CPUS,
+    ASKED_MIB,
+    GROUPS,
+    ended,
+    enforcing,
+    make_history,
+    mib,
+    submit_work,
+    taut,
+    train,
+    wait_for_end,
+)
+from tests.pipelines.connect.slurm.running import Cluster
+
+pytestmark = pytest.mark.slow
+
+
+def test_requests_fall_without_kills_and_a_kill_raises_the_next(slurm: Cluster) -> None:
+    lake = slurm.run / "home" / "lake"
+    train(slurm, lake, make_history(slurm))
+    with enforcing(slurm, lake) as address:
+        numbers = [submit_work(slurm, name, mib=size) for _ in range(20) for name, size in GROUPS.items()]
+        wait_for_end(slurm, numbers)
+        found = [ended(slurm)[number] for number in numbers]
+
+        assert [row["state"] for row in found] == ["COMPLETED"] * 60
+        assert sum(mib(row["mem"]) for row in found) <= 0.5 * ASKED_MIB * 60
+        assert sum(int(row["cpu"]) for row in found) <= 0.5 * ASKED_CPUS * 60
+        assert all(f"mem {ASKED_MIB}->" in row["comment"] for row in found)
+        if slurm.kills_for_memory:
+            _check_a_kill_raises_the_next(slurm, address)
+
+    said = taut(slurm, "slurm", "history", "--lake", str(lake), "--format", "csv")
+    asked = taut(
+        slurm, "sql", "--lake", str(lake), "--format", "csv", "SELECT DISTINCT req_cpu_cores, req_mem_gib FROM jobs"
+    )
+    assert said.splitlines()[1].startswith("taut,")
+    assert asked.splitlines()[1:] == ["8.0,4.0"]  # never the shrunk request
+
+
+def _check_a_kill_raises_the_next(slurm: Cluster, address: str) -> None:
+    state = str(slurm.run / "feedback.state")
+    before = submit_work(slurm, "small", mib=GROUPS["small"])
+    killed = submit_work(slurm, "small", mib=800, seconds=30)
+    wait_for_end(slurm, [before, killed])
+    at = time.monotonic()
+    taut(slurm, "slurm", "feedback", "--url", address, "--state", state, "--once")
+    took = time.monotonic() - at
+    after = submit_work(slurm, "small", mib=GROUPS["small"])
+    wait_for_end(slurm, [after])
+    rows = ended(slurm)
+    assert rows[killed]["state"] == "OUT_OF_MEMORY"
+    assert mib(rows[after]["mem"]) > mib(rows[before]["mem"])
+    assert took < 10.0
+    summary = taut(slurm, "job", str(killed), "--format", "csv")
+    assert "killed for memory" in summary
