@@ -27,9 +27,8 @@ from tests.pipelines.connect.slurm.closed_loop import (
     GROUPS,
     ended,
     enforcing,
-    make_history,
     mib,
-    submit_work,
+    round_of_work,
     train,
     wait_for_end,
 )
@@ -85,17 +84,16 @@ def loop_rows(cluster: Cluster, jobs: int) -> list[Row]:
     """Train on the cluster's own history, then submit jobs of the same groups in mode enforce."""
     lake = cluster.run / "home" / "lake"
     cluster.script.write_text((cluster.run / "plugin.lua").read_text())
-    train(cluster, lake, make_history(cluster))
-    names = list(GROUPS)
+    train(cluster, lake)
     with enforcing(cluster, lake):
-        numbers = [submit_work(cluster, names[i % len(names)], mib=GROUPS[names[i % len(names)]]) for i in range(jobs)]
+        numbers = round_of_work(cluster, jobs // len(GROUPS), seed=9)
         wait_for_end(cluster, numbers)
     rows = [ended(cluster)[number] for number in numbers]
     return [
         {
-            "jobs": jobs,
-            "mem_share": sum(mib(row["mem"]) for row in rows) / (ASKED_MIB * jobs),
-            "cpu_share": sum(int(row["cpu"]) for row in rows) / (ASKED_CPUS * jobs),
+            "jobs": len(rows),
+            "mem_share": sum(mib(row["mem"]) for row in rows) / (ASKED_MIB * len(rows)),
+            "cpu_share": sum(int(row["cpu"]) for row in rows) / (ASKED_CPUS * len(rows)),
             "killed_for_memory": sum(row["state"] == "OUT_OF_MEMORY" for row in rows),
             "completed": sum(row["state"] == "COMPLETED" for row in rows),
         }

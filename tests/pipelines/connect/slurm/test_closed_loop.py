@@ -10,8 +10,8 @@ from tests.pipelines.connect.slurm.closed_loop import (
     GROUPS,
     ended,
     enforcing,
-    make_history,
     mib,
+    round_of_work,
     submit_work,
     taut,
     train,
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.slow
 
 def test_requests_fall_without_kills_and_a_kill_raises_the_next(slurm: Cluster) -> None:
     lake = slurm.run / "home" / "lake"
-    train(slurm, lake, make_history(slurm))
+    train(slurm, lake)
     with enforcing(slurm, lake) as address:
-        numbers = [submit_work(slurm, name, mib=size) for _ in range(20) for name, size in GROUPS.items()]
+        numbers = round_of_work(slurm, 20, seed=9)
         wait_for_end(slurm, numbers)
         found = [ended(slurm)[number] for number in numbers]
 
