@@ -14,6 +14,7 @@ import typer
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, local_cut, opened, say
 
 TOKEN_VARIABLE: Final = "TAUT_PROMETHEUS_TOKEN"  # noqa: S105  # the name of a variable, not a token
+PERCENT: Final = 100
 MOMENTS: Final = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]
 
 
@@ -93,12 +94,16 @@ def prometheus(
             until=local_cut(until, zone),
             held=held,
         )
-        with counting_progress(1) as show:
-            found = measure(source, server, wanted, lambda done, total: show(done, f"hours, of {total}"))
+        with counting_progress(PERCENT) as show:
+            found = measure(
+                source, server, wanted, lambda done, total: show(PERCENT * done // total, f"hour {done} of {total}")
+            )
     emit([{"trace": name, "cluster": wanted.cluster, **found.jobs, **_rows(found.rows)}], form)
     say(f"hours: {found.hours_read} read, {found.hours_kept} kept from before")
     if found.hours_partial:
         say(f"warning: the server's answers about {found.hours_partial} hours were incomplete; they are read again")
+    if found.jobs["no_series"] == found.jobs["jobs"]:
+        say("warning: no series names one of the jobs: check --dialect, --match and the job ids")
     left_out = found.jobs["jobs"] - found.jobs["measured"]
     if left_out:
         say(f"{left_out} of {found.jobs['jobs']} ended jobs were not measured; their use stays unknown")

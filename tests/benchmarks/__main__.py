@@ -120,8 +120,8 @@ PARTS: Final[dict[str, Callable[[], None]]] = {
     "energy": lambda: energy([]),
     "report": lambda: opening([]),
 }
-ALONE: Final = ("serving", "ingest", "serving.soak")
-"""Benchmarks that run only by themselves: `make bench-serve`, `make bench-ingest`, `make soak`."""
+ALONE: Final = ("prometheus", "serving", "ingest", "serving.soak")
+"""Benchmarks that run only by themselves: the one of Prometheus, `make bench-serve`, `make bench-ingest`, `make soak`."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -14,7 +14,7 @@ from pipelines.connect.prometheus.readings import HOUR_S, KEY, READING, interval
 from pipelines.connect.prometheus.server import Server
 from pipelines.errors import BadUsage
 
-SKEW_S: Final = 10.0
+SKEW_S: Final = 5.0
 """Samples this close to the start or end of a job are not counted: clocks differ, and another job may be near."""
 
 AT_ONCE: Final = 16

@@ -68,7 +68,7 @@ def test_jobs_named_by_the_exporter_get_their_use(dcgm: tuple[str, list[Job]], t
     check_use(lake, jobs)
 
 
-@pytest.mark.parametrize("ahead_s", [0.0, 8.0])
+@pytest.mark.parametrize("ahead_s", [0.0, 4.0])
 def test_jobs_are_joined_by_the_gpus_they_held(dcgm: tuple[str, list[Job]], tmp_path: Path, ahead_s: float) -> None:
     url, exact = dcgm
     jobs = [replace(job, start_s=job.start_s + ahead_s, end_s=job.end_s + ahead_s) for job in exact]
