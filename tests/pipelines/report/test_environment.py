@@ -43,6 +43,7 @@ def test_without_measured_hours_there_is_no_section(tmp_path: Path) -> None:
     assert environment(Traces(lake=tiny_lake(tmp_path), names=("toy", "bare"))) is None
 
 
+@pytest.mark.slow
 def test_the_section_draws_power_and_names_what_other_traces_lack(tmp_path: Path) -> None:
     tiny_lake(tmp_path)
     section = environment(Traces(lake=measured_lake(tmp_path), names=("live", "bare")))

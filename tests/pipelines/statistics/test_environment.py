@@ -49,6 +49,7 @@ def test_hours_are_local(lake: Lake) -> None:
     assert rows.select("hour", "gpus", "energy_kwh").rows() == [(8, 2, 0.04), (9, 3, 0.135)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GPU_HOUR_DIMENSIONS)
 def test_a_split_loses_no_hour(lake: Lake, name: str) -> None:
     assert gpu_environment(lake, "toy", by=name)["gpu_hours"].sum() == 5

@@ -120,6 +120,7 @@ def test_only_hours_that_are_over_by_the_servers_clock_are_read(lake: Lake) -> N
     assert not (lake.path / FOLDER).exists()
 
 
+@pytest.mark.slow
 def test_since_and_until_select_jobs_by_their_end(lake: Lake) -> None:
     end = datetime.fromtimestamp(T0 + 3 * HOUR_S - 1, UTC)
     assert run(lake, busy_hours(), since=end, until=end).rows["usage"] == 1
@@ -127,6 +128,7 @@ def test_since_and_until_select_jobs_by_their_end(lake: Lake) -> None:
         run(lake, busy_hours(), since=end.replace(year=2027))
 
 
+@pytest.mark.slow
 def test_what_sacct_measured_stays_where_prometheus_knows_nothing(lake: Lake, tmp_path: Path) -> None:
     from pipelines.lake.additions import add_rows
 
