@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from statistics import median, quantiles
 
 from pipelines.render import render
-from tests.modelserve.client.services import answering, serving
+from tests.modelserve.client.services import Answer, answering, serving, silent
 from tests.pipelines.connect.slurm.agents import (
     FAULTS,
     ROOT,
@@ -72,8 +72,10 @@ def compared(cluster: Cluster, what: str, *, first: int, many: int, blocks: int)
 
 def latency_rows(cluster: Cluster) -> Iterator[Row]:
     """Measure an agent whose service answers, one that hangs, and the time in which the breaker is open."""
-    with _agent(cluster):
-        yield compared(cluster, "answered", first=1, many=BLOCK, blocks=BLOCKS)
+    with _agent(cluster, answering()):
+        yield compared(cluster, "answered by a service that knows at once", first=1, many=BLOCK, blocks=BLOCKS)
+    with _agent(cluster, silent):
+        yield compared(cluster, "service hangs, the agent's breaker open", first=3, many=BLOCK, blocks=BLOCKS)
     with fake_agent(cluster.socket, FAULTS["late"]):
         yield compared(cluster, "agent hangs, until it is left alone", first=0, many=3, blocks=BLOCKS)
         yield compared(cluster, "agent hangs, breaker open", first=3, many=BLOCK, blocks=BLOCKS)
@@ -88,6 +90,11 @@ def loop_rows(cluster: Cluster, jobs: int) -> list[Row]:
     with enforcing(cluster, lake):
         numbers = round_of_work(cluster, jobs // len(GROUPS), seed=9)
         wait_for_end(cluster, numbers)
+        render(
+            [compared(cluster, "answered by taut serve", first=1, many=BLOCK, blocks=BLOCKS)],
+            "table",
+            stream=sys.stdout,
+        )
     rows = [ended(cluster)[number] for number in numbers]
     return [
         {
@@ -101,9 +108,9 @@ def loop_rows(cluster: Cluster, jobs: int) -> list[Row]:
 
 
 @contextmanager
-def _agent(cluster: Cluster) -> Iterator[None]:
+def _agent(cluster: Cluster, answer: Answer) -> Iterator[None]:
     config = cluster.run / "bench.toml"
-    with serving(answering()) as service:
+    with serving(answer) as service:
         config.write_text(settings_text(service.address))
         cluster.start("agent", *agent_command(config, cluster.socket), PYTHONPATH=str(ROOT))
         try:
