@@ -1,4 +1,4 @@
-"""`taut kube webhook | review | extender | feedback | manifests`: connect a Kubernetes cluster to the service.
+"""`taut kube webhook | review | extender | feedback | reclaim | manifests`: connect a Kubernetes cluster.
 
 Options and output only. Called by `pipelines.cli`, which registers the commands.
 """
@@ -150,6 +150,62 @@ def feedback(
             emit([report_pods(server.listed("/api/v1/pods")[0], report, client)], form)
         else:
             follow_pods(server.changes("/api/v1/pods", "Pod"), report, client)
+
+
+@kube.command()
+def reclaim(
+    config: Config,
+    url: ServiceUrls,
+    api_server: ApiServerUrl = None,
+    enforce: Annotated[
+        bool,
+        typer.Option("--enforce", help="Resize pods where the service's mode is enforce; otherwise only list them."),
+    ] = False,
+    every_s: Annotated[float, typer.Option(min=1.0, help="Seconds between two samples.")] = 60.0,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds, then end.", show_default="until stopped")] = None,
+    token_file: TokenFile = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Resize running pods in place to what they use, or list what would be resized."""
+    import time
+    from datetime import UTC, datetime
+    from functools import partial
+
+    from modelserve.api.kubernetes.config import read_config
+    from modelserve.api.kubernetes.resizes import main_of, resize_of, running_job
+    from modelserve.errors import BadSettings, ClientError
+    from pipelines.cli.remote import client_of
+    from pipelines.connect.kubernetes.api import open_api_server
+    from pipelines.connect.kubernetes.reclaim import Reclaimer
+    from pipelines.errors import BadUsage, ConnectError
+
+    try:
+        settings = read_config(config)
+    except BadSettings as error:
+        raise BadUsage(str(error)) from error
+    server = open_api_server(api_server)
+    with client_of(url, token_file, jobs=1) as client:
+        reclaimer = Reclaimer(
+            server,
+            client,
+            describe=lambda pod, usage, now, known: running_job(pod, usage, settings, now, known),
+            decide=partial(resize_of, config=settings),
+            main=partial(main_of, config=settings),
+            enforce=enforce,
+        )
+        done = 0
+        while rounds is None or done < rounds:
+            if done:
+                time.sleep(every_s)
+            done += 1
+            try:
+                rows = reclaimer.round(datetime.now(UTC))
+            except (ConnectError, ClientError) as error:
+                if rounds is not None and done == rounds:
+                    raise
+                say(f"nothing was resized: {error}")
+            else:
+                emit(rows, form)
 
 
 @kube.command()

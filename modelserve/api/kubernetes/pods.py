@@ -70,8 +70,6 @@ def slot_of(template: Template, namespace: str, config: KubernetesConfig) -> Slo
         The template is not to be changed.
     """
     spec = mapping(template.body.get("spec"))
-    if SHRUNK in mapping(mapping(template.body.get("metadata")).get("annotations")):
-        raise LeftAlone("shrunk before")
     if spec.get("resources"):
         raise LeftAlone("pod-level resources")
     if any("restartPolicy" in mapping(each) for each in items(spec.get("initContainers"))):

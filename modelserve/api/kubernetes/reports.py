@@ -17,7 +17,7 @@ from modelserve.api.kubernetes.pods import SHRUNK, Container, LeftAlone, main_co
 from modelserve.api.kubernetes.templates import Json, items, mapping, text
 from modelserve.contract.feedback import FeedbackRow
 
-__all__ = ["report_of"]
+__all__ = ["annotated", "raw_container", "report_of"]
 
 OUTCOME_OF_REASON: Final[Mapping[str, str]] = {
     "DeadlineExceeded": "timeout",
@@ -46,13 +46,13 @@ def report_of(pod: Json, config: KubernetesConfig) -> FeedbackRow | None:
     if outcome is None or not ends:
         return None
     end = max(ends, key=lambda each: str(each.get("finishedAt")))
-    shrunk = _annotated(metadata)
+    shrunk = annotated(metadata)
     given = {"cpu_cores": _amount(container, "cpu", 1), "mem_gib": _amount(container, "memory", GIB), "gpus": gpus}
     requested = {name: value or given[name] for name, value in _requested(shrunk).items()}
     names = names_of(
         config,
         pod,
-        _raw(pod, container.name),
+        raw_container(pod, container.name),
         namespace=text(metadata.get("namespace")) or "",
         username=None,
         role=None,
@@ -101,7 +101,8 @@ def _outcome(pod: Json, ends: list[Json]) -> str | None:
     return OUTCOME_OF_REASON.get(text(status.get("reason")) or "", "failed")
 
 
-def _annotated(metadata: Json) -> dict[str, Any]:  # Any: JSON that the webhook wrote
+def annotated(metadata: Json) -> dict[str, Any]:  # Any: JSON that the webhook wrote
+    """Return what the webhook wrote on a pod that it shrank; empty for other pods."""
     try:
         found = json.loads(str(mapping(metadata.get("annotations")).get(SHRUNK, "{}")))
     except ValueError:
@@ -118,7 +119,8 @@ def _amount(container: Container, resource: str, unit: int) -> float | None:
     return None if found is None else float(found) / unit
 
 
-def _raw(pod: Json, name: str) -> Json:
+def raw_container(pod: Json, name: str) -> Json:
+    """Return a container of a pod by its name; empty if there is none."""
     containers = map(mapping, items(mapping(pod.get("spec")).get("containers")))
     return next((each for each in containers if each.get("name") == name), {})
 

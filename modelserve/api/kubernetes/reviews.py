@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from modelserve.api.kubernetes.config import KubernetesConfig, WebhookMode
 from modelserve.api.kubernetes.names import names_of
 from modelserve.api.kubernetes.patches import GIB, Shrunk, patch_of, shrunk, warning_of
-from modelserve.api.kubernetes.pods import LeftAlone, Slot, slot_of
+from modelserve.api.kubernetes.pods import SHRUNK, LeftAlone, Slot, slot_of
 from modelserve.api.kubernetes.templates import Json, Template, items, mapping, templates_of, text
 from scheduler_core.types import Job, Request
 
@@ -114,6 +114,8 @@ def planned(review: Review, config: KubernetesConfig) -> Plan:
         try:
             if lowered(mode, review.found, template.body) is WebhookMode.OFF:
                 raise LeftAlone("mode off")
+            if SHRUNK in mapping(mapping(template.body.get("metadata")).get("annotations")):
+                raise LeftAlone("shrunk before")
             slots.append(slot_of(template, review.namespace, config))
         except LeftAlone as reason:
             reasons.append(str(reason))

@@ -72,6 +72,24 @@ class ApiServer:
                 return found, str(metadata.get("resourceVersion") or "")
             params = {"limit": str(PAGE), "continue": metadata["continue"]}
 
+    def resize(self, namespace: str, pod: str, container: str, requests: Mapping[str, str]) -> None:
+        """Change the requests of a container of a running pod in place.
+
+        Raises
+        ------
+        ConnectError
+            The API server cannot be reached, or refuses.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/resize"
+        patch = {"spec": {"containers": [{"name": container, "resources": {"requests": dict(requests)}}]}}
+        headers = {**self._headers(), "content-type": "application/strategic-merge-patch+json"}
+        try:
+            reply = self.client.patch(path, content=json.dumps(patch), headers=headers)
+        except (httpx2.HTTPError, OSError) as error:
+            raise ConnectError(f"{self.client.base_url}: {type(error).__name__} {str(error)[:120]}") from error
+        if reply.status_code != httpx2.codes.OK:
+            raise ConnectError(f"PATCH {path} replied {reply.status_code}; expected 200; see the rights on pods/resize")
+
     def changes(self, path: str, kind: str) -> Iterator[Change]:
         """Yield RESET, then every object as ADDED, and later each change; never ends.
 

@@ -1,4 +1,4 @@
-"""Write the manifests that connect a cluster to the service: settings, webhook, certificate, extender and feedback.
+"""Write the manifests that connect a cluster to the service: settings, webhook, certificate, extender and the rest.
 
 The texts are in `templates`, as plain YAML. Called by `taut kube manifests`.
 """
@@ -25,6 +25,7 @@ WRITTEN: Final[Mapping[str, str]] = {
     "extender.yaml": "the scheduler extender, with the right to read nodes and pods",
     "scheduler-configuration.yaml": "tells a scheduler to ask the extender",
     "feedback.yaml": "reports ended pods to the service, with the right to read pods",
+    "reclaim.yaml": "lists which running pods would be resized; it may do it, too",
     "webhook-configuration.yaml": "shows the webhook new pods and suspended jobs; apply it last",
 }
 KEPT: Final = "settings.yaml"

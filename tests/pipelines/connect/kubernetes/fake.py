@@ -18,6 +18,7 @@ class Cluster:
         self.objects, self.page = objects, page
         self.watches: dict[str, list[list[Json]]] = {}
         self.queries: list[Json] = []
+        self.resizes: list[tuple[str, Json]] = []
         self.status = 200
 
 
@@ -42,6 +43,14 @@ def api_server(cluster: Cluster) -> Iterator[str]:
                 more = str(at + cluster.page) if at + cluster.page < len(cluster.objects[path]) else ""
                 answer = {"items": rest, "metadata": {"resourceVersion": "7", "continue": more}}
                 self.wfile.write(json.dumps(answer).encode())
+
+        def do_PATCH(self) -> None:
+            patch = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            cluster.resizes.append((self.path, patch))
+            self.send_response(cluster.status)
+            self.send_header("connection", "close")
+            self.end_headers()
+            self.wfile.write(b"{}")
 
         def log_message(self, *_: object) -> None: ...
 

@@ -102,7 +102,8 @@ def test_the_deployments_start_commands_that_exist_locked_down(out: Path) -> Non
     commands = [container["command"] for pod in pods for container in pod["containers"]]
 
     assert [command[:3] for command in commands] == [
-        ["taut", "kube", "extender"], ["taut", "kube", "feedback"], ["taut", "kube", "webhook"],
+        ["taut", "kube", "extender"], ["taut", "kube", "feedback"],
+        ["taut", "kube", "reclaim"], ["taut", "kube", "webhook"],
     ]  # fmt: skip
     for command in commands:
         help_text = CliRunner().invoke(app, [*command[1:3], "--help"], env={"COLUMNS": "200"}).stdout
@@ -112,12 +113,16 @@ def test_the_deployments_start_commands_that_exist_locked_down(out: Path) -> Non
         assert all(each["securityContext"]["readOnlyRootFilesystem"] for each in pod["containers"])
 
 
-def test_rights_are_to_list_and_watch_only(out: Path) -> None:
+def test_rights_are_to_read_only(out: Path) -> None:
     rules = {each["metadata"]["name"]: each["rules"] for each in documents(out) if each["kind"] == "ClusterRole"}
 
     assert rules == {
         "taut-extender": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}],
         "taut-feedback": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
+        "taut-reclaim": [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+            {"apiGroups": ["metrics.k8s.io"], "resources": ["pods"], "verbs": ["list"]},
+        ],
     }
 
 

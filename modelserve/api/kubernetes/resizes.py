@@ -1,0 +1,134 @@
+"""Running pods as jobs of the service with a sample of their use, and the patch that resizes one to its reservation.
+
+Only requests of CPU and memory of the container with GPUs are resized, between the LimitRange and what was requested
+first. Pods of QoS class Guaranteed are left alone. Pure functions. Called by `taut kube reclaim`.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from fractions import Fraction
+from typing import Final
+
+from pydantic import ValidationError
+
+from modelserve.api.kubernetes.config import KubernetesConfig
+from modelserve.api.kubernetes.names import names_of
+from modelserve.api.kubernetes.patches import GIB
+from modelserve.api.kubernetes.pods import LeftAlone, Slot, slot_of
+from modelserve.api.kubernetes.quantities import BadQuantity, cores_text, memory_text, quantity
+from modelserve.api.kubernetes.reports import annotated, raw_container
+from modelserve.api.kubernetes.templates import Json, Template, items, mapping, text
+from modelserve.contract.reservations import Reserved, RunningJob, Statistics
+from scheduler_core.reserve import ReservePolicy
+
+__all__ = ["main_of", "resize_of", "running_job"]
+
+LEAST_CHANGE: Final = Fraction(1, 20)
+"""Relative decrease below which a pod is not resized."""
+
+
+def running_job(
+    pod: Json, usage: Json, config: KubernetesConfig, now: datetime, known: Statistics | None
+) -> RunningJob | None:
+    """Return a running pod as a job with one sample of its use; None if it is not to be resized.
+
+    `usage` is the pod's entry of the metrics API, `known` are the statistics of its earlier samples.
+    """
+    found = _slot(pod, config)
+    start = _time(mapping(pod.get("status")).get("startTime"))
+    if found is None or start is None or mapping(pod.get("status")).get("phase") != "Running":
+        return None
+    metadata, container = mapping(pod.get("metadata")), found.container
+    names = names_of(
+        config, pod, raw_container(pod, container.name), namespace=text(metadata.get("namespace")) or "",
+        username=None, role=None,
+    )  # fmt: skip
+    age_s = max((now - start).total_seconds(), 0.0)
+    row = {
+        **{name: value for name, value in names.items() if value is not None},
+        "job_id": metadata.get("uid"),
+        "request": {**_first_request(pod, found), "gpus": found.gpus},
+        "age_s": age_s,
+        "samples": _sample(usage, container.name, age_s),
+        "statistics": known,
+        "held": any(
+            mapping(each).get("restartCount") for each in items(mapping(pod.get("status")).get("containerStatuses"))
+        ),
+    }
+    try:
+        return RunningJob.model_validate(row)
+    except ValidationError:
+        return None
+
+
+def resize_of(pod: Json, answer: Reserved, config: KubernetesConfig) -> dict[str, str] | None:
+    """Return the requests that a pod's container should get, None if they are to stay.
+
+    A reservation without measurements gives the first request back.
+    """
+    found = _slot(pod, config)
+    if found is None:
+        return None
+    first = _first_request(pod, found)
+    cpu, memory = first.get("cpu_cores"), first.get("mem_gib")
+    if answer.reason == "measured":
+        spread = (answer.spread.cpu_cores or 0.0) * ReservePolicy().z
+        cpu = _least(cpu, answer.mean.cpu_cores, spread)
+        memory = _least(memory, answer.memory.mem_gib, 0.0)
+    texts = {}
+    for name, amount, unit, write in (("cpu", cpu, 1, cores_text), ("memory", memory, GIB, memory_text)):
+        given = found.container.requests.get(name)
+        if amount is None or not given:
+            continue
+        least = max(Fraction(str(amount)) * unit, found.least[name])  # type: ignore[index]  # cpu and memory
+        wanted = quantity(write(least))
+        limit = found.container.limits.get(name, wanted)
+        if wanted <= limit and (wanted > given or wanted < given * (1 - LEAST_CHANGE)):
+            texts[name] = write(least)
+    return texts or None
+
+
+def main_of(pod: Json, config: KubernetesConfig) -> str:
+    """Return the name of the container that is resized; "" if there is none."""
+    found = _slot(pod, config)
+    return "" if found is None else found.container.name
+
+
+def _least(first: float | None, reserved: float | None, spread: float) -> float | None:
+    return first if first is None or reserved is None else min(first, reserved + spread)
+
+
+def _slot(pod: Json, config: KubernetesConfig) -> Slot | None:
+    namespace = text(mapping(pod.get("metadata")).get("namespace")) or ""
+    try:
+        found = slot_of(Template(path="", body=pod), namespace, config)
+    except LeftAlone:
+        return None
+    return None if found.guaranteed else found
+
+
+def _first_request(pod: Json, found: Slot) -> dict[str, float]:
+    """Return CPU cores and GiB that the pod requested before it was shrunk."""
+    written = annotated(mapping(pod.get("metadata")))
+    asked = found.container.requests
+    now = {"cpu_cores": float(asked.get("cpu", 0)), "mem_gib": float(asked.get("memory", 0)) / GIB}
+    return {name: max(float(written.get(name) or 0.0), value) for name, value in now.items() if value}
+
+
+def _sample(usage: Json, name: str, age_s: float) -> Mapping[str, object] | None:
+    """Return a container's use in the metrics API as one sample; None without it."""
+    used = next((mapping(each) for each in items(usage.get("containers")) if mapping(each).get("name") == name), {})
+    amounts = mapping(used.get("usage"))
+    try:
+        cpu, memory = (float(quantity(amounts[key])) for key in ("cpu", "memory"))
+    except (BadQuantity, KeyError):
+        return None
+    return {"at_s": [age_s], "cpu_cores": [cpu], "mem_gib": [memory / GIB]}
+
+
+def _time(value: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return found if found.tzinfo else None

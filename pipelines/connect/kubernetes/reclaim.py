@@ -1,0 +1,89 @@
+"""Resize running pods to what they use: one round measures all pods, asks the service, and applies its reservations.
+
+Called by `taut kube reclaim`.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from modelserve.client import Client
+from modelserve.contract.reservations import Reserved, RunningJob, Statistics
+from pipelines.connect.kubernetes.api import ApiServer
+from pipelines.errors import ConnectError
+
+__all__ = ["Reclaimer"]
+
+PODS: Final = "/api/v1/pods"
+USAGE: Final = "/apis/metrics.k8s.io/v1beta1/pods"
+
+Object = dict[str, Any]  # Any: JSON of Kubernetes
+Describe = Callable[[Object, Object, datetime, Statistics | None], RunningJob | None]
+Decide = Callable[[Object, Reserved], Mapping[str, str] | None]
+
+
+class Reclaimer:
+    """Measures and resizes the pods of a cluster, round by round; it keeps the statistics of each pod's samples.
+
+    Parameters
+    ----------
+    describe, decide
+        A pod as a job of the service, and the requests that its reservation leads to (None: they stay).
+    main
+        The name of the container whose requests are resized.
+    enforce
+        Whether pods are resized where the service's mode is `enforce`; otherwise resizes are only listed.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        client: Client,
+        *,
+        describe: Describe,
+        decide: Decide,
+        main: Callable[[Object], str],
+        enforce: bool,
+    ) -> None:
+        self._server, self._client = server, client
+        self._describe, self._decide, self._main, self._enforce = describe, decide, main, enforce
+        self._known: dict[str, Statistics] = {}
+
+    def round(self, now: datetime) -> list[dict[str, object]]:
+        """Measure all pods once, and return a row for each pod that is, or would be, resized.
+
+        Raises
+        ------
+        ConnectError, ClientError
+            The API server or the service does not answer; no pod is changed then.
+        """
+        pods, usage = self._server.listed(PODS)[0], {_name(each): each for each in self._server.listed(USAGE)[0]}
+        asked = []
+        for pod in pods:
+            job = self._describe(pod, usage.get(_name(pod), {}), now, self._known.get(pod["metadata"]["uid"]))
+            if job is not None:
+                asked.append((pod, job))
+        answers = self._client.reservations([job for _, job in asked])
+        self._known = {each.job_id: Statistics.model_validate(each.statistics.model_dump()) for each in answers}
+        rows = []
+        for (pod, _), answer in zip(asked, answers, strict=True):
+            wanted = self._decide(pod, answer)
+            if wanted is not None:
+                rows.append(self._resized(pod, wanted, answer))
+        return rows
+
+    def _resized(self, pod: Object, wanted: Mapping[str, str], answer: Reserved) -> dict[str, object]:
+        namespace, name = _name(pod)
+        row = {"namespace": namespace, "pod": name, "cpu": wanted.get("cpu"), "memory": wanted.get("memory")}
+        if not self._enforce or answer.mode != "enforce":
+            return row | {"reason": answer.reason, "done": False, "note": f"service {answer.mode}"}
+        try:
+            self._server.resize(namespace, name, self._main(pod), wanted)
+        except ConnectError as error:
+            return row | {"reason": answer.reason, "done": False, "note": str(error)}
+        return row | {"reason": answer.reason, "done": True, "note": None}
+
+
+def _name(found: Mapping[str, Any]) -> tuple[str, str]:  # Any: JSON of Kubernetes
+    metadata = found.get("metadata") or {}
+    return str(metadata.get("namespace")), str(metadata.get("name"))
