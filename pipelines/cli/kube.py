@@ -169,10 +169,9 @@ def reclaim(
     """Resize running pods in place to what they use, or list what would be resized."""
     import time
     from datetime import UTC, datetime
-    from functools import partial
 
     from modelserve.api.kubernetes.config import read_config
-    from modelserve.api.kubernetes.resizes import main_of, resize_of, running_job
+    from modelserve.api.kubernetes.resizes import Resizes
     from modelserve.errors import BadSettings, ClientError
     from pipelines.cli.remote import client_of
     from pipelines.connect.kubernetes.api import open_api_server
@@ -180,19 +179,12 @@ def reclaim(
     from pipelines.errors import BadUsage, ConnectError
 
     try:
-        settings = read_config(config)
+        resizes = Resizes(config=read_config(config))
     except BadSettings as error:
         raise BadUsage(str(error)) from error
     server = open_api_server(api_server)
     with client_of(url, token_file, jobs=1) as client:
-        reclaimer = Reclaimer(
-            server,
-            client,
-            describe=lambda pod, usage, now, known: running_job(pod, usage, settings, now, known),
-            decide=partial(resize_of, config=settings),
-            main=partial(main_of, config=settings),
-            enforce=enforce,
-        )
+        reclaimer = Reclaimer(server, client, resizes, enforce=enforce)
         done = 0
         while rounds is None or done < rounds:
             if done:

@@ -5,6 +5,7 @@ first. Pods of QoS class Guaranteed are left alone. Pure functions. Called by `t
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from typing import Final
@@ -21,77 +22,79 @@ from modelserve.api.kubernetes.templates import Json, Template, items, mapping, 
 from modelserve.contract.reservations import Reserved, RunningJob, Statistics
 from scheduler_core.reserve import ReservePolicy
 
-__all__ = ["main_of", "resize_of", "running_job"]
+__all__ = ["Resizes"]
 
 LEAST_CHANGE: Final = Fraction(1, 20)
 """Relative decrease below which a pod is not resized."""
 
 
-def running_job(
-    pod: Json, usage: Json, config: KubernetesConfig, now: datetime, known: Statistics | None
-) -> RunningJob | None:
-    """Return a running pod as a job with one sample of its use; None if it is not to be resized.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resizes:
+    """What pods are to the service, and what its reservations change of them, by the configuration of a cluster."""
 
-    `usage` is the pod's entry of the metrics API, `known` are the statistics of its earlier samples.
-    """
-    found = _slot(pod, config)
-    start = _time(mapping(pod.get("status")).get("startTime"))
-    if found is None or start is None or mapping(pod.get("status")).get("phase") != "Running":
-        return None
-    metadata, container = mapping(pod.get("metadata")), found.container
-    names = names_of(
-        config, pod, raw_container(pod, container.name), namespace=text(metadata.get("namespace")) or "",
-        username=None, role=None,
-    )  # fmt: skip
-    age_s = max((now - start).total_seconds(), 0.0)
-    row = {
-        **{name: value for name, value in names.items() if value is not None},
-        "job_id": metadata.get("uid"),
-        "request": {**_first_request(pod, found), "gpus": found.gpus},
-        "age_s": age_s,
-        "samples": _sample(usage, container.name, age_s),
-        "statistics": known,
-        "held": any(
-            mapping(each).get("restartCount") for each in items(mapping(pod.get("status")).get("containerStatuses"))
-        ),
-    }
-    try:
-        return RunningJob.model_validate(row)
-    except ValidationError:
-        return None
+    config: KubernetesConfig
 
+    def job(self, pod: Json, usage: Json, now: datetime, known: Statistics | None) -> RunningJob | None:
+        """Return a running pod as a job with one sample of its use; None if it is not to be resized.
 
-def resize_of(pod: Json, answer: Reserved, config: KubernetesConfig) -> dict[str, str] | None:
-    """Return the requests that a pod's container should get, None if they are to stay.
+        `usage` is the pod's entry of the metrics API, `known` are the statistics of its earlier samples.
+        """
+        found = _slot(pod, self.config)
+        start = _time(mapping(pod.get("status")).get("startTime"))
+        if found is None or start is None or mapping(pod.get("status")).get("phase") != "Running":
+            return None
+        metadata, container = mapping(pod.get("metadata")), found.container
+        names = names_of(
+            self.config, pod, raw_container(pod, container.name), namespace=text(metadata.get("namespace")) or "",
+            username=None, role=None,
+        )  # fmt: skip
+        age_s = max((now - start).total_seconds(), 0.0)
+        row = {
+            **{name: value for name, value in names.items() if value is not None},
+            "job_id": metadata.get("uid"),
+            "request": {**_first_request(pod, found), "gpus": found.gpus},
+            "age_s": age_s,
+            "samples": _sample(usage, container.name, age_s),
+            "statistics": known,
+            "held": any(
+                mapping(each).get("restartCount") for each in items(mapping(pod.get("status")).get("containerStatuses"))
+            ),
+        }
+        try:
+            return RunningJob.model_validate(row)
+        except ValidationError:
+            return None
 
-    A reservation without measurements gives the first request back.
-    """
-    found = _slot(pod, config)
-    if found is None:
-        return None
-    first = _first_request(pod, found)
-    cpu, memory = first.get("cpu_cores"), first.get("mem_gib")
-    if answer.reason == "measured":
-        spread = (answer.spread.cpu_cores or 0.0) * ReservePolicy().z
-        cpu = _least(cpu, answer.mean.cpu_cores, spread)
-        memory = _least(memory, answer.memory.mem_gib, 0.0)
-    texts = {}
-    for name, amount, unit, write in (("cpu", cpu, 1, cores_text), ("memory", memory, GIB, memory_text)):
-        given = found.container.requests.get(name)
-        if amount is None or not given:
-            continue
-        least = max(Fraction(str(amount)) * unit, found.least[name])  # type: ignore[index]  # cpu and memory
-        wanted = quantity(write(least))
-        limit = found.container.limits.get(name, wanted)
-        if wanted <= limit and (wanted > given or wanted < given * (1 - LEAST_CHANGE)):
-            texts[name] = write(least)
-    return texts or None
+    def requests(self, pod: Json, answer: Reserved) -> dict[str, str] | None:
+        """Return the requests that a pod's container should get, None if they are to stay.
 
+        A reservation without measurements gives the first request back.
+        """
+        found = _slot(pod, self.config)
+        if found is None:
+            return None
+        first = _first_request(pod, found)
+        cpu, memory = first.get("cpu_cores"), first.get("mem_gib")
+        if answer.reason == "measured":
+            spread = (answer.spread.cpu_cores or 0.0) * ReservePolicy().z
+            cpu = _least(cpu, answer.mean.cpu_cores, spread)
+            memory = _least(memory, answer.memory.mem_gib, 0.0)
+        texts = {}
+        for name, amount, unit, write in (("cpu", cpu, 1, cores_text), ("memory", memory, GIB, memory_text)):
+            given = found.container.requests.get(name)
+            if amount is None or not given:
+                continue
+            least = max(Fraction(str(amount)) * unit, found.least[name])  # type: ignore[index]  # cpu and memory
+            wanted = quantity(write(least))
+            limit = found.container.limits.get(name, wanted)
+            if wanted <= limit and (wanted > given or wanted < given * (1 - LEAST_CHANGE)):
+                texts[name] = write(least)
+        return texts or None
 
-def main_of(pod: Json, config: KubernetesConfig) -> str:
-    """Return the name of the container that is resized; "" if there is none."""
-    found = _slot(pod, config)
-    return "" if found is None else found.container.name
+    def container(self, pod: Json) -> str:
+        """Return the name of the container that is resized; "" if there is none."""
+        found = _slot(pod, self.config)
+        return "" if found is None else found.container.name
 
 
 def _least(first: float | None, reserved: float | None, spread: float) -> float | None:

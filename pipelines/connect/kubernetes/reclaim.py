@@ -3,9 +3,9 @@
 Called by `taut kube reclaim`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from modelserve.client import Client
 from modelserve.contract.reservations import Reserved, RunningJob, Statistics
@@ -18,8 +18,22 @@ PODS: Final = "/api/v1/pods"
 USAGE: Final = "/apis/metrics.k8s.io/v1beta1/pods"
 
 Object = dict[str, Any]  # Any: JSON of Kubernetes
-Describe = Callable[[Object, Object, datetime, Statistics | None], RunningJob | None]
-Decide = Callable[[Object, Reserved], Mapping[str, str] | None]
+
+
+class Resizes(Protocol):
+    """What pods are to the service, and what its reservations change of them."""
+
+    def job(self, pod: Object, usage: Object, now: datetime, known: Statistics | None) -> RunningJob | None:
+        """Return a pod as a job with a sample of its use and earlier statistics; None if it is not to be resized."""
+        ...
+
+    def requests(self, pod: Object, answer: Reserved) -> Mapping[str, str] | None:
+        """Return the requests that a reservation leads to; None if they stay."""
+        ...
+
+    def container(self, pod: Object) -> str:
+        """Return the name of the container that is resized."""
+        ...
 
 
 class Reclaimer:
@@ -27,26 +41,14 @@ class Reclaimer:
 
     Parameters
     ----------
-    describe, decide
-        A pod as a job of the service, and the requests that its reservation leads to (None: they stay).
-    main
-        The name of the container whose requests are resized.
+    resizes
+        What pods are to the service, and what its reservations change of them.
     enforce
         Whether pods are resized where the service's mode is `enforce`; otherwise resizes are only listed.
     """
 
-    def __init__(
-        self,
-        server: ApiServer,
-        client: Client,
-        *,
-        describe: Describe,
-        decide: Decide,
-        main: Callable[[Object], str],
-        enforce: bool,
-    ) -> None:
-        self._server, self._client = server, client
-        self._describe, self._decide, self._main, self._enforce = describe, decide, main, enforce
+    def __init__(self, server: ApiServer, client: Client, resizes: Resizes, *, enforce: bool) -> None:
+        self._server, self._client, self._resizes, self._enforce = server, client, resizes, enforce
         self._known: dict[str, Statistics] = {}
 
     def round(self, now: datetime) -> list[dict[str, object]]:
@@ -60,14 +62,14 @@ class Reclaimer:
         pods, usage = self._server.listed(PODS)[0], {_name(each): each for each in self._server.listed(USAGE)[0]}
         asked = []
         for pod in pods:
-            job = self._describe(pod, usage.get(_name(pod), {}), now, self._known.get(pod["metadata"]["uid"]))
+            job = self._resizes.job(pod, usage.get(_name(pod), {}), now, self._known.get(pod["metadata"]["uid"]))
             if job is not None:
                 asked.append((pod, job))
         answers = self._client.reservations([job for _, job in asked])
         self._known = {each.job_id: Statistics.model_validate(each.statistics.model_dump()) for each in answers}
         rows = []
         for (pod, _), answer in zip(asked, answers, strict=True):
-            wanted = self._decide(pod, answer)
+            wanted = self._resizes.requests(pod, answer)
             if wanted is not None:
                 rows.append(self._resized(pod, wanted, answer))
         return rows
@@ -78,7 +80,7 @@ class Reclaimer:
         if not self._enforce or answer.mode != "enforce":
             return row | {"reason": answer.reason, "done": False, "note": f"service {answer.mode}"}
         try:
-            self._server.resize(namespace, name, self._main(pod), wanted)
+            self._server.resize(namespace, name, self._resizes.container(pod), wanted)
         except ConnectError as error:
             return row | {"reason": answer.reason, "done": False, "note": str(error)}
         return row | {"reason": answer.reason, "done": True, "note": None}

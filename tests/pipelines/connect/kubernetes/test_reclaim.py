@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import httpx2
 import pytest
 
 from modelserve.api.kubernetes.config import KubernetesConfig
-from modelserve.api.kubernetes.resizes import main_of, resize_of, running_job
+from modelserve.api.kubernetes.resizes import Resizes
 from modelserve.client import Client
 from pipelines.connect.kubernetes.api import TIMEOUT, ApiServer
 from pipelines.connect.kubernetes.reclaim import Reclaimer
@@ -23,6 +22,7 @@ from tests.pipelines.connect.kubernetes.fake import Cluster, api_server
 Json = dict[str, Any]
 START = datetime(2026, 11, 22, 18, 6, tzinfo=UTC)
 CONFIG = KubernetesConfig.model_validate({"trace": "pai", "group": ["{label:team}"]})
+RESIZES = Resizes(config=CONFIG)
 USAGE = "/apis/metrics.k8s.io/v1beta1/pods"
 
 
@@ -42,14 +42,7 @@ def used(cpu: str, memory: str) -> Json:
 def reclaiming(place: Path, cluster: Cluster, *, mode: str = "enforce", enforce: bool = True) -> Iterator[Reclaimer]:
     with running(place, mode=mode) as url, api_server(cluster) as address, Client(url) as client:
         server = ApiServer(client=httpx2.Client(base_url=address, timeout=TIMEOUT), token_file=None)
-        yield Reclaimer(
-            server,
-            client,
-            describe=lambda pod, usage, now, known: running_job(pod, usage, CONFIG, now, known),
-            decide=partial(resize_of, config=CONFIG),
-            main=partial(main_of, config=CONFIG),
-            enforce=enforce,
-        )
+        yield Reclaimer(server, client, RESIZES, enforce=enforce)
 
 
 def rounds(reclaimer: Reclaimer, first: int, last: int) -> list[Json]:
@@ -95,16 +88,14 @@ def test_nothing_is_resized_unless_both_enforce(tmp_path: Path, mode: str, enfor
 
 def test_a_killed_or_restarted_pod_is_held_and_others_are_left_alone() -> None:
     now = START + timedelta(minutes=5)
-    restarted = running_job(
-        pod(containerStatuses=[{"name": "main", "restartCount": 1}]), used("1", "1Gi"), CONFIG, now, None
-    )
+    restarted = RESIZES.job(pod(containerStatuses=[{"name": "main", "restartCount": 1}]), used("1", "1Gi"), now, None)
     assert restarted is not None
     assert restarted.held
-    fresh = running_job(pod(), {}, CONFIG, now, None)
+    fresh = RESIZES.job(pod(), {}, now, None)
     assert fresh is not None
     assert (fresh.held, fresh.samples, fresh.age_s) == (False, None, 300.0)
-    assert running_job(pod(phase="Pending"), {}, CONFIG, now, None) is None
-    assert running_job(recorded("pod-level-resources")["request"]["object"], {}, CONFIG, now, None) is None
+    assert RESIZES.job(pod(phase="Pending"), {}, now, None) is None
+    assert RESIZES.job(recorded("pod-level-resources")["request"]["object"], {}, now, None) is None
 
 
 def test_an_api_server_without_metrics_changes_nothing() -> None:
@@ -112,9 +103,7 @@ def test_an_api_server_without_metrics_changes_nothing() -> None:
     cluster.status = 404
     with api_server(cluster) as address, Client("http://127.0.0.1:9") as client:
         server = ApiServer(client=httpx2.Client(base_url=address, timeout=TIMEOUT), token_file=None)
-        reclaimer = Reclaimer(
-            server, client, describe=lambda *_: None, decide=lambda *_: None, main=lambda _: "", enforce=True
-        )
+        reclaimer = Reclaimer(server, client, RESIZES, enforce=True)
         with pytest.raises(ConnectError, match="replied 404"):
             reclaimer.round(START)
         with pytest.raises(ConnectError, match="pods/resize"):
