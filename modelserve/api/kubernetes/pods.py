@@ -83,7 +83,7 @@ def slot_of(template: Template, namespace: str, config: KubernetesConfig) -> Slo
     if any(main.requests[each] > main.limits.get(each, main.requests[each]) for each in main.requests):
         raise LeftAlone("a request above its limit")
     guaranteed = all(each.guaranteed for each in (*containers, *first))
-    if guaranteed and config.guaranteed == "leave":
+    if guaranteed and (config.guaranteed == "leave" or template.by_limits):
         raise LeftAlone("QoS class Guaranteed")
     others = [each for each in containers if each.path != main.path]
     ranges = config.ranges_of(namespace)
@@ -91,7 +91,12 @@ def slot_of(template: Template, namespace: str, config: KubernetesConfig) -> Slo
         template=template,
         container=main,
         gpus=gpus,
-        least={each: _least(each, main, others, first, ranges, guaranteed=guaranteed) for each in COMPUTE},
+        least={
+            each: main.requests.get(each, Fraction(0))
+            if template.by_limits and each not in main.limits
+            else _least(each, main, others, first, ranges, guaranteed=guaranteed)
+            for each in COMPUTE
+        },
         guaranteed=guaranteed,
     )
 

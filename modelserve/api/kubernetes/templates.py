@@ -17,13 +17,15 @@ Json = Mapping[str, object]
 class Template:
     """One pod template: its JSON pointer in the object, its content, its number of pods, and the name of its role.
 
-    The content has `metadata` and `spec`, as a pod has.
+    The content has `metadata` and `spec`, as a pod has. With `by_limits`, a resource may shrink only below a limit that
+    stays, since the program in the pod counts its cores by the template.
     """
 
     path: str
     body: Json
     instances: int = 1
     role: str | None = None
+    by_limits: bool = False
 
 
 def mapping(value: object) -> Json:
@@ -90,13 +92,15 @@ def _ray_job(found: Json) -> Iterator[Template]:
     cluster = mapping(spec.get("rayClusterSpec"))
     head = mapping(cluster.get("headGroupSpec"))
     path = pointer("spec", "rayClusterSpec", "headGroupSpec", "template")
-    yield Template(path=path, body=mapping(head.get("template")), role="head")
+    # KubeRay starts Ray with the limits of a container as its number of cores; without limits, with the requests.
+    yield Template(path=path, body=mapping(head.get("template")), role="head", by_limits=True)
     for i, group in enumerate(map(mapping, items(cluster.get("workerGroupSpecs")))):
         yield Template(
             path=pointer("spec", "rayClusterSpec", "workerGroupSpecs", i, "template"),
             body=mapping(group.get("template")),
             instances=_count(group.get("replicas")),
             role=text(group.get("groupName")) or "worker",
+            by_limits=True,
         )
 
 

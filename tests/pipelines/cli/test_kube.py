@@ -56,6 +56,7 @@ def test_what_cannot_be_used_is_one_line_with_exit_two(tmp_path: Path, config: s
         ("review", pod, "--config", "absent.toml", "--url", "http://127.0.0.1:9"): "absent.toml",
         ("feedback", *given): "--api-server",
         ("extender",): "--api-server",
+        ("reclaim", *given): "--api-server",
     }
     for arguments, named in cases.items():
         code, _, errors = invoke(*arguments)
@@ -85,10 +86,23 @@ def test_a_pod_killed_for_memory_raises_the_memory_of_the_next_one(tmp_path: Pat
             assert code == 0, errors
             [counts] = json.loads(out)
             assert json.loads(invoke("feedback", *given, *options)[1])[0]["duplicates"] == 1
+            usage = {"metadata": {"name": "p", "namespace": "default"}, "containers": []}
+            objects = {"/api/v1/pods": [running_pod()], "/apis/metrics.k8s.io/v1beta1/pods": [usage]}
+            with api_server(Cluster(objects)) as busy:
+                options = ("--rounds", "1", "--enforce", "--api-server", busy, "--format", "json")
+                assert json.loads(invoke("reclaim", *given, *options)[1]) == []  # nothing is measured yet
         after = json.loads(invoke("review", pod, *given)[1])
 
     assert counts == {"pods": 1, "reports": 1, "accepted": 1, "duplicates": 0, "conflicts": 0}
     assert memory_mib(after) > memory_mib(first)
+
+
+def running_pod() -> Json:
+    """Return the recorded pod while it runs."""
+    found = recorded("pod-of-job")["request"]["object"]
+    found["metadata"] |= {"uid": "u2", "name": "p", "labels": LABELS}
+    found["status"] = {"phase": "Running", "startTime": RAN["startedAt"]}
+    return found
 
 
 def memory_mib(answer: Json) -> int:
