@@ -31,6 +31,7 @@ def files(
     cluster: Annotated[str, typer.Option("--cluster", help="The cluster's name, as ClusterName in slurm.conf.")],
     socket: Socket = SOCKET,
     url: Annotated[str, typer.Option("--url", help="Address of the service.")] = SERVICE,
+    user: Annotated[str, typer.Option("--user", help="User of the agent: SlurmUser of slurm.conf.")] = "slurm",
     gpus: Annotated[Path, typer.Option("--gpus", help="Folder of dcgm-exporter's --hpc-job-mapping-dir.")] = GPUS,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -38,7 +39,7 @@ def files(
     from pipelines.connect.slurm.files import check_lua, write_files
 
     program = shutil.which("taut") or str(Path(sys.executable).with_name("taut"))
-    emit(write_files(out, cluster=cluster, socket=socket, gpus=gpus, program=program, service=url), form)
+    emit(write_files(out, cluster=cluster, socket=socket, gpus=gpus, program=program, service=url, user=user), form)
     if not check_lua(""):
         say("warning: no Lua is installed here, so job_submit.lua was not compiled; its text is the tested one")
 

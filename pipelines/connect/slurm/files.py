@@ -27,7 +27,7 @@ _SLOT: Final = re.compile(r"@([A-Z]+)@")
 
 
 def write_files(
-    out: Path, *, cluster: str, socket: Path, gpus: Path, program: str, service: str
+    out: Path, *, cluster: str, socket: Path, gpus: Path, program: str, service: str, user: str
 ) -> list[dict[str, str]]:
     """Write the files to a folder, and return a row for each: file, what it is, where it goes.
 
@@ -47,12 +47,15 @@ def write_files(
         "TAUT": program,
         "CLUSTER": cluster,
         "SERVICE": service,
+        "USER": user,
     }
     for name in ("OUT", "SOCKET", "GPUS"):
         if not _PLAIN.fullmatch(slots[name]):
             raise BadUsage(f"found the path {slots[name]!r}, expected letters, digits and /._+- only")
     if not re.fullmatch(r"[\w.-]{1,100}", cluster):
         raise BadUsage(f"--cluster {cluster[:60]!r}: expected letters, digits and ._- only, as ClusterName")
+    if not re.fullmatch(r"[a-z_][\w-]{0,31}", user):
+        raise BadUsage(f"--user {user[:40]!r}: expected SlurmUser of slurm.conf, such as slurm")
     if not re.fullmatch(r"https?://[\w.:/\[\]-]{1,200}", service):
         raise BadUsage(f"--url {service[:60]!r}: expected an address as http://127.0.0.1:8080")
     if any(sign in program for sign in "\n\r@"):

@@ -183,6 +183,7 @@ def _lay_out(cluster: Cluster) -> None:
         gpus=run / "gpus",
         program="taut",
         service="http://127.0.0.1:9",
+        user="root",
     )
     for number in range(4):
         os.mknod(run / "dev" / f"nvidia{number}", 0o20666, os.makedev(1, 3))  # stand-ins: the numbers of /dev/null

@@ -18,6 +18,7 @@ def write(folder: Path, **changes: object) -> None:
         "gpus": folder / "gpus",
         "program": "/opt/taut/bin/taut",
         "service": "http://127.0.0.1:8080",
+        "user": "slurm",
     }
     write_files(folder, **{**values, **changes})  # type: ignore[arg-type]
 
@@ -60,6 +61,7 @@ def test_a_script_that_does_not_compile_replaces_nothing(tmp_path: Path, monkeyp
         ({"gpus": Path("/run/$(id)")}, "expected letters"),
         ({"cluster": 'a"\nmode = "enforce'}, "--cluster"),
         ({"service": 'http://a"]\nmode = "enforce'}, "--url"),
+        ({"user": "slurm\nUser=root"}, "--user"),
         ({"program": "taut\nExecStop=x"}, "one line"),
     ],
 )

@@ -46,7 +46,15 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def script(folder: Path) -> Path:
-    write_files(folder, cluster="taut", socket=folder / "s", gpus=folder, program="taut", service="http://127.0.0.1:9")
+    write_files(
+        folder,
+        cluster="taut",
+        socket=folder / "s",
+        gpus=folder,
+        program="taut",
+        service="http://127.0.0.1:9",
+        user="root",
+    )
     return folder / PLUGIN
 
 
