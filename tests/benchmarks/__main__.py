@@ -1,4 +1,4 @@
-"""Benchmarks in parts: ratios of run times on a synthetic trace, then scheduling, placements, energy and the report.
+"""Benchmarks in parts: ratios on a synthetic trace, then scheduling, placements, energy, the report, and a real Slurm.
 
 A ratio times two things in turn on the same machine; nothing passes or fails. `make bench` runs all parts.
 Run by hand: `python -m tests.benchmarks --only ratios`; `--help` lists the parts.
@@ -29,6 +29,7 @@ from tests.benchmarks.energy.__main__ import main as energy
 from tests.benchmarks.report.__main__ import main as opening
 from tests.benchmarks.scheduling.__main__ import main as scheduling
 from tests.benchmarks.sharing.__main__ import main as sharing
+from tests.benchmarks.slurm.__main__ import main as slurm
 
 TASKS = 20_000
 RUNS = 3
@@ -119,9 +120,10 @@ PARTS: Final[dict[str, Callable[[], None]]] = {
     "sharing": lambda: sharing([]),
     "energy": lambda: energy([]),
     "report": lambda: opening([]),
+    "slurm": lambda: slurm([]),
 }
 ALONE: Final = ("prometheus", "serving", "ingest", "serving.soak")
-"""Benchmarks that run only by themselves: the one of Prometheus, `make bench-serve`, `make bench-ingest`, `make soak`."""
+"""Benchmarks that run only by themselves: of Prometheus, `make bench-serve`, `make bench-ingest`, `make soak`."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
