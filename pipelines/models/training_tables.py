@@ -132,7 +132,7 @@ def with_feedback(
     capped = pl.DataFrame([_identity(row, home) for row in finished if shrunk_resources(row)], schema=_KEY)
     kept = usage.join(capped, on=IDENTITY, how="anti")
     new = measured.join(kept.select(IDENTITY), on=IDENTITY, how="anti")
-    return pl.concat([known, open_jobs, fresh]), pl.concat([kept, new], how="diagonal")
+    return pl.concat([known, open_jobs, fresh]), pl.concat([kept, new])
 
 
 def _usual_cluster(jobs: pl.DataFrame) -> str:

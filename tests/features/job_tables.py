@@ -91,6 +91,7 @@ def usage_of(jobs: pl.DataFrame) -> pl.DataFrame:
         net_read_bytes_per_s=n,
         net_write_bytes_per_s=n,
         instances_measured=pl.lit(1, dtype=pl.Int32),
+        coverage_frac=pl.lit(None, dtype=pl.Float64),
     )
 
 

@@ -36,6 +36,7 @@ def use_of(jobs: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
         net_read_bytes_per_s=pl.lit(0.0),
         net_write_bytes_per_s=pl.lit(0.0),
         instances_measured=pl.lit(1, pl.Int32),
+        coverage_frac=pl.lit(None, pl.Float64),
     )
 
 
