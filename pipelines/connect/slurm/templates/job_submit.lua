@@ -14,7 +14,7 @@ local failed_in_a_row, rests_until_s = 0, 0
 
 local NUMBERS = {
   "user_id", "cpus_per_task", "num_tasks", "min_cpus", "pn_min_cpus", "min_nodes", "min_mem_per_node",
-  "min_mem_per_cpu", "shared", "het_job_offset", "time_limit", "sockets_per_node", "cores_per_socket",
+  "min_mem_per_cpu", "shared", "het_job_offset", "sockets_per_node", "cores_per_socket",
   "threads_per_core",
 }
 local TEXTS = {
@@ -71,7 +71,6 @@ local function request_of(job, parts)
   end
   if job.script ~= nil then add("batch", 1) end
   if steps_ask(job.script) then add("steps_ask", 1) end
-  if job.array_inx ~= nil then add("array", 1) end
   return table.concat(lines, "\n") .. "\n\n"
 end
 
