@@ -61,12 +61,6 @@ Trace = Annotated[
     str | None,
     typer.Option("--trace", help="Name of the trace in the lake.", show_default="TAUT_TRACE, else the only one"),
 ]
-TraceArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="TRACE", help="Name of the trace in the lake.", show_default="TAUT_TRACE, else the only one"
-    ),
-]
 ByOption = Annotated[By, typer.Option("--by", help="One model per kind of work, or per raw workload tag.")]
 Until = Annotated[
     datetime | None,

@@ -18,7 +18,7 @@ from pipelines.cli.options import (
     RecipeFile,
     Seed,
     Threads,
-    TraceArgument,
+    Trace,
     TypeOption,
     Until,
     local_cut,
@@ -39,7 +39,7 @@ LOCK: Final = "retrain.lock"
 
 
 def retrain(
-    trace: TraceArgument = None,
+    trace: Trace = None,
     lake: Lake = None,
     cluster: Cluster = None,
     until: Until = None,

@@ -20,7 +20,7 @@ from pipelines.cli.options import (
     Place,
     Seed,
     Threads,
-    TraceArgument,
+    Trace,
     TypeOption,
     Until,
     emit,
@@ -42,7 +42,7 @@ INTERRUPTED: Final = 130
 
 
 def tune(
-    trace: TraceArgument = None,
+    trace: Trace = None,
     lake: Lake = None,
     cluster: Cluster = None,
     until: Until = None,

@@ -41,7 +41,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def retrained(lake: Path, *options: str) -> tuple[Result, dict[str, Any]]:
-    result = CliRunner().invoke(app, ["retrain", "made", "--lake", str(lake), "--threads", "1", *options])
+    result = CliRunner().invoke(app, ["retrain", "--trace", "made", "--lake", str(lake), "--threads", "1", *options])
     [line] = result.stdout.splitlines()
     return result, json.loads(line)
 

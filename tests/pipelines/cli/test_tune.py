@@ -35,7 +35,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def arguments(lake: Path, out: str, *options: str) -> list[str]:
     place = ["--lake", str(lake), "--out", str(lake.parent / out), "--study-db", str(lake.parent / f"{out}.db")]
-    return ["tune", "made", *place, "--threads", "1", "--format", "json", *options]
+    return ["tune", "--trace", "made", *place, "--threads", "1", "--format", "json", *options]
 
 
 def test_an_interrupt_says_what_is_stored_and_how_to_go_on(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_trials_lie_beside_the_registry_unless_a_database_is_named(lake: Path, m
     monkeypatch.setattr(search, "search", noted)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{lake.parent}/registry/mlflow.db")
     for options in ([], ["--study-db", "mine.db"], ["--study-db", "postgresql://me:secret@db/tune"]):
-        result = CliRunner().invoke(app, ["tune", "made", "--lake", str(lake), *options])
+        result = CliRunner().invoke(app, ["tune", "--trace", "made", "--lake", str(lake), *options])
 
     beside, mine, server = stores
     assert beside == f"sqlite:///{lake.parent}/registry/tune.db"
