@@ -25,6 +25,7 @@ def test_files_are_listed_and_the_settings_are_those_the_agent_reads(tmp_path: P
     assert "longer than a Unix socket's name may be" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_history_is_read_from_text_and_again_changes_nothing(tmp_path: Path) -> None:
     words = (
         "history",
