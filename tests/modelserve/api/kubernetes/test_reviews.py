@@ -176,6 +176,18 @@ def test_a_guaranteed_pod_stays_guaranteed_with_whole_cores(cpu: str, becomes: s
     check_kept(review["request"]["object"], after)
 
 
+@pytest.mark.parametrize("setting", ["leave", "shrink"])
+def test_an_init_container_without_limits_makes_a_pod_burstable(setting: str) -> None:
+    review = changed(guaranteed(), "spec", "initContainers", to=[{"name": "fetch", "image": "a", "resources": {}}])
+    before = review["request"]["object"]
+
+    _, after = admitted(review, answer(review, guaranteed=setting))
+
+    assert main(after)["limits"] == main(before)["limits"]
+    assert main(after)["requests"]["cpu"] == "1500m"
+    check_kept(before, after)
+
+
 def test_limits_without_requests_count_as_requests() -> None:
     resources = {"limits": {"cpu": "6", "nvidia.com/gpu": "1"}}
     review = changed(recorded("pod-of-job"), "spec", "containers", 0, "resources", to=resources)
