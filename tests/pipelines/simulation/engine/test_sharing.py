@@ -33,6 +33,15 @@ def scaled(jobs: Workload, part: float) -> Workload:
     return replace(jobs, **units)
 
 
+def on_whole_gpus(jobs: Workload) -> Workload:
+    """Return the workload with GPU requests rounded up to whole GPUs, granted ones too."""
+    units = {}
+    for name in ("request_units", "granted_units"):
+        units[name] = getattr(jobs, name).copy()
+        units[name][:, 2] = -(-units[name][:, 2] // 1000) * 1000
+    return replace(jobs, **units)
+
+
 def shared(asked: World, sharing: Sharing = "devices", **rules: Any) -> Schedule:
     rules = {"sharing": sharing, **rules}
     return simulate(
@@ -139,18 +148,19 @@ def check_same_but_devices(one: Schedule, other: Schedule) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option != "easy"])
 @pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
 @settings(max_examples=examples(8))
 @given(seed=SEEDS, one_each=st.booleans())
 def test_whole_gpus_and_machines_of_one_are_as_pooled(policy: str, option: str, seed: int, one_each: bool) -> None:
+    """Not with EASY: in one of 300 worlds, it keeps other room for the head of the queue device by device."""
     asked = world(seed, 25, policy, option)
     if one_each:
         # Pooled, a gang may ask for more than one GPU of a machine; here no machine has it.
         machines = tuple(replace(machine, gpus=min(machine.gpus, 1)) for machine in asked.machines)
         asked = replace(asked, machines=machines, jobs=scaled(asked.jobs, 0.5))
     else:
-        asked = replace(asked, jobs=scaled(asked.jobs, 4.0))
+        asked = replace(asked, jobs=on_whole_gpus(scaled(asked.jobs, 4.0)))
 
     devices, pooled = shared(asked), shared(asked, "pooled")
 
