@@ -153,7 +153,7 @@ def check_same_but_devices(one: Schedule, other: Schedule) -> None:
 @settings(max_examples=examples(8))
 @given(seed=SEEDS, one_each=st.booleans())
 def test_whole_gpus_and_machines_of_one_are_as_pooled(policy: str, option: str, seed: int, one_each: bool) -> None:
-    """Not with EASY: in one of 300 worlds, it keeps other room for the head of the queue device by device."""
+    """Not with EASY: what a reservation leaves is intersected device by device, which may be less than pooled."""
     asked = world(seed, 25, policy, option)
     if one_each:
         # Pooled, a gang may ask for more than one GPU of a machine; here no machine has it.
