@@ -15,7 +15,7 @@ from scheduler_core.devices import Sharing
 from scheduler_core.errors import SchedulerError
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.placement import Placement
-from scheduler_core.queueing import QueueState
+from scheduler_core.queue_policies import QueueState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

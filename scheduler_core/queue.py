@@ -1,6 +1,6 @@
 """The queue of a scheduler: waiting jobs in the order of one policy, each offered with the allocation it would get.
 
-`queueing` defines the keys that order jobs, `rounds` decides which offered jobs start, `placement` places a gang.
+`queue_policies` defines the keys that order jobs, `rounds` decides which offered jobs start, `placement` places a gang.
 Called by `rounds` and `pending`.
 """
 
@@ -16,7 +16,7 @@ from scheduler_core.cluster import Allocation
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import Waiting
 from scheduler_core.occupancy import Occupancy
-from scheduler_core.queueing import QueuePolicy, QueueState
+from scheduler_core.queue_policies import QueuePolicy, QueueState
 
 Entry = tuple[float, int, Waiting]
 """An entry of the queue: sort key, serial and job."""

@@ -15,7 +15,8 @@ from scheduler_core.occupancy import Occupancy
 from scheduler_core.placement import placement_of, sharing_of
 from scheduler_core.preemption import Stoppable
 from scheduler_core.queue import LOOK_AHEAD_JOBS, JobQueue, Offers
-from scheduler_core.queueing import Discipline, aged, policy_of
+from scheduler_core.queue_policies import aged, policy_of
+from scheduler_core.queueing import Discipline
 from scheduler_core.recommendations import Scale, advised
 from scheduler_core.types import Job, Recommendation, Request
 

@@ -1,6 +1,6 @@
 """Remaining run time by the Gittins index of a prediction, and the levels of a multilevel feedback queue.
 
-Plain functions and tables, without numba: `scheduler_core.queueing` calls the functions, and the compiled engine of
+Plain functions and tables, without numba: `scheduler_core.queue_policies` calls the functions, and the compiled engine of
 `pipelines.simulation` compiles the same ones, so both get the same numbers to the bit.
 """
 

@@ -13,7 +13,8 @@ from scheduler_core.cluster import Allocation, Cluster, Demand
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.placement import best_fit
 from scheduler_core.preemption import Stoppable, victims
-from scheduler_core.queueing import QUEUE_POLICIES, Discipline
+from scheduler_core.queue_policies import QUEUE_POLICIES
+from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import gpu_machines, rows, run, simulated, workload
 
 

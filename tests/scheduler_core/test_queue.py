@@ -11,7 +11,8 @@ from scheduler_core import queue
 from scheduler_core.cluster import Demand
 from scheduler_core.gangs import Waiting
 from scheduler_core.queue import NOTHING_HELD, JobQueue
-from scheduler_core.queueing import QUEUE_POLICIES, Discipline, QueuePolicy
+from scheduler_core.queue_policies import QUEUE_POLICIES, QueuePolicy
+from scheduler_core.queueing import Discipline
 from scheduler_core.rounds import Scheduler
 from tests.scheduler_core.cases import job, machines, request
 

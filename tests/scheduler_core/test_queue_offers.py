@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from scheduler_core import queue
 from scheduler_core.cluster import Machine
-from scheduler_core.queueing import QUEUE_POLICIES, Discipline
+from scheduler_core.queue_policies import QUEUE_POLICIES
+from scheduler_core.queueing import Discipline
 from scheduler_core.rounds import Scheduler
 from tests.examples import examples
 from tests.scheduler_core.cases import POOLED, job, request

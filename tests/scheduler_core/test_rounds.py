@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput, SchedulerError
 from scheduler_core.placement import PLACEMENTS
-from scheduler_core.queueing import QUEUE_POLICIES, Discipline, QueuePolicy
+from scheduler_core.queue_policies import QUEUE_POLICIES, QueuePolicy
+from scheduler_core.queueing import Discipline
 from scheduler_core.rounds import RoundResult, Scheduler
 from scheduler_core.shrink import ShrinkPolicy, shrink
 from scheduler_core.types import Job, Reason, Recommendation, Request

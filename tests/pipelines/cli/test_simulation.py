@@ -20,7 +20,7 @@ from pipelines.simulation.shared.variation import VARIATIONS
 from pipelines.synth.pai import synthesise
 from scheduler_core.devices import SHARINGS
 from scheduler_core.placement import PLACEMENTS
-from scheduler_core.queueing import QUEUE_POLICIES
+from scheduler_core.queue_policies import QUEUE_POLICIES
 from tests.pipelines.conftest import PHILLY
 
 Taut = Callable[..., list[dict[str, Any]]]

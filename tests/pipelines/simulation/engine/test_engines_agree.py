@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
 from scheduler_core.cluster import paper_machines
-from scheduler_core.queueing import QUEUE_POLICIES, Discipline
+from scheduler_core.queue_policies import QUEUE_POLICIES
+from scheduler_core.queueing import Discipline
 from tests.examples import examples
 from tests.pipelines.simulation.engine.simulations import gpu_machines, hosts_of, outages, simulated, workload
 from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world

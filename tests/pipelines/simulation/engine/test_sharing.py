@@ -16,7 +16,8 @@ from scheduler_core.cluster import Allocation, Demand, Machine, Room
 from scheduler_core.devices import Sharing, shape
 from scheduler_core.errors import BadInput, SchedulerError
 from scheduler_core.placement import PLACEMENTS, first_fit
-from scheduler_core.queueing import QUEUE_POLICIES, Discipline
+from scheduler_core.queue_policies import QUEUE_POLICIES
+from scheduler_core.queueing import Discipline
 from tests.examples import examples
 from tests.pipelines.simulation.engine.simulations import gpu_machines, outages, run, simulated, starts_of, workload
 from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world

@@ -19,7 +19,8 @@ from pipelines.simulation.measures.event_log import events
 from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import best_fit
-from scheduler_core.queueing import QUEUE_POLICIES, Discipline
+from scheduler_core.queue_policies import QUEUE_POLICIES
+from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import (
     ANY_DISCIPLINE,
     COLUMNS,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler_core.cluster import Demand
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import Waiting
-from scheduler_core.queueing import QUEUE_POLICIES, QueuePolicy, QueueState, aged, policy_of
+from scheduler_core.queue_policies import QUEUE_POLICIES, QueuePolicy, QueueState, aged, policy_of
 
 STATE = QueueState(dominant_share={"greedy": 0.5, "modest": 0.1})
 
