@@ -17,7 +17,7 @@ from features.canonical import CANONICAL
 from features.frames import frame_schema
 from features.tables import TABLES
 from pipelines.errors import LakeError
-from pipelines.lake.commits import commit, place
+from pipelines.lake.commits import commit, place, sweep
 from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Manifest, Output
 from pipelines.lake.views import COLUMNS
@@ -50,7 +50,7 @@ def add_rows(lake: Lake, trace: str, cluster: str, fresh: Mapping[str, pl.DataFr
             grown = replace(manifest, outputs=tuple(outputs))
             commit(lake, grown)
         except (OSError, duckdb.Error, pl.exceptions.PolarsError, dy.exc.ValidationError) as error:
-            lake.sweep()
+            sweep(lake)
             reason = " ".join(str(error).split())[:SHOWN]
             raise LakeError(f"rows were not added to {trace} in {lake.path} ({reason}); repeat the command") from error
     return grown

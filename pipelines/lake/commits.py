@@ -1,13 +1,16 @@
-"""Put files into the lake: name a table file by its content, and commit a trace by renaming its manifest.
+"""Put files into the lake: name a table file by its content, commit a trace by renaming its manifest, and sweep.
 
 The caller holds the lock for writing. Called by `pipelines.lake.ingest` and `pipelines.lake.additions`.
 """
 
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Manifest, Output, fingerprint
+from pipelines.lake.views import COLUMNS
 
 
 def place(lake: Lake, staged: Path, table: str, trace: str, cluster: str, rows: int) -> Output:
@@ -31,7 +34,36 @@ def commit(lake: Lake, manifest: Manifest) -> None:
     fresh.replace(final)
     _flush(lake.manifest_folder)
     lake.refresh_views()
-    lake.sweep()
+    sweep(lake)
+
+
+def intact(lake: Lake, manifest: Manifest) -> bool:
+    """Return whether every file that the manifest names exists with its recorded size."""
+    paths = ((lake.path / o.path, o.bytes) for o in manifest.outputs)
+    return all(path.is_file() and path.stat().st_size == size for path, size in paths)
+
+
+def sweep(lake: Lake) -> None:
+    """Delete files that no manifest names: those of interrupted ingests, and tables that a later ingest replaced.
+
+    Files of a trace whose manifest cannot be read are kept.
+    """
+    shutil.rmtree(lake.staging_folder, ignore_errors=True)
+    manifests = lake.readable_manifests()
+    named = {lake.path / o.path for m in manifests.values() for o in m.outputs}
+    unknown = {f"trace={trace}" for trace in lake.traces() if trace not in manifests}
+    for name in COLUMNS:
+        folder = lake.path / name
+        for path in folder.rglob("*.parquet"):
+            if path not in named and not unknown & set(path.relative_to(folder).parts):
+                path.unlink()
+        for empty in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
+            with suppress(OSError):  # the folder is not empty
+                empty.rmdir()
+        with suppress(OSError):
+            folder.rmdir()
+    for leftover in (*lake.manifest_folder.glob("*.tmp"), *lake.path.glob("taut.fresh*")):
+        leftover.unlink()
 
 
 def _flush(path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Final
 import duckdb
 
 from pipelines.errors import BadUsage, LakeError, SourceError
-from pipelines.lake.commits import commit, place
+from pipelines.lake.commits import commit, intact, place, sweep
 from pipelines.lake.connections import MEMORY_MB
 from pipelines.lake.inputs import (
     Cluster,
@@ -120,14 +120,14 @@ def _ingest(
 ) -> IngestReport:
     clusters = clusters_in(source, folder)
     with held.writing(), ThreadPoolExecutor(READERS) as readers:
-        held.sweep()
+        sweep(held)
         say(f"{trace}: reading {folder}")
         seen = Signatures.read(held.manifest_folder / f"{trace}.seen")
         paths = _paths(clusters)
         inputs = _inputs(paths, folder, seen, readers)
         before = prior_manifest(held, trace, source)
         # If the lake does not hold the trace yet, the digests are computed while the rows are loaded.
-        if before and before.same_ingest(source.name, inputs() + source.declared, source.zone) and held.intact(before):
+        if before and before.same_ingest(source.name, inputs() + source.declared, source.zone) and intact(held, before):
             check_share(before, strict_share)
             held.refresh_views()
             seen.keep()
@@ -141,7 +141,7 @@ def _ingest(
                     f"files in {folder} changed while they were read; nothing was committed. Ingest again."
                 )
         except (SourceError, LakeError, OSError, duckdb.Error):
-            held.sweep()
+            sweep(held)
             raise
         commit(held, manifest)
         seen.keep()

@@ -5,7 +5,6 @@ Called by every part of `pipelines` that reads canonical tables.
 """
 
 import hashlib
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -187,33 +186,6 @@ class Lake:
         connection.execute(views.STATE_COMMENT)
         connection.close()
         fresh.replace(self.views_file)
-
-    def intact(self, manifest: Manifest) -> bool:
-        """Return whether every file that the manifest names exists with its recorded size."""
-        paths = ((self.path / o.path, o.bytes) for o in manifest.outputs)
-        return all(path.is_file() and path.stat().st_size == size for path, size in paths)
-
-    def sweep(self) -> None:
-        """Delete files that no manifest names: those of interrupted ingests, and tables that a later ingest replaced.
-
-        Files of a trace whose manifest cannot be read are kept.
-        """
-        shutil.rmtree(self.staging_folder, ignore_errors=True)
-        manifests = self.readable_manifests()
-        named = {self.path / o.path for m in manifests.values() for o in m.outputs}
-        unknown = {f"trace={trace}" for trace in self.traces() if trace not in manifests}
-        for name in COLUMNS:
-            folder = self.path / name
-            for path in folder.rglob("*.parquet"):
-                if path not in named and not unknown & set(path.relative_to(folder).parts):
-                    path.unlink()
-            for empty in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
-                with suppress(OSError):  # the folder is not empty
-                    empty.rmdir()
-            with suppress(OSError):
-                folder.rmdir()
-        for leftover in (*self.manifest_folder.glob("*.tmp"), *self.path.glob("taut.fresh*")):
-            leftover.unlink()
 
     @property
     def manifest_folder(self) -> Path:
