@@ -59,28 +59,20 @@ def train(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Train the models of a trace, track them in MLflow, and register each as challenger."""
-    from pipelines.models.recipes import read_recipes
-    from pipelines.models.retrain import next_step, retrain
-    from pipelines.models.training_tables import read_tables
-    from pipelines.report.charts.training import picture
+    from pipelines.cli.training import Choices, read_training
+    from pipelines.models.retrain import next_step
 
-    with opened(lake, trace) as (source, name):
-        recipes = read_recipes(recipe, name)
-        tables = read_tables(source, name, cluster=cluster, feedback=with_feedback, talk=say)
-        cut = local_cut(until, source.manifest(name).zone)
-    trained = retrain(
-        tables,
-        name,
-        uri=place_of(lake).tracking_uri,
-        until=cut,
-        by=by.value,
+    choices = Choices(
+        cluster=cluster,
+        until=until,
+        by=by,
         types=types,
-        recipes=recipes,
+        feedback=with_feedback,
+        recipe=recipe,
         seed=seed,
-        threads=threads_of(threads),
-        draw=picture,
-        talk=say,
+        threads=threads,
     )
+    trained = read_training(lake, trace, choices).run()
     emit([each.row() for each in trained], form)
     say(next_step(trained))
 

@@ -21,11 +21,9 @@ from pipelines.cli.options import (
     Trace,
     TypeOption,
     Until,
-    local_cut,
-    opened,
     place_of,
     say,
-    threads_of,
+    trace_of,
 )
 from pipelines.errors import Busy
 
@@ -61,43 +59,33 @@ def retrain(
     from functools import partial
 
     from modelserve.bundle.registry import read_version
+    from pipelines.cli.training import Choices, read_training
     from pipelines.lake.locks import exclusive
-    from pipelines.models.recipes import read_recipes
     from pipelines.models.renewal import renew
-    from pipelines.models.retrain import retrain as run
-    from pipelines.models.training_tables import read_tables
-    from pipelines.report.charts.training import picture
 
     started, place = time.monotonic(), place_of(lake)
     lock, uri = place.beside_registry(LOCK), place.tracking_uri
+    choices = Choices(
+        cluster=cluster,
+        until=until,
+        by=by,
+        types=types,
+        feedback=with_feedback,
+        recipe=recipe,
+        seed=seed,
+        threads=threads,
+    )
     line: dict[str, object] = {"trace": trace, "outcome": "failed"}
     try:
         with exclusive(lock, Busy(f"another `taut retrain` is running and holds {lock}")):
-            with opened(lake, trace) as (source, name):
-                line["trace"] = name
-                recipes = read_recipes(recipe, name)
-                tables = read_tables(source, name, cluster=cluster, feedback=with_feedback, talk=say)
-                cut = local_cut(until, source.manifest(name).zone)
-            train = partial(
-                run,
-                tables,
-                name,
-                uri=uri,
-                until=cut,
-                by=by.value,
-                types=types,
-                recipes=recipes,
-                seed=seed,
-                threads=threads_of(threads),
-                draw=picture,
-                talk=say,
-            )
+            line["trace"] = trace_of(lake, trace)
+            training = read_training(lake, trace, choices)
             decisions = renew(
-                tables,
-                name,
+                training.tables,
+                training.trace,
                 uri=uri,
                 read_version=partial(read_version, uri, place.bundles),
-                train=None if check_drop else train,
+                train=None if check_drop else training.run,
                 seed=seed,
                 talk=say,
             )

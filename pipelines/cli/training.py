@@ -1,0 +1,68 @@
+"""What `taut train` and `taut retrain` share: the tables and options of a training, and the training itself.
+
+Called by `pipelines.cli.models` and `pipelines.cli.retraining`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from pipelines.cli.options import By, local_cut, opened, place_of, say, threads_of
+from pipelines.models.recipes import read_recipes
+from pipelines.models.retrain import Retrained, retrain
+from pipelines.models.training_tables import Tables, read_tables
+from pipelines.report.charts.training import picture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """The options of a training, as given on the command line."""
+
+    cluster: str | None
+    until: datetime | None
+    by: By
+    types: Sequence[str] | None
+    feedback: str | None
+    recipe: Path | None
+    seed: int
+    threads: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """The trace and tables to train on; `run` trains, tracks and registers the models."""
+
+    trace: str
+    tables: Tables
+    run: Callable[[], list[Retrained]]
+
+
+def read_training(lake: Path | None, trace: str | None, choices: Choices) -> Training:
+    """Read the recipes and the tables; the lake is closed again before anything is trained.
+
+    Raises
+    ------
+    BadUsage, LakeError
+        The trace, the cluster, the recipes or the feedback cannot be read.
+    """
+    with opened(lake, trace) as (source, name):
+        recipes = read_recipes(choices.recipe, name)
+        tables = read_tables(source, name, cluster=choices.cluster, feedback=choices.feedback, talk=say)
+        cut = local_cut(choices.until, source.manifest(name).zone)
+    run = partial(
+        retrain,
+        tables,
+        name,
+        uri=place_of(lake).tracking_uri,
+        until=cut,
+        by=choices.by.value,
+        types=choices.types,
+        recipes=recipes,
+        seed=choices.seed,
+        threads=threads_of(choices.threads),
+        draw=picture,
+        talk=say,
+    )
+    return Training(trace=name, tables=tables, run=run)
