@@ -122,13 +122,15 @@ def spread_of(p50_s: float, p90_s: float) -> int:
     """
     known = math.isfinite(p50_s) and math.isfinite(p90_s)
     ratio = p90_s / max(p50_s, SHORTEST_S) if known else UNKNOWN_SPREAD
-    return min(bisect_left(SPREADS.tolist(), ratio), len(SPREADS) - 1)
+    return min(bisect_left(SPREADS, ratio), len(SPREADS) - 1)
 
 
 def spreads_of(p50_s: FloatArray, p90_s: FloatArray) -> IntArray:
-    """Return `spread_of` for arrays (n,)."""
-    rows = [spread_of(p50, p90) for p50, p90 in zip(p50_s.tolist(), p90_s.tolist(), strict=True)]
-    return np.array(rows, dtype=np.int64)
+    """Return `spread_of` for arrays (n,), without a loop in Python."""
+    known = np.isfinite(p50_s) & np.isfinite(p90_s)
+    ratios = np.full(len(p50_s), UNKNOWN_SPREAD)
+    np.divide(p90_s, np.maximum(p50_s, SHORTEST_S), out=ratios, where=known)
+    return np.minimum(np.searchsorted(SPREADS, ratios), len(SPREADS) - 1).astype(np.int64)
 
 
 FIRST_LEVEL_S: Final = 3600.0
