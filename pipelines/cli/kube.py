@@ -167,16 +167,15 @@ def reclaim(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Resize running pods in place to what they use, or list what would be resized."""
-    import time
     from datetime import UTC, datetime
 
     from modelserve.api.kubernetes.config import read_config
     from modelserve.api.kubernetes.resizes import Resizes
-    from modelserve.errors import BadSettings, ClientError
-    from pipelines.cli.remote import client_of
+    from modelserve.errors import BadSettings
+    from pipelines.cli.remote import client_of, each_round
     from pipelines.connect.kubernetes.api import open_api_server
     from pipelines.connect.kubernetes.reclaim import Reclaimer
-    from pipelines.errors import BadUsage, ConnectError
+    from pipelines.errors import BadUsage
 
     try:
         resizes = Resizes(config=read_config(config))
@@ -185,19 +184,7 @@ def reclaim(
     server = open_api_server(api_server)
     with client_of(url, token_file, jobs=1) as client:
         reclaimer = Reclaimer(server, client, resizes, enforce=enforce)
-        done = 0
-        while rounds is None or done < rounds:
-            if done:
-                time.sleep(every_s)
-            done += 1
-            try:
-                rows = reclaimer.round(datetime.now(UTC))
-            except (ConnectError, ClientError) as error:
-                if rounds is not None and done == rounds:
-                    raise
-                say(f"nothing was resized: {error}")
-            else:
-                emit(rows, form)
+        each_round(lambda: reclaimer.round(datetime.now(UTC)), form, every_s=every_s, rounds=rounds)
 
 
 @kube.command()

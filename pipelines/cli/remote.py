@@ -4,7 +4,8 @@ Imported inside the command functions of `pipelines.cli`.
 """
 
 import os
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,8 @@ from modelserve.contract.jobs import Prediction, Recommended
 from modelserve.contract.requests import MAX_JOBS, JobRow
 from modelserve.contract.writing import flat
 from modelserve.errors import ClientError
-from pipelines.errors import BadUsage
+from pipelines.cli.options import Format, emit, say
+from pipelines.errors import BadUsage, ConnectError, SourceError
 from pipelines.settings import load_settings
 from scheduler_core.shrink import Guard
 
@@ -86,6 +88,29 @@ def client_of(urls: Sequence[str], token_file: Path | None, *, jobs: int) -> Cli
         token=token_of(token_file),
         timeouts=Timeouts(answer_s=PART_LIMIT_S, total_s=min(PART_LIMIT_S * parts, 86_400.0)),
     )
+
+
+def each_round(made: Callable[[], Sequence[Row]], form: Format, *, every_s: float, rounds: int | None) -> None:
+    """Write the rows of one round after another; a failure is reported, and raised if the last of the rounds fails.
+
+    Raises
+    ------
+    PipelineError, ClientError
+        The last round failed.
+    """
+    done = 0
+    while rounds is None or done < rounds:
+        if done:
+            time.sleep(every_s)
+        done += 1
+        try:
+            rows = made()
+        except (SourceError, ConnectError, ClientError) as error:
+            if done == rounds:
+                raise
+            say(f"warning: {error}; goes on trying")
+        else:
+            emit(rows, form, kinds=True)
 
 
 def _recommended(row: Recommended) -> Row:

@@ -1,4 +1,4 @@
-"""`taut slurm files | agent | history | feedback` and `taut job`: connect a Slurm cluster to the prediction service.
+"""`taut slurm files | agent | history | feedback`, `taut reclaim slurm` and `taut job`: connect a Slurm cluster.
 
 Options and output only; the work is in `pipelines.connect.slurm`. Called by `pipelines.cli`, which registers the group.
 """
@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -21,6 +22,19 @@ STATE: Final = Path("/var/lib/taut/slurm-feedback")
 GPUS: Final = Path("/run/dcgm/job-mapping")
 
 group = typer.Typer(name="slurm", no_args_is_help=True, help="Connect a Slurm cluster to the prediction service.")
+
+reclaiming = typer.Typer(
+    name="reclaim", no_args_is_help=True, help="Report what running jobs leave idle, from their own use."
+)
+reclaiming.callback()(lambda: None)
+
+
+class JobExporters(StrEnum):
+    """Sets of exporters whose series name Slurm's jobs."""
+
+    DCGM_JOB = "dcgm-job"
+    SLURM_JOB_EXPORTER = "slurm-job-exporter"
+
 
 Socket = Annotated[Path, typer.Option("--socket", help="Unix socket of the agent.")]
 
@@ -125,6 +139,68 @@ def feedback(
         report(client, trace=trace, state=state, every_s=None if once else every_s, say=say)
 
 
+@reclaiming.command("slurm")
+def reclaim(
+    url: Annotated[list[str], typer.Option("--url", help="Address of the service; repeat it for replicas.")],
+    token_file: TokenFile = None,
+    trace: Annotated[str, typer.Option("--trace", help="Trace of the jobs, as in the agent's settings.")] = "slurm",
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            "--prometheus",
+            help="Prometheus server that has the jobs' GPUs; its token is read from TAUT_PROMETHEUS_TOKEN.",
+            show_default="CPU and memory only, from sstat",
+        ),
+    ] = None,
+    dialect: Annotated[
+        JobExporters, typer.Option("--dialect", help="With --prometheus: the exporters that it reads.")
+    ] = JobExporters.DCGM_JOB,
+    match: Annotated[
+        str, typer.Option("--match", help="With --prometheus: only series with these labels.", show_default="all")
+    ] = "",
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            "--ledger",
+            help="File of what is known of running jobs; it grows and shrinks with their number.",
+            show_default="reclaim-slurm.json, next to the lake",
+        ),
+    ] = None,
+    every_s: Annotated[float, typer.Option("--every-s", help="Seconds between rounds.", min=1.0, max=86_400.0)] = 60.0,
+    once: Annotated[bool, typer.Option("--once", help="Make one round and exit; 1 if it fails.")] = False,
+    lake: Lake = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Report what could run beside the running jobs of each node, and which waiting jobs would fit; changes nothing.
+
+    A job keeps its request in its first six minutes. Then it keeps the mean and spread of its CPU use, and its largest
+    memory with a margin.
+    """
+    from contextlib import nullcontext
+    from functools import partial
+
+    from pipelines.cli.remote import client_of, each_round, token_of
+    from pipelines.connect.ledger import Ledger
+    from pipelines.connect.prometheus.server import open_server
+    from pipelines.connect.slurm.reclaim import SlurmReclaimer, exported_use
+
+    path = ledger or place_of(lake, demo=False).beside_registry("reclaim-slurm.json")
+    token = token_of(None, "TAUT_PROMETHEUS_TOKEN")
+    with (
+        client_of(url, token_file, jobs=1) as client,
+        open_server(prometheus, token=token) if prometheus else nullcontext() as server,
+    ):
+        exported = None if server is None else partial(exported_use, server, dialect.value, match)
+        reclaimer = SlurmReclaimer(client=client, trace=trace, ledger=Ledger.read(path), exported=exported)
+
+        def made() -> list[dict[str, object]]:
+            rows = reclaimer.round(datetime.now(UTC))
+            reclaimer.ledger.write(path)
+            return rows
+
+        each_round(made, form, every_s=every_s, rounds=1 if once else None)
+
+
 def job(
     number: Annotated[str, typer.Argument(metavar="ID", help="Number of an ended Slurm job, such as 4711 or 68_149.")],
     url: Urls = None,
@@ -154,6 +230,7 @@ def _text_of(source: str) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the group and `taut job` to the app."""
+    """Add the groups and `taut job` to the app."""
     app.add_typer(group)
+    app.add_typer(reclaiming)
     app.command()(job)

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from modelserve.client import Client
 from modelserve.contract.reservations import Reserved, RunningJob, Statistics
 from pipelines.connect.kubernetes.api import ApiServer
+from pipelines.connect.ledger import Ledger
 from pipelines.errors import ConnectError
 
 __all__ = ["Reclaimer"]
@@ -49,7 +50,7 @@ class Reclaimer:
 
     def __init__(self, server: ApiServer, client: Client, resizes: Resizes, *, enforce: bool) -> None:
         self._server, self._client, self._resizes, self._enforce = server, client, resizes, enforce
-        self._known: dict[str, Statistics] = {}
+        self._ledger = Ledger()
 
     def round(self, now: datetime) -> list[dict[str, object]]:
         """Measure all pods once, and return a row for each pod that is, or would be, resized.
@@ -62,11 +63,12 @@ class Reclaimer:
         pods, usage = self._server.listed(PODS)[0], {_name(each): each for each in self._server.listed(USAGE)[0]}
         asked = []
         for pod in pods:
-            job = self._resizes.job(pod, usage.get(_name(pod), {}), now, self._known.get(pod["metadata"]["uid"]))
+            job = self._resizes.job(
+                pod, usage.get(_name(pod), {}), now, self._ledger.known(pod["metadata"]["uid"]).statistics
+            )
             if job is not None:
                 asked.append((pod, job))
-        answers = self._client.reservations([job for _, job in asked])
-        self._known = {each.job_id: Statistics.model_validate(each.statistics.model_dump()) for each in answers}
+        answers = self._ledger.reserved(self._client, [job for _, job in asked])
         rows = []
         for (pod, _), answer in zip(asked, answers, strict=True):
             wanted = self._resizes.requests(pod, answer)

@@ -19,6 +19,12 @@ HOUR_S: Final = 3600.0
 WINDOW: Final = "3599999ms"
 """Range of an hour's samples. A range includes both its ends, so a whole hour would count some samples twice."""
 
+RECENT: Final = "3m"
+"""Range of the samples that count as use now: three scrapes of a minute each."""
+
+USES: Final = ("cpu_cores", "gpus", "mem_gib", "gpu_mem_gib")
+"""Measures of a job's use."""
+
 BLANK: Final = 9.2e18
 """DCGM writes 9223372036854775792 and the numbers above it for values that it cannot read."""
 
@@ -58,6 +64,34 @@ def read_hour(server: Server, dialect: Dialect, match: str, hour_s: float) -> pl
     whole = pl.concat([part for part, each in zip(parts, dialect.measures, strict=True) if not each.fallback])
     others = [part for part, each in zip(parts, dialect.measures, strict=True) if each.fallback]
     return pl.concat([whole, *(each.join(whole, on=KEY, how="anti") for each in others)]).sort(KEY)
+
+
+def read_now(server: Server, dialect: Dialect, match: str) -> pl.DataFrame:
+    """Return the use of jobs in the last minutes: `job`, `measure` and `value`, the sum over machines and GPUs.
+
+    Of memory, the largest samples are added.
+
+    Raises
+    ------
+    ConnectError
+        If the server fails.
+    """
+    at_s, parts = server.now(), [pl.DataFrame(schema=dict.fromkeys(KEY, pl.String) | {"value": pl.Float64})]
+    for each in dialect.measures:
+        if each.job and each.name in USES:
+            function = "rate" if each.counter else "max_over_time" if each.peak else "avg_over_time"
+            ours = ", ".join(each.labels)
+            query = f"sum by ({ours}) ({function}({each.selector(match)}[{RECENT}]))"
+            named = server.vector(query, at_s, each.labels).select(
+                measure=pl.lit(each.name),
+                job=_joined(each.job, "/"),
+                **_names(each),
+                value=pl.col("value") * each.scale,
+            )
+            sound = named.filter(pl.col("value").is_finite(), pl.col("value").is_between(0.0, MOST)).drop("kind")
+            parts.append(sound.join(pl.concat(parts), on=KEY, how="anti") if each.fallback else sound)
+    found = pl.concat(parts, how="diagonal").filter(pl.col("job") != "")
+    return found.group_by("job", "measure").agg(pl.col("value").sum())
 
 
 def _measured(server: Server, measure: Measure, match: str, at_s: float) -> pl.DataFrame:

@@ -178,7 +178,7 @@ def _folded(
     requested = counts_of(row["ReqTRES"])
     instances = max(int(requested.get("node", "1")), 1)
     comment = read_comment(row.get("AdminComment", ""))
-    given = _amounts(requested, instances)
+    given = amounts_in(requested, instances)
     run_s = float(row["ElapsedRaw"] or 0)
     return EndedJob(
         cluster=row.get("Cluster") or cluster,
@@ -196,7 +196,7 @@ def _folded(
         status=status,
         instances=instances,
         tasks=max((step.tasks for step in steps), default=1),
-        gpu_type=next((name.partition(":")[2] for name in requested if name.startswith("gres/gpu:")), None),
+        gpu_type=gpu_type_in(requested),
         asked=_original(given, comment),
         given=given,
         use=folded_use(
@@ -207,7 +207,8 @@ def _folded(
     )
 
 
-def _amounts(requested: Mapping[str, str], instances: int) -> Amounts:
+def amounts_in(requested: Mapping[str, str], instances: int) -> Amounts:
+    """Return one instance's part of a list of resources, by name."""
     mib = mib_of(requested.get("mem", ""))
     cpus = amount_of(requested.get("cpu", ""))
     typed = [amount_of(value) or 0.0 for name, value in requested.items() if name.startswith("gres/gpu:")]
@@ -217,6 +218,11 @@ def _amounts(requested: Mapping[str, str], instances: int) -> Amounts:
         mem_gib=None if mib is None else mib / MIB_PER_GIB / instances,
         gpus=(sum(typed) if gpus is None else gpus) / instances,
     )
+
+
+def gpu_type_in(requested: Mapping[str, str]) -> str | None:
+    """Return the type of GPU in a list of resources; None if it names none."""
+    return next((name.partition(":")[2] for name in requested if name.startswith("gres/gpu:")), None)
 
 
 def _original(given: Amounts, comment: Comment) -> Amounts:

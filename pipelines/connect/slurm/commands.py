@@ -1,17 +1,19 @@
-"""Run Slurm's programs `sacct` and `scontrol`; times are in UTC. The only place here that starts processes.
+"""Run Slurm's programs `sacct`, `scontrol`, `squeue` and `sstat`; times are in UTC. Nothing else starts processes here.
 
-Called by `history.py`, `feedback.py` and `summary.py`.
+Called by `history.py`, `feedback.py`, `summary.py` and `reclaim.py`.
 """
 
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from pipelines.connect.slurm.accounting import FIELDS, EndedJob, read_jobs
+from pipelines.connect.slurm.queue import JOB_FIELDS, STEP_FIELDS
 from pipelines.errors import SourceError
 
 INTERVAL_S: Final = 30.0
@@ -20,6 +22,8 @@ ENDED_STATES: Final = "BF,CA,CD,DL,F,NF,OOM,PR,TO"
 LIMIT_S: Final = 600.0
 PART: Final = timedelta(days=1)
 """Longest window of one query: a long one would occupy slurmdbd."""
+AT_ONCE: Final = 200
+"""Number of running jobs whose steps are asked for in one query."""
 
 
 def jobs_between(since: datetime, until: datetime, *, interval_s: float) -> Iterator[EndedJob]:
@@ -56,6 +60,56 @@ def sampling_interval_s() -> float:
         return INTERVAL_S
     found = re.search(r"JobAcctGatherFrequency\s*=\s*(?:.*?task=)?(\d+)", text)
     return float(found[1]) if found else INTERVAL_S
+
+
+def queue_text() -> str:
+    """Return the jobs that run or wait, the next to start first, as `queue.read_queue` reads them.
+
+    Raises
+    ------
+    SourceError
+        `squeue` is not installed, or fails.
+    """
+    fields = ",".join(f"{name}:\x1f" for name in JOB_FIELDS)
+    return _run("squeue", "-h", "-a", "-t", "R,PD", "-S", "-p,i", "-O", fields, limit_s=LIMIT_S)
+
+
+def nodes_text() -> str:
+    """Return all nodes, as `queue.read_nodes` reads them.
+
+    Raises
+    ------
+    SourceError
+        `scontrol` is not installed, or fails.
+    """
+    return _run("scontrol", "-o", "show", "nodes", limit_s=LIMIT_S)
+
+
+def steps_text(numbers: Sequence[str]) -> str:
+    """Return the running steps of jobs, as `queue.read_steps` reads them; a job that has just ended is left out.
+
+    Raises
+    ------
+    SourceError
+        `sstat` is not installed, or fails.
+    """
+    parts = [numbers[at : at + AT_ONCE] for at in range(0, len(numbers), AT_ONCE)]
+    words = ("-a", "-n", "-P", "-o", ",".join(STEP_FIELDS))
+    return "".join(_run("sstat", *words, "-j", ",".join(part), limit_s=LIMIT_S) for part in parts)
+
+
+@lru_cache(maxsize=4096)
+def hosts_in(text: str) -> tuple[str, ...]:
+    """Return the nodes in a list of Slurm's, such as n[1-2].
+
+    Raises
+    ------
+    SourceError
+        `scontrol` is not installed, or fails.
+    """
+    if "[" not in text:
+        return tuple(text.split(",")) if text else ()
+    return tuple(_run("scontrol", "show", "hostnames", text, limit_s=LIMIT_S).split())
 
 
 def _sacct(*words: str) -> str:

@@ -2,13 +2,14 @@
 
 import math
 
+import httpx2
 import polars as pl
 import pytest
 
 from pipelines.connect.prometheus.dialects import DIALECTS, checked_matchers
-from pipelines.connect.prometheus.readings import MOST_REPAIRED, interval_of, read_hour
+from pipelines.connect.prometheus.readings import MOST_REPAIRED, interval_of, read_hour, read_now
 from pipelines.errors import BadUsage
-from tests.pipelines.connect.prometheus.fake import Rows, Store, every, server
+from tests.pipelines.connect.prometheus.fake import Rows, Store, answer, clock, every, query_of, server
 
 UTIL, ENGINE, USED = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED"
 BLANK = 9223372036854775794
@@ -149,3 +150,19 @@ def test_every_measure_names_its_labels_once() -> None:
     for dialect in DIALECTS.values():
         for measure in dialect.measures:
             assert len(set(measure.labels)) == len(measure.labels) > 0
+
+
+def test_use_now_is_summed_over_the_gpus_of_a_job_without_blank_values() -> None:
+    second, mig = GPU | {"gpu": "1"}, GPU | {"GPU_I_ID": "3"}
+    rows: dict[str, Rows] = {
+        f"avg_over_time({UTIL}": [(GPU, 40), (second, 20), (GPU | {"hpc_job": ""}, 9), (GPU | {"gpu": "2"}, BLANK)],
+        f"avg_over_time({ENGINE}": [(GPU, 0.9), (mig, 0.5)],
+        f"max_over_time({USED}": [(GPU, 1024), (second, 2048)],
+    }
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        query, _ = query_of(request)
+        return clock() if query == "time()" else answer(next((rows[each] for each in rows if each in query), []))
+
+    found = read_now(server(handler)[0], DIALECTS["dcgm-job"], "")
+    assert sorted(found.rows()) == [("7", "gpu_mem_gib", 3.0), ("7", "gpus", pytest.approx(0.4 + 0.2 + 0.5))]

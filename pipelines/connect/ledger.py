@@ -1,0 +1,100 @@
+"""What is known of running jobs from one round to the next, kept in a file so that a restart loses nothing.
+
+Jobs that are no longer asked about leave it, so it is as large as what runs. Called by the rounds of
+`pipelines.connect.kubernetes` and `pipelines.connect.slurm`.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from modelserve.client import Client
+from modelserve.contract.reservations import Reserved, RunningJob, Statistics
+from pipelines.errors import ConnectError
+
+__all__ = ["Account", "Ledger"]
+
+MOST_BYTES: Final = 256 * 2**20
+"""Maximum size of the file of a ledger; about half a million jobs."""
+
+
+class Account(BaseModel):
+    """One running job: statistics of its samples, and the newest state of counters, by name, at a time in seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    statistics: Statistics | None = None
+    counted_at_s: float | None = None
+    counters: dict[str, float] = {}
+
+
+class Ledger(BaseModel):
+    """The accounts of the running jobs by id, and the Unix time until which a machine takes no newcomer."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    accounts: dict[str, Account] = {}
+    closed_until: dict[str, float] = {}
+
+    def known(self, job_id: str) -> Account:
+        """Return the account of a job; an empty one if there is none."""
+        return self.accounts.get(job_id, Account())
+
+    def reserved(
+        self, client: Client, jobs: Iterable[RunningJob], counted: Mapping[str, Account] | None = None
+    ) -> list[Reserved]:
+        """Ask the service what to reserve for all running jobs, and keep the statistics that it returns.
+
+        `counted` holds the new counters of jobs by id. Jobs that are in neither are forgotten.
+
+        Raises
+        ------
+        ClientError
+            The service does not answer; the ledger stays as it was.
+        """
+        asked, fresh = list(jobs), dict(counted or {})
+        answers = client.reservations(asked) if asked else []
+        for each in answers:
+            made = Statistics.model_validate(each.statistics.model_dump())
+            fresh[each.job_id] = fresh.get(each.job_id, Account()).model_copy(update={"statistics": made})
+        self.accounts = fresh
+        return answers
+
+    @classmethod
+    def read(cls, path: Path) -> "Ledger":
+        """Return the ledger in a file; an empty one if there is no file.
+
+        Raises
+        ------
+        ConnectError
+            The file cannot be read, is too large, or is no ledger.
+        """
+        try:
+            with path.open("rb") as stream:
+                content = stream.read(MOST_BYTES + 1)
+            if len(content) > MOST_BYTES:
+                raise ConnectError(f"ledger {path}: found more than {MOST_BYTES // 2**20} MiB; remove it to begin anew")
+            return cls.model_validate_json(content)
+        except FileNotFoundError:
+            return cls()
+        except (OSError, ValidationError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no ledger"
+            raise ConnectError(f"ledger {path}: {why}; remove it to begin anew") from error
+
+    def write(self, path: Path) -> None:
+        """Write the ledger to a file, which then holds all of it, or what it held before.
+
+        Raises
+        ------
+        ConnectError
+            The file cannot be written.
+        """
+        part = path.with_name(f".{path.name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(self.model_dump_json(exclude_defaults=True), encoding="utf-8")
+            part.replace(path)
+        except OSError as error:
+            raise ConnectError(f"ledger {path}: {error.strerror}; expected a file that may be written") from error

@@ -1,0 +1,145 @@
+"""Measure running jobs, and report what could run beside them: one round samples, asks the service, and adds up.
+
+Nothing in Slurm is changed. Called by `taut reclaim slurm`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from modelserve.client import Client
+from modelserve.contract.reservations import RunningJob
+from pipelines.connect.ledger import Account, Ledger
+from pipelines.connect.prometheus.dialects import DIALECTS, checked_matchers
+from pipelines.connect.prometheus.readings import read_now
+from pipelines.connect.prometheus.server import Server
+from pipelines.connect.slurm.commands import hosts_in, nodes_text, queue_text, steps_text
+from pipelines.connect.slurm.queue import QueuedJob, read_nodes, read_queue, read_steps
+from pipelines.connect.slurm.room import Row, room_of
+from pipelines.connect.slurm.steps import MIB_PER_GIB, Step
+from scheduler_core.reserve import ReservePolicy
+
+__all__ = ["SlurmReclaimer", "exported_use"]
+
+POLICY: Final = ReservePolicy()
+FULL: Final = 0.95
+"""Share of a node's CPUs in use above which it counts as saturated: then use no longer shows what jobs would take."""
+
+Exported = Callable[[], Mapping[str, Mapping[str, float]]]
+"""Returns use now by Slurm's raw job id and measure, summed over the job's machines."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SlurmReclaimer:
+    """Reports, round by round, what running jobs leave idle; the `ledger` is kept from round to round.
+
+    `exported` returns use that exporters measured, which is taken before Slurm's own; None without exporters.
+    """
+
+    client: Client
+    trace: str
+    ledger: Ledger = field(default_factory=Ledger)
+    exported: Exported | None = None
+
+    def round(self, now: datetime) -> list[Row]:
+        """Sample all running jobs once; return a row for each node, and one for each waiting job that would fit.
+
+        Raises
+        ------
+        SourceError, ConnectError, ClientError
+            Slurm, Prometheus or the service does not answer; the ledger stays as it was.
+        """
+        queue, nodes = read_queue(queue_text(), hosts_in), read_nodes(nodes_text())
+        running = {job.run_id: job for job in queue if job.start is not None}
+        steps = read_steps(steps_text([job.job_id for job in running.values()]), hosts_in)
+        exported = None if self.exported is None else self.exported()
+        asked: list[RunningJob] = []
+        counted: dict[str, Account] = {}
+        used: dict[str, float] = {}
+        for run_id, job in running.items():
+            age_s = max((now - job.start).total_seconds(), 0.0) if job.start else 0.0
+            before = self.ledger.known(run_id)
+            sample, counted[run_id] = _sample(job, steps.get(job.job_id, {}), before, age_s)
+            if exported is not None:
+                sample = _merged(job, sample, exported.get(job.job_id, {}))
+            asked.append(self._job(job, sample, before, age_s))
+            for host in job.hosts:
+                used[host] = used.get(host, 0.0) + (sample or {}).get("cpu_cores", 0.0)
+        answers = self.ledger.reserved(self.client, asked, counted)
+        at_s = now.timestamp()
+        full = {node.name: at_s + POLICY.close_s for node in nodes if used.get(node.name, 0.0) > FULL * node.cpu_cores}
+        self.ledger.closed_until = {
+            name: until for name, until in (self.ledger.closed_until | full).items() if until > at_s
+        }
+        room = room_of(nodes, running, answers, self.ledger.closed_until, POLICY.z)
+        waiting = (room.admit(job) for job in queue if job.ready)
+        return [*room.rows(), *(row for row in waiting if row is not None)]
+
+    def _job(self, job: QueuedJob, sample: Mapping[str, float] | None, before: Account, age_s: float) -> RunningJob:
+        columns = None if sample is None else {"at_s": [age_s], **{name: [value] for name, value in sample.items()}}
+        return RunningJob.model_validate(
+            {
+                "job_id": job.run_id,
+                "trace": self.trace,
+                "cluster": job.cluster,
+                "user": job.user,
+                "group": job.group,
+                "vc": ",".join(sorted(job.partitions)),
+                "gpu_type": job.gpu_type,
+                "instances": job.instances,
+                "request": {
+                    "cpu_cores": job.asked.cpu_cores,
+                    "mem_gib": job.asked.mem_gib,
+                    "gpus": job.asked.gpus or None,
+                },
+                "age_s": age_s,
+                "samples": columns,
+                "statistics": before.statistics,
+                "held": job.restarted,
+                "opted_out": job.opted_out,
+            }
+        )
+
+
+def _sample(
+    job: QueuedJob, steps: Mapping[str, Step], before: Account, age_s: float
+) -> tuple[dict[str, float] | None, Account]:
+    """Return the use of one instance since the last round, and the new counters; None if some of it is unknown.
+
+    Slurm forgets a step that has ended. So use is known only if no step ended since, or began and ended.
+    """
+    counters = {name: step.cpu_s for name, step in steps.items()}
+    fresh = before.model_copy(update={"counters": counters, "counted_at_s": age_s})
+    seconds = age_s - (before.counted_at_s or 0.0)
+    numbers, earlier = ({int(name) for name in each if name.isdecimal()} for each in (counters, before.counters))
+    unseen = max(numbers, default=-1) - max(earlier, default=-1) - len(numbers - earlier)
+    memory = [bounds[1] for step in steps.values() if (bounds := step.bounds_mib()) is not None]
+    if seconds <= 0.0 or unseen or not before.counters.keys() <= counters.keys() or not memory:
+        return None, fresh
+    spent = sum(max(value - before.counters.get(name, 0.0), 0.0) for name, value in counters.items())
+    return {"cpu_cores": spent / seconds / job.instances, "mem_gib": sum(memory) / MIB_PER_GIB}, fresh
+
+
+def _merged(job: QueuedJob, sample: dict[str, float] | None, exported: Mapping[str, float]) -> dict[str, float] | None:
+    """Return a sample with what exporters measured of a job; None if a job with GPUs has no use of GPUs."""
+    found = {name: value / job.instances for name, value in exported.items()}
+    merged = (sample or {}) | found
+    measured = {"cpu_cores", "mem_gib"} | ({"gpus"} if job.asked.gpus else set())
+    return merged if measured <= merged.keys() else None
+
+
+def exported_use(server: Server, dialect: str, match: str) -> dict[str, dict[str, float]]:
+    """Return what exporters measure of jobs now, by Slurm's raw job id and measure.
+
+    Raises
+    ------
+    BadUsage
+        The matchers are invalid.
+    ConnectError
+        The server fails.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for job, measure, value in read_now(server, DIALECTS[dialect], checked_matchers(match)).iter_rows():
+        found.setdefault(job, {})[measure] = value
+    return found
