@@ -23,6 +23,8 @@ from scheduler_core.planning.power import PowerTable
 
 UNKNOWN: Final = "not in the trace"
 KEY: Final = ("cluster", "machine")
+WATTS: Final = ("cpu_idle_w", "cpu_work_w", "gpu_idle_w", "gpu_work_w")
+"""Power of a machine's CPUs and of all its GPUs: idle, and what full use adds."""
 
 
 def energy(traces: Traces, meters: Meters) -> Section:
@@ -33,6 +35,7 @@ def energy(traces: Traces, meters: Meters) -> Section:
         rows = machine_energy(whole.of(trace), traces, trace, meters.table)
         if rows.height:
             parts.append(Figure(name=f"energy_by_machine-{trace}", chart=by_machine(rows, trace), rows=rows))
+            parts.append(Note(text=f"{trace}: {_measured_part(rows)}."))
     slack = traces.ask("over_claim", "gpu_type", "task_type")
     idle = idle_draw(slack, meters.table)
     for trace in dict.fromkeys(idle["trace"].to_list() if idle.width else ()):
@@ -49,9 +52,20 @@ def energy(traces: Traces, meters: Meters) -> Section:
     return Section(
         name="energy",
         title="Energy, carbon and money",
-        intro="A GPU draws its idle power whether it is used or not. Measured: use, carbon intensity, price. Modelled: "
-        "power, linear in use between published idle and full draw.",
+        intro="A GPU draws its idle power whether it is used or not. Measured: use, carbon intensity, price, and the "
+        "power of GPUs that exporters recorded. Modelled: other power, linear in use between published idle and full "
+        "draw.",
         parts=tuple(parts),
+    )
+
+
+def _measured_part(rows: pl.DataFrame) -> str:
+    measured = float(rows["measured_kwh"].sum())
+    whole = measured + float(rows["idle_kwh"].sum()) + float(rows["busy_kwh"].sum())
+    if not measured:
+        return "no power was measured, so all of the energy is modelled"
+    return (
+        f"{measured / whole:.1%} of the energy is measured power of GPUs; that of CPUs and other GPU-hours is modelled"
     )
 
 
@@ -75,29 +89,48 @@ def hours_of_day(series: HourlySeries) -> pl.DataFrame:
 
 
 def machine_energy(rows: pl.DataFrame, traces: Traces, trace: str, table: PowerTable) -> pl.DataFrame:
-    """Return the kWh of each machine type in hours with GPU samples: idle energy, and the extra energy of measured use.
+    """Return the kWh of each machine type in hours with GPU samples: measured, modelled idle, and modelled above idle.
 
-    CPU use is the mean of the machine's samples, zero without samples. Machines missing from the machine list are left
-    out.
+    `measured_kwh` is of GPUs in hours with measured power, which are `measured_share` of the GPU-hours; CPUs and the
+    other GPU-hours are modelled. CPU use is the mean of the machine's samples, zero without samples. Machines missing
+    from the machine list are left out.
     """
     listed = traces.lake.table("machines", trace).select(*KEY, "gpus", "cpu_cores", "gpu_type").collect()
     watts = listed.with_columns(
         pl.Series("node", [_watts(row, table) for row in listed.iter_rows(named=True)], dtype=pl.List(pl.Float64))
-    ).select(*KEY, *(pl.col("node").list.get(at).alias(name) for at, name in enumerate(("idle_w", "cpu_w", "gpu_w"))))
+    ).select(*KEY, "gpus", *(pl.col("node").list.get(at).alias(name) for at, name in enumerate(WATTS)))
     gpu, cpu = (rows.filter(pl.col("resource") == name) for name in ("gpu", "cpu"))
     each = gpu.join(cpu.select(*KEY, cpu_frac="mean_frac"), on=KEY, how="left").join(watts, on=KEY)
+    each = each.join(_measured_power(traces, trace), on=KEY, how="left").with_columns(
+        gpu_hours=pl.col("machine_hours") * pl.col("gpus").fill_null(0)
+    )
+    seen = pl.min_horizontal(pl.col("sampled_h").fill_null(0.0), "gpu_hours")
+    rest = 1.0 - pl.when(pl.col("gpu_hours") > 0).then(seen / pl.col("gpu_hours")).otherwise(0.0)
     kwh = pl.col("machine_hours") / WATTS_PER_KW
-    busy = pl.col("mean_frac") * pl.col("gpu_w") + pl.col("cpu_frac").fill_null(0.0) * pl.col("cpu_w")
+    busy = pl.col("mean_frac") * rest * pl.col("gpu_work_w") + pl.col("cpu_frac").fill_null(0.0) * pl.col("cpu_work_w")
     return (
         each.sort(KEY)
         .group_by("machine_type", maintain_order=True)
         .agg(
             machines=pl.len(),
             machine_hours=pl.col("machine_hours").sum(),
-            idle_kwh=(kwh * pl.col("idle_w")).sum(),
+            measured_share=seen.sum() / pl.col("gpu_hours").sum(),
+            measured_kwh=(seen * pl.col("measured_w").fill_null(0.0)).sum() / WATTS_PER_KW,
+            idle_kwh=(kwh * (pl.col("cpu_idle_w") + rest * pl.col("gpu_idle_w"))).sum(),
             busy_kwh=(kwh * busy).sum(),
         )
         .sort("machine_type")
+    )
+
+
+def _measured_power(traces: Traces, trace: str) -> pl.DataFrame:
+    """Return the mean watts of one GPU of each machine (`measured_w`), and the GPU-hours that its samples cover."""
+    drawn = traces.lake.table("environment", trace).filter(
+        pl.col("energy_j").is_not_null(), pl.col("coverage_frac") > 0
+    )
+    sampled_h = pl.col("coverage_frac").sum()
+    return (
+        drawn.group_by(KEY).agg(sampled_h=sampled_h, measured_w=pl.col("energy_j").sum() / HOUR_S / sampled_h).collect()
     )
 
 
@@ -166,8 +199,9 @@ def _watts(row: dict[str, object], table: PowerTable) -> list[float]:
     machine = _machine(row)
     node = table.node(machine)
     return [
-        node.idle_w(machine.gpus),
+        node.cpu_idle_w,
         node.cpu_full_w - node.cpu_idle_w,
+        machine.gpus * node.gpu_idle_w,
         machine.gpus * (node.gpu_full_w - node.gpu_idle_w),
     ]
 

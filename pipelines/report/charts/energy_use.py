@@ -24,7 +24,11 @@ PARTS: Final = {
 
 SHIFTS: Final = {"yesterday": "by forecast", "clairvoyant": "with hindsight"}
 
-USES: Final = {"idle": ("idle draw", FAINT), "busy": ("above idle", GREEN)}
+USES: Final = {
+    "measured": ("measured, GPUs", BLUE),
+    "idle": ("idle draw, modelled", FAINT),
+    "busy": ("above idle, modelled", GREEN),
+}
 
 
 def parts_of_energy(rows: pl.DataFrame) -> alt.TopLevelMixin:
@@ -73,8 +77,10 @@ def grid_hours(rows: pl.DataFrame, series: str, unit: str, zone: str) -> alt.Top
 
 
 def by_machine(rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
-    """Draw the kWh of each machine type: idle energy, and the extra energy of measured use."""
-    shown = rows.unpivot(["idle_kwh", "busy_kwh"], index=["machine_type", "machines"], value_name="kwh").with_columns(
+    """Draw the kWh of each machine type: measured, modelled idle, and modelled above idle."""
+    shown = rows.unpivot(
+        [f"{name}_kwh" for name in USES], index=["machine_type", "machines"], value_name="kwh"
+    ).with_columns(
         part=pl.col("variable")
         .str.strip_suffix("_kwh")
         .replace_strict({name: said for name, (said, _) in USES.items()}),

@@ -1,6 +1,7 @@
 """The report's section on energy: the grid by hour, machines by type, and idle GPUs, worked by hand; charts drawn."""
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HourlySeries
 from tests.pipelines.report.tiny import JOBS, figures, tables, tiny_lake
 from tests.pipelines.simulation.energy.sites import hourly
+from tests.pipelines.statistics.lakes import T0, make_lake, ran
 
 T4_IDLE_W, T4_FULL_W = 10.0, 70.0
 CPU_IDLE_W = 2 * 20.0
@@ -50,7 +52,7 @@ def test_machines_draw_idle_watts_and_what_measured_use_adds(traces: Traces) -> 
     found = figures([energy(traces, meters())])["energy_by_machine-toy"].rows.row(0, named=True)
 
     use = sum(hour / 50 for hour in range(48)) / 48
-    assert (found["machines"], found["machine_hours"]) == (1, 48)
+    assert (found["machines"], found["machine_hours"], found["measured_kwh"]) == (1, 48, 0.0)
     assert found["idle_kwh"] == pytest.approx(48 * (CPU_IDLE_W + 2 * T4_IDLE_W) / 1000)
     assert found["busy_kwh"] == pytest.approx(48 * use * 2 * (T4_FULL_W - T4_IDLE_W) / 1000)
 
@@ -63,6 +65,30 @@ def test_cpus_in_use_draw_what_cpus_draw(traces: Traces) -> None:
 
     node = power_file().node(Machine(name="m1", cpu_cores=0.0, mem_gib=0.0, gpus=2, gpu_type="T4"))
     assert found["busy_kwh"] == pytest.approx(10.0 * 0.5 * (node.cpu_full_w - node.cpu_idle_w) / 1000)
+
+
+def test_measured_power_replaces_that_of_the_gpu_hours_that_it_covers(tmp_path: Path) -> None:
+    where = {"trace": "live", "cluster": "c", "machine": "m1"}
+    hours = [where | {"ts": T0 + timedelta(hours=at)} for at in range(4)]
+    tables_of = {
+        "jobs": [ran(0, 60.0)],
+        "machines": [where | {"gpu_type": "T4", "gpus": 2}, where | {"machine": "m2", "gpu_type": "T4", "gpus": 2}],
+        "machine_usage": [each | {"gpu_frac": 0.5} for each in (*hours, hours[0] | {"machine": "m2"})],
+        "environment": [
+            *(each | {"device": "0", "energy_j": 41.0 * 3600, "coverage_frac": 1.0} for each in hours),
+            hours[0] | {"device": "1", "energy_j": 45.0 * 1800, "coverage_frac": 0.5},
+            hours[1] | {"device": "1", "coverage_frac": 1.0},  # temperature only
+        ],
+    }
+    made = energy(Traces(lake=make_lake(tmp_path, tables_of, trace="live"), names=("live",)), meters())
+
+    found = figures([made])["energy_by_machine-live"].rows.row(0, named=True)
+    modelled_h = 2 * 4 + 2 - 4.5  # GPU-hours of both machines, without those measured
+    assert found["measured_share"] == pytest.approx(4.5 / 10)
+    assert found["measured_kwh"] == pytest.approx((4 * 41.0 + 0.5 * 45.0) / 1000)
+    assert found["idle_kwh"] == pytest.approx((5 * CPU_IDLE_W + modelled_h * T4_IDLE_W) / 1000)
+    assert found["busy_kwh"] == pytest.approx(modelled_h * 0.5 * (T4_FULL_W - T4_IDLE_W) / 1000)
+    assert any("% of the energy is measured power" in part.text for part in made.parts if isinstance(part, Note))
 
 
 def test_gpus_that_nobody_used_burn_their_idle_watts(traces: Traces) -> None:
