@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.studies.carbon.simulation import Planner
-from scheduler_core.planning.carbon.allocator import Stage, allocate
+from scheduler_core.planning.carbon.allocator import BudgetRule, Stage, allocate
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
 from scheduler_core.planning.carbon.priced import priced
+from scheduler_core.planning.carbon.round import Planner
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
@@ -114,6 +114,7 @@ def _plan(count: IntArray, step: IntArray) -> CountsAndFrequencies:
 
 TAUT: Final = "taut"
 COUNTS: Final[tuple[Stage, ...]] = ("counts",)
+STAGES: Final[tuple[Stage, ...]] = (*COUNTS, "frequency")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,18 +123,27 @@ class Arm:
 
     With `as_requested`, jobs run with their requested GPUs; with `banks`, unused budget is kept for later periods. An
     arm without `follows_budget` is simulated without a budget only: its counts and frequencies do not depend on the
-    budget, so that a smaller budget would only delay jobs.
+    budget, so that a smaller budget would only delay jobs. An arm with `stages` is the patent's procedure, which takes
+    the rule of the budget; the other arms keep budgets of single periods. An arm with `at_prices` has no budget but a
+    price of energy.
     """
 
-    planner: Planner
+    planner: Planner = allocate
     as_requested: bool = False
     banks: bool = False
     follows_budget: bool = True
-    prices_s_per_kwh: tuple[float, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    at_prices: bool = False
 
-    def at(self, price_s_per_kwh: float | None) -> Planner:
-        """Return the planner `priced` with the given price of energy, or the arm's own planner if the price is None."""
-        return self.planner if price_s_per_kwh is None else partial(priced, price_s_per_kwh=price_s_per_kwh)
+    def keeps(self, rule: BudgetRule) -> bool:
+        """Return whether the arm can keep a budget by this rule."""
+        return self.follows_budget and (rule == "period" or (bool(self.stages) and not self.banks))
+
+    def at(self, price_s_per_kwh: float | None, rule: BudgetRule) -> Planner:
+        """Return the planner: with the given price of energy, or with the rule of the budget if the price is None."""
+        if price_s_per_kwh is not None:
+            return partial(priced, price_s_per_kwh=price_s_per_kwh)
+        return partial(allocate, stages=self.stages, rule=rule) if self.stages else self.planner
 
 
 PRICES_S_PER_KWH: Final = (0.0, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
@@ -151,19 +161,19 @@ BASELINES: Final = {
 in, first out at the highest frequency."""
 
 ABLATION: Final = {
-    "counts_alone": Arm(planner=partial(allocate, stages=COUNTS)),
-    "frequency_alone": Arm(planner=allocate, as_requested=True),
+    "counts_alone": Arm(stages=COUNTS),
+    "frequency_alone": Arm(stages=STAGES, as_requested=True),
 }
 """One stage of the patent alone: counts at energy-optimal frequencies; frequencies at requested counts."""
 
 VARIANTS: Final = {
-    TWO_STAGES: Arm(planner=allocate),
-    "two_stages_banked": Arm(planner=allocate, banks=True),
+    TWO_STAGES: Arm(stages=STAGES),
+    "two_stages_banked": Arm(stages=STAGES, banks=True),
 }
-"""The patent's two stages with a budget for each period; the second keeps unused budget for later periods (ours)."""
+"""The patent's two stages under a budget; the second has one for each period and keeps unused budget (ours)."""
 
 ARMS: Final = {
-    TAUT: Arm(planner=priced, prices_s_per_kwh=PRICES_S_PER_KWH, follows_budget=False),
+    TAUT: Arm(planner=priced, at_prices=True, follows_budget=False),
     **VARIANTS,
     **ABLATION,
     **BASELINES,

@@ -13,15 +13,13 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import SourceError
+from pipelines.simulation.elastic import Choice
 from pipelines.studies.energy.measured import frequency_models, frequency_table, scaling_models, step_times
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.elastic import ElasticJobs
 from scheduler_core.planning.frequency import FrequencyModel
 from scheduler_core.planning.scaling import ScalingModel
 from scheduler_core.types import BoolArray, FloatArray, IntArray
-
-OVERRUN = 0.1
-"""Work that planners expect of a job beyond its predicted work, as a fraction of the work done (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,25 +63,30 @@ class ArrivingJobs:
     def __len__(self) -> int:
         return len(self.submit_s)
 
-    def planner_view(self, rows: IntArray, done: FloatArray, now_s: float, *, as_requested: bool) -> ElasticJobs:
-        """Return the jobs `rows` as a planner sees them at `now_s`; `done` has the steps done by each."""
-        predicted = self.predicted_steps[rows] - done
+    def submitted(self, rows: IntArray, *, as_requested: bool) -> ElasticJobs:
+        """Return the jobs `rows` as a planner sees them at submission: `steps_left` is all their predicted work."""
         fixed = np.ones(len(rows), dtype=np.bool_) if as_requested else ~self.elastic[rows]
         return ElasticJobs(
-            steps_left=np.maximum(predicted, np.maximum(OVERRUN * done, np.finfo(np.float64).tiny)),
+            steps_left=self.predicted_steps[rows],
             steps_per_s=self.steps_per_s[rows],
             perf=self.modelled_perf[rows],
             watts=self.modelled_watts[rows],
             mhz=self.mhz,
-            age_s=now_s - self.submit_s[rows],
+            age_s=np.zeros(len(rows)),
             rigid_gpus=np.where(fixed, self.requested[rows], 0),
         )
+
+    def true_s(self, rows: IntArray, choice: Choice) -> FloatArray:
+        """Return the true run time in seconds of the whole jobs `rows` under a decision (n,)."""
+        speed = self.steps_per_s[rows, choice.gpus] * self.perf[rows, choice.step]
+        return np.asarray(self.steps[rows] / speed, dtype=np.float64)
 
 
 CLUSTER: Final = "dgx-ext"
 """Name of the cluster whose measurements are used: it has all counts from 1 to 16 GPUs, on nodes of 8."""
 
 MOST_GPUS: Final = 16
+NODE_GPUS: Final = 8
 SIZES: Final = (
     (0.72, (0.1, 1.0), (1,)),
     (0.20, (1.0, 10.0), (1, 2, 4)),

@@ -4,30 +4,29 @@ Planning is in `scheduler_core.planning.carbon`, simulation in `simulation`. Cal
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from pipelines.errors import SourceError
-from pipelines.simulation.energy.grid_files import ZoneFiles, zone_files
 from pipelines.studies.carbon.charts import carbon_over_time
 from pipelines.studies.carbon.curves import AT_POINTS
 from pipelines.studies.carbon.jobs import Measured, drawn
 from pipelines.studies.carbon.runs import MOST_BANKED_S, figures
-from pipelines.studies.carbon.simulation import Planner, Site, simulate
+from pipelines.studies.carbon.simulation import Site, simulate
 from pipelines.studies.carbon.tables import front
+from pipelines.studies.grids import RecordedHours
 from pipelines.studies.intervals import mean
 from pipelines.studies.study import Context, Findings, Row, dealt
 from scheduler_core.planning.carbon.allocator import allocate
 from scheduler_core.planning.carbon.budget import Bank
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
 from scheduler_core.planning.carbon.priced import foreseen, priced
+from scheduler_core.planning.carbon.round import Planner
 from scheduler_core.planning.forecast import forecast
 from scheduler_core.planning.hourly import HOURS_PER_DAY, HourlySeries
 from scheduler_core.planning.power import JOULES_PER_KWH
@@ -106,23 +105,19 @@ PRICED: Final[dict[str, Callable[[Outlook, float], Planner]]] = {
 
 ZONES: Final = ("DE-LU", "US-CAL-CISO")
 MONTHS: Final = (6, 12)
-"""Months of 2023: the first was chosen before any simulation; the second is a check."""
+"""Default months: the first was chosen before any simulation; the second is a check."""
 
 MOST_SEEDS: Final = 4
 """Maximum number of seeds, because these simulations take much longer than those of the other settings."""
 
-YEAR: Final = 2023
 WEEKS: Final = 3
 """Number of weeks of a month in which simulations start, in turn by seed."""
 
-JOBS_PER_H, JOBS, GPUS = 4.0, 400, 64
-"""Jobs per hour, number of jobs, number of GPUs: four days of jobs that request about 70 % of the GPU time."""
+JOBS_PER_H: Final = 4.0 / 64
+"""Jobs per hour and GPU: jobs that request about 70 % of the GPU time."""
 
 PERIOD_S: Final = 1800.0
 SHARES: Final = (0.2, 0.3, 0.45, 0.7)
-
-PRICES_S_PER_KWH: Final = (3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
-"""Prices of energy in seconds of run time per kWh: those of `arms` without 0."""
 
 BLIND: Final = "same kWh every period"
 BUDGETS: Final = {
@@ -138,31 +133,37 @@ KINDS: Final = (*BUDGETS, *PRICED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What runs on the grids: jobs of a simulation, GPUs, and prices of energy in seconds of run time per kWh."""
+
+    jobs: int
+    gpus: int
+    prices: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Week:
-    """One simulation on a real grid: its zone, month and seed."""
+    """One simulation on a real grid: its zone, the first moments of its month and of the next, and its seed."""
 
     measured: Measured
+    cluster: Cluster
     zone: str
-    month: int
+    month_ts: tuple[float, float]
     seed: int
     carbon: HourlySeries
 
 
-def months_of(measured: Measured, folder: Path, seeds: range, context: Context) -> Findings:
-    """Simulate weeks on real grids under every kind of budget and price; `folder` has the zones' hourly series.
-
-    Raises
-    ------
-    BadUsage
-        If a zone's files are missing or not in the expected format.
-    """
+def months_of(
+    measured: Measured, grids: Sequence[RecordedHours], cluster: Cluster, seeds: range, context: Context
+) -> Findings:
+    """Simulate weeks on real grids under every kind of budget and price."""
     seeds = seeds[:MOST_SEEDS]
-    grids = {zone: zone_files(folder, zone) for zone in ZONES}
-    series = {zone: _carbon(files) for zone, files in grids.items()}
+    # A price of 0 has no counterpart among budgets.
+    cluster = replace(cluster, prices=tuple(price for price in cluster.prices if price > 0.0))
     weeks = [
-        Week(measured=measured, zone=zone, month=month, seed=seed, carbon=series[zone])
-        for month in MONTHS
-        for zone in ZONES
+        Week(measured=measured, cluster=cluster, zone=grid.zone, month_ts=month, seed=seed, carbon=grid.series)
+        for grid in grids
+        for month in zip(grid.starts_ts.tolist(), grid.ends_ts.tolist(), strict=True)
         for seed in seeds
     ]
     done: list[Row] = []
@@ -170,21 +171,24 @@ def months_of(measured: Measured, folder: Path, seeds: range, context: Context) 
         done += rows
     context.talk(f"months: {len(weeks)} weeks simulated")
     runs = pl.DataFrame(done, infer_schema_length=None)
-    return _findings(runs, len(seeds), tuple(note for files in grids.values() for note in files.notes))
+    return _findings(runs, len(seeds), cluster, tuple(note for grid in grids for note in grid.notes))
 
 
 def run_week(week: Week) -> list[Row]:
     """Simulate one week; return a row per kind of budget and share, and per kind of price and price."""
     rng = np.random.default_rng([week.seed, 7])
-    jobs = drawn(week.measured, rng, jobs=JOBS, jobs_per_h=JOBS_PER_H)
-    first = datetime(YEAR, week.month, 1, tzinfo=UTC)
-    after = (first + timedelta(days=31)).replace(day=1)
-    starts_s = (first + timedelta(weeks=week.seed % WEEKS)).timestamp()
-    mean_g_per_kwh = week.carbon.mean(first.timestamp(), after.timestamp())
-    full_kwh = GPUS * week.measured.full_w * PERIOD_S / JOULES_PER_KWH
+    cluster = week.cluster
+    jobs = drawn(week.measured, rng, jobs=cluster.jobs, jobs_per_h=JOBS_PER_H * cluster.gpus)
+    first_ts, after_ts = week.month_ts
+    starts_s = first_ts + timedelta(weeks=week.seed % WEEKS).total_seconds()
+    mean_g_per_kwh = week.carbon.mean(first_ts, after_ts)
+    full_kwh = cluster.gpus * week.measured.full_w * PERIOD_S / JOULES_PER_KWH
+    first = datetime.fromtimestamp(first_ts, UTC)
     said: Row = {"zone": week.zone, "month": f"{first:%Y-%m}", "seed": week.seed}
     outlook = Outlook(carbon=week.carbon, starts_s=starts_s, usual_g_per_kwh=mean_g_per_kwh)
-    free = Site(gpus=GPUS, period_s=PERIOD_S, intensity_g_per_kwh=outlook.intensity, allowance_g=lambda _: math.inf)
+    free = Site(
+        gpus=cluster.gpus, period_s=PERIOD_S, intensity_g_per_kwh=outlook.intensity, allowance_g=lambda _: math.inf
+    )
     rows: list[Row] = []
     for name, (in_grams, banks) in BUDGETS.items():
         for share in SHARES:
@@ -197,7 +201,7 @@ def run_week(week: Week) -> list[Row]:
             simulated = simulate(jobs, site, allocate)
             rows.append({**said, "budget": name, "share": share, **figures(simulated, jobs)})
     for name, planner in PRICED.items():
-        for price in PRICES_S_PER_KWH:
+        for price in cluster.prices:
             simulated = simulate(jobs, free, planner(outlook, price))
             rows.append({**said, "budget": name, "share": price, **figures(simulated, jobs)})
     return rows
@@ -240,26 +244,20 @@ def _less(ours: pl.DataFrame, theirs: pl.DataFrame, column: str) -> float:
     return 1.0 - float((mine.for_mean(at) / other.for_mean(at)).mean())
 
 
-def _carbon(files: ZoneFiles) -> HourlySeries:
-    if files.carbon is None:
-        raise SourceError(f"{files.zone} has no file of carbon intensities, expected carbon_{YEAR}.csv")
-    return files.carbon.going_round()
-
-
-def _findings(runs: pl.DataFrame, seeds: int, notes: tuple[str, ...]) -> Findings:
+def _findings(runs: pl.DataFrame, seeds: int, cluster: Cluster, notes: tuple[str, ...]) -> Findings:
     whole = runs.filter(pl.col("mean_jct_s").is_finite().all().over("zone", "month", "budget", "share"))
     points = whole.group_by("zone", "month", "budget", "share", maintain_order=True).agg(
         pl.col("mean_jct_s", "kg", "kwh").mean(),
         panel=pl.format("{}, {}", pl.col("zone").first(), pl.col("month").first()),
     )
     of = [
-        f"{seeds} stretches of {JOBS} jobs on {GPUS} GPUs; a point is a budget or a price",
-        "life-cycle intensities of 2023, hourly; points further left and lower are better",
+        f"{seeds} stretches of {cluster.jobs} jobs on {cluster.gpus} GPUs; a point is a budget or a price",
+        "life-cycle intensities, hourly; points further left and lower are better",
     ]
     said = (
-        f"months of {YEAR}: the first was chosen beforehand, the other is a check; seeds start at the month's first "
-        f"{WEEKS} weeks in turn; {JOBS} jobs at {JOBS_PER_H:g} an hour, periods of {PERIOD_S:g} s, each with its "
-        "newest intensity",
+        f"months: seeds start at a month's first {WEEKS} weeks in turn; {cluster.jobs} jobs at "
+        f"{JOBS_PER_H * cluster.gpus:g} an hour, periods of {PERIOD_S:g} s, each with its newest intensity; what runs "
+        "beyond the last hour of the files goes on at their first",
         "a budget in grams is the month's mean intensity times the kWh of the other kind; what is kept, at most a "
         "day's budget (ours), is the same for both kinds, so the effect of grams is separated from that of keeping",
         "a price a gram is that a kWh at the month's mean intensity (ours); foreseen: hours to come are taken to be as "

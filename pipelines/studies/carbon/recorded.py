@@ -4,7 +4,7 @@ Scaling and power by frequency are drawn at random, because no trace records the
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -39,27 +39,29 @@ class Recorded:
     frame: pl.DataFrame
     notes: tuple[str, ...]
 
-    def tasks(self, measured: Measured, seeds: Sequence[int]) -> list[Task]:
+    def tasks(self, measured: Measured, seeds: Sequence[int], usual: Setting) -> list[Task]:
         """Return a task per source of predictions and seed, each with consecutive jobs from a random start.
 
-        All times between arrivals are multiplied by one factor, so that the offered load is `LOAD`.
+        All times between arrivals are multiplied by one factor, so that the offered load is `LOAD`. GPUs, jobs, prices
+        and the rule of budgets are those of `usual`.
+
+        Raises
+        ------
+        LakeError
+            If the trace has fewer suitable jobs than a stretch needs.
         """
+        if len(self.frame) < usual.jobs:
+            raise LakeError(f"{self.trace} has {len(self.frame)} jobs that suit, expected {usual.jobs}; lower --jobs")
         return [
             Task(measured=measured, setting=setting, seed=seed, jobs=self._stretch(measured, setting, told, seed))
             for told in (PREDICTED, ORACLE)
-            for setting in [self._setting(told)]
+            for setting in [self._setting(told, usual)]
             for seed in seeds
         ]
 
-    def _setting(self, told: str) -> Setting:
-        return Setting(
-            name=f"{self.trace}, {told} run times",
-            jobs_per_h=0.0,
-            jobs=JOBS,
-            period_s=PERIOD_S,
-            shares=SHARES,
-            arms=(TAUT, TWO_STAGES, *BASELINES),
-        )
+    def _setting(self, told: str, usual: Setting) -> Setting:
+        name, arms = f"{self.trace}, {told} run times", (TAUT, TWO_STAGES, *BASELINES)
+        return replace(usual, name=name, jobs_per_h=0.0, period_s=PERIOD_S, shares=SHARES, arms=arms)
 
     def _stretch(self, measured: Measured, setting: Setting, told: str, seed: int) -> ArrivingJobs:
         rng = np.random.default_rng([seed, len(self.frame)])
@@ -86,15 +88,15 @@ def recorded(
     Raises
     ------
     LakeError
-        If the trace has fewer than `JOBS` suitable jobs.
+        If the trace has no suitable job.
     """
     every = lake.table("jobs", trace).collect()
     gpus = (pl.col("req_gpus") * pl.col("instances")).alias("gpus")
     ran = every.filter(pl.col("run_s") > 0.0, ~pl.col("run_s_censored").fill_null(value=True), gpus > 0.0)
     small = ran.filter(gpus.is_in([float(count) for count in COUNTS]))
     kept = small.filter(pl.col("run_s") <= MOST_RUN.total_seconds()).sort("submit_ts", "job_id", maintain_order=True)
-    if len(kept) < JOBS:
-        raise LakeError(f"{trace} has {len(kept)} jobs with {MOST_GPUS} GPUs at most and a run time, expected {JOBS}")
+    if not len(kept):
+        raise LakeError(f"{trace} has no job with {MOST_GPUS} GPUs at most and a run time, expected some")
     zone = lake.manifest(trace).zone
     sizes = sizes_of(kept, every, [PREDICTED, ORACLE], zone=zone, seed=seed, nthread=threads, talk=talk)
     frame = kept.select(
@@ -105,7 +107,7 @@ def recorded(
         **{name: pl.Series(np.maximum(told, 1.0)) for name, told in sizes.predicted_s.items()},
     ).filter(pl.col("submit_ts") >= sizes.since)
     said = (
-        f"{trace}: {len(frame)} jobs from {sizes.since:%Y-%m-%d} on, of which each seed takes {JOBS} in a row; of "
+        f"{trace}: {len(frame)} jobs from {sizes.since:%Y-%m-%d} on, of which each seed takes some in a row; of "
         f"{len(every)} jobs were left out {len(every) - len(ran)} without a run time or GPUs, {len(ran) - len(small)} "
         f"with other counts than {', '.join(map(str, COUNTS))}, {len(small) - len(kept)} that ran over {MOST_RUN.days} "
         f"days, {len(kept) - len(frame)} earlier; time between arrivals scaled to a load of {LOAD:g}"

@@ -10,15 +10,18 @@ from typing import Final
 import numpy as np
 
 from pipelines.studies.carbon.arms import ARMS, Arm
+from pipelines.studies.carbon.arms import PRICES_S_PER_KWH as ENERGY_PRICES_S_PER_KWH
 from pipelines.studies.carbon.curves import BOUND, PRICES_S_PER_KWH, least_mean
 from pipelines.studies.carbon.jobs import HOUR_S, ArrivingJobs, Measured, drawn
 from pipelines.studies.carbon.simulation import Simulated, Site, simulate
 from pipelines.studies.study import Row
+from scheduler_core.planning.carbon.allocator import BudgetRule
 from scheduler_core.planning.carbon.budget import Bank
 from scheduler_core.planning.power import JOULES_PER_KWH
 
 SHARES: Final = (0.15, 0.25, 0.4, 0.6, 1.0, math.inf)
-"""Budgets as fractions of the energy of all GPUs at the highest frequency (mean power of the measured workloads)."""
+"""Budgets as fractions of the energy of all GPUs at the highest frequency (mean power of the measured workloads), by
+the rule to completion of the jobs' energy with their requested GPUs at that frequency."""
 
 PLAIN_G_PER_KWH: Final = 1000.0
 """Constant intensity at which a gram corresponds to a watt-hour, so that carbon budgets are energy budgets."""
@@ -42,6 +45,8 @@ class Setting:
     restart_s: float = 0.0
     at_events: bool = False
     shares: tuple[float, ...] = SHARES
+    prices: tuple[float, ...] = ENERGY_PRICES_S_PER_KWH
+    rule: BudgetRule = "period"
     arms: tuple[str, ...] = tuple(ARMS)
 
 
@@ -65,8 +70,8 @@ def run(task: Task) -> list[Row]:
     rows: list[Row] = []
     for name in setting.arms:
         arm = ARMS[name]
-        for share in setting.shares if arm.follows_budget else (math.inf,):
-            for price in arm.prices_s_per_kwh or (None,):
+        for share in setting.shares if arm.keeps(setting.rule) else (math.inf,):
+            for price in setting.prices if arm.at_prices else (None,):
                 simulated = _simulated(jobs, setting, arm, share, price, task.measured.full_w)
                 point = {"arm": name, "share": share, "price_s_per_kwh": price}
                 rows.append({**said, **point, **figures(simulated, jobs)})
@@ -94,21 +99,30 @@ def figures(simulated: Simulated, jobs: ArrivingJobs) -> Row:
         "gpu_h": float(simulated.gpu_s.sum()) / HOUR_S,
         "changes_a_job": float(simulated.changes.mean()),
         "over_budget_pct": 100.0 * simulated.over_budget,
+        "over_planned_pct": 100.0 * simulated.over_planned,
+        "unfinished": simulated.unfinished,
         "rounds": simulated.rounds,
     }
 
 
 def offered(jobs: ArrivingJobs, gpus: int) -> float:
     """Return the offered load: GPU time of all jobs as requested, divided by the GPU time until the last arrival."""
-    gpu_s = jobs.requested * jobs.steps / jobs.steps_per_s[np.arange(len(jobs)), jobs.requested]
-    return float(gpu_s.sum() / (gpus * max(float(jobs.submit_s[-1] - jobs.submit_s[0]), 1.0)))
+    return gpu_seconds(jobs) / (gpus * max(float(jobs.submit_s[-1] - jobs.submit_s[0]), 1.0))
+
+
+def gpu_seconds(jobs: ArrivingJobs) -> float:
+    """Return the GPU time in seconds of all jobs with their requested GPUs at the highest frequency."""
+    run_s = jobs.steps / jobs.steps_per_s[np.arange(len(jobs)), jobs.requested]
+    return float(jobs.requested @ run_s)
 
 
 def _simulated(
     jobs: ArrivingJobs, setting: Setting, arm: Arm, share: float, price: float | None, full_w: float
 ) -> Simulated:
-    """Simulate an arm under the same budget in every period."""
+    """Simulate an arm under the same budget in every period, or under one budget until all jobs end."""
     full_g = setting.gpus * full_w * setting.period_s / JOULES_PER_KWH * PLAIN_G_PER_KWH
+    if setting.rule == "to-completion":
+        full_g = gpu_seconds(jobs) * full_w / JOULES_PER_KWH * PLAIN_G_PER_KWH
     site = Site(
         gpus=setting.gpus,
         period_s=setting.period_s,
@@ -116,7 +130,8 @@ def _simulated(
         allowance_g=lambda _: share * full_g,
         bank=Bank(most_g=share * full_g * MOST_BANKED_S / setting.period_s) if arm.banks else None,
         idle_w=IDLE_W,
+        rule=setting.rule,
         restart_s=setting.restart_s,
         at_events=setting.at_events,
     )
-    return simulate(jobs, site, arm.at(price), as_requested=arm.as_requested)
+    return simulate(jobs, site, arm.at(price, setting.rule), as_requested=arm.as_requested)

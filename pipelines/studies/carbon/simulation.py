@@ -1,18 +1,23 @@
-"""Simulation of elastic jobs: a planning round in every period, progress at actual speeds, energy and emissions.
+"""Simulation of elastic jobs under a carbon budget: a round in every period, and where a job outruns its estimate.
 
-Planners are in `arms`, jobs in `jobs`. Called by `runs` and `months`.
+Rounds are the live scheduler's (`scheduler_core.planning.carbon.round`), and jobs run in the elastic engine
+(`pipelines.simulation.elastic`). Planners are in `arms`, jobs in `jobs`. Called by `runs` and `months`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
-from pipelines.studies.carbon.jobs import ArrivingJobs
+from pipelines.simulation.elastic import Choice, Progress, Span, run_elastic
+from pipelines.studies.carbon.jobs import NODE_GPUS, ArrivingJobs
 from scheduler_core.errors import BadInput
+from scheduler_core.planning.carbon.allocator import BudgetRule
 from scheduler_core.planning.carbon.budget import Bank
-from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
+from scheduler_core.planning.carbon.monitor import JobStates
+from scheduler_core.planning.carbon.round import Planner, Round, carbon_round
+from scheduler_core.planning.carbon.round import Site as RoundSite
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
@@ -23,29 +28,15 @@ ALMOST_S: Final = 1e-9
 """Remaining time of a period that counts as zero."""
 
 
-class Planner(Protocol):
-    """Function that makes a plan for one period: `allocate`, or a baseline."""
-
-    def __call__(
-        self,
-        jobs: ElasticJobs,
-        *,
-        gpus: int,
-        intensity_g_per_kwh: float,
-        budget_g: float,
-        period_s: float,
-        pue: float = 1.0,
-    ) -> CountsAndFrequencies:
-        """Return the plan for a period."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The cluster: number of equal GPUs, power of an idle GPU, carbon intensity of the grid, and budget.
+    """The cluster: equal GPUs on nodes, power of an idle GPU, carbon intensity of the grid, and budget.
 
     `intensity_g_per_kwh` and `allowance_g` return the intensity of a period and the grams that it may emit, given its
     start in seconds of the simulation. With a `bank`, unused grams are kept for later periods, and excess emissions are
-    subtracted from later budgets (ours). `restart_s` and `at_events` are explained in `simulate`.
+    subtracted from later budgets (ours). By the `rule` ``"to-completion"`` the first allowance is the budget of the
+    whole run: a plan may emit until its jobs end what the run has not emitted yet. `restart_s` and `at_events` are
+    explained in `simulate`.
     """
 
     gpus: int
@@ -53,10 +44,18 @@ class Site:
     intensity_g_per_kwh: Callable[[float], float]
     allowance_g: Callable[[float], float]
     bank: Bank | None = None
+    rule: BudgetRule = "period"
     idle_w: float = 0.0
     pue: float = 1.0
     restart_s: float = 0.0
     at_events: bool = False
+    node_gpus: int = NODE_GPUS
+
+    @property
+    def nodes(self) -> IntArray:
+        """Return the GPUs of every node (M,); the last node may have fewer."""
+        whole, rest = divmod(self.gpus, self.node_gpus)
+        return np.array([self.node_gpus] * whole + [rest] * (rest > 0), np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +63,10 @@ class Simulated:
     """Results of a simulation.
 
     For each job (J,): completion time `jct_s` (NaN if it did not end), energy, grams and GPU time while running, and
-    `changes`, how often it got another number of GPUs or was postponed after its start. `idle_kwh` is the energy of
-    GPUs without a job from the first submission to the last end. Energy includes the PUE. `over_budget` is the maximum,
-    over periods, of actual emissions divided by the budget, minus 1, and at least 0; planned emissions never exceed the
-    budget.
+    `changes`, how often it was stopped, moved or given another number of GPUs. `idle_kwh` is the energy of GPUs without
+    a job from the first submission to the last end. Energy includes the PUE. `over_budget` is the maximum, over
+    periods (or of the run, by the rule to completion), of actual emissions divided by the budget, minus 1, and at least
+    0; `over_planned` the same of planned emissions.
     """
 
     jct_s: FloatArray
@@ -78,6 +77,7 @@ class Simulated:
     idle_kwh: float
     idle_g: float
     over_budget: float
+    over_planned: float
     rounds: int
 
     @property
@@ -86,12 +86,15 @@ class Simulated:
         return int(np.isnan(self.jct_s).sum())
 
 
-def simulate(jobs: ArrivingJobs, site: Site, planner: Planner, *, as_requested: bool = False) -> Simulated:
+def simulate(
+    jobs: ArrivingJobs, site: Site, planner: Planner | None = None, *, as_requested: bool = False
+) -> Simulated:
     """Simulate arriving jobs until all have ended; a round at the start of every period plans for the jobs present.
 
-    With `as_requested` every job is rigid at its requested count. With `site.at_events` a round is also held whenever a
-    job arrives or ends, for the rest of the period and of its budget. A job that gets another number of GPUs, or
-    continues after it was postponed, makes no progress for `site.restart_s`.
+    `planner` is the patent's two stages by default. With `as_requested` every job is rigid at its requested count. A
+    round is also held, for the rest of the period and of its budget, when a job runs beyond its predicted end under a
+    budget, and with `site.at_events` whenever a job arrives or ends. A job that is stopped, moved or given another
+    number of GPUs makes no progress for `site.restart_s`.
 
     Raises
     ------
@@ -100,123 +103,132 @@ def simulate(jobs: ArrivingJobs, site: Site, planner: Planner, *, as_requested: 
     """
     if not site.period_s > 0.0:
         raise BadInput(f"a period of {site.period_s} s, expected more than 0")
-    world = _World(jobs, site)
-    while world.advance_to_work():
-        world.round(planner, as_requested=as_requested)
-    return world.simulated()
+    rounds = _Rounds(jobs, site, planner, as_requested=as_requested)
+    from_s = float(jobs.submit_s[0]) // site.period_s * site.period_s if len(jobs) else None
+    state, spans = run_elastic(
+        jobs.submit_s, rounds, jobs.true_s, restart_s=site.restart_s, nodes=len(site.nodes), from_s=from_s
+    )
+    return rounds.results(state, spans)
 
 
-class _World:
-    """The state of one simulation."""
+class _Rounds:
+    """The rounds of one simulation, with the accounts of energy and budget: the function that decides in the engine."""
 
-    def __init__(self, jobs: ArrivingJobs, site: Site) -> None:
-        many = len(jobs)
-        self.jobs, self.site = jobs, site
-        self.now_s = float(jobs.submit_s[0]) // site.period_s * site.period_s if many else 0.0
-        self.period_ends_s = self.now_s
-        self.done, self.gpu_s, self.kwh, self.grams = (np.zeros(many) for _ in range(4))
-        self.end_s = np.full(many, np.nan)
-        self.held = np.zeros(many, dtype=np.int64)
-        self.changes = np.zeros(many, dtype=np.int64)
+    def __init__(self, jobs: ArrivingJobs, site: Site, planner: Planner | None, *, as_requested: bool) -> None:
+        self.jobs, self.site, self.planner, self.as_requested = jobs, site, planner, as_requested
+        self.opened_s = self.period_ends_s = -np.inf
+        self.last: Round | None = None
         self.bank = site.bank
-        self.share_g = self.allowed_g = self.spent_g = self.over = 0.0
-        self.idle_kwh = self.idle_g = 0.0
+        self.share_g = self.allowed_g = self.spent_g = 0.0
+        self.over = self.over_planned = 0.0
+        self.ends_s = np.full(len(jobs), np.inf)  # as planned
+        self.intensities: list[float] = []  # of every span
         self.stuck_s = 0.0
         self.rounds = 0
 
-    def advance_to_work(self) -> bool:
-        """Start a new period if the last has ended; return False if the simulation is over."""
-        waiting = np.isnan(self.end_s)
-        if not waiting.any() or self.stuck_s >= STUCK_S:
-            return False
-        if self.now_s >= self.period_ends_s - ALMOST_S:
-            self._open_period()
-        return True
+    def __call__(self, now_s: float, here: IntArray, state: Progress, last: Span | None) -> Choice | None:
+        if last is not None:
+            self.spent_g += float(self._kwh(last).sum()) * self.intensities[-1]
+            lasted_s = last.until_s - last.from_s
+            self.stuck_s = 0.0 if len(last.job) or not len(here) else self.stuck_s + lasted_s
+        if self.stuck_s >= STUCK_S:
+            return None
+        opens = now_s >= self.period_ends_s - ALMOST_S
+        if opens:
+            self._open_period(now_s)
+        running = here[state.gpus[here] > 0]
+        due = (self.ends_s[running] <= now_s + ALMOST_S).any()
+        gpus, step, place = state.gpus[here].copy(), state.step[here].copy(), state.place[here].copy()
+        # A job starts with a period, or at its arrival if rounds are held at arrivals.
+        known = self.jobs.submit_s[here] <= (now_s if self.site.at_events else self.opened_s) + ALMOST_S
+        if known.any() and (opens or due or self.site.at_events):
+            gpus[known], step[known], place[known] = self._round(now_s, here[known], state)
+        self.intensities.append(self.intensity)
+        again_s = np.inf
+        if np.isfinite(self.allowed_g):
+            again_s = float(self.ends_s[here[gpus > 0]].min(initial=np.inf))
+        # Without the least distance, rounding could hold the clock.
+        until_s = max(min(self.period_ends_s, again_s), now_s + ALMOST_S)
+        return Choice(gpus=gpus, step=step, place=place, until_s=until_s, at_events=self.site.at_events)
 
-    def round(self, planner: Planner, *, as_requested: bool) -> None:
-        """Plan for the jobs present, and run them until the next round."""
-        rows = np.flatnonzero(np.isnan(self.end_s) & (self.jobs.submit_s <= self.now_s + ALMOST_S))
-        span_s = self.period_ends_s - self.now_s
-        count, step = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
-        if len(rows):
-            seen = self.jobs.planner_view(rows, self.done[rows], self.now_s, as_requested=as_requested)
-            plan = planner(
-                seen,
-                gpus=self.site.gpus,
-                intensity_g_per_kwh=self.intensity,
-                budget_g=max(self.allowed_g - self.spent_g, 0.0),
-                period_s=span_s,
-                pue=self.site.pue,
-            )
-            count, step = plan.gpus, plan.step
-            self.rounds += 1
-        self._run(rows, count, step, span_s)
-
-    def simulated(self) -> Simulated:
-        """Return the results."""
-        return Simulated(
-            jct_s=self.end_s - self.jobs.submit_s,
-            kwh=self.kwh,
-            grams=self.grams,
-            gpu_s=self.gpu_s,
-            changes=self.changes,
-            idle_kwh=self.idle_kwh,
-            idle_g=self.idle_g,
-            over_budget=self.over,
-            rounds=self.rounds,
+    def _round(self, now_s: float, here: IntArray, state: Progress) -> tuple[IntArray, IntArray, IntArray]:
+        """Hold a round of the live scheduler for the rest of the period; return GPUs, frequencies and places."""
+        site, jobs = self.site, self.jobs
+        allowed_g = max(self.allowed_g - self.spent_g, 0.0)
+        found = carbon_round(
+            jobs.submitted(here, as_requested=self.as_requested),
+            JobStates(
+                submit_ts=jobs.submit_s[here],
+                seen_ts=np.full(len(here), now_s),
+                steps_done=jobs.steps[here] * (1.0 - state.left[here]),
+                gpus=state.gpus[here],
+                step=state.step[here],
+                ended=np.zeros(len(here), np.bool_),
+            ),
+            now_s,
+            feed=lambda _: self.intensity,
+            reading=None if self.last is None else self.last.reading,
+            budget_g=allowed_g,
+            free_gpus=site.nodes,
+            site=RoundSite(
+                period_s=self.period_ends_s - now_s, fallback_g_per_kwh=self.intensity, pue=site.pue, rule=site.rule
+            ),
+            places=state.place[here],
+            planner=self.planner,
         )
+        self.last = found
+        self.rounds += 1
+        if allowed_g > 0.0:
+            self.over_planned = max(self.over_planned, float(found.planned_g.sum()) / allowed_g - 1.0)
+        self.ends_s[here] = now_s + found.left_s
+        return found.plan.gpus, found.plan.step, found.placed.gpus
 
-    def _open_period(self) -> None:
-        """Bank the unused budget of the last period, and read the intensity and budget of the next one."""
-        if self.allowed_g > 0.0:
-            self.over = max(self.over, self.spent_g / self.allowed_g - 1.0)
-        if self.bank is not None:
+    def _open_period(self, now_s: float) -> None:
+        """Close the account of the last period, and read the intensity and budget of the next one."""
+        self.intensity = self.site.intensity_g_per_kwh(now_s)
+        first, self.opened_s, self.period_ends_s = np.isinf(self.opened_s), now_s, now_s + self.site.period_s
+        if self.site.rule == "to-completion" and not first:
+            return
+        self._close()
+        if self.bank is not None and not first:
             self.bank = self.bank.after(share_g=self.share_g, spent_g=self.spent_g)
-        self.intensity = self.site.intensity_g_per_kwh(self.now_s)
-        self.share_g = self.site.allowance_g(self.now_s)
+        self.share_g = self.site.allowance_g(now_s)
         self.allowed_g = self.share_g if self.bank is None else self.bank.allowance_g(share_g=self.share_g)
         self.spent_g = 0.0
-        self.period_ends_s = self.now_s + self.site.period_s
 
-    def _run(self, rows: IntArray, count: IntArray, step: IntArray, span_s: float) -> None:
-        """Run the planned jobs until the next round, and add the energy of jobs and idle GPUs."""
-        jobs, before = self.jobs, self.held[rows]
-        changed = (count != before) & (self.done[rows] > 0.0)
-        self.changes[rows] += changed
-        lost_s = np.where(changed & (count > 0), self.site.restart_s, 0.0)
-        speed = np.where(count > 0, jobs.steps_per_s[rows, count] * jobs.perf[rows, step], 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            left_s = np.where(speed > 0.0, lost_s + (jobs.steps[rows] - self.done[rows]) / speed, np.inf)
-        if self.site.at_events:
-            span_s = self._until_event(left_s, span_s)
-        ran_s = np.where(count > 0, np.minimum(left_s, span_s), 0.0)
-        ended = left_s <= span_s
-        # A job that ends in this span is set to all its steps, so that rounding leaves no work.
-        self.done[rows] = np.where(ended, jobs.steps[rows], self.done[rows] + speed * np.maximum(ran_s - lost_s, 0.0))
-        self.end_s[rows[ended]] = self.now_s + left_s[ended]
-        self.held[rows] = np.where(ended, 0, count)
-        self._count(rows, count, step, ran_s, span_s, done=not np.isnan(self.end_s).any())
-        self.now_s += span_s
-        self.stuck_s = 0.0 if count.any() or not len(rows) else self.stuck_s + span_s
+    def _close(self) -> None:
+        if self.allowed_g > 0.0:
+            self.over = max(self.over, self.spent_g / self.allowed_g - 1.0)
 
-    def _until_event(self, left_s: FloatArray, span_s: float) -> float:
-        """Return the time to the next arrival, end of a job, or end of the period."""
-        coming = self.jobs.submit_s[self.jobs.submit_s > self.now_s + ALMOST_S]
-        arrives_s = float(coming[0]) - self.now_s if len(coming) else np.inf
-        ends_s = float(left_s.min()) if len(left_s) else np.inf
-        return max(min(span_s, arrives_s, ends_s), ALMOST_S)
+    def _kwh(self, span: Span) -> FloatArray:
+        return span.gpus * self.jobs.watts[span.job, span.step] * span.ran_s * (self.site.pue / JOULES_PER_KWH)
 
-    def _count(
-        self, rows: IntArray, count: IntArray, step: IntArray, ran_s: FloatArray, span_s: float, *, done: bool
-    ) -> None:
-        """Add the energy of the jobs while they ran, and of idle GPUs, at most until the last job ends."""
-        kwh = count * self.jobs.watts[rows, step] * ran_s * self.site.pue / JOULES_PER_KWH
-        self.kwh[rows] += kwh
-        self.grams[rows] += kwh * self.intensity
-        self.spent_g += float(kwh.sum()) * self.intensity
-        self.gpu_s[rows] += count * ran_s
-        lasted_s = float(ran_s.max()) if done and len(rows) else span_s
-        idle_s = self.site.gpus * lasted_s - float((count * np.minimum(ran_s, lasted_s)).sum())
-        idle_kwh = idle_s * self.site.idle_w * self.site.pue / JOULES_PER_KWH
-        self.idle_kwh += idle_kwh
-        self.idle_g += idle_kwh * self.intensity
+    def results(self, state: Progress, spans: list[Span]) -> Simulated:
+        """Return the results of all spans."""
+        kwh, grams, gpu_s = (np.zeros(len(self.jobs)) for _ in range(3))
+        end_s, idle_kwh, idle_g = float(state.finish_s.max(initial=-np.inf)), 0.0, 0.0
+        if np.isnan(end_s):
+            end_s = np.inf
+        for span, intensity in zip(spans, self.intensities, strict=True):
+            drawn = self._kwh(span)
+            kwh[span.job] += drawn
+            grams[span.job] += drawn * intensity
+            gpu_s[span.job] += span.gpus * span.ran_s
+            idle_s = self.site.gpus * (min(span.until_s, end_s) - span.from_s) - float(span.gpus @ span.ran_s)
+            idle_kwh += (idle := idle_s * self.site.idle_w * self.site.pue / JOULES_PER_KWH)
+            idle_g += idle * intensity
+        if spans and not self.stuck_s:
+            self.spent_g += float(self._kwh(spans[-1]).sum()) * self.intensities[-1]
+        self._close()
+        return Simulated(
+            jct_s=state.finish_s - self.jobs.submit_s,
+            kwh=kwh,
+            grams=grams,
+            gpu_s=gpu_s,
+            changes=state.changes,
+            idle_kwh=idle_kwh,
+            idle_g=idle_g,
+            over_budget=self.over,
+            over_planned=self.over_planned,
+            rounds=self.rounds,
+        )

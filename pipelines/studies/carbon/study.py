@@ -10,22 +10,23 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.studies.carbon.arms import BASELINES, TAUT, TWO_STAGES
+from pipelines.studies.carbon.arms import BASELINES, PRICES_S_PER_KWH, TAUT, TWO_STAGES
 from pipelines.studies.carbon.charts import shorter_by_setting, time_over_energy
 from pipelines.studies.carbon.curves import BOUND
-from pipelines.studies.carbon.jobs import CLUSTER, Measured
-from pipelines.studies.carbon.months import months_of
-from pipelines.studies.carbon.recorded import JOBS, Recorded, recorded
+from pipelines.studies.carbon.jobs import CLUSTER, NODE_GPUS, Measured
+from pipelines.studies.carbon.months import MONTHS, ZONES, Cluster, months_of
+from pipelines.studies.carbon.recorded import Recorded, recorded
 from pipelines.studies.carbon.runs import IDLE_W, Setting, Task, run
 from pipelines.studies.carbon.tables import (
     ablation_rows,
+    budget_rows,
     claim_rows,
     compared_rows,
     curve_rows,
     over_settings,
-    overshoot_pct,
     summed_up,
 )
+from pipelines.studies.grids import RecordedHours, months_option, recorded_hours, year_option
 from pipelines.studies.study import (
     Context,
     Findings,
@@ -35,24 +36,45 @@ from pipelines.studies.study import (
     option,
     seed_option,
     seeds_option,
+    zones_option,
 )
+from scheduler_core.planning.carbon.allocator import BudgetRule
 
 USUAL_PER_H: Final = 20.0
 """Usual number of jobs per hour on 64 GPUs: 160 in 8 hours, as in Pollux (OSDI 2021)."""
 
-SETTINGS: Final = (
-    Setting(name="0.5x", jobs_per_h=0.5 * USUAL_PER_H),
-    Setting(name="1x", jobs_per_h=USUAL_PER_H),
-    Setting(name="2x", jobs_per_h=2.0 * USUAL_PER_H),
-)
-MAIN: Final = SETTINGS[1]
+LOADS: Final = (0.5, 1.0, 2.0)
+"""Numbers of jobs per hour as multiples of the usual one."""
+
+DRAWN_JOBS, LONG_JOBS = 160, 400
+"""Default numbers of jobs of a run: drawn jobs; stretches on real grids and of traces."""
+
+USUAL_NODES: Final = 8
 CHECKED: Final = (TAUT, TWO_STAGES, *BASELINES)
 FEW: Final = (0.25, 0.4, 1.0, math.inf)
-CHECKS: Final = (
-    replace(MAIN, name="1x, 30 s lost a change", restart_s=30.0, arms=CHECKED, shares=FEW),
-    replace(MAIN, name="1x, rounds at arrivals and ends too", at_events=True, arms=CHECKED, shares=FEW),
-)
-"""Variants of the main setting that are not part of the main results."""
+
+RULES: Final[dict[BudgetRule, str]] = {
+    "period": "on the emissions of each period (ours)",
+    "to-completion": "on the emissions until all jobs end",
+}
+
+
+def settings_of(config: "Config") -> tuple[list[Setting], list[Setting]]:
+    """Return the main settings, one per load, and variants of the usual one that are not part of the main results."""
+    usual = Setting(
+        name="1x",
+        jobs_per_h=USUAL_PER_H * config.nodes / USUAL_NODES,
+        gpus=config.nodes * NODE_GPUS,
+        jobs=config.jobs or (DRAWN_JOBS if config.trace is None else LONG_JOBS),
+        prices=config.prices,
+        rule=config.budget,
+    )
+    loads = [replace(usual, name=f"{load:g}x", jobs_per_h=load * usual.jobs_per_h) for load in LOADS]
+    checks = [
+        replace(usual, name="1x, 30 s lost a change", restart_s=30.0, arms=CHECKED, shares=FEW),
+        replace(usual, name="1x, rounds at arrivals and ends too", at_events=True, arms=CHECKED, shares=FEW),
+    ]
+    return loads, checks
 
 
 DRAWN: Final = (
@@ -69,6 +91,24 @@ class Config:
     """Options of the carbon study: measured tables, seeds, and a trace if recorded jobs replace drawn jobs."""
 
     energy: Path | None = energy_option()
+    budget: BudgetRule = option(
+        "period", help="What a budget limits: a period's emissions (ours), or those until the jobs end (the patent's)."
+    )
+    zones: tuple[str, ...] = zones_option()
+    year: int | None = year_option()
+    months: tuple[int, ...] = months_option(MONTHS, "6 and 12")
+    jobs: int | None = option(
+        None, help="Jobs a run.", minimum=2, maximum=100_000, shown="160; on real grids and of traces 400"
+    )
+    nodes: int = option(USUAL_NODES, help=f"Nodes of {NODE_GPUS} GPUs.", minimum=1, maximum=1000)
+    prices: tuple[float, ...] = option(
+        PRICES_S_PER_KWH,
+        name="--prices",
+        help="Price of energy for taut, in seconds of run time a kWh (may be repeated).",
+        minimum=0.0,
+        maximum=1e9,
+        shown="0 to 1e6",
+    )
     trace: str | None = option(
         None,
         help="Use the jobs of this trace in the lake, with run times predicted from earlier months.",
@@ -90,26 +130,29 @@ def run_study(config: Config, context: Context) -> Findings:
     SourceError
         If a table is missing or not in the expected format.
     """
-    jobs = None
+    energy, seeds = config.energy or context.energy, config.each_seed()
+    measured, jobs, grids = Measured.of(energy), None, list[RecordedHours]()
+    loads, checks = settings_of(config)
     if config.trace is not None:
         jobs = recorded(
             context.lake(), context.trace(config.trace), seed=config.seed, threads=context.threads, talk=context.talk
         )
-    measured, seeds = Measured.of(config.energy or context.energy), config.each_seed()
-    if jobs is None:
-        tasks = [Task(measured=measured, setting=each, seed=seed) for each in (*SETTINGS, *CHECKS) for seed in seeds]
+        tasks = jobs.tasks(measured, seeds, loads[0])
     else:
-        tasks = jobs.tasks(measured, seeds)
+        zones = config.zones or ZONES
+        grids = recorded_hours(energy / "grid", zones, "carbon", year=config.year, months=config.months)
+        tasks = [Task(measured=measured, setting=each, seed=seed) for each in (*loads, *checks) for seed in seeds]
     done: list[dict[str, object]] = []
     for task, rows in zip(tasks, dealt(run, tasks, context.processes), strict=True):
         done += rows
         if task.seed == seeds[-1]:
             context.talk(f"{task.setting.name}: {len(seeds)} seeds simulated")
     runs = pl.DataFrame(done, infer_schema_length=None).with_columns(pl.col("price_s_per_kwh").cast(pl.Float64))
-    found = findings(runs, seeds, jobs)
+    found = findings(runs, seeds, tasks[0].setting, jobs)
     if jobs is not None:
         return found
-    months = months_of(measured, (config.energy or context.energy) / "grid", seeds, context)
+    cluster = Cluster(jobs=config.jobs or LONG_JOBS, gpus=loads[0].gpus, prices=config.prices)
+    months = months_of(measured, grids, cluster, seeds, context)
     return replace(
         found,
         tables={**found.tables, **months.tables},
@@ -119,14 +162,16 @@ def run_study(config: Config, context: Context) -> Findings:
     )
 
 
-def findings(runs: pl.DataFrame, seeds: range, jobs: Recorded | None = None) -> Findings:
-    """Return tables, charts and notes of the runs; `jobs` are the recorded jobs, None if jobs were drawn."""
+def findings(runs: pl.DataFrame, seeds: range, usual: Setting, jobs: Recorded | None = None) -> Findings:
+    """Return tables, charts and notes of the runs; `jobs` are the recorded jobs, None if jobs were drawn.
+
+    `usual` is one of the settings.
+    """
     compared = compared_rows(runs)
-    drawn = [each.name for each in SETTINGS if each.name in set(runs["setting"])]
+    drawn = [name for load in LOADS if (name := f"{load:g}x") in set(runs["setting"])]
     summary, curves = summed_up([*compared, *over_settings(compared, drawn)]), curve_rows(runs)
-    many = MAIN.jobs if jobs is None else JOBS
     of = [
-        f"{len(seeds)} seeds, 95 % intervals; {many} jobs on {MAIN.gpus} GPUs",
+        f"{len(seeds)} seeds, 95 % intervals; {usual.jobs} jobs on {usual.gpus} GPUs",
         "energy of GPUs while they run jobs",
     ]
     names = [str(name) for name in runs["setting"].unique(maintain_order=True)]
@@ -137,6 +182,7 @@ def findings(runs: pl.DataFrame, seeds: range, jobs: Recorded | None = None) -> 
         tables={
             "at equal energy": summary,
             "ablation": ablation_rows(summary),
+            "budgets": budget_rows(runs, usual.rule),
             "curves": curves.to_dicts(),
         },
         frames={"runs": runs, "compared": pl.DataFrame(compared, infer_schema_length=None)},
@@ -146,11 +192,11 @@ def findings(runs: pl.DataFrame, seeds: range, jobs: Recorded | None = None) -> 
                 pl.DataFrame(summary, infer_schema_length=None), names, of
             ),
         },
-        notes=_notes(runs, seeds, jobs),
+        notes=_notes(runs, seeds, usual, jobs),
     )
 
 
-def _notes(runs: pl.DataFrame, seeds: range, jobs: Recorded | None) -> tuple[str, ...]:
+def _notes(runs: pl.DataFrame, seeds: range, usual: Setting, jobs: Recorded | None) -> tuple[str, ...]:
     loads = runs.group_by("setting", maintain_order=True).agg(pl.col("load").mean())
     said = [
         f"jobs: applications measured on {CLUSTER} by GPU count, each paired at random with one of the workloads "
@@ -160,12 +206,12 @@ def _notes(runs: pl.DataFrame, seeds: range, jobs: Recorded | None) -> tuple[str
         + ", ".join(f"{name} {load:.2f}" for name, load in loads.rows()),
         "equal energy: each arm has every budget; its curve is what no other of its budgets betters; compared at 9 "
         "energies from the least that both can do with to the most of use to the other arm; taut's most if less",
-        "taut has no budget every period but a price, in seconds of run time a kWh, below which a step is not taken "
-        "(ours); two_stages is the source's procedure",
+        "taut has no budget but a price, in seconds of run time a kWh, below which a step is not taken (ours); "
+        f"two_stages is the source's procedure with a budget {RULES[usual.rule]}",
         "kwh counts GPUs while they run a job; with idle, also "
         f"{IDLE_W:g} W for each without one, until the last job ends",
-        "a planner has the fitted frequency models, what happens is as measured: of a period's budget two_stages was "
-        f"at most {overshoot_pct(runs):.1f} % above; planned emissions never are",
+        "a planner has the fitted frequency models and predicted run times, what happens is as measured; a job that "
+        "outruns its prediction is planned again at once, within what is left of the budget (ours)",
         "ceiling: the same figure of jobs that each have all GPUs to themselves from their first round on, at the same "
         "energies and the best counts and frequencies that there are for them: no scheduler passes it",
         f"seeds {seeds[0]} to {seeds[-1]}; arms were made looking at 0 to 9 and 1000 to "

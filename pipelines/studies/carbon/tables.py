@@ -6,13 +6,13 @@ Pure functions of the frame of all simulations. Called by `study` and `months`.
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
 import polars as pl
 
 from pipelines.studies.carbon.arms import ABLATION, BASELINES, TAUT, TWO_STAGES, VARIANTS
 from pipelines.studies.carbon.curves import BOUND, Front, compared
 from pipelines.studies.intervals import mean
 from pipelines.studies.study import Row
+from scheduler_core.planning.carbon.allocator import BudgetRule
 
 BAR: Final = 1.5
 """Target: minimum ratio of each baseline's mean completion time to that of a judged arm at equal energy."""
@@ -125,7 +125,17 @@ def curve_rows(runs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def overshoot_pct(runs: pl.DataFrame, arm: str = TWO_STAGES) -> float:
-    """Return the maximum percentage by which an arm's actual emissions in a period exceeded its budget."""
-    most = runs.filter(pl.col("arm") == arm)["over_budget_pct"].max()
-    return float(np.asarray(most if most is not None else 0.0))
+def budget_rows(runs: pl.DataFrame, rule: BudgetRule) -> list[Row]:
+    """Return how far emissions exceeded the budgets of the patent's two stages, at most over seeds and periods.
+
+    `over_planned_pct` is of planned emissions, `over_budget_pct` of actual ones; `unfinished` counts the jobs of all
+    seeds that the budget left without an end. There is a row per setting and finite budget.
+    """
+    own = runs.filter(pl.col("arm") == TWO_STAGES, pl.col("share").is_finite())
+    rows = own.group_by("setting", "share", maintain_order=True).agg(
+        pl.col("over_planned_pct", "over_budget_pct").max(),
+        pl.col("unfinished").sum(),
+        mean_over_budget_pct=pl.col("over_budget_pct").mean(),
+        seeds=pl.len(),
+    )
+    return rows.select(pl.lit(rule).alias("budget"), pl.all()).to_dicts()

@@ -14,8 +14,9 @@ from pipelines.studies.cost.arms import as_asked, policies
 from pipelines.studies.cost.settings import Setting
 from pipelines.studies.cost.simulation import Outcome, Site, SubmittedJobs, gpu_seconds, simulate
 from pipelines.studies.cost.workload import Speeds, cluster, submitted
+from pipelines.studies.grids import RecordedHours
 from pipelines.studies.study import Row, dealt
-from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.hourly import HOUR_S
 from scheduler_core.types import FloatArray
 
 
@@ -73,7 +74,7 @@ class Task:
     setting: Setting
     seed: int
     speeds: Speeds
-    price: HourlySeries
+    grid: RecordedHours
     nodes: int
     jobs: int
     iterations: int
@@ -85,11 +86,11 @@ def run_task(task: Task) -> list[Row]:
     """Simulate every policy of a task with the same jobs, prices and nodes; return a row per policy."""
     setting, nodes = task.setting, cluster(task.nodes)
     rng = np.random.default_rng(task.seed)
-    start_ts = task.price.start_s + HOUR_S * int(rng.integers(len(task.price)))
+    start_ts = task.grid.drawn_ts(rng)
     jobs = submitted(task.speeds, nodes, load=setting.load, count=task.jobs, off_by=setting.off_by, rng=rng)
     site = Site(
         nodes=nodes,
-        price=task.price,
+        price=task.grid.series,
         start_ts=start_ts,
         pue=task.pue,
         rho=setting.rho,
@@ -129,7 +130,7 @@ def _figures(outcome: Outcome, jobs: int, least: Unavoidable) -> Row:
         "restarts": outcome.restarts,
         "infeasible_share": least.late_share,
         "unavoidable_usd": least.usd,
-        "decisions": len(outcome.spells),
+        "decisions": len(outcome.spans),
     }
 
 

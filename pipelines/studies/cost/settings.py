@@ -6,15 +6,12 @@ All values were fixed before any reported seed was simulated; values that ANDREA
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from pipelines.errors import BadUsage
-from pipelines.simulation.energy.grid_files import zone_files
 from pipelines.studies.cost.arms import AHEAD, GREEDY, RELINKED, first_principle, preemptive
-from scheduler_core.planning.hourly import HourlySeries
+from pipelines.studies.grids import RecordedHours
 
 EXACT, OFF = "exact run times", "run times off"
 WEIGHTS, RHO, SOURCE, ELSEWHERE, PREEMPTING = (
@@ -76,20 +73,8 @@ def settings(loads: Sequence[float], at_loads: Sequence[float], zones: Sequence[
 FLAT: Final = "flat"
 
 
-def prices(folder: Path, zones: Sequence[str]) -> Mapping[str, HourlySeries]:
-    """Return each zone's hourly price, and a constant price at the mean of the first zone; all are periodic.
-
-    Raises
-    ------
-    BadUsage
-        If a zone is unknown, or has no price file.
-    """
-    found: dict[str, HourlySeries] = {}
-    for zone in zones:
-        series = zone_files(folder / "grid", zone).price
-        if series is None:
-            raise BadUsage(f"zone {zone}: found no file of prices in {folder}, expected price_YEAR.csv")
-        found[zone] = series.going_round()
-    home = found[zones[0]]
-    flat = HourlySeries(start_s=home.start_s, values=np.full(len(home), home.values.mean()), unit=home.unit, wrap=True)
-    return {**found, FLAT: flat}
+def with_flat(grids: Sequence[RecordedHours]) -> Mapping[str, RecordedHours]:
+    """Return the zones by name, and one with a constant price at the mean of the first zone."""
+    home = grids[0]
+    series = replace(home.series, values=np.full(len(home.series), home.series.values.mean()))
+    return {**{grid.zone: grid for grid in grids}, FLAT: replace(home, zone=FLAT, series=series)}

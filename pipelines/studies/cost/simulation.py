@@ -1,26 +1,25 @@
 """Simulation of jobs with due dates under one policy, which decides at arrivals, completions and every period.
 
-Policies are in `arms`. Called by `runs`.
+Jobs run in the elastic engine (`pipelines.simulation.elastic`). Policies are in `arms`. Called by `runs`.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from pipelines.simulation.elastic import Choice, Progress, Span, run_elastic
 from pipelines.studies.cost.arms import Asked, Policy
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.cost.objective import Terms, check
-from scheduler_core.planning.cost.problem import POSTPONED, Decision, Nodes, Problem, WaitingJobs
+from scheduler_core.planning.cost.problem import Decision, Nodes, Problem, WaitingJobs
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
 DAY_S: Final = 24 * HOUR_S
 MOST_DECISIONS_A_JOB: Final = 2000
 """Maximum number of decisions per job; more mean that some job never ends."""
-
-_INSTANT_S: Final = 1e-6
-"""Completions closer together than this are treated as simultaneous."""
 
 W_PER_KW: Final = 1000.0
 
@@ -73,18 +72,6 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spell:
-    """Time from one decision to the next, and columns (S,) of the jobs that ran; `pause_s` is their restart time."""
-
-    from_s: float
-    until_s: float
-    job: IntArray
-    node: IntArray
-    gpus: IntArray
-    pause_s: FloatArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """Result of a run: ends of the jobs (J,), cost, and the cost that decisions had predicted.
 
@@ -101,7 +88,7 @@ class Outcome:
     kept_on_usd: float
     foreseen_usd: float
     restarts: int
-    spells: tuple[Spell, ...]
+    spans: tuple[Span, ...]
 
     @property
     def total_usd(self) -> float:
@@ -109,49 +96,41 @@ class Outcome:
         return self.tardiness_usd + self.energy_usd
 
 
-class _State:
-    """State of each job (J,): remaining fraction `left`, node, GPUs, and restart time `owed_s` still to spend."""
-
-    __slots__ = ("finish_s", "foreseen_s", "gpus", "left", "node", "owed_s", "restarts")
-
-    def __init__(self, jobs: SubmittedJobs) -> None:
-        count = len(jobs)
-        self.left = np.ones(count)
-        self.node = np.full(count, POSTPONED, np.int64)
-        self.gpus = np.zeros(count, np.int64)
-        self.owed_s = np.zeros(count)
-        self.finish_s = np.full(count, np.nan)
-        self.foreseen_s = np.full(count, np.nan)
-        self.restarts = 0
-
-
 def simulate(jobs: SubmittedJobs, site: Site, policy: Policy, rng: np.random.Generator) -> Outcome:
-    """Simulate all jobs until they end under one policy.
+    """Simulate all jobs until they end under one policy, which decides at arrivals, ends and at least every period.
+
+    An interrupted restart begins again. Decisions assume that the rest of the old restart is added to the new one, so
+    they overestimate the time by less than `site.restart_s`.
 
     Raises
     ------
     BadInput
         If a decision uses more GPUs than a node has or an impossible configuration, or jobs never end.
     """
-    state, spells, now_s = _State(jobs), [], float(jobs.submit_s[0])
-    for _ in range(MOST_DECISIONS_A_JOB * len(jobs)):
-        here = np.flatnonzero((jobs.submit_s <= now_s) & np.isnan(state.finish_s))
+    decisions = itertools.count()
+
+    def decide(now_s: float, here: IntArray, state: Progress, last: Span | None) -> Choice:
+        del last
+        if next(decisions) >= MOST_DECISIONS_A_JOB * len(jobs):
+            waiting = int(np.isnan(state.finish_s).sum())
+            made = MOST_DECISIONS_A_JOB * len(jobs)
+            raise BadInput(f"run: found {waiting} jobs unfinished after {made} decisions, expected all to end")
+        decision = Decision.nothing(0)
         if len(here):
             problem = _problem(jobs, site, state, here, now_s)
-            decision = policy(problem, _asked(jobs, here), rng)
-            _settle(state, here, check(Terms.of(problem), decision), site.restart_s)
-        spell = _until_next(jobs, site, state, here, now_s)
-        if len(spell.job):
-            spells.append(spell)
-        now_s = spell.until_s
-        if not np.isnan(state.finish_s).any():
-            return _outcome(jobs, site, state, tuple(spells))
-    waiting = int(np.isnan(state.finish_s).sum())
-    decisions = MOST_DECISIONS_A_JOB * len(jobs)
-    raise BadInput(f"run: found {waiting} jobs unfinished after {decisions} decisions, expected all to end")
+            decision = check(Terms.of(problem), policy(problem, _asked(jobs, here), rng))
+        until_s = now_s + site.period_s if len(here) else np.inf
+        step = np.zeros(len(here), np.int64)
+        return Choice(gpus=decision.gpus, step=step, place=decision.node, until_s=until_s, at_events=True)
+
+    def true_s(rows: IntArray, choice: Choice) -> FloatArray:
+        return jobs.run_s[rows, site.nodes.type_of[choice.place], choice.gpus] * jobs.off_by[rows]
+
+    state, spans = run_elastic(jobs.submit_s, decide, true_s, restart_s=site.restart_s)
+    return _outcome(jobs, site, state, tuple(span for span in spans if len(span.job)))
 
 
-def _problem(jobs: SubmittedJobs, site: Site, state: _State, here: IntArray, now_s: float) -> Problem:
+def _problem(jobs: SubmittedJobs, site: Site, state: Progress, here: IntArray, now_s: float) -> Problem:
     ts = site.start_ts + now_s
     later = site.price.mean(max(ts - DAY_S, _earliest(site.price, ts)), ts) if site.looks_past else None
     return Problem(
@@ -168,7 +147,7 @@ def _problem(jobs: SubmittedJobs, site: Site, state: _State, here: IntArray, now
         rho=site.rho,
         later_usd_per_kwh=later,
         restart_s=site.restart_s,
-        current=Decision(node=state.node[here], gpus=state.gpus[here]),
+        current=Decision(node=state.place[here].copy(), gpus=state.gpus[here].copy()),
     )
 
 
@@ -181,46 +160,13 @@ def _asked(jobs: SubmittedJobs, here: IntArray) -> Asked:
     return Asked(submitted_s=jobs.submit_s[here], gpus=jobs.asked_gpus[here])
 
 
-def _settle(state: _State, here: IntArray, decision: Decision, restart_s: float) -> None:
-    """Apply a decision; a running job that is stopped, moved or given another number of GPUs must restart.
-
-    An interrupted restart begins again. Decisions assume that the rest of the old restart is added to the new one, so
-    they overestimate the time by less than `restart_s`.
-    """
-    ran = state.node[here] != POSTPONED
-    changed = ran & ((decision.node != state.node[here]) | (decision.gpus != state.gpus[here]))
-    state.owed_s[here[changed]] = restart_s
-    state.restarts += int(changed.sum())
-    state.node[here], state.gpus[here] = decision.node, decision.gpus
-
-
-def _until_next(jobs: SubmittedJobs, site: Site, state: _State, here: IntArray, now_s: float) -> Spell:
-    """Advance to the next arrival, completion or end of the period, and end the jobs that are done."""
-    job = here[state.node[here] != POSTPONED]
-    node, gpus = state.node[job], state.gpus[job]
-    predicted_s = jobs.run_s[job, site.nodes.type_of[node], gpus]
-    true_s = predicted_s * jobs.off_by[job]
-    state.foreseen_s[job] = now_s + state.owed_s[job] + state.left[job] * predicted_s
-    end_s = now_s + state.owed_s[job] + state.left[job] * true_s
-    after = np.searchsorted(jobs.submit_s, now_s, side="right")
-    arrival_s = jobs.submit_s[after] if after < len(jobs) else np.inf
-    until_s = float(min(arrival_s, end_s.min(initial=np.inf), now_s + site.period_s if len(here) else np.inf))
-    paused_s = np.minimum(state.owed_s[job], until_s - now_s)
-    state.owed_s[job] -= paused_s
-    state.left[job] -= (until_s - now_s - paused_s) / true_s
-    done = end_s <= until_s + _INSTANT_S
-    state.finish_s[job[done]] = until_s
-    state.node[job[done]], state.gpus[job[done]] = POSTPONED, 0
-    return Spell(from_s=now_s, until_s=until_s, job=job, node=node, gpus=gpus, pause_s=paused_s)
-
-
-def _outcome(jobs: SubmittedJobs, site: Site, state: _State, spells: tuple[Spell, ...]) -> Outcome:
-    from_s, until_s = (np.array([getattr(each, name) for each in spells]) for name in ("from_s", "until_s"))
-    watts = np.array([_watts(site.nodes, each) for each in spells])
+def _outcome(jobs: SubmittedJobs, site: Site, state: Progress, spans: tuple[Span, ...]) -> Outcome:
+    from_s, until_s = (np.array([getattr(each, name) for each in spans]) for name in ("from_s", "until_s"))
+    watts = np.array([_watts(site.nodes, each) for each in spans])
     hours_usd = np.asarray(site.price.integral(site.start_ts + from_s, site.start_ts + until_s)) * site.pue / W_PER_KW
     foreseen_usd = np.asarray(site.price.at(site.start_ts + from_s)) * (until_s - from_s) / HOUR_S * site.pue / W_PER_KW
     tardiness_s = np.maximum(state.finish_s - jobs.due_s, 0.0)
-    foreseen_late_s = np.maximum(state.foreseen_s - jobs.due_s, 0.0)
+    foreseen_late_s = np.maximum(_foreseen_s(jobs, spans) - jobs.due_s, 0.0)
     idle_w = np.array([kind.idle_w for kind in site.nodes.types])[site.nodes.type_of].sum()
     all_on_usd = site.price.integral(site.start_ts + jobs.submit_s[0], site.start_ts + until_s[-1]) * idle_w
     return Outcome(
@@ -231,22 +177,31 @@ def _outcome(jobs: SubmittedJobs, site: Site, state: _State, spells: tuple[Spell
         energy_kwh=float(watts.sum(axis=1) @ (until_s - from_s)) / HOUR_S * site.pue / W_PER_KW,
         kept_on_usd=float(all_on_usd * site.pue / W_PER_KW - watts[:, 0] @ hours_usd),
         foreseen_usd=float(watts.sum(axis=1) @ foreseen_usd + jobs.weight_usd_per_s @ foreseen_late_s),
-        restarts=state.restarts,
-        spells=spells,
+        restarts=int(state.changes.sum()),
+        spans=spans,
     )
 
 
-def _watts(nodes: Nodes, spell: Spell) -> tuple[float, float]:
+def _foreseen_s(jobs: SubmittedJobs, spans: tuple[Span, ...]) -> FloatArray:
+    """Return the end of every job as predicted by the last decision before it (J,)."""
+    ends_s = np.full(len(jobs), np.nan)
+    for span in spans:
+        # Later spans overwrite earlier ones, and in its last span a job does the rest of its work.
+        ends_s[span.job] = span.from_s + span.paused_s + (span.ran_s - span.paused_s) / jobs.off_by[span.job]
+    return ends_s
+
+
+def _watts(nodes: Nodes, span: Span) -> tuple[float, float]:
     """Return the power in watts of switched-on nodes with idle GPUs, and the power that busy GPUs add."""
-    kinds = nodes.type_of[spell.node]
-    on = nodes.type_of[np.unique(spell.node)]
+    kinds = nodes.type_of[span.place]
+    on = nodes.type_of[np.unique(span.place)]
     idle_w, active_w = (np.array([getattr(kind, name) for kind in nodes.types]) for name in ("idle_w", "gpu_active_w"))
-    return float(idle_w[on].sum()), float(active_w[kinds] @ spell.gpus)
+    return float(idle_w[on].sum()), float(active_w[kinds] @ span.gpus)
 
 
 def gpu_seconds(outcome: Outcome, jobs: int) -> FloatArray:
     """Return the GPU-seconds that each job held, restarts included (J,)."""
     held = np.zeros(jobs)
-    for spell in outcome.spells:
-        np.add.at(held, spell.job, spell.gpus * (spell.until_s - spell.from_s))
+    for span in outcome.spans:
+        np.add.at(held, span.job, span.gpus * (span.until_s - span.from_s))
     return held

@@ -11,10 +11,11 @@ from typing import Final
 from pipelines.errors import BadUsage
 from pipelines.studies.cost.charts import cost_over_load, parts_of_cost
 from pipelines.studies.cost.runs import Task, run_all
-from pipelines.studies.cost.settings import AT_LOADS, LOADS, OFF_BY, prices, settings
+from pipelines.studies.cost.settings import AT_LOADS, LOADS, OFF_BY, settings, with_flat
 from pipelines.studies.cost.tables import as_asked_note, claims, deviation_rows, levels, savings, sensitivity
 from pipelines.studies.cost.workload import GPUS_ON_A_NODE, POWERS, speeds_of
 from pipelines.studies.energy.measured import gavel_throughputs
+from pipelines.studies.grids import months_option, recorded_hours, year_option
 from pipelines.studies.study import Context, Findings, Study, energy_option, option, seed_option, seeds_option
 from scheduler_core.planning.cost.lookahead import ITERATIONS
 
@@ -58,6 +59,8 @@ class Config:
         help="Zone whose prices apply (may be repeated): everything is run with the first, one load with the others.",
         shown="DE-LU and US-CAL-CISO",
     )
+    year: int | None = year_option()
+    months: tuple[int, ...] = months_option((), "all hours of the files")
     loads: tuple[float, ...] = option(
         LOADS,
         name="--load",
@@ -90,20 +93,21 @@ def run(config: Config, context: Context) -> Findings:
     if not at_loads:
         raise BadUsage(f"--load: found none of {min(AT_LOADS)} to {max(AT_LOADS)}, expected one to judge bars at")
     energy = config.energy or context.energy
-    speeds, series = speeds_of(gavel_throughputs(energy)), prices(energy, config.zones)
+    grids = recorded_hours(energy / "grid", config.zones, "price", year=config.year, months=config.months)
+    speeds, by_zone = speeds_of(gavel_throughputs(energy)), with_flat(grids)
     tasks = [
         Task(
             setting=setting,
             seed=seed,
             speeds=speeds,
-            price=series[setting.zone],
+            grid=by_zone[setting.zone],
             nodes=config.nodes,
             jobs=config.jobs,
             iterations=config.iterations,
             pue=PUE,
             restart_s=RESTART_S,
         )
-        for setting in settings(loads, at_loads, list(series))
+        for setting in settings(loads, at_loads, list(by_zone))
         for seed in range(config.seed, config.seed + config.seeds)
     ]
     runs = run_all(tasks, context.processes, context.talk)
@@ -134,7 +138,7 @@ def run(config: Config, context: Context) -> Findings:
 def _subtitle(config: Config) -> list[str]:
     return [
         f"{config.seeds} seeds of {config.jobs} jobs; {config.nodes} P100 and {config.nodes} V100 nodes of "
-        f"{GPUS_ON_A_NODE} GPUs; hourly prices of {config.zones[0]}, 2023; PUE {PUE:g}; nodes without jobs are off",
+        f"{GPUS_ON_A_NODE} GPUs; hourly prices of {config.zones[0]}; PUE {PUE:g}; nodes without jobs are off",
     ]
 
 

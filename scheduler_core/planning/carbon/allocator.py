@@ -11,6 +11,7 @@ import numpy as np
 
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.climb import (
+    BudgetRule,
     Charge,
     Climbed,
     PastBudget,
@@ -22,7 +23,7 @@ from scheduler_core.planning.carbon.climb import (
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
 from scheduler_core.types import IntArray
 
-__all__ = ["Stage", "allocate"]
+__all__ = ["BudgetRule", "Stage", "allocate"]
 
 Stage = Literal["counts", "frequency"]
 DID_NOT_FIT: Final = "their first GPUs did not fit"
@@ -41,10 +42,12 @@ def allocate(
     stages: Collection[Stage] = STAGES,
     past_budget: PastBudget = "next",
     charge: Charge = "job",
+    rule: BudgetRule = "period",
 ) -> CountsAndFrequencies:
-    """Choose every job's GPUs and frequency for one period, with at most `budget_g` emitted within the period.
+    """Choose every job's GPUs and frequency for one period, within the carbon budget `budget_g`.
 
-    The limit on the emissions of one period is ours; the carbon patent limits the emissions until the jobs end.
+    By the rule ``"to-completion"`` the budget limits the emissions until the jobs end at this intensity, as in the
+    carbon patent: Σ I·P·T. By the rule ``"period"`` (ours) it limits those of the period: Σ I·P·min(T, period).
 
     `start` gives f0, the frequency at which counts are chosen: each job's energy-optimal frequency, or one index into
     `mhz` for all jobs. Without the stage `counts`, elastic jobs get their fewest allowed GPUs. Without the stage
@@ -55,9 +58,9 @@ def allocate(
 
     ``charge="job"`` divides a step's benefit by its added emissions until the job ends, as the patent does. A job that
     scales well then takes all GPUs, because its total emissions hardly change with the count, and uses up the period's
-    budget. ``charge="period"`` (ours) divides by the added emissions within the period. It gives shorter completion
-    times if the plan is kept until the jobs end. Over many rounds with small budgets ``charge="job"`` can give shorter
-    ones, because it prefers jobs that need little energy.
+    budget. ``charge="period"`` (ours) divides by the added emissions that the budget limits. It gives shorter
+    completion times if the plan is kept until the jobs end. Over many rounds with small budgets ``charge="job"`` can
+    give shorter ones, because it prefers jobs that need little energy.
 
     In a tie the older job goes first, then the job whose numbers sort first, so the order of rows has no effect.
 
@@ -71,7 +74,12 @@ def allocate(
     A patent on carbon-intensity-based GPU scheduling; the formula of the benefit follows PowerFlow (arXiv 2304.06381).
     """
     period = checked_period(
-        gpus=gpus, intensity_g_per_kwh=intensity_g_per_kwh, budget_g=budget_g, period_s=period_s, pue=pue
+        gpus=gpus,
+        intensity_g_per_kwh=intensity_g_per_kwh,
+        budget_g=budget_g,
+        period_s=period_s,
+        pue=pue,
+        rule=rule,
     )
     order = canonical_order(jobs)
     sorted_jobs = jobs.rows(order)
@@ -122,7 +130,15 @@ def canonical_order(jobs: ElasticJobs) -> IntArray:
     return np.asarray(sorted(range(len(jobs)), key=keys.__getitem__), dtype=np.int64)
 
 
-def checked_period(*, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float) -> Period:
+def checked_period(
+    *,
+    gpus: int,
+    intensity_g_per_kwh: float,
+    budget_g: float,
+    period_s: float,
+    pue: float,
+    rule: BudgetRule = "period",
+) -> Period:
     """Return the period; raise `BadInput` if a number is out of range. The budget may be infinite."""
     fine = {
         f"{gpus} GPUs, expected 0 or more": gpus >= 0,
@@ -134,7 +150,7 @@ def checked_period(*, gpus: int, intensity_g_per_kwh: float, budget_g: float, pe
     for what, holds in fine.items():
         if not holds:
             raise BadInput(f"carbon budget: found {what}")
-    return Period.of(intensity_g_per_kwh=intensity_g_per_kwh, pue=pue, period_s=period_s, budget_g=budget_g)
+    return Period.of(intensity_g_per_kwh=intensity_g_per_kwh, pue=pue, period_s=period_s, budget_g=budget_g, rule=rule)
 
 
 def _limit_note(climbed: Climbed, stage: Stage) -> list[str]:

@@ -24,39 +24,59 @@ SAME_CHARGE: Final = 1e-12
 """Maximum relative difference of two charges that counts as rounding, so that they are taken as equal."""
 
 Charge = Literal["job", "period"]
-"""Which emissions divide a step's benefit: until the job's end (carbon patent), or within the period (ours)."""
+"""Which emissions divide a step's benefit: until the job's end (carbon patent), or what the budget limits (ours)."""
+
+BudgetRule = Literal["period", "to-completion"]
+"""Which emissions a budget limits: those of one period (ours), or those until the jobs end (carbon patent)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """The period to plan: grams emitted per joule (intensity times PUE), length, and budget."""
+    """The period to plan: grams emitted per joule (intensity times PUE), length, budget, and what the budget limits."""
 
     g_per_j: float
     period_s: float
     budget_g: float
+    rule: BudgetRule = "period"
 
     @classmethod
-    def of(cls, *, intensity_g_per_kwh: float, pue: float, period_s: float, budget_g: float) -> "Period":
+    def of(
+        cls,
+        *,
+        intensity_g_per_kwh: float,
+        pue: float,
+        period_s: float,
+        budget_g: float = np.inf,
+        rule: BudgetRule = "period",
+    ) -> "Period":
         """Return the period for an intensity in g/kWh."""
-        return cls(g_per_j=intensity_g_per_kwh * pue / JOULES_PER_KWH, period_s=period_s, budget_g=budget_g)
+        g_per_j = intensity_g_per_kwh * pue / JOULES_PER_KWH
+        return cls(g_per_j=g_per_j, period_s=period_s, budget_g=budget_g, rule=rule)
 
     def grams(self, watts: FloatArray, left_s: FloatArray) -> FloatArray:
-        """Return the grams emitted within the period: I·P·PUE·min(T, period), power P and remaining time T."""
-        return np.asarray(self.g_per_j * watts * np.minimum(left_s, self.period_s), dtype=np.float64)
+        """Return the grams that the budget limits, for power P and remaining time T.
+
+        By the rule `period` these are I·P·PUE·min(T, period), by the rule `to-completion` I·P·PUE·T; 0 for a job that
+        never ends because it has no GPU.
+        """
+        counted_s = np.where(np.isinf(left_s), 0.0, left_s)
+        if self.rule == "period":
+            counted_s = np.minimum(counted_s, self.period_s)
+        return np.asarray(self.g_per_j * watts * counted_s, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladders:
     """Ladder of each of J jobs: R settings (rungs) in the order in which a job climbs, and the R-1 steps between them.
 
-    For each rung (J, R), `choice` is the GPU count or frequency index, `gpus` the GPUs held, and `period_g` the grams
-    emitted within the period. For each step (J, R-1), `kind` and `rank` give its priority: lowest kind first, then
+    For each rung (J, R), `choice` is the GPU count or frequency index, `gpus` the GPUs held, and `limited_g` the grams
+    that the budget limits. For each step (J, R-1), `kind` and `rank` give its priority: lowest kind first, then
     lowest rank.
     """
 
     choice: IntArray
     gpus: IntArray
-    period_g: FloatArray
+    limited_g: FloatArray
     kind: IntArray
     rank: FloatArray
 
@@ -99,10 +119,10 @@ def _ladders(
 ) -> Ladders:
     # A job without GPUs has infinite time, but uses no energy.
     energy_j = watts * np.where(np.isinf(left_s), 0.0, left_s)
-    period_g = period.grams(watts, left_s)
-    kind, rank = ranked(left_s, energy_j, energy_j if charge == "job" else period_g)
+    limited_g = period.grams(watts, left_s)
+    kind, rank = ranked(left_s, energy_j, energy_j if charge == "job" else limited_g)
     kind[~held[:, 1:]] = NO_STEP
-    return Ladders(choice=choice, gpus=gpus, period_g=period_g, kind=kind, rank=rank)
+    return Ladders(choice=choice, gpus=gpus, limited_g=limited_g, kind=kind, rank=rank)
 
 
 def ranked(left_s: FloatArray, energy_j: FloatArray, charged: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -147,18 +167,18 @@ def climb(
 ) -> Climbed:
     """Climb all ladders from their lowest rungs, always by the step of highest priority; ties go to the first job.
 
-    A step is taken only if enough GPUs are free and the emissions within the period stay within the budget. A job whose
+    A step is taken only if enough GPUs are free and the emissions that the budget limits stay within it. A job whose
     first GPUs exceed the budget is skipped, even with ``past_budget="stop"``. After a step that lowers emissions, steps
     skipped because of the budget are tried again. With `least_only`, only first GPUs are given.
     """
     limit_g = budget_g * (1.0 - BUDGET_MARGIN)
     # Lists, because reading single elements of arrays is slow.
     kind, rank = ladders.kind.tolist(), ladders.rank.tolist()
-    held, period_g = ladders.gpus.tolist(), ladders.period_g.tolist()
+    held, limited_g = ladders.gpus.tolist(), ladders.limited_g.tolist()
     steps = ladders.kind.shape[1]
     rung = [0] * len(kind)
     free = gpus - int(ladders.gpus[:, 0].sum())
-    spent_g = math.fsum(ladders.period_g[:, 0])
+    spent_g = math.fsum(ladders.limited_g[:, 0])
     heap = [(kind[row][0], rank[row][0], row) for row in range(len(kind)) if steps and kind[row][0] != NO_STEP]
     heapq.heapify(heap)
     passed: list[tuple[int, float, int]] = []
@@ -170,7 +190,7 @@ def climb(
             break
         at = rung[row]
         wanted = held[row][at + 1] - held[row][at]
-        change_g = period_g[row][at + 1] - period_g[row][at]
+        change_g = limited_g[row][at + 1] - limited_g[row][at]
         if wanted > free:
             short_of_gpus = True
         elif spent_g + change_g > limit_g:

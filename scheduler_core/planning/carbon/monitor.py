@@ -12,6 +12,8 @@ from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.elastic import ElasticJobs
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["JobStates"]
+
 OVERRUN_FRAC: Final = 0.1
 """Minimum remaining work of a running job, as a fraction of its steps done (ours); predicted work can be too small."""
 

@@ -9,9 +9,10 @@ import pytest
 from pipelines.studies.carbon.arms import BASELINES, TAUT, TWO_STAGES
 from pipelines.studies.carbon.jobs import Measured
 from pipelines.studies.carbon.recorded import LOAD, Recorded
-from pipelines.studies.carbon.runs import offered
+from pipelines.studies.carbon.runs import Setting, offered
 
 JOBS = 900
+USUAL = Setting(name="usual", jobs_per_h=20.0, jobs=400)
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def held() -> Recorded:
 
 
 def test_every_seed_takes_a_stretch_under_each_source_of_sizes(made_up: Path, held: Recorded) -> None:
-    tasks = held.tasks(Measured.of(made_up), [0, 1])
+    tasks = held.tasks(Measured.of(made_up), [0, 1], USUAL)
 
     assert [(task.setting.name, task.seed) for task in tasks] == [
         (f"toy, {told} run times", seed) for told in ("predicted", "oracle") for seed in (0, 1)
@@ -43,7 +44,7 @@ def test_every_seed_takes_a_stretch_under_each_source_of_sizes(made_up: Path, he
 
 
 def test_what_runs_is_the_same_whatever_is_told(made_up: Path, held: Recorded) -> None:
-    predicted, oracle = (task.jobs for task in held.tasks(Measured.of(made_up), [4]))
+    predicted, oracle = (task.jobs for task in held.tasks(Measured.of(made_up), [4], USUAL))
 
     assert predicted is not None
     assert oracle is not None
@@ -54,7 +55,7 @@ def test_what_runs_is_the_same_whatever_is_told(made_up: Path, held: Recorded) -
 
 
 def test_arrivals_keep_their_proportions(made_up: Path, held: Recorded) -> None:
-    (jobs,) = (task.jobs for task in held.tasks(Measured.of(made_up), [2])[:1])
+    (jobs,) = (task.jobs for task in held.tasks(Measured.of(made_up), [2], USUAL)[:1])
 
     assert jobs is not None
     gaps_s = np.diff(jobs.submit_s) / jobs.submit_s[-1]

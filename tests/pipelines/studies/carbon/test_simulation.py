@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from pipelines.studies.carbon.arms import fifo_at_max, fixed_at_optimal, greedy_at_max
 from pipelines.studies.carbon.jobs import ArrivingJobs
-from pipelines.studies.carbon.simulation import STUCK_S, Planner, Site, simulate
+from pipelines.studies.carbon.simulation import STUCK_S, Site, simulate
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.carbon.allocator import allocate
+from scheduler_core.planning.carbon.allocator import BudgetRule, allocate
 from scheduler_core.planning.carbon.budget import Bank
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
+from scheduler_core.planning.carbon.round import Planner
 from tests.examples import examples
 from tests.pipelines.studies.carbon.arrivals import arriving, drawn
 
@@ -36,7 +37,8 @@ def test_one_job_alone_by_hand() -> None:
     assert simulated.jct_s.tolist() == [250.0]
     assert simulated.kwh == pytest.approx([250.0 * 200.0 / 3.6e6])
     assert simulated.grams == pytest.approx(1000.0 * simulated.kwh)
-    assert (simulated.gpu_s.tolist(), simulated.idle_kwh, simulated.rounds) == ([250.0], 0.0, 3)
+    assert (simulated.gpu_s.tolist(), simulated.rounds) == ([250.0], 3)
+    assert simulated.idle_kwh == pytest.approx(0.0)
 
 
 def test_five_jobs_first_in_first_out_by_hand() -> None:
@@ -141,6 +143,30 @@ def test_jobs_past_their_predicted_work_go_on() -> None:
 
     assert simulated.unfinished == 0
     assert simulated.jct_s >= 1000.0
+
+
+@pytest.mark.parametrize("rule", ["period", "to-completion"])
+@settings(max_examples=examples(10))
+@given(seed=st.integers(0, 10_000), share=st.floats(0.3, 1.5))
+def test_a_budget_holds_whatever_was_predicted(rule: BudgetRule, seed: int, share: float) -> None:
+    jobs = drawn(seed)
+    off = np.exp(np.random.default_rng(seed).normal(0.0, 1.5, len(jobs)))
+    jobs = replace(jobs, predicted_steps=jobs.steps * off)
+    span_s = 100.0 if rule == "period" else jobs.steps.sum() / 4.0
+
+    simulated = simulate(jobs, site(budget_g=share * 4 * 200.0 * span_s / 3.6e6 * 1000.0, rule=rule))
+
+    assert simulated.over_planned <= 1e-9
+    assert simulated.over_budget <= 1e-6
+    assert rule == "to-completion" or not simulated.unfinished
+
+
+def test_a_budget_until_the_jobs_end_leaves_undone_what_it_does_not_suffice_for() -> None:
+    # 4 Wh at 200 W or 3.5 Wh at 100 W each
+    simulated = simulate(arriving([0.0, 0.0], [72.0, 72.0]), site(budget_g=3.0, rule="to-completion"))
+
+    assert simulated.unfinished == 1
+    assert 2.0 < simulated.grams.sum() <= 3.0
 
 
 def test_dirtier_hours_run_less_under_a_budget_in_grams() -> None:

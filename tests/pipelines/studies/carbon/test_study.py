@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,7 +16,18 @@ from pipelines.studies.carbon import months, study
 from pipelines.studies.carbon.arms import ABLATION, ARMS, BASELINES, TAUT, TWO_STAGES
 from pipelines.studies.carbon.curves import BOUND, PRICES_S_PER_KWH, Front
 from pipelines.studies.carbon.jobs import Measured
-from pipelines.studies.carbon.months import BLIND, BUDGETS, KINDS, PER_KWH, PRICED, SHARES, Week, run_week, saving_rows
+from pipelines.studies.carbon.months import (
+    BLIND,
+    BUDGETS,
+    KINDS,
+    PER_KWH,
+    PRICED,
+    SHARES,
+    Cluster,
+    Week,
+    run_week,
+    saving_rows,
+)
 from pipelines.studies.carbon.runs import Setting, Task, run
 from pipelines.studies.carbon.study import findings
 from pipelines.studies.carbon.tables import claim_rows, compared_rows, over_settings, summed_up
@@ -36,7 +48,7 @@ def test_every_arm_runs_under_every_budget_that_it_follows(made_up: Path) -> Non
 
     counts = dict(runs.group_by("arm").len().rows())
     assert counts == {BOUND: len(PRICES_S_PER_KWH)} | {
-        name: 3 if arm.follows_budget else max(len(arm.prices_s_per_kwh), 1) for name, arm in ARMS.items()
+        name: 3 if arm.follows_budget else (len(SMALL.prices) if arm.at_prices else 1) for name, arm in ARMS.items()
     }
     free = {str(row["arm"]): row for row in runs.filter(pl.col("share").is_infinite()).rows(named=True)}
     assert free["fixed_optimal"]["kwh"] < free["fifo_max"]["kwh"]
@@ -63,7 +75,7 @@ def test_the_same_seed_gives_the_same_rows(made_up: Path) -> None:
 
 
 def test_tables_compare_taut_with_every_other_arm_and_hold_the_baselines_to_the_bar(made_up: Path) -> None:
-    found = findings(frame_of(made_up), range(2))
+    found = findings(frame_of(made_up), range(2), SMALL)
 
     summary = found.tables["at equal energy"]
     assert {row["arm"] for row in summary if row["ours"] == TAUT} == set(ARMS) - {TAUT}
@@ -126,11 +138,15 @@ def test_a_mean_over_settings_leaves_out_seeds_that_lack_one() -> None:
 def test_budgets_in_grams_emit_less_at_equal_completion_time_where_hours_differ(made_up: Path) -> None:
     hours = np.where(np.arange(24 * 366) % 24 < 12, 100.0, 900.0)
     series = HourlySeries(start_s=1672531200.0, values=hours, unit="g/kWh").going_round()
-    week = Week(measured=Measured.of(made_up), zone="made up", month=6, seed=0, carbon=series)
+    month_ts = (datetime(2023, 6, 1, tzinfo=UTC).timestamp(), datetime(2023, 7, 1, tzinfo=UTC).timestamp())
+    cluster = Cluster(jobs=400, gpus=64, prices=(3e3, 1e4, 3e4, 1e5, 3e5, 1e6))
+    week = Week(
+        measured=Measured.of(made_up), cluster=cluster, zone="made up", month_ts=month_ts, seed=0, carbon=series
+    )
 
     rows = run_week(week)
 
-    assert len(rows) == len(BUDGETS) * len(SHARES) + len(PRICED) * len(months.PRICES_S_PER_KWH)
+    assert len(rows) == len(BUDGETS) * len(SHARES) + len(PRICED) * len(cluster.prices)
     blind = next(row for row in rows if row["budget"] == BLIND)
     assert 0.1 * float(str(blind["kwh"])) < float(str(blind["kg"])) < 0.9 * float(str(blind["kwh"]))
     savings = {
@@ -145,7 +161,7 @@ def test_budgets_in_grams_emit_less_at_equal_completion_time_where_hours_differ(
 def test_charts_are_drawn(made_up: Path, tmp_path: Path) -> None:
     from pipelines.studies.study import write
 
-    found = findings(frame_of(made_up), range(2))
+    found = findings(frame_of(made_up), range(2), SMALL)
 
     written = {path.name: path for path in write(found, tmp_path / "out")}
 
@@ -155,17 +171,15 @@ def test_charts_are_drawn(made_up: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_writes_rows_of_both_parts(made_up: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "SETTINGS", (SMALL,))
-    monkeypatch.setattr(study, "CHECKS", ())
-    monkeypatch.setattr(months, "JOBS", 8)
+    monkeypatch.setattr(study, "settings_of", lambda _: ([SMALL], []))
     monkeypatch.setattr(months, "SHARES", (0.3, 1.0))
-    monkeypatch.setattr(months, "PRICES_S_PER_KWH", (1e4, 1e5))
     for zone in months.ZONES:
         (made_up / "grid" / zone).mkdir(parents=True)
         rows = [f"{start:%Y-%m-%d %H:%M:%S},{zone},{zone},{zone},{value},{value}" for start, value in hours()]
         (made_up / "grid" / zone / "carbon_2023.csv").write_text("\n".join([HEAD, *rows]) + "\n")
 
     arguments = ["--energy", str(made_up), "--seeds", "2", "--processes", "1", "--out", str(tmp_path / "out")]
+    arguments += ["--jobs", "8", "--prices", "1e4", "--prices", "1e5"]
     result = CliRunner().invoke(app, ["study", "carbon", *arguments, "--format", "json"])
 
     assert result.exit_code == 0, result.stderr
@@ -177,3 +191,28 @@ def test_the_command_writes_rows_of_both_parts(made_up: Path, tmp_path: Path, mo
 def hours() -> list[tuple[datetime, float]]:
     first = datetime(2023, 1, 1, tzinfo=UTC)
     return [(first + timedelta(hours=hour), 100.0 + 50.0 * (hour % 24)) for hour in range(24 * 365)]
+
+
+def test_a_year_that_the_files_lack_is_refused_before_any_run(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "dealt", lambda *_: pytest.fail("simulated"))
+    (made_up / "grid" / "AA").mkdir(parents=True)
+    rows = [f"{start:%Y-%m-%d %H:%M:%S},AA,AA,AA,{value},{value}" for start, value in hours()]
+    (made_up / "grid" / "AA" / "carbon_2023.csv").write_text("\n".join([HEAD, *rows]) + "\n")
+
+    result = CliRunner().invoke(
+        app, ["study", "carbon", "--energy", str(made_up), "--zone", "AA", "--year", "2022", "--months", "6"]
+    )
+
+    assert result.exit_code == 2
+    assert "carbon from 2023-01-01 to 2024-01-01, expected all of the months 6 of 2022" in result.stderr
+
+
+def test_a_budget_until_all_jobs_end_is_the_other_rule(made_up: Path) -> None:
+    setting = replace(SMALL, rule="to-completion", shares=(1.2,), arms=(TWO_STAGES, "greedy_max"))
+
+    rows = run(Task(measured=Measured.of(made_up), setting=setting, seed=0))
+
+    by_arm = {row["arm"]: row for row in rows if row["arm"] != BOUND}
+    assert math.isinf(by_arm["greedy_max"]["share"])
+    assert by_arm[TWO_STAGES]["over_planned_pct"] <= 1e-9
+    assert by_arm[TWO_STAGES]["over_budget_pct"] <= 5.0

@@ -97,7 +97,7 @@ def test_a_stopped_job_owes_a_restart_and_no_progress_is_lost() -> None:
 
     assert outcome.restarts > 0
     for job, held_s in enumerate(gpu_seconds(outcome, 5) / 2.0):
-        paused = sum(float(spell.pause_s[spell.job == job].sum()) for spell in outcome.spells)
+        paused = sum(float(span.paused_s[span.job == job].sum()) for span in outcome.spans)
         assert held_s - paused == pytest.approx(jobs.run_s[job, 0, 2])
 
 
@@ -113,8 +113,8 @@ def test_run_times_that_are_off_stretch_what_is_left_and_not_what_was_foreseen_a
 def _at_prices_of_decisions(outcome: Outcome) -> float:
     prices = (0.1, 0.3)
     return sum(
-        (0.1 + 0.2 * spell.gpus.sum()) * prices[int(spell.from_s // HOUR) % 2] * (spell.until_s - spell.from_s) / HOUR
-        for spell in outcome.spells
+        (0.1 + 0.2 * span.gpus.sum()) * prices[int(span.from_s // HOUR) % 2] * (span.until_s - span.from_s) / HOUR
+        for span in outcome.spans
     )
 
 
@@ -168,14 +168,14 @@ def test_every_job_ends_no_node_is_overfull_and_gpu_seconds_are_conserved(
     assert not np.isnan(outcome.finish_s).any()
     assert (outcome.finish_s > jobs.submit_s).all()
     done = np.zeros(len(jobs))
-    for spell in outcome.spells:
-        assert len(set(spell.job.tolist())) == len(spell.job)
-        taken = np.bincount(spell.node, weights=spell.gpus, minlength=len(where.nodes.gpus))
+    for span in outcome.spans:
+        assert len(set(span.job.tolist())) == len(span.job)
+        taken = np.bincount(span.place, weights=span.gpus, minlength=len(where.nodes.gpus))
         assert (taken <= where.nodes.gpus).all()
-        true_s = jobs.run_s[spell.job, where.nodes.type_of[spell.node], spell.gpus] * jobs.off_by[spell.job]
-        done[spell.job] += (spell.until_s - spell.from_s - spell.pause_s) / true_s
+        true_s = jobs.run_s[span.job, where.nodes.type_of[span.place], span.gpus] * jobs.off_by[span.job]
+        done[span.job] += (span.until_s - span.from_s - span.paused_s) / true_s
     assert done == pytest.approx(np.ones(len(jobs)))
-    held = sum(float(spell.gpus.sum()) * (spell.until_s - spell.from_s) for spell in outcome.spells)
+    held = sum(float(span.gpus.sum()) * (span.until_s - span.from_s) for span in outcome.spans)
     assert gpu_seconds(outcome, len(jobs)).sum() == pytest.approx(held)
 
 

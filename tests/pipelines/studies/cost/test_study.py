@@ -10,8 +10,9 @@ import pytest
 
 from pipelines.errors import BadUsage
 from pipelines.studies.cost import study
-from pipelines.studies.cost.settings import FLAT, prices
+from pipelines.studies.cost.settings import FLAT, with_flat
 from pipelines.studies.cost.study import Config, run
+from pipelines.studies.grids import recorded_hours
 from pipelines.studies.study import Context, write
 
 
@@ -49,12 +50,13 @@ def test_every_table_is_there_and_the_same_seeds_give_the_same_bytes(energy: Pat
 
 
 def test_a_flat_price_at_the_first_ones_mean_is_added(energy: Path) -> None:
-    found = prices(energy, ["AA", "BB"])
+    found = with_flat(recorded_hours(energy / "grid", ["AA", "BB"], "price", year=None, months=()))
 
     assert list(found) == ["AA", "BB", FLAT]
-    assert found[FLAT].values.tolist() == pytest.approx([found["AA"].values.mean()] * 24)
-    assert found["AA"].at(found["AA"].start_s) == pytest.approx(0.05)
-    assert all(series.wrap for series in found.values())
+    home = found["AA"].series
+    assert found[FLAT].series.values.tolist() == pytest.approx([home.values.mean()] * 24)
+    assert home.at(home.start_s) == pytest.approx(0.05)
+    assert all(grid.series.wrap for grid in found.values())
 
 
 def test_bars_need_a_load_that_is_run(energy: Path) -> None:
@@ -76,6 +78,18 @@ def test_a_load_given_twice_is_run_once(energy: Path, monkeypatch: pytest.Monkey
     assert run_at == [([0.7, 0.3], [0.7])]
 
 
-def test_an_unknown_zone_is_told(energy: Path) -> None:
-    with pytest.raises(BadUsage, match="expected one of them"):
-        prices(energy, ["CC"])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"zones": ("CC",)}, "expected one of them"),
+        ({"year": 2022}, r"price from 2023-01-01 to 2023-01-02, expected all of the year 2022; choose --year"),
+        ({"months": (2,)}, "expected all of the months 2 of 2023"),
+    ],
+)
+def test_hours_that_the_files_lack_are_refused_before_any_run(
+    energy: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], said: str
+) -> None:
+    monkeypatch.setattr(study, "run_all", lambda *_: pytest.fail("simulated"))
+
+    with pytest.raises(BadUsage, match=said):
+        run(replace(config(energy), **options), Context())

@@ -4,7 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs, period_emissions_g
+from scheduler_core.planning.carbon.climb import BudgetRule
+from scheduler_core.planning.carbon.elastic import (
+    CountsAndFrequencies,
+    ElasticJobs,
+    job_emissions_g,
+    period_emissions_g,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +92,18 @@ def random_round(seed: int) -> tuple[ElasticJobs, Around]:
     return jobs, around
 
 
-def spent_g(jobs: ElasticJobs, plan: CountsAndFrequencies, around: Around) -> float:
-    """Return the plan's emissions within the period."""
+def spent_g(jobs: ElasticJobs, plan: CountsAndFrequencies, around: Around, rule: BudgetRule = "period") -> float:
+    """Return the plan's emissions that the budget limits: within the period, or until the jobs end."""
     intensity, period_s = around.intensity_g_per_kwh, around.period_s
+    if rule == "to-completion":
+        return float(job_emissions_g(jobs, plan, intensity_g_per_kwh=intensity, pue=around.pue).sum())
     return float(period_emissions_g(jobs, plan, intensity_g_per_kwh=intensity, period_s=period_s, pue=around.pue).sum())
 
 
-def check_feasible(jobs: ElasticJobs, plan: CountsAndFrequencies, around: Around) -> None:
+def check_feasible(jobs: ElasticJobs, plan: CountsAndFrequencies, around: Around, rule: BudgetRule = "period") -> None:
     """Within budget and GPUs, on allowed counts only, postponed exactly where there are no GPUs."""
     rows = np.arange(len(jobs))
-    assert spent_g(jobs, plan, around) <= around.budget_g
+    assert spent_g(jobs, plan, around, rule) <= around.budget_g
     assert plan.gpus.sum() <= around.gpus
     assert np.all(jobs.allowed[rows, plan.gpus] | (plan.gpus == 0))
     assert np.array_equal(plan.postponed, plan.gpus == 0)

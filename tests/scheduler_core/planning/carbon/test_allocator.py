@@ -13,11 +13,13 @@ PLENTY = Around(gpus=8, intensity_g_per_kwh=400.0, budget_g=1e9, period_s=600.0)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rule", ["period", "to-completion"])
 @pytest.mark.parametrize(("past_budget", "charge"), [("next", "job"), ("stop", "job"), ("next", "period")])
-def test_a_thousand_random_rounds_stay_within_the_budget(past_budget: str, charge: str) -> None:
+def test_a_thousand_random_rounds_stay_within_the_budget(past_budget: str, charge: str, rule: str) -> None:
     for seed in range(1000):
         jobs, around = random_round(seed)
-        check_feasible(jobs, allocate(jobs, **around.arguments(), past_budget=past_budget, charge=charge), around)
+        plan = allocate(jobs, **around.arguments(), past_budget=past_budget, charge=charge, rule=rule)
+        check_feasible(jobs, plan, around, rule)
 
 
 @pytest.mark.parametrize(("past_budget", "charge"), [("next", "job"), ("stop", "job"), ("next", "period")])
@@ -248,3 +250,14 @@ def test_the_budget_holds_within_the_period_not_over_the_job() -> None:
 
     assert remaining_s(jobs, plan)[0] == 36_000.0
     assert spent_g(jobs, plan, PLENTY) == pytest.approx(6.6667, rel=1e-4)
+
+
+def test_a_budget_to_completion_counts_all_of_the_job_and_runs_what_it_lets_end() -> None:
+    jobs = jobs_of([[1.0], [1.0]], steps_left=[36_000.0, 600.0])
+    # 100 W at 400 g/kWh: 400 g until the first ends, 6.67 g until the second does
+    within = {**PLENTY.arguments(), "budget_g": 100.0}
+
+    by_period, whole = (allocate(jobs, **within, rule=rule) for rule in ("period", "to-completion"))
+
+    assert (by_period.gpus.tolist(), whole.gpus.tolist()) == ([1, 1], [0, 1])
+    assert spent_g(jobs, whole, PLENTY, "to-completion") == pytest.approx(6.6667, rel=1e-4)
