@@ -1,17 +1,17 @@
 """Explanation for a user why a waiting job does not run although GPUs are free.
 
-Reads a `rounds.Scheduler` without changing it, and computes expected times from predicted run times. Called by tests
-only, since no command works on a live cluster yet.
+Reads a `rounds.Scheduler` without changing it, and computes expected times from predicted run times. Called by
+`changes`, which adds the changes that would let the job start.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scheduler_core.cluster import Demand, Room
+from scheduler_core.ending import expected_starts_s, freeing
 from scheduler_core.errors import BadInput
-from scheduler_core.gangs import Running, Waiting
+from scheduler_core.gangs import Running
 from scheduler_core.rounds import Scheduler
 from scheduler_core.shortages import Shortage, beyond, fragmented_by, in_words, shortages_of
 
@@ -70,14 +70,20 @@ class Pending:
 
     def __str__(self) -> str:
         """Return the explanation as text for the user."""
+        return self.in_words(str)
+
+    def in_words(self, name: Callable[[int], str]) -> str:
+        """Return the explanation as text for the user; `name` returns the name of a job by its serial."""
         if self.hold == Hold.NEVER:
-            return self._never()
+            return self._never(name(self.serial))
         if self.hold == Hold.ROUND:
             return (
-                f"Job {self.serial} was submitted after the last round: the next round admits it. "
+                f"Job {name(self.serial)} was submitted after the last round: the next round admits it. "
                 f"As requested, {self.hosted} of its {self.instances} instances would fit now."
             )
-        sentences = [f"Job {self.serial} is number {self.place} of {self.waiting} in the queue.", self._held()]
+        place = f"Job {name(self.serial)} is number {self.place} of {self.waiting} in the queue."
+        head = "" if self.head is None else name(self.head)
+        sentences = [place, held(self.hold, head, self.hosted, self.instances)]
         if self.hold == Hold.ROOM:
             alone = [shortage for shortage in self.shortages if shortage.binds]
             sentences += [in_words(shortage) for shortage in alone or self.shortages]
@@ -88,15 +94,15 @@ class Pending:
         if self.away_machines:
             sentences.append(f"Machines it could use that are down: {self.away_machines}.")
         if self.must_end:
-            jobs = ", ".join(map(str, self.must_end))
+            jobs = ", ".join(map(name, self.must_end))
             sentences.append(f"It fits once these running jobs have ended: {jobs} (expected {_span(self.room_in_s)}).")
         elif self.hold == Hold.ROOM:
             sentences.append("It does not fit even when all running jobs have ended: machines must come up.")
         sentences.append(f"Its start is expected {_span(self.expected_wait_s)}.")
         return " ".join(sentences)
 
-    def _never(self) -> str:
-        sentences = [f"Job {self.serial} can never start: it requests more than the whole empty cluster has."]
+    def _never(self, job: str) -> str:
+        sentences = [f"Job {job} can never start: it requests more than the whole empty cluster has."]
         whose = "all of its GPU type" if self.other_machines else "the whole cluster"
         alone = [shortage for shortage in self.shortages if shortage.binds]
         sentences += [beyond(shortage, whose) for shortage in alone or self.shortages]
@@ -104,21 +110,14 @@ class Pending:
             sentences.append(f"Machines of another GPU type: {self.other_machines}.")
         return " ".join(sentences)
 
-    def _held(self) -> str:
-        return {
-            Hold.ROOM: f"{self.hosted} of its {self.instances} instances would fit now.",
-            Hold.OVERTAKES: f"It would fit, but job {self.head} before it has been overtaken as often as allowed.",
-            Hold.RESERVATION: f"It would fit, but its run would delay job {self.head}, which has a reservation.",
-            Hold.DEPTH: f"It would fit, but is too far behind job {self.head} for backfill to consider it.",
-            Hold.NOTHING: "It fits: the next round starts it.",
-        }[self.hold]
 
-
-def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
+def explain_pending(
+    scheduler: Scheduler, serial: int, now_s: float, starts_s: Mapping[int, float] | None = None
+) -> Pending:
     """Return why a job waits, which jobs must end first, and when the job should start.
 
     A job that no round has admitted yet, or that can never fit, is explained by its full request. Preemption is
-    ignored, even if the discipline allows it.
+    ignored, even if the discipline allows it. `starts_s` are the `expected_starts_s` of several jobs, if known.
 
     Raises
     ------
@@ -143,8 +142,8 @@ def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
         return _outside(scheduler, serial, len(ranked))
     job, room = ranked[place], scheduler.occupancy.room
     shortages = shortages_of(job.demand, room)
-    hold, head = _hold(scheduler, ranked[: place + 1], now_s)
-    freeing = _freeing(job.demand, room, list(scheduler.occupancy.running.values()), now_s)
+    hold, head = holds_of(scheduler, now_s)[serial]
+    freed = freeing(job.demand, room, list(scheduler.occupancy.running.values()), now_s)
     of_type = scheduler.occupancy.cluster.of_type(job.demand.gpu_type)
     return Pending(
         serial=serial,
@@ -160,9 +159,9 @@ def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
         and all(shortage.free >= shortage.wanted for shortage in shortages),
         other_machines=int((~of_type).sum()),
         away_machines=int((of_type & ~room.up).sum()),
-        must_end=tuple(run.waiting.serial for run in freeing),
-        room_in_s=_room_in_s(hold, freeing, now_s),
-        expected_wait_s=_expected_start_s(scheduler, ranked[: place + 1], now_s) - now_s,
+        must_end=tuple(run.waiting.serial for run in freed),
+        room_in_s=_room_in_s(hold, freed, now_s),
+        expected_wait_s=(starts_s or expected_starts_s(scheduler, [serial], now_s))[serial] - now_s,
     )
 
 
@@ -194,80 +193,51 @@ def _outside(scheduler: Scheduler, serial: int, queued: int) -> Pending:
     )
 
 
-def _hold(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> tuple[Hold, int | None]:
-    """Return why the last job of `ahead` waits, and the head of the queue if the reason is a rule that protects it."""
-    *before, job = ahead
-    room, rules = scheduler.occupancy.room, scheduler.discipline
-    if not room.fits(job.demand):
-        return Hold.ROOM, None
-    at = next((at for at, other in enumerate(before) if not room.fits(other.demand)), None)
-    if at is None:
-        return Hold.NOTHING, None
-    head = before[at]
-    if rules.overtakes is not None:
-        passed = scheduler.overtaken if scheduler.head == head.serial else 0
-        if passed >= rules.overtakes:
-            return Hold.OVERTAKES, head.serial
-    if rules.backfill == "easy":
-        if len(before) - at > rules.backfill_depth:
-            return Hold.DEPTH, head.serial
-        reservation = scheduler.occupancy.reservation(head, now_s)
-        outlasts = now_s + job.expected_s > reservation.shadow_s
-        if outlasts and not room.within(reservation.spare).fits(job.demand):
-            return Hold.RESERVATION, head.serial
-    return Hold.NOTHING, None
+def holds_of(scheduler: Scheduler, now_s: float) -> dict[int, tuple[Hold, int | None]]:
+    """Return why each queued job waits, by serial, and the head of the queue if the reason is a rule that protects it.
 
-
-def _freeing(demand: Demand, room: Room, running: Sequence[Running], now_s: float) -> list[Running]:
-    """Return the runs that must end before a gang fits, empty if it would not fit even then.
-
-    Runs end in order of expected end until the gang fits. Those whose end the gang does not need are then left out.
+    Jobs are in queue order.
     """
-    ended: list[Running] = []
-    for run in sorted(running, key=lambda run: max(now_s, run.expected_end_s)):
-        if room.fits(demand):
-            break
-        ended.append(run)
-        room = room.with_([run.allocation])
-    if not room.fits(demand):
-        return []
-    for run in ended.copy():
-        without = room.without([run.allocation])
-        if without.fits(demand):
-            ended.remove(run)
-            room = without
-    return ended
+    ranked = [job for _, _, job in scheduler.queue.ranked(now_s)]
+    room, rules = scheduler.occupancy.room, scheduler.discipline
+    fits = [room.fits(job.demand) for job in ranked]
+    at = fits.index(False) if False in fits else len(ranked)
+    found: dict[int, tuple[Hold, int | None]] = {}
+    if at == len(ranked):
+        return {job.serial: (Hold.NOTHING, None) for job in ranked}
+    head = ranked[at]
+    passed = scheduler.overtaken if scheduler.head == head.serial else 0
+    exhausted = rules.overtakes is not None and passed >= rules.overtakes
+    easy = rules.backfill == "easy" and any(fits[at:])
+    reservation = scheduler.occupancy.reservation(head, now_s) if easy else None
+    for place, job in enumerate(ranked):
+        hold = Hold.NOTHING if fits[place] else Hold.ROOM
+        if fits[place] and place > at:
+            if exhausted:
+                hold = Hold.OVERTAKES
+            elif reservation is not None and place - at > rules.backfill_depth:
+                hold = Hold.DEPTH
+            elif reservation is not None and now_s + job.expected_s > reservation.shadow_s:
+                hold = hold if room.within(reservation.spare).fits(job.demand) else Hold.RESERVATION
+        found[job.serial] = hold, None if hold in (Hold.NOTHING, Hold.ROOM) else head.serial
+    return found
 
 
-def _room_in_s(hold: Hold, freeing: Sequence[Running], now_s: float) -> float:
+def held(hold: Hold, head: str, hosted: int, instances: int) -> str:
+    """Return a sentence on why a job in the queue has not started; `head` names the head of the queue."""
+    return {
+        Hold.ROOM: f"{hosted} of its {instances} instances would fit now.",
+        Hold.OVERTAKES: f"It would fit, but job {head} before it has been overtaken as often as allowed.",
+        Hold.RESERVATION: f"It would fit, but its run would delay job {head}, which has a reservation.",
+        Hold.DEPTH: f"It would fit, but is too far behind job {head} for backfill to consider it.",
+        Hold.NOTHING: "It fits: the next round starts it.",
+    }[hold]
+
+
+def _room_in_s(hold: Hold, freed: Sequence[Running], now_s: float) -> float:
     if hold != Hold.ROOM:
         return 0.0
-    return max((max(run.expected_end_s - now_s, 0.0) for run in freeing), default=math.inf)
-
-
-def _expected_start_s(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> float:
-    """Return the time at which the last job of `ahead` is expected to start, inf if unknown.
-
-    Runs end as expected, and the waiting jobs `ahead` start as soon as they fit, tried in queue order. It assumes no
-    further arrivals, no preemption, and that machines that are down stay down.
-    """
-    room, place = scheduler.occupancy.room, scheduler.place
-    ends = [(max(now_s, run.expected_end_s), run.allocation) for run in scheduler.occupancy.running.values()]
-    waiting, at_s = list(ahead), now_s
-    while True:
-        for job in waiting.copy():
-            allocation = place(job.demand, room) if room.fits(job.demand) else None
-            if allocation is not None:
-                waiting.remove(job)
-                room = room.without([allocation])
-                ends.append((at_s + job.expected_s, allocation))
-        if ahead[-1] not in waiting:
-            return at_s
-        at_s = min((end_s for end_s, _ in ends), default=math.inf)
-        if math.isinf(at_s):
-            return math.inf
-        room = room.with_(allocation for end_s, allocation in ends if end_s <= at_s)
-        ends = [(end_s, allocation) for end_s, allocation in ends if end_s > at_s]
+    return max((max(run.expected_end_s - now_s, 0.0) for run in freed), default=math.inf)
 
 
 def _span(seconds: float) -> str:

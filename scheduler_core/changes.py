@@ -1,0 +1,267 @@
+"""Why jobs of a snapshot wait, which machine lacks least, and which single changes would start a job now.
+
+Every change is tried: the round is run again with it, and it is kept only if the job starts. `pending` explains the
+causes of waiting. Called by `modelserve.calls.placements`.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from scheduler_core.cluster import ALTERNATIVES, UNIT_SLACK, UNITS, Demand, Room
+from scheduler_core.decisions import in_short, short_machines
+from scheduler_core.devices import WHOLE, shape
+from scheduler_core.ending import expected_starts_s, freeing
+from scheduler_core.errors import BadInput
+from scheduler_core.gangs import Running, Waiting
+from scheduler_core.pending import Pending, explain_pending
+from scheduler_core.shortages import GPUS
+from scheduler_core.snapshot import QueuedJob, Scene, Snapshot
+from scheduler_core.types import RESOURCES, Request
+
+__all__ = ["Change", "Explained", "explain_waiting"]
+
+MOST_CUT: Final = 0.9
+"""Largest part of a request that a change takes away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change with which a job would start now: of its own request and constraints (`job`), or of running jobs.
+
+    `field` names what changes; `request` stands for several resources at once. `ended` are the running jobs that would
+    have to end, `in_s` the seconds until they should have, inf if unknown.
+    """
+
+    field: str
+    job: QueuedJob
+    ended: tuple[str, ...] = ()
+    in_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """Why a job waits (`why`, `text`), and what would let it start.
+
+    `short` counts machines as in `decisions.Decision`. `nearest` is the machine that lacks least for one more instance,
+    `missing` what it lacks; both None if no machine allows the job or the job fits.
+    """
+
+    job_id: str
+    why: Pending
+    text: str
+    short: Mapping[str, int]
+    nearest: str | None
+    missing: Request | None
+    must_end: tuple[str, ...]
+    head: str | None
+    changes: tuple[Change, ...]
+
+
+def explain_waiting(snapshot: Snapshot, job_ids: Sequence[str] | None, most: int) -> list[Explained]:
+    """Explain why jobs wait after the next round; `job_ids` None: the first `most` waiting jobs in queue order.
+
+    Jobs that can never fit come after the queue. Jobs that the next round starts are explained as such, if named.
+
+    Raises
+    ------
+    BadInput
+        If the snapshot contradicts itself, or a job is not in its queue. The message begins with the field.
+    """
+    scene = Scene(snapshot)
+    serials = {scene.names[serial]: serial for serial in scene.jobs}
+    for at, name in enumerate(job_ids or ()):
+        if name not in serials:
+            raise BadInput(f"explain.{at}: found {name[:40]!r}, expected the id of a job in `jobs`")
+    scheduler = scene.scheduler
+    started = [run.waiting for run in scheduler.round(0.0).started]
+    waiting = [job.serial for _, _, job in scheduler.queue.ranked(0.0)] + list(scheduler.refused)
+    chosen = waiting[:most] if job_ids is None else [serials[name] for name in job_ids if serials[name] in set(waiting)]
+    starts_s = expected_starts_s(scheduler, chosen, 0.0)
+    found = [_explained(scene, serial, started, starts_s) for serial in chosen]
+    _take_back(scene, started)
+    return [replace(each, changes=tuple(_changes(scene, turn))) for each, turn in found]
+
+
+def _take_back(scene: Scene, started: Sequence[Waiting]) -> None:
+    """Take a round back: its jobs wait again."""
+    scheduler = scene.scheduler
+    for waiting in started:
+        scheduler.occupancy.stop(waiting.serial)
+        scheduler.queue.join(waiting)
+    scheduler.head, scheduler.overtaken = None, 0
+    scene.place.chosen.clear()
+
+
+def _starts(scene: Scene, serial: int, job: QueuedJob, ended: Sequence[int] = ()) -> bool:
+    """Return whether a job, as changed, starts in the round if the runs `ended` have ended; put the scene back."""
+    scheduler = scene.scheduler
+    original = next((each for each in scheduler.queue if each.serial == serial), None)
+    if original is not None:
+        scheduler.queue.leave([serial])
+    stopped = [scheduler.occupancy.stop(each) for each in ended]
+    joined = scheduler.enqueue(scene.waiting(serial, job))
+    started = [run.waiting for run in scheduler.round(0.0).started]
+    _take_back(scene, started)
+    for run in stopped:
+        scheduler.occupancy.start(run.waiting, run.allocation, run.start_s)
+    if joined:
+        scheduler.queue.leave([serial])
+    if original is not None:
+        scheduler.queue.join(original)
+    return any(waiting.serial == serial for waiting in started)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """What a job finds in its turn of the round: `room`, which jobs behind it have not taken yet, and `ending` runs."""
+
+    serial: int
+    room: Room
+    nearest: int | None
+    ending: Sequence[Running]
+
+
+def _explained(
+    scene: Scene, serial: int, started: Sequence[Waiting], starts_s: Mapping[int, float]
+) -> tuple[Explained, _Turn]:
+    """Return the explanation of a job after the round, without changes, and what it found in its turn."""
+    scheduler, name = scene.scheduler, scene.names.__getitem__
+    demand, running = scene.waiting(serial, scene.jobs[serial]).demand, scheduler.occupancy.running
+    why = explain_pending(scheduler, serial, 0.0, starts_s)
+    short = short_machines(scene, serial)
+    nearest, missing = _nearest(demand, scheduler.occupancy.room)
+    counts = in_short(short, why.hosted, why.instances, len(scene.snapshot.machines))
+    new = {waiting.serial for waiting in started}
+    behind = [
+        each for each in started if _order(scene, each) > _order(scene, scene.waiting(serial, scene.jobs[serial]))
+    ]
+    room = scheduler.occupancy.room.with_([running[each.serial].allocation for each in behind])
+    older = [run for run in running.values() if run.waiting.serial not in new]
+    explained = Explained(
+        job_id=name(serial),
+        why=why,
+        text=f"{why.in_words(name)} Now {counts}.",
+        short=short,
+        nearest=None if nearest is None else scene.snapshot.machines[nearest].machine.name,
+        missing=missing,
+        must_end=tuple(map(name, why.must_end)),
+        head=None if why.head is None else name(why.head),
+        changes=(),
+    )
+    return explained, _Turn(serial=serial, room=room, nearest=nearest, ending=freeing(demand, room, older, 0.0))
+
+
+def _order(scene: Scene, waiting: Waiting) -> tuple[float, int]:
+    return scene.scheduler.queue.key(waiting, 0.0), waiting.serial
+
+
+def _changes(scene: Scene, turn: _Turn) -> Iterator[Change]:
+    """Yield the changes that start a job now, each tried."""
+    job, serial = scene.jobs[turn.serial], turn.serial
+
+    def fits(changed: QueuedJob) -> bool:
+        return turn.room.fits(scene.waiting(serial, changed).demand)
+
+    less = [_least_cut(job, at, fits, by_device=turn.room.devices is not None) for at in range(len(RESOURCES))]
+    requests = [(field, cut) for field, cut in zip(RESOURCES, less, strict=True) if cut is not None]
+    if not requests and turn.nearest is not None:
+        requests = [("request", cut) for cut in [_as_on(job, turn.room, turn.nearest)] if cut is not None]
+    hosted = int(turn.room.hosts(scene.waiting(serial, job).demand).sum())
+    fewer = [("instances", replace(job, instances=hosted))] if 0 < hosted < job.instances else []
+    for field, changed in (*requests, *fewer, *_relaxed(scene, job)):
+        if fits(changed) and _starts(scene, serial, changed):
+            yield Change(field=field, job=changed)
+    ended = [run.waiting.serial for run in turn.ending]
+    if ended and _starts(scene, serial, job, ended):
+        in_s = max(run.expected_end_s for run in turn.ending)
+        yield Change(field="wait", job=job, ended=tuple(scene.names[each] for each in ended), in_s=in_s)
+
+
+def _least_cut(job: QueuedJob, at: int, fits: Callable[[QueuedJob], bool], *, by_device: bool) -> QueuedJob | None:
+    """Return the job with the largest smaller amount of one resource with which it fits; None if there is none."""
+    steps = _steps(job.request.row()[at], at, by_device=by_device)
+
+    def asking(step: int) -> QueuedJob:
+        return replace(job, request=replace(job.request, **{RESOURCES[at]: step / UNITS[at]}))
+
+    for tried in steps:
+        if not tried or not fits(asking(tried[0])):
+            continue
+        low, high = 0, len(tried)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(asking(tried[middle])) else (low, middle)
+        return asking(tried[low])
+    return None
+
+
+def _steps(asked: float, at: int, *, by_device: bool) -> tuple[range, ...]:
+    """Return the smaller amounts of a resource that are tried, in the units of a cluster; later ranges are smaller.
+
+    GPUs above one are whole. A part of a GPU is tried only if GPUs are shared by device, or the job asks for a part.
+    """
+    if not asked > 0.0:
+        return ()
+    most = math.ceil(asked * UNITS[at] - UNIT_SLACK) - 1
+    least = max(math.ceil(asked * UNITS[at] * (1.0 - MOST_CUT)), 1)
+    if at != GPUS:
+        return (range(least, most + 1),)
+    parts = range(least, min(most, WHOLE - 1) + 1) if by_device or asked < 1.0 else range(0)
+    return range(-(-least // WHOLE) * WHOLE, most + 1, WHOLE), parts
+
+
+def _as_on(job: QueuedJob, room: Room, machine: int) -> QueuedJob | None:
+    """Return the job asking for no more than one machine has free; None if that cuts too much."""
+    count, _ = shape(math.ceil(job.request.gpus * WHOLE - UNIT_SLACK)) if job.request.gpus > 0.0 else (0, 0)
+    free = (room.free[machine] / UNITS).tolist()
+    if room.devices is not None:
+        own = room.devices[machine]
+        free[GPUS] = float((own == WHOLE).sum()) if count > 1 else own.max(initial=0) / WHOLE
+    elif count > 1:
+        free[GPUS] = math.floor(free[GPUS])
+    asked = job.request.row()
+    fitted = [own if math.isnan(own) else min(own, has) for own, has in zip(asked, free, strict=True)]
+    if any(new < own * (1.0 - MOST_CUT) for new, own in zip(fitted, asked, strict=True)):
+        return None
+    return replace(job, request=Request(cpu_cores=fitted[0], mem_gib=fitted[1], gpus=fitted[2]))
+
+
+def _relaxed(scene: Scene, job: QueuedJob) -> Iterator[tuple[str, QueuedJob]]:
+    """Yield the job with one constraint changed: each other GPU type, any machine, the next smaller GPU memory."""
+    states = scene.snapshot.machines
+    if job.gpu_type is not None:
+        types = {state.machine.gpu_type for state in states if state.machine.gpu_type}
+        for gpu_type in sorted(types - set(job.gpu_type.split(ALTERNATIVES))):
+            yield "gpu_type", replace(job, gpu_type=gpu_type)
+    if job.machines:
+        yield "machines", replace(job, machines=())
+    smaller = [state.device_mem_gib for state in states if state.device_mem_gib < job.device_mem_gib]
+    if smaller:
+        yield "device_mem_gib", replace(job, device_mem_gib=max(smaller))
+
+
+def _nearest(demand: Demand, room: Room) -> tuple[int | None, Request | None]:
+    """Return the machine that lacks least for one more instance of a gang, and what it lacks; None if none lacks.
+
+    What a machine lacks is summed over resources, each as a share of the request of an instance.
+    """
+    open_ = np.flatnonzero(room.open_to(demand))
+    if not len(open_) or room.fits(demand):
+        return None, None
+    next_one = room.hosts(demand)[open_] + 1
+    lacks = np.maximum(next_one[:, None] * np.array(demand.units) - room.free[open_], 0)
+    if room.devices is not None and demand.units[GPUS] > 0:
+        count, milli = shape(demand.units[GPUS])
+        own = room.devices[open_]
+        missing = np.maximum(next_one * count - (own // milli).sum(axis=1), 0)
+        # A part of a GPU lacks what the fullest rest of a device lacks; whole GPUs lack devices.
+        each = WHOLE if count > 1 else milli - (own % milli).max(axis=1, initial=0)
+        lacks[:, GPUS] = missing * each
+    shares = lacks / np.maximum(np.array(demand.units), 1)
+    at = int(shares.sum(axis=1).argmin())
+    cpu, mem, gpus = (lacks[at] / UNITS).tolist()
+    return int(open_[at]), Request(cpu_cores=cpu, mem_gib=mem, gpus=gpus)

@@ -1,0 +1,194 @@
+"""Where each waiting job of a snapshot starts now, and why there or why it waits.
+
+One round of `rounds.Scheduler` decides; this module adds the reasons. `changes` explains waiting jobs in full. Called
+by `modelserve.calls.placements`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from scheduler_core.cluster import Allocation, Room
+from scheduler_core.devices import WHOLE
+from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
+from scheduler_core.pending import Hold, held, holds_of
+from scheduler_core.shortages import GPUS, shortages_of
+from scheduler_core.snapshot import Scene, Snapshot, Spot
+from scheduler_core.target import TargetWorkload
+
+__all__ = ["Decision", "place_queue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What happens to one waiting job now: it starts on `spots`, or waits if there are none.
+
+    `code` names the reason: a rule of the placement, `only_room` if the job fits nowhere else, or the `Hold` of a
+    waiting job. `text` is the reason as a sentence. `measure` names the figure by which the placement chose: `value`
+    for the chosen machines, `other_value` for the best other machine, `other`. `short` counts, for a waiting job, the
+    machines that cannot take an instance, by cause; a machine may lack several resources.
+    """
+
+    job_id: str
+    code: str
+    text: str
+    spots: tuple[Spot, ...] = ()
+    measure: str | None = None
+    value: float | None = None
+    other: str | None = None
+    other_value: float | None = None
+    short: dict[str, int] = field(default_factory=dict)
+
+
+def place_queue(snapshot: Snapshot) -> list[Decision]:
+    """Decide for each waiting job, in the order of the snapshot, where it starts now or why it waits.
+
+    Raises
+    ------
+    BadInput
+        If the snapshot contradicts itself; see `snapshot.Scene`.
+
+    Examples
+    --------
+    >>> from scheduler_core.cluster import Machine
+    >>> from scheduler_core.snapshot import MachineState, QueuedJob
+    >>> from scheduler_core.types import Request
+    >>> two = [MachineState(machine=Machine(name=name, cpu_cores=8, mem_gib=64, gpus=4)) for name in ("a", "b")]
+    >>> one = QueuedJob(job_id="j", request=Request(cpu_cores=1, mem_gib=1, gpus=1))
+    >>> [decision] = place_queue(Snapshot(machines=tuple(two), jobs=(one,)))
+    >>> decision.spots[0].machine, decision.text
+    ('a', 'least free capacity: 3 on a, 3 on the next best, b')
+    """
+    scene = Scene(snapshot)
+    started = scene.scheduler.round(0.0).started
+    chosen = {run.waiting.serial: scene.place.chosen[id(run.allocation)] for run in started}
+    holds = holds_of(scene.scheduler, 0.0)
+    return [
+        _starts(scene, serial, *chosen[serial])
+        if serial in chosen
+        else _waits(scene, serial, *holds.get(serial, (Hold.NEVER, None)))
+        for serial in scene.jobs
+    ]
+
+
+def short_machines(scene: Scene, serial: int) -> dict[str, int]:
+    """Return how many machines cannot take an instance of a job now, by cause, without zeros."""
+    job, room = scene.jobs[serial], scene.scheduler.occupancy.room
+    demand = scene.waiting(serial, job).demand
+    counts = scene.excluded(job)
+    counts["closed"] = int((scene.scheduler.occupancy.cluster.of_type(demand.gpu_type) & ~room.up).sum())
+    counts |= {shortage.resource: shortage.short_machines for shortage in shortages_of(demand, room)}
+    return {cause: count for cause, count in counts.items() if count}
+
+
+def in_short(short: Mapping[str, int], hosted: int, instances: int, machines: int) -> str:
+    """Return why a gang does not fit, with counts of machines as kube-scheduler writes them."""
+    fits = f"{hosted} of {instances} instances fit" if instances > 1 else "the job does not fit"
+    causes = ", ".join(f"{count} of {machines} machines: {CAUSES[cause]}" for cause, count in short.items())
+    return f"{fits}; {causes}" if causes else fits
+
+
+def _waits(scene: Scene, serial: int, hold: Hold, head: int | None) -> Decision:
+    """Return why a job waits; what it lacks is counted on the machines as they are after the round."""
+    job = scene.jobs[serial]
+    if hold in (Hold.ROOM, Hold.NEVER):
+        short = short_machines(scene, serial)
+        room = scene.scheduler.occupancy.room
+        hosted = int(room.hosts(scene.waiting(serial, job).demand).sum())
+        text = in_short(short, min(hosted, job.instances), job.instances, len(scene.snapshot.machines))
+        if hold == Hold.NEVER:
+            text = f"the job exceeds the empty cluster; now {text}"
+        return Decision(job_id=job.job_id, code=str(hold), text=text, short=short)
+    text = held(hold, "" if head is None else scene.names[head], job.instances, job.instances)
+    return Decision(job_id=job.job_id, code=str(hold), text=text)
+
+
+CAUSES: Final = {
+    "machines": "not named by the job",
+    "gpu_type": "another GPU type",
+    "device_mem_gib": "not enough GPU memory",
+    "closed": "closed",
+    "cpu_cores": "not enough CPU cores",
+    "mem_gib": "not enough memory",
+    "gpus": "not enough GPUs",
+}
+"""Why machines cannot take an instance of a job, by the field of the request or of the machine."""
+
+
+def _starts(scene: Scene, serial: int, allocation: Allocation, room: Room) -> Decision:
+    """Return why a job starts where it does, against what the placement chooses without these machines."""
+    spots = scene.spots(allocation)
+    where = spots[0].machine if len(spots) == 1 else f"{len(spots)} machines"
+    found = partial(Decision, job_id=scene.names[serial], spots=spots)
+    other = _elsewhere(scene, allocation, room)
+    if other is None:
+        return found(code="only_room", text=f"no room elsewhere than on {where}")
+    name = scene.snapshot.rules.placement
+    code, words, measure = CRITERIA[name if isinstance(name, str) else "fgd"]
+    beside = [spot.machine for spot in scene.spots(other)]
+    next_best = beside[0] if len(beside) == 1 else f"{len(beside)} machines with {beside[0]}"
+    if measure is None:
+        return found(code=code, text=f"{words}; the next best is {next_best}", other=beside[0])
+    value, other_value = (MEASURES[measure](each, room, scene.target) for each in (allocation, other))
+    sign, unit = ("+", " unusable GPUs") if measure == "unusable_gpus" else ("", "")
+    text = f"{words}: {value:{sign}.3g}{unit} on {where}, {other_value:{sign}.3g} on the next best, {next_best}"
+    return found(code=code, text=text, measure=measure, value=value, other=beside[0], other_value=other_value)
+
+
+def _elsewhere(scene: Scene, allocation: Allocation, room: Room) -> Allocation | None:
+    """Return the allocation that the placement chooses without the machines of another allocation."""
+    up, free = room.up.copy(), room.free.copy()
+    left = None if room.devices is None else room.devices.copy()
+    for machine, _ in allocation.counts:
+        up[machine] = False
+        free[machine] = 0
+        if left is not None:
+            left[machine] = 0
+    rest = Room(free, room.largest, up, room.of_type, left, room.tenants)
+    return scene.place.place(allocation.demand, rest) if rest.fits(allocation.demand) else None
+
+
+def _free_capacity(allocation: Allocation, room: Room, _: TargetWorkload) -> float:
+    """Return the mean `Room.freeness` of the machines of an allocation."""
+    return float(room.freeness()[[machine for machine, _ in allocation.counts]].mean())
+
+
+def _left_over(allocation: Allocation, room: Room, _: TargetWorkload) -> float:
+    """Return the mean CPU and GPU left over on the machines of an allocation, as shares of the largest machine."""
+    after = room.without([allocation]).free / room.largest
+    return float(after[[machine for machine, _ in allocation.counts]][:, [0, GPUS]].sum(axis=1).mean())
+
+
+def _unusable_gpus(allocation: Allocation, room: Room, target: TargetWorkload) -> float:
+    """Return how many more free GPUs the jobs of the target could not use on average after an allocation."""
+    at = [machine for machine, _ in allocation.counts]
+    before, after = (
+        free_nodes(Room(r.free[at], r.largest, r.up[at], {k: v[at] for k, v in r.of_type.items()}, r.devices[at]))
+        for r in (room, room.without([allocation]))
+        if r.devices is not None
+    )
+    return (cluster_fragmentation(after, target) - cluster_fragmentation(before, target)) / WHOLE
+
+
+MEASURES: Final[dict[str, Callable[[Allocation, Room, TargetWorkload], float]]] = {
+    "free_capacity": _free_capacity,
+    "left_over": _left_over,
+    "unusable_gpus": _unusable_gpus,
+}
+"""Figures of an allocation: free capacity of its machines before it, CPU and GPU left over, and fragmentation."""
+
+CRITERIA: Final[dict[str, tuple[str, str, str | None]]] = {
+    "best_fit": ("least_free", "least free capacity", "free_capacity"),
+    "best_fit_gpu": ("least_left_over", "least CPU and GPU left over", "left_over"),
+    "consolidate": ("fewest_machines", "fewest machines, then least free capacity", "free_capacity"),
+    "dot_product": ("least_dot_product", "smallest dot product of free and requested CPU and GPU", None),
+    "fgd": ("least_fragmentation", "least fragmentation", "unusable_gpus"),
+    "fgd_used_first": ("least_fragmentation", "least fragmentation, machines in use first", "unusable_gpus"),
+    "first_fit": ("first_listed", "first machine listed with room", None),
+    "gpu_clustering": ("same_gpu_size", "beside jobs with as many GPUs", None),
+    "gpu_packing": ("gpus_in_use", "GPUs and machines in use first", None),
+    "random": ("random", "drawn at random among machines with room", None),
+    "spread": ("most_free", "most free capacity", "free_capacity"),
+}
+"""For each placement: the code and the words of its rule, and the figure by which it chooses, if it is one figure."""

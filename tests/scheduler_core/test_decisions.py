@@ -1,0 +1,181 @@
+"""Where queued jobs of a snapshot start, the reasons, and what contradicts itself in a snapshot."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from scheduler_core.decisions import CRITERIA, Decision, place_queue
+from scheduler_core.errors import BadInput
+from scheduler_core.placement import PLACEMENTS
+from scheduler_core.queueing import Discipline
+from scheduler_core.snapshot import QueuedJob, Snapshot, Spot
+from scheduler_core.types import Request
+from tests.examples import examples
+from tests.scheduler_core.snapshots import asked, machine, runs, snapshots
+
+POOLED = ("best_fit", "consolidate", "first_fit", "spread")
+
+
+def job(job_id: str = "j", **fields: object) -> QueuedJob:
+    return QueuedJob(**{"job_id": job_id, "request": asked(), **fields})
+
+
+def check_capacity(snapshot: Snapshot, decisions: list[Decision]) -> None:
+    """Check that jobs that run or start exceed no machine, and that constraints hold."""
+    states = {state.machine.name: state for state in snapshot.machines}
+    used: dict[str, Counter[str]] = {name: Counter() for name in states}
+    queued = {each.job_id: each for each in snapshot.jobs}
+    held = [(each.request, each.spots) for each in snapshot.running]
+    for decision in decisions:
+        each = queued[decision.job_id]
+        held.append((each.request, decision.spots))
+        assert sum(spot.instances for spot in decision.spots) in (0, each.instances)
+        for spot in decision.spots:
+            state = states[spot.machine]
+            assert not state.closed
+            assert not each.machines or spot.machine in each.machines
+            assert each.gpu_type is None or state.machine.gpu_type in each.gpu_type.split("|")
+            assert each.device_mem_gib == 0.0 or state.device_mem_gib >= each.device_mem_gib
+            for device in spot.devices:
+                used[spot.machine][f"gpu{device}"] += round(1000 * min(each.request.gpus, 1))
+                assert device < state.machine.gpus
+    for request, spots in held:
+        for spot in spots:
+            used[spot.machine] += Counter(
+                cpu=round(1000 * request.cpu_cores) * spot.instances,
+                mem=round(1024 * request.mem_gib) * spot.instances,
+                gpu=round(1000 * request.gpus) * spot.instances,
+            )
+    for name, state in states.items():
+        limits = {"cpu": state.machine.cpu_cores * 1000, "mem": 64 * 1024, "gpu": state.machine.gpus * 1000}
+        assert all(amount <= limits.get(what, 1000) for what, amount in used[name].items())
+
+
+@given(snapshots(POOLED))
+@settings(max_examples=examples(40), deadline=None)
+def test_a_placement_exceeds_no_machine_and_breaks_no_constraint(snapshot: Snapshot) -> None:
+    decisions = place_queue(snapshot)
+
+    assert [each.job_id for each in decisions] == [each.job_id for each in snapshot.jobs]
+    assert all(each.text and each.code for each in decisions)
+    check_capacity(snapshot, decisions)
+
+
+@pytest.mark.slow
+@given(snapshots(tuple(sorted(PLACEMENTS))))
+@settings(max_examples=examples(30), deadline=None)
+def test_no_placement_exceeds_a_machine(snapshot: Snapshot) -> None:
+    check_capacity(snapshot, place_queue(snapshot))
+
+
+def test_every_placement_has_a_rule_in_words() -> None:
+    assert set(CRITERIA) == set(PLACEMENTS)
+
+
+def test_the_reason_compares_with_the_next_best_machine() -> None:
+    machines = (machine("a"), machine("b"), machine("c"))
+    running = (runs("r", "b", asked(cores=8, gpus=2, mem=16)), runs("s", "a", asked(cores=4)))
+
+    [found] = place_queue(Snapshot(machines=machines, running=running, jobs=(job(),)))
+
+    assert (found.spots, found.code, found.measure) == ((Spot(machine="b"),), "least_free", "free_capacity")
+    assert (found.value, found.other, found.other_value) == (8 / 16 + 48 / 64 + 2 / 4, "a", 12 / 16 + 60 / 64 + 3 / 4)
+
+
+def test_the_only_machine_with_room_is_named_as_such() -> None:
+    machines = (machine("a", gpu_type="T4"), machine("b", gpu_type="V100"))
+
+    [found] = place_queue(Snapshot(machines=machines, jobs=(job(gpu_type="V100|A100"),)))
+
+    assert (found.spots[0].machine, found.code, found.text) == ("b", "only_room", "no room elsewhere than on b")
+
+
+@pytest.mark.slow
+def test_fragmentation_is_compared_in_gpus() -> None:
+    machines = (machine("a", gpus=1), machine("b", gpus=1))
+    running = (runs("r", "b", asked(gpus=0.5), devices=(0,)),)
+    jobs = (job("small", request=asked(gpus=0.5)), job("large", request=asked(gpus=1)))
+
+    small, large = place_queue(
+        Snapshot(machines=machines, running=running, jobs=jobs, rules=Discipline(placement="fgd"))
+    )
+
+    assert (small.spots, large.spots) == ((Spot(machine="b", devices=(0,)),), (Spot(machine="a", devices=(0,)),))
+    assert (small.measure, small.other) == ("unusable_gpus", "a")
+    assert small.value is not None
+    assert small.other_value is not None
+    assert small.value < 0 < small.other_value
+
+
+def test_machines_that_cannot_take_a_job_are_counted_by_cause() -> None:
+    machines = (
+        machine("a", gpu_type="V100"),
+        machine("b", gpu_type="T4", closed=True),
+        machine("c", gpu_type="T4", device_mem_gib=16.0),
+        machine("d", gpu_type="T4", device_mem_gib=32.0),
+    )
+    running = (runs("r", "d", asked(cores=12, gpus=4)),)
+    waiting = job(request=asked(cores=8, gpus=1), gpu_type="T4", device_mem_gib=24.0)
+
+    [found] = place_queue(Snapshot(machines=machines, running=running, jobs=(waiting,)))
+
+    assert found.short == {"gpu_type": 1, "device_mem_gib": 2, "cpu_cores": 1, "gpus": 1}
+    assert found.text == (
+        "the job does not fit; 1 of 4 machines: another GPU type, 2 of 4 machines: not enough GPU memory, "
+        "1 of 4 machines: not enough CPU cores, 1 of 4 machines: not enough GPUs"
+    )
+
+
+def test_a_rule_that_holds_a_job_back_names_the_head() -> None:
+    running = (runs("r", "a", asked(gpus=2), 100.0),)
+    jobs = (job("head", request=asked(gpus=4)), job("next", request=asked(gpus=1), run_time_s=1000.0))
+
+    strict = Snapshot(machines=(machine("a"),), running=running, jobs=jobs, rules=Discipline(overtakes=0))
+    easy = replace(strict, rules=Discipline(backfill="easy"))
+
+    assert [each.code for each in place_queue(strict)] == ["room", "overtakes"]
+    assert [each.code for each in place_queue(easy)] == ["room", "reservation"]
+    assert "job head" in place_queue(easy)[1].text
+
+
+def test_what_is_free_counts_jobs_that_are_not_listed() -> None:
+    free = Request(cpu_cores=2, mem_gib=math.nan, gpus=math.nan)
+    machines = (machine("a", free=free), machine("b", gpus=2, free_devices=(0.5, 0.0)))
+    jobs = (job("x", request=asked(cores=3, gpus=0.5)), job("y", request=asked(cores=2, gpus=4)))
+
+    x, y = place_queue(Snapshot(machines=machines, jobs=jobs))
+
+    assert (x.spots, y.spots) == ((Spot(machine="b", devices=(0,)),), (Spot(machine="a", devices=(0, 1, 2, 3)),))
+
+
+AT_FAULT = {
+    "machines.1.machine": {"machines": (machine("a"), machine("a"))},
+    "running.1.job_id": {"running": (runs("r", "a", asked()), runs("r", "a", asked()))},
+    "jobs.0.job_id": {"running": (runs("j", "a", asked()),)},
+    "running.0.on.0.machine": {"running": (runs("r", "b", asked()),)},
+    "running.0": {"running": (runs("r", "a", asked(cores=17)),)},
+    "running.1": {"running": (runs("r", "a", asked(gpus=3)), runs("s", "a", asked(gpus=2)))},
+    "running.0.on": {"running": (replace(runs("r", "a", asked()), spots=(Spot(machine="a"), Spot(machine="a"))),)},
+    "running.0.on.0.devices": {"running": (runs("r", "a", asked(gpus=2), devices=(4, 5)),)},
+    "machines.0.free.cpu_cores": {"machines": (machine("a", free=asked(cores=17)),)},
+    "machines.0.free.devices": {"machines": (machine("a", free_devices=(1.0,)),)},
+    "machines.0.free.devices.0": {
+        "machines": (machine("a", free_devices=(1.0, 1.0, 1.0, 1.0)),),
+        "running": (runs("r", "a", asked(), devices=(0,)),),
+    },
+    "jobs.0.machines.0": {"jobs": (job(machines=("b",)),)},
+    "sharing": {"rules": Discipline(placement="fgd", sharing="pooled")},
+}
+
+
+@pytest.mark.parametrize("field", AT_FAULT)
+def test_a_contradiction_is_named_by_its_field(field: str) -> None:
+    sound = Snapshot(machines=(machine("a"),), jobs=(job(),))
+
+    with pytest.raises(BadInput) as error:
+        place_queue(replace(sound, **AT_FAULT[field]))
+
+    assert str(error.value).startswith(f"{field}: ")
