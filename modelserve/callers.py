@@ -8,15 +8,12 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.scopes import Scope
-
-if TYPE_CHECKING:
-    from modelserve.contract.requests import JobRow  # loads numpy, which the parent process does not need
 
 __all__ = ["ANYONE", "Caller", "Token", "Tokens", "check_jobs"]
 
@@ -62,7 +59,16 @@ ANYONE: Final = Caller(name="anyone", scopes=frozenset(Scope))
 """The caller of every call if no tokens are set, which is allowed on loopback addresses only."""
 
 
-def check_jobs(rows: "Sequence[JobRow]", trace: str | None, caller: Caller, *, field: str = "jobs") -> None:
+class OfCluster(Protocol):
+    """A job, or a whole call, with its trace and cluster; None if it names none."""
+
+    @property
+    def trace(self) -> str | None: ...
+    @property
+    def cluster(self) -> str | None: ...
+
+
+def check_jobs(rows: Sequence[OfCluster], trace: str | None, caller: Caller, *, field: str = "jobs") -> None:
     """Check that every job has a trace and that the caller may use its trace and cluster.
 
     `trace` is the trace of jobs that name none; `field` names the jobs in error messages.

@@ -14,6 +14,8 @@ from modelserve.callers import Caller, check_jobs
 from modelserve.calls.catalogue import Compared, card_of, importances_of, list_models, show_model
 from modelserve.calls.explanations import explain_job
 from modelserve.calls.logged_context import (
+    PENDING,
+    PLACEMENT,
     PREDICTION,
     RECOMMENDATION,
     RESERVATION,
@@ -23,6 +25,7 @@ from modelserve.calls.logged_context import (
     record_of,
 )
 from modelserve.calls.measured import measured, write_logged
+from modelserve.calls.placements import explained, placed
 from modelserve.calls.predictions import predicted
 from modelserve.calls.recent import recent_recommendations
 from modelserve.calls.recommendations import recommended
@@ -36,6 +39,7 @@ from modelserve.contract.fields import Alias
 from modelserve.contract.jobs import RecentAnswer
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, Error, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
+from modelserve.contract.placements import ClusterBody, PendingBody
 from modelserve.contract.requests import ExplainBody, ModeBody, PredictBody, RecommendBody, WhatIfBody
 from modelserve.contract.reservations import ReserveBody
 from modelserve.learning.drift import champion_errors, read_drift
@@ -108,6 +112,22 @@ class Service:
         found = measured(body, call.now, POLICY)
         answered = reserved(context, body.jobs, found, call, self.settings.types)
         self._keep(RESERVATION, context, call, caller, write_logged(body, found), answered)
+        return answered
+
+    def place_jobs(self, body: ClusterBody, caller: Caller, *, answer_id: str, call_json: bytes = b"") -> Answered:
+        """Return where each job of a queue starts now and why, and log the answer; `call_json` as in `predict_jobs`."""
+        call = self._call(answer_id, body.trace)
+        check_jobs([body], call.trace, caller, field="call")
+        answered = placed(body, call)
+        self._keep(PLACEMENT, self._context(), call, caller, call_json or as_json(body), answered)
+        return answered
+
+    def explain_pending(self, body: PendingBody, caller: Caller, *, answer_id: str, call_json: bytes = b"") -> Answered:
+        """Return why jobs wait and what would start them, and log the answer; `call_json` as in `predict_jobs`."""
+        call = self._call(answer_id, body.trace)
+        check_jobs([body], call.trace, caller, field="call")
+        answered = explained(body, call)
+        self._keep(PENDING, self._context(), call, caller, call_json or as_json(body), answered)
         return answered
 
     def score(self, model: "ServedModel", columns: Columns, caller: Caller, *, answer_id: str) -> Scores:
@@ -204,7 +224,7 @@ class Service:
     ) -> None:
         """Log an answer unless logging is off, and queue its jobs for challenger models if there are any."""
         if self.settings.answers_kept:
-            types = {} if kind == PREDICTION else self.settings.types
+            types = self.settings.types if kind in (RECOMMENDATION, RESERVATION) else {}
             self.log.put(record_of(kind, context, call, caller, body, answered, types))
         if self.shadow is not None and context.snapshot.challengers:
             self.shadow.offer(context, call)

@@ -1,4 +1,4 @@
-"""Routes about jobs: predictions, recommendations (new and recent), reservations, explanations and what-if curves.
+"""Routes about jobs: predictions, recommendations (new and recent), reservations, placements, explanations, what-if.
 
 Predictions for a few jobs are computed on the event loop, since handing them to a thread would take longer. Everything
 else runs in a thread (`Slots`). Added by `modelserve.api.app`.
@@ -16,6 +16,7 @@ from modelserve.api.learning import TRACE, TYPE, json_response
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
 from modelserve.calls.logged_context import Answered
 from modelserve.contract.jobs import ExplainAnswer, PredictAnswer, RecentAnswer, RecommendAnswer, WhatIfAnswer
+from modelserve.contract.placements import ClusterBody, PendingAnswer, PendingBody, PlaceAnswer
 from modelserve.contract.requests import ExplainBody, PredictBody, RecommendBody, WhatIfBody
 from modelserve.contract.reservations import ReserveAnswer, ReserveBody
 from modelserve.errors import BadRequest
@@ -29,6 +30,8 @@ JOBS_AT_ONCE: Final = 16
 PREDICT: Final = JsonBody(PredictBody)
 RECOMMEND: Final = JsonBody(RecommendBody)
 RESERVE: Final = BoundedBody(ReserveBody)
+PLACE: Final = BoundedBody(ClusterBody)
+PENDING: Final = BoundedBody(PendingBody)
 EXPLAIN: Final = JsonBody(ExplainBody)
 WHAT_IF: Final = JsonBody(WhatIfBody)
 
@@ -60,6 +63,26 @@ async def reservations(request: Request) -> Response:
     body = await RESERVE.of(call)
     call.rows = _counted(call, len(body.jobs))
     ask = partial(call.service.reserve_jobs, body, caller, answer_id=call.answer_id)
+    return answer(call, await call.desk.slots.run(ask))
+
+
+async def placements(request: Request) -> Response:
+    """Return where each waiting job of a cluster starts now, and why."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    body = await PLACE.of(call)
+    call.rows = _counted(call, len(body.jobs))
+    ask = partial(call.service.place_jobs, body, caller, answer_id=call.answer_id, call_json=call.body)
+    return answer(call, await call.desk.slots.run(ask))
+
+
+async def explain_pending(request: Request) -> Response:
+    """Return why jobs wait, and what would have to change."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    body = await PENDING.of(call)
+    call.rows = _counted(call, len(body.jobs))
+    ask = partial(call.service.explain_pending, body, caller, answer_id=call.answer_id, call_json=call.body)
     return answer(call, await call.desk.slots.run(ask))
 
 
@@ -124,6 +147,16 @@ OPERATIONS: Final = (
     Operation(
         method="POST", path="/v1/reservations", endpoint=reservations, tag=TAG,
         summary="What to reserve for each running job, and why", body=ReserveBody, answer=ReserveAnswer,
+        faults=(*CALL, *BODY, *SLOT),
+    ),
+    Operation(
+        method="POST", path="/v1/placements", endpoint=placements, tag=TAG,
+        summary="Where each waiting job starts, or why it waits", body=ClusterBody, answer=PlaceAnswer,
+        faults=(*CALL, *BODY, *SLOT),
+    ),
+    Operation(
+        method="POST", path="/v1/explain-pending", endpoint=explain_pending, tag=TAG,
+        summary="Why jobs wait, and what would start them", body=PendingBody, answer=PendingAnswer,
         faults=(*CALL, *BODY, *SLOT),
     ),
     Operation(

@@ -26,7 +26,15 @@ from modelserve.scopes import Scope
 
 TAG: Final = "Open Inference Protocol"
 PLATFORM: Final = "taut_xgboost"
-EXTENSIONS: Final = ("predictions", "recommendations", "reservations", "explanations", "what-if")
+EXTENSIONS: Final = (
+    "predictions",
+    "recommendations",
+    "reservations",
+    "placements",
+    "explain-pending",
+    "explanations",
+    "what-if",
+)
 """Calls of this service under `/v1`, which the protocol does not define; listed in the server's metadata."""
 
 INFER: Final = JsonBody(InferBody, fault_status=400)

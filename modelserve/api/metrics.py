@@ -26,6 +26,7 @@ METRIC_NAMES: Final = (
     "taut_model_age_seconds",
     "taut_model_info",
     "taut_model_reload_total",
+    "taut_placements_total",
     "taut_prediction_duration_seconds",
     "taut_prediction_error_ratio",
     "taut_predictions_total",
@@ -74,6 +75,7 @@ class Metrics:
         self.reservations = Counter(
             "taut_reservations_total", "Reservations of running jobs.", ("reason",), registry=registry
         )
+        self.placements = Counter("taut_placements_total", "Waiting jobs decided on.", ("reason",), registry=registry)
         self.samples_refused = Counter(
             "taut_samples_refused_total", "Samples of running jobs refused.", ("why",), registry=registry
         )
@@ -113,6 +115,7 @@ class Metrics:
             "prediction": self.predictions,
             "recommendation": self.recommendations,
             "reservation": self.reservations,
+            "placement": self.placements,
             "refused_sample": self.samples_refused,
         }
 

@@ -20,11 +20,24 @@ from modelserve.loading.served import encode_features
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
 
-__all__ = ["PREDICTION", "RECOMMENDATION", "RESERVATION", "Answered", "Call", "as_json", "read_context", "record_of"]
+__all__ = [
+    "PENDING",
+    "PLACEMENT",
+    "PREDICTION",
+    "RECOMMENDATION",
+    "RESERVATION",
+    "Answered",
+    "Call",
+    "as_json",
+    "read_context",
+    "record_of",
+]
 
 PREDICTION: Final = "prediction"
 RECOMMENDATION: Final = "recommendation"
 RESERVATION: Final = "reservation"
+PLACEMENT: Final = "placement"
+PENDING: Final = "pending"
 
 Parts = tuple[str | None, ...]
 
@@ -37,8 +50,9 @@ class Answered:
     """One response as JSON bytes, the models it used (such as `runtime.pai.ctr@7`), and counts for monitoring.
 
     `counts` has keys `("prediction", name, version, outcome)`, `("recommendation", resource, reason)`,
-    `("reservation", reason)` and `("refused_sample", reason)`. `reclaimed` holds for each resource the total requested
-    and the total recommended, `reserved` the total requested and the total reserved, over all instances of all jobs.
+    `("reservation", reason)`, `("refused_sample", reason)` and `("placement", code)`. `reclaimed` holds for each
+    resource the total requested and the total recommended, `reserved` the total requested and the total reserved, over
+    all instances of all jobs.
     """
 
     body: bytes

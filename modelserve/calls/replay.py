@@ -17,6 +17,8 @@ from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import complaint
 from modelserve.bundle.champions import version_folder
 from modelserve.calls.logged_context import (
+    PENDING,
+    PLACEMENT,
     PREDICTION,
     RECOMMENDATION,
     RESERVATION,
@@ -26,10 +28,12 @@ from modelserve.calls.logged_context import (
     read_context,
 )
 from modelserve.calls.measured import read_logged
+from modelserve.calls.placements import explained, placed
 from modelserve.calls.predictions import predicted
 from modelserve.calls.recommendations import recommended
 from modelserve.calls.request_context import Choice, FeedbackUsed, RequestContext, RowSource
 from modelserve.calls.reservations import reserved
+from modelserve.contract.placements import ClusterBody, PendingBody
 from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.errors import BadRequest, BundleError, NotKnown
 from modelserve.learning.learned import Learned
@@ -88,9 +92,14 @@ def replay(record: "AnswerRecord", bundles: Path) -> bytes:
         if record.kind == RESERVATION:
             body, found = read_logged(seen.body)
             return reserved(context, body.jobs, found, call, seen.types).body
+        if record.kind == PLACEMENT:
+            return placed(ClusterBody.model_validate(seen.body, strict=False), call).body
+        if record.kind == PENDING:
+            return explained(PendingBody.model_validate(seen.body, strict=False), call).body
     except ValidationError as error:
         raise BadRequest(f"call of the answer: {complaint(error)}; it was written by another version") from error
-    raise BadRequest(f"kind: found {record.kind[:40]!r}, expected {PREDICTION}, {RECOMMENDATION} or {RESERVATION}")
+    kinds = ", ".join((PREDICTION, RECOMMENDATION, RESERVATION, PLACEMENT, PENDING))
+    raise BadRequest(f"kind: found {record.kind[:40]!r}, expected one of {kinds}")
 
 
 def _model(seen: LoggedModel, bundles: Path) -> ServedModel:

@@ -18,6 +18,7 @@ from modelserve.client.calls import (
     read_answer,
     rows_as,
     segment,
+    whole,
     with_job,
     with_list,
 )
@@ -35,6 +36,7 @@ from modelserve.contract.jobs import (
 )
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
+from modelserve.contract.placements import ClusterBody, PendingAnswer, PendingBody, PlaceAnswer
 from modelserve.contract.requests import JobRow, RecommendJob
 from modelserve.contract.reservations import MAX_RUNNING, ReserveAnswer, Reserved, RunningJob
 from modelserve.errors import ClientError
@@ -151,6 +153,39 @@ class AsyncClient(Connected):
             return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.reservations]
 
         return await self.in_parts(rows_as(RunningJob, jobs), ask, most=MAX_RUNNING)
+
+    async def placements(self, cluster: ClusterBody | Mapping[str, object]) -> PlaceAnswer:
+        """Return where each waiting job of a cluster starts now, and why; the cluster is sent in one call.
+
+        Raises
+        ------
+        BadRequest
+            The cluster is not valid.
+        ClientError
+            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`.
+        """
+        [body] = rows_as(ClusterBody, [cluster], field="clusters")
+        call = post("/v1/placements", whole(body), repeatable=True)
+        said = await self.ask(PlaceAnswer, call)
+        check_ids([row.job_id for row in body.jobs], [row.job_id for row in said.placements], call)
+        return said
+
+    async def explain_pending(
+        self, cluster: ClusterBody | Mapping[str, object], *, job_ids: Sequence[str] | None = None
+    ) -> PendingAnswer:
+        """Return why jobs of a cluster wait, and what would start them; `job_ids` None: the first in queue order.
+
+        Raises
+        ------
+        BadRequest
+            The cluster is not valid, or more jobs are named than one call explains.
+        ClientError
+            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`.
+        """
+        [body] = rows_as(ClusterBody, [cluster], field="clusters")
+        asked = {**body.model_dump(exclude_unset=True), **({} if job_ids is None else {"explain": tuple(job_ids)})}
+        [pending] = rows_as(PendingBody, [asked], field="clusters")
+        return await self.ask(PendingAnswer, post("/v1/explain-pending", whole(pending), repeatable=True))
 
     async def explanations(
         self,

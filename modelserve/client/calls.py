@@ -100,6 +100,11 @@ def with_list(name: str, rows: Iterable[BaseModel], **values: object) -> bytes:
     return _with(name, b"[" + b",".join(map(_row, rows)) + b"]", values)
 
 
+def whole(body: BaseModel) -> bytes:
+    """Return a body as JSON; fields that are unset or None are left out."""
+    return _row(body)
+
+
 def with_job(row: JobRow, **values: object) -> bytes:
     """Return a JSON body with one job and other values; fields that are unset or None are left out."""
     return _with("job", _row(row), values)

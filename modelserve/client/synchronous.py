@@ -15,6 +15,7 @@ from modelserve.contract.fields import Minimums, Mode
 from modelserve.contract.jobs import ExplainAnswer, Prediction, RecentAnswer, Recommended, WhatIfAnswer
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
+from modelserve.contract.placements import ClusterBody, PendingAnswer, PlaceAnswer
 from modelserve.contract.requests import JobRow
 from modelserve.contract.reservations import Reserved, RunningJob
 from modelserve.errors import ClientError
@@ -80,6 +81,16 @@ class Client(Waiting):
     ) -> list[Reserved]:
         """Return what to reserve for running jobs, given their samples; see `AsyncClient.reservations`."""
         return self.wait(lambda client: client.reservations(jobs, trace=trace))
+
+    def placements(self, cluster: ClusterBody | Mapping[str, object]) -> PlaceAnswer:
+        """Return where each waiting job of a cluster starts now, and why; see `AsyncClient.placements`."""
+        return self.wait(lambda client: client.placements(cluster))
+
+    def explain_pending(
+        self, cluster: ClusterBody | Mapping[str, object], *, job_ids: Sequence[str] | None = None
+    ) -> PendingAnswer:
+        """Return why jobs of a cluster wait, and what would start them; see `AsyncClient.explain_pending`."""
+        return self.wait(lambda client: client.explain_pending(cluster, job_ids=job_ids))
 
     def explanations(
         self,

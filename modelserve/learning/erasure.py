@@ -90,8 +90,8 @@ def _names(erasure: Erasure, trace: str, context: bytes) -> bool:
         return any(
             job.get("user") == erasure.user
             and (job.get("trace") or default) == erasure.trace
-            and erasure.cluster in ("", job.get("cluster"))
-            for job in body["jobs"]
+            and erasure.cluster in ("", job.get("cluster") or body.get("cluster"))
+            for job in (*body["jobs"], *body.get("running", ()))
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return mentioned  # unknown format: delete rather than keep

@@ -26,6 +26,9 @@ from modelserve.store.answers import AnswerRecord, read_answer
 TOP: Final = 3
 """Maximum number of feature contributions printed for a job."""
 
+ANSWERS: Final = ("recommendations", "predictions", "reservations", "placements", "pending")
+"""The names of the list of answers in a response."""
+
 SQLITE: Final = "sqlite:///"
 
 
@@ -53,7 +56,7 @@ def replayed(answer_id: str, *, store: str, bundles: Path) -> Replayed:
     record = _record(answer_id, store)
     again = replay(record, bundles)
     response = json.loads(again)
-    [answers] = [response[name] for name in ("recommendations", "predictions", "reservations") if name in response]
+    [answers] = [response[name] for name in ANSWERS if name in response]
     evidence = _evidence(record, bundles)
     return Replayed(
         equal=again == record.response,

@@ -11,14 +11,21 @@ from tests.modelserve.api.test_gate import check_problem
 
 Make = Callable[..., TestClient]
 
+CLUSTER = {
+    "machines": [{"machine": "m1", "cpu_cores": 4, "mem_gib": 8}],
+    "jobs": [{"job_id": "a1", "request": {"cpu_cores": 6}}],
+}
 CALLS = {
     "/v1/predictions": {"jobs": [job()]},
     "/v1/recommendations": {"jobs": [job()]},
     "/v1/reservations": {"jobs": [job(age_s=60.0)]},
+    "/v1/placements": CLUSTER,
+    "/v1/explain-pending": CLUSTER,
     "/v1/explanations": {"job": job()},
     "/v1/what-if": {"job": job(), "resource": "cpu_cores"},
 }
-LOGGED = ("/v1/predictions", "/v1/recommendations", "/v1/reservations")
+OF_JOBS = ("/v1/predictions", "/v1/recommendations", "/v1/reservations")
+LOGGED = (*OF_JOBS, "/v1/placements", "/v1/explain-pending")
 DEEP = b"[" * 100_000
 HUGE = b'{"jobs":' + b"9" * 5000 + b"}"
 
@@ -121,7 +128,7 @@ def test_a_body_of_another_type_is_refused(client: TestClient, headers: dict[str
         ({"trace": "philly"}, "jobs.0.trace"),
     ],
 )
-@pytest.mark.parametrize("path", LOGGED)
+@pytest.mark.parametrize("path", OF_JOBS)
 def test_a_job_out_of_reach_is_forbidden_by_its_field(
     serve: Make, path: str, changes: dict[str, object], field: str
 ) -> None:

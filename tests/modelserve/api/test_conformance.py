@@ -26,6 +26,8 @@ SECRET = "chief"
 FIT = ("2xx", "401", "403", "404")
 BEYOND_A_SCHEMA = {
     "POST /v1/feedback": "422",  # the times of a run in their order, none of them ahead
+    "POST /v1/placements": "422",  # names of the call's own machines, jobs that fit them
+    "POST /v1/explain-pending": "422",
     "POST /v1/mode": "422",  # either a mode or a reset
     "POST /v2/models/{model}/infer": "400",  # shapes as long as their data, types as their columns
     "POST /v2/models/{model}/versions/{version}/infer": "400",
@@ -43,7 +45,13 @@ RUN = {
     "outcome": "completed",
     "request": {"gpus": 0.5},
 }
+CLUSTER = {
+    "machines": [{"machine": "m1", "cpu_cores": 4, "mem_gib": 8}],
+    "jobs": [{"job_id": "a1", "request": {"cpu_cores": 6}}],
+}
 FITTING = {
+    "/v1/placements": CLUSTER,
+    "/v1/explain-pending": CLUSTER,
     "/v1/feedback": {"feedback": [RUN]},
     "/infer": {"inputs": [{"name": "user", "shape": [2], "datatype": "BYTES", "data": ["u1", "u2"]}]},
     "/invocations": {"dataframe_split": {"columns": ["user"], "data": [["u1"]]}, "params": {"model": NAMES[0]}},

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from modelserve.api.app import OPERATIONS
 from modelserve.api.operations import add_operations
 from modelserve.client import AsyncClient
-from modelserve.contract import jobs, learning, models, reservations
+from modelserve.contract import jobs, learning, models, placements, reservations
 from modelserve.contract.fields import Minimums
 from modelserve.errors import WrongAnswer
 from tests.examples import examples
@@ -49,6 +49,13 @@ RUNNING = {
     "samples": {"at_s": [840.0, None], "gpus": [0.2, 0.3], "gpu_mem_gib": [2.0, 2.5]},
     "statistics": {"count": 9, "at_s": 780.0, "cpu_cores": USE, "gpus": USE, "mem_gib": 4.0, "gpu_mem_gpus": 0.2},
 }
+CLUSTER = {
+    "machines": [{"machine": "m1", "cpu_cores": 8, "mem_gib": 64, "gpus": 4, "free": {"devices": [1, 0.5, 0, 1]}}],
+    "running": [{"job_id": "r1", "request": {"cpu_cores": 1}, "on": [{"machine": "m1"}], "ends_in_s": 60.0}],
+    "jobs": [{"job_id": "a1", "request": {"cpu_cores": 6, "gpus": 0.5}, "machines": ["m1"], "priority": 2.0}],
+    "cluster": "c1",
+    "placement": "fgd",
+}
 Ask = Callable[[AsyncClient], Any]
 
 CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
@@ -64,6 +71,11 @@ CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
     ),
     ("GET", "/v1/recommendations"): (jobs.RecentAnswer, lambda c: c.recent_recommendations(task_type="ctr")),
     ("POST", "/v1/reservations"): (reservations.ReserveAnswer, lambda c: c.reservations([RUNNING], trace="pai")),
+    ("POST", "/v1/placements"): (placements.PlaceAnswer, lambda c: c.placements(CLUSTER)),
+    ("POST", "/v1/explain-pending"): (
+        placements.PendingAnswer,
+        lambda c: c.explain_pending(CLUSTER, job_ids=["a1"]),
+    ),
     ("POST", "/v1/explanations"): (jobs.ExplainAnswer, lambda c: c.explanations(JOB, top=3, quantile="p90")),
     ("POST", "/v1/what-if"): (jobs.WhatIfAnswer, lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5)),
     ("POST", "/v1/feedback"): (learning.FeedbackAnswer, lambda c: c.feedback([FINISHED], trace="pai")),

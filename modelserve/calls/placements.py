@@ -1,0 +1,190 @@
+"""Calls for placements and for explanations of waiting jobs: the cluster of a call in, decisions with reasons out.
+
+The decisions are `scheduler_core.decisions` and `scheduler_core.changes`; no model is used. No HTTP here. Called by the
+service, by `modelserve.calls.replay` and by the commands.
+"""
+
+import math
+from collections import Counter
+from typing import Final
+
+from modelserve.calls.logged_context import Answered, Call
+from modelserve.contract.placements import MAX_EXPLAINED, ClusterBody, PendingBody, RequestRow
+from modelserve.contract.writing import Values, known, written
+from modelserve.errors import BadRequest
+from scheduler_core.changes import Change, Explained, explain_waiting
+from scheduler_core.cluster import Machine
+from scheduler_core.decisions import Decision, place_queue
+from scheduler_core.errors import BadInput
+from scheduler_core.queueing import Discipline
+from scheduler_core.snapshot import MachineState, QueuedJob, RunningJob, Snapshot, Spot
+from scheduler_core.types import RESOURCES, Request
+
+__all__ = ["explain", "explained", "place", "placed"]
+
+MOST_INSTANCES: Final = 20_000
+"""Maximum number of instances of all waiting jobs of a call."""
+
+
+def placed(body: ClusterBody, call: Call) -> Answered:
+    """Return the response to a placement call."""
+    rows = place(body)
+    counts: Counter[tuple[str, ...]] = Counter(("placement", str(row["code"])) for row in rows)
+    heads = [{name: row.pop(name) for name in ("job_id", "starts", "on")} for row in rows]
+    answers = [{**head, "reason": reason} for head, reason in zip(heads, rows, strict=True)]
+    return Answered(body=written({"answer_id": call.answer_id, "placements": answers}), counts=counts)
+
+
+def explained(body: PendingBody, call: Call) -> Answered:
+    """Return the response to a call for explanations of waiting jobs."""
+    return Answered(body=written({"answer_id": call.answer_id, "pending": explain(body)}))
+
+
+def place(body: ClusterBody) -> list[Values]:
+    """Return where each job of the queue starts now and why, with the keys of `contract.placements.Placed`.
+
+    The keys of its reason are beside the others.
+
+    Raises
+    ------
+    BadRequest
+        The machines and jobs contradict each other; the message begins with the field.
+    """
+    try:
+        return [_decision(each) for each in place_queue(_snapshot(body))]
+    except BadInput as error:
+        raise BadRequest(str(error)) from error
+
+
+def explain(body: PendingBody) -> list[Values]:
+    """Return why jobs wait and what would start them, with the keys of `contract.placements.PendingJob`.
+
+    Raises
+    ------
+    BadRequest
+        The machines and jobs contradict each other; the message begins with the field.
+    """
+    try:
+        return [_explained(each) for each in explain_waiting(_snapshot(body), body.explain, MAX_EXPLAINED)]
+    except BadInput as error:
+        raise BadRequest(str(error)) from error
+
+
+def _snapshot(body: ClusterBody) -> Snapshot:
+    instances = sum(job.instances for job in body.jobs)
+    if instances > MOST_INSTANCES:
+        raise BadRequest(f"jobs: found {instances} instances in all, expected at most {MOST_INSTANCES}")
+    return Snapshot(
+        machines=tuple(
+            MachineState(
+                machine=Machine(
+                    name=row.machine, cpu_cores=row.cpu_cores, mem_gib=row.mem_gib, gpus=row.gpus, gpu_type=row.gpu_type
+                ),
+                device_mem_gib=_or(row.device_mem_gib, math.nan),
+                free=_request(row.free),
+                free_devices=row.free.devices,
+                closed=row.closed,
+            )
+            for row in body.machines
+        ),
+        running=tuple(
+            RunningJob(
+                job_id=row.job_id,
+                request=_request(row.request),
+                spots=tuple(Spot(machine=on.machine, instances=on.instances, devices=on.devices) for on in row.on),
+                user=row.user,
+                ends_in_s=_or(row.ends_in_s, math.inf),
+            )
+            for row in body.running
+        ),
+        jobs=tuple(
+            QueuedJob(
+                job_id=row.job_id,
+                request=_request(row.request),
+                instances=row.instances,
+                gpu_type=row.gpu_type,
+                machines=row.machines,
+                device_mem_gib=row.device_mem_gib,
+                user=row.user,
+                priority=row.priority,
+                waited_s=row.waited_s,
+                run_time_s=_or(row.run_time_s, math.nan),
+            )
+            for row in body.jobs
+        ),
+        rules=Discipline(
+            policy=body.policy,
+            placement=body.placement,
+            sharing=body.sharing,
+            backfill=body.backfill,
+            overtakes=body.overtakes,
+        ),
+    )
+
+
+def _request(row: RequestRow) -> Request:
+    amounts = (_or(getattr(row, name), math.nan) for name in RESOURCES)
+    return Request(**dict(zip(RESOURCES, amounts, strict=True)))
+
+
+def _or(value: float | None, unknown: float) -> float:
+    return unknown if value is None else value
+
+
+def _decision(found: Decision) -> Values:
+    on = [{"machine": s.machine, "instances": s.instances, "devices": s.devices} for s in found.spots]
+    names = ("code", "text", "measure", "value", "other", "other_value", "short")
+    return {"job_id": found.job_id, "starts": bool(on), "on": on, **{name: getattr(found, name) for name in names}}
+
+
+def _explained(found: Explained) -> Values:
+    why = found.why
+    missing = None if found.missing is None else dict(zip(RESOURCES, found.missing.row(), strict=True))
+    return {
+        "job_id": found.job_id,
+        "hold": str(why.hold),
+        "place": why.place,
+        "head": found.head,
+        "text": found.text,
+        "instances": why.instances,
+        "hosted": why.hosted,
+        "short": found.short,
+        "nearest": None if found.nearest is None else {"machine": found.nearest, "missing": missing},
+        "must_end": found.must_end,
+        "room_in_s": known(why.room_in_s),
+        "expected_wait_s": known(why.expected_wait_s),
+        "changes": [_change(each) for each in found.changes],
+    }
+
+
+def _change(found: Change) -> Values:
+    job, field = found.job, found.field
+    request = {name: known(value) for name, value in zip(RESOURCES, job.request.row(), strict=True)}
+    if field == "wait":
+        to, when = {}, f"in {found.in_s:.0f} s" if math.isfinite(found.in_s) else "at an unknown time"
+        text = f"wait until {_listed(found.ended)} end{'s' if len(found.ended) == 1 else ''}, expected {when}"
+    elif field == "request":
+        to = request
+        text = f"request {', '.join(f'{value:g} {_UNITS[name]}' for name, value in to.items() if value)} per instance"
+    elif field in RESOURCES:
+        to = {field: request[field]}
+        text = f"request {request[field]:g} {_UNITS[field]} per instance"
+    elif field == "machines":
+        to, text = {"machines": None}, "allow any machine"
+    else:
+        to = {field: getattr(job, field)}
+        text = f"{_WORDS[field]} {to[field]}"
+    return {"field": field, "text": text, "to": to, "ended": found.ended, "in_s": known(found.in_s)}
+
+
+def _listed(names: tuple[str, ...], shown: int = 5) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
+
+
+_UNITS: Final = {"cpu_cores": "cores", "mem_gib": "GiB of memory", "gpus": "GPUs"}
+_WORDS: Final = {
+    "instances": "number of instances:",
+    "gpu_type": "GPU type:",
+    "device_mem_gib": "least GiB of memory of each GPU:",
+}

@@ -1,0 +1,228 @@
+"""The calls for placements and for explanations of waiting jobs, and their responses: a cluster as it is now, in full.
+
+Names and amounts that contradict each other are refused by `scheduler_core.snapshot`. Used by `modelserve.calls`,
+`modelserve.client` and the commands.
+"""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from modelserve.contract.fields import Amount, Answer, Finite, StrictFinite, Text
+from modelserve.contract.jobs import Amounts
+from modelserve.contract.requests import RequestRow
+
+__all__ = ["MAX_EXPLAINED", "ClusterBody", "PendingAnswer", "PendingBody", "PlaceAnswer", "RequestRow"]
+
+MAX_MACHINES: Final = 5000
+MAX_RUNNING_JOBS: Final = 10_000
+MAX_QUEUED: Final = 1000
+MAX_SPOTS: Final = 1000
+"""Maximum number of machines of one running job, and of machines that one waiting job names."""
+MAX_GPUS: Final = 1000
+"""Maximum number of GPUs of one machine."""
+MAX_EXPLAINED: Final = 10
+"""Maximum number of waiting jobs that one call explains."""
+MAX_INSTANCES: Final = 10_000
+"""Maximum number of instances of one job."""
+
+Seconds = Annotated[float, Field(ge=0.0, le=1e10, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+Instances = Annotated[int, Field(ge=1, le=MAX_INSTANCES)]
+Devices = Annotated[tuple[Annotated[int, Field(ge=0, lt=MAX_GPUS)], ...], Field(max_length=MAX_GPUS, fail_fast=True)]
+GpuType = Annotated[Text, Field(pattern=r"^[^|]+$")]
+
+Policy = Literal["fifo", "sjf", "srtf", "qssf", "las", "las_time", "mlfq", "gittins", "drf", "priority"]
+PlacementName = Literal[
+    "best_fit", "best_fit_gpu", "consolidate", "dot_product", "fgd", "fgd_used_first", "first_fit", "gpu_clustering",
+    "gpu_packing", "random", "spread",
+]  # fmt: skip
+"""The names of `scheduler_core.queue_policies` and `scheduler_core.placement`, which clients do not load."""
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FreeRow(RequestRow):
+    """What is free on a machine beside all its running jobs, listed or not; absent: all that the listed jobs leave.
+
+    `devices` are the free shares of its GPUs, in order, instead of `gpus`.
+    """
+
+    devices: Annotated[tuple[Share, ...], Field(max_length=MAX_GPUS, fail_fast=True)] = ()
+
+
+class MachineRow(_Row):
+    """One machine: its capacity, the type of its GPUs and the memory of each, and what is free.
+
+    A `closed` machine (cordoned, draining) takes no new jobs.
+    """
+
+    machine: Text
+    cpu_cores: Amount
+    mem_gib: Amount
+    gpus: Annotated[int, Field(ge=0, le=MAX_GPUS)] = 0
+    gpu_type: GpuType | None = None
+    device_mem_gib: Annotated[float, Field(gt=0.0, le=1e6, allow_inf_nan=False)] | None = None
+    free: FreeRow = FreeRow()
+    closed: bool = False
+
+
+class SpotRow(_Row):
+    """Instances of a running job on one machine, and the GPUs that they hold, by index from 0, if known."""
+
+    machine: Text
+    instances: Instances = 1
+    devices: Devices = ()
+
+
+class RunningRow(_Row):
+    """One running job: its request per instance, its machines, and the seconds until it should end, if known."""
+
+    job_id: Text
+    request: RequestRow
+    on: Annotated[tuple[SpotRow, ...], Field(min_length=1, max_length=MAX_SPOTS, fail_fast=True)]
+    user: Text | None = None
+    ends_in_s: Seconds | None = None
+
+
+class QueuedRow(_Row):
+    """One waiting job: its request per instance, its constraints, and what queue policies read.
+
+    `gpu_type` may list alternatives (`T4|P100`). `machines` are the only machines that the job may use, if given, and
+    `device_mem_gib` is the least memory of each GPU. `run_time_s` is the expected run time, `priority` is larger for
+    jobs that go first. Jobs that waited equally long are in the order of the call.
+    """
+
+    job_id: Text
+    request: RequestRow
+    instances: Instances = 1
+    gpu_type: Text | None = None
+    machines: Annotated[tuple[Text, ...], Field(max_length=MAX_SPOTS, fail_fast=True)] = ()
+    device_mem_gib: Amount = 0.0
+    user: Text | None = None
+    priority: Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)] = 0.0
+    waited_s: Seconds = 0.0
+    run_time_s: Seconds | None = None
+
+
+class ClusterBody(BaseModel):
+    """A call for placements: the machines, the running jobs, the queue (`jobs`), and the rules by which jobs start.
+
+    `overtakes` is the number of later jobs that may start before one that does not fit; absent: any number. With
+    `backfill` `easy`, later jobs must not delay it. GPUs are pooled per machine, or shared by device: by default as the
+    placement needs, and by device if any GPU is named.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    machines: Annotated[tuple[MachineRow, ...], Field(min_length=1, max_length=MAX_MACHINES, fail_fast=True)]
+    running: Annotated[tuple[RunningRow, ...], Field(max_length=MAX_RUNNING_JOBS, fail_fast=True)] = ()
+    jobs: Annotated[tuple[QueuedRow, ...], Field(min_length=1, max_length=MAX_QUEUED, fail_fast=True)]
+    trace: Text | None = None
+    cluster: Text | None = None
+    policy: Policy = "fifo"
+    placement: PlacementName = "best_fit"
+    sharing: Literal["pooled", "devices"] | None = None
+    backfill: Literal["none", "easy"] = "none"
+    overtakes: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+
+
+class PendingBody(ClusterBody):
+    """A call for explanations: a cluster, and the ids of the jobs to explain; absent: the first in queue order."""
+
+    explain: Annotated[tuple[Text, ...], Field(min_length=1, max_length=MAX_EXPLAINED, fail_fast=True)] | None = None
+
+
+class SpotAnswer(Answer):
+    """Instances of a job on one machine, and the GPUs that they take, by index; none if GPUs are pooled."""
+
+    machine: str
+    instances: int
+    devices: tuple[int, ...]
+
+
+class PlaceReason(Answer):
+    """Why a job starts where it does, or waits: a code, and a sentence.
+
+    `measure` names the figure by which the placement chose, if it is one figure: `value` for the chosen machines,
+    `other_value` for the next best, of which `other` is the first. `short` counts the machines that cannot take an
+    instance of a waiting job, by cause; a machine counts once for each resource it lacks.
+    """
+
+    code: str
+    text: str
+    measure: str | None
+    value: Finite | None
+    other: str | None
+    other_value: Finite | None
+    short: dict[str, int]
+
+
+class Placed(Answer):
+    """Where one waiting job starts now, and why; it waits if `on` is empty."""
+
+    job_id: str
+    starts: bool
+    on: tuple[SpotAnswer, ...]
+    reason: PlaceReason
+
+
+class PlaceAnswer(Answer):
+    """Placements, one per waiting job, in the order of the jobs in the call."""
+
+    answer_id: str
+    placements: tuple[Placed, ...]
+
+
+class Nearest(Answer):
+    """The machine that lacks least for one more instance, and what it lacks."""
+
+    machine: str
+    missing: Amounts
+
+
+class Change(Answer):
+    """One change with which, alone, a job would start now; tried by deciding again.
+
+    `to` has the new value of each changed field of the job. `ended` are the running jobs that would have to end (field
+    `wait`), `in_s` the seconds until they should have; null if unknown.
+    """
+
+    field: str
+    text: str
+    to: dict[str, int | Finite | str | None]
+    ended: tuple[str, ...]
+    in_s: Finite | None
+
+
+class PendingJob(Answer):
+    """Why one job waits after the next round, and what would have to change.
+
+    `hold` is the reason: `room`, `never` (more than the empty cluster), or a rule that protects the job `head`:
+    `overtakes`, `reservation`, `depth`. `place` counts from 1 in queue order, 0 if the job can never start. `hosted`
+    instances would fit now. `must_end` are the jobs that must end before it fits, `room_in_s` and `expected_wait_s`
+    the expected seconds until then and until it starts after the jobs before it; null if unknown.
+    """
+
+    job_id: str
+    hold: str
+    place: int
+    head: str | None
+    text: str
+    instances: int
+    hosted: int
+    short: dict[str, int]
+    nearest: Nearest | None
+    must_end: tuple[str, ...]
+    room_in_s: StrictFinite | None
+    expected_wait_s: StrictFinite | None
+    changes: tuple[Change, ...]
+
+
+class PendingAnswer(Answer):
+    """Explanations of waiting jobs, in the order asked for or of the queue; jobs that start now are left out."""
+
+    answer_id: str
+    pending: tuple[PendingJob, ...]

@@ -1,0 +1,179 @@
+"""Placements and explanations of waiting jobs over HTTP: fields at fault, limits, tokens, log, and replay."""
+
+import json
+from collections.abc import Callable
+from typing import get_args
+
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from modelserve.contract.placements import (
+    MAX_EXPLAINED,
+    MAX_MACHINES,
+    MAX_QUEUED,
+    MAX_RUNNING_JOBS,
+    PendingAnswer,
+    PlaceAnswer,
+    PlacementName,
+    Policy,
+)
+from pipelines.cli import app
+from scheduler_core.placement import PLACEMENTS
+from scheduler_core.queue_policies import QUEUE_POLICIES
+from tests.modelserve.api.conftest import TOKENS, bearer
+from tests.modelserve.api.test_gate import check_problem
+
+Make = Callable[..., TestClient]
+PLACE, EXPLAIN = "/v1/placements", "/v1/explain-pending"
+
+MACHINE = {"machine": "m1", "cpu_cores": 16, "mem_gib": 64, "gpus": 4}
+RUNNING = {"job_id": "r1", "request": {"cpu_cores": 8, "gpus": 3}, "on": [{"machine": "m1"}], "ends_in_s": 60.0}
+JOB = {"job_id": "a1", "request": {"cpu_cores": 4, "gpus": 1}}
+WAITS = {"job_id": "a2", "request": {"cpu_cores": 4, "gpus": 2}, "user": "u2"}
+
+
+def cluster(**changes: object) -> dict[str, object]:
+    return {"machines": [MACHINE], "running": [RUNNING], "jobs": [JOB, WAITS], "cluster": "c1", **changes}
+
+
+def posted(client: TestClient, path: str, body: object) -> object:
+    return client.post(path, content=json.dumps(body).encode(), headers={"content-type": "application/json"})
+
+
+def test_the_names_of_the_contract_are_those_of_the_decisions() -> None:
+    assert set(get_args(Policy)) == set(QUEUE_POLICIES)
+    assert set(get_args(PlacementName)) == set(PLACEMENTS)
+
+
+def test_each_job_gets_a_place_or_a_reason(serve: Make) -> None:
+    client = serve()
+    said = PlaceAnswer.model_validate(posted(client, PLACE, cluster()).json())
+
+    first, second = said.placements
+    assert (first.starts, first.on[0].machine, first.reason.code) == (True, "m1", "only_room")
+    assert (second.starts, second.reason.code, second.reason.short) == (False, "room", {"gpus": 1})
+    page = client.get("/metrics").text
+    assert 'taut_placements_total{reason="only_room"} 1.0' in page
+    assert 'taut_placements_total{reason="room"} 1.0' in page
+
+
+def test_a_waiting_job_is_explained_with_changes(serve: Make) -> None:
+    said = PendingAnswer.model_validate(posted(serve(), EXPLAIN, cluster(explain=["a2"])).json())
+
+    [found] = said.pending
+    assert (found.hold, found.place, found.nearest.machine, found.nearest.missing.gpus) == ("room", 1, "m1", 2.0)
+    assert [(change.field, change.ended, change.in_s) for change in found.changes] == [("wait", ("r1",), 60.0)]
+
+
+AT_FAULT: tuple[tuple[dict[str, object], str], ...] = (
+    ({"machines": []}, "machines"),
+    ({"machines": [MACHINE, MACHINE]}, "machines.1.machine"),
+    ({"machines": [{**MACHINE, "cpu_cores": -1}]}, "machines.0.cpu_cores"),
+    ({"machines": [{**MACHINE, "mem_gib": float("nan")}]}, "machines.0.mem_gib"),
+    ({"machines": [{**MACHINE, "gpus": 1.5}]}, "machines.0.gpus"),
+    ({"machines": [{**MACHINE, "gpu_type": "T4|P100"}]}, "machines.0.gpu_type"),
+    ({"machines": [{**MACHINE, "free": {"devices": [1.5]}}]}, "machines.0.free.devices.0"),
+    ({"machines": [{**MACHINE, "free": {"cpu_cores": 9}}]}, "machines.0.free.cpu_cores"),
+    ({"running": [{**RUNNING, "on": [{"machine": "m9"}]}]}, "running.0.on.0.machine"),
+    ({"running": [{**RUNNING, "request": {"cpu_cores": 17}}]}, "running.0"),
+    ({"running": [{**RUNNING, "on": []}]}, "running.0.on"),
+    ({"running": [{**RUNNING, "job_id": "a1"}]}, "jobs.0.job_id"),
+    ({"running": [{**RUNNING, "ends_in_s": -1.0}]}, "running.0.ends_in_s"),
+    ({"jobs": [JOB, JOB]}, "jobs.1.job_id"),
+    ({"jobs": [{**JOB, "instances": 0}]}, "jobs.0.instances"),
+    ({"jobs": [{**JOB, "machines": ["m9"]}]}, "jobs.0.machines.0"),
+    ({"jobs": [{**JOB, "job_id": f"j{i}", "instances": 10_000} for i in range(3)]}, "jobs"),
+    ({"jobs": [{**JOB, "surplus": 1}]}, "jobs.0.surplus"),
+    ({"policy": "lifo"}, "policy"),
+    ({"placement": "fgd", "sharing": "pooled"}, "sharing"),
+    ({"overtakes": 1, "backfill": "easy"}, "discipline"),
+)
+
+
+@pytest.mark.parametrize("path", [PLACE, EXPLAIN])
+def test_a_field_at_fault_is_named(serve: Make, path: str) -> None:
+    client = serve()
+
+    for changes, field in AT_FAULT:
+        said = check_problem(posted(client, path, cluster(**changes)), 422)
+        assert said["errors"][0]["field"] == field, changes
+        assert "\n" not in said["detail"]
+
+
+def test_lists_that_are_too_long_are_refused_by_their_field(serve: Make) -> None:
+    client = serve()
+    lists = {
+        "machines": [{**MACHINE, "machine": f"m{i}"} for i in range(MAX_MACHINES + 1)],
+        "running": [{**RUNNING, "job_id": f"r{i}"} for i in range(MAX_RUNNING_JOBS)] + [RUNNING],
+        "jobs": [{**JOB, "job_id": f"j{i}"} for i in range(MAX_QUEUED + 1)],
+        "explain": ["a1"] * (MAX_EXPLAINED + 1),
+    }
+
+    for field, rows in lists.items():
+        said = check_problem(posted(client, EXPLAIN, cluster(**{field: rows})), 422)
+        assert said["errors"][0]["field"] in (field, "body")
+
+
+def test_a_million_jobs_are_refused(serve: Make) -> None:
+    body = b'{"machines": [], "jobs": [' + b"{}," * 1_000_000 + b"{}]}"
+
+    said = check_problem(serve().post(PLACE, content=body, headers={"content-type": "application/json"}), 422)
+
+    assert said["errors"][0]["field"] == "body"
+
+
+@pytest.mark.parametrize("path", [PLACE, EXPLAIN])
+@pytest.mark.parametrize(
+    ("name", "where", "status"),
+    [
+        ("predictor", "c2", 200), ("chief", "c2", 200), ("reporter", "c2", 403), ("bound", "c1", 200),
+        ("bound", "c2", 403), ("bound", None, 403),
+    ],
+)  # fmt: skip
+def test_a_token_does_what_its_scopes_and_bounds_allow(
+    serve: Make, path: str, name: str, where: str | None, status: int
+) -> None:
+    answer = serve(tokens=TOKENS).post(path, json=cluster(cluster=where), headers=bearer(name))
+
+    assert answer.status_code == status
+    if name == "bound" and status == 403:
+        assert answer.json()["errors"][0]["field"] == "call.cluster"
+
+
+@pytest.mark.parametrize("listed", ["jobs", "running"])
+def test_an_erased_user_takes_the_answer_along(serve: Make, listed: str) -> None:
+    client = serve()
+    rows = {"jobs": [JOB, WAITS], "running": [RUNNING]}
+    rows[listed] = [{**rows[listed][0], "user": "gone"}, *rows[listed][1:]]
+    posted(client, PLACE, cluster(**rows))
+    posted(client, PLACE, cluster())
+    gone = "/v1/users/gone/history"
+
+    elsewhere = client.delete(gone, params={"trace": "pai", "cluster": "c2"})
+    here = client.delete(gone, params={"trace": "pai", "cluster": "c1"})
+
+    assert (elsewhere.json()["answers"], here.json()["answers"]) == (0, 1)
+
+
+@pytest.mark.parametrize(("path", "key"), [(PLACE, "placements"), (EXPLAIN, "pending")])
+def test_the_command_makes_a_logged_answer_again(serve: Make, path: str, key: str) -> None:
+    client = serve()
+    said = posted(client, path, cluster()).json()
+    service = client.app.state.desk.service
+    service.log.flush()
+
+    where = ["--store", service.settings.store, "--bundles", str(service.settings.bundles)]
+    done = CliRunner().invoke(app, ["recommend", "--explain", said["answer_id"], *where])
+
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)
+    assert [(row["job_id"], row["byte_equal"]) for row in rows] == [(row["job_id"], True) for row in said[key]]
+
+
+def test_recent_recommendations_list_no_placements(serve: Make) -> None:
+    client = serve()
+    posted(client, PLACE, cluster())
+    client.app.state.desk.service.log.flush()
+
+    assert client.get("/v1/recommendations").json()["recommendations"] == []

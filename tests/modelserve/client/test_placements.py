@@ -1,0 +1,63 @@
+"""Placements and explanations by both clients against a real service, and by the commands with and without it."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from modelserve.api.app import create_app
+from modelserve.client import AsyncClient, Client
+from modelserve.contract.placements import MAX_EXPLAINED, PendingAnswer
+from modelserve.errors import BadRequest
+from modelserve.service import open_service
+from modelserve.settings import ServeSettings
+from pipelines.cli import app
+from tests.modelserve.api.test_placements import cluster
+from tests.modelserve.running import serving
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("service")
+    settings = ServeSettings(bundles=folder, store=f"sqlite:///{folder}/serve.db", trace="pai")
+    with closing(open_service(settings)) as service, serving(create_app(service)) as found:
+        yield found
+
+
+def test_both_clients_get_the_same_answers(address: str) -> None:
+    async def ask() -> PendingAnswer:
+        async with AsyncClient(address) as client:
+            return await client.explain_pending(cluster(), job_ids=["a2"])
+
+    with Client(address) as client:
+        placed = client.placements(cluster())
+        waited = client.explain_pending(cluster())
+    awaited = asyncio.run(ask())
+
+    assert [row.starts for row in placed.placements] == [True, False]
+    assert waited.pending == awaited.pending
+    assert waited.answer_id != awaited.answer_id
+
+
+def test_a_cluster_of_the_wrong_shape_is_refused_before_it_is_sent() -> None:
+    with Client("http://127.0.0.1:9") as client:  # no service runs there
+        with pytest.raises(BadRequest, match=r"clusters\.0\.policy"):
+            client.placements(cluster(policy="lifo"))
+        with pytest.raises(BadRequest, match=r"clusters\.0\.explain"):
+            client.explain_pending(cluster(), job_ids=["a2"] * (MAX_EXPLAINED + 1))
+
+
+@pytest.mark.parametrize("command", [["place"], ["explain-pending"], ["explain-pending", "--job", "a2"]])
+def test_a_command_answers_alike_with_and_without_a_service(address: str, tmp_path: Path, command: list[str]) -> None:
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps(cluster()), encoding="utf-8")
+
+    here = CliRunner().invoke(app, [*command, str(file)])
+    there = CliRunner().invoke(app, [*command, str(file), "--url", address])
+
+    assert (here.exit_code, there.exit_code) == (0, 0), there.output
+    assert json.loads(here.stdout) == json.loads(there.stdout)
