@@ -1,0 +1,69 @@
+"""`taut place` and `taut explain-pending`: rows in every format, stdin, and errors in one line."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+
+CLUSTER = {
+    "machines": [
+        {"machine": "m1", "cpu_cores": 16, "mem_gib": 64, "gpus": 2},
+        {"machine": "m2", "cpu_cores": 16, "mem_gib": 64, "gpus": 2},
+    ],
+    "running": [{"job_id": "r1", "request": {"gpus": 0.5}, "on": [{"machine": "m1", "devices": [0]}]}],
+    "jobs": [
+        {"job_id": "a1", "request": {"gpus": 0.5}, "instances": 2},
+        {"job_id": "a2", "request": {"cpu_cores": 20}},
+    ],
+}
+
+
+def test_rows_name_machines_and_devices() -> None:
+    done = CliRunner().invoke(app, ["place", "-"], input=json.dumps(CLUSTER))
+
+    first, second = json.loads(done.stdout)
+    assert (first["on"], first["code"], first["other"]) == ("m1 x2 [0,1]", "least_free", "m2")
+    assert (second["starts"], second["code"], second["short"]) == (False, "never", "cpu_cores 2")
+
+
+def test_changes_are_one_cell_of_a_row() -> None:
+    done = CliRunner().invoke(app, ["explain-pending", "-", "--format", "csv"], input=json.dumps(CLUSTER))
+
+    [row] = csv.DictReader(io.StringIO(done.stdout))
+    assert (row["job_id"], row["nearest"], row["missing_cpu_cores"]) == ("a2", "m1", "4.0")
+    assert row["changes"] == "request 16 cores per instance"
+
+
+def test_a_table_is_printed_for_reading() -> None:
+    done = CliRunner().invoke(app, ["place", "-", "--format", "table"], input=json.dumps(CLUSTER))
+
+    assert done.stdout.splitlines()[2].startswith("a1      true    m1 x2 [0,1]  least_free")
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "message"),
+    [
+        ("{", 1, "-: the whole: Invalid JSON"),
+        (json.dumps({**CLUSTER, "jobs": []}), 1, "-: jobs: "),
+        (json.dumps({**CLUSTER, "machines": CLUSTER["machines"][:1] * 2}), 1, "machines.1.machine: found 'm1' twice"),
+        (" " * (16 * 2**20 + 1), 2, "-: found more than 16777216 bytes"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(text: str, status: int, message: str) -> None:
+    done = CliRunner().invoke(app, ["place", "-"], input=text)
+
+    assert (done.exit_code, done.stderr.count("\n")) == (status, 1)
+    assert done.stderr.startswith(f"taut: {message}")
+
+
+def test_an_unknown_job_or_file_is_refused(tmp_path: Path) -> None:
+    job = CliRunner().invoke(app, ["explain-pending", "-", "--job", "r1"], input=json.dumps(CLUSTER))
+    file = CliRunner().invoke(app, ["place", str(tmp_path / "none.json")])
+
+    assert (job.exit_code, file.exit_code) == (1, 2)
+    assert "explain.0: found 'r1', expected the id of a job in `jobs`" in job.stderr
