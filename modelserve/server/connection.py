@@ -39,10 +39,21 @@ class Limits:
 
 
 class BoundedConfig(uvicorn.Config):
-    """Uvicorn's configuration, with the limits of its connections."""
+    """Uvicorn's configuration for HTTP alone, with the limits of its connections; logging is left to the process."""
 
     def __init__(self, app: Any, *, limits: Limits, **given: Any) -> None:  # Any: as uvicorn.Config takes them
-        super().__init__(app, http=Connection, **given)
+        super().__init__(
+            app,
+            http=Connection,
+            loop="uvloop",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            **given,
+        )
         self.limits = limits
 
 

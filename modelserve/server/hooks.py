@@ -107,13 +107,6 @@ def serve_hook(
         config = BoundedConfig(
             app,
             limits=LIMITS,
-            loop="uvloop",
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             ssl_context_factory=None if certificate is None else lambda *_: certificate.context,
         )
