@@ -99,14 +99,18 @@ def prometheus(
                 source, server, wanted, lambda done, total: show(PERCENT * done // total, f"hour {done} of {total}")
             )
     emit([{"trace": name, "cluster": wanted.cluster, **found.jobs, **_rows(found.rows)}], form)
-    say(f"hours: {found.hours_read} read, {found.hours_kept} kept from before")
-    if found.hours_partial:
-        say(f"warning: the server's answers about {found.hours_partial} hours were incomplete; they are read again")
-    if found.jobs["no_series"] == found.jobs["jobs"]:
+    _say_coverage(found.jobs, read=found.hours_read, kept=found.hours_kept, partial=found.hours_partial)
+
+
+def _say_coverage(jobs: Mapping[str, int], *, read: int, kept: int, partial: int) -> None:
+    say(f"hours: {read} read, {kept} kept from before")
+    if partial:
+        say(f"warning: the server's answers about {partial} hours were incomplete; they are read again")
+    if jobs["no_series"] == jobs["jobs"]:
         say("warning: no series names one of the jobs: check --dialect, --match and the job ids")
-    left_out = found.jobs["jobs"] - found.jobs["measured"]
+    left_out = jobs["jobs"] - jobs["measured"]
     if left_out:
-        say(f"{left_out} of {found.jobs['jobs']} ended jobs were not measured; their use stays unknown")
+        say(f"{left_out} of {jobs['jobs']} ended jobs were not measured; their use stays unknown")
 
 
 def _rows(rows: Mapping[str, int]) -> dict[str, int]:
