@@ -18,6 +18,11 @@ from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import gpu_machines, rows, run, simulated, workload
 
 
+def on_four_gpus(*jobs: dict[str, Any], **rules: Any) -> list[tuple[int, float, float, str]]:
+    """Return the schedule of jobs on one machine of four GPUs under a discipline of these rules."""
+    return simulated(run(workload(*jobs), gpu_machines(4), Discipline(**rules)))
+
+
 def test_srtf_as_worked_by_hand() -> None:
     """On 4 GPUs, with a quantum of 5 s and checkpoints of 2 s; predictions are exact.
 
@@ -25,17 +30,18 @@ def test_srtf_as_worked_by_hand() -> None:
     C (4) fits beside B. D (6, all GPUs) may stop nobody at 7: B has 6 left. E (100) takes the free GPU at 8.
     At 15 B ends, and D stops E, which has run 7 of 100. At 21 A goes on until 58, then E for its 93 + 2.
     """
-    jobs = workload(
+    schedule = on_four_gpus(
         {"at": 0.0, "gpus": 4, "run": 40.0},
         {"at": 3.0, "gpus": 2, "run": 10.0},
         {"at": 6.0, "gpus": 1, "run": 4.0},
         {"at": 7.0, "gpus": 4, "run": 6.0},
         {"at": 8.0, "gpus": 1, "run": 100.0},
+        policy="srtf",
+        quantum_s=5.0,
+        restart_cost_s=2.0,
     )
 
-    schedule = run(jobs, gpu_machines(4), Discipline(policy="srtf", quantum_s=5.0, restart_cost_s=2.0))
-
-    assert simulated(schedule) == [
+    assert schedule == [
         (0, 0.0, 5.0, "preempted"),
         (1, 5.0, 15.0, "completed"),
         (2, 6.0, 10.0, "completed"),
@@ -52,17 +58,18 @@ def test_las_as_worked_by_hand() -> None:
     10: B (0) stops A (40). 20: C (0) stops B (40); A, first of those at 40, does not fit beside C until 23.
     30: A has run 7 s only. 40: it stands at 108, so B goes on until its end at 46, and A after it.
     """
-    jobs = workload(
+    schedule = on_four_gpus(
         {"at": 0.0, "gpus": 4, "run": 30.0},
         {"at": 5.0, "gpus": 4, "run": 15.0},
         {"at": 12.0, "gpus": 1, "run": 3.0},
         {"at": 48.0, "gpus": 2, "run": 2.0},
         {"at": 48.0, "gpus": 2, "run": 4.0},
+        policy="las",
+        quantum_s=10.0,
+        restart_cost_s=1.0,
     )
 
-    schedule = run(jobs, gpu_machines(4), Discipline(policy="las", quantum_s=10.0, restart_cost_s=1.0))
-
-    assert simulated(schedule) == [
+    assert schedule == [
         (0, 0.0, 10.0, "preempted"),
         (1, 10.0, 20.0, "preempted"),
         (2, 20.0, 23.0, "completed"),
@@ -90,15 +97,16 @@ def test_the_time_of_a_restart_is_no_attained_service() -> None:
     10: B (0) stops A (40). 25: C (0) stops B (60). 30: A starts again, and until 38 only restarts. 40: A has attained
     48, not 80, so B does not stop it. 50: A has 88, and B stops it. Each then needs 8 s more than its remaining work.
     """
-    jobs = workload(
+    schedule = on_four_gpus(
         {"at": 0.0, "gpus": 4, "run": 30.0},
         {"at": 5.0, "gpus": 4, "run": 20.0},
         {"at": 25.0, "gpus": 4, "run": 5.0},
+        policy="las",
+        quantum_s=10.0,
+        restart_cost_s=8.0,
     )
 
-    schedule = run(jobs, gpu_machines(4), Discipline(policy="las", quantum_s=10.0, restart_cost_s=8.0))
-
-    assert simulated(schedule) == [
+    assert schedule == [
         (0, 0.0, 10.0, "preempted"),
         (1, 10.0, 25.0, "preempted"),
         (2, 25.0, 30.0, "completed"),
@@ -113,15 +121,16 @@ def test_the_time_of_a_restart_lowers_no_remaining_work() -> None:
 
     A has run from 20 to 30, of which 9 were the restart. If these counted, A would have 80 left and go on.
     """
-    jobs = workload(
+    schedule = on_four_gpus(
         {"at": 0.0, "gpus": 4, "run": 100.0},
         {"at": 5.0, "gpus": 4, "run": 10.0},
         {"at": 29.0, "gpus": 4, "run": 85.0},
+        policy="srtf",
+        quantum_s=10.0,
+        restart_cost_s=9.0,
     )
 
-    schedule = run(jobs, gpu_machines(4), Discipline(policy="srtf", quantum_s=10.0, restart_cost_s=9.0))
-
-    assert simulated(schedule) == [
+    assert schedule == [
         (0, 0.0, 10.0, "preempted"),
         (1, 10.0, 20.0, "completed"),
         (0, 20.0, 30.0, "preempted"),
@@ -177,15 +186,15 @@ def test_mlfq_as_worked_by_hand() -> None:
     B is predicted 5000 s and so begins at the second level: it does not stop A, which is at the first until 3600. Then
     both are at the second and A goes on. C, predicted 60 s, stops it. A arrived before B and goes on after C.
     """
-    jobs = workload(
+    schedule = on_four_gpus(
         {"at": 0.0, "gpus": 4, "run": 6000.0, "predicted": 100.0},
         {"at": 10.0, "gpus": 4, "run": 500.0, "predicted": 5000.0},
         {"at": 3700.0, "gpus": 4, "run": 300.0, "predicted": 60.0},
+        policy="mlfq",
+        quantum_s=600.0,
     )
 
-    schedule = run(jobs, gpu_machines(4), Discipline(policy="mlfq", quantum_s=600.0))
-
-    assert simulated(schedule) == [
+    assert schedule == [
         (0, 0.0, 3700.0, "preempted"),
         (2, 3700.0, 4000.0, "completed"),
         (0, 4000.0, 6300.0, "completed"),
@@ -195,14 +204,15 @@ def test_mlfq_as_worked_by_hand() -> None:
 
 def test_a_killed_job_that_was_stopped_before_pays_and_loses_as_it_should() -> None:
     # Shrunk, A dies after 60 s of running: 20 before it is stopped by B, 2 for the checkpoint, 40 after; then in full.
-    jobs = workload(
+    schedule = on_four_gpus(
         {"gpus": 4, "run": 100.0, "granted": (0, 0, 2), "granted_run": 60.0, "dies": True},
         {"at": 20.0, "gpus": 4, "run": 10.0},
+        policy="srtf",
+        quantum_s=10.0,
+        restart_cost_s=2.0,
     )
 
-    schedule = run(jobs, gpu_machines(4), Discipline(policy="srtf", quantum_s=10.0, restart_cost_s=2.0))
-
-    assert simulated(schedule) == [
+    assert schedule == [
         (0, 0.0, 20.0, "preempted"),
         (1, 20.0, 30.0, "completed"),
         (0, 30.0, 72.0, "killed"),
