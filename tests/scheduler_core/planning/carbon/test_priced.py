@@ -112,22 +112,7 @@ def test_rigid_jobs_keep_their_count_at_any_price(price: float) -> None:
     assert set(plan.gpus.tolist()) == {3}
 
 
-MOST = 4
 KWH_J = 3.6e6
-
-
-def drawn_elastic(seed: int) -> ElasticJobs:
-    rng = np.random.default_rng(seed)
-    many = int(rng.integers(1, 9))
-    return ElasticJobs(
-        steps_left=rng.uniform(100.0, 9000.0, many),
-        steps_per_s=np.arange(MOST + 1) ** rng.uniform(0.3, 1.0, (many, 1)),
-        perf=np.sort(rng.uniform(0.5, 1.0, (many, 3)), axis=1),
-        watts=np.sort(rng.uniform(80.0, 250.0, (many, 3)), axis=1),
-        mhz=np.array([900.0, 1200.0, 1500.0]),
-        age_s=rng.uniform(0.0, 900.0, many),
-        rigid_gpus=np.where(rng.random(many) < 0.3, rng.integers(1, MOST + 1, many), 0),
-    )
 
 
 def flat(jobs: ElasticJobs, price: float) -> np.ndarray:
@@ -137,7 +122,7 @@ def flat(jobs: ElasticJobs, price: float) -> np.ndarray:
 @settings(max_examples=examples(40))
 @given(seed=st.integers(0, 100_000), price=st.floats(0.0, 1e6))
 def test_equal_prices_give_the_least_time_plus_cost_where_gpus_are_plenty(seed: int, price: float) -> None:
-    jobs = drawn_elastic(seed)
+    jobs = drawn(seed)
 
     plan = foreseen(jobs, gpus=1000, now_s_per_kwh=price, later_s_per_kwh=flat(jobs, price))
 
@@ -152,7 +137,7 @@ def test_equal_prices_give_the_least_time_plus_cost_where_gpus_are_plenty(seed: 
 @settings(max_examples=examples(60))
 @given(seed=st.integers(0, 100_000), gpus=st.integers(0, 16), now=st.floats(0.0, 1e7), later=st.floats(0.0, 1e7))
 def test_plans_stay_within_gpus_and_allowed_counts(seed: int, gpus: int, now: float, later: float) -> None:
-    jobs = drawn_elastic(seed)
+    jobs = drawn(seed)
 
     plan = foreseen(jobs, gpus=gpus, now_s_per_kwh=now, later_s_per_kwh=flat(jobs, later))
 
@@ -164,7 +149,7 @@ def test_plans_stay_within_gpus_and_allowed_counts(seed: int, gpus: int, now: fl
 @settings(max_examples=examples(40))
 @given(seed=st.integers(0, 100_000))
 def test_the_dearer_now_is_beside_later_the_less_power_is_drawn_elastic(seed: int) -> None:
-    jobs = drawn_elastic(seed)
+    jobs = drawn(seed)
 
     watts = [
         float(drawn_w(jobs, foreseen(jobs, gpus=1000, now_s_per_kwh=now, later_s_per_kwh=flat(jobs, 1e5))).sum())
@@ -195,7 +180,7 @@ def test_as_many_run_as_fit_where_each_wants_one_gpu() -> None:
 
 @pytest.mark.parametrize(("now", "later"), [(-1.0, [1.0]), (np.nan, [1.0]), (1.0, [np.inf]), (1.0, [1.0, 1.0])])
 def test_invalid_prices_are_refused(now: float, later: list[float]) -> None:
-    (jobs,) = [drawn_elastic(seed) for seed in range(100) if len(drawn_elastic(seed)) == 1][:1]
+    (jobs,) = [drawn(seed) for seed in range(100) if len(drawn(seed)) == 1][:1]
 
     with pytest.raises(BadInput, match="prices of energy"):
         foreseen(jobs, gpus=4, now_s_per_kwh=now, later_s_per_kwh=np.array(later))
