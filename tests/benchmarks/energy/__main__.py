@@ -6,11 +6,10 @@ Run by hand: `python -m tests.benchmarks.energy --only cost`.
 import argparse
 import sys
 
-from pipelines.render import render
 from tests.benchmarks.energy.accounting import accounting_rows
 from tests.benchmarks.energy.carbon import carbon_rows
 from tests.benchmarks.energy.cost import cost_rows
-from tests.benchmarks.serving.figures import Row
+from tests.benchmarks.serving.figures import Row, tell
 
 PARTS = {"accounting": accounting_rows, "carbon": carbon_rows, "cost": cost_rows}
 
@@ -31,10 +30,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
     asked = parser.parse_args(argv)
     rows = rows_of([asked.only] if asked.only else list(PARTS))
-    told = [{name: value for name, value in row.items() if name not in ("against", "base", "ratio")} for row in rows]
-    render(told, asked.format, stream=sys.stdout)
-    missed = [str(row["what"]) for row in rows if row["met"] is False]
-    print(f"missed: {'; '.join(missed)}" if missed else "every bar is met", file=sys.stderr)
+    tell(rows, asked.format)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Run by hand: `python -m tests.benchmarks.kubernetes`; it is no part of `make ben
 import http.client
 import json
 import random
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,8 +19,7 @@ from modelserve.api.kubernetes.extender import extender_app
 from modelserve.api.kubernetes.nodes import NodeView
 from modelserve.api.kubernetes.opening import open_webhook
 from modelserve.contract.requests import RecommendBody
-from pipelines.render import render
-from tests.benchmarks.serving.figures import Bar, Row, amount_row
+from tests.benchmarks.serving.figures import Bar, Row, amount_row, tell
 from tests.modelserve.api.kubernetes.api_server import recorded
 from tests.modelserve.running import running, serving
 
@@ -99,10 +97,7 @@ def main() -> None:
     """Measure, print the table, and say on stderr which bars were missed."""
     with tempfile.TemporaryDirectory() as folder:
         rows = [*webhook_rows(Path(folder)), *extender_rows()]
-    told = [{name: value for name, value in row.items() if name not in ("against", "base", "ratio")} for row in rows]
-    render(told, "table", stream=sys.stdout)
-    missed = [str(row["what"]) for row in rows if row["met"] is False]
-    print(f"missed: {'; '.join(missed)}" if missed else "every bar is met", file=sys.stderr)
+    tell(rows, "table")
 
 
 if __name__ == "__main__":

@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pipelines.render import render
 from tests.benchmarks.scheduling import growth
 from tests.benchmarks.scheduling.engines import memory_rows, philly_rows, small_rows
 from tests.benchmarks.scheduling.reclaim import reclaim_rows
 from tests.benchmarks.scheduling.replay import replay_rows
 from tests.benchmarks.scheduling.rounds import round_rows
 from tests.benchmarks.serving.__main__ import default_cache
-from tests.benchmarks.serving.figures import Row
+from tests.benchmarks.serving.figures import Row, tell
 
 PARTS = "abcdefg"
 
@@ -59,10 +58,7 @@ def main(argv: list[str] | None = None) -> None:
         parser.error(f"--only {asked.only}: expected some of {', '.join(PARTS)}")
     asked.cache.mkdir(parents=True, exist_ok=True)
     rows = rows_of(parts, asked.cache, asked.out)
-    told = [{name: value for name, value in row.items() if name not in ("against", "base", "ratio")} for row in rows]
-    render(told, asked.format, stream=sys.stdout)
-    missed = [str(row["what"]) for row in rows if row["met"] is False]
-    print(f"missed: {'; '.join(missed)}" if missed else "every bar is met", file=sys.stderr)
+    tell(rows, asked.format)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pipelines.render import render
 from tests.benchmarks.serving.batches import batch_rows
-from tests.benchmarks.serving.figures import Row
+from tests.benchmarks.serving.figures import Row, tell_missed
 from tests.benchmarks.serving.footprint import memory_rows, ready_rows
 from tests.benchmarks.serving.latency import latency_rows
 from tests.benchmarks.serving.models import trained
@@ -83,8 +83,7 @@ def main() -> None:
         share = others.share()
     render(rows, asked.format, stream=sys.stdout)
     print(f"others took {share:.0%} of the machine meanwhile{DISTURBED if share > QUIET else ''}", file=sys.stderr)
-    missed = [str(row["what"]) for row in rows if row["met"] is False]
-    print(f"missed: {'; '.join(missed)}" if missed else "every bar is met", file=sys.stderr)
+    tell_missed(rows)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,13 @@
 Nothing is started or timed here. Called by every part of the serving benchmarks.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal, TypeVar
+
+from pipelines.render import render
 
 Row = dict[str, object]
 Measure = TypeVar("Measure")
@@ -59,6 +62,19 @@ def ratio_row(
 def amount_row(part: str, what: str, measured: Sequence[float], *, unit: str, bar: Bar | None = None) -> Row:
     """Return a row on an amount that is compared with nothing but its bar."""
     return _row(part, what, None, median(measured), None, unit, list(measured), bar)
+
+
+def tell(rows: Sequence[Row], form: str) -> None:
+    """Print rows on stdout without what they were measured against, and on stderr which bars were missed."""
+    told = [{name: value for name, value in row.items() if name not in ("against", "base", "ratio")} for row in rows]
+    render(told, form, stream=sys.stdout)
+    tell_missed(rows)
+
+
+def tell_missed(rows: Sequence[Row]) -> None:
+    """Print on stderr which bars were missed."""
+    missed = [str(row["what"]) for row in rows if row["met"] is False]
+    print(f"missed: {'; '.join(missed)}" if missed else "every bar is met", file=sys.stderr)
 
 
 def _row(

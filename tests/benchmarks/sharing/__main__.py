@@ -6,8 +6,7 @@ Run by hand: `python -m tests.benchmarks.sharing --only a`; with TAUT_TRACES set
 import argparse
 import sys
 
-from pipelines.render import render
-from tests.benchmarks.serving.figures import Row
+from tests.benchmarks.serving.figures import Row, tell
 from tests.benchmarks.sharing.decisions import decision_rows, run_rows
 
 PARTS = {"a": decision_rows, "b": run_rows}
@@ -33,10 +32,7 @@ def main(argv: list[str] | None = None) -> None:
     if not parts or set(parts) - set(every):
         parser.error(f"--only {asked.only}: expected some of {', '.join(every)}")
     rows = rows_of(parts)
-    told = [{name: value for name, value in row.items() if name not in ("against", "base", "ratio")} for row in rows]
-    render(told, asked.format, stream=sys.stdout)
-    missed = [str(row["what"]) for row in rows if row["met"] is False]
-    print(f"missed: {'; '.join(missed)}" if missed else "every bar is met", file=sys.stderr)
+    tell(rows, asked.format)
 
 
 if __name__ == "__main__":
