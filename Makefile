@@ -20,6 +20,8 @@ demo: $(READY)
 serve: $(READY)
 	$(BIN)/taut serve
 
+# Python processes share compiled modules, whatever the caller's environment says.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(READY)
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 

@@ -21,6 +21,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", QUICK if quick else "steady"))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file of slow tests alone if slow tests are left out."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    return "\npytestmark = pytest.mark.slow" in collection_path.read_text(encoding="utf-8") or None
+
+
 @pytest.fixture(scope="session")
 def traces() -> Path:
     """Return the folder of real trace samples (`TAUT_TRACES`), or skip."""

@@ -19,6 +19,8 @@ from modelserve.api.app import OPERATIONS, create_app
 from modelserve.bundle.flavor import INPUTS
 from modelserve.service import Service
 
+pytestmark = pytest.mark.slow
+
 LABELS = [f"{operation.method} {operation.path}" for operation in OPERATIONS]
 NAMES = ["runtime.pai.ctr", "usage.pai.ctr"]
 SECRET = "chief"
@@ -136,7 +138,6 @@ def check_conforms(schema: object, label: str, cases: int) -> Counter[int]:
     return statuses
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("label", LABELS)
 def test_every_answer_is_as_documented(schema: object, label: str) -> None:
     statuses = check_conforms(schema, label, cases=20)
@@ -145,7 +146,6 @@ def test_every_answer_is_as_documented(schema: object, label: str) -> None:
     assert 200 in statuses or label in BEYOND_A_SCHEMA
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("label", LABELS)
 def test_every_answer_is_as_documented_over_many_calls(schema: object, label: str) -> None:
     statuses = check_conforms(schema, label, cases=300)
