@@ -192,7 +192,7 @@ def test_threads_that_read_while_one_adds_see_whole_rows() -> None:
     builder = RowBuilder.of(contract_of("submit", jobs), relative=True)
     asked = jobs_asked(table([_run(9000)]))
     history, states = OnlineHistory(History.of(base)), {}
-    for stop in range(0, fed.height + 1, 30):
+    for stop in range(0, fed.height + 1, 90):
         known = OnlineHistory(History.of(pl.concat([base, fed[:stop]])))
         states[builder.rows(asked, known).matrix.tobytes()] = stop
     seen: list[bytes] = []
@@ -210,8 +210,8 @@ def test_threads_that_read_while_one_adds_see_whole_rows() -> None:
     for reader in readers:
         reader.start()
     runs = ended_runs(fed)
-    for start in range(0, len(runs), 30):
-        history.add(runs[start : start + 30])
+    for start in range(0, len(runs), 90):
+        history.add(runs[start : start + 90])
     done.set()
     for reader in readers:
         reader.join(timeout=30)

@@ -210,9 +210,9 @@ def folder(small_bundles: dict[str, Path], tmp_path: Path) -> Folder:
     return made
 
 
-@pytest.fixture
-def other_version(tmp_path_factory: pytest.TempPathFactory, write_bundle_of: Callable[..., str]) -> Path:
-    """Return a bundle of the same history that answers otherwise."""
+@pytest.fixture(scope="session")
+def other_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a bundle of the same history that answers otherwise; tests copy it."""
     place = tmp_path_factory.mktemp("other") / "bundle"
-    write_bundle_of(place, "runtime", offsets={"p50": 0.5, "p90": 0.5})
+    write_small_bundle(place, "runtime", offsets={"p50": 0.5, "p90": 0.5})
     return place

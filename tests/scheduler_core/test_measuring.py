@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from scheduler_core.measuring import Running, SampleFault, Samples, faults_of, measure, measurements_of
 from scheduler_core.reserve import REASONS, Reservations, ReservePolicy, ReserveReason, reserve
+from tests.examples import examples
 
 REQUEST = np.array([[6.0, 29.0, 0.5]])
 POLICY = ReservePolicy()
@@ -38,7 +39,7 @@ def use_of(cpu: list[float]) -> np.ndarray:
     return np.array([[each, 0.1, 4.0, 0.2] for each in cpu])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=5), st.integers(0, 2**32 - 1))
 def test_statistics_are_those_of_whole_columns(counts: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -57,7 +58,7 @@ def test_statistics_are_those_of_whole_columns(counts: list[int], seed: int) -> 
         assert (found.count[i], found.at_s[i]) == (len(job), 60.0 * len(job))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 2**32 - 1))
 def test_statistics_continue_where_they_stopped(before: int, after: int, seed: int) -> None:
     job = np.random.default_rng(seed).random((before + after, 4))
@@ -140,7 +141,7 @@ def pressed_s(cpu: list[float], asked: float) -> float:
     return last
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 60), st.floats(0.1, 1.5), st.integers(0, 2**32 - 1))
 def test_presses_are_those_of_the_rule(count: int, sigma: float, seed: int) -> None:
     jobs = np.random.default_rng(seed).lognormal(0.0, sigma, (5, count, 4))
@@ -168,7 +169,7 @@ def test_samples_minute_by_minute_press_when_all_at_once_do() -> None:
     np.testing.assert_array_equal(reserved(known).reason, reserved(whole).reason)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(1, 30), st.floats(0.0, 1000.0), st.integers(0, 2**32 - 1))
 def test_memory_is_never_below_the_largest_sample(count: int, silent_s: float, seed: int) -> None:
     use = np.random.default_rng(seed).random((count, 4)) * [8.0, 1.0, 60.0, 1.0]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
 from scheduler_core.reserve import REASONS, Measurements, ReservePolicy, reserve
+from tests.examples import examples
 
 POLICY = ReservePolicy(
     probation_s=600.0,
@@ -134,7 +135,7 @@ POLICIES = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(jobs=st.lists(st.tuples(st.tuples(AMOUNT, AMOUNT, AMOUNT), JOB), max_size=6), policy=POLICIES)
 def test_reservations_follow_the_rules(
     jobs: list[tuple[tuple[float, ...], dict[str, Any]]], policy: ReservePolicy

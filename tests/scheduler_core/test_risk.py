@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
 from scheduler_core.risk import admits, free_capacity
+from tests.examples import examples
 
 
 def test_free_capacity_as_worked_by_hand() -> None:
@@ -35,7 +36,7 @@ AMOUNTS = st.floats(0.0, 4.0, width=32)
 JOBS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), AMOUNTS, AMOUNTS), max_size=8)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(jobs=JOBS, mean=AMOUNTS, spread=AMOUNTS, instances=st.integers(1, 3), z=st.sampled_from([0.0, 1.28, 3.0]))
 def test_a_newcomer_is_admitted_where_it_would_leave_nothing_negative(
     jobs: list[tuple[int, int, float, float]], mean: float, spread: float, instances: int, z: float

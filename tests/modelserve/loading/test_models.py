@@ -215,7 +215,7 @@ def test_no_answer_combines_two_versions_while_pointers_move(folder: Folder, oth
     readers = [threading.Thread(target=read) for _ in range(4)]
     for reader in readers:
         reader.start()
-    for turn in range(8):
+    for turn in range(4):
         folder.point(NAME, str(turn % 2 + 1))
         assert [each.result for each in models.refresh()] == ["loaded"]
     stop.set()

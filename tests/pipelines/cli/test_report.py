@@ -37,6 +37,7 @@ def test_a_page_is_written_whole_and_stdout_stays_empty(taut: Taut, tmp_path: Pa
     assert [each.name for each in out.parent.iterdir()] == ["report.html"]
 
 
+@pytest.mark.slow
 def test_without_models_there_is_no_section_about_them(taut: Taut, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
 

@@ -69,7 +69,13 @@ def test_a_grid_adds_columns_and_notes_and_changes_no_other(taut: Taut, grid: Pa
         assert said not in quiet
 
 
-@pytest.mark.parametrize("told", ["2023-06-01T12:00:00+02:00", "2023-06-01T10:00Z", "2023-06-01 10:00"])
+@pytest.mark.parametrize(
+    "told",
+    [
+        "2023-06-01T12:00:00+02:00",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("2023-06-01T10:00Z", "2023-06-01 10:00")),
+    ],
+)
 def test_the_begin_on_the_grid_heeds_the_offset_told(taut: Taut, grid: Path, told: str) -> None:
     rows, said = taut("--grid", str(grid), "--zone", "ZA", "--pue", "1", "--grid-start", told)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -46,7 +47,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "lake"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def taut(lake: Path) -> Taut:
     """Return what runs `taut simulate` and reads its rows."""
 
@@ -61,6 +62,12 @@ def taut(lake: Path) -> Taut:
     return run
 
 
+@pytest.fixture(scope="module")
+def busy(taut: Taut) -> Taut:
+    """Return what runs `taut simulate` on a busy cluster, once for each choice of options."""
+    return cache(lambda *options: taut(*BUSY, *options))
+
+
 def said(lake: Path, *arguments: str, trace: str = "pai-synth") -> tuple[int, str]:
     """Return the exit code of `taut simulate` and what it said."""
     result = CliRunner().invoke(app, ["simulate", "--lake", str(lake), "--trace", trace, *arguments])
@@ -68,6 +75,7 @@ def said(lake: Path, *arguments: str, trace: str = "pai-synth") -> tuple[int, st
 
 
 SHORT = ("--hours", "1", "--truth", "contention")
+BUSY = (*SHORT, "--rate", "200")
 RECORDED = ("--arrivals", "recorded", "--cluster-from", "paper")
 
 
@@ -82,7 +90,7 @@ def test_every_policy_placement_and_truth_can_be_named() -> None:
 
 
 @pytest.mark.parametrize("policy", list(QUEUE_POLICIES))
-@pytest.mark.parametrize("arrivals", [(), RECORDED])
+@pytest.mark.parametrize("arrivals", [(), pytest.param(RECORDED, marks=pytest.mark.slow)])
 def test_every_policy_runs_under_paired_arms(taut: Taut, policy: str, arrivals: tuple[str, ...]) -> None:
     rows = taut(*SHORT, *arrivals, "--policy", policy)
 
@@ -125,19 +133,16 @@ def test_every_placement_runs(taut: Taut, placement: str) -> None:
         ("--alpha0", "0.8"),
     ],
 )
-def test_an_option_is_heard(taut: Taut, options: tuple[str, ...]) -> None:
-    busy = ("--hours", "1", "--rate", "200", "--truth", "contention")
-    plain = taut(*busy, *options[:2] if options[0] == "--policy" else ())
-    heard = taut(*busy, *options)
+def test_an_option_is_heard(busy: Taut, options: tuple[str, ...]) -> None:
+    plain = busy(*options[:2] if options[0] == "--policy" else ())
+    heard = busy(*options)
 
     assert [{**row, "policy": ""} for row in plain] != [{**row, "policy": ""} for row in heard]
 
 
-def test_no_preempt_keeps_srtf_from_stopping_jobs(taut: Taut) -> None:
-    busy = ("--hours", "1", "--rate", "200", "--truth", "contention", "--policy", "srtf")
-
-    assert any(row["preempted"] for row in taut(*busy))
-    assert not any(row["preempted"] for row in taut(*busy, "--no-preempt"))
+def test_no_preempt_keeps_srtf_from_stopping_jobs(busy: Taut) -> None:
+    assert any(row["preempted"] for row in busy("--policy", "srtf"))
+    assert not any(row["preempted"] for row in busy("--policy", "srtf", "--no-preempt"))
 
 
 def test_theta_and_guards_choose_the_arms(taut: Taut) -> None:

@@ -150,6 +150,7 @@ def test_types_get_a_model_as_soon_as_a_job_of_theirs_has_ended(jobs_maker: Make
         runtime.train_runtime(later, trace="made", until=CUT, recipe=QUICK)
 
 
+@pytest.mark.slow
 def test_models_go_by_workload_when_asked(jobs_maker: MakeJobs) -> None:
     jobs = jobs_maker(300, 1).with_columns(workload=pl.lit("resnet"))
 
@@ -179,6 +180,7 @@ def test_a_cut_before_every_job_is_refused(jobs: pl.DataFrame) -> None:
         evaluate.evaluate(jobs, trace="made", until=T0 - timedelta(days=1))
 
 
+@pytest.mark.slow
 def test_completed_only_learns_from_completed_jobs_and_judges_all(jobs: pl.DataFrame) -> None:
     failed = pl.int_range(pl.len()) % 3 == 0
     mixed = jobs.with_columns(status=pl.when(failed).then(pl.lit("failed")).otherwise("status"))
@@ -226,7 +228,7 @@ def test_parameter_servers_decide_neither_importance_nor_support(made: pl.DataFr
         req_cpu_cores=pl.when(served).then(1.0 + (pl.int_range(pl.len()) // 2 % 2)).otherwise(6.0),
     )
 
-    [model] = runtime.train_runtime(jobs, trace="toy", types=["ctr"])
+    [model] = runtime.train_runtime(jobs, trace="toy", types=["ctr"], recipe=QUICK)
 
     assert model.support["cpu_cores"] == (6.0, 6.0)
     [cores] = [each for each in model.resource_importances if each["resource"] == "cpu_cores"]

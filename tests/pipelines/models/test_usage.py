@@ -85,6 +85,7 @@ def test_covering_costs_less_than_one_answer_for_all(made: pl.DataFrame, model: 
     assert 1.0 < over < 0.8 * before["used_cpu_cores"].quantile(0.95) / after["used_cpu_cores"].mean()
 
 
+@pytest.mark.slow
 def test_what_jobs_used_after_the_cut_changes_neither_boosters_nor_offsets(
     made: pl.DataFrame, model: TrainedModel
 ) -> None:

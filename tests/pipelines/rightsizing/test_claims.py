@@ -17,6 +17,7 @@ from pipelines.rightsizing.rows import By, rightsized, summary
 from pipelines.rightsizing.table import table_rows
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import RESOURCES
+from tests.examples import examples
 from tests.pipelines.lake.canonical import T0, canonical, job_row
 
 Row = dict[str, Any]  # a row mixes texts, numbers and times
@@ -355,7 +356,7 @@ RUNS = st.lists(
 
 
 @given(drawn=RUNS, by=st.sampled_from(BYS), order=st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_targets_stay_between_need_and_request_and_hours_add_up(drawn: list[Row], by: By, order: Any) -> None:
     runs = [run(at, each["used"], **each["fields"]) for at, each in enumerate(drawn)]
     sure = [run(100 + i, {}, group="sure", user="w") for i in range(3)]

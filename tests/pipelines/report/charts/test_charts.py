@@ -62,7 +62,10 @@ def test_every_chart_says_what_it_shows_of_what_and_of_how_many(experiment: str,
     assert any(axis.get("title") for axis in axes)
 
 
-@pytest.mark.parametrize(("experiment", "name"), EVERY)
+@pytest.mark.parametrize(
+    ("experiment", "name"),
+    [pytest.param(*each, marks=[pytest.mark.slow] if each[0] != EVERY[0][0] else []) for each in EVERY],
+)
 def test_colours_can_be_told_apart_by_everybody(experiment: str, name: str) -> None:
     channels: list[Any] = list(parts(spec(experiment, name), "color"))
     scales = [each["scale"] for each in channels if isinstance(each, dict)]
