@@ -18,8 +18,9 @@ from scheduler_core.ending import expected_starts_s, freeing
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.pending import Pending, explain_pending
+from scheduler_core.scene import Scene
 from scheduler_core.shortages import GPUS
-from scheduler_core.snapshot import QueuedJob, Scene, Snapshot
+from scheduler_core.snapshot import QueuedJob, Snapshot
 from scheduler_core.types import RESOURCES, Request
 
 __all__ = ["Change", "Explained", "explain_waiting"]

@@ -13,8 +13,9 @@ from scheduler_core.cluster import Allocation, Room
 from scheduler_core.devices import WHOLE
 from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
 from scheduler_core.pending import Hold, held, holds_of
+from scheduler_core.scene import Scene
 from scheduler_core.shortages import GPUS, shortages_of
-from scheduler_core.snapshot import Scene, Snapshot, Spot
+from scheduler_core.snapshot import Snapshot, Spot
 from scheduler_core.target import TargetWorkload
 
 __all__ = ["Decision", "place_queue"]
@@ -47,7 +48,7 @@ def place_queue(snapshot: Snapshot) -> list[Decision]:
     Raises
     ------
     BadInput
-        If the snapshot contradicts itself; see `snapshot.Scene`.
+        If the snapshot contradicts itself; see `scene.Scene`.
 
     Examples
     --------
