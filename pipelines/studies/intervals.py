@@ -34,6 +34,10 @@ class Interval:
             value=(self.value - less) * factor, low=(self.low - less) * factor, high=(self.high - less) * factor
         )
 
+    def columns(self, name: str) -> dict[str, float]:
+        """Return the estimate as the column `name`, and the ends as `name_lo` and `name_hi`."""
+        return {name: self.value, f"{name}_lo": self.low, f"{name}_hi": self.high}
+
 
 NOTHING: Final = Interval(value=math.nan, low=math.nan, high=math.nan)
 

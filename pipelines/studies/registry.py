@@ -32,11 +32,9 @@ STUDIES: Final[dict[str, Entry]] = {
         f"{_ROOM}.shrinking.study:SHRINKING",
         "Shrink requests: jobs finished, use of every resource and harm over load; the goal under contention.",
     ),
-    "shrinking-mixes": Entry(f"{_ROOM}.shrinking.study:BY_MIX", "Shrink requests in three mixes of task types."),
-    "shrinking-policies": Entry(f"{_ROOM}.shrinking.study:BY_POLICY", "Shrink requests under FIFO, SRTF and DRF."),
     "shrinking-ablation": Entry(
         f"{_ROOM}.shrinking.study:BY_PART",
-        "Gain and harm of each part of the method, against fixed shares, percentile rules and the oracle.",
+        "Gain and harm of each part of the method, against percentile rules and the oracle.",
     ),
     "shrinking-paper": Entry(
         f"{_ROOM}.shrinking.paper:PAPER_STUDY",
@@ -92,8 +90,6 @@ STUDIES: Final[dict[str, Entry]] = {
 
 RENAMED: Final[dict[str, str]] = {
     "1": "shrinking",
-    "2": "shrinking-mixes",
-    "3": "shrinking-policies",
     "ablate": "shrinking-ablation",
     "fgd": "fragmentation",
     "replay": "replay",

@@ -247,8 +247,7 @@ def summed_up(runs: pl.DataFrame, keys: Sequence[str], figures: Iterable[str]) -
     for key, members in runs.group_by(keys, maintain_order=True):
         row: Row = {**dict(zip(keys, key, strict=True)), "seeds": members[SEED].n_unique()}
         for figure in wanted:
-            found = mean(members[figure].cast(pl.Float64).fill_null(float("nan")).to_numpy())
-            row |= {figure: found.value, f"{figure}_lo": found.low, f"{figure}_hi": found.high}
+            row |= mean(members[figure].cast(pl.Float64).fill_null(float("nan")).to_numpy()).columns(figure)
         rows.append(row)
     return rows
 

@@ -22,7 +22,7 @@ from pipelines.simulation.engine.workload import NO_OUTAGES, poisson_draws
 from pipelines.simulation.job_pool import KEYS, Pool, job_pool
 from pipelines.simulation.paired_runs import Arrivals
 from pipelines.simulation.simulate import ALL
-from pipelines.studies.shrinking.cases import GNN, PAPER, TYPES, Case, cases_of
+from pipelines.studies.shrinking.cases import GNN, TYPES, Case, cases_of
 
 __all__ = ["MeasuredJobs", "drawn", "measured_in", "measured_jobs"]
 
@@ -126,10 +126,10 @@ def _check_gpu_memory(pool: Pool, path: Path) -> None:
 def drawn(pool: Pool, *, seeds: Sequence[int], rate_per_h: float) -> list[Case]:
     """Draw arrivals of every seed: in the paper's mix with and without GNN, or else uniformly (`gnn` is then `all`)."""
     if _has_mix(pool):
-        cases = cases_of(pool, seeds=seeds, mixes=(PAPER,), loads_per_h=(rate_per_h,))
+        cases = cases_of(pool, seeds=seeds, loads_per_h=(rate_per_h,))
         return [case for case in cases if case.devices == ALL]
     return [
-        Case(rate_per_h=rate_per_h, mix=ALL, gnn=ALL, devices=ALL, seed=seed, arrivals=_uniform(pool, rate_per_h, seed))
+        Case(rate_per_h=rate_per_h, gnn=ALL, devices=ALL, seed=seed, arrivals=_uniform(pool, rate_per_h, seed))
         for seed in seeds
     ]
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -15,31 +15,8 @@ from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at
 from pipelines.simulation.job_pool import Pool
 from pipelines.studies.shrinking.percentiles import RULES, Rule, WithUse, past_use
 from scheduler_core.recommendations import advised
-from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, round_up_gpus, shrink, unchanged_request
-from scheduler_core.types import (
-    RESOURCES,
-    FloatArray,
-    IntArray,
-    Job,
-    Knowledge,
-    PeakUse,
-    Predictor,
-    Reason,
-    Recommendation,
-    Request,
-    RunTimes,
-)
-
-GPUS: Final = RESOURCES.index("gpus")
-
-STATIC_ALPHAS: Final = (0.5, 0.6, 0.7, 0.8, 0.9)
-
-LEFT_OUT: Final[Mapping[str, tuple[str, str]]] = {
-    "cpu_cores": ("cpu", "CPU"),
-    "mem_gib": ("mem", "memory"),
-    "gpus": ("gpu", "GPUs"),
-}
-"""Suffix of the arm's name, and words in its description, by the resource that `oracle_but` leaves as requested."""
+from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
+from scheduler_core.types import FloatArray, Job, Predictor, Recommendation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +91,8 @@ def unguarded(asked: Asked) -> list[Recommendation]:
 
 def floors_only(asked: Asked) -> list[Recommendation]:
     """Shrink every resource to the larger of floor and smallest candidate share, ignoring importance and run time."""
-    return shrink(asked.jobs, Reworded(asked.predictor, keep=()), replace(asked.policy, guard="usage"))
-
-
-def floors_and_importance(asked: Asked) -> list[Recommendation]:
-    """Shrink every unimportant resource down to its floor, without the run-time threshold."""
-    held = replace(asked.policy, guard="usage", sure_runs=math.inf)
-    return shrink(asked.jobs, Reworded(asked.predictor, keep=("important",)), held)
+    floors = WithUse(asked.predictor, use=asked.predictor.peak_use(asked.jobs))
+    return shrink(asked.jobs, floors, replace(asked.policy, guard="usage"))
 
 
 def importance_held(asked: Asked) -> list[Recommendation]:
@@ -133,44 +105,8 @@ def importance_held(asked: Asked) -> list[Recommendation]:
 
 def oracle(asked: Asked) -> list[Recommendation]:
     """Set every request to what the job used in its recorded run."""
-    return shrink(asked.jobs, oracle_of(asked.pool), oracle_policy(asked.pool.device_mem_gib, _assumed(asked)))
-
-
-def oracle_but(asked: Asked, *, resource: str) -> list[Recommendation]:
-    """Set every request to what the job used in its recorded run, except for one resource, which stays as requested."""
-    kept = [getattr(job.request, resource) for job in asked.jobs]
-    return [
-        replace(
-            answer,
-            target=replace(answer.target, **{resource: asking}),
-            reasons={**answer.reasons, resource: Reason.OPTED_OUT},
-        )
-        for answer, asking in zip(oracle(asked), kept, strict=True)
-    ]
-
-
-def scaled(asked: Asked, *, factors: tuple[float, float, float]) -> list[Recommendation]:
-    """Set every request to a fixed share of itself, GPUs rounded up to an allowed size; use no model and no floors."""
-    requests = requests_of(asked.jobs)
-    targets = requests * np.array(factors)
-    grid = asked.policy.gpu_grid
-    shares = np.maximum(round_up_gpus(targets[:, GPUS], grid), np.where(requests[:, GPUS] > 0.0, grid, 0.0))
-    targets[:, GPUS] = np.minimum(shares, requests[:, GPUS])
-    change = run_times(asked, targets) / run_times(asked, requests) - 1.0
-    return [
-        replace(
-            unchanged_request(job, Reason.SHRUNK),
-            target=Request(cpu_cores=row[0], mem_gib=row[1], gpus=row[2]),
-            run_time_change=moved,
-        )
-        for job, row, moved in zip(asked.jobs, targets.tolist(), change.tolist(), strict=True)
-    ]
-
-
-def held_at(asked: Asked, *, alpha: float) -> list[Recommendation]:
-    """Set every request to the larger of its floor and a fixed share `alpha` of itself."""
-    fixed = replace(asked.policy, guard="usage", alpha0=alpha, alpha_step=1.0)
-    return shrink(asked.jobs, Reworded(asked.predictor, keep=()), fixed)
+    pool = asked.pool
+    return shrink(asked.jobs, oracle_of(pool), oracle_policy(pool.device_mem_gib, pool.assumed_device_mem_gib))
 
 
 def sized_by(asked: Asked, *, rule: Rule) -> list[Recommendation]:
@@ -191,10 +127,6 @@ def sized_by(asked: Asked, *, rule: Rule) -> list[Recommendation]:
     return shrink(asked.jobs, known, policy)
 
 
-def _assumed(asked: Asked) -> float:
-    return asked.pool.assumed_device_mem_gib
-
-
 EXPERIMENT_ARMS: Final[Mapping[str, Arm]] = {
     SHRUNK: Arm(what="Algorithm 1 above floors of peak use", give=guarded),
     UNGUARDED: Arm(what="Algorithm 1 as in the paper, without floors", give=unguarded),
@@ -205,59 +137,9 @@ EXPERIMENT_ARMS: Final[Mapping[str, Arm]] = {
 ABLATION_ARMS: Final[Mapping[str, Arm]] = {
     UNGUARDED: Arm(what="run-time threshold and importance: the paper", give=unguarded),
     "floors_only": Arm(what="floors alone", give=floors_only),
-    "floors_importance": Arm(what="floors and importance, no threshold", give=floors_and_importance),
     "importance_held": Arm(what="floors, importance and threshold", give=importance_held),
     SHRUNK: Arm(what="the same, importance only where little was measured", give=guarded),
-    **{
-        f"alpha_{alpha:g}": Arm(what=f"{alpha:g} of every request", give=partial(scaled, factors=(alpha, alpha, alpha)))
-        for alpha in STATIC_ALPHAS
-    },
-    **{
-        f"alpha_{alpha:g}_floors": Arm(
-            what=f"{alpha:g} of every request, at least the floor",
-            give=partial(held_at, alpha=alpha),
-        )
-        for alpha in STATIC_ALPHAS
-    },
-    "half_cpu": Arm(what="half of every CPU request", give=partial(scaled, factors=(0.5, 1.0, 1.0))),
     **{name: Arm(what=rule.what, give=partial(sized_by, rule=rule)) for name, rule in RULES.items()},
-    **{
-        f"oracle_but_{short}": Arm(
-            what=f"what each job truly needed, but its request of {said}",
-            give=partial(oracle_but, resource=resource),
-        )
-        for resource, (short, said) in LEFT_OUT.items()
-    },
     ORACLE: Arm(what="what each job truly needed", give=oracle),
 }
 """Arms by name, in the order in which tables list them after `requested`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reworded:
-    """A predictor that hides parts of the run-time model's knowledge from Algorithm 1.
-
-    `keep` names the parts that it passes on: `important` (important resources) and `support` (range of requests seen in
-    training).
-    """
-
-    predictor: Predictor
-    keep: tuple[str, ...]
-
-    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Return the run times that the wrapped predictor predicts."""
-        return self.predictor.run_times(jobs, rows, requests)
-
-    def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Return the peak use that the wrapped predictor predicts."""
-        return self.predictor.peak_use(jobs)
-
-    def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Return the parts in `keep`; without `support`, Algorithm 1 uses floors instead of the run-time model."""
-        return [
-            Knowledge(**{name: getattr(known, name) for name in self.keep}) for known in self.predictor.knowledge(jobs)
-        ]
-
-
-if TYPE_CHECKING:
-    SATISFIES: tuple[type[Predictor], ...] = (Reworded, WithUse)

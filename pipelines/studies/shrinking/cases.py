@@ -1,4 +1,4 @@
-"""The cases of a design: every combination of load, mix, population and seed, with the arrivals drawn for it.
+"""The cases of a design: every combination of load, population and seed, with the arrivals drawn for it.
 
 A population is a part of the pool: with or without GNN jobs, on all devices or on those of known memory. Cases are
 simulated in `runs`. Called by `designs`.
@@ -22,15 +22,10 @@ from scheduler_core.types import IntArray
 
 GNN: Final = "gnn"
 TYPES: Final = ("cv", "nlp", "gnn", "ctr")
-"""Task types of the mixes. Yang, Hong and Tang use ResNet, NMT, GraphLearn and CTR, in this order."""
+"""Task types of the mix. Yang, Hong and Tang use ResNet, NMT, GraphLearn and CTR, in this order."""
 
 PAPER: Final = "5:15:15:65"
-MIXES: Final[Mapping[str, Mapping[str, float]]] = {
-    PAPER: PAPER_MIX,
-    "40:30:20:10": {"cv": 40.0, "nlp": 30.0, "gnn": 20.0, "ctr": 10.0},
-    "25:25:25:25": dict.fromkeys(TYPES, 25.0),
-}
-"""Weights of the task types in the mixes of Yang, Hong and Tang, each named cv:nlp:gnn:ctr."""
+"""The mix of experiment 1 of Yang, Hong and Tang, cv:nlp:gnn:ctr; its weights are `PAPER_MIX`."""
 
 LOADS_PER_H: Final = (30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0)
 WITH, WITHOUT = "with", "without"
@@ -50,13 +45,12 @@ def drawn_as(unit: Draw, pool: Pool) -> Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One load, mix, population and seed, with its arrivals.
+    """One load, population and seed, with its arrivals.
 
     `gnn` is `with` or `without` GNN jobs; `devices` is all devices, or only those of known memory.
     """
 
     rate_per_h: float
-    mix: str
     gnn: str
     devices: str
     seed: int
@@ -67,13 +61,12 @@ def cases_of(
     pool: Pool,
     *,
     seeds: Sequence[int],
-    mixes: Sequence[str] = (PAPER,),
     loads_per_h: Sequence[float] = (PAPER_RATE_PER_H,),
     horizon_s: float = PAPER_HORIZON_S,
 ) -> list[Case]:
-    """Draw the arrivals of every combination of population, mix, load and seed.
+    """Draw the arrivals of every combination of population, load and seed, in the mix 5:15:15:65.
 
-    Task types that a population lacks are left out of its mix.
+    Task types that a population lacks are left out of the mix.
 
     Raises
     ------
@@ -82,18 +75,16 @@ def cases_of(
     """
     kinds = [entry.job.task_type for entry in pool.jobs]
     if lacking := [kind for kind in TYPES if kind != GNN and kind not in kinds]:
-        raise BadUsage(f"experiment: the pool holds no {', '.join(lacking)} job; the paper's mixes draw all of them")
+        raise BadUsage(f"experiment: the pool holds no {', '.join(lacking)} job; the paper's mix draws all of them")
     return [
         Case(
             rate_per_h=rate,
-            mix=mix,
             gnn=gnn,
             devices=devices,
             seed=seed,
-            arrivals=_drawn(kinds, members, _weights(mix, gnn), rate, horizon_s, devices, seed),
+            arrivals=_drawn(kinds, members, weights_of(gnn), rate, horizon_s, devices, seed),
         )
         for (gnn, devices), members in populations(pool).items()
-        for mix in mixes
         for rate in loads_per_h
         for seed in seeds
     ]
@@ -120,8 +111,9 @@ def populations(pool: Pool) -> dict[tuple[str, str], IntArray]:
     return found
 
 
-def _weights(mix: str, gnn: str) -> Mapping[str, float]:
-    return {kind: weight for kind, weight in MIXES[mix].items() if gnn == WITH or kind != GNN}
+def weights_of(gnn: str) -> Mapping[str, float]:
+    """Return the weights of the task types in the mix of a population `with` or `without` GNN jobs."""
+    return {kind: weight for kind, weight in PAPER_MIX.items() if gnn == WITH or kind != GNN}
 
 
 def _drawn(

@@ -76,7 +76,7 @@ def bottleneck_rows(runs: pl.DataFrame) -> list[Row]:
         for arm, values in arms.items():
             if "cpu_met_h" in values:
                 stated = PAPER_CPU_MET_H if arm == REQUESTED else None
-                rows.append({**place, "arm": arm, "paper_h": stated, **_spread("cpu_met_h", mean(values["cpu_met_h"]))})
+                rows.append({**place, "arm": arm, "paper_h": stated, **mean(values["cpu_met_h"]).columns("cpu_met_h")})
     return rows
 
 
@@ -88,8 +88,7 @@ def level_rows(runs: pl.DataFrame, columns: Sequence[str]) -> list[Row]:
             row: Row = {**place, "arm": arm}
             for column in columns:
                 if column in values:
-                    found = mean(values[column])
-                    row |= {column: found.value, f"{column}_lo": found.low, f"{column}_hi": found.high}
+                    row |= mean(values[column]).columns(column)
             rows.append(row)
     return rows
 
@@ -143,16 +142,12 @@ def _claim(place: Row, name: str, arm: str, arms: Mapping[str, Mapping[str, Floa
         "paper_gain_pct": stated,
         "requested": float(np.mean(base)),
         "found": float(np.mean(own)),
-        **_spread("gain_pct", relative),
-        **_spread("gain_points", points),
-        **_spread("of_oracle", share_of_oracle(arms, arm, figure.column)),
+        **relative.columns("gain_pct"),
+        **points.columns("gain_points"),
+        **share_of_oracle(arms, arm, figure.column).columns("of_oracle"),
         "relative": _beside(stated, relative),
         "points": _beside(stated, points),
     }
-
-
-def _spread(name: str, found: Interval) -> Row:
-    return {name: found.value, f"{name}_lo": found.low, f"{name}_hi": found.high}
 
 
 def _beside(stated: float | None, found: Interval) -> str | None:

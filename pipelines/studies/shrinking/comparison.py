@@ -1,10 +1,9 @@
-"""Claims that compare gains across mixes, queue policies and slowdown models, judged by paired differences.
+"""Gains compared between slowdown models, and the verdict on a claim, from paired differences.
 
-A claim holds, fails, or is undecided if the intervals are too wide. Pure functions of the rows of runs. Called by
-`tables`.
+Pure functions of the rows of runs. Called by `tables` and `paper`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -12,7 +11,7 @@ import polars as pl
 
 from pipelines.simulation.advice import REQUESTED
 from pipelines.studies.intervals import Interval, ratio_difference
-from pipelines.studies.shrinking.claims import FIGURES, PERCENT, PLACE, gain_of, paired
+from pipelines.studies.shrinking.claims import FIGURES, PERCENT, PLACE, paired
 from pipelines.studies.study import Row
 from scheduler_core.types import FloatArray
 
@@ -44,24 +43,6 @@ def judged(intervals: Sequence[Interval]) -> Verdict:
     return Verdict.HOLDS if intervals and all(each.low > 0.0 for each in intervals) else Verdict.UNTOLD
 
 
-def largest_in(runs: pl.DataFrame, figures: Sequence[str], *, across: str, of: str, claim: str) -> list[Row]:
-    """Judge whether the gain is larger at the value `of` of the column `across` than at all its other values.
-
-    There is one row per slowdown model, population, arm and metric. Columns: `gain_pct V` is the gain at the value V;
-    `ahead_pct V` is the gain at `of` minus the gain at V, in percentage points, paired by seed. The claim holds if all
-    these differences are above zero.
-    """
-    return _compared(runs, figures, across=across, of=of, claim=claim, verdict=lambda _, ahead: judged(ahead))
-
-
-def gained_in_all(runs: pl.DataFrame, figures: Sequence[str], *, across: str, of: str, claim: str) -> list[Row]:
-    """Judge whether there is a gain at every value of the column `across`.
-
-    Rows and columns are those of `largest_in`, but the claim holds if every gain is above zero.
-    """
-    return _compared(runs, figures, across=across, of=of, claim=claim, verdict=lambda gains, _: judged(gains))
-
-
 def binding_truths(runs: pl.DataFrame, claims: Sequence[Row]) -> list[Row]:
     """Add to rows of claims the slowdown model under which the gain is smallest.
 
@@ -82,7 +63,7 @@ def binding_truths(runs: pl.DataFrame, claims: Sequence[Row]) -> list[Row]:
         stated = row["paper_gain_pct"]
         falls = isinstance(stated, float) and stated < 0.0
         told = {"binding_truth": _binding(beside, falls=falls)}
-        found.append({**row, **_spread("beside_unchanged_pct", "", beside[row["truth"]]), **told})
+        found.append({**row, **beside[row["truth"]].columns("beside_unchanged_pct"), **told})
     return found
 
 
@@ -101,41 +82,3 @@ def _less(arms: Arms, other: Arms, arm: str, column: str) -> Interval:
     """Return an arm's relative gain in one set of paired runs minus its gain in another, in percentage points."""
     pairs = (each[name][column] for each in (arms, other) for name in (arm, REQUESTED))
     return ratio_difference(*pairs).scaled(PERCENT)
-
-
-def _compared(
-    runs: pl.DataFrame,
-    figures: Sequence[str],
-    *,
-    across: str,
-    of: str,
-    claim: str,
-    verdict: Callable[[list[Interval], list[Interval]], Verdict],
-) -> list[Row]:
-    rows: list[Row] = []
-    for fixed, by_value in _places(runs, across):
-        for arm in next(iter(by_value.values())):
-            if arm == REQUESTED:
-                continue
-            for figure in figures:
-                column = FIGURES[figure].column
-                gains = {value: gain_of(arms, arm, column).scaled(PERCENT) for value, arms in by_value.items()}
-                ahead = {v: _less(by_value[of], arms, arm, column) for v, arms in by_value.items() if v != of}
-                row: Row = {**fixed, "arm": arm, "figure": figure, "claim": claim}
-                for value, gain in gains.items():
-                    row |= _spread("gain_pct", f" {value}", gain)
-                for value, lead in ahead.items():
-                    row |= _spread("ahead_pct", f" {value}", lead)
-                rows.append({**row, "verdict": verdict(list(gains.values()), list(ahead.values())).value})
-    return rows
-
-
-def _places(runs: pl.DataFrame, across: str) -> Iterator[tuple[Row, dict[str, Arms]]]:
-    """Yield each population and slowdown model, with its paired runs at every value of the column `across`."""
-    values = runs[across].unique(maintain_order=True).to_list()
-    for fixed in runs.select("gnn", "devices", "truth").unique(maintain_order=True).rows(named=True):
-        yield fixed, {str(value): paired(runs, **fixed, **{across: value}) for value in values}
-
-
-def _spread(name: str, of: str, found: Interval) -> Row:
-    return {f"{name}{of}": found.value, f"{name}_lo{of}": found.low, f"{name}_hi{of}": found.high}

@@ -1,4 +1,4 @@
-"""The designs of four shrinking studies, and the function that runs a design: from a pool of jobs to tables.
+"""The designs of two shrinking studies, and the function that runs a design: from a pool of jobs to tables.
 
 Charts are in `study`. Called by `study`.
 """
@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import polars as pl
+
 from pipelines.errors import BadUsage
 from pipelines.simulation.advice import SHRUNK, Advice, model_decided_share
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.rows import trace_of
 from pipelines.simulation.settings import PAPER_RATE_PER_H, SimulationSettings
 from pipelines.studies.shrinking.arms import ABLATION_ARMS, EXPERIMENT_ARMS, Arm, advice_of, asked_of
-from pipelines.studies.shrinking.cases import LOADS_PER_H, MIXES, PAPER, WITH, Draw, cases_of, drawn_as, populations
+from pipelines.studies.shrinking.cases import LOADS_PER_H, PAPER, WITH, Draw, cases_of, drawn_as, populations
 from pipelines.studies.shrinking.crossfit import Predicted, PredictorConfig
-from pipelines.studies.shrinking.runs import POLICIES, Outcomes, run_cases
-from pipelines.studies.shrinking.tables import ABLATION_TABLES, LOAD_TABLES, MIX_TABLES, POLICY_TABLES, Seen, Table
+from pipelines.studies.shrinking.runs import run_cases
+from pipelines.studies.shrinking.tables import ABLATION_TABLES, LOAD_TABLES, Seen, Table
 from pipelines.studies.study import Context, Row, cluster_option, option, seeds_option
 from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy
 
@@ -27,7 +29,7 @@ LEAST_SEEDS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(PredictorConfig):
-    """Options of the four studies that have a design. Replication i draws its arrivals with the seed `seed` + i."""
+    """Options of the studies that have a design. Replication i draws its arrivals with the seed `seed` + i."""
 
     cluster: str | None = cluster_option()
     loads: tuple[float, ...] = option(
@@ -45,31 +47,16 @@ class Config(PredictorConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """The design of one study: the arms, mixes, policies and loads to simulate, and the tables to make.
+    """The design of one study: its name, the arms and loads to simulate, and the tables to make."""
 
-    `experiment` is the number of the experiment by Yang, Hong and Tang, or `ablate`; it is written to the column of
-    that name. Runs at the load `watched_per_h` are recorded over time.
-    """
-
-    experiment: str
+    name: str
     arms: Mapping[str, Arm]
     tables: Mapping[str, Table]
-    mixes: Sequence[str] = (PAPER,)
-    policies: Sequence[str] = ("fifo",)
     loads_per_h: Sequence[float] = (PAPER_RATE_PER_H,)
-    watched_per_h: float | None = None
 
 
-LOADS: Final = Design(
-    experiment="1",
-    arms=EXPERIMENT_ARMS,
-    tables=LOAD_TABLES,
-    loads_per_h=LOADS_PER_H,
-    watched_per_h=PAPER_RATE_PER_H,
-)
-MIXTURES: Final = Design(experiment="2", arms=EXPERIMENT_ARMS, tables=MIX_TABLES, mixes=tuple(MIXES))
-ORDERS: Final = Design(experiment="3", arms=EXPERIMENT_ARMS, tables=POLICY_TABLES, policies=tuple(POLICIES))
-ABLATION: Final = Design(experiment="ablate", arms=ABLATION_ARMS, tables=ABLATION_TABLES)
+LOADS: Final = Design(name="shrinking", arms=EXPERIMENT_ARMS, tables=LOAD_TABLES, loads_per_h=LOADS_PER_H)
+ABLATION: Final = Design(name="shrinking-ablation", arms=ABLATION_ARMS, tables=ABLATION_TABLES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,17 +66,17 @@ class Results:
     `jobs` is the number of jobs in the pool from which arrivals are drawn.
     """
 
-    experiment: str
+    study: str
     trace: str
     workload: str
     jobs: int
     tables: Mapping[str, list[Row]]
-    outcomes: Outcomes
+    runs: pl.DataFrame
     notes: tuple[str, ...]
 
     def rows(self) -> list[Row]:
-        """Return the rows of all tables, each with experiment, workload, trace, and name of its table (`about`)."""
-        of = {"experiment": self.experiment, "workload": self.workload, "trace": self.trace}
+        """Return the rows of all tables, each with study, workload, trace, and name of its table (`about`)."""
+        of = {"study": self.study, "workload": self.workload, "trace": self.trace}
         return [{**of, "about": about, **row} for about, rows in self.tables.items() for row in told(rows)]
 
 
@@ -100,12 +87,12 @@ def results_of(
     context: Context,
     settings: SimulationSettings | None = None,
 ) -> Results:
-    """Run every arm of a design under the same arrivals, for every case, policy and slowdown model.
+    """Run every arm of a design under the same arrivals, for every case and slowdown model.
 
     Raises
     ------
     BadUsage
-        If there are too few seeds for an interval, or the pool lacks jobs of a task type of the mixes.
+        If there are too few seeds for an interval, or the pool lacks jobs of a task type of the mix.
     """
     if config.seeds < LEAST_SEEDS:
         raise BadUsage(f"found {config.seeds} seeds, expected at least {LEAST_SEEDS} for an interval")
@@ -118,19 +105,18 @@ def results_of(
     advice = advice_of(asked_of(pool, given.predictor, settings.shrink_policy), design.arms)
     talk(f"advice of {len(design.arms)} arms for {len(pool.jobs)} jobs took {time.perf_counter() - began:.1f} s")
     seeds = range(config.seed, config.seed + config.seeds)
-    cases = cases_of(pool, seeds=seeds, mixes=design.mixes, loads_per_h=loads, horizon_s=settings.horizon_s)
+    cases = cases_of(pool, seeds=seeds, loads_per_h=loads, horizon_s=settings.horizon_s)
     began = time.perf_counter()
-    drawn = drawn_as(config.draw, pool)
-    outcomes = run_cases(drawn, advice, cases, settings, policies=design.policies, watched_per_h=design.watched_per_h)
-    talk(f"{outcomes.runs.height} runs took {time.perf_counter() - began:.1f} s")
-    seen = Seen(pool=pool, advice=advice, arms=design.arms, outcomes=outcomes)
+    runs = run_cases(drawn_as(config.draw, pool), advice, cases, settings)
+    talk(f"{runs.height} runs took {time.perf_counter() - began:.1f} s")
+    seen = Seen(pool=pool, advice=advice, arms=design.arms, runs=runs)
     return Results(
-        experiment=design.experiment,
+        study=design.name,
         trace=trace_of(pool.jobs),
         workload=workload_of(pool),
         jobs=len(pool.jobs),
         tables={about: make(seen) for about, make in design.tables.items()},
-        outcomes=outcomes,
+        runs=runs,
         notes=(*settings.notes(), *notes_of(pool, config, settings, advice, loads), *given.notes),
     )
 
@@ -168,7 +154,7 @@ def notes_of(
         + ", ".join(f"{count} left out for {why}" for why, count in pool.dropped.items() if count),
         f"Poisson arrivals at {', '.join(f'{load:g}' for load in loads)} jobs/h for "
         f"{settings.horizon_s / 3600.0:g} h, {config.draw}s, seeds {config.seed} to {config.seed + config.seeds - 1}",
-        "mixes are by task type, cv:nlp:gnn:ctr; the paper names ResNet, NMT, GraphLearn and CTR",
+        f"mix {PAPER} by task type, cv:nlp:gnn:ctr; the paper names ResNet, NMT, GraphLearn and CTR; FIFO",
         "intervals are 95 %, Student's over seeds; ratios are of means, arms paired by seed",
         f"Algorithm 1 with theta {policy.theta:g}: correlation, as no recorded job ran twice with less; above "
         f"floors alpha goes from {policy.first_alpha:g}, and importance does not count from "

@@ -47,15 +47,13 @@ def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
         gained = share_of_oracle(arms, arm, "completed")
         killed = arms[arm]["killed"]
         stretch = mean(arms[arm]["stretch_p99"])
-        spread = {"found_lo": gained.low, "found_hi": gained.high}
         rows += [
             {**place, **seeds, "arm": arm, "demand": "share of the oracle's gain in finished jobs, at least"}
-            | {"asked": LEAST_OF_ORACLE, "found": gained.value, **spread, "met": gained.value >= LEAST_OF_ORACLE},
+            | {"asked": LEAST_OF_ORACLE, **gained.columns("found"), "met": gained.value >= LEAST_OF_ORACLE},
             {**place, **seeds, "arm": arm, "demand": "jobs killed in all seeds, at most"}
             | {"asked": MOST_KILLED, "found": float(killed.sum()), "met": bool(killed.sum() <= MOST_KILLED)},
             {**place, **seeds, "arm": arm, "demand": "p99 of stretch, at most"}
-            | {"asked": MOST_STRETCH_P99, "found": stretch.value, "found_lo": stretch.low, "found_hi": stretch.high}
-            | {"met": stretch.value <= MOST_STRETCH_P99},
+            | {"asked": MOST_STRETCH_P99, **stretch.columns("found"), "met": stretch.value <= MOST_STRETCH_P99},
         ]
     return rows
 
@@ -81,8 +79,7 @@ def harm_rows(runs: pl.DataFrame) -> list[Row]:
                 "killed_sum": float(figures["killed"].sum()),
             }
             for column in ("killed", "stretched_share", "stretch_p99", "stretch_mean", "wait_mean_s", "killed_gpu_h"):
-                found = mean(figures[column])
-                row |= {column: found.value, f"{column}_lo": found.low, f"{column}_hi": found.high}
+                row |= mean(figures[column]).columns(column)
             shares = {f"{name}_lacked_share": share for name, share in lacked.items()}
             rows.append({**row, "bottleneck": bottleneck_of(lacked), **shares, **held})
     return rows

@@ -92,7 +92,7 @@ def findings_of(
     seeds = range(config.seed, config.seed + config.seeds)
     # The first population is that of all jobs and devices.
     cases = cases_of(pool, seeds=seeds, loads_per_h=(config.load,), horizon_s=settings.horizon_s)[: config.seeds]
-    runs = run_cases(drawn_as(config.draw, pool), advice, cases, settings, watched_per_h=config.load).runs
+    runs = run_cases(drawn_as(config.draw, pool), advice, cases, settings)
     judged_arms = runs.filter(pl.col("arm").is_in([REQUESTED, AS_SET, CHOSEN]))
     tables = {
         "claim": binding_truths(judged_arms, claim_rows(judged_arms)),
@@ -126,8 +126,7 @@ def sweep_rows(runs: pl.DataFrame) -> list[Row]:
             row: Row = {"truth": place["truth"], "arm": name}
             row |= {of: getattr(point, of) for of in Point.__slots__}
             for figure in GAINS:
-                found = gain_of(arms, name, FIGURES[figure].column).scaled(PERCENT)
-                row |= {f"{figure}_pct": found.value, f"{figure}_pct_lo": found.low, f"{figure}_pct_hi": found.high}
+                row |= gain_of(arms, name, FIGURES[figure].column).scaled(PERCENT).columns(f"{figure}_pct")
             row |= {column: mean(arms[name][column]).value for column in ("killed", "stretched_share", "stretch_p99")}
             rows.append(row)
     return rows
@@ -151,8 +150,7 @@ def type_rows(pool: Pool, advice: Advice, cases: Sequence[Case]) -> list[Row]:
         steps = [ratio_difference(*sums[lesser], *sums[most]) for most, lesser in pairwise(("ctr", "cv", "nlp"))]
         for kind, (tops, bottoms) in sums.items():
             found = ratio(tops, bottoms).scaled(PERCENT, less=1.0)
-            row: Row = {"arm": arm, "task_type": kind, "change_pct": found.value}
-            row |= {"change_pct_lo": found.low, "change_pct_hi": found.high}
+            row: Row = {"arm": arm, "task_type": kind, **found.columns("change_pct")}
             rows.append(row | {"claim": "ctr shrinks most, then cv", "verdict": judged(steps).value})
     return rows
 

@@ -6,7 +6,7 @@ The published systems apply them to much finer samples. Called by `arms`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import polars as pl
@@ -42,14 +42,6 @@ RULES: Final = {
         what="decaying p95 of CPU and GPU, peak of memory of the group's earlier runs, and 10 %",
         cpu_level=0.95,
         mem_level=1.0,
-        margin=0.1,
-        cpu_half_life_s=CPU_HALF_LIFE_S,
-        mem_half_life_s=MEM_HALF_LIFE_S,
-    ),
-    "autopilot_p98": Rule(
-        what="decaying p95 of CPU and GPU, p98 of memory of the group's earlier runs, and 10 %",
-        cpu_level=0.95,
-        mem_level=0.98,
         margin=0.1,
         cpu_half_life_s=CPU_HALF_LIFE_S,
         mem_half_life_s=MEM_HALF_LIFE_S,
@@ -128,3 +120,7 @@ class WithUse:
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
         """Return empty knowledge for every job, so that Algorithm 1 sizes by floors alone."""
         return [Knowledge()] * len(jobs)
+
+
+if TYPE_CHECKING:
+    SATISFIES: type[Predictor] = WithUse

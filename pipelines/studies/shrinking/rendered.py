@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from pipelines.simulation.advice import ORACLE
 from pipelines.simulation.simulate import ALL
 from pipelines.studies.shrinking.claims import FIGURES
 from pipelines.studies.shrinking.designs import Results
@@ -14,7 +15,6 @@ from pipelines.studies.study import Row
 
 TITLES: Final = {
     "claim": "The paper's claims, and the gains found over the jobs' own requests, with 95 % intervals (devices=all)",
-    "gain": "Gains over the jobs' own requests, with 95 % intervals (devices=all)",
     "part": "What each way of sizing gains, and the harm it does (contention, devices=all)",
     "bottleneck": "When the CPU was first held but for a twentieth, in hours (devices=all)",
     "goal": "The goal, under contention",
@@ -28,14 +28,13 @@ BINDING_TITLE: Final = (
     "The slowdown model that leaves least of each of the paper's figures (devices=all; none: no difference)"
 )
 
-_GAINS: Final = ("claim", "gain")
 _FIGURES: Final = tuple(
     name for name, each in FIGURES.items() if each.paper_gain_pct is not None or name == "completed"
 )
-_PLACE: Final = ("mix", "policy", "gnn", "truth", "figure")
+_PLACE: Final = ("gnn", "truth", "figure")
 _COLUMNS: Final[Mapping[str, str]] = {
     "goal": "gnn devices arm demand asked found found_lo found_hi met",
-    "harm": "mix policy gnn truth arm killed_sum stretched_share stretch_p99 bottleneck "
+    "harm": "gnn truth arm killed_sum stretched_share stretch_p99 bottleneck "
     "cpu_lacked_share mem_lacked_share gpu_lacked_share",
     "binding": "gnn arm resource lacked_share binds left_share floor_share left_by left_by_share left_by_type",
     "jobs_harmed": "gnn devices arm jobs killed killed_hi groups groups_killed_hi stretched_share stretch_max",
@@ -64,24 +63,11 @@ def rendered(results: Results) -> list[tuple[str, list[Row]]]:
 
 
 def _rendered(about: str, rows: Sequence[Row]) -> list[Row]:
-    if about in _GAINS and "gain_pct" in rows[0]:
-        return _by_arm(rows)
     if about == "claim":
-        return [_judged(row) for row in rows]
+        return _by_arm(rows)
     if about == "part":
         return [_part(row) for row in rows if row["truth"] == "contention"]
     return [{name: row.get(name) for name in _COLUMNS[about].split()} for row in rows]
-
-
-def _judged(row: Row) -> Row:
-    """Return a row of a judged claim, with each gain and each difference of gains in one cell with its interval."""
-    told: Row = {name: row[name] for name in ("gnn", "truth", "arm", "figure")}
-    for name in row:
-        unit, _, value = name.partition(" ")
-        if value and unit in ("gain_pct", "ahead_pct"):
-            low, high = f"{unit}_lo {value}", f"{unit}_hi {value}"
-            told[name] = _spanned(row[name], row[low], row[high], 1, sign="+")
-    return told | {"claim": row["claim"], "verdict": row["verdict"]}
 
 
 def _binding(rows: Sequence[Row]) -> list[Row]:
@@ -113,31 +99,16 @@ def _by_arm(rows: Sequence[Row]) -> list[Row]:
                 (*key, unit),
                 {**dict(zip(_PLACE, key, strict=True)), "unit": unit, "paper": row["paper_gain_pct"]},
             )
-            line[str(row["arm"])] = _cell(row, column)
-            if unit == "%":
+            line[str(row["arm"])] = _within(row, column, 1, sign="+")
+            if unit == "%" and row["arm"] != ORACLE:
                 line[f"{row['arm']}_of_oracle"] = row["of_oracle"]
-    return _varied(list(lines.values()))
-
-
-def _varied(rows: list[Row]) -> list[Row]:
-    """Leave out the columns `mix` and `policy` if equal in every row, and the oracle's share of its own gain."""
-    same = {name for name in ("mix", "policy") if len({row[name] for row in rows}) == 1}
-    return [
-        {name: value for name, value in row.items() if name not in same and name != "oracle_of_oracle"} for row in rows
-    ]
-
-
-def _cell(row: Row, column: str) -> str:
-    return _within(row, column, 1, sign="+")
+    return list(lines.values())
 
 
 def _within(row: Row, column: str, decimals: int, *, sign: str = "") -> str:
     """Return the value of a column with its interval, as text."""
-    return _spanned(row[column], row[f"{column}_lo"], row[f"{column}_hi"], decimals, sign=sign)
-
-
-def _spanned(value: object, low: object, high: object, decimals: int, *, sign: str = "") -> str:
-    told, least, most = (f"{float(str(each)):{sign}.{decimals}f}" for each in (value, low, high))
+    ends = (row[f"{column}{end}"] for end in ("", "_lo", "_hi"))
+    told, least, most = (f"{float(str(each)):{sign}.{decimals}f}" for each in ends)
     return f"{told} [{least}, {most}]"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.simulation.advice import ORACLE, REQUESTED, Advice
 from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
 from pipelines.simulation.job_pool import Pool
-from pipelines.studies.shrinking.cases import MIXES, PAPER, WITH, populations
+from pipelines.studies.shrinking.cases import populations, weights_of
 from pipelines.studies.shrinking.goal import BINDS_FROM, TRUTH
 from pipelines.studies.shrinking.runs import SHORT
 from pipelines.studies.study import Row
@@ -66,7 +66,7 @@ def slack_rows(pool: Pool, advice: Advice) -> list[Row]:
 def _weights(pool: Pool, members: list[int], gnn: str) -> FloatArray:
     """Return the probability of each job of the pool (n,) to be drawn in the mix 5:15:15:65; 0 for non-members."""
     kinds = [pool.jobs[row].job.task_type for row in members]
-    mix = {kind: w for kind, w in MIXES[PAPER].items() if kind in kinds and (gnn == WITH or kind != "gnn")}
+    mix = {kind: weight for kind, weight in weights_of(gnn).items() if kind in kinds}
     weights = np.zeros(len(pool.jobs))
     for row, kind in zip(members, kinds, strict=True):
         weights[row] = mix[kind] / sum(mix.values()) / kinds.count(kind)

@@ -1,4 +1,4 @@
-"""What experiments vary: populations, mixes, loads and seeds, each with its arrivals."""
+"""What studies vary: populations, loads and seeds, each with its arrivals."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.job_pool import job_pool
-from pipelines.studies.shrinking.cases import LOADS_PER_H, MIXES, cases_of, populations
+from pipelines.studies.shrinking.cases import LOADS_PER_H, cases_of, populations
 from tests.pipelines.studies.shrinking.tiny import pool, tables
 
 
@@ -57,11 +57,11 @@ def test_a_seed_draws_the_same_again_and_another_one_not() -> None:
     assert len(first.at_s) != len(other.at_s) or (first.at_s != other.at_s).any()
 
 
-def test_every_load_mix_and_seed_is_a_case_of_every_population() -> None:
-    cases = cases_of(pool(), seeds=[0, 1], mixes=tuple(MIXES), loads_per_h=LOADS_PER_H)
+def test_every_load_and_seed_is_a_case_of_every_population() -> None:
+    cases = cases_of(pool(), seeds=[0, 1], loads_per_h=LOADS_PER_H)
 
-    assert len(cases) == 4 * len(MIXES) * len(LOADS_PER_H) * 2
-    assert len({(case.rate_per_h, case.mix, case.gnn, case.devices, case.seed) for case in cases}) == len(cases)
+    assert len(cases) == 4 * len(LOADS_PER_H) * 2
+    assert len({(case.rate_per_h, case.gnn, case.devices, case.seed) for case in cases}) == len(cases)
     for case in cases:
         assert case.arrivals.seed == case.seed
 

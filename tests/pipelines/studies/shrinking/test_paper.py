@@ -87,8 +87,7 @@ def test_an_arrival_of_one_instance_asks_for_one_and_keeps_its_recommendation() 
 
     cases = cases_of(gangs, seeds=[0], horizon_s=SMALL.horizon_s)[:1]
     asked = {
-        draw: run_cases(drawn_as(draw, gangs), advice, cases, SMALL).runs["cpu_request_cores"].to_list()
-        for draw in Draw
+        draw: run_cases(drawn_as(draw, gangs), advice, cases, SMALL)["cpu_request_cores"].to_list() for draw in Draw
     }
 
     assert drawn_as(Draw.GANG, gangs) is gangs

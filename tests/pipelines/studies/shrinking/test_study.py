@@ -1,4 +1,4 @@
-"""The paper's experiments from a tiny pool to rows, and `taut study` on a tiny lake."""
+"""The shrinking studies from a tiny pool to rows, and `taut study` on a tiny lake."""
 
 import json
 import os
@@ -24,13 +24,13 @@ def about(answer_rows: list[dict[str, Any]], what: str) -> list[dict[str, Any]]:
     return [row for row in answer_rows if row["about"] == what]
 
 
-@pytest.mark.parametrize("experiment", list(DESIGNS))
-def test_every_row_says_what_it_is_of(experiment: str) -> None:
-    answer = resulted(experiment)
+@pytest.mark.parametrize("study", list(DESIGNS))
+def test_every_row_says_what_it_is_of(study: str) -> None:
+    answer = resulted(study)
 
     rows = answer.rows()
 
-    assert {row["experiment"] for row in rows} == {experiment}
+    assert {row["study"] for row in rows} == {study}
     assert {(row["trace"], row["workload"]) for row in rows} == {("toy", "of toy jobs drawn with replacement by type")}
     assert set(answer.tables) == {row["about"] for row in rows}
     assert {row["devices"] for row in rows} == {"all", "known"}
@@ -38,8 +38,8 @@ def test_every_row_says_what_it_is_of(experiment: str) -> None:
     assert [title for title, _ in rendered(answer)]
 
 
-def test_experiment_one_tells_levels_of_every_load_and_the_goal_at_seventy() -> None:
-    rows = resulted("1").rows()
+def test_the_study_by_load_has_levels_of_every_load_and_the_goal_at_seventy() -> None:
+    rows = resulted("shrinking").rows()
 
     assert sorted({row["rate_per_h"] for row in about(rows, "load")}) == [30, 40, 50, 60, 70, 80, 90, 100]
     assert {row["rate_per_h"] for row in about(rows, "claim")} == {70.0}
@@ -49,13 +49,14 @@ def test_experiment_one_tells_levels_of_every_load_and_the_goal_at_seventy() -> 
     assert {row["arm"] for row in about(rows, "claim")} == {"shrunk", "unguarded", "oracle"}
 
 
-def test_mixes_policies_and_ways_of_sizing_are_all_told() -> None:
-    assert {row["mix"] for row in about(resulted("2").rows(), "gain")} == {"5:15:15:65", "40:30:20:10", "25:25:25:25"}
-    assert {row["policy"] for row in about(resulted("3").rows(), "gain")} == {"fifo", "srtf", "drf"}
-    arms = {row["arm"] for row in about(resulted("ablate").rows(), "part")}
-    assert arms >= {
+def test_the_ablation_has_every_way_of_sizing() -> None:
+    arms = {row["arm"] for row in about(resulted("shrinking-ablation").rows(), "part")}
+
+    assert arms == {
         "requested",
+        "unguarded",
         "floors_only",
+        "importance_held",
         "shrunk",
         "vpa",
         "autopilot",
@@ -64,7 +65,7 @@ def test_mixes_policies_and_ways_of_sizing_are_all_told() -> None:
 
 
 def test_every_part_stands_beside_what_is_recommended() -> None:
-    rows = about(resulted("ablate").rows(), "part")
+    rows = about(resulted("shrinking-ablation").rows(), "part")
 
     completed = {(row["gnn"], row["devices"], row["truth"], row["arm"]): row["completed"] for row in rows}
     for row in rows:
@@ -72,23 +73,17 @@ def test_every_part_stands_beside_what_is_recommended() -> None:
         assert row["completed_beside_shrunk"] == pytest.approx(row["completed"] - shrunk)
 
 
-def test_claims_about_mixes_and_policies_are_judged() -> None:
-    for experiment in ("2", "3"):
-        verdicts = {row["verdict"] for row in about(resulted(experiment).rows(), "claim")}
-        assert verdicts <= {"holds", "fails", "not told apart"}
-
-
-def test_every_figure_of_experiment_one_says_which_truth_binds_it() -> None:
-    claims = about(resulted("1").rows(), "claim")
+def test_every_figure_of_the_paper_says_which_truth_binds_it() -> None:
+    claims = about(resulted("shrinking").rows(), "claim")
 
     assert {row["binding_truth"] for row in claims} <= {"none", "predicted", "contention"}
     assert {row["beside_unchanged_pct"] for row in claims if row["truth"] == "unchanged"} == {0.0}
 
 
 def test_rows_of_a_kind_share_their_names_and_hold_no_column_that_none_of_them_knows() -> None:
-    rows = resulted("1").rows()
+    rows = resulted("shrinking").rows()
 
-    for kind in resulted("1").tables:
+    for kind in resulted("shrinking").tables:
         mine = about(rows, kind)
         assert len({tuple(row) for row in mine}) == 1
         for name in mine[0]:
@@ -96,7 +91,7 @@ def test_rows_of_a_kind_share_their_names_and_hold_no_column_that_none_of_them_k
 
 
 def test_assumptions_are_notes() -> None:
-    notes = " | ".join(resulted("1").notes)
+    notes = " | ".join(resulted("shrinking").notes)
 
     for said in (
         "never_fits",
@@ -110,14 +105,13 @@ def test_assumptions_are_notes() -> None:
 
 def test_a_single_seed_is_refused() -> None:
     with pytest.raises(BadUsage, match="at least 2"):
-        run("1", seeds=1)
+        run("shrinking", seeds=1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("experiment", ["1", "ablate"])
-def test_the_same_question_leaves_the_same_bytes(experiment: str, tmp_path: Path) -> None:
+def test_the_same_question_leaves_the_same_bytes(tmp_path: Path) -> None:
     first, second = (
-        {path.name: path.read_bytes() for path in write(findings_of(run(experiment)), tmp_path / name)}
+        {path.name: path.read_bytes() for path in write(findings_of(run("shrinking")), tmp_path / name)}
         for name in ("a", "b")
     )
 
@@ -141,7 +135,7 @@ def taut(lake: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["study", *arguments, *where])
 
 
-def test_the_tables_of_experiment_one_are_the_golden_ones(lake: Path) -> None:
+def test_the_tables_by_load_are_the_golden_ones(lake: Path) -> None:
     result = taut(lake, "shrinking", "--load", "70")
 
     assert result.exit_code == 0, result.stderr
@@ -153,25 +147,25 @@ def test_the_tables_of_experiment_one_are_the_golden_ones(lake: Path) -> None:
 
 @pytest.mark.slow
 def test_json_is_one_list_of_flat_rows(lake: Path) -> None:
-    result = taut(lake, "shrinking-policies", "--format", "json")
+    result = taut(lake, "shrinking-ablation", "--format", "json")
 
     rows = json.loads(result.stdout)
-    assert {row["policy"] for row in rows if row["about"] == "gain"} == {"fifo", "srtf", "drf"}
+    assert {row["about"] for row in rows} == {"part", "binding", "jobs_harmed"}
     assert not any(isinstance(value, list | dict) for row in rows for value in row.values())
-    assert "verdict" not in next(row for row in rows if row["about"] == "harm")
+    assert "completed_gain_pct" not in next(row for row in rows if row["about"] == "binding")
 
 
 def test_the_former_name_prints_the_new_one_and_runs_the_study(lake: Path) -> None:
-    found = CliRunner().invoke(app, ["experiment", "2", "--lake", str(lake / "none")])
+    found = CliRunner().invoke(app, ["experiment", "ablate", "--lake", str(lake / "none")])
 
-    assert found.stderr.splitlines()[0] == "taut experiment 2 is now taut study shrinking-mixes"
+    assert found.stderr.splitlines()[0] == "taut experiment ablate is now taut study shrinking-ablation"
     assert "no trace in" in found.stderr
 
 
 def test_a_folder_that_holds_something_is_left_alone(lake: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
 
-    result = taut(lake, "shrinking-mixes", "--out", str(tmp_path))
+    result = taut(lake, "shrinking", "--out", str(tmp_path))
 
     assert result.exit_code == 2
     assert "a new or empty folder" in result.stderr

@@ -11,7 +11,7 @@ from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.settings import SimulationSettings
 from pipelines.studies.shrinking.cases import TYPES
 from pipelines.studies.shrinking.crossfit import Predicted
-from pipelines.studies.shrinking.designs import ABLATION, LOADS, MIXTURES, ORDERS, Config, Results, results_of
+from pipelines.studies.shrinking.designs import ABLATION, LOADS, Config, Results, results_of
 from pipelines.studies.study import Context
 from scheduler_core.cluster import Machine
 from scheduler_core.types import Request
@@ -20,7 +20,7 @@ from tests.pipelines.lake.canonical import measured_tables
 ONE_MACHINE = ClusterSpec(machines=(Machine(name="m", cpu_cores=96.0, mem_gib=512.0, gpus=8),), source="one machine")
 SMALL = SimulationSettings(horizon_s=3600.0, cluster=ONE_MACHINE, engine="compiled")
 
-DESIGNS = {design.experiment: design for design in (LOADS, MIXTURES, ORDERS, ABLATION)}
+DESIGNS = {design.name: design for design in (LOADS, ABLATION)}
 PREDICTOR = ConstantPredictor(run_s=600.0, peak=Request(cpu_cores=2.0, mem_gib=4.0, gpus=0.1), gpu_mem_gib=1.0, runs=10)
 
 
@@ -37,25 +37,23 @@ def pool() -> Pool:
 
 
 @cache
-def resulted(experiment: str) -> Results:
+def resulted(study: str) -> Results:
     """Return the results of a design over the tiny pool, made once for all tests."""
-    return run(experiment)
+    return run(study)
 
 
-def run(experiment: str, *, seeds: int = 2) -> Results:
+def run(study: str, *, seeds: int = 2) -> Results:
     """Return the results of a design over the tiny pool: two seeds, one machine, an hour."""
     given = Predicted(pool=pool(), predictor=PREDICTOR, notes=())
-    return results_of(DESIGNS[experiment], Config(seeds=seeds), given, Context(), SMALL)
+    return results_of(DESIGNS[study], Config(seeds=seeds), given, Context(), SMALL)
 
 
 def runs(arms: Mapping[str, Mapping[str, Sequence[float]]], **place: object) -> pl.DataFrame:
     """Return rows of runs at one place: for each arm the figures by seed."""
     at = {
-        "mix": "5:15:15:65",
         "gnn": "with",
         "devices": "all",
         "rate_per_h": 70.0,
-        "policy": "fifo",
         "truth": "contention",
         **place,
     }

@@ -1,30 +1,33 @@
-"""Charts over load and over time: jobs deployed, completion rate, and use of every resource, by arm.
+"""Charts over load: jobs deployed, completion rate, and use of every resource, by arm.
 
-They correspond to figures 2 to 4 of Yang, Hong and Tang. Drawn from the table `load`, and from the mean course over
-time. `truth` is the slowdown model that runs are simulated under. Called by `study`.
+They correspond to figures 2 to 4 of Yang, Hong and Tang. Drawn from the table `load`. `truth` is the slowdown model
+that runs are simulated under. Called by `study`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import altair as alt
 import polars as pl
 
-from pipelines.report.charts.looks import (
-    ARMS,
-    BLACK,
-    CLAIM,
-    GNN,
-    HEIGHT,
-    TRUTHS,
-    WIDTH,
-    arm_colour,
-    arm_dash,
-    claim_shape,
-    named,
-    titled,
-)
+from pipelines.report.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION, titled
 
+ARMS: Final = {
+    "requested": ("as requested", BLACK, [1, 0]),
+    "shrunk": ("shrunk, with floors", BLUE, [1, 0]),
+    "unguarded": ("shrunk as in the paper", VERMILLION, [6, 3]),
+    "oracle": ("oracle use", GREEN, [2, 2]),
+}
+"""Legend name, colour and dash of each arm, in legend order."""
+
+NAMES: Final = {arm: name for arm, (name, _, _) in ARMS.items()}
+BASELINE: Final = NAMES["requested"]
+CLAIM: Final = "claim of the paper"
+
+TRUTHS: Final = ("unchanged", "predicted", "contention")
+GNN: Final = {"with": "with GNN", "without": "without GNN"}
+
+WIDTH, HEIGHT = 230, 170
 LOAD: Final = "offered load, jobs per hour"
 PAPER_LOAD_PER_H: Final = 70.0
 RESOURCES: Final = {"cpu": "CPU", "mem": "memory", "gpu": "GPU"}
@@ -37,8 +40,6 @@ SHARES: Final = frozenset(
     {"complete_rate", *(f"{resource}_{what}_frac" for resource in ("cpu", "mem", "gpu") for what in HELD)}
 )
 """Columns that cannot exceed 1."""
-
-BASELINE: Final = ARMS["requested"]
 
 
 def deployed_over_load(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
@@ -92,7 +93,9 @@ def _levels(rows: pl.DataFrame, column: str, panel: str | pl.Expr) -> pl.DataFra
     """Return rows for drawing: by population, panel, arm and load, the value of a column with its interval."""
     by_truth = pl.concat_str(pl.lit("truth: "), panel) if isinstance(panel, str) else panel
     low, high = _possible(column, pl.col(f"{column}_lo")), _possible(column, pl.col(f"{column}_hi"))
-    return named(rows, "rate_per_h", panel=by_truth, level=column, low=low, high=high)
+    kept = rows.filter(pl.col("devices") == "all", pl.col("arm").is_in(list(ARMS)))
+    gnn, name = pl.col("gnn").replace_strict(GNN), pl.col("arm").replace_strict(NAMES)
+    return kept.select("rate_per_h", gnn=gnn, name=name, panel=by_truth, level=column, low=low, high=high)
 
 
 def _possible(column: str, bound: pl.Expr) -> pl.Expr:
@@ -123,14 +126,21 @@ def _lines(shown: pl.DataFrame, title: str, *, form: str, panels: Sequence[str],
     x = alt.X("rate_per_h:Q").title(LOAD).scale(zero=False, nice=False).axis(labelFlush=False)
     y = alt.Y("level:Q").title(title).axis(format=form)
     low = alt.Y("low:Q")
-    colour, dash = arm_colour(claim=True), arm_dash(claim=True)
+    names = [*NAMES.values(), CLAIM]
+    colours = [*(colour for _, colour, _ in ARMS.values()), PURPLE]
+    dashes = [*(dash for _, _, dash in ARMS.values()), [1, 0]]
+    legend = alt.Legend(orient="bottom", columns=5, symbolOpacity=1.0)
+    colour = alt.Color("name:N").title(None).scale(domain=names, range=colours).legend(legend)
+    dash = alt.StrokeDash("name:N").title(None).scale(domain=names, range=dashes)
+    shapes = [*("stroke" for _ in ARMS), "diamond"]
+    shape = alt.Shape("name:N").title(None).scale(domain=names, range=shapes)
     ours = alt.Chart(shown).transform_filter(alt.datum.name != CLAIM)
     theirs = alt.Chart(shown).transform_filter(alt.datum.name == CLAIM)
     layers = alt.layer(
         ours.mark_area(opacity=0.18).encode(x=x, y=low, y2="high:Q", color=colour),
         ours.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash),
         theirs.mark_rule(strokeWidth=3).encode(x=x, y=low, y2="high:Q", color=colour),
-        theirs.mark_point(filled=True, size=90, opacity=1.0).encode(x=x, y=y, color=colour, shape=claim_shape()),
+        theirs.mark_point(filled=True, size=90, opacity=1.0).encode(x=x, y=y, color=colour, shape=shape),
     ).properties(width=WIDTH, height=HEIGHT)
     panel, population = ("row", "column") if down else ("column", "row")
     sides = {"column": alt.Column, "row": alt.Row}
@@ -141,92 +151,3 @@ def _lines(shown: pl.DataFrame, title: str, *, form: str, panels: Sequence[str],
         }
     )
     return chart.resolve_scale(y="independent") if down else chart
-
-
-HOURS: Final = "hours since the cluster was empty"
-PAPER_CPU_MET_H: Final = 2.0
-JOBS: Final = {"deployed": "deployed so far", "completed": "finished so far", "waiting": "waiting"}
-USE: Final = {
-    "allocated_cpu_cores_frac": "CPU, allocated",
-    "used_cpu_cores_frac": "CPU, truly used",
-    "allocated_mem_gib_frac": "memory, allocated",
-    "used_mem_gib_frac": "memory, truly used",
-    "allocated_gpus_frac": "GPU, allocated",
-    "used_gpus_frac": "GPU, truly used",
-}
-CPU: Final = {
-    "allocated_cpu_cores_frac": "CPU allocated",
-    "asked_cpu_cores_frac": "CPU requested by all jobs not yet ended",
-}
-
-
-def jobs_over_time(course: pl.DataFrame, of: Sequence[str], *, truth: str = "contention") -> alt.TopLevelMixin:
-    """Draw jobs deployed, finished and waiting over time, under one slowdown model."""
-    chart = _courses(_long(course, truth, JOBS), "jobs", form="d", panels=JOBS)
-    return titled(chart, f"Figure 2, over time: jobs, truth {truth}", of)
-
-
-def use_over_time(course: pl.DataFrame, of: Sequence[str], *, truth: str = "contention") -> alt.TopLevelMixin:
-    """Draw the allocated and the used share of every resource over time, under one slowdown model."""
-    chart = _courses(_long(course, truth, USE), "share of capacity", form="%", panels=USE, down=True)
-    return titled(chart, f"Figure 4, over time: use of resources, truth {truth}", of)
-
-
-def cpu_over_time(course: pl.DataFrame, of: Sequence[str], *, truth: str = "contention") -> alt.TopLevelMixin:
-    """Draw over time the CPU allocated, and the CPU requested by all jobs not yet ended, in units of the capacity.
-
-    A dotted line marks when the baseline of Yang, Hong and Tang has allocated all CPU.
-    """
-    shown = _long(course, truth, CPU)
-    chart = _courses(shown, "times the capacity", form=",.1~f", panels=CPU, mark_h=PAPER_CPU_MET_H)
-    said = [*of, f"dotted: the paper's baseline meets the CPU bottleneck after about {PAPER_CPU_MET_H:g} h"]
-    return titled(chart, f"CPU over time, truth {truth}", said)
-
-
-def _long(course: pl.DataFrame, truth: str, panels: Mapping[str, str]) -> pl.DataFrame:
-    """Return rows for drawing: by population, arm, time and panel, the value with its interval, clipped if a share."""
-    kept = course.filter(pl.col("truth") == truth)
-    return pl.concat(
-        named(
-            kept,
-            "time_h",
-            panel=pl.lit(said),
-            level=column,
-            low=pl.col(f"{column}_lo").clip(0.0),
-            high=pl.col(f"{column}_hi").clip(upper_bound=1.0 if column.startswith(tuple(HELD)) else None),
-        )
-        for column, said in panels.items()
-    )
-
-
-def _courses(
-    shown: pl.DataFrame,
-    title: str,
-    *,
-    form: str,
-    panels: Mapping[str, str],
-    down: bool = False,
-    mark_h: float | None = None,
-) -> alt.FacetChart:
-    x = alt.X("time_h:Q").title(HOURS).axis(labelFlush=False)
-    base = alt.Chart(shown)
-    marks = []
-    if mark_h is not None:
-        dots = base.transform_calculate(met_h=f"{mark_h}").mark_rule(color=BLACK, strokeDash=[2, 3])
-        marks.append(dots.encode(x="min(met_h):Q"))
-    layers = alt.layer(
-        base.mark_area(opacity=0.18).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=arm_colour()),
-        base.mark_line(strokeWidth=1.5).encode(
-            x=x, y=alt.Y("level:Q").title(title).axis(format=form), color=arm_colour(), strokeDash=arm_dash()
-        ),
-        *marks,
-    ).properties(width=WIDTH + 80 * down, height=HEIGHT - 50 * down)
-    panel, population = ("row", "column") if down else ("column", "row")
-    sides = {"column": alt.Column, "row": alt.Row}
-    chart: alt.FacetChart = layers.facet(
-        **{
-            panel: sides[panel]("panel:N").title(None).sort(list(panels.values())),
-            population: sides[population]("gnn:N").title(None).sort(list(GNN.values())),
-        }
-    )
-    return chart if panels is JOBS else chart.resolve_scale(y="independent")

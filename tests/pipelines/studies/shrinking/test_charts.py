@@ -8,25 +8,15 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.report.charts.looks import ARMS, CLAIM, arm_colour
-from pipelines.studies.shrinking.charts_loads import completion_over_load, cpu_over_time, deployed_over_load
-from pipelines.studies.shrinking.runs import course_of
-from pipelines.studies.shrinking.study import CHARTS, OVER_TIME, subtitle_of
+from pipelines.studies.shrinking.charts import CLAIM, completion_over_load, deployed_over_load
+from pipelines.studies.shrinking.study import CHARTS, findings_of
 from tests.pipelines.studies.shrinking.tiny import resulted
 
 OKABE_ITO = {"#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
 
 
-def frame(experiment: str, about: str) -> pl.DataFrame:
-    answer = resulted(experiment)
-    if about == OVER_TIME:
-        return course_of(answer.outcomes.over_time)
-    return pl.DataFrame(answer.tables[about], infer_schema_length=None)
-
-
-def spec(experiment: str, name: str) -> dict[str, Any]:
-    about, draw = CHARTS[experiment][name]
-    drawn: dict[str, Any] = draw(frame(experiment, about), subtitle_of(resulted(experiment))).to_dict()
+def spec(name: str) -> dict[str, Any]:
+    drawn: dict[str, Any] = findings_of(resulted("shrinking")).charts[name]().to_dict()
     return drawn
 
 
@@ -42,13 +32,10 @@ def parts(node: object, key: str) -> Iterator[Any]:
             yield from parts(value, key)
 
 
-EVERY = [(experiment, name) for experiment, charts in CHARTS.items() for name in charts]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("experiment", "name"), EVERY)
-def test_every_chart_says_what_it_shows_of_what_and_of_how_many(experiment: str, name: str) -> None:
-    drawn = spec(experiment, name)
+@pytest.mark.parametrize("name", list(CHARTS))
+def test_every_chart_says_what_it_shows_of_what_and_of_how_many(name: str) -> None:
+    drawn = spec(name)
 
     assert drawn["title"]["text"]
     said = " ".join(drawn["title"]["subtitle"])
@@ -62,25 +49,14 @@ def test_every_chart_says_what_it_shows_of_what_and_of_how_many(experiment: str,
     assert any(axis.get("title") for axis in axes)
 
 
-@pytest.mark.parametrize(
-    ("experiment", "name"),
-    [pytest.param(*each, marks=[pytest.mark.slow] if each[0] != EVERY[0][0] else []) for each in EVERY],
-)
-def test_colours_can_be_told_apart_by_everybody(experiment: str, name: str) -> None:
-    channels: list[Any] = list(parts(spec(experiment, name), "color"))
+@pytest.mark.parametrize("name", list(CHARTS))
+def test_colours_can_be_told_apart_by_everybody(name: str) -> None:
+    channels: list[Any] = list(parts(spec(name), "color"))
     scales = [each["scale"] for each in channels if isinstance(each, dict)]
     colours = {colour for scale in scales for colour in scale["range"] if isinstance(colour, str)}
 
     assert colours
     assert colours <= OKABE_ITO
-
-
-def test_an_arm_has_one_colour_everywhere() -> None:
-    every, some = (arm_colour(*arms).to_dict()["scale"] for arms in ((), (("shrunk", "oracle"),)))
-
-    by_name = dict(zip(every["domain"], every["range"], strict=True))
-    assert len(set(by_name.values())) == len(ARMS)
-    assert all(by_name[name] == colour for name, colour in zip(some["domain"], some["range"], strict=True))
 
 
 def claimed(chart: Any) -> pl.DataFrame:
@@ -145,28 +121,17 @@ def test_a_claim_about_a_share_ends_at_all() -> None:
     assert (row["level"], row["low"], row["high"]) == (1.0, 1.0, 1.0)
 
 
-@pytest.mark.parametrize("name", ["figure2_deployed", "figure3_completion", "figure4_use"])
+@pytest.mark.parametrize("name", list(CHARTS))
 def test_the_legend_shows_the_papers_claim_as_the_diamond_that_is_drawn(name: str) -> None:
-    [shape] = [each["scale"] for each in parts(spec("1", name), "shape") if isinstance(each, dict)]
+    [shape] = [each["scale"] for each in parts(spec(name), "shape") if isinstance(each, dict)]
 
     by_name = dict(zip(shape["domain"], shape["range"], strict=True))
     assert by_name.pop(CLAIM) == "diamond"
     assert set(by_name.values()) == {"stroke"}
 
 
-def test_the_course_is_the_mean_over_seeds_with_its_interval() -> None:
-    key = {"mix": "m", "gnn": "with", "devices": "all", "rate_per_h": 70.0, "policy": "fifo", "truth": "t", "arm": "a"}
-    rows = [{**key, "seed": seed, "time_h": 0.0, "waiting": level} for seed, level in enumerate((1.0, 3.0))]
-
-    [row] = course_of(pl.DataFrame(rows)).rows(named=True)
-
-    # Student's 0.975 quantile of one degree of freedom is 12.7062; the spread of 1 and 3 is the root of 2.
-    assert row["waiting"] == 2.0
-    assert row["waiting_hi"] == pytest.approx(2.0 + 12.7062, abs=1e-3)
-
-
 def test_a_chart_is_drawn_without_a_browser_or_a_network(tmp_path: Path) -> None:
-    chart = cpu_over_time(frame("1", OVER_TIME), subtitle_of(resulted("1")))
+    chart: Any = findings_of(resulted("shrinking")).charts["figure4_use"]()
 
     chart.save(tmp_path / "chart.png")
 
