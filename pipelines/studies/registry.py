@@ -25,9 +25,6 @@ STUDIES: Final[dict[str, Entry]] = {
         f"{_ROOM}.reclaim.study:RECLAIMING",
         "Give what running jobs leave unused to waiting ones: share of an oracle's gain, kills and stretch, by arm.",
     ),
-    "reclaim-frontier": Entry(
-        f"{_ROOM}.reclaim.study:FRONTIER", "Reclaim with shorter and longer probations, and more and less risk."
-    ),
     "shrinking": Entry(
         f"{_ROOM}.shrinking.study:SHRINKING",
         "Shrink requests: jobs finished, use of every resource and harm over load; the goal under contention.",

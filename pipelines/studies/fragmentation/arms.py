@@ -1,4 +1,4 @@
-"""The arms of the study: combinations of placement, target workload, rule for ties, and order of the nodes.
+"""The arms of the study: combinations of placement, target workload, and rule for ties.
 
 Nothing is simulated here. Called by the other modules of this study and by the charts.
 
@@ -7,7 +7,7 @@ References: Weng et al., Beware of Fragmentation, USENIX ATC 2023, and the resul
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import polars as pl
 
@@ -43,16 +43,10 @@ POPULARITIES: Final = (PUBLISHED_POPULARITY, 1.0)
 FIRST_TIES: Final[Ties] = "first"
 RANDOM_TIES: Final[Ties] = "random"
 TIES: Final = (FIRST_TIES, RANDOM_TIES)
-"""Rules for choosing among nodes with equal scores: the first in the order of nodes (published), or a random one."""
+"""Rules for choosing among nodes with equal scores: the first in the order of nodes (published), or a random one.
 
-NodeOrder = Literal["permuted", "name"]
-PERMUTED: Final = "permuted"
-BY_NAME: Final = "name"
-ORDERS: Final[tuple[NodeOrder, ...]] = (PERMUTED, BY_NAME)
-"""Orders of nodes: a random order drawn for each seed, or by name for all seeds.
-
-The published simulator chooses the smallest name among ties, but it prefixes names with numbers that are permuted by
-the seed. So the published results have the random order.
+The order of nodes is drawn for each seed. The published simulator chooses the smallest name among ties, but it prefixes
+names with numbers that are permuted by the seed.
 """
 
 
@@ -67,47 +61,39 @@ class Arm:
     policy: str
     popularity: float
     ties: Ties = FIRST_TIES
-    nodes: str = PERMUTED
 
     @property
     def columns(self) -> dict[str, object]:
         """Return the columns that identify the arm; popularity and tie rule are null if the placement ignores them."""
         aim = self.popularity if self.policy == FGD else None
         ties = self.ties if self.policy != RANDOM else None
-        return {"policy": self.policy, "popularity": aim, "ties": ties, "nodes": self.nodes}
+        return {"policy": self.policy, "popularity": aim, "ties": ties}
 
 
 def is_arm(popularity: float, ties: str = FIRST_TIES) -> pl.Expr:
     """Return an expression that selects rows by popularity and tie rule; a null in either column matches any value.
 
-    The placement and the order of nodes are not checked. `is_arm(PUBLISHED_POPULARITY)` with permuted nodes selects the
-    settings of the published results.
+    The placement is not checked. `is_arm(PUBLISHED_POPULARITY)` selects the settings of the published results.
     """
     aims, rules = pl.col("popularity"), pl.col("ties")
     return (aims.is_null() | (aims == popularity)) & (rules.is_null() | (rules == ties))
 
 
-def arms_of(
-    policies: Sequence[str] | None, popularities: Sequence[float], ties: Sequence[str], orders: Sequence[str]
-) -> tuple[Arm, ...]:
+def arms_of(policies: Sequence[str] | None, popularities: Sequence[float], ties: Sequence[str]) -> tuple[Arm, ...]:
     """Return all combinations: popularities are varied for FGD only, tie rules for all placements but `random`.
 
     Raises
     ------
     BadUsage
-        If a placement, a tie rule or an order is unknown, or a popularity is not a share.
+        If a placement or a tie rule is unknown, or a popularity is not a share.
 
     Examples
     --------
-    >>> len(arms_of(None, (0.95, 1.0), ("first", "random"), ("permuted",)))
+    >>> len(arms_of(None, (0.95, 1.0), ("first", "random")))
     13
     """
     asked = list(dict.fromkeys(policies or POLICIES))
-    for what, given, known in (
-        ("placement", asked, POLICIES),
-        ("tie rule", ties, TIES),
-        ("order of nodes", orders, ORDERS),
-    ):
+    for what, given, known in (("placement", asked, POLICIES), ("tie rule", ties, TIES)):
         if strange := [name for name in given if name not in known]:
             raise BadUsage(f"no {what} {strange[0]!r}; expected {', '.join(known)}")
     try:
@@ -116,8 +102,7 @@ def arms_of(
     except BadInput as error:
         raise BadUsage(str(error)) from error
     return tuple(
-        Arm(policy=policy, popularity=share, ties=rule, nodes=nodes)
-        for nodes in dict.fromkeys(orders)
+        Arm(policy=policy, popularity=share, ties=rule)
         for policy in POLICIES
         if policy in asked
         for share in dict.fromkeys(popularities if policy == FGD else popularities[:1])

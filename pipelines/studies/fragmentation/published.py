@@ -1,4 +1,4 @@
-"""Reader of the results published with FGD's simulator: unallocated and fragmented GPUs of each run.
+"""Reader of the results published with FGD's simulator: unallocated GPUs of each run.
 
 The results are not part of the project; they are read from the folder of published traces. Called by `study`.
 """
@@ -15,7 +15,7 @@ from pipelines.studies.fragmentation.arms import POLICIES
 FOLDER: Final = Path("openb") / "expected_results"
 """Folder of the results, relative to the folder of published traces."""
 
-ALLOCATED, FRAGMENTED = "analysis_allo_discrete.csv", "analysis_frag_discrete.csv"
+ALLOCATED: Final = "analysis_allo_discrete.csv"
 KEYS: Final = ("workload", "policy", "seed", "arrived_pct")
 SCHEMA: Final = {
     "workload": pl.String(),
@@ -23,7 +23,6 @@ SCHEMA: Final = {
     "seed": pl.Int64(),
     "arrived_pct": pl.Int64(),
     "unallocated_pct": pl.Float64(),
-    "fragmented_pct": pl.Float64(),
 }
 
 _NAMED: Final = ("workload", "sc_policy", "tune", "seed")
@@ -44,21 +43,14 @@ def usual_folder(traces: Path | None) -> Path | None:
 
 
 def read_published(folder: Path) -> pl.DataFrame:
-    """Read both files of results: one row per run and whole percent of GPUs requested so far, with columns `SCHEMA`.
+    """Read the results: one row per run and whole percent of GPUs requested so far, with columns `SCHEMA`.
 
     Raises
     ------
     SourceError
-        If a file is absent or does not have the expected format.
+        If the file is absent or does not have the expected format.
     """
-    allocated, fragmented = (_read(folder / name, column) for name, column in ((ALLOCATED, "a"), (FRAGMENTED, "f")))
-    both = allocated.join(fragmented, on=KEYS, how="left")
-    renamed = both.with_columns(unallocated_pct=100.0 - pl.col("a"), fragmented_pct=pl.col("f"))
-    return renamed.select(*SCHEMA).sort(KEYS)
-
-
-def _read(path: Path, column: str) -> pl.DataFrame:
-    """Return one file in long format, with the columns `KEYS` and one column of values named `column`."""
+    path = folder / ALLOCATED
     expected = f"expected FGD's published {path.name}"
     try:
         wide = pl.read_csv(path, infer_schema=False)
@@ -69,24 +61,25 @@ def _read(path: Path, column: str) -> pl.DataFrame:
     percents = [name for name in wide.columns if re.fullmatch("[0-9]{1,3}", name)]
     if absent := [name for name in _NAMED if name not in wide.columns] or ([] if percents else ["0 to 130"]):
         raise SourceError(f"{path} lacks the columns {', '.join(absent)}; {expected}")
-    long = wide.select(*_NAMED, *percents).unpivot(index=_NAMED, variable_name="arrived_pct", value_name=column)
+    long = wide.select(*_NAMED, *percents).unpivot(index=_NAMED, variable_name="arrived_pct", value_name="allocated")
     try:
-        typed = long.cast({"tune": pl.Float64, "seed": pl.Int64, "arrived_pct": pl.Int64, column: pl.Float64})
+        typed = long.cast({"tune": pl.Float64, "seed": pl.Int64, "arrived_pct": pl.Int64, "allocated": pl.Float64})
     except pl.exceptions.PolarsError as error:
         raise SourceError(f"{path} holds what is no number ({_first_line(error)}); {expected}") from error
     runs = typed.filter(
-        pl.col("tune") == _TUNE, pl.col("sc_policy").is_in(list(_POLICY_OF)), pl.col(column).is_finite()
+        pl.col("tune") == _TUNE, pl.col("sc_policy").is_in(list(_POLICY_OF)), pl.col("allocated").is_finite()
     )
     if runs.is_empty():
         raise SourceError(f"{path} holds no run of {', '.join(_POLICY_OF)} with tune {_TUNE:g}; {expected}")
     found = runs.select(
         pl.col("workload").str.strip_prefix(_LIST),
         pl.col("sc_policy").replace_strict(_POLICY_OF).alias("policy"),
-        *("seed", "arrived_pct", column),
+        *("seed", "arrived_pct"),
+        unallocated_pct=100.0 - pl.col("allocated"),
     )
     if twice := found.filter(found.select(KEYS).is_duplicated()).rows():
         raise SourceError(f"{path} holds {twice[0][1]} on {twice[0][0]} with seed {twice[0][2]} twice; {expected}")
-    return found
+    return found.sort(KEYS)
 
 
 def _first_line(error: Exception) -> str:

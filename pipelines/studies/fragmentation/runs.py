@@ -14,7 +14,7 @@ from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.simulation.cluster_file import recorded_cluster
 from pipelines.simulation.workloads import gangs_of
-from pipelines.studies.fragmentation.arms import PERMUTED, WORKLOADS, Arm
+from pipelines.studies.fragmentation.arms import WORKLOADS, Arm
 from pipelines.studies.fragmentation.inflation import Inflation, Pods, binned, inflate, run_inflation
 from pipelines.studies.study import dealt
 from scheduler_core.cluster import Machine
@@ -81,7 +81,6 @@ CURVE_SCHEMA = {
     "policy": pl.String(),
     "popularity": pl.Float64(),
     "ties": pl.String(),
-    "nodes": pl.String(),
     "seed": pl.Int64(),
     "arrived_pct": pl.Int64(),
     "unallocated_pct": pl.Float64(),
@@ -127,13 +126,13 @@ def one_seed(task: tuple[PodList, tuple[Arm, ...], int]) -> Curves:
     """Draw the submitted pods of one list with one seed, and run every arm on them.
 
     The order of pods, the order of nodes and the random ties use independent random streams. So all arms get the same
-    pods, and all arms with permuted nodes the same order of nodes.
+    pods and the same order of nodes.
     """
     pods, arms, seed = task
     for_pods, for_nodes, for_ties = np.random.SeedSequence(seed).spawn(3)
     order = inflate(pods.pods.milli_gpus, pods.capacity_milli, rng=np.random.default_rng(for_pods))
     permuted = np.random.default_rng(for_nodes).permutation(len(pods.machines))
-    machines = {True: [pods.machines[at] for at in permuted], False: pods.machines}
+    machines = [pods.machines[at] for at in permuted]
     demands, arriving = pods.pods.demands(), pods.pods.ordered(order)
     targets = {share: target_of(demands, share) for share in {arm.popularity for arm in arms}}
     frames: list[pl.DataFrame] = []
@@ -141,7 +140,7 @@ def one_seed(task: tuple[PodList, tuple[Arm, ...], int]) -> Curves:
     for arm in arms:
         began = time.perf_counter()
         filled = run_inflation(
-            machines[arm.nodes == PERMUTED],
+            machines,
             arriving,
             arm.policy,
             targets[arm.popularity],

@@ -16,42 +16,24 @@ import polars as pl
 from pipelines.lake.lake import Lake
 from pipelines.studies.fragmentation.arms import (
     FGD,
-    ORDERS,
-    PERMUTED,
     POLICIES,
     POPULARITIES,
-    PUBLISHED_POPULARITY,
-    RANDOM_TIES,
     TIES,
     WORKLOADS,
-    NodeOrder,
     arms_of,
     is_arm,
 )
-from pipelines.studies.fragmentation.charts import (
-    OURS,
-    OURS_BY_NAME,
-    PUBLISHED,
-    fragmented_over_arrived,
-    spread,
-    unallocated_over_arrived,
-)
+from pipelines.studies.fragmentation.charts import OURS, PUBLISHED, unallocated_over_arrived
 from pipelines.studies.fragmentation.published import FOLDER, no_results, read_published, usual_folder
 from pipelines.studies.fragmentation.runs import Curves, chosen, filled_up, pod_list
-from pipelines.studies.fragmentation.tables import AT_PCT, bars, by_workload, mean_curves, unallocated_rows
-from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option, seeds_option
+from pipelines.studies.fragmentation.tables import bars, by_workload, mean_curves, unallocated_rows
+from pipelines.studies.study import Context, Findings, Study, option, seed_option, seeds_option
 from scheduler_core.sharing_placements import Ties
 
 PolicyName = Literal["random", "dot_product", "gpu_clustering", "gpu_packing", "best_fit_gpu", "fgd"]
 
 FIRST_SEED: Final = 42
 """First seed of the ten published runs."""
-
-CURVES: Final = {
-    "unallocated_over_arrived": unallocated_over_arrived,
-    "fragmented_over_arrived": fragmented_over_arrived,
-}
-"""Functions that draw the charts of curves, by file name."""
 
 DRAWN_DECIMALS: Final = 3
 """Decimals of percents in charts, rounded because a chart's page contains the data of all its points."""
@@ -62,8 +44,8 @@ class Config:
     """Options of the study; an empty choice takes everything that applies.
 
     A popularity is the share of pods that make up the target workload. The fragmentation under placements other
-    than FGD is measured against the target of the first popularity. Charts show the first popularity, the first tie
-    rule and the first order of nodes.
+    than FGD is measured against the target of the first popularity. The chart shows the first popularity and the first
+    tie rule.
     """
 
     trace: str = option("openb", help="Name of the trace in the lake.")
@@ -81,11 +63,6 @@ class Config:
     )
     ties: tuple[Ties, ...] = option(
         TIES, help="Which of equal nodes is taken (may be repeated).", shown="first, as published, and random"
-    )
-    nodes: tuple[NodeOrder, ...] = option(
-        ORDERS,
-        help="Order of the nodes, drawn for each seed or by name (may be repeated).",
-        shown="permuted, as published, and name",
     )
     seeds: int = seeds_option(10)
     seed: int = seed_option(FIRST_SEED)
@@ -116,10 +93,8 @@ def run(config: Config, context: Context) -> Findings:
     curves = curves_of(lake, config, names, context)
     unallocated = unallocated_rows(curves, published)
     judged = bars(unallocated)
-    workloads, of = by_workload(names), subtitle_of(config, published)
-    lines = drawn(config, curves, published)
-    charts = {name: partial(draw, lines, workloads, of) for name, draw in CURVES.items()}
-    charts[f"spread_at_{AT_PCT}"] = partial(spread, spread_rows(unallocated), workloads, of[:1])
+    lines, of = drawn(config, curves, published), subtitle_of(config, published)
+    chart = partial(unallocated_over_arrived, lines, by_workload(names), of)
     return Findings(
         study="fragmentation",
         trace=config.trace,
@@ -129,7 +104,7 @@ def run(config: Config, context: Context) -> Findings:
             ),
             "The bars": judged,
         },
-        charts=charts,
+        charts={"unallocated_over_arrived": chart},
         frames={"curves": curves},
         notes=(*_assumptions(config, names), *about),
         flat=[
@@ -142,7 +117,7 @@ def run(config: Config, context: Context) -> Findings:
 
 def curves_of(lake: Lake, config: Config, names: Sequence[str], context: Context) -> pl.DataFrame:
     """Return the curves of every arm of a config on these pod lists; raises the errors of `run`."""
-    arms = arms_of(config.policies, config.popularities, config.ties, config.nodes)
+    arms = arms_of(config.policies, config.popularities, config.ties)
     lists = [pod_list(lake, config.trace, name) for name in names]
     began = time.perf_counter()
     seeds = range(config.seed, config.seed + config.seeds)
@@ -152,30 +127,14 @@ def curves_of(lake: Lake, config: Config, names: Sequence[str], context: Context
 
 
 def drawn(config: Config, all_curves: pl.DataFrame, published: pl.DataFrame) -> pl.DataFrame:
-    """Return the curves to draw: ours for the first popularity, tie rule and order of nodes, and the published ones."""
-    main = all_curves.filter(is_arm(config.popularities[0], config.ties[0]), nodes=config.nodes[0])
-    columns = ("workload", "policy")
+    """Return the curves to draw: ours for the first popularity and tie rule, and the published ones."""
+    main = all_curves.filter(is_arm(config.popularities[0], config.ties[0]))
     return pl.concat(
-        mean_curves(curves, columns).with_columns(pl.col(pl.Float64).round(DRAWN_DECIMALS), source=pl.lit(source))
+        mean_curves(curves).with_columns(pl.col(pl.Float64).round(DRAWN_DECIMALS), source=pl.lit(source))
         for curves, source in (
             (main, OURS),
             (published.filter(pl.col("policy").is_in(main["policy"].unique().to_list())), PUBLISHED),
         )
-    )
-
-
-def spread_rows(unallocated: Sequence[Row]) -> pl.DataFrame:
-    """Return mean and sd of unallocated GPUs at `AT_PCT`: one row per workload, placement, variant and source."""
-    rows = pl.DataFrame(unallocated, infer_schema_length=None).with_columns(variant=_variant())
-    keys = ("workload", "policy", "variant")
-    source = pl.when(pl.col("nodes") == PERMUTED).then(pl.lit(OURS)).otherwise(pl.lit(OURS_BY_NAME))
-    theirs = rows.filter(pl.col("published_pct").is_not_null()).unique(keys, keep="first", maintain_order=True)
-    return pl.concat(
-        [
-            rows.select(*keys, source=source, mean="unallocated_pct", sd="sd"),
-            theirs.select(*keys, source=pl.lit(PUBLISHED), mean="published_pct", sd="published_sd"),
-        ],
-        how="vertical_relaxed",
     )
 
 
@@ -184,19 +143,9 @@ def subtitle_of(config: Config, published: pl.DataFrame) -> list[str]:
     return [
         f"{config.trace}: means of {config.seeds} seeds; pods submitted one by one, none departs, what does not fit is "
         "dropped",
-        f"{FGD.upper()} aims at specs of {100 * config.popularities[0]:g} % of the pods; ties: {config.ties[0]}; "
-        f"nodes: {config.nodes[0]}{'' if published.is_empty() else '; dashed: as published with its simulator'}",
+        f"{FGD.upper()} aims at specs of {100 * config.popularities[0]:g} % of the pods; ties: {config.ties[0]}"
+        f"{'' if published.is_empty() else '; dashed: as published with its simulator'}",
     ]
-
-
-def _variant() -> pl.Expr:
-    """Return an expression for how an arm differs from the published one, as a suffix of the placement's name."""
-    specs = pl.format(
-        ", specs of {} % of pods", (100.0 * pl.col("popularity")).round(1).cast(pl.String).str.strip_suffix(".0")
-    )
-    aims = pl.when(pl.col("popularity") != PUBLISHED_POPULARITY).then(specs)
-    ties = pl.when(pl.col("ties") == RANDOM_TIES).then(pl.lit(", random ties"))
-    return pl.concat_str(aims.fill_null(""), ties.fill_null(""))
 
 
 def _published(folder: Path | None) -> tuple[pl.DataFrame, list[str]]:
@@ -215,9 +164,8 @@ def _assumptions(config: Config, names: Sequence[str]) -> list[str]:
     said = [
         "inflation as published: pods shuffled, then drawn anew until they ask for 130 % of the GPUs; one by one, none "
         "departs, what does not fit is dropped; other random streams than the published ones, so compare means",
-        "nodes permuted: in an order drawn for each seed, the published protocol (its simulator puts numbers so drawn "
-        "before the names, and gives ties to the smallest); nodes name: in the order of their own names for every "
-        "seed, the literal reading of ties that go to the smallest name; both are held to the published figures",
+        "nodes are in an order drawn for each seed, the published protocol (its simulator puts numbers so drawn before "
+        "the names, and gives ties to the smallest)",
         f"seeds {config.seed} to {config.seed + config.seeds - 1}; all arms have the same pods in the same order",
         f"{FGD} aims at the most frequent specs that make {aims} of the pods; the others are measured "
         f"against {100 * config.popularities[0]:g} %",

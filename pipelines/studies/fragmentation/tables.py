@@ -10,12 +10,9 @@ from typing import Final
 import polars as pl
 
 from pipelines.studies.fragmentation.arms import (
-    BY_NAME,
     DEFAULT,
     FGD,
     FIRST_TIES,
-    ORDERS,
-    PERMUTED,
     POLICIES,
     PUBLISHED_POPULARITY,
     RANDOM_TIES,
@@ -27,7 +24,7 @@ from pipelines.studies.study import Row
 AT_PCT: Final = 100
 """Percent of GPUs requested so far at which placements are compared."""
 
-ARM: Final = ("workload", "policy", "popularity", "ties", "nodes")
+ARM: Final = ("workload", "policy", "popularity", "ties")
 """Columns that identify a curve together with its seed."""
 
 LOOSE_POINTS: Final = {"gpu_clustering": 1.0, "gpu_packing": 1.0}
@@ -40,9 +37,9 @@ SIGMAS: Final = 3.0
 def unallocated_rows(curves: pl.DataFrame, published: pl.DataFrame) -> list[Row]:
     """Return one row per workload and arm: percent of GPUs unallocated at `AT_PCT`, mean and sd over seeds.
 
-    Arms with the published popularity and tie rule, in any order of nodes, also have the published mean and sd, the
-    difference in percentage points, the tolerance (`bar_points`), and whether the difference is within it (`met`). For
-    other arms, and without published results, these columns are null.
+    Arms with the published popularity and tie rule also have the published mean and sd, the difference in percentage
+    points, the tolerance (`bar_points`), and whether the difference is within it (`met`). For other arms, and without
+    published results, these columns are null.
     """
     ours = _summed_up(curves.filter(pl.col("arrived_pct") == AT_PCT), ARM, "unallocated_pct", "sd")
     theirs = _summed_up(published.filter(pl.col("arrived_pct") == AT_PCT), ARM[:2], "published_pct", "published_sd")
@@ -59,10 +56,10 @@ def unallocated_rows(curves: pl.DataFrame, published: pl.DataFrame) -> list[Row]
     return judged.with_columns(met=pl.col("difference_points").abs() <= pl.col("bar_points")).to_dicts()
 
 
-def mean_curves(curves: pl.DataFrame, keys: Sequence[str] = ARM) -> pl.DataFrame:
-    """Return the mean curves over seeds, one for each combination of `keys`."""
-    grouped = curves.group_by(*keys, "arrived_pct", maintain_order=True)
-    return grouped.agg(pl.col("unallocated_pct", "fragmented_pct").mean(), pl.len().alias("seeds"))
+def mean_curves(curves: pl.DataFrame) -> pl.DataFrame:
+    """Return the mean curves of unallocated GPUs over seeds, one for each workload and placement."""
+    grouped = curves.group_by("workload", "policy", "arrived_pct", maintain_order=True)
+    return grouped.agg(pl.col("unallocated_pct").mean())
 
 
 def by_workload(names: Sequence[str]) -> list[str]:
@@ -91,28 +88,21 @@ TIES_POINTS: Final = 0.5
 
 NOT_JUDGED: Final = "not judged: no published figures"
 
-_READINGS: Final = {PERMUTED: "as published", BY_NAME: "as published, literal reading"}
-"""Label of each order of nodes: ties as in the published simulator, or by node name as its description says."""
-
 
 def bars(rows: Sequence[Row]) -> list[Row]:
-    """Compare the rows of `unallocated_rows` with the expected results; one row per expectation and order of nodes."""
-    found: list[Row] = []
-    for nodes in ORDERS:
-        own = [row for row in rows if row["nodes"] == nodes]
-        judged = (*_published(own, nodes), *_on_default(_default(own)), *_ties(own))
-        found += [{"nodes": nodes, **bar} for bar in judged]
-    columns = ("bar", "nodes", "found", "expected", "met")
-    return [{name: row[name] for name in columns} for row in found]
+    """Compare the rows of `unallocated_rows` with the expected results; one row per expectation."""
+    columns = ("bar", "found", "expected", "met")
+    judged = (*_published(rows), *_on_default(_default(rows)), *_ties(rows))
+    return [{name: row[name] for name in columns} for row in judged]
 
 
-def _published(rows: Sequence[Row], nodes: str) -> Iterable[Row]:
+def _published(rows: Sequence[Row]) -> Iterable[Row]:
     for policy in POLICIES:
         run = [row for row in rows if row["policy"] == policy and _as_published(row)]
         judged = [row for row in run if row["met"] is not None]
         met = sum(row["met"] is True for row in judged)
         points = f"{LOOSE_POINTS[policy]:g}" if policy in LOOSE_POINTS else f"max({SIGMAS:g} sd, {LEAST_POINTS:g})"
-        bar = {"bar": f"{policy} {_READINGS[nodes]}", "expected": f"all within {points} points"}
+        bar = {"bar": f"{policy} as published", "expected": f"all within {points} points"}
         if judged:
             worst = max(judged, key=lambda row: abs(_number(row["difference_points"])))
             found = f"{met} of {len(judged)} workloads, farthest {_number(worst['difference_points']):+.2f}"

@@ -1,4 +1,4 @@
-"""Charts of the reclaiming study: gain against harm by arm, and both by probation and z.
+"""Charts of the reclaiming study: gain against harm by arm.
 
 Each chart shows one variation and one queue order. Drawn from the rows of the study. Called by `study`.
 """
@@ -16,9 +16,6 @@ from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED
 from pipelines.simulation.reclaiming import RECLAIM, RECLAIM_PRIOR
 from pipelines.studies.reclaim.arms import BOUND
 from pipelines.studies.study import Row
-from scheduler_core.reserve import ReservePolicy
-
-__all__ = ["drawings", "gain_against_stretch", "over_probations"]
 
 LOOKS: Final = {
     RECLAIM: ("reclaim", BLUE, "circle"),
@@ -50,17 +47,10 @@ NEAR: Final = 0.02
 """Distance from 1 up to which the stretch axis is about linear; farther away it is logarithmic."""
 
 TICKS: Final = (1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
-LEVELS: Final = (PURPLE, SKY, BLUE, ORANGE, GREEN)
-"""Colours of increasing z."""
 
 
-Draw = Callable[[pl.DataFrame, Sequence[str]], alt.TopLevelMixin]
-
-
-def drawings(
-    name: str, draw: Draw, rows: Sequence[Row], of: Sequence[str]
-) -> dict[str, Callable[[], alt.TopLevelMixin]]:
-    """Return the function that draws each chart, by file name (from `name`): one per variation and queue order.
+def drawings(rows: Sequence[Row], of: Sequence[str]) -> dict[str, Callable[[], alt.TopLevelMixin]]:
+    """Return the function that draws each chart, by file name: one per variation and queue order.
 
     Rows without a share (the oracle gains nothing) are left out.
     """
@@ -70,7 +60,9 @@ def drawings(
     frame = pl.DataFrame(rows, infer_schema_length=None)
     groups = frame.partition_by("variation", "policy", maintain_order=True, as_dict=True)
     return {
-        f"{name}_{variation}_{policy}": partial(draw, members, [*of, f"variation {variation}, {str(policy).upper()}"])
+        f"reclaim_{variation}_{policy}": partial(
+            gain_against_stretch, members, [*of, f"variation {variation}, {str(policy).upper()}"]
+        )
         for (variation, policy), members in groups.items()
     }
 
@@ -119,39 +111,6 @@ def gain_against_stretch(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelM
     chart: alt.FacetChart = layers.facet(facet=alt.Facet("panel:N").title(None).sort(_panels(shown)), columns=2)
     said = [*of, "lines: 95 % intervals, cut at the frame; dotted: the targets; red ring: jobs were killed"]
     return titled(chart, "Gain against stretch by arm", said)
-
-
-def over_probations(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the share of the oracle's gain and the p99 of stretch over the probation, one line for each z.
-
-    Black rings mark the default policy, red rings settings that kill a job.
-    """
-    shown = _panelled(rows.filter(arm=RECLAIM)).with_columns(minutes=pl.col("probation_s") / 60.0)
-    share = _over_probations(shown, "share", "share of the oracle's gain", "%")
-    stretch = _over_probations(shown, "stretch_p99", "p99 of stretch", ".3f")
-    chart = alt.vconcat(share, stretch)
-    return titled(chart, "Reclaim over probations and z", [*of, "black ring: the default; red ring: jobs were killed"])
-
-
-def _over_probations(shown: pl.DataFrame, column: str, title: str, form: str) -> alt.FacetChart:
-    levels = sorted(shown["z"].unique().to_list())
-    legend = alt.Legend(orient="bottom", columns=len(levels), symbolOpacity=1.0, symbolType="stroke")
-    x = alt.X("minutes:Q").title("probation in minutes").scale(zero=True)
-    y = alt.Y(f"{column}:Q").title(title).axis(format=form).scale(zero=False)
-    colour = alt.Color("z:O").title("z").scale(domain=levels, range=list(LEVELS[: len(levels)])).legend(legend)
-    policy, base = ReservePolicy(), alt.Chart(shown)
-    layers = alt.layer(
-        base.mark_line().encode(x=x, y=y, color=colour),
-        base.mark_point(filled=True, size=40, opacity=1.0).encode(x=x, y=y, color=colour),
-        base.transform_filter((alt.datum.z == policy.z) & (alt.datum.probation_s == policy.probation_s))
-        .mark_point(size=200, color=BLACK, strokeWidth=1.5, opacity=1.0)
-        .encode(x=x, y=y),
-        base.transform_filter(alt.datum.killed > 0)
-        .mark_point(size=100, color=VERMILLION, strokeWidth=1.5, opacity=1.0)
-        .encode(x=x, y=y),
-    ).properties(width=210, height=190)
-    chart: alt.FacetChart = layers.facet(column=alt.Column("panel:N").title(None).sort(_panels(shown)))
-    return chart
 
 
 def _panelled(rows: pl.DataFrame) -> pl.DataFrame:

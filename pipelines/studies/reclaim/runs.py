@@ -49,7 +49,7 @@ class Setting:
     variations: Sequence[str]
     sharings: Sequence[Sharing]
     policies: Sequence[str]
-    reserve: Sequence[ReservePolicy]
+    reserve: ReservePolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,31 +81,30 @@ def _tasks(asked: Asked, cases: Sequence[Case], setting: Setting, trace: str) ->
     groups: dict[tuple[str, float], list[Arrivals]] = {}
     for case in cases:
         groups.setdefault((case.gnn, case.rate_per_h), []).append(case.arrivals)
-    for policy in setting.reserve:
-        answers = {arm: sized(arm, asked, gangs, policy) for arm in setting.arms}
-        places = product(groups.items(), setting.sharings, setting.policies, setting.variations)
-        for ((gnn, rate), arrivals), sharing, order, variation in places:
-            place: Row = {
-                "trace": trace,
-                "mix": MIXES.get(gnn, gnn),
-                "sharing": sharing,
-                "policy": order,
-                "variation": variation,
-                "rate_per_h": rate,
-                "z": policy.z,
-                "probation_s": policy.probation_s,
-            }
-            for arm, answer in answers.items():
-                yield Task(
-                    place=place,
-                    arm=arm,
-                    gangs=gangs,
-                    load=load,
-                    sized=answer,
-                    variation=VARIATIONS[variation],
-                    discipline=Discipline(policy=order, sharing=sharing, preempt=False),
-                    arrivals=arrivals,
-                )
+    answers = {arm: sized(arm, asked, gangs, setting.reserve) for arm in setting.arms}
+    places = product(groups.items(), setting.sharings, setting.policies, setting.variations)
+    for ((gnn, rate), arrivals), sharing, order, variation in places:
+        place: Row = {
+            "trace": trace,
+            "mix": MIXES.get(gnn, gnn),
+            "sharing": sharing,
+            "policy": order,
+            "variation": variation,
+            "rate_per_h": rate,
+            "z": setting.reserve.z,
+            "probation_s": setting.reserve.probation_s,
+        }
+        for arm, answer in answers.items():
+            yield Task(
+                place=place,
+                arm=arm,
+                gangs=gangs,
+                load=load,
+                sized=answer,
+                variation=VARIATIONS[variation],
+                discipline=Discipline(policy=order, sharing=sharing, preempt=False),
+                arrivals=arrivals,
+            )
 
 
 def runs_of(task: Task) -> list[Row]:

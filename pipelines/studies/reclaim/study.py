@@ -10,11 +10,10 @@ from typing import Final, Literal
 
 from pipelines.errors import BadUsage, TrainingError
 from pipelines.simulation.advice import ORACLE, REQUESTED, oracle_of
-from pipelines.simulation.reclaiming import RECLAIM
 from pipelines.simulation.rows import trace_of
 from pipelines.simulation.shared.variation import VARIATIONS
 from pipelines.studies.reclaim.arms import ARMS
-from pipelines.studies.reclaim.charts import Draw, drawings, gain_against_stretch, over_probations
+from pipelines.studies.reclaim.charts import drawings
 from pipelines.studies.reclaim.pool import MeasuredJobs, drawn, measured_in, measured_jobs
 from pipelines.studies.reclaim.runs import PLACE, Setting, run_all, share_rows
 from pipelines.studies.shrinking.arms import asked_of
@@ -34,11 +33,7 @@ from scheduler_core.reserve import ReservePolicy
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import Predictor
 
-__all__ = ["FRONTIER", "RECLAIMING"]
-
 MAIN: Final = ("default", "prototype")
-PROBATIONS_MIN: Final = (3.0, 5.0, 6.0, 10.0, 20.0)
-LEVELS_OF_Z: Final = (0.0, 0.67, 1.28, 1.645, 2.33)
 
 NOTES: Final = (
     "how use varies within a run is assumed: see `Variation` in pipelines/simulation/shared/variation.py",
@@ -47,8 +42,8 @@ NOTES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrontierConfig:
-    """Options of the frontier: the jobs, and what the runs vary."""
+class Config:
+    """Options of the study: the jobs, what the runs vary, models, and the policy of reclaiming."""
 
     trace: str | None = trace_option()
     pool: Path | None = option(
@@ -66,12 +61,6 @@ class FrontierConfig:
     rate: float = option(70.0, help="Arrivals per hour.", minimum=1.0, maximum=10_000.0)
     seed: int = seed_option()
     seeds: int = seeds_option(20)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config(FrontierConfig):
-    """Options of the reclaiming study: also arms, models, and the policy of reclaiming."""
-
     arm: tuple[str, ...] = option((), help="Only this arm (may be repeated).", shown="all of them")
     z: float = option(ReservePolicy().z, help="Standard deviations kept free per machine.", minimum=0.0, maximum=10.0)
     probation_min: float = option(
@@ -95,20 +84,7 @@ def run_study(config: Config, context: Context) -> Findings:
     if any(ARMS[arm].predicts for arm in arms):
         predictor, note = _predictor(jobs, config, context)
         jobs = replace(jobs, notes=(*jobs.notes, note))
-    policy = replace(ReservePolicy(), z=config.z, probation_s=60.0 * config.probation_min)
-    rows = _rows(config, context, jobs, predictor, arms, [policy])
-    return _findings("reclaim", config, jobs, rows, gain_against_stretch)
-
-
-def run_frontier(config: FrontierConfig, context: Context) -> Findings:
-    """Simulate reclaiming over probations and z, without models."""
-    _check("variation", config.variation, VARIATIONS)
-    jobs = _jobs(config, context)
-    policies = [
-        replace(ReservePolicy(), z=z, probation_s=60.0 * minutes) for minutes in PROBATIONS_MIN for z in LEVELS_OF_Z
-    ]
-    rows = _rows(config, context, jobs, None, [REQUESTED, RECLAIM, ORACLE], policies)
-    return _findings("reclaim-frontier", config, jobs, rows, over_probations)
+    return _findings(config, jobs, _rows(config, context, jobs, predictor, arms))
 
 
 def _check(option: str, given: Sequence[str], known: Iterable[str]) -> None:
@@ -116,7 +92,7 @@ def _check(option: str, given: Sequence[str], known: Iterable[str]) -> None:
         raise BadUsage(f"--{option} {unknown[0]}: expected one of {', '.join(known)}")
 
 
-def _jobs(config: FrontierConfig, context: Context) -> MeasuredJobs:
+def _jobs(config: Config, context: Context) -> MeasuredJobs:
     if config.pool is not None:
         return measured_in(config.pool)
     lake, trace = context.lake(), context.trace(config.trace)
@@ -143,12 +119,11 @@ def _predictor(jobs: MeasuredJobs, config: Config, context: Context) -> tuple[Pr
 
 
 def _rows(
-    config: FrontierConfig,
+    config: Config,
     context: Context,
     jobs: MeasuredJobs,
     predictor: Predictor | None,
     arms: Sequence[str],
-    policies: Sequence[ReservePolicy],
 ) -> list[Row]:
     """Simulate the arms, without those that need models if there is no predictor; return a row per place and arm."""
     setting = Setting(
@@ -156,7 +131,7 @@ def _rows(
         variations=config.variation or MAIN,
         sharings=config.sharing or ("pooled", "devices"),
         policies=config.policy or ("fifo",),
-        reserve=policies,
+        reserve=replace(ReservePolicy(), z=config.z, probation_s=60.0 * config.probation_min),
     )
     asked = asked_of(jobs.pool, predictor or oracle_of(jobs.pool), ShrinkPolicy())
     seeds = range(config.seed, config.seed + config.seeds)
@@ -164,14 +139,14 @@ def _rows(
     return share_rows(run_all(asked, cases, setting, trace_of(jobs.pool.jobs), context.processes), jobs.pool)
 
 
-def _findings(name: str, config: FrontierConfig, jobs: MeasuredJobs, rows: list[Row], draw: Draw) -> Findings:
+def _findings(config: Config, jobs: MeasuredJobs, rows: list[Row]) -> Findings:
     trace = trace_of(jobs.pool.jobs)
     about = f"{trace}: {len(jobs.pool.jobs)} measured jobs; {config.rate:g} jobs/h, means of {config.seeds} seeds"
     return Findings(
-        study=name,
+        study="reclaim",
         trace=trace,
         tables={"": _shown(rows)},
-        charts=drawings(name, draw, rows, [about]),
+        charts=drawings(rows, [about]),
         notes=(*jobs.notes, *NOTES),
         flat=rows,
     )
@@ -187,7 +162,4 @@ def _shown(rows: Sequence[Row]) -> list[Row]:
 _WHAT: Final = {name: arm.what for name, arm in ARMS.items()}
 RECLAIMING: Final = Study(
     name="reclaim", config=Config, run=run_study, arms=_WHAT, takes=("lake", "threads", "processes")
-)
-FRONTIER: Final = Study(
-    name="reclaim-frontier", config=FrontierConfig, run=run_frontier, takes=("lake", "threads", "processes")
 )

@@ -13,13 +13,6 @@ from pipelines.errors import BadUsage
 from pipelines.studies.replay.sizes import ORACLE, PREDICTED
 from scheduler_core.queueing import Discipline
 
-AGING: Final = 0.1
-"""Seconds subtracted from a job's predicted run time for each second it has waited: ten hours of waiting count like one
-hour less run time. A round number, not tuned on these traces."""
-
-AGING_GPU_S: Final = 1.0
-"""GPU-seconds subtracted for each second waited under `qssf`, which sorts by predicted GPU-seconds."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
@@ -51,33 +44,23 @@ STRICT: Final = Discipline(overtakes=0)
 
 ORDERS: Final[dict[str, Order]] = {
     "fifo": Order(discipline=STRICT, sized=False),
-    "fifo+skip": Order(discipline=Discipline(), sized=False),
     "fifo+easy": Order(discipline=Discipline(backfill="easy")),
     "sjf": Order(discipline=replace(STRICT, policy="sjf"), compared=True),
-    "sjf+skip": Order(discipline=Discipline(policy="sjf")),
     "sjf+easy": Order(discipline=Discipline(policy="sjf", backfill="easy"), compared=True),
-    "sjf+aging": Order(discipline=replace(STRICT, policy="sjf", aging=AGING)),
-    "sjf+aging+easy": Order(discipline=Discipline(policy="sjf", aging=AGING, backfill="easy")),
     "qssf": Order(discipline=replace(STRICT, policy="qssf"), compared=True),
-    "qssf+easy": Order(discipline=Discipline(policy="qssf", backfill="easy")),
-    "qssf+aging": Order(discipline=replace(STRICT, policy="qssf", aging=AGING_GPU_S)),
     "srtf": Order(discipline=Discipline(policy="srtf"), compared=True),
-    "srtf+aging": Order(discipline=Discipline(policy="srtf", aging=AGING)),
-    "sjf+preempt": Order(discipline=Discipline(policy="sjf", preempt=True)),
     "las": Order(discipline=Discipline(policy="las"), sized=False),
     "las_time": Order(discipline=Discipline(policy="las_time"), sized=False),
     "mlfq": Order(discipline=Discipline(policy="mlfq")),
     "gittins": Order(discipline=Discipline(policy="gittins"), least_runs=2.0),
     "drf": Order(discipline=Discipline(policy="drf"), sized=False, needs="user"),
-    "drf+easy": Order(discipline=Discipline(policy="drf", backfill="easy"), needs="user"),
     "priority": Order(discipline=replace(STRICT, policy="priority"), sized=False, needs="priority"),
 }
 """Queue orders by name.
 
 Without a suffix, no job starts before a job ahead of it that does not fit (except under `drf` and the preemptive
-orders). With `+skip`, any job that fits may start. With `+easy`, a job may start if by the predictions it does not
-delay the first job that does not fit (EASY backfilling). `sjf+preempt` is SRTF with the total predicted run time in
-place of the remaining one. `las` sorts by attained GPU time, `las_time` by attained run time. `mlfq` and `gittins` use
+orders). With `+easy`, a job may start if by the predictions it does not delay the first job that does not fit (EASY
+backfilling). `las` sorts by attained GPU time, `las_time` by attained run time. `mlfq` and `gittins` use
 sizes and attained run time. `least_runs` was chosen on Philly's jobs of October 2017: if restarts cost much, `las` and
 `las_time` gain from long runs, while `gittins` spares running jobs by itself.
 """

@@ -16,8 +16,8 @@ from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.studies.intervals import BLOCK_DAYS, DRAWS
 from pipelines.studies.replay.capacity import Reading, evidence_of, readings_of
-from pipelines.studies.replay.charts import delays, gain_kept, tails
-from pipelines.studies.replay.orders import AGING, AGING_GPU_S, orders_for, planned
+from pipelines.studies.replay.charts import gain_kept
+from pipelines.studies.replay.orders import orders_for, planned
 from pipelines.studies.replay.replay import QUANTUM_S, Outcome, Replayed, replay, replayed
 from pipelines.studies.replay.rows import rows_of
 from pipelines.studies.replay.sizes import ORACLE, sizes_of
@@ -32,10 +32,6 @@ from pipelines.studies.study import (
     seed_option,
     trace_option,
 )
-
-CHARTS: Final = {"gain_kept": gain_kept, "delays": delays, "tails": tails}
-"""Functions that draw the charts, by file name."""
-
 
 PAIRS: Final = "mean JCT less that of other orders, same jobs and same resampled weeks"
 
@@ -110,12 +106,11 @@ def run(config: Config, context: Context) -> Findings:
     replays = replays_of(context.lake(), context.trace(config.trace), config, context)
     rows = replays.rows(detail=config.detail, seed=config.seed)
     full = rows if config.detail else replays.rows(detail=True, seed=config.seed)
-    of = subtitle_of(replays)
     return Findings(
         study="replay",
         trace=replays.trace,
         tables={"": rendered(rows)} | ({PAIRS: pairs} if (pairs := paired(rows)) else {}),
-        charts={name: partial(draw, pl.DataFrame(full, infer_schema_length=None), of) for name, draw in CHARTS.items()},
+        charts={"gain_kept": partial(gain_kept, pl.DataFrame(full, infer_schema_length=None), subtitle_of(replays))},
         notes=replays.notes,
         flat=rows,
         full=full,
@@ -199,8 +194,7 @@ def assumptions(config: Config, jobs: pl.DataFrame, readings: Sequence[Reading],
         f"intervals are 95 %, of {DRAWS} draws of blocks of {BLOCK_DAYS} days of submission, the same for all orders: "
         "what single weeks weigh, not what other arrivals would come to",
         f"preempting orders pay {config.restart_cost_s:g} s of GPU time for every restart, and let a job run at least "
-        f"{QUANTUM_S:g} s or six times as long as a restart, gittins twice; aging is {AGING:g} s a second waited, "
-        f"for qssf {AGING_GPU_S:g} GPU-seconds",
+        f"{QUANTUM_S:g} s or six times as long as a restart, gittins twice",
     ]
 
 

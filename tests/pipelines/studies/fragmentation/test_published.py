@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.errors import SourceError
 from pipelines.studies.fragmentation.arms import POLICIES, WORKLOADS
-from pipelines.studies.fragmentation.published import ALLOCATED, FRAGMENTED, SCHEMA, no_results, read_published
+from pipelines.studies.fragmentation.published import ALLOCATED, SCHEMA, no_results, read_published
 from tests.pipelines.studies.fragmentation.tiny import results
 
 
@@ -16,23 +16,21 @@ def test_runs_are_long_rows_under_our_names(tmp_path: Path) -> None:
 
     assert found.columns == list(SCHEMA)
     assert found.filter(arrived_pct=100).rows() == [
-        ("default", "dot_product", 42, 100, 10.0, 6.0),
-        ("default", "fgd", 42, 100, 5.0, 6.0),
-        ("default", "fgd", 43, 100, 4.0, 6.0),
+        ("default", "dot_product", 42, 100, 10.0),
+        ("default", "fgd", 42, 100, 5.0),
+        ("default", "fgd", 43, 100, 4.0),
     ]
     assert found.schema == no_results().schema
 
 
 def test_runs_of_other_placements_and_inflations_are_left_out(tmp_path: Path) -> None:
     folder = results(tmp_path, {"fgd": [95.0]})
-    for name, more in ((ALLOCATED, "6212,1,2"), (FRAGMENTED, "1,2")):
-        with (folder / name).open("a") as file:
-            file.write(f"openb_pod_list_default,07-Other,1.3,42,{more}\nopenb_pod_list_default,06-FGD,1.1,42,{more}\n")
+    with (folder / ALLOCATED).open("a") as file:
+        file.write("openb_pod_list_default,07-Other,1.3,42,6212,1,2\nopenb_pod_list_default,06-FGD,1.1,42,6212,1,2\n")
 
     assert read_published(folder).height == 2
 
 
-@pytest.mark.parametrize("name", [ALLOCATED, FRAGMENTED])
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -52,14 +50,14 @@ def test_runs_of_other_placements_and_inflations_are_left_out(tmp_path: Path) ->
     ],
 )
 def test_a_file_that_is_not_in_its_format_is_named_with_what_is_wrong(
-    name: str, content: str | None, said: str, tmp_path: Path
+    content: str | None, said: str, tmp_path: Path
 ) -> None:
     folder = results(tmp_path, {"fgd": [95.0]})
-    (folder / name).unlink()
+    (folder / ALLOCATED).unlink()
     if content is not None:
-        (folder / name).write_text(content)
+        (folder / ALLOCATED).write_text(content)
 
-    with pytest.raises(SourceError, match=f"{re.escape(name)}.*{said}|{said}.*{re.escape(name)}"):
+    with pytest.raises(SourceError, match=f"{re.escape(ALLOCATED)}.*{said}|{said}.*{re.escape(ALLOCATED)}"):
         read_published(folder)
 
 

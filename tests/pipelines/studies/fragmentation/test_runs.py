@@ -6,9 +6,9 @@ import pytest
 
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
-from pipelines.studies.fragmentation.arms import ORDERS, POLICIES, Arm, arms_of, is_arm
+from pipelines.studies.fragmentation.arms import POLICIES, Arm, arms_of, is_arm
 from pipelines.studies.fragmentation.inflation import Inflation
-from pipelines.studies.fragmentation.runs import CURVE_SCHEMA, PodList, curve_of, filled_up, one_seed, pod_list
+from pipelines.studies.fragmentation.runs import CURVE_SCHEMA, PodList, curve_of, filled_up, pod_list
 from tests.pipelines.studies.fragmentation.tiny import tiny_lake
 
 
@@ -25,13 +25,12 @@ def test_a_pod_list_has_machines_by_name_and_every_pod(pods: PodList) -> None:
 
 
 def test_arms_differ_only_where_they_can() -> None:
-    arms = arms_of(None, (0.95, 1.0), ("first", "random"), ("permuted",))
+    arms = arms_of(None, (0.95, 1.0), ("first", "random"))
 
     counts = {policy: sum(arm.policy == policy for arm in arms) for policy in POLICIES}
     assert counts == {**dict.fromkeys(POLICIES, 2), "random": 1, "fgd": 4}
     assert {arm.popularity for arm in arms if arm.policy != "fgd"} == {0.95}
-    assert len(arms_of(None, (0.95, 1.0), ("first", "random"), ORDERS)) == 2 * len(arms)
-    assert arms_of(["fgd", "fgd"], (1.0, 1.0), ("first",), ("permuted",)) == (Arm(policy="fgd", popularity=1.0),)
+    assert arms_of(["fgd", "fgd"], (1.0, 1.0), ("first",)) == (Arm(policy="fgd", popularity=1.0),)
 
 
 @pytest.mark.parametrize(
@@ -47,19 +46,17 @@ def test_arms_that_cannot_be_meant_are_refused(
     policies: list[str] | None, popularity: float, ties: str, said: str
 ) -> None:
     with pytest.raises(BadUsage, match=said):
-        arms_of(policies, [popularity], [ties], ORDERS)
+        arms_of(policies, [popularity], [ties])
 
 
 def test_one_arm_of_each_placement_is_picked_by_what_it_looks_at() -> None:
-    rows = pl.DataFrame(
-        [arm.columns for arm in arms_of(None, (0.95, 1.0), ("first", "random"), ORDERS)],
-        infer_schema_length=None,
-    )
+    arms = arms_of(None, (0.95, 1.0), ("first", "random"))
+    rows = pl.DataFrame([arm.columns for arm in arms], infer_schema_length=None)
 
-    published = rows.filter(is_arm(0.95), nodes="permuted")
+    published = rows.filter(is_arm(0.95))
 
     assert published["policy"].to_list() == list(POLICIES)
-    assert rows.filter(is_arm(1.0, "random"), nodes="name")["policy"].to_list() == list(POLICIES)
+    assert rows.filter(is_arm(1.0, "random"))["policy"].to_list() == list(POLICIES)
 
 
 def test_a_curve_has_a_row_for_each_percent_at_which_pods_arrived() -> None:
@@ -81,12 +78,12 @@ def test_a_curve_has_a_row_for_each_percent_at_which_pods_arrived() -> None:
 
 
 def test_all_arms_see_the_same_arrivals_and_seeds_differ(pods: PodList) -> None:
-    arms = arms_of(None, (1.0,), ("first",), ORDERS)
+    arms = arms_of(None, (1.0,), ("first",))
 
     frame = filled_up([pods], arms, (1, 2)).frame
 
-    arrivals = frame.group_by("policy", "nodes", "seed").agg("arrived_pct")
-    assert arrivals.height == 2 * 2 * len(POLICIES)
+    arrivals = frame.group_by("policy", "seed").agg("arrived_pct")
+    assert arrivals.height == 2 * len(POLICIES)
     by_seed = arrivals.group_by("seed").agg(pl.col("arrived_pct").n_unique(), first=pl.col("arrived_pct").first())
     assert by_seed["arrived_pct"].to_list() == [1, 1]
     assert by_seed["first"].to_list()[0] != by_seed["first"].to_list()[1]
@@ -94,17 +91,9 @@ def test_all_arms_see_the_same_arrivals_and_seeds_differ(pods: PodList) -> None:
     assert (frame["fragmented_pct"] <= frame["unallocated_pct"] + 1e-9).all()
 
 
-def test_permuting_nodes_changes_who_wins_ties(pods: PodList) -> None:
-    frame = one_seed((pods, arms_of(None, (1.0,), ("first",), ORDERS), 3)).frame
-
-    by_name, permuted = (frame.filter(nodes=nodes)["fragmented_pct"] for nodes in ORDERS)
-    assert by_name.len() == permuted.len()
-    assert not by_name.equals(permuted)
-
-
 @pytest.mark.slow
 def test_two_processes_give_the_same_curves_as_one(pods: PodList) -> None:
-    arms = arms_of(None, (0.95, 1.0), ("first", "random"), ORDERS)
+    arms = arms_of(None, (0.95, 1.0), ("first", "random"))
     told: list[str] = []
 
     alone = filled_up([pods], arms, range(42, 45))
@@ -112,8 +101,8 @@ def test_two_processes_give_the_same_curves_as_one(pods: PodList) -> None:
 
     assert alone.frame.equals(dealt.frame)
     assert {policy: len(took) for policy, took in dealt.seconds.items()} == {
-        **dict.fromkeys(POLICIES, 12),
-        "random": 6,
-        "fgd": 24,
+        **dict.fromkeys(POLICIES, 6),
+        "random": 3,
+        "fgd": 12,
     }
-    assert told == ["default: 26 arms, 3 seeds"]
+    assert told == ["default: 13 arms, 3 seeds"]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
 from pipelines.lake.ingest import ingest
-from pipelines.studies.fragmentation.arms import ORDERS, POLICIES
+from pipelines.studies.fragmentation.arms import POLICIES
 from pipelines.studies.fragmentation.published import ALLOCATED, FOLDER, no_results, read_published
 from pipelines.studies.fragmentation.study import Config, PolicyName, subtitle_of
 from tests.pipelines.conftest import PHILLY
@@ -47,24 +47,22 @@ def test_rows_stand_beside_the_published_ones(lake: Path) -> None:
     rows = json.loads(result.stdout)
     found = [row for row in rows if row["table"] == "unallocated"]
     assert {row["workload"] for row in found} == {"default", "gpuspec33"}
-    assert len(found) == 2 * 26
+    assert len(found) == 2 * 13
     held = [row for row in found if row["met"] is not None]
-    assert [(row["workload"], row["nodes"], row["policy"]) for row in held] == [
-        ("default", nodes, policy) for nodes in ORDERS for policy in POLICIES
-    ]
-    assert "nodes permuted: in an order drawn for each seed, the published protocol" in result.stderr
+    assert [(row["workload"], row["policy"]) for row in held] == [("default", policy) for policy in POLICIES]
+    assert "nodes are in an order drawn for each seed, the published protocol" in result.stderr
     assert all(row["difference_points"] == pytest.approx(row["unallocated_pct"] - 19.0) for row in held)
     judged = [row for row in rows if row["table"] == "bar"]
-    assert len(judged) == 2 * (6 + 3)
+    assert len(judged) == 6 + 3
     assert all(isinstance(row["met"], bool) for row in judged)
     assert "note: the lake lacks cpu050, cpu100" in result.stderr
-    assert "104 runs took" in result.stderr
+    assert "52 runs took" in result.stderr
 
 
 def test_without_published_results_their_columns_are_empty_and_it_is_said(lake: Path, published: Path) -> None:
     (published / ALLOCATED).unlink()
 
-    result = taut(lake, "--workload", "default", "--policy", "fgd", "--nodes", "permuted")
+    result = taut(lake, "--workload", "default", "--policy", "fgd")
 
     rows = json.loads(result.stdout)
     assert {row["published_pct"] for row in rows if row["table"] == "unallocated"} == {None}
@@ -97,8 +95,8 @@ def test_any_pod_list_can_be_asked_for_by_name(lake: Path) -> None:
 
     rows = json.loads(taut(lake, *chosen).stdout)
 
-    arms = [(row["workload"], row["policy"], row["popularity"], row["ties"], row["nodes"]) for row in rows]
-    assert arms == [("own", "fgd", 1.0, "first", nodes) for nodes in ("permuted", "name")]
+    arms = [(row["workload"], row["policy"], row["popularity"], row["ties"]) for row in rows]
+    assert arms == [("own", "fgd", 1.0, "first")]
 
 
 def test_the_same_question_gives_the_same_bytes(lake: Path) -> None:
@@ -114,14 +112,13 @@ def test_a_folder_holds_rows_curves_and_charts(lake: Path, tmp_path: Path) -> No
     result = taut(lake, "--out", str(tmp_path / "out"), "--format", "table")
 
     assert result.exit_code == 0, result.stderr
-    charts = ("unallocated_over_arrived", "fragmented_over_arrived", "spread_at_100")
-    files = {f"{chart}.{kind}" for chart in charts for kind in ("html", "svg", "png")}
+    files = {f"unallocated_over_arrived.{kind}" for kind in ("html", "svg", "png")}
     assert {path.name for path in (tmp_path / "out").iterdir()} == files | {"rows.json", "curves.parquet"}
     book = json.loads((tmp_path / "out" / "rows.json").read_text())
     assert {row["table"] for row in book["rows"]} == {"unallocated", "bar"}
     assert any("inflation as published" in note for note in book["notes"])
     runs = pl.read_parquet(tmp_path / "out" / "curves.parquet")
-    assert runs.select("workload", "policy", "popularity", "ties", "nodes", "seed").n_unique() == 2 * 26 * 2
+    assert runs.select("workload", "policy", "popularity", "ties", "seed").n_unique() == 2 * 13 * 2
     drawing = (tmp_path / "out" / "unallocated_over_arrived.svg").read_text()
     for said in ("GPUs unallocated, %", "GPUs asked for, % of all", "gpuspec33", "published"):
         assert said in drawing
@@ -137,7 +134,6 @@ def test_a_folder_holds_rows_curves_and_charts(lake: Path, tmp_path: Path) -> No
         (["--trace", "magic"], 1, "magic"),
         (["--policy", "magic"], 2, "'magic' is not one of"),
         (["--ties", "name"], 2, "'name' is not one of"),
-        (["--nodes", "random"], 2, "'random' is not one of"),
         (["--seeds", "1"], 2, "greater than or equal to 2"),
         (["--seeds", "1001"], 2, "less than or equal to 1000"),
         (["--seed", "-1"], 2, "greater than or equal to 0"),

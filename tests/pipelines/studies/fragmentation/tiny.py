@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 
 from pipelines.lake.ingest import ingest
-from pipelines.studies.fragmentation.arms import FGD, FIRST_TIES, PERMUTED, POLICIES, PUBLISHED_POPULARITY, RANDOM
-from pipelines.studies.fragmentation.published import ALLOCATED, FRAGMENTED
+from pipelines.studies.fragmentation.arms import FGD, FIRST_TIES, POLICIES, PUBLISHED_POPULARITY, RANDOM
+from pipelines.studies.fragmentation.published import ALLOCATED
 from pipelines.studies.fragmentation.runs import CURVE_SCHEMA
 
 NODES = ("a,64000,262144,2,P100", "b,64000,262144,2,P100", "c,96000,393216,4,T4", "d,96000,393216,4,T4")
@@ -51,7 +51,6 @@ def results(folder: Path, allocated: Mapping[str, Sequence[float]], workload: st
     ]
     with_gpus = [f"{key},6212,{value - 1.0},{value}" for key, value in runs]
     (folder / ALLOCATED).write_text("\n".join([f"{keys},total_gpus,99,100", *with_gpus]) + "\n")
-    (folder / FRAGMENTED).write_text("\n".join([f"{keys},99,100", *(f"{key},5.0,6.0" for key, _ in runs)]) + "\n")
     return folder
 
 
@@ -63,7 +62,6 @@ def curves(unallocated: Mapping[str, Sequence[float]], workload: str = "default"
             "policy": policy,
             "popularity": PUBLISHED_POPULARITY if policy == FGD else None,
             "ties": None if policy == RANDOM else FIRST_TIES,
-            "nodes": PERMUTED,
             "seed": 42 + at,
             "arrived_pct": arrived,
             "unallocated_pct": value + 100 - arrived,

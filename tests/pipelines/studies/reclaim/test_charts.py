@@ -3,10 +3,8 @@
 import math
 from typing import Any
 
-import pytest
-
 from pipelines.studies.reclaim.arms import ARMS
-from pipelines.studies.reclaim.charts import LOOKS, drawings, gain_against_stretch, over_probations
+from pipelines.studies.reclaim.charts import LOOKS, drawings
 from pipelines.studies.study import Row
 from scheduler_core.reserve import ReservePolicy
 
@@ -37,9 +35,8 @@ def rows(**fields: object) -> list[Row]:
     ]
 
 
-def drawn(name: str, made: list[Row]) -> dict[str, Any]:
-    draw = {"gain": gain_against_stretch, "frontier": over_probations}[name]
-    [chart] = drawings("made", draw, made, OF).values()
+def drawn(made: list[Row]) -> dict[str, Any]:
+    [chart] = drawings(made, OF).values()
     spec: dict[str, Any] = chart().to_dict()
     return spec
 
@@ -50,7 +47,7 @@ def test_every_arm_but_requested_has_a_name_and_its_own_look() -> None:
 
 
 def test_gain_is_drawn_against_stretch_in_a_panel_per_mix_and_sharing() -> None:
-    spec = drawn("gain", rows())
+    spec = drawn(rows())
 
     assert spec["facet"]["sort"] == [
         "mix without GNN, GPUs pooled",
@@ -65,27 +62,13 @@ def test_gain_is_drawn_against_stretch_in_a_panel_per_mix_and_sharing() -> None:
 
 
 def test_only_present_arms_are_in_the_legend() -> None:
-    spec = drawn("gain", [row for row in rows() if row["arm"] in ("requested", "reclaim", "oracle")])
+    spec = drawn([row for row in rows() if row["arm"] in ("requested", "reclaim", "oracle")])
 
     domain = spec["spec"]["layer"][-1]["encoding"]["color"]["scale"]["domain"]
     assert domain == ["reclaim", "oracle: mean use at submission"]
 
 
-def test_the_frontier_has_a_line_per_z_for_share_and_stretch() -> None:
-    made = [row for z in (0.0, 1.28) for minutes in (3.0, 6.0) for row in rows(z=z, probation_s=60.0 * minutes)]
-
-    spec = drawn("frontier", made)
-
-    share, stretch = (panel["spec"]["layer"][0]["encoding"] for panel in spec["vconcat"])
-    assert (share["y"]["field"], stretch["y"]["field"]) == ("share", "stretch_p99")
-    assert share["color"]["scale"]["domain"] == [0.0, 1.28]
-    [values] = spec["datasets"].values()
-    assert {row["arm"] for row in values} == {"reclaim"}
-    assert {row["minutes"] for row in values} == {3.0, 6.0}
-
-
-@pytest.mark.parametrize("draw", [gain_against_stretch, over_probations])
-def test_there_is_a_chart_per_variation_and_order_and_none_without_a_share(draw: Any) -> None:
+def test_there_is_a_chart_per_variation_and_order_and_none_without_a_share() -> None:
     made = [*rows(), *rows(variation="prototype"), *rows(policy="drf"), *rows(variation="constant", share=math.nan)]
 
-    assert list(drawings("made", draw, made, OF)) == ["made_default_fifo", "made_prototype_fifo", "made_default_drf"]
+    assert list(drawings(made, OF)) == ["reclaim_default_fifo", "reclaim_prototype_fifo", "reclaim_default_drf"]

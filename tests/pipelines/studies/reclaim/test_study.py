@@ -2,28 +2,17 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.cli.study import app_of
 from pipelines.errors import BadUsage
 from pipelines.studies.reclaim.arms import ARMS
-from pipelines.studies.reclaim.study import (
-    FRONTIER,
-    LEVELS_OF_Z,
-    PROBATIONS_MIN,
-    Config,
-    FrontierConfig,
-    run_frontier,
-    run_study,
-)
-from pipelines.studies.study import Context, Row, write
+from pipelines.studies.reclaim.study import Config, run_study
+from pipelines.studies.study import Context, Row
 from tests.pipelines.studies.reclaim.tiny_pool import FULL, rows
 
 ASKED = {
@@ -79,14 +68,6 @@ def test_an_unknown_arm_or_variation_is_refused_before_anything_is_read(tmp_path
         run_study(Config(pool=nowhere, arm=("reclaim", "nap")), Context())
     with pytest.raises(BadUsage, match="--variation wild: expected one of default, prototype"):
         run_study(Config(pool=nowhere, variation=("wild",)), Context())
-    with pytest.raises(BadUsage, match="--variation wild"):
-        run_frontier(FrontierConfig(pool=nowhere, variation=("wild",)), Context())
-
-
-def test_the_frontier_takes_no_option_that_it_would_ignore() -> None:
-    own = {option for parameter in get_command(app_of(FRONTIER, "")).params for option in parameter.opts}
-
-    assert not own & {"--arm", "--z", "--probation-min", "--models", "--folds"}
 
 
 def test_the_json_has_a_row_per_arm_and_mix_with_the_fields_readers_rely_on(pool: Path) -> None:
@@ -165,15 +146,3 @@ def test_the_same_seeds_give_the_same_bytes_with_any_number_of_processes(pool: P
 
     assert found[0] == found[1] == found[2]
     assert found[0] != taut("reclaim", "--pool", pool, *options, "--processes", "1", "--seed", "1")
-
-
-@pytest.mark.slow
-def test_the_frontier_has_a_row_for_every_probation_and_z(pool: Path, tmp_path: Path) -> None:
-    config = FrontierConfig(pool=pool, seeds=2, rate=20.0, variation=("default",), sharing=("pooled",))
-
-    found = run_frontier(config, Context())
-
-    assert found.flat is not None
-    settings = {(row["probation_s"], row["z"]) for row in found.flat if row["arm"] == "reclaim"}
-    assert settings == {(60.0 * minutes, z) for minutes in PROBATIONS_MIN for z in LEVELS_OF_Z}
-    assert (tmp_path / "out" / "rows.json") in write(replace(found, charts={}), tmp_path / "out")

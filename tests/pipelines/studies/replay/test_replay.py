@@ -102,22 +102,22 @@ def test_preemption_is_counted_and_pays_for_its_restart() -> None:
 
 def test_only_compared_orders_are_replayed_over_history_unless_asked() -> None:
     sources = [PREDICTED, "recent_20", ORACLE]
-    orders = {name: ORDERS[name] for name in ("sjf", "sjf+aging", "las")}
+    orders = {name: ORDERS[name] for name in ("sjf", "mlfq", "las")}
 
     assert planned(orders, sources, everywhere=False) == {
         "fifo": ["none"],
         "sjf": sources,
-        "sjf+aging": [PREDICTED, ORACLE],
+        "mlfq": [PREDICTED, ORACLE],
         "las": ["none"],
     }
-    assert planned(orders, ["recent_20"], everywhere=True)["sjf+aging"] == ["recent_20", ORACLE]
+    assert planned(orders, ["recent_20"], everywhere=True)["mlfq"] == ["recent_20", ORACLE]
 
 
 def test_orders_that_need_what_the_trace_does_not_tell_are_left_out() -> None:
     known = orders_for(QUEUE)
 
     assert "sjf" in known
-    assert not {"drf", "drf+easy", "priority"} & set(known)
+    assert not {"drf", "priority"} & set(known)
     with pytest.raises(BadUsage, match="no order drf for these jobs"):
         orders_for(QUEUE, ["drf"])
 
