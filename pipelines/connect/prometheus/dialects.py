@@ -131,6 +131,16 @@ _OF_POD: Final[Labels] = (("namespace",), ("pod",))
 _container = partial(
     Measure, where='container!="",container!="POD",pod!=""', job=_OF_POD, place=(), parts=("container",)
 )
+_JOB_LABELS: Final = (
+    "label_batch_kubernetes_io_job_name",
+    "label_job_name",
+    "label_jobset_sigs_k8s_io_jobset_name",
+    "label_kueue_x_k8s_io_pod_group_name",
+    "label_ray_io_cluster",
+    "label_training_kubeflow_org_job_name",
+    "label_volcano_sh_job_name",
+)
+"""Labels of pods that name the job of which a pod is a part, as kube-state-metrics writes them."""
 
 
 def _of_jobs(labels: Labels) -> tuple[Measure, ...]:
@@ -157,6 +167,10 @@ _ALL: Final = (
             _container(name="cpu_cores", metric="container_cpu_usage_seconds_total", counter=True),
             _container(name="mem_gib", metric="container_memory_working_set_bytes", scale=1 / GIB, peak=True),
             Measure(name="owner", metric="kube_pod_owner", job=_OF_POD, place=(), kind="owner_name"),
+            *(
+                Measure(name="label", metric="kube_pod_labels", where=f'{each}!=""', job=_OF_POD, place=(), kind=each)
+                for each in _JOB_LABELS
+            ),
             *_of_jobs(_POD),
             *_ENVIRONMENT,
             *_MACHINES,

@@ -34,6 +34,9 @@ PEAKS: Final = {"mem_gib": "mem_max_gib", "gpu_mem_gib": "gpu_mem_max_gib"}
 """Columns of `usage` by measure."""
 
 OF_GPUS: Final = ("gpus", "gpu_mem_gib")
+OF_PODS: Final = ("owner", "label")
+"""Measures that name the job of a pod, instead of its use; the first is more specific."""
+
 PLACE: Final = ["at", "measure", "place"]
 
 
@@ -72,10 +75,10 @@ def fold(readings: pl.DataFrame, jobs: pl.DataFrame, *, by_pod: bool, margin_s: 
 def matched_jobs(readings: pl.DataFrame, jobs: pl.DataFrame, *, by_pod: bool) -> pl.DataFrame:
     """Return the readings of known jobs, with the job's number `at`; only in hours that its run touches.
 
-    A pod belongs to the job with its name or with its owner's name, with or without its namespace. Runs of a requeued
-    job (`68@1700000000`) have the readings of `68`; an hour that two of them touch belongs to neither.
+    A pod belongs to the job with its name, its owner's or the one in its labels, with or without its namespace. Runs of
+    a requeued job (`68@1700000000`) have the readings of `68`; an hour that two of them touch belongs to neither.
     """
-    measured = readings.filter(pl.col("job") != "", pl.col("measure") != "owner", pl.col("measure") != "node_name")
+    measured = readings.filter(pl.col("job") != "", ~pl.col("measure").is_in([*OF_PODS, "node_name"]))
     known = jobs.select("at", "job_id", "start_s", "end_s")
     if not by_pod:
         found = measured.join(known.with_columns(job=pl.col("job_id").str.replace(r"@[0-9]+$", "")), on="job")
@@ -92,12 +95,14 @@ def matched_jobs(readings: pl.DataFrame, jobs: pl.DataFrame, *, by_pod: bool) ->
 def _names_of_pods(readings: pl.DataFrame) -> pl.DataFrame:
     """Return the names under which a pod (`job`, as namespace/pod) may be known, the most specific first."""
     pods = readings.filter(pl.col("job") != "").select("job").unique()
-    owners = readings.filter(pl.col("measure") == "owner").select("job", owner="kind").unique("job")
     space, pod = pl.col("job").str.extract("^([^/]*)/", 1), pl.col("job").str.extract("/(.*)$", 1)
-    named = pods.join(owners, on="job", how="left").select(
-        "job", pl.concat_list("job", pod, pl.concat_str(space, pl.lit("/"), "owner"), "owner").alias("name")
-    )
-    ranked = named.with_columns(rank=pl.int_ranges(0, 4)).explode("name", "rank")
+    names = [pl.col("job"), pod]
+    for measure in OF_PODS:
+        found = readings.filter(pl.col("measure") == measure).sort("kind").unique("job", keep="first")
+        pods = pods.join(found.select("job", pl.col("kind").alias(measure)), on="job", how="left")
+        names += [pl.concat_str(space, pl.lit("/"), measure), pl.col(measure)]
+    named = pods.select("job", pl.concat_list(names).alias("name"))
+    ranked = named.with_columns(rank=pl.int_ranges(0, len(names))).explode("name", "rank")
     return ranked.drop_nulls().unique(["job", "name"], keep="first", maintain_order=True)
 
 

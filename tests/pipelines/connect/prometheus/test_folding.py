@@ -127,6 +127,18 @@ def test_a_pod_belongs_to_the_job_with_its_name_or_its_owners(job_id: str, pods:
     assert (row["used_cpu_cores"], row["instances_measured"]) == ((1.0, 1) if pods == 1 else (2.0, 2))
 
 
+@pytest.mark.parametrize("job_id", ["gang", "ml/gang"])
+def test_pods_of_several_owners_belong_to_the_job_that_their_labels_name(job_id: str) -> None:
+    names = [("a-0", "owner", "a"), ("b-0", "owner", "b"), *((f"{each}-0", "label", "gang") for each in "ab")]
+    told = [reading(f"ml/{at}", 1.0, measure=measure, kind=kind, place="", device="") for at, measure, kind in names]
+    uses = [pod("a-0", 1.0), pod("b-0", 3.0)]
+    row = folded([job(0, job_id=job_id, instances=2)], [*uses, *told], by_pod=True).usage.row(0, named=True)
+    assert (row["used_cpu_cores"], row["instances_measured"]) == (2.0, 2)
+    both = [job(0, job_id=job_id, instances=2), job(1, job_id="a")]
+    rows = folded(both, [*uses, *told], by_pod=True).usage.select("job_id", "used_cpu_cores").rows()
+    assert ("a", 1.0) in rows  # the owner is more specific
+
+
 def test_pods_that_follow_each_other_cover_the_run_together() -> None:
     rows = [pod("a-0", 1.0, total=900.0, seconds=900.0), pod("a-1", 2.0, total=5400.0, seconds=2700.0)]
     owners = [reading(f"ml/a-{at}", 1.0, measure="owner", kind="a", place="", device="") for at in (0, 1)]

@@ -116,7 +116,7 @@ def test_slurm_job_exporter(tmp_path: Path) -> None:
     check_use(lake, jobs)
 
 
-def test_cadvisor_finds_a_job_by_the_owner_of_its_pods(tmp_path: Path) -> None:
+def test_cadvisor_finds_a_job_by_the_owner_or_labels_of_its_pods(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     jobs = truth.schedule(rng, 2, HOURS)
     write_blocks(tmp_path, truth.pods(rng, jobs, restarted=jobs[1].job_id))

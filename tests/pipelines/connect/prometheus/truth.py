@@ -190,7 +190,10 @@ def slurm_jobs(rng: np.random.Generator, jobs: list[Job], cores: int = 4) -> Ite
 
 
 def pods(rng: np.random.Generator, jobs: list[Job], *, restarted: str = "") -> Iterator[Series]:
-    """Yield cAdvisor's series of a pod per job, whose container restarts half-way in one pod, and set the jobs' use."""
+    """Yield cAdvisor's series of a pod per job, and set the jobs' use.
+
+    The container of the job `restarted` restarts half-way. Of the first job only the labels of its pod name it.
+    """
     for job in jobs:
         host = job.gpus[0][0]
         at = scrapes(host, job.start_s, job.end_s)
@@ -215,6 +218,11 @@ def pods(rng: np.random.Generator, jobs: list[Job], *, restarted: str = "") -> I
             yield Series(metric="container_cpu_usage_seconds_total", labels=whole, at_s=at[part], values=seconds)
         owner = {"namespace": "ml", "pod": f"train-{job.job_id}-abcde", "owner_kind": "Job", "owner_name": job.job_id}
         state = owner | {"owner_is_controller": "true", "instance": "ksm:8080", "job": "kube-state-metrics"}
+        if job is jobs[0]:  # a pod of a gang: only its labels name the job
+            gang = {"label_jobset_sigs_k8s_io_jobset_name": job.job_id}
+            labelled = {name: state[name] for name in ("namespace", "pod", "instance", "job")} | gang
+            yield Series(metric="kube_pod_labels", labels=labelled, at_s=at, values=np.ones(len(at)))
+            state["owner_name"] = f"{job.job_id}-workers-0"
         yield Series(metric="kube_pod_owner", labels=state, at_s=at, values=np.ones(len(at)))
         job.used |= {
             "used_cpu_cores": rate,
