@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import polars as pl
@@ -33,6 +34,9 @@ MOST: Final = 1e8
 
 MOST_REPAIRED: Final = 200
 """Maximum number of series of a metric and hour whose samples are read one by one to leave out blank ones."""
+
+AT_ONCE: Final = 2
+"""Number of measures that are asked for at the same time."""
 
 READING: Final = pl.Schema(
     {
@@ -60,7 +64,8 @@ def read_hour(server: Server, dialect: Dialect, match: str, hour_s: float) -> pl
     ConnectError
         If the server fails.
     """
-    parts = [_measured(server, each, match, hour_s + HOUR_S) for each in dialect.measures]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        parts = list(pool.map(lambda each: _measured(server, each, match, hour_s + HOUR_S), dialect.measures))
     whole = pl.concat([part for part, each in zip(parts, dialect.measures, strict=True) if not each.fallback])
     others = [part for part, each in zip(parts, dialect.measures, strict=True) if each.fallback]
     return pl.concat([whole, *(each.join(whole, on=KEY, how="anti") for each in others)]).sort(KEY)
@@ -127,6 +132,8 @@ def _grouped(measure: Measure, function: str, selector: str) -> str:
     """
     ours = ", ".join(measure.labels)
     inner = f"{function}({selector}[{WINDOW}])"
+    if not measure.parts:
+        return f"{'max' if function == 'max_over_time' else 'sum'} by ({ours}) ({inner})"
     each = f"by ({', '.join((*measure.labels, *measure.parts))})"
     if function == "count_over_time":
         return f"max by ({ours}) (sum {each} ({inner}))"
