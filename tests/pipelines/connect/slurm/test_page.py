@@ -39,6 +39,7 @@ def test_the_page_leads_from_nothing_to_observed_advice(fresh: Cluster) -> None:
     }  # fmt: skip
     environment = {
         **os.environ, **slurm.environment, "PYTHONPATH": str(ROOT), "TAUT_SERVE_PORT": str(port),
+        "TAUT_THREADS": "1",
         "PATH": f"{Path(sys.executable).parent}:{slurm.environment['PATH']}",
     }  # fmt: skip
     said = []
