@@ -225,7 +225,7 @@ def _as_type(frame: pl.DataFrame, name: str, kind: pl.DataType, path: Path) -> p
 
 
 def _cast(column: pl.Series, kind: pl.DataType) -> pl.Series:
-    """Return the values in a type; those that are not of it become null. Numbers are no times."""
+    """Return the column cast to a type; values that cannot be cast become null. A number is never read as a time."""
     try:
         if kind.is_temporal() and column.dtype == pl.String:
             return column.str.to_datetime(time_unit="us", time_zone="UTC", strict=False)

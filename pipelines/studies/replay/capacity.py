@@ -20,9 +20,6 @@ from scheduler_core.cluster import Machine
 GPUS_PER_MACHINE: Final = 8
 """GPUs per machine where no table lists them: as in all GPU machines of Helios and the larger ones of Philly."""
 
-REVISED_GPUS: Final = 3205
-"""GPUs of Philly by a later public count from its utilisation log; its machine list has only 2490."""
-
 VC_LEVEL: Final = 0.99
 SECONDS_PER_DAY: Final = 86_400.0
 
@@ -107,39 +104,6 @@ def listed(evidence: Evidence) -> Reading | None:
     return _one_pool("machine_list", machines, f"the machine list of {source}, one pool for all VCs")
 
 
-def revised(evidence: Evidence) -> Reading | None:
-    """Return Philly's machines with `REVISED_GPUS` in total: some of the small machines are assumed to have 8 GPUs."""
-    sizes = evidence.machines["gpus"].sort(descending=True).to_list()
-    if evidence.jobs["cluster"][0] != "philly" or not sizes:
-        return None
-    missing = REVISED_GPUS - sum(sizes)
-    for i, gpus in enumerate(sizes):
-        sizes[i] = gpus + max(0, min(GPUS_PER_MACHINE - gpus, missing))
-        missing -= sizes[i] - gpus
-    note = (
-        f"{REVISED_GPUS} GPUs by a public revision on the {len(sizes)} listed machines: which of them have more than "
-        f"listed is not known, so {sum(size == GPUS_PER_MACHINE for size in sizes)} are given {GPUS_PER_MACHINE}"
-    )
-    return _one_pool("revised", tuple(_machine(f"m{i}", gpus) for i, gpus in enumerate(sizes)), note)
-
-
-def daily_total(evidence: Evidence) -> Reading | None:
-    """Return one pool for all jobs with a constant number of GPUs: the median of the cluster's daily totals."""
-    cluster = evidence.jobs["cluster"][0]
-    totals = evidence.capacity.filter(pl.col("cluster") == cluster).group_by("date").agg(pl.col("gpus").sum())
-    # Only days up to the last submission matter.
-    within = totals.filter(pl.col("date") <= evidence.jobs["submit_ts"].max().date())  # type: ignore[union-attr]  # a time
-    if within.is_empty():
-        return None
-    gpus = int(within["gpus"].quantile(0.5, interpolation="nearest"))  # type: ignore[arg-type]  # not empty
-    days = within["gpus"].sort().to_list()
-    note = (
-        f"{gpus} GPUs, the median of the daily totals ({days[0]} to {days[-1]}), constant, one pool for all VCs, "
-        f"machines of {GPUS_PER_MACHINE} assumed"
-    )
-    return _one_pool("daily_total", _machines(gpus), note)
-
-
 def vc_table(evidence: Evidence) -> Reading | None:
     """Return one pool per VC with its median GPUs per day, from the capacity table over the days of the log."""
     vcs = evidence.jobs["vc"].drop_nulls().unique().sort().to_list()
@@ -188,8 +152,6 @@ def at_load(jobs: pl.DataFrame, since: datetime, load: float) -> Reading:
 
 READINGS: Final[Mapping[str, Callable[[Evidence], Reading | None]]] = {
     "machine_list": listed,
-    "revised": revised,
-    "daily_total": daily_total,
     "vc_table": vc_table,
     "vc_inferred": vc_inferred,
 }

@@ -9,8 +9,6 @@ import pytest
 from features.tables import Capacity, Jobs, Machines
 from pipelines.errors import BadUsage, LakeError
 from pipelines.studies.replay.capacity import (
-    GPUS_PER_MACHINE,
-    REVISED_GPUS,
     Evidence,
     Reading,
     concurrent_gpus,
@@ -52,30 +50,9 @@ def test_the_machine_list_is_one_pool_of_its_machines() -> None:
     assert [(pool.vc, [m.gpus for m in pool.machines]) for pool in reading.pools] == [(None, [2, 8])]
 
 
-def test_the_revision_gives_small_machines_more_gpus_until_it_has_as_many_as_were_counted() -> None:
-    philly = machines("philly", *[2] * 321, *[8] * 231)
-
-    reading = only(evidence(jobs_of({"cluster": "philly"}), machines=philly), "revised")
-
-    (pool,) = reading.pools
-    sizes = [machine.gpus for machine in pool.machines]
-    assert (pool.gpus, len(sizes), max(sizes), min(sizes)) == (REVISED_GPUS, 552, GPUS_PER_MACHINE, 2)
-
-
-def test_the_revision_is_of_philly_alone() -> None:
-    with pytest.raises(LakeError, match="no reading revised of the cluster c"):
-        readings_of(evidence(jobs_of({}), machines=machines("c", 2, 8)), ["revised"])
-
-
-def test_the_daily_total_is_the_median_up_to_the_last_submission() -> None:
-    days = capacity(("v", 1, 16), ("w", 1, 8), ("v", 2, 16), ("w", 2, 32), ("v", 3, 800), ("w", 3, 8))
-    jobs = jobs_of({}, {"submit_ts": T0 + timedelta(days=1)})
-
-    reading = only(evidence(jobs, capacity=days), "daily_total")
-
-    (pool,) = reading.pools
-    assert pool.gpus in (24, 48)
-    assert "(24 to 48)" in reading.note
+def test_a_reading_that_the_lake_has_no_data_for_is_refused_with_the_one_that_needs_none() -> None:
+    with pytest.raises(LakeError, match=r"no reading vc_table of the cluster c.*take the reading load"):
+        readings_of(evidence(jobs_of({}), machines=machines("c", 2, 8)), ["vc_table"])
 
 
 def test_vcs_of_the_capacity_table_are_pools_of_their_own_whatever_cluster_the_log_is_of() -> None:
