@@ -138,7 +138,7 @@ def _starts(scene: Scene, serial: int, allocation: Allocation, room: Room) -> De
 
 
 def _elsewhere(scene: Scene, allocation: Allocation, room: Room) -> Allocation | None:
-    """Return the allocation that the placement chooses without the machines of another allocation."""
+    """Return the allocation that the placement chooses if it may not use the machines of `allocation`."""
     up, free = room.up.copy(), room.free.copy()
     left = None if room.devices is None else room.devices.copy()
     for machine, _ in allocation.counts:

@@ -94,7 +94,7 @@ MEASURES: Final[dict[str, Measure]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moments:
-    """A `Moment` of several keys of n jobs, each at its submission.
+    """Implement `Moment` for n jobs at their submissions, for several keys of each job.
 
     Results have shape (n * keys,), with all keys of the first job first.
     """

@@ -41,7 +41,7 @@ JOB: Final = np.dtype(
         ("run_s", "f8"),
         ("granted_run_s", "f8"),
         ("predicted_s", "f8"),  # infinity if unknown
-        ("owed_s", "f8"),  # part of the next start that is a restart and no progress
+        ("owed_s", "f8"),  # seconds of the next run that the restart takes, without progress
         ("granted_key", "f8"),  # constant part of the queue key, with the granted amounts
         ("full_key", "f8"),  # constant part of the queue key, with the full request
         ("rank", "f8"),  # queue key while the job waits

@@ -169,7 +169,7 @@ def _job(i: int, slot: Slot, review: Review, config: KubernetesConfig) -> Job:
 
 
 def _with_names(found: Json, template: Template) -> Json:
-    """Return a template with the labels and annotations of its object below its own."""
+    """Return a pod template with the labels and annotations of its owner added; the template's own take precedence."""
     if not template.path:
         return found
     outer, inner = mapping(found.get("metadata")), mapping(template.body.get("metadata"))

@@ -92,7 +92,8 @@ class Server:
         Raises
         ------
         ConnectError
-            If the server cannot be reached, refuses the query, or answers too much or no result of Prometheus.
+            If the server cannot be reached, refuses the query, or sends an answer that is too large or is no
+            Prometheus result.
         """
         rows = self._result(query, at_s, "vector")
         try:

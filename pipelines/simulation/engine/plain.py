@@ -120,7 +120,7 @@ class _Loop:
         return last_s
 
     def strand(self, from_s: float, until_s: float) -> None:
-        """Count GPU-seconds free in this time as stranded if some waiting job needs no more GPUs than are free."""
+        """Count the free GPU-seconds of the interval as stranded if a waiting job needs no more GPUs than are free."""
         wanted = min((gang.milli_gpus for job in self.scheduler.queue if (gang := job.demand).units[2] > 0), default=0)
         free = int(self.scheduler.occupancy.room.free[:, 2].sum()) if wanted else 0
         if 0 < wanted <= free:

@@ -123,7 +123,7 @@ def _log_kill(state: State, job: int, machine: int, device: int, now_s: float) -
 
 @kernel
 def _kill_over(state: State, now_s: float) -> bool:
-    """Kill jobs until memory suffices; return whether one was killed. A killed job waits again, for its request."""
+    """Kill jobs until memory suffices; return whether one was killed. Killed jobs are queued again at their request."""
     killed = False
     while True:
         job, machine, device = job_to_kill(state)
