@@ -44,7 +44,7 @@ def test_a_folder_holds_the_rows_with_their_notes_and_the_charts(lake: Path, tmp
     assert names == {"rows.json"} | {f"gain_kept.{kind}" for kind in ("html", "svg")}
     assert {row["gang_gpus"] for row in book["rows"]} == {"all", "1", "2-7", "8", ">8"}
     assert any("NOT THE TRACE'S CLUSTER" in note for note in book["notes"])
-    assert "p99 of JCT" in (tmp_path / "out" / "tails.svg").read_text()
+    assert "What sizes known at submission keep" in (tmp_path / "out" / "gain_kept.svg").read_text()
 
 
 def test_a_screen_shows_hours_and_leaves_out_what_is_the_same(lake: Path) -> None:
