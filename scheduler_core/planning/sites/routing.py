@@ -1,0 +1,160 @@
+"""Route a list of waiting jobs: the site where each starts now, or that it waits, with a reason for each.
+
+The same compiled decision runs in the simulation. If a job or the sites lie outside what a learnt policy has seen, the
+greedy rule decides. Called by `modelserve.calls.routes`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from scheduler_core.errors import BadInput
+from scheduler_core.kernels.sites.deciding import Scratch, decide, features_of, scratch_of
+from scheduler_core.kernels.sites.value import DAY, STEPS_PER_H, WAIT, Jobs, Outlook
+from scheduler_core.planning.hourly import HOURS_PER_DAY
+from scheduler_core.planning.sites.policies import Policy, policy
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["RouteReason", "Routes", "SiteState", "Support", "WaitingJobs", "route"]
+
+GREEDY: Final = "greedy"
+
+
+class RouteReason(StrEnum):
+    """Why a job starts at its site, or waits."""
+
+    STAYS = "stays"
+    SENT = "sent"
+    WAITS = "waits"
+    NO_ROOM = "no_room"
+    TOO_WIDE = "too_wide"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteState:
+    """State of S sites.
+
+    `free` and `capacity` are GPUs; `freeing` (S, 48) GPUs that running jobs are predicted to free within each hour from
+    now. `gpu_kw` is what a running GPU adds to a site's power, PUE included. `price` (USD/kWh) and `carbon` (g/kWh) are
+    forecasts (S, 24), of the current hour first; after a day they repeat. `now_step` is the step of 15 minutes of the
+    day (UTC), 0 to 95.
+    """
+
+    free: IntArray
+    capacity: IntArray
+    freeing: IntArray
+    gpu_kw: FloatArray
+    price: FloatArray
+    carbon: FloatArray
+    now_step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingJobs:
+    """Waiting jobs (n): GPUs, predicted run time and time to the due date in steps, origin, and data (USD per move)."""
+
+    gpus: IntArray
+    steps: IntArray
+    due_in: IntArray
+    origin: IntArray
+    move_usd: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Support:
+    """Smallest and largest value of each feature that a policy met in training, (features,) each."""
+
+    low: FloatArray
+    high: FloatArray
+
+    def holds(self, rows: FloatArray) -> BoolArray:
+        """Return whether each row of features is within the support."""
+        return np.asarray(((rows >= self.low) & (rows <= self.high)).all(axis=-1), dtype=np.bool_)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routes:
+    """Decisions on n jobs: the site of each (-1: it waits), why, its expected gain in USD, and which policy decided.
+
+    `safe` marks jobs that the greedy rule decided because they lay outside the support.
+    """
+
+    site: IntArray
+    reason: tuple[RouteReason, ...]
+    gain_usd: FloatArray
+    safe: BoolArray
+
+
+def route(
+    jobs: WaitingJobs,
+    sites: SiteState,
+    chosen: Policy,
+    *,
+    worth_usd_per_gpu_h: float,
+    carbon_usd_per_t: float,
+    miss_usd: float,
+    support: Support | None = None,
+) -> Routes:
+    """Decide for every job, by due date, whether it starts now and where.
+
+    Raises
+    ------
+    BadInput
+        If arrays have other shapes than the classes document, or no job or site is given.
+    """
+    count, places = len(jobs.gpus), len(sites.free)
+    if (
+        not count
+        or not places
+        or jobs.move_usd.shape != (count, places)
+        or sites.price.shape != (places, HOURS_PER_DAY)
+    ):
+        raise BadInput(f"route: found {count} jobs and {places} sites, expected columns of each, and forecasts of 24 h")
+    seen = _outlook(sites, worth_usd_per_gpu_h, carbon_usd_per_t, miss_usd)
+    now = sites.now_step
+    columns = Jobs(jobs.gpus, jobs.steps, now + jobs.due_in, jobs.origin, jobs.move_usd)
+    scratch = scratch_of(1, count, places)
+    scratch = Scratch(*(each[0] for each in scratch))
+    scratch.ends[:] = sites.freeing.T
+    order = np.argsort(jobs.due_in, kind="stable").astype(np.int64)
+    rows, gains = features_of(columns, seen, now, order, scratch)
+    fits = sites.free[None, :] >= jobs.gpus[:, None]
+    known: BoolArray = np.ones(count, dtype=np.bool_)
+    if support is not None:
+        known = np.all(support.holds(rows) | ~fits, axis=1)
+    site, out = np.full(count, WAIT), np.empty(count, dtype=np.int64)
+    # Jobs outside the support are decided first, by the greedy rule; the others get what room is left.
+    for which, by in ((~known, policy(GREEDY)), (known, chosen)):
+        part = order[which[order]]
+        decide(by.rule, by.params, columns, seen, now, part, len(part), scratch, out)
+        site[part] = out[: len(part)]
+    room, ever = np.any(fits, axis=1), np.any(jobs.gpus[:, None] <= sites.capacity, axis=1)
+    return Routes(
+        site=site,
+        reason=tuple(_reason(*each) for each in zip(site, jobs.origin, room, ever, strict=True)),
+        gain_usd=np.where(site == WAIT, 0.0, gains[np.arange(count), np.maximum(site, 0)]),
+        safe=~known,
+    )
+
+
+def _outlook(sites: SiteState, worth_usd_per_gpu_h: float, carbon_usd_per_t: float, miss_usd: float) -> Outlook:
+    usd = sites.gpu_kw[:, None] / STEPS_PER_H * (sites.price + sites.carbon * carbon_usd_per_t * 1e-6)
+    hour = (sites.now_step % STEPS_PER_H + np.arange(DAY)) // STEPS_PER_H % HOURS_PER_DAY
+    sums = np.concatenate([np.zeros((len(usd), 1)), np.cumsum(usd[:, hour], axis=1)], axis=1)
+    return Outlook(
+        sums=sums,
+        price=sites.price[:, 0].copy(),
+        carbon=sites.carbon[:, 0].copy(),
+        free=sites.free.copy(),
+        capacity=sites.capacity,
+        worth_usd=worth_usd_per_gpu_h / STEPS_PER_H,
+        miss_usd=miss_usd,
+    )
+
+
+def _reason(site: int, origin: int, room: bool, ever: bool) -> RouteReason:
+    if site != WAIT:
+        return RouteReason.STAYS if site == origin else RouteReason.SENT
+    return RouteReason.WAITS if room else RouteReason.NO_ROOM if ever else RouteReason.TOO_WIDE
