@@ -1,0 +1,143 @@
+"""A week of jobs on the sites as arrays, for the compiled environment; several weeks are stacked to a batch.
+
+Jobs are drawn in `jobs`. Called by `environment`, `bound` and `pipelines.models.sites`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from pipelines.simulation.sites.jobs import WeekJobs
+from pipelines.simulation.sites.places import Place, Terms
+from scheduler_core.kernels.sites.value import DAY, STEPS_PER_H, Jobs
+from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
+from scheduler_core.types import FloatArray, IntArray
+
+__all__ = ["NEVER", "STEP_S", "Weeks", "part", "stacked", "week_of"]
+
+STEP_S: Final = HOUR_S / STEPS_PER_H
+NEVER: Final = 1 << 40
+"""Arrival of the rows that fill up a batch."""
+
+
+class Weeks(NamedTuple):
+    """A batch of B weeks with up to n jobs on S sites; T steps until every job must have ended.
+
+    `jobs` has the columns of `Jobs` with a leading axis B; its run times are predicted, `run_steps` (B, n) are the
+    real ones. `usd` (B, S, H), `price` and `carbon` are by hour, from one day before the week: cost of one running GPU
+    for one step, USD/kWh and g/kWh. `paid` (B, S, T + 1) is the cumulative real cost of one running GPU.
+    """
+
+    jobs: Jobs
+    arrive: IntArray
+    run_steps: IntArray
+    usd: FloatArray
+    price: FloatArray
+    carbon: FloatArray
+    paid: FloatArray
+    capacity: IntArray
+    last_step: IntArray
+    worth_usd: FloatArray
+    miss_usd: FloatArray
+
+
+def week_of(places: Sequence[Place], drawn: WeekJobs, start_ts: float, terms: Terms) -> Weeks:
+    """Return a batch of one week that begins at the Unix time `start_ts`, a whole hour."""
+    last = int((drawn.due + drawn.run_steps).max(initial=0)) + 1
+    steps = -(-last // DAY) * DAY
+    hours = steps // STEPS_PER_H + HOURS_PER_DAY
+    at = start_ts + HOUR_S * (np.arange(hours, dtype=np.float64) - HOURS_PER_DAY)
+    price, carbon = (np.array([_series(each, kind).at(at) for each in places]) for kind in ("price", "carbon"))
+    kw = np.array([[each.busy_kw * each.grid.pue] for each in places])
+    usd = kw / STEPS_PER_H * (price + carbon * terms.carbon_usd_per_t * 1e-6)
+    by_step = np.repeat(usd[:, HOURS_PER_DAY:], STEPS_PER_H, axis=1)
+    return Weeks(
+        jobs=Jobs(
+            gpus=drawn.gpus[None],
+            steps=drawn.told_steps[None],
+            due=drawn.due[None],
+            origin=drawn.origin[None],
+            move_usd=move_usd(drawn, price, carbon, terms)[None],
+        ),
+        arrive=drawn.arrive[None],
+        run_steps=drawn.run_steps[None],
+        usd=usd[None],
+        price=price[None],
+        carbon=carbon[None],
+        paid=np.concatenate([np.zeros((len(places), 1)), np.cumsum(by_step, axis=1)], axis=1)[None],
+        capacity=np.array([[each.gpus for each in places]], dtype=np.int64),
+        last_step=np.array([last], dtype=np.int64),
+        worth_usd=np.array([terms.worth_usd_per_gpu_h / STEPS_PER_H]),
+        miss_usd=np.array([terms.miss_usd]),
+    )
+
+
+def move_usd(drawn: WeekJobs, price: FloatArray, carbon: FloatArray, terms: Terms) -> FloatArray:
+    """Return the cost of moving each job's data to each site (n, S), 0 at its origin.
+
+    Egress, and the network's energy at the mean price and carbon intensity of the origin's hours (ours).
+    """
+    rate = price.mean(axis=1) + carbon.mean(axis=1) * terms.carbon_usd_per_t * 1e-6
+    usd = drawn.data_gb * (terms.egress_usd_per_gb + terms.kwh_per_gb * rate[drawn.origin])
+    away = np.arange(len(price))[None, :] != drawn.origin[:, None]
+    return np.asarray(usd[:, None] * away, dtype=np.float64)
+
+
+def stacked(weeks: Sequence[Weeks]) -> Weeks:
+    """Return weeks as one batch; shorter ones are filled up with jobs that never arrive, and with their last hours."""
+    jobs = [each.jobs for each in weeks]
+    return Weeks(
+        jobs=Jobs(
+            gpus=_together([each.gpus for each in jobs], 1),
+            steps=_together([each.steps for each in jobs], 1),
+            due=_together([each.due for each in jobs], NEVER),
+            origin=_together([each.origin for each in jobs], 0),
+            move_usd=np.concatenate([_filled(each.move_usd, 1, _most(jobs, "gpus"), 0.0) for each in jobs]),
+        ),
+        arrive=_together([each.arrive for each in weeks], NEVER),
+        run_steps=_together([each.run_steps for each in weeks], 1),
+        **{
+            name: np.concatenate(
+                [
+                    _filled(getattr(each, name), 2, max(getattr(other, name).shape[2] for other in weeks))
+                    for each in weeks
+                ]
+            )
+            for name in ("usd", "price", "carbon", "paid")
+        },
+        **{
+            name: np.concatenate([getattr(each, name) for each in weeks])
+            for name in ("capacity", "last_step", "worth_usd", "miss_usd")
+        },
+    )
+
+
+def part(weeks: Weeks, rows: IntArray) -> Weeks:
+    """Return some weeks of a batch."""
+    jobs = {name: column[rows] for name, column in weeks.jobs._asdict().items()}
+    return Weeks(
+        jobs=Jobs(**jobs), **{name: column[rows] for name, column in weeks._asdict().items() if name != "jobs"}
+    )
+
+
+def _series(place: Place, kind: str) -> HourlySeries:
+    found: HourlySeries = getattr(place.grid, kind)
+    return found
+
+
+def _most(jobs: Sequence[Jobs], name: str) -> int:
+    return max(int(getattr(each, name).shape[1]) for each in jobs)
+
+
+def _together(columns: Sequence[IntArray], fill: int) -> IntArray:
+    most = max(each.shape[1] for each in columns)
+    return np.concatenate([_filled(each, 1, most, fill) for each in columns])
+
+
+def _filled(values: Any, axis: int, length: int, fill: float | None = None) -> Any:  # Any: an array, of its own type
+    """Return the values with `axis` lengthened, by `fill` or by the last value."""
+    width = [(0, length - size if place == axis else 0) for place, size in enumerate(values.shape)]
+    if fill is None:
+        return np.pad(values, width, mode="edge")
+    return np.pad(values, width, constant_values=fill)
