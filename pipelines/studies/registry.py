@@ -65,6 +65,10 @@ STUDIES: Final[dict[str, Entry]] = {
         f"{_ROOM}.cost.gap:COST_GAP",
         "Compare single decisions on drawn jobs with the exact optimum (HiGHS), or with the deterministic greedy.",
     ),
+    "sites": Entry(
+        f"{_ROOM}.sites.study:SITES",
+        "Route jobs among sites in several grid zones: learnt and planned policies against rules and bounds.",
+    ),
     "savings": Entry(
         f"{_ROOM}.energy.savings:SAVINGS_STUDY",
         "Savings of right-sizing in kWh, grams and money per finished job, with empty machines on or off.",

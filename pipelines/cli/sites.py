@@ -1,0 +1,152 @@
+"""`taut sites simulate | train | evaluate`: route a trace's jobs among sites in several grid zones.
+
+Slow imports happen inside the functions. Called by `pipelines.cli`, which registers the commands.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Seed, Trace, emit, opened, say
+from pipelines.cli.simulation import command_of
+
+if TYPE_CHECKING:
+    from pipelines.simulation.sites.places import Place, Terms
+    from pipelines.simulation.sites.weeks import Weeks
+
+PolicyFile = Annotated[Path, typer.Argument(help="File of a policy, written by `taut sites train`.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Options for jobs, sites and the terms of the utility."""
+
+    lake: Lake = None
+    trace: Trace = None
+    cluster: Cluster = None
+    grid: Annotated[
+        Path | None,
+        typer.Option(
+            "--grid", help="Folder of hourly series, one subfolder a zone.", show_default="grid of TAUT_ENERGY"
+        ),
+    ] = None
+    zone: Annotated[
+        list[str] | None,
+        typer.Option("--zone", help="Zone of a site (repeat it, 2 to 8).", show_default="six zones, 320 GPUs"),
+    ] = None
+    regime: Annotated[
+        Literal["A", "B-loose", "B-tight", "C-loose"],
+        typer.Option("--regime", help="Worth of GPU time (A 1, B 0.10, C 0.05 USD/h), and slack until due dates."),
+    ] = "B-loose"
+    load: Annotated[
+        float, typer.Option("--load", help="GPU time that arrives, over all there is.", min=0.05, max=3.0)
+    ] = 0.9
+    data_gb: Annotated[
+        float | None, typer.Option("--data-gb", help="Median of a job's data.", min=0.0, max=1e6, show_default="20")
+    ] = None
+    egress: Annotated[
+        float | None, typer.Option("--egress", help="USD per GB moved.", min=0.0, max=100.0, show_default="0.05")
+    ] = None
+    seed: Seed = 0
+    form: FormatOption = Format.TABLE
+
+    def terms(self) -> "Terms":
+        """Return the terms of the regime, with the given data volume and egress price."""
+        from dataclasses import replace
+
+        from pipelines.simulation.sites.places import REGIMES
+
+        terms = REGIMES[self.regime]
+        return replace(
+            terms,
+            data_gb=terms.data_gb if self.data_gb is None else max(self.data_gb, 1e-9),
+            egress_usd_per_gb=terms.egress_usd_per_gb if self.egress is None else self.egress,
+        )
+
+    def made(self, *periods: str) -> "tuple[tuple[Place, ...], list[Weeks]]":
+        """Return the sites, and a batch of weeks of each period."""
+        import polars as pl
+
+        from pipelines.models.sites.recorded import PERIODS, batch, pool_of
+        from pipelines.settings import load_settings
+        from pipelines.simulation.sites.places import places_of
+
+        places = places_of(self.grid or load_settings().energy / "grid", self.zone or ())
+        with opened(self.lake, self.trace) as (lake, trace):
+            jobs = lake.table("jobs", trace).collect()
+        pool, note = pool_of(jobs if self.cluster is None else jobs.filter(pl.col("cluster") == self.cluster))
+        say(f"note: {trace}: {note}")
+        say(f"note: sites: {', '.join(f'{each.name} {each.gpus} GPUs, PUE {each.grid.pue:g}' for each in places)}")
+        terms = self.terms()
+        return places, [
+            batch(places, pool, terms, PERIODS[name], seed=self.seed, load=self.load, draws=4 if name == "tune" else 1)
+            for name in periods
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The file that training writes."""
+
+    out: Annotated[Path, typer.Option("--out", help="File of the policy.")] = Path("data/sites/policy.npz")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The policy to evaluate."""
+
+    policy: PolicyFile
+
+
+def simulate(world: World) -> None:
+    """Simulate the rules on weeks of October to December: utility, energy, carbon, money, GPU use and misses."""
+    from pipelines.models.sites.judging import RULES, judged
+    from scheduler_core.planning.sites.policies import policy
+
+    places, (weeks,) = world.made("judge")
+    emit(means(list(judged(places, weeks, {name: policy(name) for name in RULES}, ()))), world.form)
+
+
+def train(world: World, written: Written) -> None:
+    """Train a scorer on January to August, tune a rolling plan on September, and write the better one of September."""
+    from modelserve.bundle.routing_policy import write_routing_policy
+    from pipelines.models.sites.judging import routing_policy
+    from pipelines.models.sites.training import trained_scorer, tuned_rolling, usd_of
+    from scheduler_core.planning.sites.policies import policy
+
+    _, (weeks, tuning) = world.made("train", "tune")
+    tried = [policy("greedy"), tuned_rolling(tuning), trained_scorer(weeks, tuning, world.seed, talk=say)]
+    usd = [float(usd_of(tuning, each).mean()) for each in tried]
+    best = tried[max(range(len(tried)), key=usd.__getitem__)]
+    write_routing_policy(written.out, routing_policy(weeks, best, world.terms()))
+    say(f"written: {written.out}, policy {best.name}")
+    emit([{"policy": each.name, "usd_per_week": value} for each, value in zip(tried, usd, strict=True)], world.form)
+
+
+def evaluate(world: World, given: Given) -> None:
+    """Judge a policy on October to December against every rule, the clairvoyant bound (1) and the best schedule."""
+    from modelserve.bundle.routing_policy import read_routing_policy
+    from pipelines.models.sites.judging import RULES, bounds_of, judged
+    from scheduler_core.planning.sites.policies import policy
+
+    chosen = read_routing_policy(given.policy).policy
+    places, (weeks,) = world.made("judge")
+    policies = {name: policy(name) for name in RULES} | {chosen.name: chosen}
+    emit(means(list(judged(places, weeks, policies, bounds_of(weeks, world.seed, say)))), world.form)
+
+
+def means(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return the mean over weeks of each policy's figures."""
+    import polars as pl
+
+    return pl.DataFrame(rows).drop("week").group_by("policy", maintain_order=True).mean().to_dicts()
+
+
+def register(app: typer.Typer) -> None:
+    """Add `taut sites` to the app."""
+    group = typer.Typer(no_args_is_help=True, help="Route jobs among sites in several grid zones.")
+    for each in (simulate, train, evaluate):
+        group.command()(command_of(each))
+    app.add_typer(group, name="sites")

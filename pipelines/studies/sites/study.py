@@ -1,0 +1,236 @@
+"""Study of sites: every policy on the same weeks of October to December, in four regimes, with paired intervals.
+
+Policies are trained in `pipelines.models.sites`. Called by `taut study sites`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+import numpy as np
+import polars as pl
+
+from pipelines.models.sites.judging import FEASIBLE, RULES, bounds_of, judged, rows_of_state
+from pipelines.models.sites.mappo import KINDS, played, trained_agents
+from pipelines.models.sites.recorded import PERIODS, batch, pool_of
+from pipelines.models.sites.training import trained_scorer, tuned_rolling, usd_of
+from pipelines.simulation.sites.clairvoyant import Clairvoyant
+from pipelines.simulation.sites.places import REGIMES, Place, places_of
+from pipelines.simulation.sites.rolling_lp import rolling_lp
+from pipelines.simulation.sites.weeks import Weeks
+from pipelines.studies.intervals import Interval, mean
+from pipelines.studies.sites.charts import week_chart
+from pipelines.studies.study import (
+    Context,
+    Findings,
+    Row,
+    Study,
+    cluster_option,
+    grid_option,
+    option,
+    seed_option,
+    seeds_option,
+    trace_option,
+)
+from scheduler_core.planning.sites.policies import Policy, policy
+from scheduler_core.types import FloatArray
+
+Regime = Literal["B-loose", "B-tight", "C-loose", "A"]
+GREEDY, ROLLING, SCORER, LP = "greedy", "rolling", "scorer", "rolling_lp"
+BARS: Final = ("B-loose", "B-tight")
+GOAL_GAP: Final = 0.4
+CLAIM: Final = 0.286
+"""The source's gain in utility, over a baseline of its own."""
+PARTS: Final = ("gpu_use_frac", "cost_usd", "carbon_kg", "missed_frac", "moved_frac", "moves_usd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Options of the study of sites."""
+
+    trace: str | None = trace_option()
+    cluster: str | None = cluster_option()
+    grid: Path | None = grid_option()
+    zones: tuple[str, ...] = option(
+        (), name="--zone", help="Zone of a site (repeat it, 2 to 8).", shown="six zones, 320 GPUs"
+    )
+    regimes: tuple[Regime, ...] = option(
+        get_args(Regime), name="--regime", help="Worth of GPU time and slack (may be repeated).", shown="all of them"
+    )
+    load: float = option(0.9, help="GPU time that arrives, over all there is.", minimum=0.05, maximum=3.0)
+    agent_seeds: int = option(
+        2, help="Training seeds of the neural agents, in the first regime; 0 leaves them out.", minimum=0, maximum=100
+    )
+    seeds: int = seeds_option(10)
+    seed: int = seed_option()
+
+
+def run(config: Config, context: Context) -> Findings:
+    """Train and tune on earlier months and other job weeks, then judge every policy with the bounds."""
+    places = places_of(config.grid or context.energy / "grid", config.zones)
+    trace = context.trace(config.trace)
+    jobs = context.lake().table("jobs", trace).collect()
+    pool, note = pool_of(jobs if config.cluster is None else jobs.filter(pl.col("cluster") == config.cluster))
+    rows: list[Row] = []
+    last: tuple[Weeks, Policy] | None = None
+    notes = [
+        f"{trace}: {note}",
+        "weeks of jobs are drawn on the grids of 2023: training on January to August and the first 60 % of the "
+        "recorded weeks, tuning on September and the next 20 %, judging on October to December and the last 20 %",
+        "utility: 0 if no job runs, 1 the clairvoyant bound (Lagrangian dual); feasible: the best schedule found with "
+        "all knowledge; policies see predicted run times, and forecasts by the same hour of the day before",
+        "sites: "
+        + ", ".join(f"{each.name} {each.gpus} GPUs PUE {each.grid.pue:g}" for each in places)
+        + "; sizes, PUE, data volume, egress price and origins are ours",
+        "intervals are over weeks, paired; a trained policy is the mean of its training seeds in each week",
+    ]
+    for number, regime in enumerate(config.regimes):
+        terms = REGIMES[regime]
+        train, tune, judge = (
+            batch(places, pool, terms, PERIODS[name], seed=config.seed, load=config.load, draws=draws)
+            for name, draws in (("train", 1), ("tune", 4), ("judge", 1))
+        )
+        bounds = bounds_of(judge, config.seed)
+        context.talk(f"{regime}: {len(judge.arrive)} weeks bounded")
+        rolling = tuned_rolling(tune)
+        notes.append(f"{regime}: rolling has patience {rolling.params[0]:g}, bid price {rolling.params[1]:g}")
+        policies = {name: policy(name) for name in RULES} | {ROLLING: rolling}
+        found = [*judged(places, judge, policies, bounds)]
+        if number == 0:
+            found += rows_of_state(LP, places, judge, rolling_lp(judge), bounds)
+        for seed in range(config.seed, config.seed + config.seeds):
+            scorer = trained_scorer(train, tune, seed)
+            found += [
+                {**row, "seed": seed, "tuning_usd": float(usd_of(tune, scorer).mean())}
+                for row in judged(places, judge, {SCORER: scorer}, ())
+            ]
+            last = last or (judge, scorer)
+        found += [
+            {"policy": name, "tuning_usd": float(usd_of(tune, policies[name]).mean())} for name in (GREEDY, ROLLING)
+        ]
+        context.talk(f"{regime}: {config.seeds} scorers trained")
+        if number == 0:
+            found += _agents(train, tune, judge, config)
+        rows += [{"regime": regime, **row, **_normalised(row, bounds)} for row in found]
+    runs = pl.DataFrame(rows, infer_schema_length=None)
+    return findings(runs, trace, notes, places, last)
+
+
+def _agents(train: Weeks, tune: Weeks, judge: Weeks, config: Config) -> list[Row]:
+    """Return a row per kind of agent, training seed and week."""
+    return [
+        {"policy": kind, "seed": seed, "week": week, "utility_usd": usd}
+        for kind in KINDS
+        for seed in range(config.seed, config.seed + config.agent_seeds)
+        for week, usd in enumerate(played(judge, trained_agents(train, tune, kind, seed)).tolist())
+    ]
+
+
+def _normalised(row: Row, bounds: Sequence[Clairvoyant]) -> Row:
+    """Return the normalised utility of a row that has a week."""
+    if "week" not in row:
+        return {}
+    return {"utility": float(str(row["utility_usd"])) / bounds[int(str(row["week"]))].bound_usd}
+
+
+def findings(
+    runs: pl.DataFrame, trace: str, notes: Sequence[str], places: Sequence[Place], last: tuple[Weeks, Policy] | None
+) -> Findings:
+    """Return tables, claims and the chart of the runs."""
+    regimes = runs["regime"].unique(maintain_order=True).to_list()
+    names = [name for name in runs["policy"].unique(maintain_order=True) if name != FEASIBLE]
+    utility, parts, claims = [], [], []
+    for regime in regimes:
+        weekly = {name: _weekly(runs, regime, name, "utility") for name in [*names, FEASIBLE]}
+        weekly = {name: found for name, found in weekly.items() if len(found)}
+        for name, found in weekly.items():
+            utility.append(_against(regime, name, weekly, found))
+        for name in weekly:
+            figures = {part: _weekly(runs, regime, name, part) for part in PARTS}
+            if not any(np.isnan(found).all() for found in figures.values()):
+                parts.append({"regime": regime, "policy": name, **{k: float(v.mean()) for k, v in figures.items()}})
+        claims += _claims(runs, regime, weekly)
+    charts = {} if last is None else {"week": partial(week_chart, places, *last)}
+    return Findings(
+        study="sites",
+        trace=trace,
+        claims=claims,
+        tables={"utility": utility, "parts, a week": parts},
+        frames={"runs": runs},
+        charts=charts,
+        notes=notes,
+    )
+
+
+def _weekly(runs: pl.DataFrame, regime: str, name: str, figure: str) -> FloatArray:
+    """Return a figure of a policy in each week, the mean over training seeds."""
+    rows = runs.filter(pl.col("regime") == regime, pl.col("policy") == name, pl.col("week").is_not_null())
+    found = rows.group_by("week").agg(pl.col(figure).mean()).sort("week")[figure]
+    return found.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
+
+def _against(regime: str, name: str, weekly: dict[str, FloatArray], found: FloatArray) -> Row:
+    greedy, feasible = weekly[GREEDY], weekly[FEASIBLE]
+    level, over = mean(found), mean(found - greedy)
+    gain = mean(weekly[SCORER] - found) if SCORER in weekly else mean([])
+    return {
+        "regime": regime,
+        "policy": name,
+        "utility": level.value,
+        "utility_lo": level.low,
+        "utility_hi": level.high,
+        "over_greedy": over.value,
+        "over_greedy_lo": over.low,
+        "over_greedy_hi": over.high,
+        "of_gap": over.value / float((feasible - greedy).mean()),
+        "scorer_gain_pct": 100.0 * gain.value / level.value if level.value > 0.0 else float("nan"),
+    }
+
+
+def _claims(runs: pl.DataFrame, regime: str, weekly: dict[str, FloatArray]) -> list[Row]:
+    scorer, gap = weekly[SCORER], float((weekly[FEASIBLE] - weekly[GREEDY]).mean())
+    over, rolling = mean(scorer - weekly[GREEDY]), mean(scorer - weekly[ROLLING])
+    tuned = (
+        runs.filter(pl.col("regime") == regime).group_by("policy", maintain_order=True).agg(pl.col("tuning_usd").mean())
+    )
+    usd = {name: value for name, value in tuned.rows() if value is not None}
+    rows = [
+        _claim(regime, "learnt above greedy with forecast", over, over.low > 0.0 if regime != "A" else None),
+        _claim(regime, "learnt less tuned rolling plan", rolling, None),
+        _claim(regime, f"best on the tuning month: {max(usd, key=usd.__getitem__)}", mean([]), None),
+    ]
+    if regime in BARS:
+        share = over.scaled(1.0 / gap)
+        rows.insert(
+            1,
+            _claim(
+                regime, f"share of the gap to the best feasible, at least {GOAL_GAP}", share, share.value >= GOAL_GAP
+            ),
+        )
+    if SCORER in weekly:
+        least = float(weekly["least_loaded"].mean())
+        rows.append(
+            {
+                "regime": regime,
+                "claim": f"gain over least loaded (source: {CLAIM})",
+                "value": float(scorer.mean()) / least - 1.0,
+            }
+        )
+    return rows
+
+
+def _claim(regime: str, claim: str, found: Interval, holds: bool | None) -> Row:
+    held = {} if holds is None else {"holds": holds}
+    return {
+        "regime": regime,
+        "claim": claim,
+        "value": found.value,
+        "value_lo": found.low,
+        "value_hi": found.high,
+        **held,
+    }
+
+
+SITES: Final = Study(name="sites", config=Config, run=run, takes=("lake",))
