@@ -5,7 +5,7 @@ Slow imports happen inside the functions. Called by `pipelines.cli`, which regis
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipelines.simulation.sites.places import Place, Terms
     from pipelines.simulation.sites.weeks import Weeks
 
-PolicyFile = Annotated[Path, typer.Argument(help="File of a policy, written by `taut sites train`.")]
+POLICY: Final = Path("data/sites/policy.npz")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +90,14 @@ class World:
 class Written:
     """The file that training writes."""
 
-    out: Annotated[Path, typer.Option("--out", help="File of the policy.")] = Path("data/sites/policy.npz")
+    out: Annotated[Path, typer.Option("--out", help="File of the policy.")] = POLICY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
     """The policy to evaluate."""
 
-    policy: PolicyFile
+    policy: Annotated[Path, typer.Option("--policy", help="File of a policy, written by `taut sites train`.")] = POLICY
 
 
 def simulate(world: World) -> None:
