@@ -114,6 +114,16 @@ class Room:
         free[:, 2] = left.sum(axis=1)
         return Room(free, self.largest, self.up, self.of_type, left, np.maximum(self.tenants, other.tenants))
 
+    def equals(self, other: "Room") -> bool:
+        """Return whether the same capacity of the same machines is free."""
+        pairs = (
+            (self.free, other.free),
+            (self.up, other.up),
+            (self.devices, other.devices),
+            (self.tenants, other.tenants),
+        )
+        return all(np.array_equal(own, others) for own, others in pairs if own is not None and others is not None)
+
     def _moved(self, allocations: Iterable[Allocation], sign: int) -> "Room":
         free = self.free.copy()
         left = None if self.devices is None else self.devices.copy()

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from operator import itemgetter
 from typing import Final
 
-from scheduler_core.cluster import Allocation, Demand, Room
-from scheduler_core.devices import shape
-from scheduler_core.gangs import GPUS, Running
+from scheduler_core.cluster import Demand, Room
+from scheduler_core.gangs import Running
+from scheduler_core.occupancy import Tally
 from scheduler_core.rounds import Scheduler
 
 MOST_ENDS: Final = 256
@@ -22,7 +22,7 @@ def freeing(demand: Demand, room: Room, running: Sequence[Running], now_s: float
 
     Runs end in order of expected end until the gang fits. Those whose end the gang does not need are then left out.
     """
-    tally, ended = _Tally(demand, room), []
+    tally, ended = Tally(demand, room), []
     for run in sorted(running, key=lambda run: max(now_s, run.expected_end_s)):
         if tally.hosted >= demand.instances:
             break
@@ -37,51 +37,6 @@ def freeing(demand: Demand, room: Room, running: Sequence[Running], now_s: float
             tally.move(run.allocation, 1)
             needed.append(run)
     return needed
-
-
-class _Tally:
-    """How many instances of a gang fit (`hosted`) while runs end one by one, updated only where they ran.
-
-    Equals the sum of `Room.hosts` after the same releases; numpy on whole rooms would take twenty times as long.
-    """
-
-    def __init__(self, demand: Demand, room: Room) -> None:
-        self._demand, self._room = demand, room
-        self._open = room.open_to(demand)
-        self._count, self._milli = shape(demand.units[GPUS])
-        self._hosts = room.hosts(demand)
-        self.hosted = int(self._hosts.sum())
-        self._rows: dict[int, tuple[list[int], list[int]]] = {}
-
-    def move(self, allocation: Allocation, sign: int) -> None:
-        """Release (`sign` 1) or take back (-1) an allocation."""
-        units, by_device = allocation.demand.units, self._room.devices is not None
-        for machine, count in allocation.counts:
-            free, _ = self._row(machine)
-            for at, amount in enumerate(units):
-                free[at] += 0 if by_device and at == GPUS else sign * count * amount
-        for machine, device, milli in allocation.devices:
-            self._row(machine)[1][device] += sign * milli
-        for machine, _ in allocation.counts:
-            if self._open[machine]:
-                now = self._hosts_of(*self._rows[machine])
-                self.hosted += now - int(self._hosts[machine])
-                self._hosts[machine] = now
-
-    def _row(self, machine: int) -> tuple[list[int], list[int]]:
-        if machine not in self._rows:
-            devices = [] if self._room.devices is None else self._room.devices[machine].tolist()
-            self._rows[machine] = self._room.free[machine].tolist(), devices
-        return self._rows[machine]
-
-    def _hosts_of(self, free: Sequence[int], devices: Sequence[int]) -> int:
-        most = self._demand.instances
-        for at, units in enumerate(self._demand.units):
-            if units and (at != GPUS or self._room.devices is None):
-                most = min(most, free[at] // units)
-            elif units:
-                most = min(most, sum(device // self._milli for device in devices) // self._count)
-        return most
 
 
 def expected_starts_s(scheduler: Scheduler, serials: Collection[int], now_s: float) -> dict[int, float]:

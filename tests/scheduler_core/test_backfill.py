@@ -5,14 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.simulation.engine.plain import waiting_of
 from scheduler_core.errors import BadInput
+from scheduler_core.gangs import Waiting
+from scheduler_core.occupancy import Occupancy, Reservation
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queueing import Discipline
 from scheduler_core.rounds import Scheduler
+from scheduler_core.scene import Scene
+from scheduler_core.snapshot import Snapshot
+from tests.examples import examples
 from tests.pipelines.simulation.engine.simulations import (
     gpu_machines,
     hosts_of,
@@ -22,6 +27,7 @@ from tests.pipelines.simulation.engine.simulations import (
     starts_of,
     workload,
 )
+from tests.scheduler_core.snapshots import snapshots
 
 EASY = Discipline(backfill="easy", placement="first_fit")
 
@@ -186,3 +192,29 @@ def test_the_head_never_starts_later_than_it_was_first_promised(
             promised[head.serial] = scheduler.occupancy.reservation(head, now_s).shadow_s
 
     assert all(starts[serial] <= moment for serial, moment in promised.items())
+
+
+def step_by_step(occupancy: Occupancy, head: Waiting, now_s: float) -> Reservation:
+    """Return the reservation found by releasing the runs of each predicted end on whole rooms."""
+    room, ends = occupancy.room, [(max(now_s, run.expected_end_s), run) for run in occupancy.running.values()]
+    for shadow_s in sorted({end_s for end_s, _ in ends}):
+        room = room.with_(run.allocation for end_s, run in ends if end_s == shadow_s)
+        if (allocation := occupancy.placed_in(head.demand, room)) is not None:
+            return Reservation(
+                serial=head.serial, shadow_s=shadow_s, allocation=allocation, spare=room.without([allocation])
+            )
+    return Reservation(serial=head.serial, shadow_s=math.inf, allocation=None, spare=occupancy.room)
+
+
+@given(snapshots(("best_fit", "first_fit", "spread")))
+@settings(max_examples=examples(25), deadline=None)
+def test_a_reservation_equals_that_of_releasing_runs_step_by_step(snapshot: Snapshot) -> None:
+    occupancy, queue = (scheduler := Scene(snapshot).scheduler).occupancy, scheduler.queue
+    for stopped in [None, *occupancy.running]:
+        if stopped is not None:
+            occupancy.stop(stopped)
+        for _, _, head in queue.ranked(0.0) * 2:
+            found, expected = occupancy.reservation(head, 0.0), step_by_step(occupancy, head, 0.0)
+            assert (found.serial, found.shadow_s) == (expected.serial, expected.shadow_s)
+            assert found.allocation == expected.allocation
+            assert found.spare.equals(expected.spare)
