@@ -5,6 +5,7 @@ causes of waiting. Called by `modelserve.calls.placements`.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -173,7 +174,7 @@ def _changes(scene: Scene, turn: _Turn) -> Iterator[Change]:
         requests = [("request", cut) for cut in [_as_on(job, turn.room, turn.nearest)] if cut is not None]
     hosted = int(turn.room.hosts(scene.waiting(serial, job).demand).sum())
     fewer = [("instances", replace(job, instances=hosted))] if 0 < hosted < job.instances else []
-    for field, changed in (*requests, *fewer, *_relaxed(scene, job)):
+    for field, changed in (*requests, *fewer, *_relaxed(scene, job, fits)):
         if fits(changed) and _starts(scene, serial, changed):
             yield Change(field=field, job=changed)
     ended = [run.waiting.serial for run in turn.ending]
@@ -231,18 +232,26 @@ def _as_on(job: QueuedJob, room: Room, machine: int) -> QueuedJob | None:
     return replace(job, request=Request(cpu_cores=fitted[0], mem_gib=fitted[1], gpus=fitted[2]))
 
 
-def _relaxed(scene: Scene, job: QueuedJob) -> Iterator[tuple[str, QueuedJob]]:
-    """Yield the job with one constraint changed: each other GPU type, any machine, the next smaller GPU memory."""
+def _relaxed(scene: Scene, job: QueuedJob, fits: Callable[[QueuedJob], bool]) -> Iterator[tuple[str, QueuedJob]]:
+    """Yield the job with one constraint changed: GPU types, any machine, or the largest smaller GPU memory that fits.
+
+    Each other GPU type is taken instead of the job's own, or for a gang beside them, if it does not suffice alone. GPUs
+    of unknown memory fit only a job that asks for none.
+    """
     states = scene.snapshot.machines
     if job.gpu_type is not None:
         types = {state.machine.gpu_type for state in states if state.machine.gpu_type}
         for gpu_type in sorted(types - set(job.gpu_type.split(ALTERNATIVES))):
-            yield "gpu_type", replace(job, gpu_type=gpu_type)
+            alone = replace(job, gpu_type=gpu_type)
+            beside = replace(job, gpu_type=f"{job.gpu_type}{ALTERNATIVES}{gpu_type}")
+            yield "gpu_type", beside if job.instances > 1 and not fits(alone) else alone
     if job.machines:
         yield "machines", replace(job, machines=())
-    smaller = [state.device_mem_gib for state in states if state.device_mem_gib < job.device_mem_gib]
-    if smaller:
-        yield "device_mem_gib", replace(job, device_mem_gib=max(smaller))
+    known = {0.0 if math.isnan(state.device_mem_gib) else state.device_mem_gib for state in states}
+    smaller = [replace(job, device_mem_gib=mem) for mem in sorted(known, reverse=True) if mem < job.device_mem_gib]
+    at = bisect_left(smaller, True, key=fits)
+    if at < len(smaller):
+        yield "device_mem_gib", smaller[at]
 
 
 def _nearest(demand: Demand, room: Room) -> tuple[int | None, Request | None]:

@@ -104,6 +104,24 @@ def test_fewer_instances_any_machine_and_smaller_gpus_are_changes() -> None:
     assert memory["device_mem_gib"].job.device_mem_gib == 16.0
 
 
+def test_the_largest_smaller_gpu_memory_with_room_is_found() -> None:
+    machines = (machine("a"), machine("b", device_mem_gib=16.0), machine("c", device_mem_gib=32.0))
+    full = [runs(f"on {name}", name, asked(gpus=4)) for name in "bc"]
+
+    known = explained(job(device_mem_gib=40.0), machines=machines[1:], running=(full[1],))
+    unknown = explained(job(device_mem_gib=40.0), machines=machines, running=tuple(full))
+
+    assert known["device_mem_gib"].job.device_mem_gib == 16.0
+    assert unknown["device_mem_gib"].job.device_mem_gib == 0.0
+
+
+def test_a_gang_may_need_another_gpu_type_beside_its_own() -> None:
+    machines = (machine("a", gpu_type="T4"), machine("b", gpu_type="V100"))
+    gang = explained(job(request=asked(gpus=4), gpu_type="T4", instances=2), machines=machines)
+
+    assert gang["gpu_type"].job.gpu_type == "T4|V100"
+
+
 def test_the_room_of_jobs_behind_counts_since_the_job_comes_before_them() -> None:
     running = (runs("r", "a", asked(cores=8)),)
     jobs = (job("first", request=asked(cores=10)), job("behind", request=asked(cores=6)))
