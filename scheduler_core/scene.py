@@ -102,8 +102,9 @@ class Scene:
     def excluded(self, job: QueuedJob) -> dict[str, int]:
         """Return how many machines a job may not use at all, by constraint; a machine counts once."""
         counts = {"machines": 0, "gpu_type": 0, "device_mem_gib": 0}
+        named = frozenset(job.machines)
         for kind in self._kinds:
-            wrong = _constraint(job, *kind)
+            wrong = _constraint(job, named, *kind)
             if wrong is not None:
                 counts[wrong] += 1
         return counts
@@ -132,7 +133,8 @@ class Scene:
         return {kind: str(at) for at, kind in enumerate(dict.fromkeys(self._kinds))}
 
     def _allowed(self, job: QueuedJob) -> str | None:
-        labels = [label for kind, label in self._labels.items() if _constraint(job, *kind) is None]
+        named = frozenset(job.machines)
+        labels = [label for kind, label in self._labels.items() if _constraint(job, named, *kind) is None]
         return None if len(labels) == len(self._labels) else ALTERNATIVES.join(labels) or NO_MACHINE
 
     def _check_known(self, name: str, where: str) -> None:
@@ -234,9 +236,11 @@ Kind = tuple[str | None, float, str | None]
 """GPU type, memory of each GPU, and name if a job names the machine: what constraints of jobs look at."""
 
 
-def _constraint(job: QueuedJob, gpu_type: str | None, device_mem_gib: float, name: str | None) -> str | None:
+def _constraint(
+    job: QueuedJob, named: frozenset[str], gpu_type: str | None, device_mem_gib: float, name: str | None
+) -> str | None:
     """Return the constraint by which a job may not use machines of a kind; None if it may."""
-    if job.machines and name not in job.machines:
+    if named and name not in named:
         return "machines"
     if job.gpu_type is not None and gpu_type not in job.gpu_type.split(ALTERNATIVES):
         return "gpu_type"
