@@ -200,10 +200,11 @@ def card_from(values: Mapping[str, object]) -> Card:
 
 
 def complaint(error: ValidationError) -> str:
-    """Return the first error as `field: expected ...`, and the number of further errors."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join(str(part)[:64] for part in first["loc"]) or "the whole"
-    more = error.error_count() - 1
+    """Return the first error as `field: expected ...` in one line, and the number of errors in other fields."""
+    first, *others = error.errors(include_url=False, include_input=False)
+    field = repr(".".join(str(part)[:64] for part in first["loc"]))[1:-1] or "the whole"
+    # A list that stops at its first bad item is also reported as too short.
+    more = sum(other["loc"] != first["loc"][: len(other["loc"])] for other in others)
     return f"{field}: {first['msg'][:200]}" + (f" (and {more} more)" if more else "")
 
 

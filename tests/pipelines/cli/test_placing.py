@@ -39,6 +39,16 @@ def test_changes_are_one_cell_of_a_row() -> None:
     assert row["changes"] == "request 16 cores per instance"
 
 
+def test_jobs_that_must_end_are_one_cell_of_names() -> None:
+    running = [{"job_id": f"r{at}", "request": {"gpus": 2}, "on": [{"machine": f"m{at}"}]} for at in (1, 2)]
+    waits = [{"job_id": "a1", "request": {"gpus": 1}, "instances": 4}]
+    cluster = {**CLUSTER, "running": running, "jobs": waits}
+    done = CliRunner().invoke(app, ["explain-pending", "-"], input=json.dumps(cluster))
+
+    [row] = json.loads(done.stdout)
+    assert row["must_end"] == "r1; r2"
+
+
 def test_a_table_is_printed_for_reading() -> None:
     done = CliRunner().invoke(app, ["place", "-", "--format", "table"], input=json.dumps(CLUSTER))
 
@@ -50,6 +60,13 @@ def test_a_table_is_printed_for_reading() -> None:
     [
         ("{", 1, "-: the whole: Invalid JSON"),
         (json.dumps({**CLUSTER, "jobs": []}), 1, "-: jobs: "),
+        (json.dumps({**CLUSTER, "a\nb\x1b[31m": 1}), 1, "-: a\\nb\\x1b[31m: Extra inputs are not permitted\n"),
+        (json.dumps({**CLUSTER, "jobs": [{"job_id": ""}]}), 1, "-: jobs.0.job_id: String should have at least 1"),
+        (
+            json.dumps({**CLUSTER, "jobs": [{**CLUSTER["jobs"][0], "x": 1}]}),
+            1,
+            "-: jobs.0.x: Extra inputs are not permitted\n",
+        ),
         (json.dumps({**CLUSTER, "machines": CLUSTER["machines"][:1] * 2}), 1, "machines.1.machine: found 'm1' twice"),
         (" " * (16 * 2**20 + 1), 2, "-: found more than 16777216 bytes"),
     ],
