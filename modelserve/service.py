@@ -6,10 +6,11 @@ Opened by `modelserve.server`; called by the routes of `modelserve.api`.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from modelserve.bundle.routing_policy import RoutingPolicy, read_routing_policy
 from modelserve.callers import Caller, check_jobs
 from modelserve.calls.catalogue import Compared, card_of, importances_of, list_models, show_model
 from modelserve.calls.explanations import explain_job
@@ -19,6 +20,7 @@ from modelserve.calls.logged_context import (
     PREDICTION,
     RECOMMENDATION,
     RESERVATION,
+    ROUTE,
     Answered,
     Call,
     as_json,
@@ -31,6 +33,7 @@ from modelserve.calls.recent import recent_recommendations
 from modelserve.calls.recommendations import recommended
 from modelserve.calls.request_context import RequestContext
 from modelserve.calls.reservations import POLICY, reserved
+from modelserve.calls.routes import routed, write_logged_routes
 from modelserve.calls.scoring import Columns, Scores, body_of, model_named, scores_of
 from modelserve.calls.shadow import Shadow
 from modelserve.calls.what_if import what_if
@@ -42,6 +45,7 @@ from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswe
 from modelserve.contract.placements import ClusterBody, PendingBody
 from modelserve.contract.requests import ExplainBody, ModeBody, PredictBody, RecommendBody, WhatIfBody
 from modelserve.contract.reservations import ReserveBody
+from modelserve.contract.routes import RouteBody
 from modelserve.learning.drift import champion_errors, read_drift
 from modelserve.learning.erasure import erase_user, strike_late
 from modelserve.learning.feed import Feed
@@ -75,6 +79,7 @@ class Service:
     store: Store
     log: AnswerLog
     feed: Feed
+    routing: RoutingPolicy = field(default_factory=RoutingPolicy)
     shadow: Shadow | None = None
     clock: Callable[[], float] = time.time
 
@@ -128,6 +133,14 @@ class Service:
         check_jobs([body], call.trace, caller, field="call")
         answered = explained(body, call)
         self._keep(PENDING, self._context(), call, caller, call_json or as_json(body), answered)
+        return answered
+
+    def route_jobs(self, body: RouteBody, caller: Caller, *, answer_id: str) -> Answered:
+        """Return the site where each waiting job starts now and why, and log the answer with the policy."""
+        call = self._call(answer_id, body.trace)
+        check_jobs([body], call.trace, caller, field="call")
+        answered = routed(body, call, self.routing)
+        self._keep(ROUTE, self._context(), call, caller, write_logged_routes(body, self.routing), answered)
         return answered
 
     def score(self, model: "ServedModel", columns: Columns, caller: Caller, *, answer_id: str) -> Scores:
@@ -241,6 +254,8 @@ def open_service(
     ------
     StoreError
         The store cannot be opened.
+    BundleError
+        The file of the policy of sites cannot be read.
     """
 
     def forgotten(trace: str) -> list[Forgotten]:
@@ -271,6 +286,7 @@ def open_service(
         store=store,
         log=log,
         feed=feed,
+        routing=RoutingPolicy() if settings.sites_policy is None else read_routing_policy(settings.sites_policy),
         shadow=Shadow(partial(write_comparisons, store, kept=settings.answers_kept)) if settings.challengers else None,
         clock=clock,
     )

@@ -89,6 +89,9 @@ class ServeSettings(BaseSettings):
         default="sqlite:///data/serve.db", description="URL of the store: sqlite:///file or postgresql+psycopg://..."
     )
     trace: str | None = Field(default=None, description="trace of jobs and calls that name none")
+    sites_policy: Path | None = Field(
+        default=None, description="policy of /v1/route, from taut sites train; none: greedy"
+    )
 
     tokens: tuple[Token, ...] = Field(default=(), description="bearer tokens, as JSON; none only on loopback")
     tls_certificate: Path | None = Field(default=None, description="PEM file of the certificate chain")

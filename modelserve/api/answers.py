@@ -1,4 +1,4 @@
-"""Routes about jobs: predictions, recommendations (new and recent), reservations, placements, explanations, what-if.
+"""Routes about jobs: predictions, recommendations (new and recent), reservations, placements, routes, explanations.
 
 Predictions for a few jobs are computed on the event loop, since handing them to a thread would take longer. Everything
 else runs in a thread (`Slots`). Added by `modelserve.api.app`.
@@ -19,6 +19,7 @@ from modelserve.contract.jobs import ExplainAnswer, PredictAnswer, RecentAnswer,
 from modelserve.contract.placements import ClusterBody, PendingAnswer, PendingBody, PlaceAnswer
 from modelserve.contract.requests import ExplainBody, PredictBody, RecommendBody, WhatIfBody
 from modelserve.contract.reservations import ReserveAnswer, ReserveBody
+from modelserve.contract.routes import RouteAnswer, RouteBody
 from modelserve.errors import BadRequest
 from modelserve.scopes import Scope
 
@@ -32,6 +33,7 @@ RECOMMEND: Final = JsonBody(RecommendBody)
 RESERVE: Final = BoundedBody(ReserveBody)
 PLACE: Final = BoundedBody(ClusterBody)
 PENDING: Final = BoundedBody(PendingBody)
+ROUTE: Final = BoundedBody(RouteBody)
 EXPLAIN: Final = JsonBody(ExplainBody)
 WHAT_IF: Final = JsonBody(WhatIfBody)
 
@@ -83,6 +85,16 @@ async def explain_pending(request: Request) -> Response:
     body = await PENDING.of(call)
     call.rows = _counted(call, len(body.jobs))
     ask = partial(call.service.explain_pending, body, caller, answer_id=call.answer_id, call_json=call.body)
+    return answer(call, await call.desk.slots.run(ask))
+
+
+async def routes(request: Request) -> Response:
+    """Return the site where each waiting job starts now, and why."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    body = await ROUTE.of(call)
+    call.rows = _counted(call, len(body.jobs))
+    ask = partial(call.service.route_jobs, body, caller, answer_id=call.answer_id)
     return answer(call, await call.desk.slots.run(ask))
 
 
@@ -157,6 +169,11 @@ OPERATIONS: Final = (
     Operation(
         method="POST", path="/v1/explain-pending", endpoint=explain_pending, tag=TAG,
         summary="Why jobs wait, and what would start them", body=PendingBody, answer=PendingAnswer,
+        faults=(*CALL, *BODY, *SLOT),
+    ),
+    Operation(
+        method="POST", path="/v1/route", endpoint=routes, tag=TAG,
+        summary="At which site each waiting job starts, and why", body=RouteBody, answer=RouteAnswer,
         faults=(*CALL, *BODY, *SLOT),
     ),
     Operation(

@@ -32,6 +32,7 @@ EXTENSIONS: Final = (
     "reservations",
     "placements",
     "explain-pending",
+    "route",
     "explanations",
     "what-if",
 )

@@ -36,6 +36,7 @@ METRIC_NAMES: Final = (
     "taut_requests_total",
     "taut_reservations_total",
     "taut_reserved_amount_total",
+    "taut_routes_total",
     "taut_running_amount_total",
     "taut_samples_refused_total",
     "taut_sync_age_seconds",
@@ -76,6 +77,7 @@ class Metrics:
             "taut_reservations_total", "Reservations of running jobs.", ("reason",), registry=registry
         )
         self.placements = Counter("taut_placements_total", "Waiting jobs decided on.", ("reason",), registry=registry)
+        self.routes = Counter("taut_routes_total", "Waiting jobs routed among sites.", ("reason",), registry=registry)
         self.samples_refused = Counter(
             "taut_samples_refused_total", "Samples of running jobs refused.", ("why",), registry=registry
         )
@@ -116,6 +118,7 @@ class Metrics:
             "recommendation": self.recommendations,
             "reservation": self.reservations,
             "placement": self.placements,
+            "route": self.routes,
             "refused_sample": self.samples_refused,
         }
 

@@ -4,7 +4,7 @@ Written by `taut sites train`; read by the service and by `taut sites evaluate`.
 """
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from zipfile import BadZipFile
@@ -17,7 +17,7 @@ from scheduler_core.planning.sites.policies import Policy, policy
 from scheduler_core.planning.sites.routing import Support
 from scheduler_core.types import FloatArray
 
-__all__ = ["RoutingPolicy", "read_routing_policy", "write_routing_policy"]
+__all__ = ["TERMS", "RoutingPolicy", "read_routing_policy", "write_routing_policy"]
 
 MOST_BYTES: Final = 1_000_000
 TERMS: Final = ("worth_usd_per_gpu_h", "carbon_usd_per_t", "miss_usd", "egress_usd_per_gb", "kwh_per_gb")
@@ -25,19 +25,24 @@ TERMS: Final = ("worth_usd_per_gpu_h", "carbon_usd_per_t", "miss_usd", "egress_u
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingPolicy:
-    """A policy, the support of its training, and the terms of the utility that it was trained for."""
+    """A policy, the support of its training, and the terms of the utility that it was trained for.
 
-    policy: Policy
-    support: Support
-    worth_usd_per_gpu_h: float
-    carbon_usd_per_t: float
-    miss_usd: float
-    egress_usd_per_gb: float
-    kwh_per_gb: float
+    By default the greedy rule with the terms of the regimes B, which needs no training.
+    """
+
+    policy: Policy = field(default_factory=lambda: policy("greedy"))
+    support: Support | None = None
+    worth_usd_per_gpu_h: float = 0.10
+    carbon_usd_per_t: float = 80.0
+    miss_usd: float = 0.5
+    egress_usd_per_gb: float = 0.05
+    kwh_per_gb: float = 0.03
 
 
 def write_routing_policy(path: Path, made: RoutingPolicy) -> None:
-    """Write a policy to a file."""
+    """Write a policy, which has a support, to a file."""
+    if made.support is None:
+        raise BundleError(f"{path}: found a policy without support, expected one from training")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         np.savez(

@@ -26,6 +26,7 @@ __all__ = [
     "PREDICTION",
     "RECOMMENDATION",
     "RESERVATION",
+    "ROUTE",
     "Answered",
     "Call",
     "as_json",
@@ -38,6 +39,7 @@ RECOMMENDATION: Final = "recommendation"
 RESERVATION: Final = "reservation"
 PLACEMENT: Final = "placement"
 PENDING: Final = "pending"
+ROUTE: Final = "route"
 
 Parts = tuple[str | None, ...]
 
@@ -50,7 +52,7 @@ class Answered:
     """One response as JSON bytes, the models it used (such as `runtime.pai.ctr@7`), and counts for monitoring.
 
     `counts` has keys `("prediction", name, version, outcome)`, `("recommendation", resource, reason)`,
-    `("reservation", reason)`, `("refused_sample", reason)` and `("placement", code)`. `reclaimed` holds for each
+    `("reservation", reason)`, `("refused_sample", reason)`, `("placement", code)` and `("route", reason)`. `reclaimed` holds for each
     resource the total requested and the total recommended, `reserved` the total requested and the total reserved, over
     all instances of all jobs.
     """

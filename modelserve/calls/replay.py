@@ -22,6 +22,7 @@ from modelserve.calls.logged_context import (
     PREDICTION,
     RECOMMENDATION,
     RESERVATION,
+    ROUTE,
     Call,
     LoggedContext,
     LoggedModel,
@@ -33,6 +34,7 @@ from modelserve.calls.predictions import predicted
 from modelserve.calls.recommendations import recommended
 from modelserve.calls.request_context import Choice, FeedbackUsed, RequestContext, RowSource
 from modelserve.calls.reservations import reserved
+from modelserve.calls.routes import read_logged_routes, routed
 from modelserve.contract.placements import ClusterBody, PendingBody
 from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.errors import BadRequest, BundleError, NotKnown
@@ -96,9 +98,12 @@ def replay(record: "AnswerRecord", bundles: Path) -> bytes:
             return placed(ClusterBody.model_validate(seen.body, strict=False), call).body
         if record.kind == PENDING:
             return explained(PendingBody.model_validate(seen.body, strict=False), call).body
+        if record.kind == ROUTE:
+            route_body, rules = read_logged_routes(seen.body)
+            return routed(route_body, call, rules).body
     except ValidationError as error:
         raise BadRequest(f"call of the answer: {complaint(error)}; it was written by another version") from error
-    kinds = ", ".join((PREDICTION, RECOMMENDATION, RESERVATION, PLACEMENT, PENDING))
+    kinds = ", ".join((PREDICTION, RECOMMENDATION, RESERVATION, PLACEMENT, PENDING, ROUTE))
     raise BadRequest(f"kind: found {record.kind[:40]!r}, expected one of {kinds}")
 
 

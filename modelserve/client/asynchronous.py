@@ -39,6 +39,7 @@ from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswe
 from modelserve.contract.placements import ClusterBody, PendingAnswer, PendingBody, PlaceAnswer
 from modelserve.contract.requests import JobRow, RecommendJob
 from modelserve.contract.reservations import MAX_RUNNING, ReserveAnswer, Reserved, RunningJob
+from modelserve.contract.routes import RouteAnswer, RouteBody
 from modelserve.errors import ClientError
 from scheduler_core.types import Job
 
@@ -153,6 +154,22 @@ class AsyncClient(Connected):
             return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.reservations]
 
         return await self.in_parts(rows_as(RunningJob, jobs), ask, most=MAX_RUNNING)
+
+    async def routes(self, call: RouteBody | Mapping[str, object]) -> RouteAnswer:
+        """Return the site where each waiting job starts now, and why; sites and jobs are sent in one call.
+
+        Raises
+        ------
+        BadRequest
+            The call is not valid.
+        ClientError
+            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`.
+        """
+        [body] = rows_as(RouteBody, [call], field="calls")
+        sent = post("/v1/route", whole(body), repeatable=True)
+        said = await self.ask(RouteAnswer, sent)
+        check_ids([row.job_id for row in body.jobs], [row.job_id for row in said.routes], sent)
+        return said
 
     async def placements(self, cluster: ClusterBody | Mapping[str, object]) -> PlaceAnswer:
         """Return where each waiting job of a cluster starts now, and why; the cluster is sent in one call.

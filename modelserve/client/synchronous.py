@@ -18,6 +18,7 @@ from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswe
 from modelserve.contract.placements import ClusterBody, PendingAnswer, PlaceAnswer
 from modelserve.contract.requests import JobRow
 from modelserve.contract.reservations import Reserved, RunningJob
+from modelserve.contract.routes import RouteAnswer, RouteBody
 from modelserve.errors import ClientError
 from scheduler_core.types import Job
 
@@ -81,6 +82,10 @@ class Client(Waiting):
     ) -> list[Reserved]:
         """Return what to reserve for running jobs, given their samples; see `AsyncClient.reservations`."""
         return self.wait(lambda client: client.reservations(jobs, trace=trace))
+
+    def routes(self, call: RouteBody | Mapping[str, object]) -> RouteAnswer:
+        """Return the site where each waiting job starts now, and why; see `AsyncClient.routes`."""
+        return self.wait(lambda client: client.routes(call))
 
     def placements(self, cluster: ClusterBody | Mapping[str, object]) -> PlaceAnswer:
         """Return where each waiting job of a cluster starts now, and why; see `AsyncClient.placements`."""

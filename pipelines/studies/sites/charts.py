@@ -22,20 +22,22 @@ from scheduler_core.types import FloatArray
 
 COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, YELLOW, BLACK)
 WIDTH, HEIGHT = 640, 130
-COST, GPUS = "energy and carbon, USD per GPU-hour", "GPUs held"
+COST, GPUS = "USD per GPU-hour", "GPUs held"
 
 
 def week_chart(places: Sequence[Place], weeks: Weeks, learnt: Policy) -> alt.TopLevelMixin:
     """Draw the first week of a batch under the greedy rule and a learnt policy."""
     hours = WEEK // STEPS_PER_H
     cost = weeks.usd[0, :, HOURS_PER_DAY : HOURS_PER_DAY + hours] * STEPS_PER_H
-    panels = [_panel(_frame(places, cost), COST, lines=True)]
+    panels = [_panel(_frame(places, cost), COST, most=None)]
     for each in (policy("greedy"), learnt):
         held = held_gpus(weeks, simulated(weeks, each), 0)[:, :WEEK].reshape(len(places), hours, STEPS_PER_H)
-        panels.append(_panel(_frame(places, held.mean(axis=2)), f"{GPUS}: {each.name}", lines=False))
+        panels.append(
+            _panel(_frame(places, held.mean(axis=2)), f"{GPUS}: {each.name}", most=int(weeks.capacity[0].sum()))
+        )
     chart = alt.vconcat(*panels).resolve_scale(color="shared")
     said = [
-        f"first judged week; {int(weeks.capacity[0].sum())} GPUs at {len(places)} sites; drawn weeks of recorded jobs"
+        f"first judged week; {int(weeks.capacity[0].sum())} GPUs at {len(places)} sites; top: cost of energy and carbon"
     ]
     return titled(chart, "A week of jobs on the sites", said)
 
@@ -46,13 +48,16 @@ def _frame(places: Sequence[Place], values: FloatArray) -> pl.DataFrame:
     return pl.DataFrame({"day": hour / HOURS_PER_DAY, "site": site, "value": values.ravel()})
 
 
-def _panel(frame: pl.DataFrame, title: str, *, lines: bool) -> alt.Chart:
+def _panel(frame: pl.DataFrame, title: str, *, most: int | None) -> alt.Chart:
     names = frame["site"].unique(maintain_order=True).to_list()
     base = alt.Chart(frame)
-    marked = base.mark_line(strokeWidth=1.5, clip=True) if lines else base.mark_area()
+    marked = base.mark_line(strokeWidth=1.5, clip=True) if most is None else base.mark_area()
     panel: alt.Chart = marked.encode(
         x=alt.X("day:Q").title("day of the week").scale(domain=[0, 7], nice=False),
-        y=alt.Y("value:Q").title(title).stack(None if lines else "zero"),
+        y=alt.Y("value:Q")
+        .title(title)
+        .stack(None if most is None else "zero")
+        .scale(domain=[0, most] if most else alt.Undefined),
         color=alt.Color("site:N")
         .title(None)
         .scale(domain=names, range=list(COLOURS[: len(names)]))

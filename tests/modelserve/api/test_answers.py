@@ -15,17 +15,32 @@ CLUSTER = {
     "machines": [{"machine": "m1", "cpu_cores": 4, "mem_gib": 8}],
     "jobs": [{"job_id": "a1", "request": {"cpu_cores": 6}}],
 }
+ROUTES = {
+    "sites": [
+        {
+            "site": name,
+            "gpus": 8,
+            "free": 8,
+            "gpu_kw": 0.5,
+            "price_usd_per_kwh": [usd] * 24,
+            "carbon_g_per_kwh": [0] * 24,
+        }
+        for name, usd in (("a", 0.2), ("b", 0.05))
+    ],
+    "jobs": [{"job_id": "a1", "site": "a", "gpus": 4, "run_time_s": 14400, "due_in_s": 50000, "data_gb": 1.0}],
+}
 CALLS = {
     "/v1/predictions": {"jobs": [job()]},
     "/v1/recommendations": {"jobs": [job()]},
     "/v1/reservations": {"jobs": [job(age_s=60.0)]},
     "/v1/placements": CLUSTER,
     "/v1/explain-pending": CLUSTER,
+    "/v1/route": ROUTES,
     "/v1/explanations": {"job": job()},
     "/v1/what-if": {"job": job(), "resource": "cpu_cores"},
 }
 OF_JOBS = ("/v1/predictions", "/v1/recommendations", "/v1/reservations")
-LOGGED = (*OF_JOBS, "/v1/placements", "/v1/explain-pending")
+LOGGED = (*OF_JOBS, "/v1/placements", "/v1/explain-pending", "/v1/route")
 DEEP = b"[" * 100_000
 HUGE = b'{"jobs":' + b"9" * 5000 + b"}"
 

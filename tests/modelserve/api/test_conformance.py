@@ -18,6 +18,7 @@ from schemathesis.python.asgi import get_client
 from modelserve.api.app import OPERATIONS, create_app
 from modelserve.bundle.flavor import INPUTS
 from modelserve.service import Service
+from tests.modelserve.api.test_answers import ROUTES
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +31,7 @@ BEYOND_A_SCHEMA = {
     "POST /v1/feedback": "422",  # the times of a run in their order, none of them ahead
     "POST /v1/placements": "422",  # names of the call's own machines, jobs that fit them
     "POST /v1/explain-pending": "422",
+    "POST /v1/route": "422",  # free GPUs within the site's, jobs at the call's own sites
     "POST /v1/mode": "422",  # either a mode or a reset
     "POST /v2/models/{model}/infer": "400",  # shapes as long as their data, types as their columns
     "POST /v2/models/{model}/versions/{version}/infer": "400",
@@ -54,6 +56,7 @@ CLUSTER = {
 FITTING = {
     "/v1/placements": CLUSTER,
     "/v1/explain-pending": CLUSTER,
+    "/v1/route": ROUTES,
     "/v1/feedback": {"feedback": [RUN]},
     "/infer": {"inputs": [{"name": "user", "shape": [2], "datatype": "BYTES", "data": ["u1", "u2"]}]},
     "/invocations": {"dataframe_split": {"columns": ["user"], "data": [["u1"]]}, "params": {"model": NAMES[0]}},

@@ -16,10 +16,11 @@ from pydantic import BaseModel
 from modelserve.api.app import OPERATIONS
 from modelserve.api.operations import add_operations
 from modelserve.client import AsyncClient
-from modelserve.contract import jobs, learning, models, placements, reservations
+from modelserve.contract import jobs, learning, models, placements, reservations, routes
 from modelserve.contract.fields import Minimums
 from modelserve.errors import WrongAnswer
 from tests.examples import examples
+from tests.modelserve.api.test_answers import ROUTES
 
 Schema = dict[str, Any]  # JSON Schema is as deep as it likes
 
@@ -76,6 +77,7 @@ CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
         placements.PendingAnswer,
         lambda c: c.explain_pending(CLUSTER, job_ids=["a1"]),
     ),
+    ("POST", "/v1/route"): (routes.RouteAnswer, lambda c: c.routes(ROUTES)),
     ("POST", "/v1/explanations"): (jobs.ExplainAnswer, lambda c: c.explanations(JOB, top=3, quantile="p90")),
     ("POST", "/v1/what-if"): (jobs.WhatIfAnswer, lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5)),
     ("POST", "/v1/feedback"): (learning.FeedbackAnswer, lambda c: c.feedback([FINISHED], trace="pai")),

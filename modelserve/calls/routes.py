@@ -1,0 +1,148 @@
+"""Calls for routes of waiting jobs among sites: sites and jobs in, a site and a reason for each job out.
+
+The decision is `scheduler_core.planning.sites.routing`, with the policy of the settings. No HTTP here. Called by the
+service, and by `modelserve.calls.replay` for logged calls.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import numpy as np
+from pydantic import ConfigDict, ValidationError
+from pydantic_core import to_json
+
+from modelserve.bundle.card import complaint
+from modelserve.bundle.routing_policy import TERMS, RoutingPolicy
+from modelserve.calls.logged_context import Answered, Call
+from modelserve.contract.routes import RouteBody, RoutedJob, SiteRow
+from modelserve.contract.writing import Values, written
+from modelserve.errors import BadRequest
+from scheduler_core.errors import BadInput
+from scheduler_core.planning.hourly import HOUR_S
+from scheduler_core.planning.sites.policies import policy
+from scheduler_core.planning.sites.routing import SiteState, Support, WaitingJobs, route
+from scheduler_core.types import FloatArray, IntArray
+
+__all__ = ["read_logged_routes", "routed", "write_logged_routes"]
+
+STEP_S: Final = 900.0
+FREEING_H: Final = 48
+G_PER_T: Final = 1e6
+
+
+class Logged(RouteBody):
+    """What the log keeps of a call: the call, and the policy that decided; `support` is null if there is none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: str
+    params: tuple[float, ...]
+    support: tuple[tuple[float, ...], tuple[float, ...]] | None
+    terms: tuple[float, ...]
+
+
+def write_logged_routes(body: RouteBody, rules: RoutingPolicy) -> bytes:
+    """Return what the log keeps of a call, as JSON; its jobs are where those of other calls are."""
+    support = None if rules.support is None else [rules.support.low.tolist(), rules.support.high.tolist()]
+    rest: Values = {
+        "policy": rules.policy.name,
+        "params": rules.policy.params.tolist(),
+        "support": support,
+        "terms": [getattr(rules, name) for name in TERMS],
+    }
+    return body.__pydantic_serializer__.to_json(body, exclude_defaults=True)[:-1] + b"," + to_json(rest)[1:]
+
+
+def read_logged_routes(body: Mapping[str, object]) -> tuple[RouteBody, RoutingPolicy]:
+    """Read what `write_logged_routes` wrote, parsed as JSON.
+
+    Raises
+    ------
+    BadRequest
+        The log was written by another version of the service.
+    """
+    try:
+        logged = Logged.model_validate(body, strict=False)
+        chosen, terms = policy(logged.policy, logged.params), dict(zip(TERMS, logged.terms, strict=True))
+    except (ValidationError, ValueError, BadInput) as error:
+        what = complaint(error) if isinstance(error, ValidationError) else str(error)
+        raise BadRequest(f"call of the answer: {what}; it was written by another version") from error
+    ends = None if logged.support is None else [np.array(each) for each in logged.support]
+    support = None if ends is None else Support(low=ends[0], high=ends[1])
+    return logged, RoutingPolicy(policy=chosen, support=support, **terms)
+
+
+def routed(body: RouteBody, call: Call, rules: RoutingPolicy) -> Answered:
+    """Return the response to a call for routes.
+
+    Raises
+    ------
+    BadRequest
+        Two sites have one name, or a job names a site that is not in the call.
+    """
+    names = [each.site for each in body.sites]
+    at = {name: place for place, name in enumerate(names)}
+    if len(at) < len(names):
+        raise BadRequest(f"sites: found {len(names)} sites with {len(at)} names, expected a name for each")
+    for each in body.jobs:
+        if each.site not in at:
+            raise BadRequest(f"jobs: {each.job_id[:40]!r} is at {each.site[:40]!r}, expected one of the call's sites")
+    origin = np.array([at[each.site] for each in body.jobs], dtype=np.int64)
+    state = _state(body.sites, body.at or datetime.fromtimestamp(call.now, UTC))
+    found = route(
+        _waiting(body.jobs, origin, state, rules),
+        state,
+        rules.policy,
+        worth_usd_per_gpu_h=rules.worth_usd_per_gpu_h,
+        carbon_usd_per_t=rules.carbon_usd_per_t,
+        miss_usd=rules.miss_usd,
+        support=rules.support,
+    )
+    columns = (found.site.tolist(), found.reason, found.gain_usd.tolist(), found.safe.tolist())
+    answers: list[Values] = [
+        {
+            "job_id": row.job_id,
+            "site": names[site] if site >= 0 else None,
+            "reason": str(reason),
+            "gain_usd": gain,
+            "safe_mode": safe,
+        }
+        for row, site, reason, gain, safe in zip(body.jobs, *columns, strict=True)
+    ]
+    return Answered(
+        body=written({"answer_id": call.answer_id, "policy": rules.policy.name, "routes": answers}),
+        counts=Counter(("route", str(reason)) for reason in found.reason),
+    )
+
+
+def _state(rows: Sequence[SiteRow], moment: datetime) -> SiteState:
+    second = moment.timestamp() % (24 * HOUR_S)
+    return SiteState(
+        free=_whole([row.free for row in rows]),
+        capacity=_whole([row.gpus for row in rows]),
+        freeing=_whole([(*row.freeing, *(0,) * (FREEING_H - len(row.freeing))) for row in rows]),
+        gpu_kw=np.array([row.gpu_kw for row in rows]),
+        price=np.array([row.price_usd_per_kwh for row in rows]),
+        carbon=np.array([row.carbon_g_per_kwh for row in rows]),
+        now_step=int(second // STEP_S),
+    )
+
+
+def _waiting(rows: Sequence[RoutedJob], origin: IntArray, state: SiteState, rules: RoutingPolicy) -> WaitingJobs:
+    energy = (state.price + state.carbon * rules.carbon_usd_per_t / G_PER_T).mean(axis=1)
+    usd: FloatArray = np.array([row.data_gb for row in rows])
+    usd = usd * (rules.egress_usd_per_gb + rules.kwh_per_gb * energy[origin])
+    away = np.arange(len(state.free))[None, :] != origin[:, None]
+    return WaitingJobs(
+        gpus=_whole([row.gpus for row in rows]),
+        steps=np.ceil(np.array([row.run_time_s for row in rows]) / STEP_S).astype(np.int64),
+        due_in=np.floor(np.array([row.due_in_s for row in rows]) / STEP_S).astype(np.int64),
+        origin=origin,
+        move_usd=usd[:, None] * away,
+    )
+
+
+def _whole(values: object) -> IntArray:
+    return np.array(values, dtype=np.int64)
