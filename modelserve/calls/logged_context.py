@@ -52,9 +52,9 @@ class Answered:
     """One response as JSON bytes, the models it used (such as `runtime.pai.ctr@7`), and counts for monitoring.
 
     `counts` has keys `("prediction", name, version, outcome)`, `("recommendation", resource, reason)`,
-    `("reservation", reason)`, `("refused_sample", reason)`, `("placement", code)` and `("route", reason)`. `reclaimed` holds for each
-    resource the total requested and the total recommended, `reserved` the total requested and the total reserved, over
-    all instances of all jobs.
+    `("reservation", reason)`, `("refused_sample", reason)`, `("placement", code)` and `("route", reason)`.
+    `reclaimed` holds for each resource the total requested and the total recommended, `reserved` the total requested
+    and the total reserved, over all instances of all jobs.
     """
 
     body: bytes

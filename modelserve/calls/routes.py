@@ -105,7 +105,7 @@ def routed(body: RouteBody, call: Call, rules: RoutingPolicy) -> Answered:
         {
             "job_id": row.job_id,
             "site": names[site] if site >= 0 else None,
-            "reason": str(reason),
+            "reason": reason,
             "gain_usd": gain,
             "safe_mode": safe,
         }
@@ -113,7 +113,7 @@ def routed(body: RouteBody, call: Call, rules: RoutingPolicy) -> Answered:
     ]
     return Answered(
         body=written({"answer_id": call.answer_id, "policy": rules.policy.name, "routes": answers}),
-        counts=Counter(("route", str(reason)) for reason in found.reason),
+        counts={("route", reason): number for reason, number in Counter(found.reason).items()},
     )
 
 

@@ -17,7 +17,7 @@ from scheduler_core.types import FloatArray
 
 __all__ = ["BEGIN", "Budget", "trained_scorer", "tuned_rolling", "usd_of"]
 
-PATIENCE: Final = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
+PATIENCE: Final = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 BID: Final = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 BEGIN: Final = {"one": -0.5, "gain": 1.0, "lost_by_not_waiting": -1.0, "urgency": 1.3, "wide": 0.5, "cost_now": -0.5}
 """Weights at which the search begins, by feature; settled on training weeks."""
@@ -31,10 +31,10 @@ LEAST_SPREAD: Final = 0.03
 class Budget:
     """Size of a search: generations of `tries` candidates, each simulated on `weeks` weeks; `elite` are kept."""
 
-    generations: int = 14
-    tries: int = 24
-    elite: int = 6
-    weeks: int = 3
+    generations: int = 24
+    tries: int = 32
+    elite: int = 8
+    weeks: int = 4
 
 
 def usd_of(weeks: Weeks, chosen: Policy) -> FloatArray:

@@ -22,7 +22,7 @@ __all__ = ["Clairvoyant", "clairvoyant"]
 ROUNDS: Final = 200
 """Updates of the prices."""
 
-REPAIRS: Final = 6_000
+REPAIRS: Final = 12_000
 """Attempts to improve the schedule."""
 
 

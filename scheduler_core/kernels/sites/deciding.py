@@ -14,7 +14,7 @@ from scheduler_core.kernels.sites.rolling import HOURS, plan_one
 from scheduler_core.kernels.sites.rules import RULES, by_rule
 from scheduler_core.kernels.sites.scoring import FEATURES, by_score, fill_job, fill_site
 from scheduler_core.kernels.sites.value import STEPS_PER_H, WAIT, Jobs, Outlook, best_later_usd, gain_usd
-from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
     "ROLLING",
@@ -23,8 +23,8 @@ __all__ = [
     "crowding_of",
     "decide",
     "decide_in",
+    "describe",
     "features_in",
-    "features_of",
     "scratch_of",
 ]
 
@@ -170,27 +170,33 @@ def _describing(sources: str) -> Compiled:
         now: int,
         waiting: IntArray,
         scratch: Scratch,
-        rows: FloatArray,
+        low: FloatArray,
+        high: FloatArray,
+        known: BoolArray,
         gains: FloatArray,
     ) -> None:
+        """Write all expected gains (n, S), and whether the features of a job's starts lie within `low` and `high`.
+
+        Without bounds every job is `known`; starts without room are not looked at.
+        """
         _ = sources  # part of the cache key of the compiled code
         crowding = crowding_of(jobs, seen, waiting, len(waiting))
         for place in range(len(waiting)):
             job = waiting[place]
-            features_in(rows[job], jobs, seen, now, job, crowding, scratch)
+            known[job] = True
             for site in range(len(seen.free)):
                 gains[job, site] = gain_usd(jobs, seen, now, job, site, 0)
+            if len(low) == 0 or most_free(seen) < jobs.gpus[job]:
+                continue
+            later_usd = later_of(jobs, seen, now, job, scratch)
+            mean_usd = fill_job(scratch.row, jobs, seen, now, job, crowding)
+            for site in range(len(seen.free)):
+                if seen.free[site] >= jobs.gpus[job]:
+                    fill_site(scratch.row, jobs, seen, now, job, site, later_usd, mean_usd)
+                    for each in range(len(low)):
+                        known[job] &= low[each] <= scratch.row[each] <= high[each]
 
     return describe
-
-
-def features_of(
-    jobs: Jobs, seen: Outlook, now: int, waiting: IntArray, scratch: Scratch
-) -> tuple[FloatArray, FloatArray]:
-    """Return the features (n, S, features) of starts that have room, else 0, and all expected gains (n, S)."""
-    rows, gains = np.zeros((*jobs.move_usd.shape, len(FEATURES))), np.zeros(jobs.move_usd.shape)
-    describe(jobs, seen, now, waiting, scratch, rows, gains)
-    return rows, gains
 
 
 describe = _describing(SOURCES + digest(Path(__file__).parent))

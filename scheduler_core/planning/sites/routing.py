@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.kernels.sites.deciding import Scratch, decide, features_of, scratch_of
+from scheduler_core.kernels.sites.deciding import Scratch, decide, describe, scratch_of
 from scheduler_core.kernels.sites.value import DAY, STEPS_PER_H, WAIT, Jobs, Outlook
 from scheduler_core.planning.hourly import HOURS_PER_DAY
 from scheduler_core.planning.sites.policies import Policy, policy
@@ -69,20 +69,16 @@ class Support:
     low: FloatArray
     high: FloatArray
 
-    def holds(self, rows: FloatArray) -> BoolArray:
-        """Return whether each row of features is within the support."""
-        return np.asarray(((rows >= self.low) & (rows <= self.high)).all(axis=-1), dtype=np.bool_)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
-    """Decisions on n jobs: the site of each (-1: it waits), why, its expected gain in USD, and which policy decided.
+    """Decisions on n jobs: the site of each (-1: it waits), why (a `RouteReason`), and its expected gain in USD.
 
     `safe` marks jobs that the greedy rule decided because they lay outside the support.
     """
 
     site: IntArray
-    reason: tuple[RouteReason, ...]
+    reason: tuple[str, ...]
     gain_usd: FloatArray
     safe: BoolArray
 
@@ -119,22 +115,23 @@ def route(
     scratch = Scratch(*(each[0] for each in scratch))
     scratch.ends[:] = sites.freeing.T
     order = np.argsort(jobs.due_in, kind="stable").astype(np.int64)
-    rows, gains = features_of(columns, seen, now, order, scratch)
-    fits = sites.free[None, :] >= jobs.gpus[:, None]
-    known: BoolArray = np.ones(count, dtype=np.bool_)
-    if support is not None:
-        known = np.all(support.holds(rows) | ~fits, axis=1)
+    gains, known = np.zeros((count, places)), np.zeros(count, dtype=np.bool_)
+    bounds = (np.empty(0), np.empty(0)) if support is None else (support.low, support.high)
+    describe(columns, seen, now, order, scratch, *bounds, known, gains)
     site, out = np.full(count, WAIT), np.empty(count, dtype=np.int64)
     # Jobs outside the support are decided first, by the greedy rule; the others get what room is left.
     for which, by in ((~known, policy(GREEDY)), (known, chosen)):
         part = order[which[order]]
         decide(by.rule, by.params, columns, seen, now, part, len(part), scratch, out)
         site[part] = out[: len(part)]
-    room, ever = np.any(fits, axis=1), np.any(jobs.gpus[:, None] <= sites.capacity, axis=1)
+    starts = site != WAIT
+    room, ever = (np.any(jobs.gpus[:, None] <= gpus, axis=1) for gpus in (sites.free, sites.capacity))
+    code = np.where(starts, np.where(site == jobs.origin, 0, 1), np.where(room, 2, np.where(ever, 3, 4)))
+    names = [each.value for each in RouteReason]
     return Routes(
         site=site,
-        reason=tuple(_reason(*each) for each in zip(site, jobs.origin, room, ever, strict=True)),
-        gain_usd=np.where(site == WAIT, 0.0, gains[np.arange(count), np.maximum(site, 0)]),
+        reason=tuple(names[each] for each in code.tolist()),
+        gain_usd=np.where(starts, gains[np.arange(count), np.maximum(site, 0)], 0.0),
         safe=~known,
     )
 
@@ -152,9 +149,3 @@ def _outlook(sites: SiteState, worth_usd_per_gpu_h: float, carbon_usd_per_t: flo
         worth_usd=worth_usd_per_gpu_h / STEPS_PER_H,
         miss_usd=miss_usd,
     )
-
-
-def _reason(site: int, origin: int, room: bool, ever: bool) -> RouteReason:
-    if site != WAIT:
-        return RouteReason.STAYS if site == origin else RouteReason.SENT
-    return RouteReason.WAITS if room else RouteReason.NO_ROOM if ever else RouteReason.TOO_WIDE

@@ -54,7 +54,10 @@ def test_a_wrong_call_names_its_field(serve: Make, body: dict[str, object], fiel
 def test_a_tenant_names_its_cluster(serve: Make) -> None:
     client = serve(tokens=TOKENS)
     assert client.post(PATH, json=ROUTES).status_code == 401
-    assert client.post(PATH, json={**ROUTES, "trace": "elsewhere"}, headers=bearer("narrow")).status_code == 403
+    assert client.post(PATH, json=ROUTES, headers=bearer("reporter")).status_code == 403
+    theirs = {**ROUTES, "trace": "pai", "cluster": "c1"}
+    assert client.post(PATH, json=theirs, headers=bearer("bound")).status_code == 200
+    assert client.post(PATH, json={**theirs, "cluster": "c2"}, headers=bearer("bound")).status_code == 403
 
 
 def test_outside_its_support_a_policy_leaves_the_decision_to_greedy_and_a_replay_repeats_it() -> None:
@@ -78,7 +81,8 @@ def test_a_thousand_jobs_are_routed_in_five_milliseconds(name: str) -> None:
     ]
     body = RouteBody.model_validate_json(json.dumps({"sites": sites, "jobs": jobs}))
     params = {"greedy": (), "rolling": (0.2, 0.2), "scorer": np.linspace(-1.0, 1.0, 18).tolist()}[name]
-    rules = RoutingPolicy(policy=policy(name, params))
+    everything = Support(low=np.full(18, -np.inf), high=np.full(18, np.inf))
+    rules = RoutingPolicy(policy=policy(name, params), support=None if name == "greedy" else everything)
     spent = []
     for _ in range(20):
         begin_s = time.process_time()
