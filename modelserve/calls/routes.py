@@ -20,7 +20,6 @@ from modelserve.contract.routes import RouteBody, RoutedJob, SiteRow
 from modelserve.contract.writing import Values, written
 from modelserve.errors import BadRequest
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.hourly import HOUR_S
 from scheduler_core.planning.sites.policies import policy
 from scheduler_core.planning.sites.routing import SiteState, Support, WaitingJobs, route
 from scheduler_core.types import FloatArray, IntArray
@@ -28,6 +27,7 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["read_logged_routes", "routed", "write_logged_routes"]
 
 STEP_S: Final = 900.0
+DAY_S: Final = 86_400.0
 FREEING_H: Final = 48
 G_PER_T: Final = 1e6
 
@@ -118,7 +118,7 @@ def routed(body: RouteBody, call: Call, rules: RoutingPolicy) -> Answered:
 
 
 def _state(rows: Sequence[SiteRow], moment: datetime) -> SiteState:
-    second = moment.timestamp() % (24 * HOUR_S)
+    second = moment.timestamp() % DAY_S
     return SiteState(
         free=_whole([row.free for row in rows]),
         capacity=_whole([row.gpus for row in rows]),
