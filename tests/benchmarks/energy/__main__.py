@@ -9,9 +9,10 @@ import sys
 from tests.benchmarks.energy.accounting import accounting_rows
 from tests.benchmarks.energy.carbon import carbon_rows
 from tests.benchmarks.energy.cost import cost_rows
+from tests.benchmarks.energy.routes import route_rows
 from tests.benchmarks.serving.figures import Row, tell
 
-PARTS = {"accounting": accounting_rows, "carbon": carbon_rows, "cost": cost_rows}
+PARTS = {"accounting": accounting_rows, "carbon": carbon_rows, "cost": cost_rows, "routes": route_rows}
 
 
 def rows_of(parts: list[str]) -> list[Row]:

