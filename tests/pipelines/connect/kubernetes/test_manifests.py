@@ -1,6 +1,7 @@
 """The manifests: valid against the published schemas, safe if the webhook fails, and in step with the code."""
 
 import base64
+import json
 import os
 import re
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import cel
 import kubernetes_validate
 import pytest
 import yaml
@@ -22,9 +24,11 @@ from modelserve.api.kubernetes.templates import KINDS
 from pipelines.cli import app
 from pipelines.connect.kubernetes.manifests import WEBHOOKS, WRITTEN, write_manifests
 from tests.deploy.tools import tool
+from tests.modelserve.api.kubernetes.api_server import recorded
 
 Spec = dict[str, Any]
 GIVEN = {"image": "registry.example/taut:0.1.0", "url": "http://taut.taut", "trace": "mine", "cluster": "c1"}
+PODS = ("pod-gated", "pod-level-resources", "pod-many-containers", "pod-no-resources", "pod-of-job", "pod-dry-run")
 CRDS = ("cert-manager.io/v1", "kubescheduler.config.k8s.io/v1")
 """APIs whose schemas Kubernetes does not publish."""
 
@@ -87,11 +91,48 @@ def test_the_webhook_is_shown_the_kinds_that_it_can_read(out: Path) -> None:
     assert len(webhooks(out)) == WEBHOOKS
 
 
-def test_pods_without_gpus_are_kept_away(out: Path, tmp_path: Path) -> None:
-    [gpus, before] = webhooks(out)[0]["matchConditions"]
+def pod(*limits: Spec | None, annotations: Spec | None = None) -> Spec:
+    containers = [{"name": "c"} if each is None else {"name": "c", "resources": {"limits": each}} for each in limits]
+    noted = {"annotations": annotations} if annotations else {}
+    return {"metadata": {"name": "p", **noted}, "spec": {"containers": containers}}
 
-    assert all(f"'{name}'" in gpus["expression"] for name in KubernetesConfig(trace="a").gpus)
-    assert f"'{SHRUNK}' in object.metadata.annotations" in before["expression"]
+
+@pytest.mark.parametrize(
+    ("webhook", "shown", "hidden"),
+    [
+        (
+            "pods.taut.dev",
+            [pod({"nvidia.com/gpu": "1"}), pod(None, {"cpu": "1"}, {"amd.com/gpu": 2}, annotations={"a": "b"})],
+            [pod(None), pod({"cpu": "1"}), pod({"nvidia.com/gpu": "1"}, annotations={SHRUNK: "x"})],
+        ),
+        ("jobs.taut.dev", [{"spec": {"suspend": True}}], [{"spec": {"suspend": False}}, {"spec": {}}]),
+        (
+            "pytorchjobs.taut.dev",
+            [{"spec": {"runPolicy": {"suspend": True}}}],
+            [{"spec": {}}, {"spec": {"runPolicy": {}}}, {"spec": {"runPolicy": {"suspend": False}}}],
+        ),
+    ],
+)
+def test_the_match_conditions_hold_for_what_the_webhook_shrinks(
+    out: Path, webhook: str, shown: list[Spec], hidden: list[Spec]
+) -> None:
+    [conditions] = [each["matchConditions"] for each in webhooks(out) if each["name"] == webhook]
+    expression = " && ".join(f"({each['expression']})" for each in conditions)
+    assert [cel.evaluate(expression, {"object": each}) for each in shown] == [True] * len(shown)
+    assert [cel.evaluate(expression, {"object": each}) for each in hidden] == [False] * len(hidden)
+
+
+def test_the_match_conditions_hold_for_recorded_pods_with_gpus(out: Path) -> None:
+    pods = [each["request"]["object"] for each in map(recorded, PODS)]
+    expression = webhooks(out)[0]["matchConditions"][0]["expression"]
+    with_gpus = ["nvidia.com/gpu" in json.dumps(each["spec"]) for each in pods]
+    assert [cel.evaluate(expression, {"object": each}) for each in pods] == with_gpus
+    assert 0 < sum(with_gpus) < len(pods)
+
+
+def test_the_names_of_gpus_are_those_given(out: Path, tmp_path: Path) -> None:
+    gpus = webhooks(out)[0]["matchConditions"][0]["expression"]
+    assert all(f"'{name}'" in gpus for name in KubernetesConfig(trace="a").gpus)
     write_manifests(tmp_path / "other", **GIVEN, gpus=["example.com/gpu"])
     assert "name in ['example.com/gpu']" in webhooks(tmp_path / "other")[0]["matchConditions"][0]["expression"]
 
