@@ -18,11 +18,6 @@ from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.types import FloatArray
 
 
-def year_option() -> int | None:
-    """Declare `--year`; if it is not given, it is the year in which the series of the first zone begins."""
-    return option(None, help="Year of the series to use.", minimum=1900, maximum=2200, shown="the year of the files")
-
-
 def months_option(default: tuple[int, ...], shown: str) -> tuple[int, ...]:
     """Declare `--months`, the months of the year in which simulations start."""
     return option(

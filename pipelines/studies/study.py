@@ -102,6 +102,11 @@ def zones_option() -> tuple[str, ...]:
     return option((), name="--zone", help="Zone of the grid (may be repeated).", shown="DE-LU and US-CAL-CISO")
 
 
+def year_option() -> int | None:
+    """Declare `--year`; if it is not given, it is the year in which the series of the first zone begins."""
+    return option(None, help="Year of the series to use.", minimum=1900, maximum=2200, shown="the year of the files")
+
+
 def power_option() -> Path | None:
     """Declare `--power`, a file that changes entries of the shipped table of power draws."""
     return option(None, help="TOML file of power figures, laid over the shipped table.", shown="the shipped table")

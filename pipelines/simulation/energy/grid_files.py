@@ -5,7 +5,7 @@ Called by `taut simulate` and the studies.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
@@ -19,7 +19,7 @@ from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["ZoneFiles", "zone_files", "zones_of"]
+__all__ = ["ZoneFiles", "of_one_year", "zone_files", "zones_of"]
 
 LONGEST_GAP_H: Final = 7 * HOURS_PER_DAY
 """Maximum length of a gap that is filled: a week."""
@@ -132,6 +132,53 @@ class ZoneFiles:
             pue=pue,
         )
 
+    @property
+    def begins(self) -> datetime:
+        """Return the moment (UTC) at which the later of the two series begins."""
+        known = [each.start_s for each in (self.carbon, self.price) if each is not None]
+        return datetime.fromtimestamp(max(known), UTC)
+
+    def of_year(self, year: int) -> "ZoneFiles":
+        """Return only the hours of a year (UTC).
+
+        Raises
+        ------
+        BadUsage
+            If a series lacks the first or the last hour of the year.
+        """
+        first_s, after_s = (datetime(each, 1, 1, tzinfo=UTC).timestamp() for each in (year, year + 1))
+        cut: dict[Kind, HourlySeries | None] = {"carbon": self.carbon, "price": self.price}
+        for kind, series in cut.items():
+            if series is None:
+                continue
+            if series.start_s > first_s or series.until_s < after_s:
+                first, last = (datetime.fromtimestamp(ts, UTC) for ts in (series.start_s, series.until_s))
+                raise BadUsage(
+                    f"--zone {self.zone}: found {kind} from {first:%Y-%m-%d} to {last:%Y-%m-%d}, expected all of "
+                    f"{year}; choose --year, or add {kind}_{year}.csv"
+                )
+            cut[kind] = _cut(series, first_s, after_s)
+        return replace(self, carbon=cut["carbon"], price=cut["price"])
+
+
+def of_one_year(files: Sequence[ZoneFiles], year: int | None) -> list[ZoneFiles]:
+    """Return the files of several zones, cut to `year` if it is given.
+
+    Raises
+    ------
+    BadUsage
+        If a file lacks hours of the year, or no year is given and the zones begin in different years.
+    """
+    if year is not None:
+        return [each.of_year(year) for each in files]
+    for each in files[1:]:
+        if each.begins.year != files[0].begins.year:
+            raise BadUsage(
+                f"--zone {each.zone}: found series from {each.begins.year} on, expected them from "
+                f"{files[0].begins.year} on as those of {files[0].zone}; choose --year, or add files"
+            )
+    return list(files)
+
 
 def zones_of(folder: Path) -> list[str]:
     """Return the zones of a folder: its subfolders with carbon or price files, or the folder itself if it has any."""
@@ -208,18 +255,10 @@ def _common(carbon: HourlySeries, price: HourlySeries, zone: str) -> tuple[Hourl
     start_s, until_s = max(carbon.start_s, price.start_s), min(carbon.until_s, price.until_s)
     if until_s <= start_s:
         raise BadUsage(f"{zone}: found carbon and price without a common hour, expected files of the same year")
-    cut = [
-        HourlySeries(
-            start_s=start_s,
-            values=each.values[(hours := _hours(each, start_s, until_s))],
-            unit=each.unit,
-            filled=each.filled[hours],
-        )
-        for each in (carbon, price)
-    ]
-    return cut[0], cut[1]
+    return _cut(carbon, start_s, until_s), _cut(price, start_s, until_s)
 
 
-def _hours(series: HourlySeries, start_s: float, until_s: float) -> slice:
+def _cut(series: HourlySeries, start_s: float, until_s: float) -> HourlySeries:
     first = int((start_s - series.start_s) / HOUR_S)
-    return slice(first, first + int((until_s - start_s) / HOUR_S))
+    hours = slice(first, first + int((until_s - start_s) / HOUR_S))
+    return replace(series, start_s=start_s, values=series.values[hours], filled=series.filled[hours])

@@ -12,7 +12,7 @@ import numpy as np
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.accounting import EnergyAccount, Fleet, account, draw
-from pipelines.simulation.energy.grid_files import zone_files
+from pipelines.simulation.energy.grid_files import of_one_year, zone_files
 from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.energy.site import machine_notes, use_note
 from pipelines.simulation.energy.tables import G_PER_KG
@@ -125,18 +125,26 @@ class Meters:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, folder: Path, zones: Sequence[str | None] | None, power: Path | None, pue: float | None) -> "Meters":
+    def of(
+        cls,
+        folder: Path,
+        zones: Sequence[str | None] | None,
+        power: Path | None,
+        pue: float | None,
+        year: int | None = None,
+    ) -> "Meters":
         """Read the grids of the given zones in a folder, and the power table, whose PUE `pue` replaces.
 
-        If `zones` is None, the zones are `ZONES`. A zone that is None stands for the only zone of the folder.
+        If `zones` is None, the zones are `ZONES`. A zone that is None stands for the only zone of the folder. If `year`
+        is given, only its hours are used.
 
         Raises
         ------
         BadUsage
-            If a file is missing or has an invalid format.
+            If a file is missing, has an invalid format or lacks hours of the year, or zones begin in different years.
         """
         table = power_file(power)
-        files = [zone_files(folder, zone) for zone in dict.fromkeys(zones or ZONES)]
+        files = of_one_year([zone_files(folder, zone) for zone in dict.fromkeys(zones or ZONES)], year)
         grids = tuple(each.grid(table.pue if pue is None else pue) for each in files)
         notes = [
             f"power: {table.source}; linear in use between idle and full; memory, disks and network are left out",

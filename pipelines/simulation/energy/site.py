@@ -126,7 +126,7 @@ def start_on(grid: Grid, chosen: datetime | None, first_ts: float | None, *, rem
         If the start is outside the hours of the grid.
     """
     series = next(each for each in (grid.carbon, grid.price) if each is not None)
-    begin = datetime.fromtimestamp(series.start_s, UTC)
+    begin, last = (datetime.fromtimestamp(ts, UTC) for ts in (series.start_s, series.until_s))
     if chosen is not None:
         candidates, how = [chosen], "as given"
     elif first_ts is not None:
@@ -137,8 +137,8 @@ def start_on(grid: Grid, chosen: datetime | None, first_ts: float | None, *, rem
         candidates, how = [begin], "the grid's first hour"
     for moment in candidates:
         if series.start_s <= moment.timestamp() < series.until_s:
-            return moment.timestamp(), f"0 s is {moment:%Y-%m-%d %H:%M} UTC on the grid ({how})"
-    last = datetime.fromtimestamp(series.until_s, UTC)
+            said = f"0 s is {moment:%Y-%m-%d %H:%M} UTC on the grid ({how})"
+            return moment.timestamp(), f"{said}; from {last:%Y-%m-%d %H:%M} on its hours repeat from the first"
     raise BadUsage(
         f"zone {grid.zone}: found the start {candidates[0]:%Y-%m-%d %H:%M} UTC ({how}), expected one from "
         f"{begin:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}; {remedy}"

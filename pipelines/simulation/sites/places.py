@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.energy.grid_files import zone_files
+from pipelines.simulation.energy.grid_files import of_one_year, zone_files
 from pipelines.simulation.energy.power_file import power_file
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.grid import Grid
@@ -99,13 +99,16 @@ REGIMES: Final = {
 """Terms by regime: GPU time at its market price (A), at a tenth of it (B), and at a twentieth (C)."""
 
 
-def places_of(folder: Path, zones: Sequence[str] = (), *, power: Path | None = None) -> tuple[Place, ...]:
+def places_of(
+    folder: Path, zones: Sequence[str] = (), *, power: Path | None = None, year: int | None = None
+) -> tuple[Place, ...]:
     """Read the sites of zones: nodes of 8 A100 whose GPUs run jobs at full power.
 
     Raises
     ------
     BadUsage
-        If a zone is unknown or lacks a series, or there are not 2 to 8 zones.
+        If a zone is unknown, lacks a series or hours of the year, zones begin in different years, or there are not 2
+        to 8 zones.
     """
     chosen = tuple(dict.fromkeys(zones)) or tuple(ZONES)[:DEFAULT_SITES]
     if not LEAST_SITES <= len(chosen) <= MOST_SITES:
@@ -114,9 +117,10 @@ def places_of(folder: Path, zones: Sequence[str] = (), *, power: Path | None = N
     assumed = replace(table.assumed, gpu_frac=1.0)
     node = table.node(Machine(name="", cpu_cores=0.0, mem_gib=0.0, gpus=GPUS_ON_A_NODE, gpu_type=GPU_TYPE))
     found = []
-    for zone in chosen:
+    for files in of_one_year([zone_files(folder, zone) for zone in chosen], year):
+        zone = files.zone
         gpus, pue = ZONES.get(zone, (48, 1.2))
-        grid = zone_files(folder, zone).grid(pue)
+        grid = files.grid(pue)
         if grid.carbon is None or grid.price is None:
             raise BadUsage(f"zone {zone}: found one series, expected files of carbon and of price in {folder / zone}")
         nodes = gpus / GPUS_ON_A_NODE

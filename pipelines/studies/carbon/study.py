@@ -26,7 +26,7 @@ from pipelines.studies.carbon.tables import (
     over_settings,
     summed_up,
 )
-from pipelines.studies.grids import RecordedHours, months_option, recorded_hours, year_option
+from pipelines.studies.grids import RecordedHours, months_option, recorded_hours
 from pipelines.studies.study import (
     Context,
     Findings,
@@ -36,6 +36,7 @@ from pipelines.studies.study import (
     option,
     seed_option,
     seeds_option,
+    year_option,
     zones_option,
 )
 from scheduler_core.planning.carbon.allocator import BudgetRule

@@ -15,8 +15,17 @@ from pipelines.studies.cost.settings import AT_LOADS, LOADS, OFF_BY, settings, w
 from pipelines.studies.cost.tables import as_asked_note, claims, deviation_rows, levels, savings, sensitivity
 from pipelines.studies.cost.workload import GPUS_ON_A_NODE, POWERS, speeds_of
 from pipelines.studies.energy.measured import gavel_throughputs
-from pipelines.studies.grids import months_option, recorded_hours, year_option
-from pipelines.studies.study import Context, Findings, Study, energy_option, option, seed_option, seeds_option
+from pipelines.studies.grids import months_option, recorded_hours
+from pipelines.studies.study import (
+    Context,
+    Findings,
+    Study,
+    energy_option,
+    option,
+    seed_option,
+    seeds_option,
+    year_option,
+)
 from scheduler_core.planning.cost.lookahead import ITERATIONS
 
 ZONES: Final = ("DE-LU", "US-CAL-CISO")

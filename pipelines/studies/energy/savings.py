@@ -42,6 +42,7 @@ from pipelines.studies.study import (
     power_option,
     pue_option,
     seeds_option,
+    year_option,
     zones_option,
 )
 from scheduler_core.types import FloatArray
@@ -203,6 +204,7 @@ class Config(PredictorConfig):
     )
     grid: Path | None = grid_option()
     zones: tuple[str, ...] = zones_option()
+    year: int | None = year_option()
     power: Path | None = power_option()
     pue: float | None = pue_option()
     seeds: int = seeds_option(20)
@@ -225,7 +227,9 @@ def run(config: Config, context: Context) -> Findings:
             f"found --cluster {config.cluster} without --replay, expected a trace to replay, as drawn jobs are of all "
             "clusters: add --replay, or leave --cluster out"
         )
-    meters = Meters.of(config.grid or context.energy / "grid", config.zones, config.power, config.pue).priced()
+    meters = Meters.of(
+        config.grid or context.energy / "grid", config.zones, config.power, config.pue, config.year
+    ).priced()
     replays = {
         name: recorded(context.lake(), context.trace(name), config.cluster, meters, context.talk)
         for name in dict.fromkeys(config.replayed)

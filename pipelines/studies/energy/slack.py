@@ -41,6 +41,7 @@ from pipelines.studies.study import (
     pue_option,
     seed_option,
     trace_option,
+    year_option,
     zones_option,
 )
 from scheduler_core.cluster import Machine
@@ -94,6 +95,7 @@ class Config:
     cluster: str | None = cluster_option()
     grid: Path | None = grid_option()
     zones: tuple[str, ...] = zones_option()
+    year: int | None = year_option()
     slacks_h: tuple[float, ...] = option(
         SLACKS_H,
         name="--slack-h",
@@ -115,7 +117,9 @@ def run_study(config: Config, context: Context) -> Findings:
     LakeError
         If the lake lacks the trace's jobs or machines.
     """
-    meters = Meters.of(config.grid or context.energy / "grid", config.zones, config.power, config.pue).priced()
+    meters = Meters.of(
+        config.grid or context.energy / "grid", config.zones, config.power, config.pue, config.year
+    ).priced()
     return shifts(context.lake(), context.trace(config.trace), meters, config, context)
 
 

@@ -29,12 +29,6 @@ POLICIES: Final = {
 }
 """Name of each placement in the published results; the placement that leaves most GPUs unallocated is first."""
 
-WORKLOADS: Final = (
-    *("default", "cpu050", "cpu100", "gpushare40", "gpushare60", "gpushare100"),
-    *("gpuspec10", "gpuspec20", "gpuspec33", "multigpu20", "multigpu30", "multigpu50"),
-)
-"""The pod lists with published results."""
-
 DEFAULT: Final = "default"
 """The pod list of the recorded trace; the other lists were derived from it by its publishers."""
 

@@ -14,7 +14,7 @@ from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.simulation.cluster_file import recorded_cluster
 from pipelines.simulation.workloads import gangs_of
-from pipelines.studies.fragmentation.arms import WORKLOADS, Arm
+from pipelines.studies.fragmentation.arms import Arm
 from pipelines.studies.fragmentation.inflation import Inflation, Pods, binned, inflate, run_inflation
 from pipelines.studies.study import dealt
 from scheduler_core.cluster import Machine
@@ -35,20 +35,20 @@ class PodList:
         return 1000 * sum(machine.gpus for machine in self.machines)
 
 
-def chosen(lake: Lake, trace: str, asked: Sequence[str] | None) -> list[str]:
-    """Return the given workloads; by default those in the lake that have published results.
+def chosen(lake: Lake, trace: str, asked: Sequence[str], published: Sequence[str]) -> list[str]:
+    """Return the workloads `asked` for; by default those `published` that the lake has, or all if none is published.
 
     Raises
     ------
     BadUsage
-        If the trace lacks a given workload, or none is given and the trace has none with published results.
+        If the trace lacks a given workload, or none is given and the trace has none of the published ones.
     LakeError
         If the lake has no such trace.
     """
     held = sorted({output.cluster for output in lake.manifest(trace).outputs if output.table == "jobs"})
-    if strange := [name for name in asked or () if name not in held]:
+    if strange := [name for name in asked if name not in held]:
         raise BadUsage(f"no workload {strange[0]!r} in {trace}; it has {', '.join(held)}")
-    wanted: list[str] = list(dict.fromkeys(asked or (name for name in WORKLOADS if name in held)))
+    wanted = list(dict.fromkeys(asked or (name for name in published or held if name in held)))
     if not wanted:
         raise BadUsage(
             f"{trace} has none of the workloads with published results, but {', '.join(held)}: "

@@ -19,7 +19,6 @@ from pipelines.studies.fragmentation.arms import (
     POLICIES,
     POPULARITIES,
     TIES,
-    WORKLOADS,
     arms_of,
     is_arm,
 )
@@ -50,7 +49,10 @@ class Config:
 
     trace: str = option("openb", help="Name of the trace in the lake.")
     workloads: tuple[str, ...] = option(
-        (), name="--workload", help="Only this pod list (may be repeated).", shown="those with published results"
+        (),
+        name="--workload",
+        help="Only this pod list (may be repeated).",
+        shown="those with published results, or all without any",
     )
     policies: tuple[PolicyName, ...] = option(
         (), name="--policy", help="Only this placement (may be repeated).", shown="all six"
@@ -87,8 +89,9 @@ def run(config: Config, context: Context) -> Findings:
         If the published results are absent or do not have the expected format.
     """
     lake = context.lake()
-    names = chosen(lake, config.trace, config.workloads)
     published, about = _published(config.published or usual_folder(context.traces))
+    known = by_workload(published["workload"].unique().to_list())
+    names = chosen(lake, config.trace, config.workloads, known)
     published = published.filter(pl.col("workload").is_in(names))
     curves = curves_of(lake, config, names, context)
     unallocated = unallocated_rows(curves, published)
@@ -106,7 +109,7 @@ def run(config: Config, context: Context) -> Findings:
         },
         charts={"unallocated_over_arrived": chart},
         frames={"curves": curves},
-        notes=(*_assumptions(config, names), *about),
+        notes=(*_assumptions(config, [name for name in known if name not in names]), *about),
         flat=[
             {"trace": config.trace, "table": table, **row}
             for table, rows in (("unallocated", unallocated), ("bar", judged))
@@ -159,7 +162,7 @@ def _published(folder: Path | None) -> tuple[pl.DataFrame, list[str]]:
     return no_results(), [said]
 
 
-def _assumptions(config: Config, names: Sequence[str]) -> list[str]:
+def _assumptions(config: Config, absent: Sequence[str]) -> list[str]:
     aims = " and ".join(f"{100 * share:g} %" for share in config.popularities)
     said = [
         "inflation as published: pods shuffled, then drawn anew until they ask for 130 % of the GPUs; one by one, none "
@@ -170,7 +173,7 @@ def _assumptions(config: Config, names: Sequence[str]) -> list[str]:
         f"{FGD} aims at the most frequent specs that make {aims} of the pods; the others are measured "
         f"against {100 * config.popularities[0]:g} %",
     ]
-    if not config.workloads and (absent := [name for name in WORKLOADS if name not in names]):
+    if not config.workloads and absent:
         said.append(f"the lake lacks {', '.join(absent)}: left out")
     return said
 

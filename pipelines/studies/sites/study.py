@@ -5,6 +5,7 @@ Policies are trained in `pipelines.models.sites`. Called by `taut study sites`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -33,6 +34,7 @@ from pipelines.studies.study import (
     seed_option,
     seeds_option,
     trace_option,
+    year_option,
 )
 from scheduler_core.planning.sites.policies import Policy, policy
 from scheduler_core.types import FloatArray
@@ -56,6 +58,7 @@ class Config:
     zones: tuple[str, ...] = option(
         (), name="--zone", help="Zone of a site (repeat it, 2 to 8).", shown="six zones, 320 GPUs"
     )
+    year: int | None = year_option()
     regimes: tuple[Regime, ...] = option(
         get_args(Regime), name="--regime", help="Worth of GPU time and slack (may be repeated).", shown="all of them"
     )
@@ -69,15 +72,16 @@ class Config:
 
 def run(config: Config, context: Context) -> Findings:
     """Train and tune on earlier months and other job weeks, then judge every policy with the bounds."""
-    places = places_of(config.grid or context.energy / "grid", config.zones)
+    places = places_of(config.grid or context.energy / "grid", config.zones, year=config.year)
     trace = context.trace(config.trace)
     jobs = context.lake().table("jobs", trace).collect()
     pool, note = pool_of(jobs if config.cluster is None else jobs.filter(pl.col("cluster") == config.cluster))
+    begin = datetime.fromtimestamp(min(each.grid.price.start_s for each in places if each.grid.price), UTC)
     rows: list[Row] = []
     last: tuple[Weeks, Policy] | None = None
     notes = [
         f"{trace}: {note}",
-        "weeks of jobs are drawn on the grids of 2023: training on January to August and the first 60 % of the "
+        f"weeks of jobs are drawn on the grids of {begin:%Y}: training on January to August and the first 60 % of the "
         "recorded weeks, tuning on September and the next 20 %, judging on October to December and the last 20 %",
         "utility: 0 if no job runs, 1 the clairvoyant bound (Lagrangian dual); feasible: the best schedule found with "
         "all knowledge, or that of a policy where it is better; policies see predicted run times, and forecasts by the "

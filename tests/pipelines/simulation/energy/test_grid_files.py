@@ -1,6 +1,8 @@
 """Grid files: the published form, own files of two columns, and every odd file refused by its line."""
 
 import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy import grid_columns
-from pipelines.simulation.energy.grid_files import zone_files, zones_of
+from pipelines.simulation.energy.grid_files import of_one_year, zone_files, zones_of
 
 PUBLISHED_CARBON = (
     "Datetime (UTC),Country,Zone Name,Zone Id,Carbon Intensity gCO₂eq/kWh (direct),"
@@ -150,6 +152,44 @@ def test_series_of_different_times_make_no_grid(tmp_path: Path) -> None:
     read = zone_files(zone(tmp_path, carbon="ts,value\n2022-01-01,90\n", price="ts,value\n2023-01-01,90\n"))
     with pytest.raises(BadUsage, match="without a common hour"):
         read.grid(1.0)
+
+
+def yearly(folder: Path, zone: str, year: int) -> Path:
+    """Write a carbon file of a zone with every hour of a year."""
+    (folder / zone).mkdir()
+    begin = datetime(year, 1, 1, tzinfo=UTC)
+    hours = int((begin.replace(year=year + 1) - begin).total_seconds() // 3600)
+    rows = [f"{begin + timedelta(hours=hour):%Y-%m-%dT%H:%MZ},{year}\n" for hour in range(hours)]
+    (folder / zone / f"carbon_{year}.csv").write_text("ts,value\n" + "".join(rows))
+    return folder
+
+
+def test_zones_of_different_years_are_refused_until_one_is_chosen_that_all_have(tmp_path: Path) -> None:
+    for zone, year in (("A", 2023), ("B", 2022)):
+        yearly(tmp_path, zone, year)
+    files = [zone_files(tmp_path, name) for name in ("A", "B")]
+
+    with pytest.raises(BadUsage, match="--zone B: found series from 2022 on, expected them from 2023 on as those of A"):
+        of_one_year(files, None)
+    with pytest.raises(BadUsage, match="--zone A: found carbon from 2023-01-01 to 2024-01-01, expected all of 2022"):
+        of_one_year(files, 2022)
+    assert of_one_year(files[:1], None) == files[:1]
+
+
+def test_a_year_cut_out_of_a_longer_series_goes_round_in_itself(tmp_path: Path) -> None:
+    read = zone_files(yearly(tmp_path, "A", 2023), "A")
+    assert read.carbon is not None
+    longer = replace(
+        read.carbon, start_s=datetime(2022, 12, 1, tzinfo=UTC).timestamp(), values=np.arange(8760.0 + 31 * 24),
+        filled=np.zeros(8760 + 31 * 24, np.bool_),
+    )  # fmt: skip
+
+    [cut] = of_one_year([replace(read, carbon=longer)], 2023)
+
+    carbon = cut.grid(1.0).carbon
+    assert carbon is not None
+    assert (datetime.fromtimestamp(carbon.start_s, UTC), len(carbon)) == (datetime(2023, 1, 1, tzinfo=UTC), 8760)
+    assert (carbon.values[0], carbon.at(carbon.until_s)) == (31 * 24, 31 * 24)
 
 
 def test_a_folder_of_zones_needs_a_name_and_one_of_files_none(tmp_path: Path) -> None:

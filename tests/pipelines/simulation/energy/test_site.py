@@ -180,6 +180,7 @@ def test_a_simulation_begins_on_the_grid(told: datetime | None, first: datetime 
 
     assert datetime.fromtimestamp(found, UTC) == begins
     assert f"{begins:%Y-%m-%d %H:%M}" in said
+    assert "from 2024-01-01 00:00 on its hours repeat from the first" in said
 
 
 def test_the_turn_of_the_year_lies_in_the_next_one() -> None:

@@ -8,12 +8,22 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.errors import LakeError
+from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation.energy.meters import Meters
 from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.measures.job_metrics import Uses
-from pipelines.studies.energy.slack import Config, Outcome, Queue, compared, outcome, queue_of, shifted, shifts
+from pipelines.studies.energy.slack import (
+    Config,
+    Outcome,
+    Queue,
+    compared,
+    outcome,
+    queue_of,
+    run_study,
+    shifted,
+    shifts,
+)
 from pipelines.studies.intervals import day_counts
 from pipelines.studies.study import Context
 from scheduler_core.cluster import Machine
@@ -158,3 +168,10 @@ def test_a_forecast_goes_by_predicted_run_times_and_hindsight_by_true_ones(how: 
     held = shifted(jobs, site.grids[0].carbon, 6.0, how, 0.0)
 
     assert held.start_s[held.job == 1].tolist() == [600.0 + later_s]
+
+
+def test_a_year_that_the_files_lack_is_refused_before_the_lake_is_opened(energy: Path) -> None:
+    context = Context(energy=energy, lake=lambda: pytest.fail("opened"))
+
+    with pytest.raises(BadUsage, match="--zone SG: found carbon from 2023-01-01 to 2024-01-01, expected all of 2022"):
+        run_study(Config(zones=("SG",), year=2022), context)

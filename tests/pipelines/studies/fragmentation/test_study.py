@@ -26,9 +26,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Publish results of the default workload where the settings say."""
+    """Publish results of two workloads, one of which the lake lacks, where the settings say."""
     monkeypatch.setenv("TAUT_TRACES", str(tmp_path / "traces"))
-    return results(tmp_path / "traces" / FOLDER, {policy: [80.0, 82.0] for policy in POLICIES})
+    return results(tmp_path / "traces" / FOLDER, {policy: [80.0, 82.0] for policy in POLICIES}, "default", "new")
 
 
 def taut(lake: Path, *arguments: str) -> Result:
@@ -46,8 +46,8 @@ def test_rows_stand_beside_the_published_ones(lake: Path) -> None:
     assert result.exit_code == 0, result.stderr
     rows = json.loads(result.stdout)
     found = [row for row in rows if row["table"] == "unallocated"]
-    assert {row["workload"] for row in found} == {"default", "gpuspec33"}
-    assert len(found) == 2 * 13
+    assert {row["workload"] for row in found} == {"default"}
+    assert len(found) == 13
     held = [row for row in found if row["met"] is not None]
     assert [(row["workload"], row["policy"]) for row in held] == [("default", policy) for policy in POLICIES]
     assert "nodes are in an order drawn for each seed, the published protocol" in result.stderr
@@ -55,8 +55,8 @@ def test_rows_stand_beside_the_published_ones(lake: Path) -> None:
     judged = [row for row in rows if row["table"] == "bar"]
     assert len(judged) == 6 + 3
     assert all(isinstance(row["met"], bool) for row in judged)
-    assert "note: the lake lacks cpu050, cpu100" in result.stderr
-    assert "52 runs took" in result.stderr
+    assert "note: the lake lacks new: left out" in result.stderr
+    assert "26 runs took" in result.stderr
 
 
 def test_without_published_results_their_columns_are_empty_and_it_is_said(lake: Path, published: Path) -> None:
@@ -118,9 +118,9 @@ def test_a_folder_holds_rows_curves_and_charts(lake: Path, tmp_path: Path) -> No
     assert {row["table"] for row in book["rows"]} == {"unallocated", "bar"}
     assert any("inflation as published" in note for note in book["notes"])
     runs = pl.read_parquet(tmp_path / "out" / "curves.parquet")
-    assert runs.select("workload", "policy", "popularity", "ties", "seed").n_unique() == 2 * 13 * 2
+    assert runs.select("workload", "policy", "popularity", "ties", "seed").n_unique() == 13 * 2
     drawing = (tmp_path / "out" / "unallocated_over_arrived.svg").read_text()
-    for said in ("GPUs unallocated, %", "GPUs asked for, % of all", "gpuspec33", "published"):
+    for said in ("GPUs unallocated, %", "GPUs asked for, % of all", "default", "published"):
         assert said in drawing
     assert "order on default" in result.stdout
 

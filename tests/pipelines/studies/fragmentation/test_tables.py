@@ -33,23 +33,21 @@ def test_means_and_sd_are_over_seeds_where_all_gpus_are_asked_for() -> None:
     [row] = rows_of(curves({"fgd": [4.0, 6.0]}))
 
     assert (row["unallocated_pct"], row["sd"], row["seeds"]) == (5.0, pytest.approx(2.0**0.5), 2)
-    assert [row[name] for name in ("published_pct", "published_sd", "difference_points", "bar_points", "met")] == [
-        None
-    ] * 5
+    assert [row[name] for name in ("published_pct", "published_sd", "difference_points", "met")] == [None] * 4
 
 
 @pytest.mark.parametrize(
-    ("policy", "ours", "published", "points", "met"),
+    ("policy", "ours", "published", "met"),
     [
-        ("fgd", 5.4, (4.9, 5.1), 0.5, True),  # three sd are 0.42
-        ("fgd", 5.6, (4.9, 5.1), 0.5, False),
-        ("fgd", 7.0, (4.0, 6.0), 3.0 * 2.0**0.5, True),
-        ("gpu_packing", 5.9, (4.9, 5.1), 1.0, True),
-        ("gpu_packing", 6.1, (4.0, 6.0), 1.0, False),  # however far the published runs spread
+        ("fgd", 5.4, (4.9, 5.1), True),
+        ("fgd", 5.6, (4.9, 5.1), False),
+        ("fgd", 5.6, (4.0, 6.0), False),  # however far the published runs spread
+        ("gpu_packing", 4.6, (4.9, 5.1), True),
+        ("gpu_packing", 4.4, (4.9, 5.1), False),
     ],
 )
 def test_a_mean_is_held_to_the_published_one(
-    policy: str, ours: float, published: tuple[float, float], points: float, met: bool, tmp_path: Path
+    policy: str, ours: float, published: tuple[float, float], met: bool, tmp_path: Path
 ) -> None:
     theirs = read_published(results(tmp_path, {policy: [100.0 - value for value in published]}))
 
@@ -57,7 +55,6 @@ def test_a_mean_is_held_to_the_published_one(
 
     assert row["published_pct"] == pytest.approx(5.0)
     assert row["difference_points"] == pytest.approx(ours - 5.0)
-    assert row["bar_points"] == pytest.approx(points)
     assert row["met"] is met
 
 
@@ -67,15 +64,15 @@ def test_only_what_was_run_as_published_is_held_to_it(arm: dict[str, object], tm
 
     [row] = rows_of(curves({"fgd": [4.0, 6.0]}, **arm), theirs)
 
-    assert (row["published_pct"], row["bar_points"], row["met"]) == (None, None, None)
+    assert (row["published_pct"], row["met"]) == (None, None)
 
 
-def test_a_single_published_run_has_no_sd_but_the_least_tolerance(tmp_path: Path) -> None:
+def test_a_single_published_run_has_no_sd_but_the_same_tolerance(tmp_path: Path) -> None:
     theirs = read_published(results(tmp_path, {"fgd": [95.0]}))
 
     [row] = rows_of(curves({"fgd": [5.1, 5.2]}), theirs)
 
-    assert (row["published_sd"], row["bar_points"], row["met"]) == (None, 0.5, True)
+    assert (row["published_sd"], row["met"]) == (None, True)
 
 
 def test_the_bars_are_met_by_the_published_figures(tmp_path: Path) -> None:
@@ -155,5 +152,7 @@ def test_curves_are_means_over_seeds() -> None:
     assert frame.select("policy", "arrived_pct", "unallocated_pct").rows() == [("fgd", 99, 6.0), ("fgd", 100, 5.0)]
 
 
-def test_workloads_are_shown_in_the_published_order() -> None:
-    assert by_workload(["zeta", "multigpu20", "alpha", "default"]) == ["default", "multigpu20", "alpha", "zeta"]
+def test_workloads_are_shown_by_name_and_number_after_the_recorded_one() -> None:
+    names = ["zeta", "gpushare100", "alpha", "default", "gpushare40"]
+
+    assert by_workload(names) == ["default", "alpha", "gpushare40", "gpushare100", "zeta"]

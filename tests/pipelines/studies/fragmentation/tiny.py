@@ -40,12 +40,16 @@ def tiny_lake(folder: Path, *lists: str) -> Path:
     return folder / "lake"
 
 
-def results(folder: Path, allocated: Mapping[str, Sequence[float]], workload: str = "default") -> Path:
-    """Write published results: for each placement percent allocated at 99 and 100 % arrived, run by run."""
+def results(folder: Path, allocated: Mapping[str, Sequence[float]], *workloads: str) -> Path:
+    """Write published results of the workloads (`default` if none is named), run by run.
+
+    `allocated` has for each placement the percent allocated at 100 % arrived; at 99 % it is 1 less.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     keys = "workload,sc_policy,tune,seed"
     runs = [
-        (f"openb_pod_list_{workload},{POLICIES[policy]},1.3,{42 + at}", value)
+        (f"openb_pod_list_{name},{POLICIES[policy]},1.3,{42 + at}", value)
+        for name in workloads or ("default",)
         for policy, values in allocated.items()
         for at, value in enumerate(values)
     ]
