@@ -3,11 +3,11 @@
 Written by `taut sites train`; read by the service and by `taut sites evaluate`.
 """
 
-import io
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from scheduler_core.types import FloatArray
 __all__ = ["TERMS", "RoutingPolicy", "read_routing_policy", "write_routing_policy"]
 
 MOST_BYTES: Final = 1_000_000
+MOST_TERM: Final = 1e6
+ARRAYS: Final = {"name": "U", "params": "f", "support": "f", "terms": "f"}
+"""Arrays of the file, with the kind of their type."""
 TERMS: Final = ("worth_usd_per_gpu_h", "carbon_usd_per_t", "miss_usd", "egress_usd_per_gb", "kwh_per_gb")
 
 
@@ -43,7 +46,6 @@ def write_routing_policy(path: Path, made: RoutingPolicy) -> None:
     """Write a policy, which has a support, to a file."""
     if made.support is None:
         raise BundleError(f"{path}: found a policy without support, expected one from training")
-    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         np.savez(
             file,
@@ -60,27 +62,35 @@ def read_routing_policy(path: Path) -> RoutingPolicy:
     Raises
     ------
     BundleError
-        If the file is missing, larger than 1 MB, or no such policy.
+        If the file is missing, larger than 1 MB when unpacked, or no such policy.
     """
+    if not path.is_file():
+        raise BundleError(f"{path}: found no such file, expected a policy; write one with `taut sites train`")
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise BundleError(f"{path}: found {path.stat().st_size} bytes, expected at most {MOST_BYTES}")
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            name, params, support, terms = (_read(file, key) for key in ("name", "params", "support", "terms"))
-        chosen = policy(str(name), params.tolist())
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile, BadInput) as error:
-        raise BundleError(f"{path}: not a policy of `taut sites train` ({error}); write it again") from error
-    if support.ndim != 2 or len(support) != 2 or terms.shape != (len(TERMS),) or not np.isfinite(terms).all():
-        raise BundleError(f"{path}: found support {support.shape} and terms {terms.shape}; write it again")
-    return RoutingPolicy(
-        policy=chosen,
-        support=Support(low=support[0], high=support[1]),
-        **dict(zip(TERMS, map(float, terms), strict=True)),
-    )
+        arrays = _arrays(path)
+        low, high = arrays["support"]
+        terms = dict(zip(TERMS, map(float, arrays["terms"]), strict=True))
+        if not all(0.0 <= value <= MOST_TERM for value in terms.values()) or not terms["worth_usd_per_gpu_h"]:
+            raise ValueError(f"terms: found {[*terms.values()]}, expected 0 to {MOST_TERM:g}, the first above 0")
+        return RoutingPolicy(
+            policy=policy(str(arrays["name"]), arrays["params"].tolist()),
+            support=Support(low=low, high=high),
+            **terms,
+        )
+    except (OSError, ValueError, TypeError, KeyError, EOFError, MemoryError, BadZipFile, BadInput, zlib.error) as error:
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise BundleError(f"{path}: not a policy of `taut sites train` ({said}); write it again") from error
 
 
-def _read(file: "np.lib.npyio.NpzFile", key: str) -> FloatArray:
-    found: FloatArray = file[key]
-    if found.nbytes > MOST_BYTES:
-        raise ValueError(f"{key} has {found.nbytes} bytes")
-    return found
+def _arrays(path: Path) -> dict[str, FloatArray]:
+    """Return the arrays of a file; their unpacked size is checked before any is unpacked."""
+    with path.open("rb") as opened, ZipFile(opened) as packed:
+        size = sum(each.file_size for each in packed.infolist())
+        if size > MOST_BYTES:
+            raise ValueError(f"{size} bytes unpacked, expected at most {MOST_BYTES}")
+    with np.load(path, allow_pickle=False) as file:
+        arrays: dict[str, FloatArray] = {key: file[key] for key in ARRAYS}
+    for key, kind in ARRAYS.items():
+        if arrays[key].dtype.kind != kind:
+            raise ValueError(f"{key}: found type {arrays[key].dtype}")
+    return arrays

@@ -53,5 +53,6 @@ def policy(name: str, params: Sequence[float] = ()) -> Policy:
         raise BadInput(f"policy: found {name[:40]!r}, expected one of {', '.join(POLICIES)}")
     values, wanted = np.asarray(params, dtype=np.float64), PARAMS.get(name, 0)
     if values.shape != (wanted,) or not np.isfinite(values).all():
-        raise BadInput(f"policy {name}: found {values.size} parameters, expected {wanted} finite ones")
+        found = f"{int(np.isfinite(values).sum())} finite parameters of shape {values.shape}"
+        raise BadInput(f"policy {name}: found {found}, expected {wanted} in one row")
     return Policy(name=name, params=values)

@@ -12,6 +12,7 @@ import numpy as np
 
 from scheduler_core.errors import BadInput
 from scheduler_core.kernels.sites.deciding import Scratch, decide, describe, scratch_of
+from scheduler_core.kernels.sites.scoring import FEATURES
 from scheduler_core.kernels.sites.value import DAY, STEPS_PER_H, WAIT, Jobs, Outlook
 from scheduler_core.planning.hourly import HOURS_PER_DAY
 from scheduler_core.planning.sites.policies import Policy, policy
@@ -64,10 +65,21 @@ class WaitingJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """Smallest and largest value of each feature that a policy met in training, (features,) each."""
+    """Smallest and largest value of each feature that a policy met in training, (features,) each.
+
+    Raises
+    ------
+    BadInput
+        If there are not as many values as features, or one is not a number.
+    """
 
     low: FloatArray
     high: FloatArray
+
+    def __post_init__(self) -> None:
+        for each in (self.low, self.high):
+            if each.shape != (len(FEATURES),) or np.isnan(each).any():
+                raise BadInput(f"support: found {each.size} values, expected {len(FEATURES)} numbers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,9 @@ from pipelines.models.sites.network import Network
 from pipelines.models.sites.recorded import PERIODS
 from pipelines.models.sites.training import Budget, trained_scorer, tuned_rolling, usd_of
 from pipelines.simulation.sites.weeks import stacked
+from scheduler_core.kernels.sites.scoring import FEATURES
 from scheduler_core.planning.sites.policies import policy
+from scheduler_core.types import FloatArray
 from tests.pipelines.simulation.sites.made_weeks import TERMS, week
 
 SMALL = Budget(generations=4, tries=6, elite=2, weeks=2)
@@ -83,7 +85,44 @@ def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
         read_routing_policy(tmp_path / "p.npz")
 
 
-def test_arrays_of_objects_are_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "p.npz", name=np.array([{}], dtype=object), params=[], support=[], terms=[])
+WRITTEN = {
+    "name": np.array("scorer"),
+    "params": np.zeros(len(FEATURES)),
+    "support": np.zeros((2, len(FEATURES))),
+    "terms": np.ones(5),
+}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": np.array([{}], dtype=object)},
+        {"name": np.array("unknown")},
+        {"params": np.zeros(len(FEATURES) - 1)},
+        {"params": np.full(len(FEATURES), np.nan)},
+        {"params": np.zeros(len(FEATURES), dtype=complex)},
+        {"params": np.zeros(10_000_000)},
+        {"support": np.zeros((2, len(FEATURES) + 1))},
+        {"support": np.full((2, len(FEATURES)), np.nan)},
+        {"terms": np.full(5, np.nan)},
+        {"terms": np.full(5, 1e300)},
+        {"terms": np.zeros(5)},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_arrays_of_another_kind_shape_or_size_are_refused(tmp_path: Path, changed: dict[str, FloatArray]) -> None:
+    np.savez_compressed(tmp_path / "p.npz", **WRITTEN)
+    assert read_routing_policy(tmp_path / "p.npz").policy.name == "scorer"
+    np.savez_compressed(tmp_path / "p.npz", **WRITTEN | changed)
     with pytest.raises(BundleError, match="not a policy"):
         read_routing_policy(tmp_path / "p.npz")
+
+
+def test_a_file_cut_off_or_plain_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "p.npz", **WRITTEN)
+    content = (tmp_path / "p.npz").read_bytes()
+    np.save(tmp_path / "plain.npy", np.zeros(3))
+    for wrong in (content[: len(content) // 2], content[:-30], (tmp_path / "plain.npy").read_bytes()):
+        (tmp_path / "p.npz").write_bytes(wrong)
+        with pytest.raises(BundleError, match="not a policy"):
+            read_routing_policy(tmp_path / "p.npz")
