@@ -11,6 +11,7 @@ import typer
 
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Seed, Trace, emit, opened, say
 from pipelines.cli.simulation import command_of
+from pipelines.errors import BadUsage
 
 if TYPE_CHECKING:
     from pipelines.simulation.sites.places import Place, Terms
@@ -67,16 +68,13 @@ class World:
 
     def made(self, *periods: str) -> "tuple[tuple[Place, ...], list[Weeks]]":
         """Return the sites, and a batch of weeks of each period."""
-        import polars as pl
-
         from pipelines.models.sites.recorded import PERIODS, batch, pool_of
         from pipelines.settings import load_settings
         from pipelines.simulation.sites.places import places_of
 
         places = places_of(self.grid or load_settings().energy / "grid", self.zone or ())
         with opened(self.lake, self.trace) as (lake, trace):
-            jobs = lake.table("jobs", trace).collect()
-        pool, note = pool_of(jobs if self.cluster is None else jobs.filter(pl.col("cluster") == self.cluster))
+            pool, note = pool_of(lake.table("jobs", trace, self.cluster).collect())
         say(f"note: {trace}: {note}")
         say(f"note: sites: {', '.join(f'{each.name} {each.gpus} GPUs, PUE {each.grid.pue:g}' for each in places)}")
         terms = self.terms()
@@ -116,6 +114,12 @@ def train(world: World, written: Written) -> None:
     from pipelines.models.sites.training import trained_scorer, tuned_rolling, usd_of
     from scheduler_core.planning.sites.policies import policy
 
+    try:
+        written.out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadUsage(f"--out {written.out}: {error.strerror}; name a file in a folder that can be written") from error
+    if written.out.is_dir():
+        raise BadUsage(f"--out {written.out}: found a folder, expected the path of a file")
     _, (weeks, tuning) = world.made("train", "tune")
     tried = [policy("greedy"), tuned_rolling(tuning), trained_scorer(weeks, tuning, world.seed, talk=say)]
     usd = [float(usd_of(tuning, each).mean()) for each in tried]

@@ -27,6 +27,8 @@ WEEK_S: Final = WEEK * STEP_S
 LEAST_WEEKS: Final = 5
 LONGEST: Final = timedelta(days=17)
 """From the begin of a week until its last job must have ended, at the largest slack."""
+EDGE: Final = timedelta(days=2)
+"""What a series may lack at either end of the year, for files cut at local midnight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +107,15 @@ def pool_of(jobs: pl.DataFrame) -> tuple[Pool, str]:
 def batch(
     places: Sequence[Place], pool: Pool, terms: Terms, period: Period, *, seed: int, load: float = 0.9, draws: int = 1
 ) -> Weeks:
-    """Return a batch with `draws` weeks of the period's jobs on each of its Mondays; equal seeds give equal jobs."""
+    """Return a batch with `draws` weeks of the period's jobs on each of its Mondays; equal seeds give equal jobs.
+
+    Raises
+    ------
+    BadUsage
+        If the grid of a site does not cover the year in which that of the first site begins.
+    """
     shares = np.array([float(each.gpus) for each in places])
-    year = datetime.fromtimestamp(next(each.grid.price for each in places if each.grid.price).start_s, UTC).year
+    year = _year_of(places)
     jobs = period.of(pool)
     return stacked(
         [
@@ -121,3 +129,20 @@ def batch(
             for draw in range(draws)
         ]
     )
+
+
+def _year_of(places: Sequence[Place]) -> int:
+    """Return the year of the grids; a series that lacks a part of it would repeat other months there."""
+    year = 0
+    for each in places:
+        for series in (each.grid.carbon, each.grid.price):
+            if series is None:
+                continue
+            begin, end = (datetime.fromtimestamp(at, UTC) for at in (series.start_s, series.until_s))
+            year = year or (begin + EDGE).year
+            if begin > datetime(year, 1, 1, tzinfo=UTC) + EDGE or end < datetime(year + 1, 1, 1, tzinfo=UTC) - EDGE:
+                raise BadUsage(
+                    f"zone {each.name}: found hours from {begin:%Y-%m-%d} to {end:%Y-%m-%d}, expected all of {year}; "
+                    "give each zone files of carbon and price of one whole year"
+                )
+    return year

@@ -74,8 +74,7 @@ def run(config: Config, context: Context) -> Findings:
     """Train and tune on earlier months and other job weeks, then judge every policy with the bounds."""
     places = places_of(config.grid or context.energy / "grid", config.zones, year=config.year)
     trace = context.trace(config.trace)
-    jobs = context.lake().table("jobs", trace).collect()
-    pool, note = pool_of(jobs if config.cluster is None else jobs.filter(pl.col("cluster") == config.cluster))
+    pool, note = pool_of(context.lake().table("jobs", trace, config.cluster).collect())
     begin = datetime.fromtimestamp(min(each.grid.price.start_s for each in places if each.grid.price), UTC)
     rows: list[Row] = []
     last: tuple[Weeks, Policy] | None = None
