@@ -10,9 +10,16 @@ from tests.benchmarks.energy.accounting import accounting_rows
 from tests.benchmarks.energy.carbon import carbon_rows
 from tests.benchmarks.energy.cost import cost_rows
 from tests.benchmarks.energy.routes import route_rows
+from tests.benchmarks.energy.sites import sites_rows
 from tests.benchmarks.serving.figures import Row, tell
 
-PARTS = {"accounting": accounting_rows, "carbon": carbon_rows, "cost": cost_rows, "routes": route_rows}
+PARTS = {
+    "accounting": accounting_rows,
+    "carbon": carbon_rows,
+    "cost": cost_rows,
+    "routes": route_rows,
+    "sites": sites_rows,
+}
 
 
 def rows_of(parts: list[str]) -> list[Row]:
