@@ -29,15 +29,16 @@ def week_chart(places: Sequence[Place], weeks: Weeks, learnt: Policy) -> alt.Top
     """Draw the first week of a batch under the greedy rule and a learnt policy."""
     hours = WEEK // STEPS_PER_H
     cost = weeks.usd[0, :, HOURS_PER_DAY : HOURS_PER_DAY + hours] * STEPS_PER_H
-    panels = [_panel(_frame(places, cost), COST, most=None)]
-    for each in (policy("greedy"), learnt):
+    panels = [_panel(_frame(places, cost), COST)]
+    shown = (policy("greedy"), learnt)
+    for each in shown:
         held = held_gpus(weeks, simulated(weeks, each), 0)[:, :WEEK].reshape(len(places), hours, STEPS_PER_H)
-        panels.append(
-            _panel(_frame(places, held.mean(axis=2)), f"{GPUS}: {each.name}", most=int(weeks.capacity[0].sum()))
-        )
+        frame, most = _frame(places, held.mean(axis=2)), int(weeks.capacity[0].sum())
+        panels.append(_panel(frame, f"{GPUS}: {each.name}", most=most, last=each is shown[-1]))
     chart = alt.vconcat(*panels).resolve_scale(color="shared")
     said = [
-        f"first judged week; {int(weeks.capacity[0].sum())} GPUs at {len(places)} sites; top: cost of energy and carbon"
+        f"first judged week, from Monday 0:00 UTC with empty sites; {int(weeks.capacity[0].sum())} GPUs at "
+        f"{len(places)} sites; top: cost of energy and carbon"
     ]
     return titled(chart, "A week of jobs on the sites", said)
 
@@ -48,12 +49,15 @@ def _frame(places: Sequence[Place], values: FloatArray) -> pl.DataFrame:
     return pl.DataFrame({"day": hour / HOURS_PER_DAY, "site": site, "value": values.ravel()})
 
 
-def _panel(frame: pl.DataFrame, title: str, *, most: int | None) -> alt.Chart:
+def _panel(frame: pl.DataFrame, title: str, *, most: int | None = None, last: bool = False) -> alt.Chart:
     names = frame["site"].unique(maintain_order=True).to_list()
     base = alt.Chart(frame)
     marked = base.mark_line(strokeWidth=1.5, clip=True) if most is None else base.mark_area()
     panel: alt.Chart = marked.encode(
-        x=alt.X("day:Q").title("day of the week").scale(domain=[0, 7], nice=False),
+        x=alt.X("day:Q")
+        .title("day of the week" if last else None)
+        .axis(values=list(range(8)), format="d")
+        .scale(domain=[0, 7], nice=False),
         y=alt.Y("value:Q")
         .title(title)
         .stack(None if most is None else "zero")
