@@ -54,5 +54,5 @@ def policy(name: str, params: Sequence[float] = ()) -> Policy:
     values, wanted = np.asarray(params, dtype=np.float64), PARAMS.get(name, 0)
     if values.shape != (wanted,) or not np.isfinite(values).all():
         found = f"{int(np.isfinite(values).sum())} finite parameters of shape {values.shape}"
-        raise BadInput(f"policy {name}: found {found}, expected {wanted} in one row")
+        raise BadInput(f"policy {name}: found {found}, expected {wanted} finite ones")
     return Policy(name=name, params=values)
