@@ -26,6 +26,7 @@ PAGES = (
     "docs/studies/cost.md",
     "docs/studies/energy.md",
     "docs/studies/fragmentation.md",
+    "docs/studies/sites.md",
 )
 SHOWN = re.compile(r"(?:^|[`|] *| {4})(taut [a-z]+[^`#|\n]*)", re.MULTILINE)
 
