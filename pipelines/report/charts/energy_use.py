@@ -22,7 +22,7 @@ PARTS: Final = {
 }
 """Name and colour of each column with percentages, in the order of the bars."""
 
-SHIFTS: Final = {"yesterday": "by forecast", "clairvoyant": "with hindsight"}
+SHIFTS: Final = {"recent_days": "by forecast", "clairvoyant": "with hindsight"}
 
 USES: Final = {
     "measured": ("measured, GPUs", BLUE),

@@ -29,8 +29,8 @@ ShiftBy = Literal["carbon", "price"]
 
 AT_ONCE: Final = "none"
 BY_FORECAST: Final = "forecast"
-FORECAST: Final = "yesterday"
-"""Forecast used to hold jobs: every hour is expected to be like the same hour of the day before.
+FORECAST: Final = "recent_days"
+"""Forecast used to hold jobs: every hour is expected to be like the same hour of recent days, at the present level.
 
 The forecast `persistence` expects the present value in every hour, so it would never hold a job.
 """
@@ -51,7 +51,7 @@ class Holding:
         long = long or f"{self.slack.run_frac:g} of the predicted run time (not held if unknown)"
         return (
             f"slack {long} by {self.by}: shift={BY_FORECAST} holds a job until the hour within it from which the mean "
-            "over its run is lowest, forecast by the same hours of the day before; "
+            "over its run is lowest, forecast by the same hours of recent days; "
             f"shift={CLAIRVOYANT} uses the real series (a bound, not a policy); decided once, at submission; time held "
             "counts as waiting"
         )

@@ -69,7 +69,7 @@ class Outlook:
         return plan
 
     def foreseeing(self, price_s_per_kwh: float) -> Planner:
-        """Return a planner with a constant price per gram that expects intensities to be as yesterday's.
+        """Return a planner with a constant price per gram that expects intensities to be as in recent days.
 
         It ignores budgets; only the price limits emissions.
         """
@@ -88,7 +88,7 @@ class Outlook:
     def _expected(self, jobs: ElasticJobs) -> FloatArray:
         """Return each job's mean forecast intensity over its expected remaining time, at most a day (J,)."""
         hour = self.carbon.hour(np.array([self.asked_s]))
-        ahead = [forecast(self.carbon, hour, hours, "yesterday")[0] for hours in range(HOURS_PER_DAY)]
+        ahead = [forecast(self.carbon, hour, hours, "recent_days")[0] for hours in range(HOURS_PER_DAY)]
         means = np.cumsum(ahead) / np.arange(1, HOURS_PER_DAY + 1)
         fastest = np.where(jobs.allowed, jobs.steps_per_s, 0.0).max(axis=1) * jobs.perf[:, -1]
         hours = np.ceil(LASTS * jobs.steps_left / fastest / HOUR_S)
@@ -211,7 +211,9 @@ def saving_rows(runs: pl.DataFrame) -> list[Row]:
     """Return by how many percent carbon is lower at equal mean completion time, with intervals over seeds.
 
     Each kind of budget or price is compared with budgets of the same kWh in every period, and prices per gram also with
-    prices per kWh, at `AT_POINTS` completion times that both reach. `kwh_less_pct` is the difference in energy.
+    prices per kWh, at `AT_POINTS` completion times that both reach. `kwh_less_pct` is the energy saved.
+    `net_of_energy_pct` is the carbon saved beyond that: less what the saved kWh would have emitted at the mean
+    intensity that the other kind met.
     """
     pairs = [(name, BLIND) for name in KINDS if name != BLIND]
     pairs += [(name, PER_KWH) for name in PRICED if name != PER_KWH]
@@ -225,8 +227,13 @@ def saving_rows(runs: pl.DataFrame) -> list[Row]:
         for (name, against), found in savings.items():
             known = [pair for pair in found if math.isfinite(sum(pair))]
             row: Row = {"zone": zone, "month": month, "budget": name, "against": against, "seeds": len(known)}
-            for column, at in (("carbon_less_pct", 0), ("kwh_less_pct", 1)):
-                each = mean([100.0 * pair[at] for pair in known])
+            less = {
+                "carbon_less_pct": [kg for kg, _ in known],
+                "kwh_less_pct": [kwh for _, kwh in known],
+                "net_of_energy_pct": [kg - kwh for kg, kwh in known],
+            }
+            for column, values in less.items():
+                each = mean([100.0 * value for value in values])
                 row |= {column: each.value, f"{column}_lo": each.low, f"{column}_hi": each.high}
             rows.append(row)
     return rows
@@ -261,7 +268,8 @@ def _findings(runs: pl.DataFrame, seeds: int, cluster: Cluster, notes: tuple[str
         "a budget in grams is the month's mean intensity times the kWh of the other kind; what is kept, at most a "
         "day's budget (ours), is the same for both kinds, so the effect of grams is separated from that of keeping",
         "a price a gram is that a kWh at the month's mean intensity (ours); foreseen: hours to come are taken to be as "
-        "yesterday's, so that long jobs work more in cleaner hours; made looking at March and September, seeds 1000 on",
+        "in recent days, so that long jobs work more in cleaner hours; made looking at March and September, seeds "
+        "1000 on; net of energy: carbon saved beyond what the saved kWh would have emitted at the mean intensity met",
     )
     return Findings(
         study="carbon",

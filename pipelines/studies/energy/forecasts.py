@@ -1,30 +1,39 @@
-"""Study of forecasts: errors of simple forecasts of carbon intensity and electricity price on recorded series.
+"""Study of forecasts of carbon intensity and electricity price: their errors, and what starts chosen by them save.
 
 Forecasts are made in `scheduler_core.planning.forecast`. Called by `taut study forecasts`.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.grid_files import zone_files, zones_of
 from pipelines.studies.study import Context, Findings, Row, Study, grid_option, option
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.forecast import FORECASTS, forecast_error
-from scheduler_core.planning.hourly import HourlySeries
+from scheduler_core.planning.forecast import FORECASTS, RECENT_DAYS, forecast_error
+from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
+from scheduler_core.planning.release import CLAIRVOYANT, released_s
 
 HORIZONS_H: Final = (1, 3, 6, 12, 24, 48)
+SLACKS_H: Final = (6, 12, 24)
+RUN_S: Final = 4.0 * HOUR_S
+HALVES: Final = {"1 to 6": range(1, 7), "7 to 12": range(7, 13)}
+"""Months: the constants of `recent_days` were chosen on the first half of 2023, so that its second half is a test."""
 
 
 def forecast_rows(
     folder: Path, zones: Sequence[str] | None = None, horizons_h: Sequence[int] = HORIZONS_H
-) -> tuple[list[Row], list[str]]:
-    """Return a row per zone, series, forecast and horizon, and notes on the files read.
+) -> tuple[list[Row], list[Row], list[str]]:
+    """Return a row per zone, series, forecast and horizon, the rows of `start_rows`, and notes on the files read.
 
     Every reported hour of the files is forecast, from the second day on; hours without a reported value are left out.
-    The value of the current hour is known to both forecasts.
+    The value of the current hour is known to every forecast.
 
     Raises
     ------
@@ -32,6 +41,7 @@ def forecast_rows(
         If there is no zone, a requested zone is missing, or a file is not in the expected format or too short.
     """
     rows: list[Row] = []
+    starts: list[Row] = []
     notes: list[str] = []
     known = zones or zones_of(folder)
     if not known:
@@ -46,7 +56,52 @@ def forecast_rows(
         for name, series in told.items():
             if series is not None:
                 rows += _rows(zone, name, series, horizons_h)
-    return rows, notes
+                starts += [{"zone": zone, "series": name, **row} for row in start_rows(series)]
+    return rows, starts, notes
+
+
+def start_rows(series: HourlySeries) -> list[Row]:
+    """Return what starts of 4-hour runs save, a run from every hour, by forecast, slack and half of the year.
+
+    `saved_pct` is the saving against starting at once, in percent of it. `gap_closed` is the part of the distance from
+    `yesterday` to hindsight that a forecast covers. The first two weeks and the last two days are left out.
+    """
+    hours = np.arange(RECENT_DAYS * HOURS_PER_DAY, len(series) - 2 * HOURS_PER_DAY, dtype=np.float64)
+    months = np.array([datetime.fromtimestamp(series.start_s + hour * HOUR_S, UTC).month for hour in hours])
+    rows: list[Row] = []
+    for slack_h in SLACKS_H:
+        starts_s = {
+            how: released_s(
+                hours * HOUR_S,
+                np.full(len(hours), slack_h * HOUR_S),
+                np.full(len(hours), RUN_S),
+                series,
+                series.start_s,
+                how,
+            )
+            for how in (*FORECASTS, CLAIRVOYANT)
+        }
+        met = {
+            how: series.integral(series.start_s + at_s, series.start_s + at_s + RUN_S) for how, at_s in starts_s.items()
+        }
+        for half, its_months in HALVES.items():
+            own = np.isin(months, its_months)
+            if own.any():
+                mean = {how: float(values[own].mean()) for how, values in met.items()}
+                rows += [{"months": half, "slack_h": slack_h, **row} for row in _compared(mean)]
+    return rows
+
+
+def _compared(mean: Mapping[str, float]) -> list[Row]:
+    at_once, before, best = (mean[how] for how in ("persistence", "yesterday", CLAIRVOYANT))
+    return [
+        {
+            "forecast": how,
+            "saved_pct": 100.0 * (at_once - mean[how]) / abs(at_once) if at_once else math.nan,
+            "gap_closed": (before - mean[how]) / (before - best) if before > best else math.nan,
+        }
+        for how in (*FORECASTS, CLAIRVOYANT)
+    ]
 
 
 def _rows(zone: str, name: str, series: HourlySeries, horizons_h: Sequence[int]) -> list[Row]:
@@ -91,9 +146,13 @@ class Config:
 
 
 def run(config: Config, context: Context) -> Findings:
-    """Return the errors of the forecasts `persistence` and `yesterday` for every zone of a folder and every horizon."""
-    rows, notes = forecast_rows(config.grid or context.energy / "grid", config.zones, config.horizons_h)
-    return Findings(study="forecasts", trace="grid", tables={"": rows}, notes=notes, flat=rows)
+    """Return the errors of every forecast by zone and horizon, and what starts chosen by it save."""
+    rows, starts, notes = forecast_rows(config.grid or context.energy / "grid", config.zones, config.horizons_h)
+    notes.append(
+        "starts: a run of 4 h from every hour, held within its slack; `persistence` expects no better hour, so that it "
+        "starts every run at once; the constants of recent_days were chosen on January to June 2023"
+    )
+    return Findings(study="forecasts", trace="grid", tables={"errors": rows, "starts": starts}, notes=notes)
 
 
 FORECAST_ERRORS: Final = Study(name="forecasts", config=Config, run=run)

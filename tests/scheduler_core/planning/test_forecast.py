@@ -30,7 +30,6 @@ def test_truncating_the_future_changes_no_forecast(how: str, now: int, ahead: in
     series = hourly(np.random.default_rng(seed).uniform(0.0, 500.0, 96))
     hours = np.array([now])
 
-    assert FORECASTS[how](hours, ahead)[0] <= now
     known = series.truncated((now + 1) * HOUR_S)
     assert forecast(known, hours, ahead, how).tolist() == forecast(series, hours, ahead, how).tolist()
 
@@ -48,8 +47,9 @@ def test_errors_are_those_of_a_plain_loop_over_reported_hours(how: str, ahead: i
     off, truths = [], []
     for now in range(24, 120 - ahead):
         if not filled[now + ahead]:
-            source = now if how == "persistence" else now + ahead - 24 * int(np.ceil(ahead / 24))
-            off.append(values[source] - values[now + ahead])
+            off.append(
+                forecast(series.truncated((now + 1) * HOUR_S), np.array([now]), ahead, how)[0] - values[now + ahead]
+            )
             truths.append(values[now + ahead])
     assert found.hours == len(off)
     assert found.mae == pytest.approx(np.mean(np.abs(off)))
@@ -63,6 +63,18 @@ def test_a_day_that_repeats_is_forecast_without_error() -> None:
 
     assert forecast_error(series, 7, "yesterday").mae == 0.0
     assert forecast_error(series, 7, "persistence").mae > 0.0
+
+
+def test_recent_days_weigh_newer_days_more_and_keep_part_of_what_the_newest_hour_departs() -> None:
+    # Four days of 100, then one of 200 and an hour of 230: usual 100 + 100 w, where w is the newest day's weight.
+    series = hourly([100.0] * 96 + [200.0] * 24 + [230.0])
+    weights = 0.85 ** np.arange(5)
+    usual = 100.0 + 100.0 / weights.sum()
+
+    found = [forecast(series, np.array([120]), ahead, "recent_days")[0] for ahead in (0, 1, 3)]
+
+    assert found == pytest.approx([230.0, *(usual + (230.0 - usual) * 0.97**ahead for ahead in (1, 3))])
+    assert forecast(hourly([3.0, 8.0]), np.array([1]), 2, "recent_days").tolist() == [8.0]
 
 
 def test_unknown_forecasts_and_short_series_are_refused() -> None:

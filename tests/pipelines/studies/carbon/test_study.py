@@ -155,6 +155,13 @@ def test_budgets_in_grams_emit_less_at_equal_completion_time_where_hours_differ(
     assert {budget for budget, against in savings if against == BLIND} == set(KINDS) - {BLIND}
     assert savings["same grams every period", BLIND]["carbon_less_pct"] > 0.0
     assert savings["a price a gram, foreseen", PER_KWH]["carbon_less_pct"] > 0.0
+    for row in savings.values():
+        less, kwh, net = (float(str(row[f"{name}_pct"])) for name in ("carbon_less", "kwh_less", "net_of_energy"))
+        assert net == pytest.approx(less - kwh)
+    # At one price per kWh nothing depends on the hours, so that what it saves is energy.
+    assert abs(float(str(savings[PER_KWH, BLIND]["net_of_energy_pct"]))) < abs(
+        float(str(savings["a price a gram, foreseen", BLIND]["net_of_energy_pct"]))
+    )
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Rows of forecasts' errors: every zone, series, forecast and horizon of a folder."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,8 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import BadUsage
-from pipelines.studies.energy.forecasts import forecast_rows
+from pipelines.studies.energy.forecasts import forecast_rows, start_rows
+from tests.pipelines.simulation.energy.sites import hourly
 
 
 def folder(path: Path, hours: int = 24 * 6) -> Path:
@@ -21,13 +23,13 @@ def folder(path: Path, hours: int = 24 * 6) -> Path:
 
 
 def test_every_zone_series_forecast_and_horizon_has_its_row(tmp_path: Path) -> None:
-    rows, notes = forecast_rows(folder(tmp_path), None, (1, 24))
+    rows, _, notes = forecast_rows(folder(tmp_path), None, (1, 24))
 
     assert [(r["zone"], r["series"], r["forecast"], r["horizon_h"]) for r in rows] == [
         (zone, series, how, ahead)
         for zone in ("A", "B")
         for series in ("carbon_lca", "carbon_direct")
-        for how in ("persistence", "yesterday")
+        for how in ("persistence", "yesterday", "recent_days")
         for ahead in (1, 24)
     ]
     assert all(float(str(row["mae"])) > 0.0 for row in rows)
@@ -37,6 +39,23 @@ def test_every_zone_series_forecast_and_horizon_has_its_row(tmp_path: Path) -> N
 def test_a_series_too_short_for_a_horizon_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadUsage, match="A, carbon_lca: forecast: found 48 hours"):
         forecast_rows(folder(tmp_path, 48), ["A"], (48,))
+
+
+def test_what_starts_save_is_what_their_runs_meet() -> None:
+    begin = datetime(2023, 6, 1, tzinfo=UTC).timestamp()
+    days = np.tile(np.r_[np.full(12, 300.0), np.full(12, 100.0)], (60, 1))
+    days[::5] = 300.0  # every fifth day has no clean hours
+
+    rows = start_rows(hourly(days.ravel(), start_s=begin))
+
+    by = {(row["months"], row["slack_h"], row["forecast"]): row for row in rows}
+    assert len(by) == len(rows) == 2 * 3 * 4
+    for months in ("1 to 6", "7 to 12"):
+        assert by[months, 6, "persistence"]["saved_pct"] == 0.0
+        assert by[months, 6, "yesterday"]["gap_closed"] == 0.0
+        assert by[months, 6, "clairvoyant"]["gap_closed"] == 1.0
+        # After the odd day yesterday is a poor guess, and the days before it a good one.
+        assert 0.0 < float(str(by[months, 24, "recent_days"]["gap_closed"])) < 1.0
 
 
 def test_a_folder_without_zones_is_refused(tmp_path: Path) -> None:
@@ -53,5 +72,5 @@ def test_the_command_prints_them(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["study", "forecasts", *where])
 
     assert result.exit_code == 0
-    assert result.stdout.count("\n") == 5
+    assert result.stdout.count("\n") == 7
     assert "144 hours from 2023-05-01" in result.stderr

@@ -125,7 +125,7 @@ def test_a_trace_is_replayed_by_every_forecast(tmp_path: Path) -> None:
     said = " | ".join(found.notes)
     assert "assumed use if not measured: 52% of the GPUs held" in said
     assert "1 of 1 machines have no GPU type of the table: taken as V100" in said
-    assert rows.height == 2 * 3
+    assert rows.height == 2 * 4
     assert rows.filter(pl.col("shift") == "persistence")["jct_later_h"].to_list() == [0.0, 0.0]
     saved = rows.filter(pl.col("shift") == "clairvoyant", pl.col("shift_by") == "carbon")
     assert saved["carbon_saved_pct"][0] > 0.0
