@@ -13,7 +13,7 @@ from scheduler_core.errors import BadInput
 from scheduler_core.planning.hourly import HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["FORECASTS", "RECENT_DAYS", "forecast", "forecast_error"]
+__all__ = ["FORECASTS", "forecast", "forecast_error"]
 
 Forecast = Callable[[HourlySeries, IntArray, int], FloatArray]
 """A function of (series, indices of the current hours (n,), hours ahead) that returns the forecast values (n,)."""

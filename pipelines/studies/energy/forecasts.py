@@ -16,13 +16,14 @@ from pipelines.errors import BadUsage
 from pipelines.simulation.energy.grid_files import zone_files, zones_of
 from pipelines.studies.study import Context, Findings, Row, Study, grid_option, option
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.forecast import FORECASTS, RECENT_DAYS, forecast_error
+from scheduler_core.planning.forecast import FORECASTS, forecast_error
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.planning.release import CLAIRVOYANT, released_s
 
 HORIZONS_H: Final = (1, 3, 6, 12, 24, 48)
 SLACKS_H: Final = (6, 12, 24)
 RUN_S: Final = 4.0 * HOUR_S
+FIRST_DAYS: Final = 14
 HALVES: Final = {"1 to 6": range(1, 7), "7 to 12": range(7, 13)}
 """Months: the constants of `recent_days` were chosen on the first half of 2023, so that its second half is a test."""
 
@@ -66,7 +67,7 @@ def start_rows(series: HourlySeries) -> list[Row]:
     `saved_pct` is the saving against starting at once, in percent of it. `gap_closed` is the part of the distance from
     `yesterday` to hindsight that a forecast covers. The first two weeks and the last two days are left out.
     """
-    hours = np.arange(RECENT_DAYS * HOURS_PER_DAY, len(series) - 2 * HOURS_PER_DAY, dtype=np.float64)
+    hours = np.arange(FIRST_DAYS * HOURS_PER_DAY, len(series) - 2 * HOURS_PER_DAY, dtype=np.float64)
     months = np.array([datetime.fromtimestamp(series.start_s + hour * HOUR_S, UTC).month for hour in hours])
     rows: list[Row] = []
     for slack_h in SLACKS_H:
