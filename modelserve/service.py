@@ -8,15 +8,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from modelserve.bundle.routing_policy import RoutingPolicy, read_routing_policy
 from modelserve.callers import Caller, check_jobs
 from modelserve.calls.catalogue import Compared, card_of, importances_of, list_models, show_model
 from modelserve.calls.explanations import explain_job
+from modelserve.calls.holds import holds
 from modelserve.calls.logged_context import (
+    HOLD,
     PENDING,
     PLACEMENT,
+    PLAN,
     PREDICTION,
     RECOMMENDATION,
     RESERVATION,
@@ -28,6 +31,7 @@ from modelserve.calls.logged_context import (
 )
 from modelserve.calls.measured import measured, write_logged
 from modelserve.calls.placements import explained, placed
+from modelserve.calls.plans import plans
 from modelserve.calls.predictions import predicted
 from modelserve.calls.recent import recent_recommendations
 from modelserve.calls.recommendations import recommended
@@ -39,10 +43,12 @@ from modelserve.calls.shadow import Shadow
 from modelserve.calls.what_if import what_if
 from modelserve.contract.feedback import FeedbackBody
 from modelserve.contract.fields import Alias
+from modelserve.contract.holds import HoldBody
 from modelserve.contract.jobs import RecentAnswer
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, Error, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
 from modelserve.contract.placements import ClusterBody, PendingBody
+from modelserve.contract.plans import PlanBody
 from modelserve.contract.requests import ExplainBody, ModeBody, PredictBody, RecommendBody, WhatIfBody
 from modelserve.contract.reservations import ReserveBody
 from modelserve.contract.routes import RouteBody
@@ -64,6 +70,8 @@ if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
 
 __all__ = ["Service", "open_service"]
+
+Decided = TypeVar("Decided", PlanBody, HoldBody)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +150,14 @@ class Service:
         answered = routed(body, call, self.routing)
         self._keep(ROUTE, self._context(), call, caller, write_logged_routes(body, self.routing), answered)
         return answered
+
+    def plan_jobs(self, body: PlanBody, caller: Caller, *, answer_id: str) -> Answered:
+        """Return which jobs run now on what, within a carbon budget or at least cost, and log the answer."""
+        return self._decide(PLAN, plans, body, caller, answer_id)
+
+    def hold_jobs(self, body: HoldBody, caller: Caller, *, answer_id: str) -> Answered:
+        """Return for each job whether to start it now or until when to hold it, and log the answer."""
+        return self._decide(HOLD, holds, body, caller, answer_id)
 
     def score(self, model: "ServedModel", columns: Columns, caller: Caller, *, answer_id: str) -> Scores:
         """Predict jobs given as columns, with one model for all of them, and log the answer."""
@@ -225,6 +241,22 @@ class Service:
         if self.shadow is not None:
             self.shadow.stop()
         self.store.close()
+
+    def _decide(
+        self,
+        kind: str,
+        decide: Callable[[RequestContext, Decided, Call], Answered],
+        body: Decided,
+        caller: Caller,
+        answer_id: str,
+    ) -> Answered:
+        """Decide on jobs from the call and the newest modes alone, and log the answer."""
+        call = self._call(answer_id, body.trace)
+        check_jobs(body.jobs, call.trace, caller)
+        context = RequestContext(snapshot=self.models.current, learned=self.feed.fresh())
+        answered = decide(context, body, call)
+        self._keep(kind, context, call, caller, as_json(body), answered)
+        return answered
 
     def _call(self, answer_id: str, trace: str | None) -> Call:
         return Call(answer_id=answer_id, trace=trace or self.settings.trace, now=self.clock())

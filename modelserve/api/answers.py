@@ -1,4 +1,4 @@
-"""Routes about jobs: predictions, recommendations (new and recent), reservations, placements, routes, explanations.
+"""Routes about jobs: predictions, recommendations, reservations, placements, routes, plans, holds, explanations.
 
 Predictions for a few jobs are computed on the event loop, since handing them to a thread would take longer. Everything
 else runs in a thread (`Slots`). Added by `modelserve.api.app`.
@@ -15,8 +15,10 @@ from modelserve.api.calls import Call, call_of
 from modelserve.api.learning import TRACE, TYPE, json_response
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
 from modelserve.calls.logged_context import Answered
+from modelserve.contract.holds import HoldAnswer, HoldBody
 from modelserve.contract.jobs import ExplainAnswer, PredictAnswer, RecentAnswer, RecommendAnswer, WhatIfAnswer
 from modelserve.contract.placements import ClusterBody, PendingAnswer, PendingBody, PlaceAnswer
+from modelserve.contract.plans import PlanAnswer, PlanBody
 from modelserve.contract.requests import ExplainBody, PredictBody, RecommendBody, WhatIfBody
 from modelserve.contract.reservations import ReserveAnswer, ReserveBody
 from modelserve.contract.routes import RouteAnswer, RouteBody
@@ -34,6 +36,8 @@ RESERVE: Final = BoundedBody(ReserveBody)
 PLACE: Final = BoundedBody(ClusterBody)
 PENDING: Final = BoundedBody(PendingBody)
 ROUTE: Final = BoundedBody(RouteBody)
+PLAN: Final = BoundedBody(PlanBody)
+HOLD: Final = BoundedBody(HoldBody)
 EXPLAIN: Final = JsonBody(ExplainBody)
 WHAT_IF: Final = JsonBody(WhatIfBody)
 
@@ -95,6 +99,26 @@ async def routes(request: Request) -> Response:
     body = await ROUTE.of(call)
     call.rows = _counted(call, len(body.jobs))
     ask = partial(call.service.route_jobs, body, caller, answer_id=call.answer_id)
+    return answer(call, await call.desk.slots.run(ask))
+
+
+async def plan(request: Request) -> Response:
+    """Return which jobs run now, on which GPUs and at which clock."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    body = await PLAN.of(call)
+    call.rows = _counted(call, len(body.jobs))
+    ask = partial(call.service.plan_jobs, body, caller, answer_id=call.answer_id)
+    return answer(call, await call.desk.slots.run(ask))
+
+
+async def hold(request: Request) -> Response:
+    """Return for each job whether to start it now or until when to hold it."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    body = await HOLD.of(call)
+    call.rows = _counted(call, len(body.jobs))
+    ask = partial(call.service.hold_jobs, body, caller, answer_id=call.answer_id)
     return answer(call, await call.desk.slots.run(ask))
 
 
@@ -174,6 +198,16 @@ OPERATIONS: Final = (
     Operation(
         method="POST", path="/v1/route", endpoint=routes, tag=TAG,
         summary="At which site each waiting job starts, and why", body=RouteBody, answer=RouteAnswer,
+        faults=(*CALL, *BODY, *SLOT),
+    ),
+    Operation(
+        method="POST", path="/v1/plan", endpoint=plan, tag=TAG,
+        summary="Which jobs run now on what: within a carbon budget, or at least cost", body=PlanBody,
+        answer=PlanAnswer, faults=(*CALL, *BODY, *SLOT),
+    ),
+    Operation(
+        method="POST", path="/v1/hold", endpoint=hold, tag=TAG,
+        summary="Whether to start each job now, or until when to hold it", body=HoldBody, answer=HoldAnswer,
         faults=(*CALL, *BODY, *SLOT),
     ),
     Operation(

@@ -33,6 +33,8 @@ EXTENSIONS: Final = (
     "placements",
     "explain-pending",
     "route",
+    "plan",
+    "hold",
     "explanations",
     "what-if",
 )

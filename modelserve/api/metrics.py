@@ -23,10 +23,12 @@ METRIC_NAMES: Final = (
     "taut_asked_amount_total",
     "taut_feedback_total",
     "taut_given_amount_total",
+    "taut_holds_total",
     "taut_model_age_seconds",
     "taut_model_info",
     "taut_model_reload_total",
     "taut_placements_total",
+    "taut_plans_total",
     "taut_prediction_duration_seconds",
     "taut_prediction_error_ratio",
     "taut_predictions_total",
@@ -78,6 +80,8 @@ class Metrics:
         )
         self.placements = Counter("taut_placements_total", "Waiting jobs decided on.", ("reason",), registry=registry)
         self.routes = Counter("taut_routes_total", "Waiting jobs routed among sites.", ("reason",), registry=registry)
+        self.plans = Counter("taut_plans_total", "Jobs planned.", ("reason",), registry=registry)
+        self.holds = Counter("taut_holds_total", "Jobs held or started at once.", ("reason",), registry=registry)
         self.samples_refused = Counter(
             "taut_samples_refused_total", "Samples of running jobs refused.", ("why",), registry=registry
         )
@@ -117,6 +121,8 @@ class Metrics:
             "prediction": self.predictions,
             "recommendation": self.recommendations,
             "reservation": self.reservations,
+            "plan": self.plans,
+            "hold": self.holds,
             "placement": self.placements,
             "route": self.routes,
             "refused_sample": self.samples_refused,

@@ -202,10 +202,11 @@ def card_from(values: Mapping[str, object]) -> Card:
 def complaint(error: ValidationError) -> str:
     """Return the first error as `field: expected ...` in one line, and the number of errors in other fields."""
     first, *others = error.errors(include_url=False, include_input=False)
-    field = repr(".".join(str(part)[:64] for part in first["loc"]))[1:-1] or "the whole"
+    field = repr(".".join(str(part)[:64] for part in first["loc"]))[1:-1]
     # A list that stops at its first bad item is also reported as too short.
     more = sum(other["loc"] != first["loc"][: len(other["loc"])] for other in others)
-    return f"{field}: {first['msg'][:200]}" + (f" (and {more} more)" if more else "")
+    message = first["msg"].removeprefix("Value error, ")[:200]
+    return (f"{field}: " if field else "") + message + (f" (and {more} more)" if more else "")
 
 
 IMPORTANCES: Final = TypeAdapter(tuple[Importance, ...])

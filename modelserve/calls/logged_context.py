@@ -21,8 +21,10 @@ from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
 
 __all__ = [
+    "HOLD",
     "PENDING",
     "PLACEMENT",
+    "PLAN",
     "PREDICTION",
     "RECOMMENDATION",
     "RESERVATION",
@@ -40,6 +42,8 @@ RESERVATION: Final = "reservation"
 PLACEMENT: Final = "placement"
 PENDING: Final = "pending"
 ROUTE: Final = "route"
+PLAN: Final = "plan"
+HOLD: Final = "hold"
 
 Parts = tuple[str | None, ...]
 
@@ -52,9 +56,9 @@ class Answered:
     """One response as JSON bytes, the models it used (such as `runtime.pai.ctr@7`), and counts for monitoring.
 
     `counts` has keys `("prediction", name, version, outcome)`, `("recommendation", resource, reason)`,
-    `("reservation", reason)`, `("refused_sample", reason)`, `("placement", code)` and `("route", reason)`.
-    `reclaimed` holds for each resource the total requested and the total recommended, `reserved` the total requested
-    and the total reserved, over all instances of all jobs.
+    `("refused_sample", reason)`, `("placement", code)`, and `(kind, reason)` with the kinds `reservation`, `route`,
+    `plan` and `hold`. `reclaimed` holds for each resource the total requested and the total recommended, `reserved`
+    the total requested and the total reserved, over all instances of all jobs.
     """
 
     body: bytes

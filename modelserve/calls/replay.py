@@ -16,9 +16,12 @@ from features.online import OnlineHistory
 from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import complaint
 from modelserve.bundle.champions import version_folder
+from modelserve.calls.holds import holds
 from modelserve.calls.logged_context import (
+    HOLD,
     PENDING,
     PLACEMENT,
+    PLAN,
     PREDICTION,
     RECOMMENDATION,
     RESERVATION,
@@ -30,12 +33,15 @@ from modelserve.calls.logged_context import (
 )
 from modelserve.calls.measured import read_logged
 from modelserve.calls.placements import explained, placed
+from modelserve.calls.plans import plans
 from modelserve.calls.predictions import predicted
 from modelserve.calls.recommendations import recommended
 from modelserve.calls.request_context import Choice, FeedbackUsed, RequestContext, RowSource
 from modelserve.calls.reservations import reserved
 from modelserve.calls.routes import read_logged_routes, routed
+from modelserve.contract.holds import HoldBody
 from modelserve.contract.placements import ClusterBody, PendingBody
+from modelserve.contract.plans import PlanBody
 from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.errors import BadRequest, BundleError, NotKnown
 from modelserve.learning.learned import Learned
@@ -94,6 +100,10 @@ def replay(record: "AnswerRecord", bundles: Path) -> bytes:
         if record.kind == RESERVATION:
             body, found = read_logged(seen.body)
             return reserved(context, body.jobs, found, call, seen.types).body
+        if record.kind == PLAN:
+            return plans(context, PlanBody.model_validate(seen.body, strict=False), call).body
+        if record.kind == HOLD:
+            return holds(context, HoldBody.model_validate(seen.body, strict=False), call).body
         if record.kind == PLACEMENT:
             return placed(ClusterBody.model_validate(seen.body, strict=False), call).body
         if record.kind == PENDING:
@@ -103,7 +113,7 @@ def replay(record: "AnswerRecord", bundles: Path) -> bytes:
             return routed(route_body, call, rules).body
     except ValidationError as error:
         raise BadRequest(f"call of the answer: {complaint(error)}; it was written by another version") from error
-    kinds = ", ".join((PREDICTION, RECOMMENDATION, RESERVATION, PLACEMENT, PENDING, ROUTE))
+    kinds = ", ".join((PREDICTION, RECOMMENDATION, RESERVATION, PLACEMENT, PENDING, ROUTE, PLAN, HOLD))
     raise BadRequest(f"kind: found {record.kind[:40]!r}, expected one of {kinds}")
 
 

@@ -25,6 +25,7 @@ from modelserve.client.calls import (
 from modelserve.client.connected import Connected
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.contract.fields import Minimums, Mode
+from modelserve.contract.holds import Held, HoldAnswer, HoldJob, HourlyValues
 from modelserve.contract.jobs import (
     ExplainAnswer,
     PredictAnswer,
@@ -37,6 +38,7 @@ from modelserve.contract.jobs import (
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
 from modelserve.contract.placements import ClusterBody, PendingAnswer, PendingBody, PlaceAnswer
+from modelserve.contract.plans import MAX_PLANNED, PlanAnswer, PlanBody
 from modelserve.contract.requests import JobRow, RecommendJob
 from modelserve.contract.reservations import MAX_RUNNING, ReserveAnswer, Reserved, RunningJob
 from modelserve.contract.routes import RouteAnswer, RouteBody
@@ -203,6 +205,50 @@ class AsyncClient(Connected):
         asked = {**body.model_dump(exclude_unset=True), **({} if job_ids is None else {"explain": tuple(job_ids)})}
         [pending] = rows_as(PendingBody, [asked], field="clusters")
         return await self.ask(PendingAnswer, post("/v1/explain-pending", whole(pending), repeatable=True))
+
+    async def plan(self, body: PlanBody | Mapping[str, object]) -> PlanAnswer:
+        """Return which jobs run now on what, within a carbon budget or at least cost.
+
+        Raises
+        ------
+        BadRequest
+            The call is not valid.
+        ClientError
+            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`. All jobs then go on as they are.
+        """
+        [asked] = rows_as(PlanBody, [body], field="plan")
+        call = post("/v1/plan", whole(asked), repeatable=True)
+        said = await self.ask(PlanAnswer, call)
+        check_ids([row.job_id for row in asked.jobs], [row.job_id for row in said.plans], call)
+        return said
+
+    async def holds(
+        self,
+        jobs: Sequence[HoldJob | Mapping[str, object]],
+        *,
+        by: Literal["carbon", "price"],
+        hours: HourlyValues | Mapping[str, object],
+        trace: str | None = None,
+    ) -> list[Held]:
+        """Return for each job whether to start it now or until when to hold it, in the order of the jobs.
+
+        Raises
+        ------
+        BadRequest
+            A job or the hours are not valid.
+        ClientError
+            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`. All jobs may then start.
+        """
+        (series,) = rows_as(HourlyValues, [hours], field="hours")
+        given = series.model_dump(mode="json")
+
+        async def ask(part: Sequence[HoldJob], deadline: float) -> list[Held]:
+            call = post("/v1/hold", with_list("jobs", part, trace=trace, by=by, hours=given), repeatable=True)
+            said = read_answer(HoldAnswer, await self.exchange.send(call, deadline), call)
+            check_ids([row.job_id for row in part], [row.job_id for row in said.holds], call)
+            return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.holds]
+
+        return await self.in_parts(rows_as(HoldJob, jobs), ask, most=MAX_PLANNED)
 
     async def explanations(
         self,

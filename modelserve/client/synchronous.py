@@ -12,10 +12,12 @@ from modelserve.client.asynchronous import Jobs
 from modelserve.client.waiting import Waiting
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.contract.fields import Minimums, Mode
+from modelserve.contract.holds import Held, HoldJob, HourlyValues
 from modelserve.contract.jobs import ExplainAnswer, Prediction, RecentAnswer, Recommended, WhatIfAnswer
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
 from modelserve.contract.placements import ClusterBody, PendingAnswer, PlaceAnswer
+from modelserve.contract.plans import PlanAnswer, PlanBody
 from modelserve.contract.requests import JobRow
 from modelserve.contract.reservations import Reserved, RunningJob
 from modelserve.contract.routes import RouteAnswer, RouteBody
@@ -96,6 +98,21 @@ class Client(Waiting):
     ) -> PendingAnswer:
         """Return why jobs of a cluster wait, and what would start them; see `AsyncClient.explain_pending`."""
         return self.wait(lambda client: client.explain_pending(cluster, job_ids=job_ids))
+
+    def plan(self, body: PlanBody | Mapping[str, object]) -> PlanAnswer:
+        """Return which jobs run now on what, within a carbon budget or at least cost; see `AsyncClient.plan`."""
+        return self.wait(lambda client: client.plan(body))
+
+    def holds(
+        self,
+        jobs: Sequence[HoldJob | Mapping[str, object]],
+        *,
+        by: Literal["carbon", "price"],
+        hours: HourlyValues | Mapping[str, object],
+        trace: str | None = None,
+    ) -> list[Held]:
+        """Return for each job whether to start it now or until when to hold it; see `AsyncClient.holds`."""
+        return self.wait(lambda client: client.holds(jobs, by=by, hours=hours, trace=trace))
 
     def explanations(
         self,

@@ -21,6 +21,7 @@ from pipelines.cli import (
     kube,
     models,
     placing,
+    planning,
     report,
     retraining,
     rightsize,
@@ -103,6 +104,7 @@ for group in (
     sites,
     experiments,
     serving,
+    planning,
     slurm,
     kube,
 ):

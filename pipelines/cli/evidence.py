@@ -26,7 +26,7 @@ from modelserve.store.answers import AnswerRecord, read_answer
 TOP: Final = 3
 """Maximum number of feature contributions printed for a job."""
 
-ANSWERS: Final = ("recommendations", "predictions", "reservations", "placements", "pending", "routes")
+ANSWERS: Final = ("recommendations", "predictions", "reservations", "placements", "pending", "routes", "plans", "holds")
 """The names of the list of answers in a response."""
 
 SQLITE: Final = "sqlite:///"

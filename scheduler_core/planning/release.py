@@ -13,7 +13,7 @@ from scheduler_core.planning.forecast import forecast
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["CLAIRVOYANT", "Slack", "released_s"]
+__all__ = ["CLAIRVOYANT", "Slack", "as_the_last_day", "released_s"]
 
 MOST_SLACK_H: Final = 7 * HOURS_PER_DAY
 """Maximum slack in hours; forecasts repeat one day and are of no use for later weeks."""
@@ -64,6 +64,19 @@ class Slack:
             return np.full(len(predicted_s), self.longest_s)
         known = np.where(np.isfinite(predicted_s), predicted_s, 0.0)
         return np.asarray(np.minimum((self.run_frac or 0.0) * known, MOST_SLACK_H * HOUR_S), dtype=np.float64)
+
+
+def as_the_last_day(series: HourlySeries, until_s: float) -> HourlySeries:
+    """Return the series extended to `until_s` (Unix time) by the values of its last day, repeated.
+
+    >>> day = HourlySeries(start_s=0.0, values=np.arange(25.0), unit="g/kWh")
+    >>> as_the_last_day(day, 28 * 3600.0).values[-4:].tolist()
+    [24.0, 1.0, 2.0, 3.0]
+    """
+    last = series.values[-HOURS_PER_DAY:]
+    more = max(int(np.ceil((until_s - series.until_s) / HOUR_S)), 0)
+    values = np.concatenate([series.values, np.resize(last, more)])
+    return HourlySeries(start_s=series.start_s, values=values, unit=series.unit)
 
 
 def released_s(

@@ -1,6 +1,6 @@
 """Run Slurm's programs `sacct`, `scontrol`, `squeue` and `sstat`; times are in UTC. Nothing else starts processes here.
 
-Called by `history.py`, `feedback.py`, `summary.py` and `reclaim.py`.
+Called by the other modules of this folder.
 """
 
 import os
@@ -110,6 +110,20 @@ def hosts_in(text: str) -> tuple[str, ...]:
     if "[" not in text:
         return tuple(text.split(",")) if text else ()
     return tuple(_run("scontrol", "show", "hostnames", text, limit_s=LIMIT_S).split())
+
+
+def states_of(numbers: Sequence[str]) -> dict[str, str]:
+    """Return the state of each job that waits, runs or is suspended (PENDING, RUNNING, SUSPENDED), by its number.
+
+    Raises
+    ------
+    SourceError
+        `squeue` is not installed, or fails.
+    """
+    wanted = set(numbers)
+    # Not with -j, which fails once slurmctld has forgotten a job.
+    lines = _run("squeue", "-h", "-a", "-r", "-t", "PD,R,S", "-o", "%i %T", limit_s=20.0).splitlines()
+    return {number: state for number, state in (line.split() for line in lines) if number in wanted}
 
 
 def _sacct(*words: str) -> str:

@@ -19,7 +19,7 @@ from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["ZoneFiles", "of_one_year", "zone_files", "zones_of"]
+__all__ = ["ZoneFiles", "of_one_year", "series_of", "zone_files", "zones_of"]
 
 LONGEST_GAP_H: Final = 7 * HOURS_PER_DAY
 """Maximum length of a gap that is filled: a week."""
@@ -215,6 +215,23 @@ def zone_files(folder: Path, zone: str | None = None, *, basis: Basis = "lca") -
         series[kind], note = _read(paths, kind, basis, name) if paths else (None, f"{name}: no file of {kind}")
         notes.append(note)
     return ZoneFiles(zone=name, carbon=series["carbon"], price=series["price"], notes=tuple(notes))
+
+
+def series_of(grid: Path, zone: str | None, kind: Kind) -> HourlySeries:
+    """Return the series of one kind from a CSV file, or from a zone of a folder.
+
+    Raises
+    ------
+    BadUsage
+        If there is no such series, or a file is invalid.
+    """
+    if grid.is_file():
+        return _read([grid], kind, "lca", zone or grid.stem)[0]
+    files = zone_files(grid, zone)
+    series = files.carbon if kind == "carbon" else files.price
+    if series is None:
+        raise BadUsage(f"--grid {grid}: found no file of {kind}, expected {kind}_*.csv; add one, or give its path")
+    return series
 
 
 def _files(folder: Path) -> list[Path]:

@@ -36,11 +36,24 @@ CALLS = {
     "/v1/placements": CLUSTER,
     "/v1/explain-pending": CLUSTER,
     "/v1/route": ROUTES,
+    "/v1/plan": {
+        "objective": "carbon",
+        "jobs": [job(request={"gpus": 2}, run_s=3600.0)],
+        "nodes": [{"name": "a", "gpu_type": "V100", "gpus": 8, "gpu_idle_w": 30.0, "gpu_full_w": 300.0}],
+        "g_per_kwh": 300.0,
+        "budget_g": 500.0,
+    },
+    "/v1/hold": {
+        "jobs": [job(request={"gpus": 2}, run_s=3600.0, slack_s=7200.0)],
+        "by": "carbon",
+        "hours": {"start_ts": "2023-06-01T00:00:00Z", "values": [300.0, 200.0, 100.0]},
+        "now_ts": "2023-06-01T00:10:00Z",
+    },
     "/v1/explanations": {"job": job()},
     "/v1/what-if": {"job": job(), "resource": "cpu_cores"},
 }
 OF_JOBS = ("/v1/predictions", "/v1/recommendations", "/v1/reservations")
-LOGGED = (*OF_JOBS, "/v1/placements", "/v1/explain-pending", "/v1/route")
+LOGGED = (*OF_JOBS, "/v1/placements", "/v1/explain-pending", "/v1/route", "/v1/plan", "/v1/hold")
 DEEP = b"[" * 100_000
 HUGE = b'{"jobs":' + b"9" * 5000 + b"}"
 

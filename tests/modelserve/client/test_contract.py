@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from modelserve.api.app import OPERATIONS
 from modelserve.api.operations import add_operations
 from modelserve.client import AsyncClient
-from modelserve.contract import jobs, learning, models, placements, reservations, routes
+from modelserve.contract import holds, jobs, learning, models, placements, plans, reservations, routes
 from modelserve.contract.fields import Minimums
 from modelserve.errors import WrongAnswer
 from tests.examples import examples
@@ -57,6 +57,16 @@ CLUSTER = {
     "cluster": "c1",
     "placement": "fgd",
 }
+GPU_JOB = {**JOB, "request": {"gpus": 2.0}, "run_s": 60.0}
+PLAN = {
+    "objective": "carbon",
+    "jobs": [{**GPU_JOB, "speedup": {4: 1.8}, "speed_on": {"V100": 1.5}, "node": "a-0", "running_gpus": 2}],
+    "nodes": [{"name": "a", "gpu_type": "V100", "gpus": 8, "gpu_idle_w": 30.0, "gpu_full_w": 300.0}],
+    "clocks": [{"mhz": 900.0, "speed": 0.8, "power": 0.5}, {"mhz": 1500.0, "speed": 1.0, "power": 1.0}],
+    "g_per_kwh": 300.0,
+    "budget_g": 500.0,
+}
+HOURS = {"start_ts": "2023-06-01T00:00:00Z", "values": [300.0]}
 Ask = Callable[[AsyncClient], Any]
 
 CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
@@ -78,6 +88,11 @@ CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
         lambda c: c.explain_pending(CLUSTER, job_ids=["a1"]),
     ),
     ("POST", "/v1/route"): (routes.RouteAnswer, lambda c: c.routes(ROUTES)),
+    ("POST", "/v1/plan"): (plans.PlanAnswer, lambda c: c.plan(PLAN)),
+    ("POST", "/v1/hold"): (
+        holds.HoldAnswer,
+        lambda c: c.holds([{**GPU_JOB, "slack_s": 60.0}], by="carbon", hours=HOURS, trace="pai"),
+    ),
     ("POST", "/v1/explanations"): (jobs.ExplainAnswer, lambda c: c.explanations(JOB, top=3, quantile="p90")),
     ("POST", "/v1/what-if"): (jobs.WhatIfAnswer, lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5)),
     ("POST", "/v1/feedback"): (learning.FeedbackAnswer, lambda c: c.feedback([FINISHED], trace="pai")),

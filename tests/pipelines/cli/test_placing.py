@@ -58,7 +58,7 @@ def test_a_table_is_printed_for_reading() -> None:
 @pytest.mark.parametrize(
     ("text", "status", "message"),
     [
-        ("{", 1, "-: the whole: Invalid JSON"),
+        ("{", 1, "-: Invalid JSON"),
         (json.dumps({**CLUSTER, "jobs": []}), 1, "-: jobs: "),
         (json.dumps({**CLUSTER, "a\nb\x1b[31m": 1}), 1, "-: a\\nb\\x1b[31m: Extra inputs are not permitted\n"),
         (json.dumps({**CLUSTER, "jobs": [{"job_id": ""}]}), 1, "-: jobs.0.job_id: String should have at least 1"),

@@ -1,0 +1,221 @@
+"""Plans and holds over HTTP: fields at fault, tokens, modes, metrics, and the answer made again by the command."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from modelserve.calls.plans import plan_rows
+from modelserve.client import AsyncClient, Client
+from modelserve.contract.plans import MAX_GPUS, MAX_GROUPS, MAX_PLANNED, PlanAnswer, PlanBody
+from modelserve.errors import BadRequest, Refused
+from pipelines.cli import app
+from tests.modelserve.api.conftest import TOKENS, bearer, job
+from tests.modelserve.api.test_gate import check_problem
+from tests.modelserve.running import serving
+
+Make = Callable[..., TestClient]
+NODE = {"name": "a", "gpu_type": "V100", "gpus": 8, "gpu_idle_w": 30.0, "gpu_full_w": 300.0}
+CARBON = {"objective": "carbon", "nodes": [NODE], "g_per_kwh": 300.0, "budget_g": 200.0, "period_s": 3600.0}
+HOURS = {"start_ts": "2023-06-01T00:00:00Z", "values": [300.0, 200.0, 100.0, 400.0]}
+HOLD = {"by": "carbon", "hours": HOURS, "now_ts": "2023-06-01T00:30:00Z"}
+
+
+def planned(job_id: str = "a1", gpus: float = 2.0, run_s: float = 7200.0, **changes: object) -> dict[str, object]:
+    return job(job_id, **{"request": {"gpus": gpus}, "instances": 1, "run_s": run_s, **changes})
+
+
+def test_a_plan_keeps_the_budget_of_its_rule_and_says_why_a_job_waits(serve: Make) -> None:
+    client = serve()
+    # 600 W at 300 g/kWh: 180 g an hour, 360 g until the end
+    jobs = [planned("long"), planned("short", run_s=600.0)]
+
+    by_period, whole = (
+        client.post("/v1/plan", json={**CARBON, "budget": rule, "jobs": jobs}).json()
+        for rule in ("period", "to-completion")
+    )
+
+    assert [(row["job_id"], row["gpus"], row["reason"]) for row in whole["plans"]] == [
+        ("long", 0, "budget"),
+        ("short", 2, "runs"),
+    ]
+    assert by_period["planned_g"] == pytest.approx(30.0)
+    assert {row["mode"] for row in whole["plans"]} == {"observe"}
+    assert "budget of 200 g" in whole["plans"][0]["note"]
+    later = client.post("/v1/plan", json={**CARBON, "budget_g": 210.1, "jobs": jobs}).json()
+    assert [row["gpus"] for row in later["plans"]] == [2, 2]
+    assert later["planned_g"] == pytest.approx(210.0)
+
+
+def test_a_plan_by_cost_puts_due_jobs_first(serve: Make) -> None:
+    jobs = [planned("free", gpus=8), planned("due", gpus=8, due_ts="2023-06-01T02:30:00Z", weight_usd_per_h=9.0)]
+    body = {"objective": "cost", "nodes": [NODE], "usd_per_kwh": 0.2, "now_ts": "2023-06-01T00:30:00Z", "jobs": jobs}
+
+    said = serve().post("/v1/plan", json=body).json()
+
+    assert [(row["reason"], row["nodes"]) for row in said["plans"]] == [("postponed", {}), ("runs", {"a-0": 8})]
+
+
+def test_a_hold_ends_at_the_best_hour_within_the_slack(serve: Make) -> None:
+    jobs = [planned(str(hours), run_s=1800.0, slack_s=3600.0 * hours) for hours in (0, 1, 3)]
+
+    said = serve().post("/v1/hold", json={**HOLD, "jobs": jobs}).json()
+
+    assert [(row["until_ts"], row["reason"]) for row in said["holds"]] == [
+        (None, "no_slack"),
+        ("2023-06-01T01:00:00Z", "better_hour"),
+        ("2023-06-01T02:00:00Z", "better_hour"),
+    ]
+    assert [row["mean_then"] for row in said["holds"]] == [300.0, 200.0, 100.0]
+
+
+NAN, FAR = float("nan"), "9999-12-31T23:00:00Z"
+CLOCKS = [{"mhz": 900.0, "speed": 0.8, "power": 0.5}, {"mhz": 1500.0, "speed": 1.0, "power": 1.0}]
+COST = {"objective": "cost", "usd_per_kwh": 0.1}
+MANY = [planned(str(number), speedup={"1": 0.6}) for number in range(MAX_PLANNED)]
+PLAN_AT_FAULT: tuple[tuple[dict[str, object], str], ...] = (
+    ({"jobs": [planned(gpus=0.5)]}, "jobs.0"),
+    ({"jobs": [planned(gpus=MAX_GPUS + 1.0)]}, "jobs.0"),
+    ({"jobs": [planned(run_s=0.0)]}, "jobs.0.run_s"),
+    ({"jobs": [planned(run_s=NAN)]}, "jobs.0.run_s"),
+    ({"jobs": [planned(speedup={"0": 1.0})]}, "jobs.0.speedup.0.[key]"),
+    ({"jobs": [planned(speedup={"4": 0.0})]}, "jobs.0.speedup.4"),
+    ({"jobs": [planned(speed_on={"V100": NAN})]}, "jobs.0.speed_on.V100"),
+    ({"jobs": [planned(done_frac=1.0)]}, "jobs.0.done_frac"),
+    ({"jobs": [planned(weight_usd_per_h=-1.0)]}, "jobs.0.weight_usd_per_h"),
+    ({"jobs": [planned(due_ts=FAR)]}, "jobs.0.due_ts"),
+    ({"jobs": [planned(surplus=1)]}, "jobs.0.surplus"),
+    ({"jobs": [planned(node="a-0")]}, "jobs.0"),
+    ({"jobs": [planned(), planned()]}, "body"),
+    ({"jobs": [planned(node="b-7", running_gpus=2)]}, "body"),
+    ({"jobs": [planned(str(i), gpus=5.0, node="a-0", running_gpus=5) for i in range(2)]}, "body"),
+    ({"jobs": []}, "jobs"),
+    ({"jobs": [planned()] * (MAX_PLANNED + 1)}, "jobs"),
+    ({"nodes": [{**NODE, "gpus": 0}]}, "nodes.0.gpus"),
+    ({"nodes": [{**NODE, "gpu_full_w": 0.0}]}, "nodes.0.gpu_full_w"),
+    ({"nodes": [{**NODE, "gpu_full_w": 20.0}]}, "nodes.0"),
+    ({"nodes": [NODE, NODE]}, "body"),
+    ({"nodes": [{**NODE, "count": MAX_PLANNED}, {**NODE, "name": "b"}]}, "body"),
+    ({"nodes": [NODE, {**NODE, "name": "b", "gpu_type": "A100"}]}, "body"),
+    ({"nodes": [{**NODE, "name": str(i)} for i in range(MAX_GROUPS + 1)]}, "nodes"),
+    ({"clocks": CLOCKS[::-1]}, "body"),
+    ({"clocks": CLOCKS[:1]}, "body"),
+    ({"clocks": [{**CLOCKS[0], "speed": 1.1}]}, "clocks.0.speed"),
+    ({"objective": "speed"}, "objective"),
+    ({"budget": "weekly"}, "budget"),
+    ({"budget_g": -1.0}, "budget_g"),
+    ({"budget_g": None}, "body"),
+    ({"g_per_kwh": NAN}, "g_per_kwh"),
+    ({"period_s": 0.0}, "period_s"),
+    ({"pue": 0.9}, "pue"),
+    ({"restart_s": -1.0}, "restart_s"),
+    ({"now_ts": FAR}, "now_ts"),
+    ({"objective": "cost"}, "body"),
+    ({**COST, "usd_per_kwh": 1e9}, "usd_per_kwh"),
+    ({**COST, "later_usd_per_kwh": NAN}, "later_usd_per_kwh"),
+    ({**COST, "jobs": [planned(gpus=9.0)]}, "jobs.0"),
+    ({**COST, "jobs": MANY, "nodes": [{**NODE, "count": MAX_PLANNED}]}, "body"),
+)
+HOLD_AT_FAULT: tuple[tuple[dict[str, object], str], ...] = (
+    ({"jobs": [planned(slack_s=-1.0)]}, "jobs.0.slack_s"),
+    ({"jobs": [planned(slack_s=8 * 86_400.0)]}, "jobs.0.slack_s"),
+    ({"jobs": [planned()]}, "jobs.0.slack_s"),
+    ({"jobs": [planned(slack_s=1.0)] * 2}, "body"),
+    ({"jobs": [planned(slack_s=1.0)] * (MAX_PLANNED + 1)}, "jobs"),
+    ({"by": "wind"}, "by"),
+    ({"hours": {**HOURS, "values": []}}, "hours.values"),
+    ({"hours": {**HOURS, "values": [NAN]}}, "hours.values.0"),
+    ({"hours": {**HOURS, "values": [1e9]}}, "hours.values.0"),
+    ({"hours": {**HOURS, "values": [-1.0]}}, "body"),
+    ({"hours": {**HOURS, "start_ts": "2023-06-01T00:10:00Z"}}, "hours"),
+    ({"hours": {**HOURS, "start_ts": "2023-06-01T00:00:00"}}, "hours.start_ts"),
+    ({"now_ts": FAR}, "now_ts"),
+    ({"now_ts": "2024-01-01T00:00:00Z"}, "hours"),
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "base", "faults"),
+    [
+        ("/v1/plan", {**CARBON, "jobs": [planned()]}, PLAN_AT_FAULT),
+        ("/v1/hold", {**HOLD, "jobs": [planned(slack_s=60.0)]}, HOLD_AT_FAULT),
+    ],
+)
+def test_a_field_at_fault_is_named_in_one_line(
+    serve: Make, path: str, base: dict[str, object], faults: tuple[tuple[dict[str, object], str], ...]
+) -> None:
+    client = serve()
+    json_body = {"headers": {"content-type": "application/json"}}
+    assert client.post(path, content=json.dumps(base), **json_body).status_code == 200
+
+    for changes, field in faults:
+        said = check_problem(client.post(path, content=json.dumps({**base, **changes}), **json_body), 422)
+        assert said["errors"][0]["field"] == field, (changes, said["detail"])
+        assert "\n" not in said["detail"]
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "status"),
+    [("predictor", "c2", 200), ("chief", "c2", 200), ("reporter", "c2", 403), ("bound", "c1", 200),
+     ("bound", "c2", 403), ("bound", None, 403)],
+)  # fmt: skip
+def test_a_token_does_what_its_scopes_and_bounds_allow(serve: Make, name: str, where: str | None, status: int) -> None:
+    client = serve(tokens=TOKENS)
+
+    hold = client.post("/v1/hold", json={**HOLD, "jobs": [planned(cluster=where, slack_s=60.0)]}, headers=bearer(name))
+    plan = client.post("/v1/plan", json={**CARBON, "jobs": [planned(cluster=where)]}, headers=bearer(name))
+
+    assert (hold.status_code, plan.status_code) == (status, status)
+    if name == "bound" and status == 403:
+        assert plan.json()["errors"][0]["field"] == "jobs.0.cluster"
+
+
+def test_an_erased_user_takes_the_answers_along(serve: Make) -> None:
+    client = serve()
+    for user in ("gone", "stays"):
+        client.post("/v1/plan", json={**CARBON, "jobs": [planned(user=user)]})
+        client.post("/v1/hold", json={**HOLD, "jobs": [planned(user=user, slack_s=60.0)]})
+
+    assert client.delete("/v1/users/gone/history", params={"trace": "pai"}).json()["answers"] == 2
+
+
+def test_both_clients_get_the_plan_of_the_command(serve: Make) -> None:
+    plan = {**CARBON, "trace": "pai", "now_ts": "2023-06-01T00:30:00Z", "jobs": [planned(), planned("a2", gpus=8.0)]}
+    here = plan_rows(PlanBody.model_validate(plan), 0.0)
+    jobs = [planned(slack_s=7200.0)]
+
+    async def ask(address: str) -> PlanAnswer:
+        async with AsyncClient(address) as client:
+            with pytest.raises(Refused, match="the current hour"):
+                await client.holds(jobs, by="carbon", hours=HOURS, trace="pai")
+            return await client.plan(plan)
+
+    with serving(serve().app) as address:
+        awaited = asyncio.run(ask(address))
+        with Client(address) as client:
+            found = client.plan(plan)
+            with pytest.raises(BadRequest, match="budget"):
+                client.plan({**plan, "budget": "weekly"})
+
+    assert found.plans == awaited.plans
+    assert [(row.gpus, row.reason) for row in found.plans] == [(row["gpus"], row["reason"]) for row in here["plans"]]
+
+
+def test_plans_and_holds_are_counted_and_made_again_by_the_command(serve: Make) -> None:
+    client = serve()
+    plan = client.post("/v1/plan", json={**CARBON, "jobs": [planned(speedup={"4": 1.7})]}).json()
+    hold = client.post("/v1/hold", json={**HOLD, "jobs": [planned(slack_s=7200.0)]}).json()
+    service = client.app.state.desk.service
+    service.log.flush()
+
+    page = client.get("/metrics").text
+    assert 'taut_plans_total{reason="runs"} 1.0' in page
+    assert 'taut_holds_total{reason="better_hour"} 1.0' in page
+    where = ["--store", service.settings.store, "--bundles", str(service.settings.bundles)]
+    for said in (plan, hold):
+        done = CliRunner().invoke(app, ["recommend", "--explain", said["answer_id"], *where])
+        assert done.exit_code == 0, done.output
+        assert [(row["job_id"], row["byte_equal"]) for row in json.loads(done.stdout)] == [("a1", True)]
