@@ -171,8 +171,8 @@ class PlanBody(Part):
         search = len(self.jobs) * count * len(self.nodes) * max(1 + len(row.speedup) for row in self.jobs)
         if self.objective == "cost" and search > MAX_SEARCH:
             raise ValueError(
-                f"nodes: found {search} plans of single jobs to compare (jobs x nodes x groups x GPU counts), expected at "
-                f"most {MAX_SEARCH} for the objective cost; plan parts of the cluster apart"
+                f"nodes: found {search} combinations (jobs x nodes x groups x GPU counts), expected at most "
+                f"{MAX_SEARCH} for the objective cost; plan parts of the cluster apart"
             )
         gpus = {name: group.gpus for group in self.nodes for name in group.names}
         if len(gpus) < count:
