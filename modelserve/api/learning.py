@@ -42,6 +42,8 @@ async def feedback(request: Request) -> Response:
     )
     for outcome, count in outcomes.items():
         call.desk.metrics.feedback.labels(outcome).inc(count)
+    for trust, count in Counter(each.trust for each in taken.results if each.trust is not None).items():
+        call.desk.metrics.trust.labels(trust).inc(count)
     return json_response(taken)
 
 

@@ -22,6 +22,7 @@ METRIC_NAMES: Final = (
     "taut_answers_dropped_total",
     "taut_asked_amount_total",
     "taut_feedback_total",
+    "taut_feedback_trust_total",
     "taut_given_amount_total",
     "taut_holds_total",
     "taut_model_age_seconds",
@@ -94,6 +95,7 @@ class Metrics:
             registry=registry,
         )  # fmt: skip
         self.feedback = Counter("taut_feedback_total", "Finished jobs reported.", ("outcome",), registry=registry)
+        self.trust = Counter("taut_feedback_trust_total", "Reports, by trust.", ("trust",), registry=registry)
         self.reloads = Counter("taut_model_reload_total", "Models read anew.", ("result",), registry=registry)
         self.answers_dropped = Counter(
             "taut_answers_dropped_total", "Answers that the log had no room for.", registry=registry

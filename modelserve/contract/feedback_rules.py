@@ -4,7 +4,7 @@ The state learnt from many jobs is in `modelserve.learning.learned`. Called by `
 `pipelines.models.training_tables`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from features.vocabulary import Status
@@ -58,13 +58,16 @@ def teachable_use(row: Finished) -> Use:
 
     A job killed for memory needed at least its allocation, whatever its measured peak. The use of a shrunk resource
     shows what the job was given, not what it needed. It is therefore returned only if it is above the predicted peak,
-    so that it can raise later predictions but never lower them. GPU memory counts as shrunk if the GPU share was
-    shrunk.
+    so that it can raise later predictions but never lower them. The same holds for all measurements of a report that
+    is not `confirmed`. GPU memory counts as shrunk if the GPU share was shrunk. The memory measured by a `quarantined`
+    report is not used.
     """
-    shrunk = shrunk_resources(row)
+    shrunk, sure = shrunk_resources(row), row.trust == "confirmed"
+    if row.trust == "quarantined":
+        row = replace(row, mem_max_gib=None, gpu_mem_max_gib=None)
 
     def kept(used: float | None, peak: float | None, resource: str) -> float | None:
-        if used is None or resource not in shrunk:
+        if used is None or (sure and resource not in shrunk):
             return used
         return used if peak is not None and used > peak else None
 

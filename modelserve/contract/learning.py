@@ -70,13 +70,20 @@ THRESHOLDS: Final = Thresholds()
 
 
 RowStatus = Literal["accepted", "duplicate", "conflict"]
+Trust = Literal["confirmed", "unconfirmed", "untied", "quarantined"]
 
 
 class FeedbackResult(Answer):
-    """The result for one report: stored, a repetition, or in conflict with an earlier report of the job."""
+    """The result for one report: stored, a repetition, or in conflict with an earlier report of the job.
+
+    `trust` says what is learnt from the use in an accepted report: `confirmed` all of it; `unconfirmed` (too few jobs
+    of the group report as little) and `untied` (no answer about a job of the group and user has its `answer_id`) only
+    what raises predictions; `quarantined`, as if in other units, none of its memory.
+    """
 
     job_id: str
     status: RowStatus
+    trust: Trust | None = None
 
 
 class FeedbackAnswer(Answer):

@@ -5,7 +5,7 @@ The stored jobs are learnt from in `modelserve.learning.feed` and `modelserve.le
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -16,8 +16,9 @@ from modelserve.contract.learning import FeedbackAnswer, FeedbackResult, RowStat
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.learning.hindsight import scored_in_hindsight
+from modelserve.learning.trust import with_trust
 from modelserve.store import Store
-from modelserve.store.finished import Finished, insert_finished
+from modelserve.store.finished import OOM, Finished, insert_finished
 from modelserve.store.identities import Identity, Report, known_digests, reports_of
 
 if TYPE_CHECKING:
@@ -53,13 +54,25 @@ def take_feedback(
     rows = [_finished(body, index, caller, default_trace, at) for index in range(len(body.feedback))]
     rows = _placed(store, rows, snapshot)
     known = known_digests(store, [row.identity for row in rows])
-    first: dict[Identity, Finished] = {}
-    for row in rows:
-        if row.identity not in known:
-            first.setdefault(row.identity, row)
-    earlier = insert_finished(store, scored_in_hindsight(list(first.values()), snapshot))
+    first = _counted(rows, known)
+    judged = with_trust(store, scored_in_hindsight(list(first.values()), snapshot))
+    earlier = insert_finished(store, judged)
     feed.poll()
-    return _answer(rows, {**known, **earlier}, first)
+    return _answer(rows, earlier | {key: known[key] for key in known.keys() - first.keys()}, first, judged)
+
+
+def _counted(rows: Sequence[Finished], known: Mapping[Identity, str]) -> dict[Identity, Finished]:
+    """Return the report that counts of each job: the first, but a kill for memory before any other."""
+    counted: dict[Identity, Finished] = {}
+    for row in rows:
+        kill, held = row.outcome == OOM, counted.get(row.identity)
+        if held is None:
+            new = row.identity not in known or (kill and known[row.identity] != row.digest)
+        else:
+            new = kill and held.outcome != OOM
+        if new:
+            counted[row.identity] = row
+    return counted
 
 
 def _placed(store: Store, rows: Sequence[Finished], snapshot: "Snapshot") -> list[Finished]:
@@ -92,13 +105,15 @@ def _cluster_of_vc(row: Finished, snapshot: "Snapshot") -> str:
     return cluster or ""
 
 
-def _answer(rows: Sequence[Finished], earlier: dict[Identity, str], first: dict[Identity, Finished]) -> FeedbackAnswer:
-    results = []
+def _answer(
+    rows: Sequence[Finished], earlier: dict[Identity, str], first: dict[Identity, Finished], judged: Sequence[Finished]
+) -> FeedbackAnswer:
+    results, trust = [], {row.identity: row.trust for row in judged}
     for row in rows:
         mine = row.identity not in earlier and first[row.identity] is row
         digest = earlier.get(row.identity) or first[row.identity].digest
         status: RowStatus = "accepted" if mine else "duplicate" if row.digest == digest else "conflict"
-        results.append(FeedbackResult(job_id=row.job_id, status=status))
+        results.append(FeedbackResult(job_id=row.job_id, status=status, trust=trust[row.identity] if mine else None))
     counts = {
         status: sum(each.status == status for each in results) for status in ("accepted", "duplicate", "conflict")
     }

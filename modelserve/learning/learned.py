@@ -31,7 +31,8 @@ a fifth after a kill.
 CALM_RUNS: Final = 20
 """Number of consecutive runs with a peak below the killed allocation after which a memory floor is removed.
 
-Only measured runs whose memory was not shrunk count, of the same group (or user) and role.
+Only measured runs whose memory was not shrunk count, of the same group (or user) and role, whose reports are tied to an
+answer of the service.
 """
 
 Place = tuple[str, str, str, str]
@@ -205,7 +206,8 @@ class FeedbackState:
                 self._floors[key] = _Floor(floor_gib=higher * OOM_MARGIN, killed_gib=higher)
             return
         floor = self._floors.get(key)
-        if floor is None or row.mem_max_gib is None or is_below(row.alloc_mem_gib, row.req_mem_gib):
+        tied = row.trust in ("confirmed", "unconfirmed")
+        if floor is None or not tied or row.mem_max_gib is None or is_below(row.alloc_mem_gib, row.req_mem_gib):
             return
         if row.mem_max_gib >= floor.killed_gib:
             self._floors[key] = replace(floor, calm=0)

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import ColumnElement, Row, insert, select
 
-from modelserve.store.identities import Identity, digests_on
+from modelserve.store.identities import OOM, Identity, digests_on, replace_by_kills
 from modelserve.store.store import Store, take_numbers
 from modelserve.store.tables import FEEDBACK
 
@@ -21,6 +21,7 @@ __all__ = [
     "Outcome",
     "Scored",
     "ScoredBy",
+    "Trust",
     "finished_between",
     "insert_finished",
     "newest_finished",
@@ -29,10 +30,10 @@ __all__ = [
     "scored_between",
 ]
 
-OOM: Final = "oom"
-"""The outcome of a job that was killed because it ran out of memory."""
 SLACK: Final = 1e-6
 """Maximum relative difference at which an allocation counts as equal to the request."""
+Trust = Literal["confirmed", "unconfirmed", "untied", "quarantined"]
+"""How far the measurements of a report may be learnt from; see `modelserve.learning.trust`."""
 ScoredBy = Literal["run_time", "usage", "challenger"]
 """Which of the models that predicted a job: the run-time champion, the usage champion or the challenger."""
 
@@ -88,6 +89,7 @@ class Finished:
     peak_gpus: float | None = None
     peak_gpu_mem_gib: float | None = None
     forecasts: str | None = None
+    trust: Trust = "confirmed"
     seq: int = 0
 
     @property
@@ -103,7 +105,7 @@ _COLUMNS: Final = tuple(FEEDBACK.c[name] for name in _FIELDS)
 def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, str]:
     """Write the jobs that are not stored yet, in one transaction; return the digests of those already stored.
 
-    No two of `rows` may have the same identity.
+    No two of `rows` may have the same identity. A kill for memory replaces an earlier report that says otherwise.
 
     Raises
     ------
@@ -115,6 +117,7 @@ def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, st
     with store.writing("storing finished jobs") as connection:
         # Taking change numbers makes other writers wait, so no other worker stores one of these jobs meanwhile.
         first = take_numbers(connection, len(rows))
+        replace_by_kills(connection, [row.identity for row in rows if row.outcome == OOM])
         earlier = digests_on(connection, {row.identity for row in rows})
         new = [row for row in rows if row.identity not in earlier]
         if new:
@@ -144,6 +147,7 @@ class Outcome:
     alloc_mem_gib: float | None
     alloc_gpus: float | None
     mem_max_gib: float | None
+    trust: Trust
     at: float
 
 

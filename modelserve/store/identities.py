@@ -8,12 +8,15 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, select
 
 from modelserve.store.store import Store
 from modelserve.store.tables import FEEDBACK
 
-__all__ = ["Identity", "Report", "known_digests", "reports_of"]
+__all__ = ["OOM", "Identity", "Report", "known_digests", "reports_of"]
+
+OOM: Final = "oom"
+"""The outcome of a job that was killed because it ran out of memory."""
 
 Identity = tuple[str, str, str, str]
 """Key of a finished job: trace, cluster (empty if none was named), job id and role."""
@@ -65,6 +68,17 @@ def reports_of(store: Store, jobs: Iterable[tuple[str, str, str]]) -> dict[tuple
                     report = Report(cluster=cluster, vc=vc, submit_us=submit_us, digest=digest)
                     found[trace, job_id, role].append(report)
     return dict(found)
+
+
+def replace_by_kills(connection: Connection, kills: Collection[Identity]) -> None:
+    """Delete the stored reports of jobs that are now reported as killed for memory, unless they say so themselves.
+
+    A kill always counts, even if somebody reported another end of a job of that id before.
+    """
+    c = FEEDBACK.c
+    for trace, cluster, job_id, role in kills:
+        same = (c.trace == trace, c.cluster == cluster, c.job_id == job_id, c.role == role)
+        connection.execute(delete(FEEDBACK).where(*same, c.outcome != OOM))
 
 
 def digests_on(connection: Connection, identities: Collection[Identity]) -> dict[Identity, str]:

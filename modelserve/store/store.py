@@ -31,6 +31,8 @@ STATEMENT_LIMIT_S: Final = 30
 """Maximum duration in seconds of one statement in PostgreSQL."""
 WRITES: Final = "taut_writes"
 """Name of the SQLAlchemy execution option that marks connections for writing."""
+_ADDED: Final = {2: "forecasts TEXT", 3: "trust TEXT NOT NULL DEFAULT 'confirmed'"}
+"""The column of finished jobs that the layout after each older one added."""
 _CREATION_LOCK: Final = 7_461_757
 """Key of the PostgreSQL advisory lock that is held while tables are created; an arbitrary number."""
 _WAL_TRIES: Final = 50
@@ -161,8 +163,11 @@ def prepare(engine: Engine) -> None:
 
 def _check(connection: Connection, found: set[str]) -> None:
     layouts = list(connection.execute(select(STORE.c.layout)).scalars().all())
-    if layouts == [2]:  # layout 3 added the forecasts of combined models
-        connection.execute(text(f"ALTER TABLE {FEEDBACK.name} ADD COLUMN {FEEDBACK.c.forecasts.name} TEXT"))
+    if len(layouts) == 1 and layouts[0] in _ADDED:
+        for layout in range(layouts[0], LAYOUT):
+            connection.execute(text(f"ALTER TABLE {FEEDBACK.name} ADD COLUMN {_ADDED[layout]}"))
+        for index in FEEDBACK.indexes:
+            index.create(connection, checkfirst=True)
         connection.execute(update(STORE).values(layout=LAYOUT))
     elif layouts != [LAYOUT]:
         raise StoreError(

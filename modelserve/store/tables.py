@@ -18,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-LAYOUT: Final = 3
+LAYOUT: Final = 4
 """Version of the table layout. An older layout is changed to it when the store is opened; any other is refused."""
 
 METADATA: Final = MetaData()
@@ -71,6 +71,7 @@ FEEDBACK: Final = Table(
     *_floats("p50_s", "p90_s", "challenger_p50_s", "challenger_p90_s"),
     *_floats("peak_cpu_cores", "peak_mem_gib", "peak_gpus", "peak_gpu_mem_gib"),
     *_unsure_text("forecasts"),
+    Column("trust", Text, nullable=False, server_default="confirmed"),
     Column("digest", Text, nullable=False),
     Column("caller", Text, nullable=False),
     Column("at", Float(53), nullable=False),
@@ -80,10 +81,11 @@ FEEDBACK: Final = Table(
     Index("taut_feedback_of_usage_model", "usage_model", "seq"),
     Index("taut_feedback_of_challenger_model", "challenger_model", "seq"),
     Index("taut_feedback_of_user", "trace", "user"),
+    Index("taut_feedback_of_group", "trace", "cluster", "group", "role", "seq"),
 )
 """Finished jobs: the report of each, and its predictions by the models at the time of the report.
 
-`cluster` is empty if the report named none.
+`cluster` is empty if the report named none; `trust` is explained in `modelserve.learning.trust`.
 """
 
 ANSWERS: Final = Table(

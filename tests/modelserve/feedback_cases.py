@@ -1,5 +1,6 @@
 """A service around a real store, and finished jobs to report; models are the small bundles', or none."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.answer_log import AnswerLog
 from modelserve.store.answer_writing import StoreWriter
+from modelserve.store.answers import AnswerRecord
 from modelserve.store.finished import Finished
 
 NOW = 1_600_000_000.0
@@ -127,3 +129,16 @@ def row(job_id: str = "a1", **changes: Any) -> dict[str, Any]:
 
 def body(rows: Iterable[dict[str, Any]], **said: Any) -> FeedbackBody:
     return FeedbackBody.model_validate({"feedback": list(rows), **said})
+
+
+def answered(service: Any, answer_id: str, jobs: int = 1, **job: str) -> str:
+    """Log an answer about jobs of a group and user, to which reports can be tied; return its id."""
+    said = {"job_id": "unknown", "user": "u1", "group": "g0", **job}
+    context = json.dumps({"body": {"jobs": [said] * jobs}}).encode()
+    record = AnswerRecord(
+        answer_id=answer_id, at=1.0, kind="recommendation", caller="", trace="pai", models="",
+        context=context, features=b"", response=b"",
+    )  # fmt: skip
+    service.log.put(record)
+    service.log.flush()
+    return answer_id

@@ -17,7 +17,7 @@ from modelserve.learning import feedback
 from modelserve.scopes import Scope
 from modelserve.store.finished import newest_finished
 from tests.examples import examples
-from tests.modelserve.feedback_cases import FakeModels, body, row, service_of
+from tests.modelserve.feedback_cases import FakeModels, answered, body, row, service_of
 
 Serve = Callable[..., Any]
 EAST = Caller(name="east", scopes=frozenset({Scope.FEEDBACK}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
@@ -165,13 +165,15 @@ def test_one_row_out_of_reach_stores_none(serve: Serve) -> None:
 def test_own_feedback_is_learnt_at_once_and_others_with_the_next_look(serve: Serve) -> None:
     mine, other = serve(), serve()
 
-    statuses(mine, [row("a", used={"mem_max_gib": 8.0})])
+    answered(mine, "three", jobs=3)
 
-    assert mine.models.ids() == ["a"]
+    statuses(mine, [row(name, used={"mem_max_gib": 8.0}, answer_id="three") for name in "cba"])
+
+    assert mine.models.ids() == ["c", "b", "a"]
     assert other.models.ids() == []
-    assert other.feed.poll() == 1
-    assert other.models.ids() == ["a"]
-    learnt = other.models.runs[0]
+    assert other.feed.poll() == 3
+    assert other.models.ids() == ["c", "b", "a"]
+    learnt = other.models.runs[-1]
     assert (learnt.mem_max_gib, learnt.measured, learnt.run_s, learnt.status) == (8.0, True, 3600.0, "completed")
     assert math.isnan(learnt.used_gpus)
 

@@ -15,7 +15,7 @@ from modelserve.learning.hindsight import scored_in_hindsight
 from modelserve.loading.models import ModelSet
 from modelserve.store.finished import Finished, newest_finished
 from tests.modelserve.answering import folder_of
-from tests.modelserve.feedback_cases import body, row, service_of
+from tests.modelserve.feedback_cases import answered, body, row, service_of
 from tests.modelserve.mirrored import NAME, models_of
 
 SUBMIT = datetime(2020, 8, 2, tzinfo=UTC)
@@ -73,7 +73,8 @@ def test_feedback_moves_later_answers_and_none_of_another_cluster(service: Any) 
     here, elsewhere = finished("later", 60), finished("later", 60, cluster="west")
     before = predicted(service, here, elsewhere)
 
-    service.take_feedback(body([finished(f"a{i}", i) for i in range(40)]), ANYONE)
+    answered(service, "all", jobs=40)
+    service.take_feedback(body([finished(f"a{i}", i, answer_id="all") for i in range(40)]), ANYONE)
     after = predicted(service, here, elsewhere)
 
     assert after[0]["run_time_s"] != before[0]["run_time_s"]

@@ -153,6 +153,8 @@ def test_a_store_of_the_earlier_layout_is_brought_forward(tmp_path: Path) -> Non
     Store.open(f"sqlite:///{tmp_path}/serve.db").close()
     with sqlite3.connect(tmp_path / "serve.db") as connection:
         connection.execute("ALTER TABLE taut_feedback DROP COLUMN forecasts")
+        connection.execute("ALTER TABLE taut_feedback DROP COLUMN trust")
+        connection.execute("DROP INDEX taut_feedback_of_group")
         connection.execute("UPDATE taut_store SET layout = 2")
     connection.close()
 

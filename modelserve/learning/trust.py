@@ -1,0 +1,128 @@
+"""Trust in reports of finished jobs: what may be learnt from the use in a report, so that forged ones lower nothing.
+
+A report is *tied* if it names an answer of this service about a job of its group and user; an answer ties as many
+reports as it has such jobs. A tied report is *confirmed* if enough of the newest tied reports of similar jobs measured
+about as little or less; as long as fewer of them are forged, forged ones alone confirm nothing. Memory that differs
+from that of similar jobs by a factor near 1024 is *quarantined*: somebody mixed up MiB and GiB. Reports that are not
+confirmed may still raise predictions and floors (`modelserve.contract.feedback_rules`). Called by
+`modelserve.learning.feedback`.
+"""
+
+import json
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Final
+
+import numpy as np
+
+from modelserve.store import Store
+from modelserve.store.answers import AnswerRecord, named_answers
+from modelserve.store.evidence import MEASURES, newest_use, reports_by_answer
+from modelserve.store.finished import Finished, Trust
+
+__all__ = ["WINDOW", "with_trust"]
+
+WINDOW: Final = 100
+"""Number of newest tied reports of similar jobs that confirm a report."""
+SHARE: Final = 0.2
+"""Share of these reports, the report included, that must be exceeded by those that measured about as little."""
+LEAST: Final = 3
+"""Minimum number of reports that measured about as little, the report included."""
+NEAR: Final = 1.25
+"""Ratio up to which a larger use counts as about as little."""
+UNITS: Final = 1024.0
+"""Ratio of a GiB to a MiB."""
+UNITS_OFF: Final = 2.0
+"""Factor by which the ratio to similar jobs may be off `UNITS` for the units to count as mixed up."""
+READ_BYTES: Final = 64 * 2**20
+"""Maximum total size of the logged answers that are read for one call; reports beyond them are untied."""
+KINDS: Final = ("prediction", "recommendation")
+
+Uses = tuple[float | None, ...]
+"""Use of one job, in the order of `MEASURES`."""
+Alike = tuple[str, str, str, str | None, str | None]
+"""Key of similar jobs: trace, cluster, role, and group, or user if there is no group."""
+Whom = tuple[str, str, str | None, str | None]
+"""Answer id, trace, group and user."""
+
+
+def with_trust(store: Store, rows: Sequence[Finished]) -> list[Finished]:
+    """Return the reports with the trust in each; they count for each other in their order.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    left = _ties(store, rows)
+    windows: dict[Alike, deque[Uses]] = {}
+    judged = []
+    for row in rows:
+        whom = _whom(row)
+        tied = left[whom] > 0
+        left[whom] -= 1
+        alike: Alike = (row.trace, row.cluster, row.role, row.group, row.user if row.group is None else None)
+        if alike not in windows:
+            windows[alike] = deque(newest_use(store, *alike, limit=WINDOW), maxlen=WINDOW)
+        trust = _trust(row, windows[alike], tied=tied)
+        if trust in ("confirmed", "unconfirmed"):
+            windows[alike].append(_use(row))
+        judged.append(replace(row, trust=trust))
+    return judged
+
+
+def _trust(row: Finished, window: Sequence[Uses], *, tied: bool) -> Trust:
+    if _mixed_up(row, window):
+        return "quarantined"
+    if not tied:
+        return "untied"
+    seen = np.array([*window, _use(row)], dtype=np.float64)[-WINDOW:]
+    counted, alike = np.isfinite(seen).sum(axis=0), (seen <= NEAR * seen[-1]).sum(axis=0)
+    confirmed = (alike >= LEAST) & (alike > SHARE * counted)
+    return "confirmed" if np.all(confirmed | np.isnan(seen[-1])) else "unconfirmed"
+
+
+def _mixed_up(row: Finished, window: Sequence[Uses]) -> bool:
+    """Return whether memory is off by about 1024 from that of similar jobs, or from the prediction if they are few."""
+    for place, predicted in enumerate((row.peak_mem_gib, row.peak_gpu_mem_gib)):
+        use, others = _use(row)[place], [other for uses in window if (other := uses[place])]
+        usual = median(others) if len(others) >= LEAST else predicted
+        if use and usual:
+            ratio = max(use / usual, usual / use)
+            if UNITS / UNITS_OFF <= ratio <= UNITS * UNITS_OFF:
+                return True
+    return False
+
+
+def _use(row: Finished) -> Uses:
+    return tuple(getattr(row, name) for name in MEASURES)
+
+
+def _whom(row: Finished) -> Whom:
+    return row.answer_id or "", row.trace, row.group, row.user
+
+
+def _ties(store: Store, rows: Sequence[Finished]) -> Counter[Whom]:
+    """Return for how many more reports the named answers stand, by group and user."""
+    named = {row.answer_id for row in rows if row.answer_id}
+    ties: Counter[Whom] = Counter()
+    if named:
+        used = reports_by_answer(store, named)
+        for record in named_answers(store, named, parts=("context",), limit_bytes=READ_BYTES):
+            if record.kind in KINDS:
+                found = Counter(_asked_for(record))
+                room = sum(found.values()) - used.get(record.answer_id, 0)
+                ties.update({whom: min(count, room) for whom, count in found.items()})
+    return ties
+
+
+def _asked_for(record: AnswerRecord) -> Iterator[Whom]:
+    """Yield answer id, trace, group and user of every job of an answer; nothing for an unreadable record."""
+    try:
+        jobs: Sequence[Mapping[str, str]] = json.loads(record.context)["body"]["jobs"]
+        for job in jobs:
+            yield record.answer_id, job.get("trace") or record.trace, job.get("group"), job.get("user")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return

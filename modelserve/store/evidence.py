@@ -1,0 +1,52 @@
+"""What stored reports say of similar jobs: their newest measured use, and how many reports name an answer.
+
+Called by `modelserve.learning.trust`.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from sqlalchemy import func, select
+
+from modelserve.store.store import Store
+from modelserve.store.tables import FEEDBACK
+
+__all__ = ["MEASURES", "newest_use", "reports_by_answer"]
+
+MEASURES: Final = ("mem_max_gib", "gpu_mem_max_gib", "used_cpu_cores", "used_gpus")
+
+
+def newest_use(
+    store: Store, trace: str, cluster: str, role: str, group: str | None, user: str | None, *, limit: int
+) -> list[tuple[float | None, ...]]:
+    """Return `MEASURES` of the newest jobs whose reports are tied to an answer, the oldest first.
+
+    They are of one group and role, or of one user and role if `group` is None.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    c = FEEDBACK.c
+    whose = [c.group == group] if group is not None else [c.group.is_(None), c.user == user]
+    asked = select(*(c[name] for name in MEASURES)).where(
+        c.trace == trace, c.cluster == cluster, c.role == role, *whose, c.trust.in_(("confirmed", "unconfirmed"))
+    )
+    with store.reading("reading the use of similar jobs") as connection:
+        rows = connection.execute(asked.order_by(c.seq.desc()).limit(limit)).all()
+    return [tuple(row) for row in reversed(rows)]
+
+
+def reports_by_answer(store: Store, answer_ids: Collection[str]) -> dict[str, int]:
+    """Return how many stored reports are tied to each answer.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    c = FEEDBACK.c
+    asked = select(c.answer_id, func.count()).where(c.answer_id.in_(sorted(answer_ids)), c.trust != "untied")
+    with store.reading("counting reports of answers") as connection:
+        return {str(name): int(count) for name, count in connection.execute(asked.group_by(c.answer_id))}

@@ -1,0 +1,106 @@
+"""Trust in reports: which may lower predictions, whose units are in doubt, and that forged ones lower no target."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelserve.callers import ANYONE
+from modelserve.contract.feedback_rules import teachable_use
+from modelserve.learning.learned import CALM_RUNS
+from modelserve.learning.trust import LEAST
+from modelserve.store.finished import newest_finished
+from tests.modelserve.feedback_cases import answered, body, row, service_of
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Any:
+    made = service_of(tmp_path / "serve.db")
+    yield made
+    made.store.close()
+
+
+def trusts(service: Any, rows: list[dict[str, Any]]) -> list[str | None]:
+    return [each.trust for each in service.take_feedback(body(rows), ANYONE).results]
+
+
+def used(job_id: str, gib: float, answer_id: str | None = None, **changes: Any) -> dict[str, Any]:
+    return row(job_id, answer_id=answer_id, used={"mem_max_gib": gib}, **changes)
+
+
+def honest(service: Any, count: int, at: str = "h") -> list[dict[str, Any]]:
+    rng = random.Random(count)
+    return [
+        used(f"{at}{i}", round(rng.uniform(14.0, 18.0), 2), answered(service, f"{at}-answer-{i}")) for i in range(count)
+    ]
+
+
+def test_a_report_is_tied_by_an_answer_about_its_group_and_user_as_often_as_it_has_jobs(service: Any) -> None:
+    two = answered(service, "two", jobs=2)
+    answered(service, "theirs", group="g9")
+    reports = [used(f"j{i}", 16.0, two) for i in range(3)]
+    others = [used("k", 16.0, "theirs"), used("l", 16.0, "made-up"), used("m", 16.0), used("n", 16.0, two, user="u9")]
+
+    assert trusts(service, reports + others) == ["unconfirmed"] * 2 + ["untied"] * 5
+    assert trusts(service, [used("again", 16.0, two)]) == ["untied"]
+
+
+def test_reports_that_agree_with_enough_others_are_confirmed(service: Any) -> None:
+    found = trusts(service, honest(service, 40))
+
+    assert found[: LEAST - 1] == ["unconfirmed"] * (LEAST - 1)
+    assert found.count("confirmed") > 30
+
+
+def test_a_fifth_of_forged_reports_confirms_none_of_them(service: Any) -> None:
+    for number in range(150):
+        lie = number % 5 == 4
+        report = used(f"j{number}", 1.0 if lie else 16.0, answered(service, f"a{number}"))
+        [trust] = trusts(service, [report])
+        assert trust == ("unconfirmed" if lie or number < LEAST - 1 else "confirmed")
+    assert {run.mem_max_gib for run in service.models.runs if run.measured} == {16.0}
+
+
+@pytest.mark.parametrize("factor", [1024.0, 1000.0, 1 / 1024])
+def test_memory_in_other_units_is_quarantined_and_teaches_nothing(service: Any, factor: float) -> None:
+    trusts(service, honest(service, 5))
+
+    assert trusts(service, [used("off", 16.0 * factor, answered(service, "off"))]) == ["quarantined"]
+    [stored] = [each for each in newest_finished(service.store, limit=9) if each.job_id == "off"]
+    assert teachable_use(stored).mem_max_gib is None
+
+
+def test_a_report_that_is_not_confirmed_only_raises(service: Any) -> None:
+    trusts(service, [used("a", 8.0)])
+    [stored] = newest_finished(service.store, limit=1)
+
+    assert stored.trust == "untied"
+    assert teachable_use(replace(stored, peak_mem_gib=9.0)).mem_max_gib is None
+    assert teachable_use(replace(stored, peak_mem_gib=7.0)).mem_max_gib == 8.0
+
+
+def test_a_floor_does_not_fall_by_reports_without_an_answer(service: Any) -> None:
+    trusts(service, [row("killed", outcome="oom", allocation={"mem_gib": 10.0})])
+    floor = service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker")
+
+    trusts(service, [used(f"calm{i}", 5.0) for i in range(CALM_RUNS + 1)])
+    assert service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == floor == 12.0
+
+    trusts(service, [used(f"true{i}", 5.0, answered(service, f"b{i}")) for i in range(CALM_RUNS)])
+    assert not service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") > 0.0
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_kill_counts_although_its_job_was_reported_before(service: Any, together: bool) -> None:
+    before, killed = row("a"), row("a", outcome="oom", allocation={"mem_gib": 10.0})
+    calls = [[before, killed]] if together else [[before], [killed]]
+
+    said = [each.status for rows in calls for each in service.take_feedback(body(rows), ANYONE).results]
+
+    assert said == (["conflict", "accepted"] if together else ["accepted", "accepted"])
+    assert [each.outcome for each in newest_finished(service.store, limit=9)] == ["oom"]
+    assert service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == 12.0
+    again = service.take_feedback(body([killed, {**killed, "run_s": 9.0}, before]), ANYONE)
+    assert [each.status for each in again.results] == ["duplicate", "conflict", "conflict"]
