@@ -66,11 +66,11 @@ def read_logged_routes(body: Mapping[str, object]) -> tuple[RouteBody, RoutingPo
     try:
         logged = Logged.model_validate(body, strict=False)
         chosen, terms = policy(logged.policy, logged.params), dict(zip(TERMS, logged.terms, strict=True))
+        ends = None if logged.support is None else [np.array(each) for each in logged.support]
+        support = None if ends is None else Support(low=ends[0], high=ends[1])
     except (ValidationError, ValueError, BadInput) as error:
         what = complaint(error) if isinstance(error, ValidationError) else str(error)
         raise BadRequest(f"call of the answer: {what}; it was written by another version") from error
-    ends = None if logged.support is None else [np.array(each) for each in logged.support]
-    support = None if ends is None else Support(low=ends[0], high=ends[1])
     return logged, RoutingPolicy(policy=chosen, support=support, **terms)
 
 

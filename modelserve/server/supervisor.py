@@ -22,8 +22,8 @@ from modelserve.server.environment import METRICS_FOLDER, child_environment, for
 from modelserve.server.listening import address_of, check_certificate, listening_socket
 from modelserve.settings import ServeSettings
 
-WORKER: Final = (sys.executable, "-m", "modelserve.server.worker")
-MIRROR: Final = (sys.executable, "-m", "modelserve.server.mirroring")
+WORKER: Final = (sys.executable, "-P", "-m", "modelserve.server.worker")
+MIRROR: Final = (sys.executable, "-P", "-m", "modelserve.server.mirroring")
 LOOK_EVERY_S: Final = 0.5
 END_SPARE_S: Final = 5.0
 """Seconds for a worker to close its resources after draining and its last calls."""

@@ -25,7 +25,7 @@ from modelserve.store.answers import AnswerRow
 
 __all__ = ["WriterProcess"]
 
-COMMAND: Final = (sys.executable, "-m", "modelserve.store.writer_process")
+COMMAND: Final = (sys.executable, "-P", "-m", "modelserve.store.writer_process")
 RESTART_S: Final = 1.0
 """Minimum seconds between two starts of the process."""
 SILENT_S: Final = 60.0

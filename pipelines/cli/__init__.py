@@ -41,6 +41,8 @@ from scheduler_core.errors import SchedulerError
 # By default, idle OpenMP threads of XGBoost and scikit-learn busy-wait. On shared cores this can take ten times the
 # time of the actual work. The libraries read this variable when they are loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Processes that start later import nothing from the current folder, where a file may be named like a module.
+os.environ["PYTHONSAFEPATH"] = "1"
 
 EXIT_FAILED = 1
 EXIT_BAD_USAGE = 2
