@@ -22,6 +22,8 @@ group = typer.Typer(name="plan", no_args_is_help=True, help="Decide when, where 
 
 ActuatorName = Literal["slurm", "kubernetes", "nvidia"]
 MINUTES_15: Final = 900.0
+LEAST_PERIOD_S: Final = 4.0
+"""Minimum length of a period of `--rounds`: the queue is looked at four times a second."""
 Moment = Annotated[
     datetime | None,
     typer.Option("--at", formats=["%Y-%m-%dT%H:%M:%S"], help="Time of the decision (UTC).", show_default="now"),
@@ -68,12 +70,17 @@ def carbon(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Choose GPU counts and clocks of jobs under a carbon budget; print the next decision with its reasons."""
-    from pipelines.connect.plan_inputs import body_of
+    from pipelines.connect.plan_inputs import body_of, known_until
     from pipelines.simulation.energy.grid_files import series_of
 
     if rounds and (apply != "slurm" or show or out or url):
         raise BadUsage("--rounds: expected with --apply slurm, and without --commands, --out and --url")
-    now, series = _now(at), series_of(grid, zone, "carbon")
+    if speed != 1.0 and not rounds:
+        raise BadUsage("--speed: found without --rounds, expected both; one decision takes no time")
+    if rounds and period_s < LEAST_PERIOD_S * speed:
+        raise BadUsage(f"--speed: found periods of {period_s / speed:.2g} s, expected {LEAST_PERIOD_S:g} s or more")
+    now = _now(at)
+    series = known_until(series_of(grid, zone, "carbon"), now, now + (rounds or 0) * period_s)
     body = body_of(
         "carbon", jobs, nodes, now, period_s=period_s, budget=budget, budget_g=budget_g, g_per_kwh=series.at(now)
     )
@@ -102,10 +109,11 @@ def cost(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Place jobs with due dates on nodes at the lowest cost of tardiness and energy; print the next decision."""
-    from pipelines.connect.plan_inputs import body_of
+    from pipelines.connect.plan_inputs import body_of, known_until
     from pipelines.simulation.energy.grid_files import series_of
 
-    now, series = _now(at), series_of(grid, zone, "price")
+    now = _now(at)
+    series = known_until(series_of(grid, zone, "price"), now, now)
     # Energy after the period is priced at the mean of the last day, as far as it is known.
     day_ago = max(now - 86_400.0, series.start_s)
     later = series.mean(day_ago, now) if now > day_ago else series.at(now)
@@ -149,7 +157,10 @@ def _decide(
         now = body.now_ts.timestamp() if body.now_ts else 0.0
         plan = plan_rows(body, now) if client is None else client.plan(body).model_dump(mode="json")
     if out is not None:
-        out.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8", newline="\n")
+        try:
+            out.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise BadUsage(f"--out {out}: {error.strerror}; name a file in a folder that can be written") from error
     emit([{**row, "nodes": " ".join(f"{n}:{g}" for n, g in row["nodes"].items())} for row in plan["plans"]], form)
     for note in plan["notes"]:
         say(f"note: {note}")

@@ -24,17 +24,16 @@ Command = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What changes for one job: whether it ran and whether it runs now, its clock, and the GPUs it has by node.
+    """What changes for one job: whether it ran and whether it runs now, and its nodes with the clock of each in MHz.
 
-    A `suspended` job was stopped while it ran.
+    The clock is None if the plan sets none. A `suspended` job was stopped while it ran.
     """
 
     job_id: str
     ran: bool
     runs: bool
     suspended: bool = False
-    mhz: float | None = None
-    nodes: Mapping[str, int]
+    nodes: Mapping[str, float | None]
 
 
 class Actuator(Protocol):
@@ -47,10 +46,10 @@ class Actuator(Protocol):
 def slurm(change: Change) -> list[Command]:
     """Hold a waiting job or release it; suspend a running job that is to stop, or resume it.
 
-    >>> slurm(Change(job_id="4711", ran=False, runs=True, nodes={"n1": 2}))
+    >>> slurm(Change(job_id="4711", ran=False, runs=True, nodes={"n1": None}))
     [('scontrol', 'release', '4711')]
     """
-    if not re.fullmatch(r"[0-9]+(_[0-9]+|\\+[0-9]+)?", change.job_id):
+    if not re.fullmatch(r"[0-9]+([_+][0-9]+)?", change.job_id):
         raise BadUsage(f"job_id {change.job_id[:40]!r}: expected the number of a Slurm job, such as 4711 or 68_149")
     if change.ran:
         return [] if change.runs else [("scontrol", "suspend", change.job_id)]
@@ -78,14 +77,18 @@ def kubernetes(change: Change) -> list[Command]:
 def nvidia(change: Change) -> list[Command]:
     """Lock the GPU clocks of the nodes of a running job, or unlock them if the plan sets none; for whole nodes.
 
-    >>> nvidia(Change(job_id="a", ran=True, runs=True, mhz=1140.0, nodes={"n-0": 8}))
+    >>> nvidia(Change(job_id="a", ran=True, runs=True, nodes={"n-0": 1140.0}))
     [('ssh', 'n-0', 'nvidia-smi', '--lock-gpu-clocks=0,1140')]
     """
     for node in change.nodes:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", node):
             raise BadUsage(f"node {node[:40]!r}: expected a host name")
-    word = "--reset-gpu-clocks" if change.mhz is None else f"--lock-gpu-clocks=0,{change.mhz:.0f}"
-    return [("ssh", node, "nvidia-smi", word) for node in change.nodes] if change.runs else []
+    if not change.runs:
+        return []
+    return [
+        ("ssh", node, "nvidia-smi", "--reset-gpu-clocks" if mhz is None else f"--lock-gpu-clocks=0,{mhz:.0f}")
+        for node, mhz in change.nodes.items()
+    ]
 
 
 ACTUATORS: Final[dict[str, Actuator]] = {"slurm": slurm, "kubernetes": kubernetes, "nvidia": nvidia}
@@ -96,24 +99,30 @@ def commands_of(
 ) -> list[Command]:
     """Return the commands that carry out a plan; `ran` are the ids of the jobs that run now.
 
+    Jobs that share a node get the lowest of their clocks there, which draws the least power.
+
     Raises
     ------
     BadUsage
         If a job or node has no name that the system could have.
     """
+    clocks: dict[str, float | None] = {}
+    for row in rows:
+        for node in row["nodes"]:
+            clocks[node] = min(filter(None, (clocks.get(node), row["mhz"])), default=None)
     changes = [
         Change(
             job_id=row["job_id"],
             ran=row["job_id"] in ran,
             runs=row["gpus"] > 0,
             suspended=row["job_id"] in suspended,
-            mhz=row["mhz"],
-            nodes=row["nodes"],
+            nodes={node: clocks[node] for node in row["nodes"]},
         )
         for row in rows
     ]
     # Stopped jobs make room for those that start.
-    return [command for change in sorted(changes, key=_starts) for command in ACTUATORS[name](change)]
+    ordered = sorted(changes, key=_starts)
+    return list(dict.fromkeys(command for change in ordered for command in ACTUATORS[name](change)))
 
 
 def _starts(change: Change) -> bool:

@@ -12,15 +12,17 @@ from pydantic import BaseModel, ValidationError
 
 from modelserve.bundle.card import complaint
 from modelserve.contract.holds import HoldBody, HoldJob
-from modelserve.contract.plans import PlanBody, PlanJob
+from modelserve.contract.plans import MAX_PLANNED, PlanBody, PlanJob
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.power_file import power_file
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 
-__all__ = ["body_of", "hold_body"]
+__all__ = ["body_of", "hold_body", "known_until"]
 
 MOST_BYTES: Final = 50_000_000
 TRACE: Final = "own"
+OF_JOBS: Final = ("jobs", "node", "running_gpus")
+"""Fields of the call, or of its messages, that the file of jobs gives."""
 PAST_HOURS: Final = 7 * HOURS_PER_DAY
 
 Row = TypeVar("Row", bound=BaseModel)
@@ -36,17 +38,59 @@ def body_of(objective: Literal["carbon", "cost"], jobs: Path, nodes: Path, now: 
     BadUsage
         If a file cannot be read or is invalid; the message names line and field.
     """
-    table, power = _toml(nodes), power_file()
-    for group in table.get("nodes", []):
-        known = power.gpus.get(str(group.get("gpu_type"))) if isinstance(group, dict) else None
-        if known is not None:
-            group.setdefault("gpu_idle_w", known.idle_w)
-            group.setdefault("gpu_full_w", known.full_w)
-    fields = {**table, "objective": objective, "trace": TRACE, "now_ts": datetime.fromtimestamp(now, UTC), **options}
+    table = _nodes_of(nodes)
+    given = {"objective": objective, "trace": TRACE, "now_ts": datetime.fromtimestamp(now, UTC), **options}
+    both = sorted(table.keys() & {*given, "jobs"})
+    if both:
+        raise BadUsage(
+            f"{nodes}: found {both[0]}, expected nodes, clocks, pue, preempt and restart_s; the rest are options"
+        )
     try:
-        return PlanBody.model_validate({**fields, "jobs": _rows(jobs, PlanJob)})
+        return PlanBody.model_validate({**table, **given, "jobs": _rows(jobs, PlanJob)})
     except ValidationError as error:
-        raise BadUsage(f"{nodes}: {complaint(error)}") from error
+        text = complaint(error)
+        field = text.partition(":")[0].partition(".")[0]
+        place = "" if field in options else f"{jobs if field in OF_JOBS else nodes}: "
+        raise BadUsage(f"{place}{text}") from error
+
+
+def known_until(series: HourlySeries, since: float, until: float) -> HourlySeries:
+    """Return the series; `since` and `until` are the moments (Unix time) from and until which a plan needs values.
+
+    Raises
+    ------
+    BadUsage
+        If it has no value of one of the hours.
+    """
+    if not series.start_s <= since < series.until_s or until > series.until_s:
+        needed = _text_of(since) if until <= since else f"{_text_of(since)} to {_text_of(until)}"
+        raise BadUsage(
+            f"--grid: found values from {_text_of(series.start_s)} until {_text_of(series.until_s)}, expected those of "
+            f"{needed}; give --at, fewer --rounds, or a longer file"
+        )
+    return series
+
+
+def _text_of(ts: float) -> str:
+    return f"{datetime.fromtimestamp(ts, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _nodes_of(path: Path) -> dict[str, Any]:  # TOML holds any type; the call's fields are validated
+    table, power = _toml(path), power_file()
+    groups = table.get("nodes")
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        raise BadUsage(f"{path}: found no [[nodes]], expected one for each group of nodes: name, gpu_type, gpus, count")
+    for group in groups:
+        kind = str(group.get("gpu_type"))
+        if kind in power.gpus:
+            group.setdefault("gpu_idle_w", power.gpus[kind].idle_w)
+            group.setdefault("gpu_full_w", power.gpus[kind].full_w)
+        elif not {"gpu_idle_w", "gpu_full_w"} <= group.keys():
+            raise BadUsage(
+                f"{path}: found no power of gpu_type {kind[:40]!r}, expected gpu_idle_w and gpu_full_w, or a type of "
+                f"the table of powers: {', '.join(sorted(power.gpus))}"
+            )
+    return table
 
 
 def hold_body(jobs: Path, series: HourlySeries, by: Literal["carbon", "price"], now: float) -> HoldBody:
@@ -57,13 +101,7 @@ def hold_body(jobs: Path, series: HourlySeries, by: Literal["carbon", "price"], 
     BadUsage
         If the file cannot be read or is invalid, or the series has no value of the current hour.
     """
-    known = series.truncated(now + 1.0)
-    hour = int((now - series.start_s) // HOUR_S)
-    if not 0 <= hour < len(series):
-        raise BadUsage(
-            f"--grid: found no value of {datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:00} UTC, expected one; give --at "
-            "or a file with that hour"
-        )
+    known = known_until(series, now, now).truncated(now + 1.0)
     values = known.values[-PAST_HOURS:]
     start_s = known.until_s - len(values) * HOUR_S
     hours = {"start_ts": datetime.fromtimestamp(start_s, UTC), "values": tuple(values.tolist())}
@@ -84,6 +122,10 @@ def _rows(path: Path, kind: type[Row]) -> list[Row]:
                 raise BadUsage(f"{path}, line {number}: {complaint(error)}") from error
     if not rows:
         raise BadUsage(f"{path}: found no job, expected one JSON object per line")
+    if len(rows) > MAX_PLANNED:
+        raise BadUsage(
+            f"{path}: found {len(rows)} jobs, expected at most {MAX_PLANNED}; plan parts of the cluster apart"
+        )
     return rows
 
 
@@ -99,5 +141,7 @@ def _text(path: Path) -> str:
         if path.stat().st_size > MOST_BYTES:
             raise BadUsage(f"{path}: found more than {MOST_BYTES} bytes, expected fewer")
         return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadUsage(f"{path}: found bytes that are not UTF-8 text, expected text") from error
     except OSError as error:
         raise BadUsage(f"{path}: {error.strerror}; expected a file that can be read") from error

@@ -81,7 +81,7 @@ def run_loop(
         changed, at = loop.look()
         if loop.account.ends <= at or not loop.states:
             rows.append(loop.account.row(loop.ended, len(loop.states) - len(loop.running)))
-            if not loop.states or len(rows) == rounds:
+            if not loop.states or at >= now + rounds * body.period_s:
                 return rows
             loop.open_period(at)
             changed = True

@@ -226,7 +226,9 @@ def series_of(grid: Path, zone: str | None, kind: Kind) -> HourlySeries:
         If there is no such series, or a file is invalid.
     """
     if grid.is_file():
-        return _read([grid], kind, "lca", zone or grid.stem)[0]
+        if zone is not None:
+            raise BadUsage(f"--zone {zone}: found with the file {grid}, expected a folder; leave one of them out")
+        return _read([grid], kind, "lca", grid.stem)[0]
     files = zone_files(grid, zone)
     series = files.carbon if kind == "carbon" else files.price
     if series is None:

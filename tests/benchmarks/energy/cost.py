@@ -4,18 +4,23 @@ Called by `tests.benchmarks.energy`.
 """
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from pipelines.studies.cost.gap import P100_NODE, V100_NODE, drawn
 from scheduler_core.planning.cost.decision import ITERATIONS, METHODS, decide
+from scheduler_core.planning.cost.lookahead import look_ahead
 from scheduler_core.planning.cost.problem import Problem
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
 
 ROUNDS: Final = 5
 SIZES: Final = {(100, 450): Bar(side="under", value=7.0), (20, 60): None}
 """Nodes and jobs; the bar is what a follow-up of ANDREAS reports for the largest, on one core."""
+LOOK_AHEAD: Final = {(100, 450): Bar(side="under", value=1.0), (20, 60): None}
+"""The bars of the search that `taut plan cost` and `POST /v1/plan` run."""
 
 
 def cost_rows() -> list[Row]:
@@ -27,11 +32,16 @@ def cost_rows() -> list[Row]:
         for method in METHODS:
             decide(problems[0], np.random.default_rng(0), 1, method)
             what = f"one decision, {nodes} nodes, {jobs} jobs, {ITERATIONS} plans: {method}"
-            rows.append(amount_row("cost", what, [_seconds(p, method) for p in problems], unit="s", bar=bar))
+            searched = partial(decide, iterations=ITERATIONS, method=method)
+            rows.append(amount_row("cost", what, [_seconds(p, searched) for p in problems], unit="s", bar=bar))
+        look_ahead(problems[0], np.random.default_rng(0))
+        taken = [_seconds(p, look_ahead) for p in problems]
+        what = f"one decision, {nodes} nodes, {jobs} jobs: look ahead"
+        rows.append(amount_row("cost", what, taken, unit="s", bar=LOOK_AHEAD[nodes, jobs]))
     return rows
 
 
-def _seconds(problem: Problem, method: str) -> float:
+def _seconds(problem: Problem, search: Callable[[Problem, np.random.Generator], object]) -> float:
     begin = time.process_time()
-    decide(problem, np.random.default_rng(0), ITERATIONS, method)
+    search(problem, np.random.default_rng(0))
     return time.process_time() - begin

@@ -73,16 +73,47 @@ def test_a_hold_waits_for_the_hour_that_yesterday_was_clean(files: Path) -> None
         ({"jobs.jsonl": '{"job_id": "1"}'}, "jobs.jsonl, line 1: request"),
         ({"jobs.jsonl": ""}, "found no job, expected one JSON object per line"),
         ({"nodes.toml": "[[nodes]"}, "expected TOML such as"),
-        ({"nodes.toml": NODES.replace("V100", "H999")}, "nodes.0.gpu_idle_w"),
-        ({"carbon.csv": "ts,carbon_g_per_kwh\n2023-01-01T00:00Z,1\n"}, "expected one from 2023-01-01T00:00:00"),
+        ({"jobs.jsonl": "\n".join([json.dumps(JOBS[0])] * 2)}, "jobs.jsonl: jobs: found job_id '1' 2 times"),
+        ({"jobs.jsonl": "\n".join([json.dumps(JOBS[0])] * 1001)}, "found 1001 jobs, expected at most 1000"),
+        ({"jobs.jsonl": json.dumps({**JOBS[0], "run_s": 1e300})}, "line 1: run_s"),
+        ({"jobs.jsonl": json.dumps({**JOBS[0], "node": "x-0", "running_gpus": 1})}, "jobs.jsonl: node: found 'x-0'"),
+        ({"nodes.toml": "nodes = 3"}, "found no [[nodes]]"),
+        ({"nodes.toml": 'objective = "cost"\n' + NODES}, "found objective"),
+        ({"nodes.toml": "surplus = 1\n" + NODES}, "nodes.toml: surplus"),
+        ({"nodes.toml": NODES.replace("V100", "H999")}, "found no power of gpu_type 'H999'"),
+        ({"carbon.csv": "ts,carbon_g_per_kwh\n2023-01-01T00:00Z,1\n"}, "expected those of 2023-06-01 05:00 UTC"),
+        ({"carbon.csv": "ts,carbon_g_per_kwh\n2023-06-01T05:00Z,nan\n"}, "carbon.csv, line 2: found 'nan'"),
     ],
 )
 def test_a_file_at_fault_is_named(files: Path, change: dict[str, str], said: str) -> None:
     for name, text in change.items():
         (files / name).write_text(text)
 
-    code = 1 if "carbon.csv" in change else 2
-    assert said in plan(*CARBON, "--budget-g", "300", code=code)
+    message = plan(*CARBON, "--budget-g", "300", code=2)
+
+    assert said in message
+    assert message.count("\n") == 1
+
+
+def test_a_file_of_other_bytes_is_refused(files: Path) -> None:
+    (files / "jobs.jsonl").write_bytes(b"\xff\xfe\x00")
+
+    assert "jobs.jsonl: found bytes that are not UTF-8 text" in plan(*CARBON, "--budget-g", "300", code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--budget-g", "inf"), "taut: budget_g"),
+        (("--budget-g", "9", "--zone", "DE"), "--zone DE: found with the file"),
+        (("--budget-g", "9", "--speed", "9"), "--speed: found without --rounds"),
+        (("--budget-g", "9", "--apply", "slurm", "--rounds", "9", "--speed", "9000"), "found periods of 0.1 s"),
+        (("--budget-g", "9", "--apply", "slurm", "--rounds", "99"), "--grid: found values from"),
+        (("--budget-g", "9", "--out", "none/plan.json"), "--out none/plan.json: No such file"),
+    ],
+)
+def test_an_option_at_fault_is_named(files: Path, words: tuple[str, ...], said: str) -> None:
+    assert said in plan(*CARBON, *words, code=2)
 
 
 def test_rounds_need_slurm(files: Path) -> None:

@@ -45,6 +45,15 @@ def test_clocks_are_locked_on_every_node_of_a_running_job_and_unlocked_without_o
     ]
 
 
+def test_jobs_that_share_a_node_get_the_lowest_of_their_clocks_once() -> None:
+    rows = [row("a", 2, 1530.0, n0=2), row("b", 4, 1140.0, n0=2, n1=2), row("c", 0, None)]
+
+    assert [each[1::2] for each in commands_of("nvidia", rows, ran=())] == [
+        ("n0", "--lock-gpu-clocks=0,1140"),
+        ("n1", "--lock-gpu-clocks=0,1140"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -52,7 +61,7 @@ def test_clocks_are_locked_on_every_node_of_a_running_job_and_unlocked_without_o
         ("slurm", Change(job_id="12;rm", ran=True, runs=False, nodes={})),
         ("kubernetes", Change(job_id="../x", ran=False, runs=True, nodes={})),
         ("kubernetes", Change(job_id="-o", ran=False, runs=True, nodes={})),
-        ("nvidia", Change(job_id="a", ran=False, runs=True, nodes={"-oProxyCommand=x": 1})),
+        ("nvidia", Change(job_id="a", ran=False, runs=True, nodes={"-oProxyCommand=x": None})),
     ],
 )
 def test_names_that_could_be_options_or_programs_are_refused(name: str, change: Change) -> None:
