@@ -152,6 +152,8 @@ def _decide(
     from modelserve.calls.plans import plan_rows
     from pipelines.connect.actuators import carry_out, commands_of, shown
 
+    if apply and urls:
+        raise BadUsage("--apply: found with --url, expected one of them; a service's answer has its mode to act on")
     plan: dict[str, Any]
     with _client(urls, token_file) as client:
         now = body.now_ts.timestamp() if body.now_ts else 0.0
