@@ -70,7 +70,7 @@ def carbon(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Choose GPU counts and clocks of jobs under a carbon budget; print the next decision with its reasons."""
-    from pipelines.connect.plan_inputs import body_of, known_until
+    from pipelines.connect.plan_inputs import body_of
     from pipelines.simulation.energy.grid_files import series_of
 
     if rounds and (apply != "slurm" or show or out or url):
@@ -80,7 +80,7 @@ def carbon(
     if rounds and period_s < LEAST_PERIOD_S * speed:
         raise BadUsage(f"--speed: found periods of {period_s / speed:.2g} s, expected {LEAST_PERIOD_S:g} s or more")
     now = _now(at)
-    series = known_until(series_of(grid, zone, "carbon"), now, now + (rounds or 0) * period_s)
+    series = series_of(grid, zone, "carbon", now, now + (rounds or 0) * period_s)
     body = body_of(
         "carbon", jobs, nodes, now, period_s=period_s, budget=budget, budget_g=budget_g, g_per_kwh=series.at(now)
     )
@@ -109,11 +109,11 @@ def cost(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Place jobs with due dates on nodes at the lowest cost of tardiness and energy; print the next decision."""
-    from pipelines.connect.plan_inputs import body_of, known_until
+    from pipelines.connect.plan_inputs import body_of
     from pipelines.simulation.energy.grid_files import series_of
 
     now = _now(at)
-    series = known_until(series_of(grid, zone, "price"), now, now)
+    series = series_of(grid, zone, "price", now, now)
     # Energy after the period is priced at the mean of the last day, as far as it is known.
     day_ago = max(now - 86_400.0, series.start_s)
     later = series.mean(day_ago, now) if now > day_ago else series.at(now)
@@ -136,7 +136,7 @@ def hold(
     from pipelines.simulation.energy.grid_files import series_of
 
     now = _now(at)
-    emit(hold_rows(hold_body(jobs, series_of(grid, zone, by), by, now), now), form)
+    emit(hold_rows(hold_body(jobs, series_of(grid, zone, by, now, now), by, now), now), form)
 
 
 def _decide(

@@ -17,7 +17,7 @@ from pipelines.errors import BadUsage
 from pipelines.simulation.energy.power_file import power_file
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 
-__all__ = ["body_of", "hold_body", "known_until"]
+__all__ = ["body_of", "hold_body"]
 
 MOST_BYTES: Final = 50_000_000
 TRACE: Final = "own"
@@ -54,27 +54,6 @@ def body_of(objective: Literal["carbon", "cost"], jobs: Path, nodes: Path, now: 
         raise BadUsage(f"{place}{text}") from error
 
 
-def known_until(series: HourlySeries, since: float, until: float) -> HourlySeries:
-    """Return the series; `since` and `until` are the moments (Unix time) from and until which a plan needs values.
-
-    Raises
-    ------
-    BadUsage
-        If it has no value of one of the hours.
-    """
-    if not series.start_s <= since < series.until_s or until > series.until_s:
-        needed = _text_of(since) if until <= since else f"{_text_of(since)} to {_text_of(until)}"
-        raise BadUsage(
-            f"--grid: found values from {_text_of(series.start_s)} until {_text_of(series.until_s)}, expected those of "
-            f"{needed}; give --at, fewer --rounds, or a longer file"
-        )
-    return series
-
-
-def _text_of(ts: float) -> str:
-    return f"{datetime.fromtimestamp(ts, UTC):%Y-%m-%d %H:%M} UTC"
-
-
 def _nodes_of(path: Path) -> dict[str, Any]:  # TOML holds any type; the call's fields are validated
     table, power = _toml(path), power_file()
     groups = table.get("nodes")
@@ -99,9 +78,9 @@ def hold_body(jobs: Path, series: HourlySeries, by: Literal["carbon", "price"], 
     Raises
     ------
     BadUsage
-        If the file cannot be read or is invalid, or the series has no value of the current hour.
+        If the file cannot be read or is invalid.
     """
-    known = known_until(series, now, now).truncated(now + 1.0)
+    known = series.truncated(now + 1.0)
     values = known.values[-PAST_HOURS:]
     start_s = known.until_s - len(values) * HOUR_S
     hours = {"start_ts": datetime.fromtimestamp(start_s, UTC), "values": tuple(values.tolist())}

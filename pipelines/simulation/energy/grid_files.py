@@ -217,22 +217,33 @@ def zone_files(folder: Path, zone: str | None = None, *, basis: Basis = "lca") -
     return ZoneFiles(zone=name, carbon=series["carbon"], price=series["price"], notes=tuple(notes))
 
 
-def series_of(grid: Path, zone: str | None, kind: Kind) -> HourlySeries:
+def series_of(grid: Path, zone: str | None, kind: Kind, since: float, until: float) -> HourlySeries:
     """Return the series of one kind from a CSV file, or from a zone of a folder.
+
+    It has values from `since` (Unix time) on, and until `until` if that is later.
 
     Raises
     ------
     BadUsage
-        If there is no such series, or a file is invalid.
+        If there is no such series, it lacks one of these hours, or a file is invalid.
     """
     if grid.is_file():
         if zone is not None:
             raise BadUsage(f"--zone {zone}: found with the file {grid}, expected a folder; leave one of them out")
-        return _read([grid], kind, "lca", grid.stem)[0]
-    files = zone_files(grid, zone)
-    series = files.carbon if kind == "carbon" else files.price
+        series: HourlySeries | None = _read([grid], kind, "lca", grid.stem)[0]
+    else:
+        files = zone_files(grid, zone)
+        series = files.carbon if kind == "carbon" else files.price
     if series is None:
         raise BadUsage(f"--grid {grid}: found no file of {kind}, expected {kind}_*.csv; add one, or give its path")
+    if not series.start_s <= since < series.until_s or until > series.until_s:
+        begins, ends, first, last = (
+            f"{datetime.fromtimestamp(ts, UTC):%Y-%m-%d %H:%M}" for ts in (series.start_s, series.until_s, since, until)
+        )
+        raise BadUsage(
+            f"--grid {grid}: found values from {begins} until {ends} (UTC), expected those from {first} until {last}; "
+            "give --at, fewer --rounds, or a longer file"
+        )
     return series
 
 

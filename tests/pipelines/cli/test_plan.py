@@ -81,7 +81,7 @@ def test_a_hold_waits_for_the_hour_that_yesterday_was_clean(files: Path) -> None
         ({"nodes.toml": 'objective = "cost"\n' + NODES}, "found objective"),
         ({"nodes.toml": "surplus = 1\n" + NODES}, "nodes.toml: surplus"),
         ({"nodes.toml": NODES.replace("V100", "H999")}, "found no power of gpu_type 'H999'"),
-        ({"carbon.csv": "ts,carbon_g_per_kwh\n2023-01-01T00:00Z,1\n"}, "expected those of 2023-06-01 05:00 UTC"),
+        ({"carbon.csv": "ts,carbon_g_per_kwh\n2023-01-01T00:00Z,1\n"}, "expected those from 2023-06-01 05:00"),
         ({"carbon.csv": "ts,carbon_g_per_kwh\n2023-06-01T05:00Z,nan\n"}, "carbon.csv, line 2: found 'nan'"),
     ],
 )
@@ -108,7 +108,7 @@ def test_a_file_of_other_bytes_is_refused(files: Path) -> None:
         (("--budget-g", "9", "--zone", "DE"), "--zone DE: found with the file"),
         (("--budget-g", "9", "--speed", "9"), "--speed: found without --rounds"),
         (("--budget-g", "9", "--apply", "slurm", "--rounds", "9", "--speed", "9000"), "found periods of 0.1 s"),
-        (("--budget-g", "9", "--apply", "slurm", "--rounds", "99"), "--grid: found values from"),
+        (("--budget-g", "9", "--apply", "slurm", "--rounds", "99"), "--grid carbon.csv: found values from"),
         (("--budget-g", "9", "--apply", "nvidia", "--url", "http://127.0.0.1:9"), "--apply: found with --url"),
         (("--budget-g", "9", "--out", "none/plan.json"), "--out none/plan.json: No such file"),
     ],
