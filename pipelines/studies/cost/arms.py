@@ -1,4 +1,4 @@
-"""Policies compared in the cost study: look-ahead (ours), search and greedy of ANDREAS, and simple queue orders.
+"""Policies compared in the cost study: look-ahead (ours), the greedy algorithm of ANDREAS, and simple queue orders.
 
 Searches are in `scheduler_core.planning.cost`. Called by `runs`, `settings`, `tables` and `charts`.
 """
@@ -10,7 +10,6 @@ from typing import Final, Protocol
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.cost.decision import decide
 from scheduler_core.planning.cost.greedy import greedy
 from scheduler_core.planning.cost.lookahead import ITERATIONS, look_ahead
 from scheduler_core.planning.cost.problem import POSTPONED, Decision, Problem
@@ -131,11 +130,12 @@ BASELINES: Final[dict[str, Policy]] = {
 """The simple policies without preemption, by name."""
 
 
-AHEAD, RELINKED, GREEDY = "looking ahead", "randomised + relinking", "greedy"
-"""Names of the policies with a search: our look-ahead until all present jobs end, and from ANDREAS the search
-and the greedy algorithm without randomness."""
+AHEAD, GREEDY = "looking ahead", "greedy"
+"""Names of our look-ahead until all present jobs end, and of the greedy algorithm of ANDREAS without randomness."""
 
 PREEMPTIVE: Final = ", preemptive"
+STRONGEST: Final = f"edf, {FASTEST}{PREEMPTIVE}"
+"""Name of the simple policy that is hardest to beat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +149,6 @@ class LooksAhead:
         """Return node and GPUs of every job until the next decision."""
         weights = problem.jobs.weight_usd_per_s * self.weight_factor
         return look_ahead(replace(problem, jobs=replace(problem.jobs, weight_usd_per_s=weights)), rng, self.iterations)
-
-
-def relinked(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG001 -- see Policy
-    """Decide by random plans and path relinking, with the objective of ANDREAS."""
-    return decide(problem, rng)
 
 
 def decided_greedily(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG001 -- see Policy
@@ -183,4 +178,4 @@ def preemptive() -> Mapping[str, Policy]:
 def policies(iterations: int = ITERATIONS, weight_factor: float = 1.0) -> Mapping[str, Policy]:
     """Return all policies by name."""
     ahead = LooksAhead(iterations=iterations, weight_factor=weight_factor)
-    return {AHEAD: ahead, RELINKED: relinked, GREEDY: decided_greedily, **BASELINES, **preemptive()}
+    return {AHEAD: ahead, GREEDY: decided_greedily, **BASELINES, **preemptive()}

@@ -9,21 +9,20 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.report.charts.looks import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, titled
-from pipelines.studies.cost.arms import AHEAD, CONFIGURATIONS, GREEDY, RELINKED, as_asked, first_principle
+from pipelines.report.charts.looks import BLACK, BLUE, GREEN, ORANGE, PURPLE, VERMILLION, titled
+from pipelines.studies.cost.arms import AHEAD, CONFIGURATIONS, GREEDY, as_asked, first_principle
 from pipelines.studies.cost.settings import EXACT
 from pipelines.studies.study import summed_up
 
 COLOURS: Final = {
     AHEAD: BLUE,
-    RELINKED: SKY,
     GREEDY: BLACK,
     **dict(zip(first_principle(), (VERMILLION, VERMILLION, GREEN, GREEN, PURPLE, PURPLE), strict=True)),
 }
 """Look of each policy. Colour shows the queue order; dashes and squares show the rule `fixed`."""
 
 PARTS: Final = {"tardiness_usd": "tardiness", "energy_usd": "energy"}
-SEARCHES: Final = (AHEAD, RELINKED, GREEDY)
+SEARCHES: Final = (AHEAD, GREEDY)
 WIDTH, HEIGHT = 420, 280
 
 

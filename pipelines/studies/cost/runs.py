@@ -11,9 +11,10 @@ import numpy as np
 import polars as pl
 
 from pipelines.studies.cost.arms import as_asked, policies
-from pipelines.studies.cost.settings import Setting
+from pipelines.studies.cost.bound import least_usd
+from pipelines.studies.cost.settings import BOUND, Setting
 from pipelines.studies.cost.simulation import Outcome, Site, SubmittedJobs, gpu_seconds, simulate
-from pipelines.studies.cost.workload import Speeds, cluster, submitted
+from pipelines.studies.cost.workload import Speeds, cluster, stretch, submitted
 from pipelines.studies.grids import RecordedHours
 from pipelines.studies.study import Row, dealt
 from scheduler_core.planning.hourly import HOUR_S
@@ -69,7 +70,7 @@ The last two are from `unavoidable`: share and tardiness cost of jobs that are l
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
-    """One setting and seed to simulate, with `nodes` nodes of each type and `jobs` jobs."""
+    """One setting and seed to simulate, with `nodes` nodes of each type and `jobs` jobs, drawn or `recorded`."""
 
     setting: Setting
     seed: int
@@ -80,6 +81,7 @@ class Task:
     iterations: int
     pue: float
     restart_s: float
+    recorded: pl.DataFrame | None = None
 
 
 def run_task(task: Task) -> list[Row]:
@@ -87,20 +89,26 @@ def run_task(task: Task) -> list[Row]:
     setting, nodes = task.setting, cluster(task.nodes)
     rng = np.random.default_rng(task.seed)
     start_ts = task.grid.drawn_ts(rng)
-    jobs = submitted(task.speeds, nodes, load=setting.load, count=task.jobs, off_by=setting.off_by, rng=rng)
+    own = {"load": setting.load, "count": task.jobs, "off_by": setting.off_by, "rng": rng}
+    jobs = (
+        submitted(task.speeds, nodes, **own)
+        if task.recorded is None
+        else stretch(task.recorded, task.speeds, nodes, **own)
+    )
     site = Site(
         nodes=nodes,
         price=task.grid.series,
         start_ts=start_ts,
         pue=task.pue,
-        rho=setting.rho,
         restart_s=task.restart_s,
-        looks_past=setting.looks_past,
     )
     by_name = policies(task.iterations, setting.weight_factor)
     least = {asked: unavoidable(jobs, as_asked=asked) for asked in (True, False)}
     rows: list[Row] = []
     for arm in setting.arms:
+        if arm == BOUND:
+            rows.append({**_said(task), "arm": arm, "total_usd": least_usd(jobs, site)})
+            continue
         outcome = simulate(jobs, site, by_name[arm], np.random.default_rng([task.seed, 1]))
         rows.append({**_said(task), "arm": arm, **_figures(outcome, len(jobs), least[as_asked(arm)])})
     return rows

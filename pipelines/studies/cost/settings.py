@@ -10,17 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.studies.cost.arms import AHEAD, GREEDY, RELINKED, first_principle, preemptive
+from pipelines.studies.cost.arms import AHEAD, GREEDY, STRONGEST, first_principle, preemptive
 from pipelines.studies.grids import RecordedHours
 
 EXACT, OFF = "exact run times", "run times off"
-WEIGHTS, RHO, SOURCE, ELSEWHERE, PREEMPTING = (
-    "weights planned with",
-    "rho",
-    "energy until the next decision alone",
-    "other prices",
-    "first principles that preempt",
-)
+WEIGHTS, ELSEWHERE, PREEMPTING = "weights planned with", "other prices", "first principles that preempt"
+BOUND: Final = "lower bound"
+"""Name of the rows of `bound.least_usd` among those of the policies."""
 
 LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.9, 1.1)
 AT_LOADS: Final = (0.5, 0.7, 0.9)
@@ -30,9 +26,6 @@ OFF_BY: Final = 0.1
 
 WEIGHT_FACTORS: Final = (0.001, 0.01, 0.03, 0.1, 0.3, 3.0, 10.0)
 """Factors on the tardiness weights used in planning; costs are computed with the true weights."""
-
-RHOS: Final = (1.5, 10.0, 1000.0)
-"""Values of rho besides 100, the value of the ANDREAS authors; only the objective of ANDREAS has this parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +39,6 @@ class Setting:
     value: float = 1.0
     off_by: float = 0.0
     weight_factor: float = 1.0
-    rho: float = 100.0
-    looks_past: bool = True
 
 
 def settings(loads: Sequence[float], at_loads: Sequence[float], zones: Sequence[str]) -> list[Setting]:
@@ -60,11 +51,9 @@ def settings(loads: Sequence[float], at_loads: Sequence[float], zones: Sequence[
     bases = first_principle()
     usual = Setting(study=EXACT, load=middle, zone=home, arms=(AHEAD,))
     return [
-        *(replace(usual, load=load, arms=(AHEAD, RELINKED, GREEDY, *bases)) for load in loads),
-        *(replace(usual, study=OFF, load=load, arms=(AHEAD, *bases), off_by=OFF_BY) for load in at_loads),
+        *(replace(usual, load=load, arms=(AHEAD, GREEDY, *bases, BOUND)) for load in loads),
+        *(replace(usual, study=OFF, load=load, arms=(AHEAD, *bases, STRONGEST), off_by=OFF_BY) for load in at_loads),
         *(replace(usual, study=WEIGHTS, value=factor, weight_factor=factor) for factor in WEIGHT_FACTORS),
-        *(replace(usual, study=RHO, value=rho, rho=rho, arms=(RELINKED,)) for rho in RHOS),
-        replace(usual, study=SOURCE, looks_past=False, arms=(RELINKED, GREEDY)),
         *(replace(usual, study=ELSEWHERE, zone=zone, arms=(AHEAD, *bases)) for zone in zones[1:]),
         *(replace(usual, study=PREEMPTING, load=load, arms=tuple(preemptive())) for load in at_loads),
     ]

@@ -57,8 +57,8 @@ class SubmittedJobs:
 class Site:
     """Scenario: nodes, hourly price (USD/kWh), and parameters of the decisions.
 
-    `start_ts` is the Unix time at second 0 of the run. Nodes without jobs are switched off under every policy. With
-    `looks_past` (ours), a decision prices energy after its period at the mean price of the last day.
+    `start_ts` is the Unix time at second 0 of the run. Nodes without jobs are switched off under every policy. A
+    decision prices energy after its period at the mean price of the last day (ours).
     """
 
     nodes: Nodes
@@ -66,9 +66,7 @@ class Site:
     start_ts: float
     pue: float = 1.0
     period_s: float = HOUR_S
-    rho: float = 100.0
     restart_s: float = 0.0
-    looks_past: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +130,7 @@ def simulate(jobs: SubmittedJobs, site: Site, policy: Policy, rng: np.random.Gen
 
 def _problem(jobs: SubmittedJobs, site: Site, state: Progress, here: IntArray, now_s: float) -> Problem:
     ts = site.start_ts + now_s
-    later = site.price.mean(max(ts - DAY_S, _earliest(site.price, ts)), ts) if site.looks_past else None
+    later = site.price.mean(max(ts - DAY_S, _earliest(site.price, ts)), ts)
     return Problem(
         jobs=WaitingJobs(
             due_s=jobs.due_s[here],
@@ -144,7 +142,6 @@ def _problem(jobs: SubmittedJobs, site: Site, state: Progress, here: IntArray, n
         usd_per_kwh=site.price.at(ts),
         pue=site.pue,
         period_s=site.period_s,
-        rho=site.rho,
         later_usd_per_kwh=later,
         restart_s=site.restart_s,
         current=Decision(node=state.place[here].copy(), gpus=state.gpus[here].copy()),
