@@ -29,8 +29,8 @@ class SubmittedJobs:
     """All J jobs of a run, sorted by submission; times are in seconds since the start of the run.
 
     `run_s` (J, K, 1 + most GPUs) is the predicted run time by node type and GPUs, NaN where impossible. The true run
-    time is `off_by` (J,) times the predicted one. Decisions know the fraction of a job that is done, but not its true
-    speed (ours).
+    time is `off_by` (J,) times the predicted one. Decisions know the fraction of a job that is done, and so its true
+    speed once it has run: the feedback of the profiler of ANDREAS, for jobs that report their progress.
     """
 
     submit_s: FloatArray
@@ -130,12 +130,13 @@ def simulate(jobs: SubmittedJobs, site: Site, policy: Policy, rng: np.random.Gen
 
 def _problem(jobs: SubmittedJobs, site: Site, state: Progress, here: IntArray, now_s: float) -> Problem:
     ts = site.start_ts + now_s
+    learnt = np.where(state.left[here] < 1.0, jobs.off_by[here], 1.0)
     later = site.price.mean(max(ts - DAY_S, _earliest(site.price, ts)), ts)
     return Problem(
         jobs=WaitingJobs(
             due_s=jobs.due_s[here],
             weight_usd_per_s=jobs.weight_usd_per_s[here],
-            run_s=jobs.run_s[here] * state.left[here, None, None] + state.owed_s[here, None, None],
+            run_s=jobs.run_s[here] * (state.left[here] * learnt)[:, None, None] + state.owed_s[here, None, None],
         ),
         nodes=site.nodes,
         now_s=now_s,
@@ -181,10 +182,12 @@ def _outcome(jobs: SubmittedJobs, site: Site, state: Progress, spans: tuple[Span
 
 def _foreseen_s(jobs: SubmittedJobs, spans: tuple[Span, ...]) -> FloatArray:
     """Return the end of every job as predicted by the last decision before it (J,)."""
-    ends_s = np.full(len(jobs), np.nan)
+    ends_s, learnt = np.full(len(jobs), np.nan), np.zeros(len(jobs), np.bool_)
     for span in spans:
         # Later spans overwrite earlier ones, and in its last span a job does the rest of its work.
-        ends_s[span.job] = span.from_s + span.paused_s + (span.ran_s - span.paused_s) / jobs.off_by[span.job]
+        work_s = span.ran_s - span.paused_s
+        ends_s[span.job] = span.from_s + span.paused_s + work_s / np.where(learnt, 1.0, jobs.off_by)[span.job]
+        learnt[span.job] |= work_s > 0.0
     return ends_s
 
 

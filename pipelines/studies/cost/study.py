@@ -53,9 +53,9 @@ NOTES: Final = (
     "the methods share nodes and pass over who does not fit; fixed: the count asked for, on the faster node type "
     "with room; fastest: the fastest configuration with room",
     f"run times off: drawn jobs run {100 * OFF_BY:g} % longer or shorter than predicted, with equal chance, recorded "
-    "ones as long as recorded; progress is seen at every decision, speed is not; what decisions had foreseen is nearly "
-    "the realised cost by construction, as a job's last decision foresees most of it: the bar to read is the plan run "
-    "with predicted times",
+    "ones as long as recorded; progress is seen at every decision, so that a job's speed is known once it has run; "
+    "what decisions had foreseen is nearly the realised cost by construction: the bar to read is the plan run with "
+    "predicted times",
     "lower bound: every job alone with a rent of GPUs in each hour, all known, stops and moves free; no schedule of "
     "these jobs costs less",
     "savings are ratios of means over seeds, paired; energy is the whole site's (PUE included)",

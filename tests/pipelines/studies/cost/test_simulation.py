@@ -110,6 +110,20 @@ def test_run_times_that_are_off_stretch_what_is_left_and_not_what_was_foreseen_a
     assert slow.foreseen_usd < slow.total_usd
 
 
+def test_the_speed_of_a_job_is_known_once_it_has_run() -> None:
+    seen: list[list[float]] = []
+
+    def watching(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:
+        seen.append(problem.jobs.run_s[:, 0, 1].tolist())
+        return BASELINES["fifo, fixed"](problem, asked, rng)
+
+    run(five(submit_s=np.zeros(5), off_by=np.full(5, 1.5)), site(period_s=HOUR), watching)
+
+    # Of 2, 1, 1, 2 and 1 predicted hours the first two have run for one hour; in truth they last 3 and 1.5.
+    assert seen[0] == pytest.approx([2 * HOUR, HOUR, HOUR, 2 * HOUR, HOUR])
+    assert seen[1] == pytest.approx([2 * HOUR, 0.5 * HOUR, HOUR, 2 * HOUR, HOUR])
+
+
 def _at_prices_of_decisions(outcome: Outcome) -> float:
     prices = (0.1, 0.3)
     return sum(
