@@ -5,6 +5,7 @@ Also the tardiness that no policy can avoid. Tables of the rows are made in `tab
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -89,12 +90,8 @@ def run_task(task: Task) -> list[Row]:
     setting, nodes = task.setting, cluster(task.nodes)
     rng = np.random.default_rng(task.seed)
     start_ts = task.grid.drawn_ts(rng)
-    own = {"load": setting.load, "count": task.jobs, "off_by": setting.off_by, "rng": rng}
-    jobs = (
-        submitted(task.speeds, nodes, **own)
-        if task.recorded is None
-        else stretch(task.recorded, task.speeds, nodes, **own)
-    )
+    draw = submitted if task.recorded is None else partial(stretch, task.recorded)
+    jobs = draw(task.speeds, nodes, load=setting.load, count=task.jobs, off_by=setting.off_by, rng=rng)
     site = Site(
         nodes=nodes,
         price=task.grid.series,
