@@ -21,7 +21,7 @@ TRIED, ROUNDS = 12, 4
 """Number of worths tried at once, and how often the range narrows to the neighbours of the best one."""
 
 LATEST_H: Final = 48.0
-"""Least time after a due date in hours within which ends are told apart; later ones cost at least that tardiness."""
+"""Least time after a due date in hours within which ends are distinguished; later ones cost at least that tardiness."""
 
 FIRST_RENT: Final = 0.05
 """First step of the ascent in USD per GPU-hour, for twice as many GPUs used as there are."""
