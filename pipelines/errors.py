@@ -14,6 +14,9 @@ PipelineError
 └── Busy              another process does the same work and holds its lock
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 __all__ = [
     "BadUsage",
     "Busy",
@@ -27,6 +30,7 @@ __all__ = [
     "SourceError",
     "SynthesisError",
     "TrainingError",
+    "meant",
 ]
 
 
@@ -76,3 +80,12 @@ class RegistryError(PipelineError):
 
 class Busy(PipelineError):
     """Another process does the same work and holds its lock."""
+
+
+def meant(given: str, known: Iterable[str]) -> str:
+    """Return a question for the known name nearest to a wrong one, empty if none is near.
+
+    >>> meant("pai-snth", ["philly", "pai-synth"])
+    "; did you mean 'pai-synth'?"
+    """
+    return "".join(f"; did you mean {name!r}?" for name in get_close_matches(given, list(known), n=1))

@@ -1,6 +1,6 @@
 """Settings of the `taut` command from the environment: folders, the default trace, seed and threads.
 
-Options on the command line override settings. Called by `pipelines.cli`.
+Options on the command line override settings. Called by `pipelines.cli` and `taut`.
 """
 
 import os
@@ -45,6 +45,10 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("MLFLOW_TRACKING_URI"),
         description="MLflow tracking URI of the models; SQLite next to the lake if unset",
     )
+
+    def registry(self, lake: Path) -> str:
+        """Return the URI of the model registry: as set, else SQLite next to the lake."""
+        return self.tracking_uri or f"sqlite:///{lake.absolute().parent / 'mlflow.db'}"
 
 
 def load_settings() -> Settings:

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from pipelines.errors import BadUsage, LakeError
+from pipelines.errors import BadUsage
 
 if TYPE_CHECKING:
     import polars as pl
@@ -154,11 +154,10 @@ def place_of(lake: Path | None, *, demo: bool = True) -> Place:
     if demo and unset and not folder.exists() and DEMO_LAKE.is_dir():
         _notice_demo(folder.absolute())
         folder = DEMO_LAKE
-    parent = folder.absolute().parent
     return Place(
         lake=folder,
-        tracking_uri=settings.tracking_uri or f"{SQLITE}{parent / 'mlflow.db'}",
-        bundles=settings.bundles or parent / "bundles",
+        tracking_uri=settings.registry(folder),
+        bundles=settings.bundles or folder.absolute().parent / "bundles",
     )
 
 
@@ -178,27 +177,10 @@ def opened(lake: Path | None, trace: str | None) -> Iterator[tuple["OpenLake", s
 
 
 def chosen_trace(lake: "OpenLake", trace: str | None) -> str:
-    """Return the trace to use: the given option, else the trace in the settings, else the only trace in the lake.
-
-    Raises
-    ------
-    BadUsage
-        If no trace is named and the lake holds several.
-    LakeError
-        If the lake lacks the named trace, or holds no trace.
-    """
+    """Return the trace to use: the given option, else the one in the settings, else the lake's only one."""
     from pipelines.settings import load_settings
 
-    held = lake.traces()
-    named = trace or load_settings().trace
-    if named is not None:
-        lake.manifest(named)
-        return named
-    if not held:
-        raise LakeError(f"no trace in {lake.path}; ingest one with `taut ingest`")
-    if len(held) > 1:
-        raise BadUsage(f"{lake.path} holds {', '.join(held)}: choose one with --trace")
-    return held[0]
+    return lake.chosen(trace or load_settings().trace)
 
 
 def trace_of(lake: Path | None, trace: str | None) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import duckdb
 
-from pipelines.errors import LakeError
+from pipelines.errors import BadUsage, LakeError, meant
 from pipelines.lake import manifest as manifests
 from pipelines.lake import views
 from pipelines.lake.connections import MEMORY_MB, configured, damaged, missing, seal, sql_list, unreadable
@@ -55,6 +55,25 @@ class Lake:
         """Return the names of the traces in the lake, sorted."""
         return sorted(p.stem for p in self.manifest_folder.glob("*.json"))
 
+    def chosen(self, trace: str | None) -> str:
+        """Return the named trace, or without a name the only one.
+
+        Raises
+        ------
+        BadUsage
+            If no trace is named and the lake holds several.
+        LakeError
+            If the lake lacks the named trace, or holds none.
+        """
+        if trace is not None:
+            return self.manifest(trace).trace
+        held = self.traces()
+        if not held:
+            raise LakeError(f"no trace in {self.path}; ingest one with `taut ingest`")
+        if len(held) > 1:
+            raise BadUsage(f"{self.path} holds {', '.join(held)}: choose one with --trace, in Python with trace=")
+        return held[0]
+
     def manifest(self, trace: str) -> Manifest:
         """Return the manifest of a trace.
 
@@ -65,8 +84,11 @@ class Lake:
         """
         path = self.manifest_folder / f"{trace}.json"
         if not path.is_file():
-            held = ", ".join(self.traces()) or "none"
-            raise LakeError(f"no trace {trace!r} in {self.path} (it holds: {held}); ingest it with `taut ingest`")
+            held = self.traces()
+            raise LakeError(
+                f"no trace {trace!r} in {self.path} (it holds: {', '.join(held) or 'none'}){meant(trace, held)}; "
+                "ingest it with `taut ingest`"
+            )
         return manifests.from_json(path.read_text(), trace)
 
     def readable_manifests(self) -> dict[str, Manifest]:
