@@ -67,4 +67,7 @@ def test_training_registers_what_it_returns(lake: OpenLake, folder: Path) -> Non
 
 def test_a_client_needs_no_frames() -> None:
     code = "import sys, taut; taut.Client('http://127.0.0.1:9'); print({'polars', 'duckdb'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        == "set()"
+    )
