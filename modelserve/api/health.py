@@ -51,7 +51,7 @@ async def metrics(request: Request) -> Response:
 
 def readiness(call: Call, *, draining: bool) -> Ready:
     """Return the readiness of the worker; only models of traces that the caller may use are named."""
-    service = call.service
+    service, store = call.service, call.service.store
     snapshot = service.models.current
     caller = call.caller
 
@@ -59,14 +59,14 @@ def readiness(call: Call, *, draining: bool) -> Ready:
         return caller is not None and caller.reaches(f"{name}..".split(".")[1])
 
     return Ready(
-        status="draining" if draining else "ready" if snapshot.champions else "no model",
+        status="draining" if draining else "no store" if store.lost else "ready" if snapshot.champions else "no model",
         generation=snapshot.generation,
         serving=len(snapshot.champions),
         failing=len(snapshot.failures),
         models=sorted(model.reference for name, model in snapshot.champions.items() if shown(name)),
         failures={name: why for name, why in sorted(snapshot.failures.items()) if shown(name)},
         mirror=_mirror(call, shown) if caller is not None else None,
-        store=service.feed.trouble if caller is not None else None,
+        store=service.feed.trouble or store.unwritten if caller is not None else None,
     )
 
 

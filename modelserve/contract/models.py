@@ -135,10 +135,11 @@ class Ready(Answer):
     """Readiness of a worker for calls, and its problems.
 
     `models` and `failures` (errors of models that could not be loaded) list models that the caller may see; they are
-    empty if the call lacks a required token. `store` is the error of the store or null; predictions do not need it.
+    empty if the call lacks a required token. `store` is the error of the store or null; predictions do not need it. If
+    the store's file was removed or replaced, the worker is not ready (`no store`).
     """
 
-    status: Literal["ready", "draining", "no model"]
+    status: Literal["ready", "draining", "no store", "no model"]
     generation: int
     serving: int
     failing: int

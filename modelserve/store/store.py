@@ -178,12 +178,18 @@ def _check(connection: Connection, found: set[str]) -> None:
         raise StoreError(f"store: tables {sorted(missing)} are missing; restore the store, or use a new one")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Store:
-    """An open store; `where` is its URL without the password."""
+    """An open store; `where` is its URL without the password.
+
+    `file` is the file of an SQLite store with its inode when it was opened. `unwritten` is the error of the latest
+    write, or None if it succeeded.
+    """
 
     engine: Engine
     where: str
+    file: tuple[str, int] | None = None
+    unwritten: str | None = None
 
     @classmethod
     def open(cls, url: str) -> "Store":
@@ -200,7 +206,17 @@ class Store:
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine=engine, where=engine.url.render_as_string(hide_password=True))
+        path = engine.url.database if engine.dialect.name == "sqlite" else None
+        file = None if path is None else (path, Path(path).stat().st_ino)
+        return cls(engine=engine, where=engine.url.render_as_string(hide_password=True), file=file)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the file of an SQLite store was removed or replaced; what is written to it then is lost."""
+        try:
+            return self.file is not None and Path(self.file[0]).stat().st_ino != self.file[1]
+        except OSError:
+            return True
 
     def close(self) -> None:
         """Close all connections to the database."""
@@ -220,18 +236,29 @@ class Store:
     @contextmanager
     def reading(self, doing: str) -> Iterator[Connection]:
         """Yield a connection for reading; `doing` names the operation in error messages."""
+        self._check_file(doing)
         with translated(doing), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:
         """Yield a connection for one transaction, committed at the end of the block or rolled back by an error."""
-        with (
-            translated(doing),
-            self.engine.connect().execution_options(**{WRITES: True}) as connection,
-            connection.begin(),
-        ):
-            yield connection
+        try:
+            self._check_file(doing)
+            with (
+                translated(doing),
+                self.engine.connect().execution_options(**{WRITES: True}) as connection,
+                connection.begin(),
+            ):
+                yield connection
+        except StoreError as error:
+            self.unwritten = str(error)
+            raise
+        self.unwritten = None
+
+    def _check_file(self, doing: str) -> None:
+        if self.lost:
+            raise StoreError(f"store: {doing} failed (its file was removed or replaced); restore it and start again")
 
 
 def take_numbers(connection: Connection, count: int) -> int:

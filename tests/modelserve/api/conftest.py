@@ -71,7 +71,7 @@ def hollow(tmp_path: Path) -> Callable[..., FastAPI]:
         service = Service(
             settings=ServeSettings(bundles=tmp_path, **settings),
             models=StandIn(current=snapshot),  # type: ignore[arg-type]
-            store=StandIn(),  # type: ignore[arg-type]
+            store=StandIn(lost=False, unwritten=None),  # type: ignore[arg-type]
             log=StandIn(dropped=0),  # type: ignore[arg-type]
             feed=StandIn(trouble=None),  # type: ignore[arg-type]
             clock=lambda: 1_000_000.0,
