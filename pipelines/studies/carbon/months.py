@@ -69,7 +69,7 @@ class Outlook:
         return plan
 
     def foreseeing(self, price_s_per_kwh: float) -> Planner:
-        """Return a planner with a constant price per gram that expects intensities to be as yesterday's.
+        """Return a planner with a constant price per gram that expects intensities to be as in recent days.
 
         It ignores budgets; only the price limits emissions.
         """
@@ -88,7 +88,7 @@ class Outlook:
     def _expected(self, jobs: ElasticJobs) -> FloatArray:
         """Return each job's mean forecast intensity over its expected remaining time, at most a day (J,)."""
         hour = self.carbon.hour(np.array([self.asked_s]))
-        ahead = [forecast(self.carbon, hour, hours, "yesterday")[0] for hours in range(HOURS_PER_DAY)]
+        ahead = [forecast(self.carbon, hour, hours, "recent_days")[0] for hours in range(HOURS_PER_DAY)]
         means = np.cumsum(ahead) / np.arange(1, HOURS_PER_DAY + 1)
         fastest = np.where(jobs.allowed, jobs.steps_per_s, 0.0).max(axis=1) * jobs.perf[:, -1]
         hours = np.ceil(LASTS * jobs.steps_left / fastest / HOUR_S)
@@ -268,7 +268,7 @@ def _findings(runs: pl.DataFrame, seeds: int, cluster: Cluster, notes: tuple[str
         "a budget in grams is the month's mean intensity times the kWh of the other kind; what is kept, at most a "
         "day's budget (ours), is the same for both kinds, so the effect of grams is separated from that of keeping",
         "a price a gram is that a kWh at the month's mean intensity (ours); foreseen: hours to come are taken to be as "
-        "yesterday's, so that long jobs work more in cleaner hours; made looking at March and September, seeds "
+        "in recent days, so that long jobs work more in cleaner hours; made looking at March and September, seeds "
         "1000 on; net of energy: carbon saved beyond what the saved kWh would have emitted at the mean intensity met",
     )
     return Findings(
