@@ -17,9 +17,9 @@ HEAVY = ("xgboost", "mlflow", "optuna", "sklearn", "pandas", "polars", "duckdb",
 
 def test_every_command_of_the_design_is_there() -> None:
     expected = {
-        "demo", "explain-pending", "fetch", "kube", "synth", "ingest", "job", "sql", "train", "evaluate", "promote",
-        "models", "place", "plan", "predict", "reclaim", "recommend", "report", "retrain", "serve", "simulate", "slurm",
-        "stats", "token", "rightsize", "sites", "study", "tune", "usage",
+        "demo", "explain-pending", "fetch", "init", "kube", "synth", "ingest", "job", "sql", "train", "evaluate",
+        "promote", "models", "place", "plan", "predict", "reclaim", "recommend", "report", "retrain", "serve",
+        "simulate", "slurm", "stats", "token", "rightsize", "sites", "study", "tune", "usage",
     }  # fmt: skip
     assert {path[0] for path in command_paths() if len(path) == 1} == expected
 

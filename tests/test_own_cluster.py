@@ -33,7 +33,7 @@ def test_the_walk_goes_from_a_check_to_a_recommendation_that_shrinks() -> None:
     walked = list(steps(TEXT))
     verbs = re.findall(r"^taut ([a-z]+)", "\n".join(step.code for step in walked), re.MULTILINE)
 
-    assert verbs == ["ingest", "ingest", "sql", "stats", "train", "promote", "recommend"]
+    assert verbs == ["init", "ingest", "ingest", "sql", "stats", "train", "promote", "recommend"]
     [advice] = json.loads(walked[-1].answer or "")
     assert advice["mem_gib_target"] < advice["mem_gib"]
     assert advice["measured_runs"] > 50

@@ -190,16 +190,22 @@ class ModeBody(BaseModel):
         return self
 
 
+_JOB_ROWS: Final = TypeAdapter(list[JobRow])
+
+
 def parse_lines(lines: Iterable[str]) -> list[JobRow]:
-    """Read jobs from lines with one JSON object each; empty lines are skipped.
+    """Read jobs from lines with one JSON object each, or from one JSON array; empty lines are skipped.
 
     Raises
     ------
     BadRequest
-        A line is not a valid job; the message names its number and field.
+        A line or an item is not a valid job; the message names its number and field.
     """
-    rows = []
-    for number, line in enumerate(lines, start=1):
+    rows: list[JobRow] = []
+    rest = iter(lines)
+    for number, line in enumerate(rest, start=1):
+        if not rows and line.lstrip().startswith("["):
+            return _parse_array("".join([line, *rest]))
         if not line.strip():
             continue
         try:
@@ -207,6 +213,13 @@ def parse_lines(lines: Iterable[str]) -> list[JobRow]:
         except ValidationError as error:
             raise BadRequest(f"line {number}: {complaint(error)}") from error
     return rows
+
+
+def _parse_array(text: str) -> list[JobRow]:
+    try:
+        return _JOB_ROWS.validate_json(text)
+    except ValidationError as error:
+        raise BadRequest(f"array of jobs, item counted from 0: {complaint(error)}") from error
 
 
 def parse_row(row: Mapping[str, object]) -> JobRow:

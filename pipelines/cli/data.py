@@ -1,4 +1,4 @@
-"""`taut fetch | synth | ingest | sql`: download or generate trace files, read them into a lake, query the lake.
+"""`taut fetch | synth | init | ingest | sql`: get trace files, guess mappings, fill and query a lake.
 
 Options and output only; the work is in `pipelines.fetch`, `pipelines.synth` and `pipelines.lake`.
 Called by `pipelines.cli`, which registers the commands.
@@ -116,6 +116,29 @@ def ingest(
         (_check_files if check else _ingest_files)(files, place.lake, as_name, strict, form)
 
 
+def init(
+    file: Annotated[Path, typer.Argument(help="CSV file of your jobs, with a header; .gz is unpacked.")],
+    to: Annotated[Path, typer.Option("--to", help="Mapping file to write; it must not exist.")] = Path("mapping.toml"),
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Guess the mapping of your own jobs from names and values, print how sure each column is, and write it.
+
+    Uncertain lines end with LOOK and the reason in the file.
+    """
+    from pipelines.errors import BadUsage
+    from pipelines.lake.generic.guessing import guess_mapping
+
+    if to.exists() or not to.absolute().parent.is_dir():
+        raise BadUsage(f"--to {to}: expected the path of a new file in an existing folder")
+    guessed = guess_mapping(file)
+    to.write_text(guessed.toml(), encoding="utf-8")
+    emit(guessed.rows(), form)
+    for doubt in guessed.doubts:
+        say(f"look: {doubt}")
+    say(f"not used: {', '.join(guessed.unused) or 'none'}")
+    say(f"next: edit {to} where it says LOOK, then taut ingest generic --mapping {to} --from {file} --check")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Files:
     """Files to ingest: source (published format, or a mapping), folder, and name of the folder in messages."""
@@ -147,7 +170,7 @@ def _opened_files(source: str, location: str, mapping: Path | None) -> Iterator[
     from pipelines.lake.generic.opening import opened_source
 
     if mapping is None:
-        raise BadUsage("no --mapping; expected a TOML file as described in docs/own-cluster.md")
+        raise BadUsage("no --mapping; write one with `taut init FILE.csv`, or by hand (docs/own-cluster.md)")
     # A database address may contain a password, so it is never printed.
     label = "the database" if "://" in location else location
     with step(f"opening {label}"), opened_source(mapping, location) as opened:
@@ -220,5 +243,5 @@ def sql(
 
 def register(app: typer.Typer) -> None:
     """Add this file's commands to the app."""
-    for command in (fetch, synth, ingest, sql):
+    for command in (fetch, synth, init, ingest, sql):
         app.command()(command)

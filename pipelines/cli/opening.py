@@ -110,7 +110,7 @@ def _grown(bundle: Bundle, lake: Lake) -> History:
 
 
 def read_jobs(source: str) -> list[JobRow]:
-    """Read jobs from a file of JSON lines, or from stdin for `-`.
+    """Read jobs from a file of JSON lines or of one JSON array, or from stdin for `-`.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def read_jobs(source: str) -> list[JobRow]:
             return parse_lines(lines)
     except OSError as error:
         raise BadUsage(
-            f"{source}: found no file of jobs that can be read; expected JSON lines, or - for stdin"
+            f"{source}: found no file of jobs that can be read; expected JSON lines or an array, or - for stdin"
         ) from error
 
 

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from pipelines.errors import BadUsage
+from pipelines.errors import BadUsage, meant
 
 if TYPE_CHECKING:
     import polars as pl
@@ -98,7 +98,7 @@ TypeOption = Annotated[
     list[str] | None, typer.Option("--type", help="Only this task type (may be repeated).", show_default=False)
 ]
 
-JobsFile = Annotated[str, typer.Argument(help="File of jobs, one JSON object per line; - reads stdin.")]
+JobsFile = Annotated[str, typer.Argument(help="File of jobs, one JSON object per line or one array; - reads stdin.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Use the locally cached models; do not contact the registry.")]
 
 Urls = Annotated[
@@ -191,7 +191,8 @@ def trace_of(lake: Path | None, trace: str | None) -> str:
     mirrored = place.bundles.glob("*.*.*/") if place.bundles.is_dir() else ()
     known = {folder.name.split(".")[1] for folder in mirrored} | set(OpenLake(place.lake).traces())
     if trace is not None and trace not in known:
-        raise BadUsage(f"no trace {trace!r}; there are models or tables of: {', '.join(sorted(known)) or 'none'}")
+        held = ", ".join(sorted(known)) or "none"
+        raise BadUsage(f"no trace {trace!r}; there are models or tables of: {held}{meant(trace, known)}")
     if trace is not None:
         return trace
     with opened(lake, None) as (_, name):

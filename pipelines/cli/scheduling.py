@@ -38,7 +38,8 @@ class Parameters(NamedTuple):
 
 
 OptionalJobsFile = Annotated[
-    str | None, typer.Argument(help="File of jobs, one JSON object per line; - reads stdin.", show_default=False)
+    str | None,
+    typer.Argument(help="File of jobs, one JSON object per line or one array; - reads stdin.", show_default=False),
 ]
 
 

@@ -74,13 +74,15 @@ def _verify(lake: Path | None, trace: str | None, form: Format) -> None:
 def _compute(
     names: list[str], lake: Path | None, trace: str | None, cluster: str | None, by: list[str], form: Format
 ) -> None:
-    from pipelines.errors import BadUsage, LakeError
+    from pipelines.errors import BadUsage, LakeError, meant
     from pipelines.statistics import STATISTICS, cluster_note
     from pipelines.statistics.shown import screen_rows, together
 
     unknown = [name for name in names if name not in STATISTICS]
     if unknown:
-        raise BadUsage(f"no statistic {unknown[0]!r}; expected one of {', '.join(STATISTICS)}")
+        raise BadUsage(
+            f"no statistic {unknown[0]!r}; expected one of {', '.join(STATISTICS)}{meant(unknown[0], STATISTICS)}"
+        )
     with opened(lake, trace) as (source, name):
         answers = {each: STATISTICS[each].answer(source, name, by, cluster) for each in dict.fromkeys(names)}
         only = cluster_note(source, name)

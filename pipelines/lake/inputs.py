@@ -67,6 +67,9 @@ def clusters_in(source: Source, folder: Path) -> list[Cluster]:
         found.append(Cluster(name=name, files=tuple(f for f in files.values() if f)))
     if not found:
         required = " and ".join(expected_names(t) for t in source.tables if t.required)
+        above = folder.absolute().parent
+        if above / folder.name in source.clusters(above).values():
+            raise SourceError(f"{folder} is one cluster of {source.name}; expected the folder above: --from {above}")
         wanted = required if CLUSTER in required else f"folders with {required}"
         raise SourceError(f"no cluster of {source.name} in {folder}; expected {wanted}")
     return found

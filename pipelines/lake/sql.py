@@ -50,7 +50,7 @@ def query(lake: Lake, text: str) -> pl.DataFrame:
                 f"a column of a type that cannot be printed ({_first_line(error)}); cast it to VARCHAR"
             ) from error
         except duckdb.Error as error:
-            raise QueryRefused(f"DuckDB cannot run the query: {_first_line(error)}") from error
+            raise QueryRefused(f"DuckDB cannot run the query: {_with_hint(error)}") from error
         finally:
             connection.close()
 
@@ -97,6 +97,11 @@ def _table_functions(node: object) -> Iterator[str]:
             yield str(function.get("function_name", "")).lower()
         for item in node.values():
             yield from _table_functions(item)
+
+
+def _with_hint(error: Exception) -> str:
+    """Return DuckDB's message and its suggestion in one line, without the excerpt of the query."""
+    return " ".join(str(error).partition("\n\nLINE ")[0].split())[:500]
 
 
 def _first_line(error: Exception) -> str:

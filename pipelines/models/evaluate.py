@@ -84,7 +84,7 @@ def evaluate(
     until = until or since or default_until(jobs)
     history = History.of(jobs, usage)
     tables = []
-    for task_type in types or task_types(jobs, by):
+    for task_type in task_types(jobs, by, types):
         examples = examples_of(
             jobs, usage, task_type, by=by, history=history, names=recipe.features, relative=recipe.relative
         )

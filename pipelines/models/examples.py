@@ -20,7 +20,7 @@ from features.references import build_referenced
 from features.sets import FEATURES
 from features.vocabulary import Status
 from modelserve.bundle.alike import PARAMETER_SERVER
-from pipelines.errors import TrainingError
+from pipelines.errors import TrainingError, meant
 from pipelines.models.boosting import Columns, Matrix
 from pipelines.models.importance import REQUEST_COLUMN
 from pipelines.models.metrics import FloatArray, log_run
@@ -83,20 +83,24 @@ class Examples:
         return np.maximum(until.timestamp() - start_us / _US_PER_S, 0.0)
 
 
-def task_types(jobs: pl.DataFrame, by: By) -> list[str]:
-    """Return the task types (or with `by="workload"` the workload tags) of a trace, most rows first.
+def task_types(jobs: pl.DataFrame, by: By, only: Sequence[str] | None = None) -> list[str]:
+    """Return the task types (or with `by="workload"` the workload tags) of a trace, most rows first; or `only` these.
 
     Raises
     ------
     TrainingError
-        No row has a type.
+        No row has a type, or none has a type in `only`.
     """
     counts = (
         jobs[TYPE_COLUMN[by]].drop_nulls().value_counts().sort(["count", TYPE_COLUMN[by]], descending=[True, False])
     )
     if counts.is_empty():
         raise TrainingError(f"no row has a {TYPE_COLUMN[by]}: expected tagged jobs; train with --by kind")
-    return counts[TYPE_COLUMN[by]].to_list()
+    known = counts[TYPE_COLUMN[by]].to_list()
+    for each in only or ():
+        if each not in known:
+            raise TrainingError(f"no job is of type {each!r}; the trace has {', '.join(known)}{meant(each, known)}")
+    return list(only or known)
 
 
 def examples_of(

@@ -149,7 +149,7 @@ def tasks_of(
     made_of = repr((fingerprint(known), until, by, seed, SPACE, CUT_SHARES, base))
     digest = hashlib.sha256(made_of.encode()).hexdigest()[:12]
     tasks = []
-    for each in types or task_types(known, by):
+    for each in task_types(known, by, types):
         examples = examples_of(known, None, each, by=by, history=history, names=base.features, relative=base.relative)
         folds = inner_folds(examples.jobs, until)
         if folds and all(enough(fold.split) and len(fold.split.train) >= LEAST_TRAINED for fold in folds):

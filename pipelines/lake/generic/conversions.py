@@ -16,8 +16,8 @@ EPOCHS: Final = {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000}
 TIME_PART: Final = re.compile(r"%(-?[dfgHIjmMnSy]|[aAbBpYz%])")
 """Allowed `%` codes of a time pattern; they mean the same in DuckDB, C and Python."""
 
-_ISO: Final = r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?"
-_ISO_ZONE: Final = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
+ISO: Final = r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?"
+ISO_ZONE: Final = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +59,9 @@ def time_value(form: str, zone: str) -> str:
     if form == "iso":
         plain = f"regexp_replace(replace({TEXT_SLOT}, ',', '.'), '([0-9])T', '\\1 ')"
         return _plausible(
-            f"""CASE WHEN regexp_full_match({TEXT_SLOT}, '{_ISO}') THEN timezone({literal(zone)},
+            f"""CASE WHEN regexp_full_match({TEXT_SLOT}, '{ISO}') THEN timezone({literal(zone)},
                 try_cast({plain} AS TIMESTAMP))
-            WHEN regexp_full_match({TEXT_SLOT}, '{_ISO}{_ISO_ZONE}') THEN
+            WHEN regexp_full_match({TEXT_SLOT}, '{ISO}{ISO_ZONE}') THEN
                 try_cast(regexp_replace({plain}, ' ?(Z|UTC)$', '+00') AS TIMESTAMPTZ) END"""
         )
     parsed = f"try_strptime({TEXT_SLOT}, {literal(form)})"

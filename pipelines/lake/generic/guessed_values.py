@@ -1,0 +1,177 @@
+"""How the texts of a column are to be read, guessed from a sample: time format, unit or conversion, states.
+
+No name is matched here; `guessing.py` does that. Called by `guessing.py`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from statistics import median
+from typing import Final, NamedTuple
+
+from features.vocabulary import Status
+from pipelines.lake.generic.conversions import ISO, ISO_ZONE
+from pipelines.lake.generic.kinds import CORES, COUNT, DURATION, MEMORY, STATUS, TEXT, TIME, Kind
+from pipelines.lake.generic.slurm import SLURM_STATES
+
+MOST_MISFITS: Final = 0.05
+"""Largest share of texts that may not fit a guess; they would go to quarantine."""
+
+PATTERNS: Final = tuple(
+    f"{date} {clock}"
+    for date in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%b-%Y")
+    for clock in ("%H:%M:%S", "%H:%M")
+)
+EPOCH_OF_SIZE: Final = ((1e8, 1e10, "epoch_s", 1.0), (1e11, 1e13, "epoch_ms", 1e3), (1e14, 1e16, "epoch_us", 1e6))
+"""Smallest and largest size of the numbers of 1973 to 2286, their time format, and numbers per second."""
+
+MOST_GPUS: Final = 16
+"""Mean use above it is in percent: no machine has more GPUs."""
+
+CLOCK: Final = re.compile(r"(\d+-)?(\d+:)?\d+:\d+(\.\d+)?")
+WORDS: Final = {
+    "completed": ("complete", "done", "success", "succeeded", "finished", "pass", "passed", "ok"),
+    "failed": ("fail", "error", "crashed"),
+    "cancelled": ("canceled", "killed", "stopped", "aborted", "preempted"),
+    "timeout": ("timed_out", "timedout"),
+    "oom": ("oomkilled", "out_of_memory"),
+    "running": ("active",),
+    "waiting": ("pending", "queued"),
+}
+"""Usual words for the statuses, in lower case."""
+
+
+class Reading(NamedTuple):
+    """How texts are read: keys of a mapping's column, whether that is certain, and the reason."""
+
+    keys: Mapping[str, object]
+    sure: bool
+    why: str
+
+
+def reading(kind: Kind, texts: Sequence[str], unit: str | None, name: str) -> Reading | None:
+    """Return how the texts of a column of this kind are read, None if they do not fit it; there is at least one text.
+
+    `unit` is the unit in the source column's name, if any; `name` is the canonical column.
+    """
+    if kind is COUNT:
+        return Reading({}, True, "whole numbers") if _fit(texts, r"\d+(\.0)?") else None
+    if kind is TEXT:
+        return Reading({}, True, "texts")
+    if kind is TIME:
+        return _time(texts)
+    if kind is STATUS:
+        return _status(texts)
+    if kind is DURATION:
+        return _span(texts, unit)
+    if kind is MEMORY:
+        return _memory(texts, unit)
+    return _cores(texts, unit, name) if kind is CORES else _gpus(texts, unit, name)
+
+
+def seconds(texts: Sequence[str], form: str) -> list[float | None]:
+    """Return times as seconds, None where a text is no time; a time without offset counts as UTC."""
+    return [_second(text, form) for text in texts]
+
+
+def _second(text: str, form: str) -> float | None:
+    per_second = {name: per for _, _, name, per in EPOCH_OF_SIZE}
+    try:
+        if form in per_second:
+            return float(text) / per_second[form]
+        moment = datetime.fromisoformat(text) if form == "iso" else datetime.strptime(text, form)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _time(texts: Sequence[str]) -> Reading | None:
+    if _fit(texts, f"{ISO}({ISO_ZONE})?"):
+        return Reading({}, True, f"times like {texts[0]}")
+    if numbers := _numbers(texts):
+        middle = median(numbers)
+        for least, most, form, _ in EPOCH_OF_SIZE:
+            if least <= middle < most:
+                return Reading({"time": form}, True, f"numbers of the size of {form}")
+        early = Reading({"time": "epoch_s"}, False, "small numbers: seconds from an unknown start, dates are not real")
+        return early if min(numbers) >= 0.0 and middle < 1e8 else None
+    fitting = [form for form in PATTERNS if _share(s is not None for s in seconds(texts, form)) >= 1 - MOST_MISFITS]
+    if not fitting:
+        return None
+    why = f"times like {texts[0]}" if len(fitting) == 1 else f"day and month may be swapped: also {fitting[1]}"
+    return Reading({"time": fitting[0]}, len(fitting) == 1, why)
+
+
+def _status(texts: Sequence[str]) -> Reading | None:
+    words = list(dict.fromkeys(texts))
+    if all(re.split(r"[ +]", word.upper())[0] in SLURM_STATES for word in words):
+        return Reading({"as": "slurm_state"}, True, "states of Slurm")
+    if len(words) > 50:
+        return None
+    ours = {word: name for name in Status for word in (str(name), *WORDS.get(str(name), ()))}
+    found = {word: str(ours[word.lower()]) for word in words if word.lower() in ours}
+    foreign = [word for word in words if word not in found]
+    if not found or len(foreign) > len(words) / 2:
+        return None
+    why = f"add a meaning for {', '.join(foreign[:5])}" if foreign else "words for statuses"
+    plain = all(word == meaning for word, meaning in found.items())
+    return Reading({} if plain else {"values": found}, not foreign, why)
+
+
+def _span(texts: Sequence[str], unit: str | None) -> Reading | None:
+    if _fit(texts, CLOCK.pattern):
+        return Reading({"as": "slurm_time"}, True, f"spans like {texts[0]}")
+    return _amount(texts, unit, "s")
+
+
+def _memory(texts: Sequence[str], unit: str | None) -> Reading | None:
+    if _fit(texts, r"(.*,)?mem=[^,]+(,.*)?") or _fit(texts, r"[\d.]+[KMGTP]"):
+        return Reading({"as": "slurm_memory"}, True, f"memory like {texts[0][:40]}")
+    if _fit(texts, r"[\d.]+([KMGTP]i|[kMGTP])?") and not _fit(texts, r"[\d.]+"):
+        return Reading({"as": "kubernetes_quantity"}, True, f"memory like {texts[0]}")
+    numbers = _numbers(texts)
+    middle = median([n for n in numbers if n > 0] or [0]) if numbers else 0
+    return _amount(texts, unit, "bytes" if middle >= 2**27 else "MiB" if middle >= 2**10 else "GiB")
+
+
+def _cores(texts: Sequence[str], unit: str | None, name: str) -> Reading | None:
+    if _fit(texts, r"(.*,)?cpu=[^,]+(,.*)?"):
+        return Reading({"as": "slurm_cpus"}, True, "the cpu= of a list of resources")
+    if name == "used_cpu_cores" and _fit(texts, CLOCK.pattern):
+        return Reading({"as": "slurm_time", "per": "run_s"}, True, "CPU time over run time")
+    if _fit(texts, r"\d+m?") and not _fit(texts, r"\d+"):
+        return Reading({"as": "kubernetes_quantity"}, True, f"cores like {texts[0]}")
+    return _amount(texts, unit, "cores", certain=name == "req_cpu_cores")
+
+
+def _gpus(texts: Sequence[str], unit: str | None, name: str) -> Reading | None:
+    if not _fit(texts, r"[\d.]+ *%?") and any("gpu" in text.lower() for text in texts):
+        return Reading({"as": "slurm_gpus"}, True, "the GPUs of a list of resources")
+    used = name == "used_gpus"
+    numbers = _numbers([text.rstrip(" %") for text in texts])
+    of_percent = used and max(numbers, default=0.0) > MOST_GPUS
+    return _amount([text.rstrip(" %") for text in texts], unit, "percent" if of_percent else "gpus", certain=not used)
+
+
+def _amount(texts: Sequence[str], unit: str | None, assumed: str, *, certain: bool = False) -> Reading | None:
+    """Return a reading as numbers in the unit of the name, else in an assumed one."""
+    if not _numbers(texts):
+        return None
+    if unit is not None:
+        return Reading({"unit": unit}, True, f"{unit}, as the name says")
+    return Reading({"unit": assumed}, certain, f"numbers of {assumed}" if certain else f"{assumed} is assumed")
+
+
+def _numbers(texts: Sequence[str]) -> list[float]:
+    """Return the numbers of texts, empty if too many are none."""
+    found = [float(text) for text in texts if re.fullmatch(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", text)]
+    return found if texts and len(found) >= (1 - MOST_MISFITS) * len(texts) else []
+
+
+def _fit(texts: Sequence[str], pattern: str) -> bool:
+    return bool(texts) and _share(re.fullmatch(pattern, text) is not None for text in texts) >= 1 - MOST_MISFITS
+
+
+def _share(hits: Iterable[bool]) -> float:
+    found = list(hits)
+    return sum(found) / len(found) if found else 0.0

@@ -1,0 +1,127 @@
+"""Mappings guessed from names and values: what is certain, what a person should look at, what fails."""
+
+import gzip
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.errors import SourceError
+from pipelines.lake.generic.guessing import GuessedMapping, guess_mapping
+from pipelines.lake.generic.mapping import read_mapping
+from pipelines.lake.generic.opening import opened_source
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
+
+
+def guessed(folder: Path, text: str) -> GuessedMapping:
+    """Return the guess for a file with this text, after the mapping it writes was read back."""
+    (folder / "jobs.csv").write_text(text, encoding="utf-8")
+    guess = guess_mapping(folder / "jobs.csv")
+    (folder / "mapping.toml").write_text(guess.toml(), encoding="utf-8")
+    read_mapping(folder / "mapping.toml")
+    return guess
+
+
+def keys(guess: GuessedMapping) -> dict[str, tuple[str, dict[str, object], bool]]:
+    return {each.name: (each.source, dict(each.reading.keys), each.reading.sure) for each in guess.columns}
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "name", "read", "sure"),
+    [
+        ("mem_mb", "2048", "req_mem_gib", {"unit": "MB"}, True),
+        ("memory (GiB)", "64", "req_mem_gib", {"unit": "GiB"}, True),
+        ("memory", "64", "req_mem_gib", {"unit": "GiB"}, False),
+        ("memory", "8589934592", "req_mem_gib", {"unit": "bytes"}, False),
+        ("ReqMem", "64G", "req_mem_gib", {"as": "slurm_memory"}, True),
+        ("memory_request", "512Mi", "req_mem_gib", {"as": "kubernetes_quantity"}, True),
+        ("cpuRequest", "500m", "req_cpu_cores", {"as": "kubernetes_quantity"}, True),
+        ("cpu_milli", "12000", "req_cpu_cores", {"unit": "millicores"}, True),
+        ("gpu_milli", "500", "req_gpus", {"unit": "milligpus"}, True),
+        ("duration_min", "15", "run_s", {"unit": "min"}, True),
+        ("runtime", "15", "run_s", {"unit": "s"}, False),
+        ("Elapsed", "1-02:03:04", "run_s", {"as": "slurm_time"}, True),
+        ("State", "CANCELLED by 12", "status", {"as": "slurm_state"}, True),
+        ("state", "Succeeded", "status", {"values": {"Succeeded": "completed"}}, True),
+        ("gpu_util", "85", "used_gpus", {"unit": "percent"}, False),
+        ("end_time", "1704103200123", "end_ts", {"time": "epoch_ms"}, True),
+        ("end_time", "31.12.2024 10:00", "end_ts", {"time": "%d.%m.%Y %H:%M"}, True),
+        ("end_time", "03/04/2024 10:00:00", "end_ts", {"time": "%d/%m/%Y %H:%M:%S"}, False),
+        ("end_time", "03/14/2024 10:00:00", "end_ts", {"time": "%m/%d/%Y %H:%M:%S"}, True),
+    ],
+)
+def test_units_and_formats_come_from_names_and_values(
+    tmp_path: Path, header: str, cells: str, name: str, read: dict[str, object], sure: bool
+) -> None:
+    guess = guessed(tmp_path, f"job_id;submit;{header}\na;2024-01-31T10:00:00;{cells}\n")
+
+    assert keys(guess)[name] == (header, read, sure)
+
+
+def test_spans_are_compared_with_the_times_between_which_they_lie(tmp_path: Path) -> None:
+    rows = [f"j{i},2024-01-01 09:00:00,2024-01-01 10:{i:02}:00,2024-01-01 11:00:00,{60 - i}" for i in range(9)]
+
+    guess = guessed(tmp_path, "\n".join(["job_id,submit_time,start_time,end,duration", *rows]))
+
+    assert keys(guess)["run_s"] == ("duration", {"unit": "min"}, True)
+
+
+def test_the_zone_is_the_offset_of_the_times_or_open(tmp_path: Path) -> None:
+    assert guessed(tmp_path, "job_id,submit\na,2024-01-31T10:00:00+08:00\n").settings["zone"] == "Etc/GMT-8"
+    assert guessed(tmp_path, "job_id,submit\na,2024-01-31T10:00:00\n").settings["zone"] == "UTC"
+
+
+def test_texts_of_the_file_cannot_add_lines_to_the_mapping(tmp_path: Path) -> None:
+    guess = guessed(tmp_path, 'job_id,submit,state,"od\nd"\na,2024-01-31,done,1\nb,2024-01-31,"x\nzone = 1",2\n')
+
+    assert tomllib.loads(guess.toml())["jobs"]["columns"]["status"]["values"] == {"done": "completed"}
+    assert "add a meaning for x?zone = 1" in guess.toml()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "found no header"),
+        ("a,2024-01-01\nb,2024-01-02\n", "found no column for job_id and submit_ts"),
+        ("1,2,3\n4,5,6\n", "found no header"),
+        ("job_id,colour\na,red\n", "found no column for submit_ts among job_id, colour"),
+        ("job_id,submit\na,\0\n", "bytes that are no text"),
+    ],
+)
+def test_files_that_are_no_table_of_jobs_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        guessed(tmp_path, text)
+
+
+def test_the_command_writes_a_new_file_only(tmp_path: Path) -> None:
+    jobs, mapping = tmp_path / "jobs.csv.gz", tmp_path / "mapping.toml"
+    jobs.write_bytes(gzip.compress(b"job_id,submit\na,2024-01-31T10:00:00\n"))
+
+    first, again = (CliRunner().invoke(app, ["init", str(jobs), "--to", str(mapping)]) for _ in range(2))
+
+    assert first.exit_code == 0, first.stderr
+    assert f"taut ingest generic --mapping {mapping} --from {jobs} --check" in first.stderr
+    assert again.exit_code == 2
+    assert CliRunner().invoke(app, ["init", str(tmp_path), "--to", str(tmp_path / "b.toml")]).exit_code == 1
+    assert not (tmp_path / "b.toml").exists()
+
+
+@pytest.mark.slow
+def test_a_real_trace_is_read_as_its_own_reader_reads_it(tmp_path: Path, traces: Path) -> None:
+    log = traces / "helios" / "Venus" / "cluster_log.csv"
+    (tmp_path / "m.toml").write_text(guess_mapping(log).toml().replace('"UTC"', '"Asia/Shanghai"'), encoding="utf-8")
+    with opened_source(tmp_path / "m.toml", str(log)) as opened:
+        ingest(opened.source, opened.folder, tmp_path / "lake", as_name="guessed")
+    ingest("helios", traces / "helios", tmp_path / "lake")
+    names = ["job_id", "submit_ts", "start_ts", "end_ts", "run_s", "req_gpus"]
+
+    ours, theirs = (
+        Lake(tmp_path / "lake").table("jobs", trace, cluster).select(names).sort("job_id").collect()
+        for trace, cluster in (("guessed", "main"), ("helios", "Venus"))
+    )
+
+    assert ours.height > 90_000
+    assert ours.equals(theirs)
