@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from pipelines.cli.options import By, local_cut, opened, place_of, say, threads_of
+from pipelines.models.examples import task_types
 from pipelines.models.recipes import read_recipes
 from pipelines.models.retrain import Retrained, retrain
 from pipelines.models.training_tables import Tables, read_tables
@@ -44,13 +45,14 @@ def read_training(lake: Path | None, trace: str | None, choices: Choices) -> Tra
 
     Raises
     ------
-    BadUsage, LakeError
+    BadUsage, LakeError, TrainingError
         The trace, the cluster, the recipes or the feedback cannot be read.
     """
     with opened(lake, trace) as (source, name):
         recipes = read_recipes(choices.recipe, name)
         tables = read_tables(source, name, cluster=choices.cluster, feedback=choices.feedback, talk=say)
         cut = local_cut(choices.until, source.manifest(name).zone)
+    task_types(tables.jobs, choices.by.value, choices.types)  # refuses wrong names before anything is trained
     run = partial(
         retrain,
         tables,

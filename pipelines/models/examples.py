@@ -97,9 +97,8 @@ def task_types(jobs: pl.DataFrame, by: By, only: Sequence[str] | None = None) ->
     if counts.is_empty():
         raise TrainingError(f"no row has a {TYPE_COLUMN[by]}: expected tagged jobs; train with --by kind")
     known = counts[TYPE_COLUMN[by]].to_list()
-    for each in only or ():
-        if each not in known:
-            raise TrainingError(f"no job is of type {each!r}; the trace has {', '.join(known)}{meant(each, known)}")
+    if only and not set(only) & set(known):
+        raise TrainingError(f"no job is of type {only[0]!r}; the trace has {', '.join(known)}{meant(only[0], known)}")
     return list(only or known)
 
 

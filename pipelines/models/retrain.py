@@ -116,7 +116,7 @@ def _runtime_models(
 ) -> list[TrainedModel]:
     """Train the run-time models; types with the same recipe are trained in one call."""
     alike: dict[Recipe, list[str]] = {}
-    for each in task_types(tables.jobs, by, types):
+    for each in types or task_types(tables.jobs, by):
         alike.setdefault(recipes.get(f"runtime.{trace}.{each}", Recipe()), []).append(each)
     models: list[TrainedModel] = []
     refusal: TrainingError | None = None

@@ -94,7 +94,7 @@ def train_runtime(
     until = until or default_until(jobs)
     whole, served = History.of(jobs, usage), history_at(jobs, usage, until)
     models = []
-    for task_type in task_types(jobs, by, types):
+    for task_type in types or task_types(jobs, by):
         examples = examples_of(
             jobs, usage, task_type, by=by, history=whole, names=recipe.features, relative=recipe.relative
         )

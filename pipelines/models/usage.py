@@ -106,7 +106,7 @@ def train_usage(
     until = until or default_until(jobs)
     whole, served = History.of(jobs, usage), history_at(jobs, usage, until)
     models = []
-    for task_type in task_types(jobs, by, types):
+    for task_type in types or task_types(jobs, by):
         examples = examples_of(jobs, usage, task_type, by=by, history=whole, names=recipe.features)
         model = _train_type(examples, recipe, trace=trace, until=until, history=served, seed=seed, nthread=nthread)
         if model is not None:
