@@ -1,5 +1,6 @@
 """The `taut` command: its help is documented word for word, it starts fast, and it fails in one line."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,17 @@ def test_a_failure_is_one_line_on_stderr_and_exit_one(tmp_path: Path) -> None:
     assert last.startswith("taut: ")
     assert "cluster_job_log" in last
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("below", [".", "raw"])
+def test_errors_of_the_file_system_name_the_path_and_a_cure(tmp_path: Path, below: str) -> None:
+    (tmp_path / "jobs.csv").write_text("mine")
+    result = CliRunner().invoke(app, ["synth", "pai", "--to", str(tmp_path / "jobs.csv" / below), "--tasks", "1000"])
+    assert result.exit_code == 1
+    assert "Errno" not in result.stderr
+    assert "FileExistsError" not in result.stderr
+    assert re.search(r"taut: .*jobs\.csv.*: .*; check the path", result.stderr.splitlines()[-1])
+    assert (tmp_path / "jobs.csv").read_text() == "mine"
 
 
 def test_version_prints_the_version() -> None:

@@ -69,6 +69,12 @@ class TranslatingGroup(TyperGroup):
             raise typer.Exit(EXIT_FAILED) from None
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_INTERRUPTED) from None
+        except OSError as error:
+            if ctx.params.get("debug"):
+                raise
+            place, reason = error.filename or "a file or connection", error.strerror or type(error).__name__
+            typer.echo(f"taut: {place}: {reason}; check the path, its permissions and the free space", err=True)
+            raise typer.Exit(EXIT_FAILED) from error
         except UnicodeError as error:
             if ctx.params.get("debug"):
                 raise
