@@ -1,4 +1,4 @@
-"""`taut plan carbon | cost | hold`: the next decision for own jobs, with reasons; on request it is carried out.
+"""`taut plan carbon | cost | hold | speeds`: the next decision for own jobs, with reasons, carried out on request.
 
 Options and output only; decisions are in `modelserve.calls.plans`. Called by `pipelines.cli`.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from pipelines.cli.options import Format, FormatOption, TokenFile, Urls, emit, say
+from pipelines.cli.options import Format, FormatOption, Lake, TokenFile, Trace, Urls, emit, opened, say
 from pipelines.errors import BadUsage
 
 if TYPE_CHECKING:
@@ -137,6 +137,30 @@ def hold(
 
     now = _now(at)
     emit(hold_rows(hold_body(jobs, series_of(grid, zone, by, now, now), by, now), now), form)
+
+
+@group.command()
+def speeds(
+    jobs: Jobs,
+    lake: Lake = None,
+    trace: Trace = None,
+    with_feedback: Annotated[
+        str | None,
+        typer.Option("--with-feedback", metavar="URL", help="Also learn from the jobs in this store of a service."),
+    ] = None,
+) -> None:
+    """Add to jobs how fast they run with other GPUs, from the history of their groups; print them as JSON lines."""
+    from pipelines.connect.plan_inputs import plan_jobs
+    from pipelines.connect.plan_speeds import with_speeds
+    from pipelines.models.training_tables import read_tables
+
+    with opened(lake, trace) as (source, name):
+        tables = read_tables(source, name, feedback=with_feedback)
+    filled, notes = with_speeds(plan_jobs(jobs), tables.jobs)
+    for job in filled:
+        typer.echo(job.model_dump_json(exclude_defaults=True))
+    for note in notes:
+        say(f"note: {note}")
 
 
 def _decide(

@@ -17,7 +17,7 @@ from pipelines.errors import BadUsage
 from pipelines.simulation.energy.power_file import power_file
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 
-__all__ = ["body_of", "hold_body"]
+__all__ = ["body_of", "hold_body", "plan_jobs"]
 
 MOST_BYTES: Final = 50_000_000
 TRACE: Final = "own"
@@ -46,12 +46,23 @@ def body_of(objective: Literal["carbon", "cost"], jobs: Path, nodes: Path, now: 
             f"{nodes}: found {both[0]}, expected nodes, clocks, pue, preempt and restart_s; the rest are options"
         )
     try:
-        return PlanBody.model_validate({**table, **given, "jobs": _rows(jobs, PlanJob)})
+        return PlanBody.model_validate({**table, **given, "jobs": plan_jobs(jobs)})
     except ValidationError as error:
         text = complaint(error)
         field = text.partition(":")[0].partition(".")[0]
         place = "" if field in options else f"{jobs if field in OF_JOBS else nodes}: "
         raise BadUsage(f"{place}{text}") from error
+
+
+def plan_jobs(path: Path) -> list[PlanJob]:
+    """Read the jobs to plan.
+
+    Raises
+    ------
+    BadUsage
+        If the file cannot be read or is invalid; the message names line and field.
+    """
+    return _rows(path, PlanJob)
 
 
 def _nodes_of(path: Path) -> dict[str, Any]:  # TOML holds any type; the call's fields are validated
