@@ -58,8 +58,10 @@ def translated(doing: str) -> Iterator[None]:
         raise StoreError(f"store: {doing} failed ({str(error)[:200]})") from error
 
 
-def engine_of(url: str) -> Engine:
-    """Return the SQLAlchemy engine of a URL, without connecting; create the parent folder of an SQLite file.
+def engine_of(url: str, *, create: bool = True) -> Engine:
+    """Return the SQLAlchemy engine of a URL, without connecting.
+
+    With `create`, the parent folder of an SQLite file is created; without it, the file must be there.
 
     Raises
     ------
@@ -71,15 +73,18 @@ def engine_of(url: str) -> Engine:
     except ArgumentError as error:
         raise StoreError(f"store: found an invalid URL, expected {EXPECTED_URL}") from error
     if made.drivername == "sqlite":
-        return _sqlite(made)
+        return _sqlite(made, create=create)
     if made.drivername == "postgresql+psycopg":
         return _postgresql(made)
     raise StoreError(f"store: found {made.drivername!r}, expected {EXPECTED_URL}")
 
 
-def _sqlite(url: URL) -> Engine:
+def _sqlite(url: URL, *, create: bool) -> Engine:
     if not url.database or url.database == ":memory:":
         raise StoreError("store: found a store in memory, expected a file that workers share: sqlite:///file")
+    if not create and not Path(url.database).is_file():
+        cure = "expected the store of the service (--store, --with-feedback, or TAUT_SERVE_STORE)"
+        raise StoreError(f"store: found no file {url.database}, {cure}")
     try:
         Path(url.database).absolute().parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -192,15 +197,16 @@ class Store:
     unwritten: str | None = None
 
     @classmethod
-    def open(cls, url: str) -> "Store":
+    def open(cls, url: str, *, create: bool = True) -> "Store":
         """Open the store at `url`, and create its tables if it is new.
 
         Raises
         ------
         StoreError
-            The database cannot be reached, or belongs to another program or version.
+            The database cannot be reached, or belongs to another program or version; or without `create` it is a file
+            that is not there.
         """
-        engine = engine_of(url)
+        engine = engine_of(url, create=create)
         try:
             prepare(engine)
         except BaseException:

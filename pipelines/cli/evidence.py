@@ -17,7 +17,7 @@ from modelserve.calls.logged_context import read_context
 from modelserve.calls.replay import NO_MODELS, replay
 from modelserve.calls.request_context import RequestContext
 from modelserve.contract.writing import flat
-from modelserve.errors import NotKnown, StoreError
+from modelserve.errors import NotKnown
 from modelserve.learning.learned import Learned
 from modelserve.loading.served import Scored, ServedModel, decode_features
 from modelserve.store import Store
@@ -28,8 +28,6 @@ TOP: Final = 3
 
 ANSWERS: Final = ("recommendations", "predictions", "reservations", "placements", "pending", "routes", "plans", "holds")
 """The names of the list of answers in a response."""
-
-SQLITE: Final = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +67,7 @@ def replayed(answer_id: str, *, store: str, bundles: Path) -> Replayed:
 
 
 def _record(answer_id: str, url: str) -> AnswerRecord:
-    if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).is_file():
-        raise StoreError(f"{url}: no such store, expected that of the service (--store, or TAUT_SERVE_STORE)")
-    store = Store.open(url)
+    store = Store.open(url, create=False)
     try:
         record = read_answer(store, answer_id)
         if record is None:

@@ -97,7 +97,7 @@ def read_feedback(url: str, trace: str, cluster: str | None) -> list[Finished]:
     """
     clusters = None if cluster is None else (cluster, "")
     try:
-        store = Store.open(url)
+        store = Store.open(url, create=False)
         try:
             found = newest_finished(store, traces=(trace,), clusters=clusters, limit=EVERY_ROW)
         finally:

@@ -150,7 +150,7 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     result = explained(tmp_path, "a-1")
 
     assert result.exit_code == 1
-    assert "no such store" in result.stderr
+    assert "found no file" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -157,3 +157,6 @@ def test_the_store_of_a_service_is_read(tmp_path: Path) -> None:
         read_feedback(url, "helios", None)
     with pytest.raises(TrainingError, match="expected sqlite"):
         read_feedback("mysql://host/db", "pai", None)
+    with pytest.raises(TrainingError, match=r"no file .*none.db"):
+        read_feedback(f"sqlite:///{tmp_path}/sub/none.db", "pai", None)
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("serve.db")] == []

@@ -53,7 +53,7 @@ def decided(policy: Policy, prices: list[float]) -> list[tuple[Any, ...]]:
     return seen
 
 
-@pytest.mark.parametrize("policy", [ahead, relinked])
+@pytest.mark.parametrize("policy", [ahead, pytest.param(relinked, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("until_h", [1, 2, 3])
 def test_prices_to_come_change_no_decision(policy: Policy, until_h: int) -> None:
     prices = np.random.default_rng(1).uniform(0.05, 0.4, DAY_H + RUN_H)
