@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -48,6 +49,10 @@ def test_every_source_that_is_copied_exists(stages: list[list[tuple[str, str]]])
 
     assert ours
     assert [source for source in ours if not (ROOT / source).exists()] == []
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
+        "packages"
+    ]
+    assert set(packages) <= set(ours)
 
 
 def test_what_is_installed_is_in_the_lock_and_held_to_hashes(stages: list[list[tuple[str, str]]]) -> None:
