@@ -32,6 +32,8 @@ BEYOND_A_SCHEMA = {
     "POST /v1/placements": "422",  # names of the call's own machines, jobs that fit them
     "POST /v1/explain-pending": "422",
     "POST /v1/route": "422",  # free GPUs within the site's, jobs at the call's own sites
+    "POST /v1/plan": "422",  # whole GPUs of a job, what the objective needs, running jobs on the call's own nodes
+    "POST /v1/hold": "422",  # the value of the current hour
     "POST /v1/mode": "422",  # either a mode or a reset
     "POST /v2/models/{model}/infer": "400",  # shapes as long as their data, types as their columns
     "POST /v2/models/{model}/versions/{version}/infer": "400",
@@ -53,10 +55,25 @@ CLUSTER = {
     "machines": [{"machine": "m1", "cpu_cores": 4, "mem_gib": 8}],
     "jobs": [{"job_id": "a1", "request": {"cpu_cores": 6}}],
 }
+PLAN = {
+    "objective": "carbon",
+    "jobs": [{"job_id": "a1", "request": {"gpus": 2}, "run_s": 7200.0}],
+    "nodes": [{"name": "a", "gpu_type": "V100", "gpus": 8, "gpu_idle_w": 30.0, "gpu_full_w": 300.0}],
+    "g_per_kwh": 300.0,
+    "budget_g": 200.0,
+}
+HOLD = {
+    "by": "price",
+    "jobs": [{"job_id": "a1", "request": {"gpus": 2}, "run_s": 7200.0, "slack_s": 7200.0}],
+    "hours": {"start_ts": "2023-06-01T00:00:00Z", "values": [0.3, 0.2, 0.1]},
+    "now_ts": "2023-06-01T00:30:00Z",
+}
 FITTING = {
     "/v1/placements": CLUSTER,
     "/v1/explain-pending": CLUSTER,
     "/v1/route": ROUTES,
+    "/v1/plan": PLAN,
+    "/v1/hold": HOLD,
     "/v1/feedback": {"feedback": [RUN]},
     "/infer": {"inputs": [{"name": "user", "shape": [2], "datatype": "BYTES", "data": ["u1", "u2"]}]},
     "/invocations": {"dataframe_split": {"columns": ["user"], "data": [["u1"]]}, "params": {"model": NAMES[0]}},

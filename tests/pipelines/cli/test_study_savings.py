@@ -53,7 +53,8 @@ def test_slack_tells_savings_beside_delays(taut: Taut, tmp_path: Path) -> None:
 
     assert result.exit_code == 0, result.stderr
     rows = {(row["shift_by"], row["shift"]): row for row in json.loads(result.stdout)}
-    assert len(rows) == 6
+    assert {name for _, name in rows} == {"persistence", "yesterday", "recent_days", "clairvoyant"}
+    assert len(rows) == 8
     assert rows["carbon", "clairvoyant"]["carbon_saved_pct"] >= rows["carbon", "persistence"]["carbon_saved_pct"] == 0.0
     assert rows["carbon", "clairvoyant"]["jct_later_h"] > 0.0
     assert (out / "rows.json").is_file()
