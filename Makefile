@@ -21,13 +21,13 @@ serve: $(READY)
 	$(BIN)/taut serve
 
 # Python processes share compiled modules, whatever the caller's environment says.
-test: export PYTHONDONTWRITEBYTECODE =
+test test-slow: export PYTHONDONTWRITEBYTECODE =
 test: $(READY)
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 
 # Run what `make test` leaves out, and its property tests with all their examples.
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m "slow or hypothesis"
+	$(BIN)/python -m pytest -m "slow or hypothesis" -n 2 --dist loadgroup
 
 check: $(READY)
 	$(BIN)/ruff check .
