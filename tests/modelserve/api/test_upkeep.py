@@ -1,8 +1,10 @@
 """What a worker does between calls, and how it says that it is about to end."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -82,11 +84,13 @@ def test_a_registry_that_was_never_mirrored_has_been_away_since_the_start(
 
 
 def test_a_broken_bundle_shows_in_readiness_and_metrics_and_the_old_one_serves(
-    serve: Callable[..., TestClient], folder: Folder
+    serve: Callable[..., TestClient], folder: Folder, tmp_path: Path
 ) -> None:
+    broken = shutil.copytree(folder.sources["runtime"], tmp_path / "broken")
+    (broken / "card.json").write_text("{}")
     client = serve(reload_every_s=0.02)
-    place = folder.add(NAME, "2")
-    (place / "card.json").write_text("{}")
+
+    folder.add(NAME, "2", source=broken)
 
     assert eventually(lambda: NAME in client.get("/readyz").json()["failures"])
     assert f"{NAME}@1" in client.get("/readyz").json()["models"]
