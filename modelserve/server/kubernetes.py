@@ -1,15 +1,130 @@
-"""Serve the Kubernetes interface with a certificate. Called by `taut kube`."""
+"""Serve the webhook or the extender in this process, with limits on connections, and a certificate that may change.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+Kubernetes restarts the process if it dies, so no other process watches it. Called by `taut kube`.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from modelserve.api.kubernetes.opening import open_extender, open_webhook
 from modelserve.errors import BadSettings
-from modelserve.server.hooks import Certificate, serve_hook
+from modelserve.server.connection import BoundedConfig, Limits
+from modelserve.server.draining import DrainingServer
+from modelserve.server.listening import address_of, listening_socket
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 __all__ = ["Address", "serve_extender", "serve_webhook"]
+
+LIMITS: Final = Limits(head_s=10.0, body_s=10.0, unread_s=10.0, connections=1000)
+KEEP_ALIVE_S: Final = 120
+"""Longer than the API server keeps an idle connection (90 s), so that it closes first."""
+STOP_LIMIT_S: Final = 5.0
+
+log = logging.getLogger("taut.kubernetes")
+Stamp = tuple[float, int, float, int]
+
+
+class Certificate:
+    """A certificate and its key, read again when the files change; new connections then get the new one.
+
+    Raises
+    ------
+    BadSettings
+        The files cannot be used together.
+    """
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = certificate, key
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            self._stamp = self._now()
+            self.context.load_cert_chain(certificate, key, "")
+        except (ssl.SSLError, OSError, ValueError) as error:
+            raise BadSettings(
+                f"--tls-certificate {certificate}, --tls-key {key}: {type(error).__name__}; expected a PEM certificate "
+                f"and its key"
+            ) from error
+
+    def refresh(self) -> bool:
+        """Read the files again if they have changed, and return whether a new certificate is in use.
+
+        Files that do not belong together, for example halfway through a change, are tried again at the next call.
+        """
+        try:
+            stamp = self._now()
+            if stamp == self._stamp:
+                return False
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files, "")  # a context must not be half new
+            self.context.load_cert_chain(*self._files, "")
+        except (ssl.SSLError, OSError, ValueError) as error:
+            log.warning("the new certificate cannot be used (%s); the old one stays", type(error).__name__)
+            return False
+        self._stamp = stamp
+        log.info("read a new certificate")
+        return True
+
+    def _now(self) -> Stamp:
+        certificate, key = (path.stat() for path in self._files)
+        return certificate.st_mtime, certificate.st_ino, key.st_mtime, key.st_ino
+
+
+class HookServer(DrainingServer):
+    """A draining server that also stops at Ctrl+C, since it has no parent that would stop it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle SIGTERM and SIGINT by draining."""
+        with super().capture_signals():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self.drain)
+            yield
+
+
+def serve_hook(
+    app: "Starlette",
+    host: str,
+    port: int,
+    *,
+    certificate: Certificate | None,
+    drain_s: float,
+    say: Callable[[str], None] = log.info,
+) -> None:
+    """Serve an application until SIGTERM or SIGINT; say its address once it listens.
+
+    Raises
+    ------
+    BadSettings, ListenError
+        The address is not valid, or in use.
+    """
+    with listening_socket(host, port) as listening:
+        config = BoundedConfig(
+            app,
+            limits=LIMITS,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            ssl_context_factory=None if certificate is None else lambda *_: certificate.context,
+        )
+        server = HookServer(
+            config,
+            state=app.state,
+            drain_s=drain_s,
+            stop_limit_s=STOP_LIMIT_S,
+            on_start=lambda: say(f"listening on {address_of(listening, tls=certificate is not None)}"),
+            on_beat=lambda: None if certificate is None else _refresh(certificate),
+        )
+        server.run(sockets=[listening])
+
+
+def _refresh(certificate: Certificate) -> None:
+    certificate.refresh()
+
 
 DRAIN_S: Final = 5.0
 """Seconds for which a stopping server still answers, until the cluster sends it no more calls."""

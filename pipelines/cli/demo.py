@@ -1,7 +1,7 @@
 """`taut demo`: ingest, train, recommend and simulate in one run, on a synthetic trace or on real files.
 
 The demo calls the functions behind the other commands, with its own folder for the lake and the models. Its tables are
-built in `pipelines.cli.demo_tables` and `pipelines.cli.demo_headline`.
+built in `pipelines.cli.demo_tables` and `pipelines.cli.demo_tables`.
 Called by `pipelines.cli`, which registers the command.
 """
 
@@ -99,7 +99,7 @@ def demo(
 
 def _print_headline(result: "SimulationResult", settings: "SimulationSettings", data: str) -> None:
     """Print the table that the demo is for, its picture and what it means."""
-    from pipelines.cli.demo_headline import bars, headline_rows, sentence
+    from pipelines.cli.demo_tables import bars, headline_rows, sentence
 
     gpus = sum(machine.gpus for machine in settings.cluster.machines)
     table = headline_rows(result.rows, gpus=gpus)

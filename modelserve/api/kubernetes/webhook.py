@@ -1,7 +1,7 @@
 """The admission webhook: an application that asks the service about new pods, and answers in time whatever happens.
 
 The API server creates a pod as requested if the webhook fails, so every error leads to an answer without a patch.
-`modelserve.api.kubernetes.reviews` decides. Created by `taut kube webhook`.
+`modelserve.api.kubernetes.reviews` decides; `Counts` are its metrics. Created by `taut kube webhook`.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from modelserve.api.kubernetes.config import KubernetesConfig
-from modelserve.api.kubernetes.counts import Counts, counts_page
 from modelserve.api.kubernetes.pods import LeftAlone
 from modelserve.api.kubernetes.posts import TooLarge, body_of, healthz
 from modelserve.api.kubernetes.reviews import BadReview, Decision, Review, allowed, decided, planned, read_review
@@ -26,8 +25,47 @@ from scheduler_core.types import Job
 
 if TYPE_CHECKING:
     from modelserve.client import Advice
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-__all__ = ["DEADLINE_S", "Webhook", "webhook_app"]
+__all__ = ["DEADLINE_S", "Counts", "Webhook", "counts_page", "webhook_app"]
+
+BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+OUTCOMES: Final = ("left alone", "failed", "unchanged", "would shrink", "shrunk")
+
+
+class Counts:
+    """The metrics of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._reviews = Counter(
+            "taut_webhook_reviews", "AdmissionReviews by what was decided.", ["outcome"], registry=self.registry
+        )
+        for outcome in OUTCOMES:
+            self._reviews.labels(outcome)
+        self._seconds = Histogram(
+            "taut_webhook_review_duration_seconds", "Time to an answer.", buckets=BOUNDS_S, registry=self.registry
+        )
+
+    def answered(self, decision: Decision, duration_s: float) -> None:
+        """Count an answered review."""
+        outcome = next((each for each in OUTCOMES if decision.reason.startswith(each)), "unchanged")
+        self._reviews.labels(outcome).inc()
+        self._seconds.observe(duration_s)
+
+    def of(self, outcome: str) -> float:
+        """Return the number of reviews with an outcome."""
+        return self.registry.get_sample_value("taut_webhook_reviews_total", {"outcome": outcome}) or 0.0
+
+
+def counts_page(counts: Counts) -> Callable[[Request], Awaitable[Response]]:
+    """Return a page of the metrics, as Prometheus reads them."""
+
+    async def metrics(_: Request) -> Response:
+        return Response(generate_latest(counts.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return metrics
+
 
 DEADLINE_S: Final = 0.2
 """Longest time for an answer; the API server waits for at least one second."""

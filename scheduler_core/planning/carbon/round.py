@@ -1,23 +1,88 @@
 """One round of a scheduler: read the intensity, update the jobs, choose GPUs and frequencies, place them on nodes.
 
-Combines the patent's four parts: `intensity`, `monitor`, `allocator` and `placer`. A live scheduler and the simulations
-call it once a period, pass the time and keep the returned state.
+Combines the patent's four parts: an intensity getter (here), `monitor`, `allocator` and `placer`. A live scheduler and
+the simulations call it once a period, pass the time and keep the returned state.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
+from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.allocator import BudgetRule, allocate
 from scheduler_core.planning.carbon.climb import Period
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs, drawn_w, remaining_s
-from scheduler_core.planning.carbon.intensity import Reading, read_intensity
 from scheduler_core.planning.carbon.monitor import JobStates, next_round
 from scheduler_core.planning.carbon.placer import Placed, place
 from scheduler_core.types import FloatArray, IntArray
 
 __all__ = ["Planner", "Round", "Site", "carbon_round"]
+
+MOST_AGE_S: Final = 6 * 3600.0
+"""Default maximum age in seconds at which the last reported value is still used (ours); feeds are mostly hourly."""
+
+
+class Source(StrEnum):
+    """Origin of a reading: reported by the feed now, reported earlier, or the fallback value."""
+
+    REPORTED = "reported"
+    KEPT = "kept"
+    FALLBACK = "fallback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The intensity used in a round, and the Unix time of its report, `reported_ts`; -inf for the fallback."""
+
+    g_per_kwh: float
+    reported_ts: float
+    source: Source
+
+
+def read_intensity(
+    feed: Callable[[float], float | None],
+    now_ts: float,
+    *,
+    before: Reading | None,
+    fallback_g_per_kwh: float,
+    most_age_s: float = MOST_AGE_S,
+) -> Reading:
+    """Return the intensity at `now_ts` (Unix time): the feed's value, else its last recent value, else the fallback.
+
+    `feed` is a function of Unix time such as `Grid.carbon_g_per_kwh`. An exception, None, a negative value or NaN
+    counts as no value, so that a broken feed never stops a round. `before` is the reading of the previous round; it is
+    used up to an age of `most_age_s`. With the zone's highest intensity as fallback, the budget is kept whatever the
+    true intensity is (ours).
+
+    Raises
+    ------
+    BadInput
+        If the fallback is negative or not a number.
+
+    Examples
+    --------
+    >>> first = read_intensity(lambda ts: 210.0, 0.0, before=None, fallback_g_per_kwh=800.0)
+    >>> first.g_per_kwh, str(first.source)
+    (210.0, 'reported')
+    >>> str(read_intensity(lambda ts: float("nan"), 900.0, before=first, fallback_g_per_kwh=800.0).source)
+    'kept'
+    """
+    if not 0.0 <= fallback_g_per_kwh < math.inf:
+        raise BadInput(f"carbon intensity: found a fallback of {fallback_g_per_kwh} g/kWh, expected 0 or more")
+    try:
+        answer = feed(now_ts)
+        value = math.nan if answer is None else float(answer)
+    except Exception:  # the feed is foreign code and may raise anything
+        value = math.nan
+    if 0.0 <= value < math.inf:
+        return Reading(g_per_kwh=value, reported_ts=now_ts, source=Source.REPORTED)
+    # A reading dated later than now comes from a wrong clock and is not used.
+    if before is not None and 0.0 <= now_ts - before.reported_ts <= most_age_s:
+        return Reading(g_per_kwh=before.g_per_kwh, reported_ts=before.reported_ts, source=Source.KEPT)
+    return Reading(g_per_kwh=fallback_g_per_kwh, reported_ts=-math.inf, source=Source.FALLBACK)
 
 
 class Planner(Protocol):

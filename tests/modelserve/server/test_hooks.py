@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from modelserve.errors import BadSettings
-from modelserve.server.hooks import Certificate
+from modelserve.server.kubernetes import Certificate
 from tests.modelserve.api.kubernetes.api_server import admitted, recorded
 from tests.modelserve.server.running import Running, start, stop, until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.cli.demo_headline import bars, headline_rows, sentence
+from pipelines.cli.demo_tables import bars, headline_rows, sentence
 
 
 def rows(**completed: float) -> list[dict[str, object]]:

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from pipelines.studies.fragmentation.arms import POLICIES
-from pipelines.studies.fragmentation.charts import (
+from pipelines.studies.fragmentation.study import (
     NAMES,
     OURS,
     PUBLISHED,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.studies.shrinking.slack import binding_rows
+from pipelines.studies.shrinking.tables import binding_rows
 
 PLACE = {"gnn": "with", "devices": "all", "arm": "shrunk"}
 HARM = {**PLACE, "truth": "contention", "cpu_lacked_share": 0.9, "mem_lacked_share": 0.0, "gpu_lacked_share": 0.4}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipelines.simulation.advice import ORACLE, REQUESTED
-from pipelines.studies.shrinking.slack import slack_rows
+from pipelines.studies.shrinking.tables import slack_rows
 from scheduler_core.recommendations import unchanged_request
 from scheduler_core.types import Reason, Request
 from tests.pipelines.studies.shrinking.tiny import pool

@@ -11,8 +11,7 @@ from typer.testing import CliRunner, Result
 from pipelines.cli import app
 from pipelines.errors import BadUsage
 from pipelines.lake.ingest import ingest
-from pipelines.studies.shrinking.rendered import rendered
-from pipelines.studies.shrinking.study import findings_of
+from pipelines.studies.shrinking.study import findings_of, rendered
 from pipelines.studies.study import write
 from pipelines.synth.pai import synthesise
 from tests.pipelines.studies.shrinking.tiny import DESIGNS, resulted, run

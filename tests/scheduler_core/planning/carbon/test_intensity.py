@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.carbon.intensity import Reading, Source, read_intensity
+from scheduler_core.planning.carbon.round import Reading, Source, read_intensity
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HourlySeries
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.carbon.intensity import Source
 from scheduler_core.planning.carbon.monitor import JobStates
-from scheduler_core.planning.carbon.round import Site, carbon_round
+from scheduler_core.planning.carbon.round import Site, Source, carbon_round
 from tests.scheduler_core.planning.carbon.made_rounds import jobs_of
 
 JOBS = jobs_of([[1.0, 1.8, 2.4, 2.8]] * 3, steps_left=[20_000.0] * 3, perf=[0.6, 1.0], watts=[80.0, 200.0])
