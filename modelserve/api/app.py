@@ -12,7 +12,7 @@ from typing import Final
 from fastapi import FastAPI
 
 from modelserve.api import answers, health, inference, learning, models, pages, scoring
-from modelserve.api.calls import Desk, Held, Ids, Rates, Slots
+from modelserve.api.calls import UNKNOWN_PER_S, Desk, Held, Ids, Rates, Slots
 from modelserve.api.gate import AccessLog, Endpoint, Gate, ServiceApp
 from modelserve.api.metrics import Metrics
 from modelserve.api.operations import Operation, add_operations, methods_of
@@ -40,6 +40,7 @@ def create_app(service: Service) -> FastAPI:
         service=service,
         tokens=Tokens.of(settings.tokens),
         rates=Rates(settings.calls_per_s, clock=time.monotonic),
+        unknown=Rates(UNKNOWN_PER_S, clock=time.monotonic),
         slots=Slots(limit=settings.busy_limit, answer_limit_s=settings.answer_limit_s),
         metrics=Metrics(),
         ids=Ids(),

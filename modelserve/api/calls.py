@@ -79,11 +79,14 @@ BURST_S: Final = 1.0
 """Capacity of a token bucket, in seconds of the call rate: the burst that an idle caller may send at once."""
 
 
-class Rates:
-    """Rate limits of one worker: a token bucket for each caller.
+MOST_BUCKETS: Final = 10_000
+"""Maximum number of token buckets; those unused for longest are dropped first."""
+UNKNOWN_PER_S: Final = 10.0
+"""Calls a second without a known token that an address gets 401 for; further ones get 429."""
 
-    Callers are named in the settings, so the number of buckets is bounded.
-    """
+
+class Rates:
+    """Rate limits of one worker: a token bucket for each caller, or for each address of calls without a token."""
 
     def __init__(self, calls_per_s: float | None, *, clock: Callable[[], float]) -> None:
         self._calls_per_s, self._clock = calls_per_s, clock
@@ -102,7 +105,9 @@ class Rates:
             return
         room = max(1.0, rate * BURST_S)
         now_s = self._clock()
-        left, at_s = self._buckets.get(name, (room, now_s))
+        left, at_s = self._buckets.pop(name, (room, now_s))
+        if len(self._buckets) >= MOST_BUCKETS:
+            del self._buckets[next(iter(self._buckets))]
         left = min(room, left + max(0.0, now_s - at_s) * rate)
         if left < 1.0:
             self._buckets[name] = (left, now_s)
@@ -155,6 +160,7 @@ class Desk:
     service: Service
     tokens: Tokens
     rates: Rates
+    unknown: Rates
     slots: Slots
     metrics: Metrics
     ids: Ids
@@ -170,13 +176,14 @@ class Call:
     """One HTTP call: its ids, its caller once its token is checked, and the values of its log line."""
 
     __slots__ = (
-        "answer_id", "body", "caller", "desk", "headers", "held_bytes", "method", "models", "path", "receive",
-        "request_id", "route", "rows", "started_s", "status",
+        "address", "answer_id", "body", "caller", "desk", "headers", "held_bytes", "method", "models", "path",
+        "receive", "request_id", "route", "rows", "started_s", "status",
     )  # fmt: skip
 
     def __init__(self, desk: Desk, scope: Scope, receive: Receive) -> None:
         self.desk, self.receive = desk, receive
         self.method: str = scope["method"]
+        self.address = (scope.get("client") or ("",))[0]
         self.path: str = scope["path"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         self.answer_id = desk.ids.next()

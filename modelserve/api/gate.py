@@ -208,6 +208,7 @@ class Gate:
             if call.path not in OPEN:
                 desk.rates.take(call.caller.name)
         elif call.path not in OPEN:
+            desk.unknown.take(call.address)
             given = b"authorization" in call.headers
             why = "the token is not known, or not sent as Bearer" if given else "no token"
             challenge = 'Bearer realm="taut"' + (', error="invalid_token"' if given else "")

@@ -42,7 +42,7 @@ WHY: Final[Mapping[int, str]] = {
     413: "The body is too large.",
     415: "The body is of a type that is not taken.",
     422: "A field or parameter is not what was expected.",
-    429: "Too many calls of this token; Retry-After says when to come again.",
+    429: "Too many calls of this token, or of this address without a known one; Retry-After says when to come again.",
     500: "The service failed; its log says why under the request id.",
     503: "Too busy, too slow, or not ready; Retry-After says when to come again.",
 }

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from features.vocabulary import ROLE_WHOLE_JOB, TaskType
-from modelserve.contract.fields import Amount, Name
+from modelserve.contract.fields import Amount, Text
 from modelserve.contract.requests import MAX_JOBS, Moment, RequestRow
 
 __all__ = ["EARLIEST", "FeedbackBody", "FeedbackRow"]
@@ -35,16 +35,16 @@ class FeedbackRow(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    job_id: Name
-    task_type: Name = str(TaskType.OTHER)
-    trace: Name | None = None
-    cluster: Name | None = None
-    user: Name | None = None
-    group: Name | None = None
-    vc: Name | None = None
-    role: Name = ROLE_WHOLE_JOB
-    workload: Name | None = None
-    gpu_type: Name | None = None
+    job_id: Text
+    task_type: Text = str(TaskType.OTHER)
+    trace: Text | None = None
+    cluster: Text | None = None
+    user: Text | None = None
+    group: Text | None = None
+    vc: Text | None = None
+    role: Text = ROLE_WHOLE_JOB
+    workload: Text | None = None
+    gpu_type: Text | None = None
     instances: int = Field(default=1, ge=1, le=1_000_000)
     submit_ts: Moment
     start_ts: Moment | None = None
@@ -54,7 +54,7 @@ class FeedbackRow(BaseModel):
     request: RequestRow
     allocation: RequestRow | None = None
     used: UsedRow = UsedRow()
-    answer_id: Name | None = None
+    answer_id: Text | None = None
 
     @field_validator("submit_ts")
     @classmethod
@@ -97,4 +97,4 @@ class FeedbackBody(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     feedback: tuple[FeedbackRow, ...] = Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)
-    trace: Name | None = None
+    trace: Text | None = None

@@ -16,7 +16,6 @@ Guard = Literal["usage", "none"]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 StrictFinite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 """A finite JSON number; text and booleans are rejected."""
-Text = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 def _without_nul(text: str) -> str:
@@ -25,7 +24,7 @@ def _without_nul(text: str) -> str:
     return text
 
 
-Name = Annotated[Text, AfterValidator(_without_nul)]
+Text = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_without_nul)]
 """Text without NUL characters, which some databases cannot store."""
 Amount = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 """An amount of one resource, in cores, GiB or GPUs."""

@@ -30,7 +30,7 @@ Seconds = Annotated[float, Field(ge=0.0, le=1e10, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Instances = Annotated[int, Field(ge=1, le=MAX_INSTANCES)]
 Devices = Annotated[tuple[Annotated[int, Field(ge=0, lt=MAX_GPUS)], ...], Field(max_length=MAX_GPUS, fail_fast=True)]
-GpuType = Annotated[Text, Field(pattern=r"^[^|]+$")]
+GpuType = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^|\x00]+$")]
 
 Policy = Literal["fifo", "sjf", "srtf", "qssf", "las", "las_time", "mlfq", "gittins", "drf", "priority"]
 PlacementName = Literal[

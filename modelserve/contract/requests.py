@@ -24,7 +24,7 @@ from pydantic_core.core_schema import ErrorType
 
 from features.vocabulary import ROLE_WHOLE_JOB, TaskType
 from modelserve.bundle.card import Resource, complaint
-from modelserve.contract.fields import Amount, Guard, Minimums, Mode, Name, Text
+from modelserve.contract.fields import Amount, Guard, Minimums, Mode, Text
 from modelserve.errors import BadRequest
 from scheduler_core.shrink import MAX_ALPHA
 from scheduler_core.types import Job, Request
@@ -172,10 +172,10 @@ class ModeBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    trace: Name | None = None
-    cluster: Name | None = None
-    task_type: Name | None = None
-    group: Name | None = None
+    trace: Text | None = None
+    cluster: Text | None = None
+    task_type: Text | None = None
+    group: Text | None = None
     mode: Mode | None = None
     unset: Literal[True] | None = Field(default=None, description="take back the mode of this very place")
     reset: Literal[True] | None = Field(default=None, description="release the brake of a type, or of all types")

@@ -4,28 +4,32 @@ Uvicorn's protocol parses HTTP; `modelserve.api.bodies` limits bodies. Created a
 `modelserve.server.draining.DrainingServer`.
 """
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from modelserve.server.refusals import HEAD_LIMIT_BYTES, fault_of, overloaded, refusing, response_of
+
 if TYPE_CHECKING:
     import asyncio
 
-    from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, Scope
     from uvicorn.server import ServerState
-
-HEAD_LIMIT_BYTES: Final = 65_536
-"""Maximum size of a request head (request line and headers); httptools itself has no limit."""
 
 SETTLED_S: Final = 1.0
 """Minimum seconds for which a connection has been idle before it may be closed to accept a new one."""
 
-RETRY_AFTER_S: Final = 1
+HALF_OPEN_S: Final = 0.1
+"""The same for a connection that has not sent a whole request head yet; clients send one as soon as they connect."""
+
+LOOKED_AT: Final = 8
+"""Maximum number of waiting connections that are checked, longest wait first, to find one to close."""
+
+BACKLOG: Final = 4096
+"""Connections that the system holds until they are accepted; Linux's default maximum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +56,13 @@ class BoundedConfig(uvicorn.Config):
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            backlog=BACKLOG,
             **given,
         )
         self.limits = limits
+        # Dictionaries are used as ordered sets: the connection that has waited longest comes first.
+        self.half_open: dict[Connection, None] = {}
+        self.idle: dict[Connection, None] = {}
 
 
 class Connection(HttpToolsProtocol):
@@ -79,7 +87,7 @@ class Connection(HttpToolsProtocol):
         _loop: "asyncio.AbstractEventLoop | None" = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.limits = config.limits
+        self.limits, self._half_open, self._idle = config.limits, config.half_open, config.idle
         self.waits_since: float | None = None
         self._head_bytes = 0
         self.in_body = False
@@ -95,22 +103,33 @@ class Connection(HttpToolsProtocol):
         taken = len(self.connections)
         super().connection_made(cast("asyncio.Transport", Lingering(transport, self)))
         self.waits_since = self.loop.time()
+        self._half_open[self] = None
         crowded = taken >= 2 * self.limits.connections
-        room = taken < self.limits.connections or self._made_room(settled_s=0.0 if crowded else SETTLED_S)
+        room = taken < self.limits.connections or self._made_room(crowded=crowded)
         if not room and crowded:
             transport.abort()
         elif not room or crowded:
             self.app = overloaded
 
-    def _made_room(self, *, settled_s: float) -> bool:
-        """Close the connection that has been idle longest; return False if none has been idle for `settled_s`."""
-        waiting = (each for each in self.connections if isinstance(each, Connection) and each._may_go(settled_s))
-        longest = min(waiting, key=lambda each: each.waits_since or 0.0, default=None)
-        if longest is None:
-            return False
-        longest.transport.abort()
-        self.connections.discard(longest)
-        return True
+    def _made_room(self, *, crowded: bool) -> bool:
+        """Close the connection that has waited longest, a half-open one if possible; return False if none may go."""
+        for waiting, settled_s in ((self._half_open, HALF_OPEN_S), (self._idle, SETTLED_S)):
+            for each in islice(waiting, LOOKED_AT):
+                if each._may_go(0.0 if crowded else settled_s):
+                    each.transport.abort()
+                    each._left()
+                    return True
+        return False
+
+    def _left(self) -> None:
+        self._half_open.pop(self, None)
+        self._idle.pop(self, None)
+        self.connections.discard(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._left()
+        super().connection_lost(exc)
 
     def _may_go(self, settled_s: float) -> bool:
         settled = self.waits_since is not None and self.loop.time() - self.waits_since > settled_s
@@ -121,16 +140,24 @@ class Connection(HttpToolsProtocol):
         if self.waits_since is not None and not self.in_body:
             if self._head_bytes == 0:
                 self.waits_since = self.loop.time()
+                waiting = self._idle if self in self._idle else self._half_open
+                waiting.pop(self, None)
+                waiting[self] = None
             self._head_bytes += len(data)
         super().data_received(data)
         if self._head_bytes > HEAD_LIMIT_BYTES and self.waits_since is not None:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"expected a head of {HEAD_LIMIT_BYTES} bytes")
 
     def on_headers_complete(self) -> None:
-        """Record that the request head is complete."""
+        """Record that the request head is complete, and refuse it if it is invalid."""
         self.waits_since = None
+        self._half_open.pop(self, None)
+        self._idle.pop(self, None)
         self._head_bytes = 0
         self.in_body = True
+        fault = fault_of(self.url, self.headers, self.parser.get_http_version())
+        if fault is not None:
+            self.app = refusing(*fault)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -145,6 +172,7 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if self.cycle.response_complete:
             self.waits_since = self.loop.time()
+            self._idle[self] = None
 
     def shutdown(self) -> None:
         """Close the connection when the server ends: at once if it is idle, otherwise after its response."""
@@ -177,10 +205,7 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
         if self.transport.is_closing():
             return
-        body = problem(status, detail)
-        head = {**PROBLEM_HEADERS, b"content-length": str(len(body)).encode()}
-        lines = [b"HTTP/1.1 %d %s" % (status, status.phrase.encode()), *(b"%s: %s" % each for each in head.items())]
-        self.transport.write(b"\r\n".join([*lines, b"", body]))
+        self.transport.write(response_of(status, detail))
         self.transport.close()
 
 
@@ -205,20 +230,3 @@ class Lingering:
             self._connection.lingers = True
         else:
             self._transport.close()
-
-
-PROBLEM_HEADERS: Final[Mapping[bytes, bytes]] = {b"content-type": b"application/problem+json", b"connection": b"close"}
-
-
-def problem(status: HTTPStatus, detail: str) -> bytes:
-    """Return the body of an error response as problem details (RFC 9457)."""
-    return json.dumps({"type": "about:blank", "title": status.phrase, "status": status, "detail": detail}).encode()
-
-
-async def overloaded(_scope: "Scope", _receive: "ASGIReceiveCallable", send: "ASGISendCallable") -> None:
-    """Reply with 503 to a request on a connection beyond the limit; an ASGI application."""
-    body = problem(HTTPStatus.SERVICE_UNAVAILABLE, f"too many connections; try again in {RETRY_AFTER_S} s")
-    length, retry = str(len(body)).encode(), str(RETRY_AFTER_S).encode()
-    headers = [*PROBLEM_HEADERS.items(), (b"content-length", length), (b"retry-after", retry)]
-    await send({"type": "http.response.start", "status": int(HTTPStatus.SERVICE_UNAVAILABLE), "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})

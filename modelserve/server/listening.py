@@ -13,8 +13,11 @@ from typing import Final
 from modelserve.errors import BadSettings, ListenError
 from modelserve.settings import PREFIX, ServeSettings
 
-SPARE_FILES: Final = 256
+SPARE_FILES: Final = 128
 """Maximum number of open files that a worker needs besides its connections: models, the store, libraries."""
+
+LEAST_CONNECTIONS: Final = 16
+"""Number of connections below which the server does not start for lack of open files."""
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -82,11 +85,27 @@ def _check_readable(name: str, path: Path) -> None:
         ) from error
 
 
-def allow_open_files(connections_limit: int) -> None:
-    """Increase this process's limit of open files to what its connections need, as far as the system allows."""
+def allow_open_files(connections_limit: int) -> int:
+    """Increase this process's limit of open files to what its connections need, as far as the system allows.
+
+    Return the limit of connections: `connections_limit`, or fewer if the system allows too few open files for them.
+
+    Raises
+    ------
+    ListenError
+        The system allows too few open files to serve at all.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # At twice the limit, connections are closed without a response.
     needed = 2 * connections_limit + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
         wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    if soft == resource.RLIM_INFINITY:
+        return connections_limit
+    least = SPARE_FILES + 2 * min(connections_limit, LEAST_CONNECTIONS)
+    if soft < least:
+        raise ListenError(f"found a limit of {soft} open files, expected at least {least}; raise it with ulimit -n")
+    return min(connections_limit, (soft - SPARE_FILES) // 2)

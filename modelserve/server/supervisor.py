@@ -19,7 +19,7 @@ from typing import Final
 from modelserve.errors import ListenError
 from modelserve.server.child import Child, Duty
 from modelserve.server.environment import METRICS_FOLDER, child_environment, forget_live, metrics_folder
-from modelserve.server.listening import address_of, check_certificate, listening_socket
+from modelserve.server.listening import address_of, allow_open_files, check_certificate, listening_socket
 from modelserve.settings import ServeSettings
 
 WORKER: Final = (sys.executable, "-P", "-m", "modelserve.server.worker")
@@ -42,9 +42,15 @@ def serve(settings: ServeSettings, *, say: Say = log.info, worker: Sequence[str]
     BadSettings
         The host is not an address, or the TLS certificate and key cannot be used.
     ListenError
-        The server cannot listen on the address, or no worker starts.
+        The server cannot listen on the address, the system allows too few open files, or no worker starts.
     """
     check_certificate(settings)
+    connections = allow_open_files(settings.connections_limit)
+    if connections < settings.connections_limit:
+        say(
+            f"the limit of open files (ulimit -n) allows each worker {connections} connections, not "
+            f"{settings.connections_limit}"
+        )
     with listening_socket(settings.host, settings.port) as listening:
         say(f"listening on {address_of(listening, tls=settings.tls_certificate is not None)}")
         if not settings.tokens:

@@ -64,8 +64,9 @@ def run(arguments: list[str], opener: Opener = service_application) -> None:
     write_log_lines(settings.log_format)
     pipe = SupervisorPipe.hold(end_within_s=settings.drain_s + settings.stop_limit_s)
     count_under(slot)
-    allow_open_files(settings.connections_limit)
     try:
+        connections = allow_open_files(settings.connections_limit)
+        settings = settings.model_copy(update={"connections_limit": connections})
         with opener(settings) as (app, facts), socket.socket(fileno=int(descriptor)) as listening:
             serve_application(app, facts, settings, pipe, listening)
     except ServeError as error:

@@ -26,7 +26,7 @@ LABELS = [f"{operation.method} {operation.path}" for operation in OPERATIONS]
 NAMES = ["runtime.pai.ctr", "usage.pai.ctr"]
 SECRET = "chief"
 
-FIT = ("2xx", "401", "403", "404")
+FIT = ("2xx", "401", "403", "404", "429")
 BEYOND_A_SCHEMA = {
     "POST /v1/feedback": "422",  # the times of a run in their order, none of them ahead
     "POST /v1/placements": "422",  # names of the call's own machines, jobs that fit them
