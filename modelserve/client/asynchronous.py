@@ -22,7 +22,7 @@ from modelserve.client.calls import (
     with_job,
     with_list,
 )
-from modelserve.client.connected import Connected
+from modelserve.client.connected import Batch, Connected
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.contract.fields import Minimums, Mode
 from modelserve.contract.holds import Held, HoldAnswer, HoldJob, HourlyValues
@@ -49,7 +49,11 @@ Jobs = Sequence[JobRow | Mapping[str, object]]
 
 
 class AsyncClient(Connected):
-    """A client of the prediction service for asyncio; `Connected` describes its parameters."""
+    """A client of the prediction service for asyncio; `Connected` describes its parameters.
+
+    Every call may raise `BadRequest` if what it is given is not valid, and `ClientError` if no answer came:
+    `ServiceUnavailable`, `Refused` or `WrongAnswer`.
+    """
 
     async def predictions(
         self,
@@ -58,23 +62,9 @@ class AsyncClient(Connected):
         trace: str | None = None,
         outputs: Sequence[Literal["run_time", "peak_use"]] | None = None,
     ) -> list[Prediction]:
-        """Predict the run time and peak resource use of jobs; answers are in the order of the jobs.
-
-        Raises
-        ------
-        BadRequest
-            A job is not valid.
-        ClientError
-            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`.
-        """
-
-        async def ask(part: Sequence[JobRow], deadline: float) -> list[Prediction]:
-            call = post("/v1/predictions", with_list("jobs", part, trace=trace, outputs=outputs), repeatable=True)
-            said = read_answer(PredictAnswer, await self.exchange.send(call, deadline), call)
-            check_ids([row.job_id for row in part], [row.job_id for row in said.predictions], call)
-            return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.predictions]
-
-        return await self.in_parts(rows_as(JobRow, jobs), ask)
+        """Predict the run time and peak resource use of jobs; answers are in the order of the jobs."""
+        of = Batch("/v1/predictions", PredictAnswer, lambda said: (said.answer_id, said.predictions))
+        return await self.each(of, rows_as(JobRow, jobs), trace=trace, outputs=outputs)
 
     async def recommendations(
         self,
@@ -89,21 +79,11 @@ class AsyncClient(Connected):
         """Recommend how far the requests of jobs can shrink; answers are in the order of the jobs.
 
         `theta`, `alpha`, `guard` and `floors` apply to every job of the call; a job may have its own `floors`.
-
-        Raises
-        ------
-        BadRequest
-            A job is not valid.
-        ClientError
-            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`.
         """
         least = None if floors is None else floors.model_dump(exclude_none=True)
-        options = {"trace": trace, "theta": theta, "alpha": alpha, "guard": guard, "floors": least}
-
-        async def ask(part: Sequence[JobRow], deadline: float) -> list[Recommended]:
-            return await self._recommended(part, deadline, **options)
-
-        return await self.in_parts(rows_as(RecommendJob, jobs), ask)
+        of = Batch("/v1/recommendations", RecommendAnswer, lambda said: (said.answer_id, said.recommendations))
+        rows = rows_as(RecommendJob, jobs)
+        return await self.each(of, rows, trace=trace, theta=theta, alpha=alpha, guard=guard, floors=least)
 
     async def recent_recommendations(self, *, trace: str | None = None, task_type: str | None = None) -> RecentAnswer:
         """Return the newest recommendations, the resources they freed, and the outcomes of their jobs."""
@@ -141,66 +121,30 @@ class AsyncClient(Connected):
 
         The `statistics` of an answer may be sent with the job's newer samples in its next call.
 
-        Raises
-        ------
-        BadRequest
-            A job is not valid. Wrong samples are no error: the answer lists them, and the job's request stands.
-        ClientError
-            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`. All requests then stand.
+        Wrong samples are no error: the answer lists them, and the job's request stands. Without an answer, all requests
+        stand.
         """
-
-        async def ask(part: Sequence[RunningJob], deadline: float) -> list[Reserved]:
-            call = post("/v1/reservations", with_list("jobs", part, trace=trace), repeatable=True)
-            said = read_answer(ReserveAnswer, await self.exchange.send(call, deadline), call)
-            check_ids([row.job_id for row in part], [row.job_id for row in said.reservations], call)
-            return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.reservations]
-
-        return await self.in_parts(rows_as(RunningJob, jobs), ask, most=MAX_RUNNING)
+        of = Batch("/v1/reservations", ReserveAnswer, lambda said: (said.answer_id, said.reservations))
+        return await self.each(of, rows_as(RunningJob, jobs), most=MAX_RUNNING, trace=trace)
 
     async def routes(self, call: RouteBody | Mapping[str, object]) -> RouteAnswer:
-        """Return the site where each waiting job starts now, and why; sites and jobs are sent in one call.
-
-        Raises
-        ------
-        BadRequest
-            The call is not valid.
-        ClientError
-            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`.
-        """
+        """Return the site where each waiting job starts now, and why; sites and jobs are sent in one call."""
         [body] = rows_as(RouteBody, [call], field="calls")
-        sent = post("/v1/route", whole(body), repeatable=True)
-        said = await self.ask(RouteAnswer, sent)
-        check_ids([row.job_id for row in body.jobs], [row.job_id for row in said.routes], sent)
-        return said
+        return await self.ask_about(
+            body.jobs, RouteAnswer, post("/v1/route", whole(body), repeatable=True), lambda said: said.routes
+        )
 
     async def placements(self, cluster: ClusterBody | Mapping[str, object]) -> PlaceAnswer:
-        """Return where each waiting job of a cluster starts now, and why; the cluster is sent in one call.
-
-        Raises
-        ------
-        BadRequest
-            The cluster is not valid.
-        ClientError
-            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`.
-        """
+        """Return where each waiting job of a cluster starts now, and why; the cluster is sent in one call."""
         [body] = rows_as(ClusterBody, [cluster], field="clusters")
-        call = post("/v1/placements", whole(body), repeatable=True)
-        said = await self.ask(PlaceAnswer, call)
-        check_ids([row.job_id for row in body.jobs], [row.job_id for row in said.placements], call)
-        return said
+        return await self.ask_about(
+            body.jobs, PlaceAnswer, post("/v1/placements", whole(body), repeatable=True), lambda said: said.placements
+        )
 
     async def explain_pending(
         self, cluster: ClusterBody | Mapping[str, object], *, job_ids: Sequence[str] | None = None
     ) -> PendingAnswer:
-        """Return why jobs of a cluster wait, and what would start them; `job_ids` None: the first in queue order.
-
-        Raises
-        ------
-        BadRequest
-            The cluster is not valid, or more jobs are named than one call explains.
-        ClientError
-            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`.
-        """
+        """Return why jobs of a cluster wait, and what would start them; `job_ids` None: the first in queue order."""
         [body] = rows_as(ClusterBody, [cluster], field="clusters")
         asked = {**body.model_dump(exclude_unset=True), **({} if job_ids is None else {"explain": tuple(job_ids)})}
         [pending] = rows_as(PendingBody, [asked], field="clusters")
@@ -209,18 +153,12 @@ class AsyncClient(Connected):
     async def plan(self, body: PlanBody | Mapping[str, object]) -> PlanAnswer:
         """Return which jobs run now on what, within a carbon budget or at least cost.
 
-        Raises
-        ------
-        BadRequest
-            The call is not valid.
-        ClientError
-            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`. All jobs then go on as they are.
+        Without an answer, all jobs go on as they are.
         """
         [asked] = rows_as(PlanBody, [body], field="plan")
-        call = post("/v1/plan", whole(asked), repeatable=True)
-        said = await self.ask(PlanAnswer, call)
-        check_ids([row.job_id for row in asked.jobs], [row.job_id for row in said.plans], call)
-        return said
+        return await self.ask_about(
+            asked.jobs, PlanAnswer, post("/v1/plan", whole(asked), repeatable=True), lambda said: said.plans
+        )
 
     async def holds(
         self,
@@ -232,23 +170,12 @@ class AsyncClient(Connected):
     ) -> list[Held]:
         """Return for each job whether to start it now or until when to hold it, in the order of the jobs.
 
-        Raises
-        ------
-        BadRequest
-            A job or the hours are not valid.
-        ClientError
-            No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`. All jobs may then start.
+        Without an answer, all jobs may start.
         """
         (series,) = rows_as(HourlyValues, [hours], field="hours")
         given = series.model_dump(mode="json")
-
-        async def ask(part: Sequence[HoldJob], deadline: float) -> list[Held]:
-            call = post("/v1/hold", with_list("jobs", part, trace=trace, by=by, hours=given), repeatable=True)
-            said = read_answer(HoldAnswer, await self.exchange.send(call, deadline), call)
-            check_ids([row.job_id for row in part], [row.job_id for row in said.holds], call)
-            return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.holds]
-
-        return await self.in_parts(rows_as(HoldJob, jobs), ask, most=MAX_PLANNED)
+        of = Batch("/v1/hold", HoldAnswer, lambda said: (said.answer_id, said.holds))
+        return await self.each(of, rows_as(HoldJob, jobs), most=MAX_PLANNED, trace=trace, by=by, hours=given)
 
     async def explanations(
         self,
@@ -261,9 +188,7 @@ class AsyncClient(Connected):
         """Return how many seconds each of the `top` features adds to a job's predicted run time."""
         [row] = rows_as(JobRow, [job])
         call = post("/v1/explanations", with_job(row, trace=trace, top=top, quantile=quantile), repeatable=True)
-        said = await self.ask(ExplainAnswer, call)
-        check_ids([row.job_id], [said.job_id], call)
-        return said
+        return await self.ask_about([row], ExplainAnswer, call, lambda said: [said])
 
     async def what_if(
         self,
@@ -276,21 +201,14 @@ class AsyncClient(Connected):
         """Predict a job's run time for several amounts of one resource."""
         [row] = rows_as(JobRow, [job])
         call = post("/v1/what-if", with_job(row, resource=resource, trace=trace, points=points), repeatable=True)
-        said = await self.ask(WhatIfAnswer, call)
-        check_ids([row.job_id], [said.job_id], call)
-        return said
+        return await self.ask_about([row], WhatIfAnswer, call, lambda said: [said])
 
     async def feedback(
         self, finished: Sequence[FeedbackRow | Mapping[str, object]], *, trace: str | None = None
     ) -> FeedbackAnswer:
         """Report finished jobs; a job that is reported twice counts once.
 
-        Raises
-        ------
-        BadRequest
-            A report is not valid, for example an end before its start.
-        ClientError
-            Not all jobs were stored; report all of them again.
+        After a `ClientError`, report all of them again: perhaps not all were stored.
         """
 
         async def send(part: Sequence[FeedbackRow], deadline: float) -> list[FeedbackAnswer]:
@@ -366,11 +284,3 @@ class AsyncClient(Connected):
     async def ready(self) -> Ready:
         """Return the readiness of the worker that replies; no error is raised if it is not ready."""
         return await self.ask(Ready, get("/readyz", expected=frozenset({200, 503})))
-
-    async def _recommended(self, part: Sequence[JobRow], deadline: float, **options: object) -> list[Recommended]:
-        if not part:
-            return []
-        call = post("/v1/recommendations", with_list("jobs", part, **options), repeatable=True)
-        said = read_answer(RecommendAnswer, await self.exchange.send(call, deadline), call)
-        check_ids([row.job_id for row in part], [row.job_id for row in said.recommendations], call)
-        return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.recommendations]

@@ -3,22 +3,53 @@
 The calls themselves are in `modelserve.client.asynchronous`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, Generic, Protocol, Self, TypeVar
 
 import httpx2
 from pydantic import BaseModel
 
-from modelserve.client.calls import Call, parts, read_answer
+from modelserve.client.calls import Call, check_ids, parts, post, read_answer, with_list
 from modelserve.client.exchange import Exchange, Surroundings
 from modelserve.client.policy import JOBS_PER_CALL, Retries, Timeouts
-from modelserve.contract.requests import MAX_JOBS
+from modelserve.contract.requests import MAX_JOBS, JobRow
 from modelserve.errors import BadRequest, Refused
 
 Row = TypeVar("Row")
 Found = TypeVar("Found")
 Said = TypeVar("Said", bound=BaseModel)
+
+
+class AboutJob(Protocol):
+    """A row of a call or of an answer that is about one job."""
+
+    @property
+    def job_id(self) -> str:
+        """Return the id of the job."""
+        ...
+
+
+class CopiedRow(AboutJob, Protocol):
+    """A row of an answer, a pydantic model."""
+
+    def model_copy(self, *, update: Mapping[str, object] | None = None) -> Self:
+        """Return a copy with some values replaced."""
+        ...
+
+
+Answered = TypeVar("Answered", bound=CopiedRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[Said, Answered]):
+    """A call that takes a list of jobs: its path, its answer, and how to take the answer's id and rows from it."""
+
+    path: str
+    kind: type[Said]
+    rows: Callable[[Said], tuple[str, Sequence[Answered]]]
+
 
 LISTS: Final = ("jobs", "feedback")
 """Fields of the request bodies whose lists are sent in parts."""
@@ -86,6 +117,38 @@ class Connected:
     async def ask(self, kind: type[Said], call: Call) -> Said:
         """Send a call and return its answer, parsed as `kind`."""
         return read_answer(kind, await self.exchange.send(call, self.exchange.deadline()), call)
+
+    async def ask_about(
+        self,
+        jobs: Iterable[AboutJob],
+        kind: type[Said],
+        call: Call,
+        rows: Callable[[Said], Iterable[AboutJob]],
+    ) -> Said:
+        """Send a call about jobs and return its answer; `rows` returns the rows of the answer, one per job in order.
+
+        Raises
+        ------
+        WrongAnswer
+            The rows are not those of the jobs.
+        """
+        said = await self.ask(kind, call)
+        check_ids([job.job_id for job in jobs], [row.job_id for row in rows(said)], call)
+        return said
+
+    async def each(
+        self, of: Batch[Said, Answered], jobs: Sequence[JobRow], *, most: int = MAX_JOBS, **options: object
+    ) -> list[Answered]:
+        """Send jobs in parts, each with `options`, and return one row per job, in order, with its `answer_id`."""
+
+        async def ask(part: Sequence[JobRow], deadline: float) -> list[Answered]:
+            call = post(of.path, with_list("jobs", part, **options), repeatable=True)
+            said = read_answer(of.kind, await self.exchange.send(call, deadline), call)
+            answer_id, rows = of.rows(said)
+            check_ids([job.job_id for job in part], [row.job_id for row in rows], call)
+            return [row.model_copy(update={"answer_id": answer_id}) for row in rows]
+
+        return await self.in_parts(jobs, ask, most=most)
 
     async def in_parts(
         self,
