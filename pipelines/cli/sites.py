@@ -37,6 +37,20 @@ class World:
         list[str] | None,
         typer.Option("--zone", help="Zone of a site (repeat it, 2 to 8).", show_default="six zones, 320 GPUs"),
     ] = None
+    sites: Annotated[
+        Path | None,
+        typer.Option(
+            "--sites",
+            help="TOML file of own sites: zone, gpus, pue and gpu_type of each.",
+            show_default="sizes by zone, A100",
+        ),
+    ] = None
+    year: Annotated[
+        int | None,
+        typer.Option(
+            "--year", help="Year of the series to use.", min=1970, max=2199, show_default="the year of the files"
+        ),
+    ] = None
     regime: Annotated[
         Literal["A", "B-loose", "B-tight", "C-loose"],
         typer.Option("--regime", help="Worth of GPU time (A 1, B 0.10, C 0.05 USD/h), and slack until due dates."),
@@ -72,11 +86,14 @@ class World:
         from pipelines.settings import load_settings
         from pipelines.simulation.sites.places import places_of
 
-        places = places_of(self.grid or load_settings().energy / "grid", self.zone or ())
+        if self.sites and self.zone:
+            raise BadUsage("--zone: found with --sites, expected one of them; the file names the zones")
+        folder = self.grid or load_settings().energy / "grid"
+        places = places_of(folder, self.zone or (), sites=self.sites, year=self.year)
         with opened(self.lake, self.trace) as (lake, trace):
             pool, note = pool_of(lake.table("jobs", trace, self.cluster).collect())
         say(f"note: {trace}: {note}")
-        say(f"note: sites: {', '.join(f'{each.name} {each.gpus} GPUs, PUE {each.grid.pue:g}' for each in places)}")
+        say(f"note: sites: {'; '.join(map(str, places))}")
         terms = self.terms()
         return places, [
             batch(places, pool, terms, PERIODS[name], seed=self.seed, load=self.load, draws=4 if name == "tune" else 1)

@@ -3,16 +3,20 @@
 Hourly series are read by `pipelines.simulation.energy.grid_files`. Called by `weeks`, `outcome` and `pipelines.cli`.
 """
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from modelserve.bundle.card import complaint
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.grid_files import of_one_year, zone_files
 from pipelines.simulation.energy.power_file import power_file
 from scheduler_core.cluster import Machine
-from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.grid import MOST_PUE, Grid
 from scheduler_core.planning.power import Assumed, NodePower
 
 __all__ = ["REGIMES", "ZONES", "Place", "Terms", "places_of"]
@@ -48,6 +52,12 @@ class Place:
     power: NodePower
     assumed: Assumed
     grid: Grid
+
+    def __str__(self) -> str:
+        """Return the site in words, with the hours that its files lack."""
+        filled = [0 if each is None else int(each.filled.sum()) for each in (self.grid.carbon, self.grid.price)]
+        lacking = f", {filled[0]} hours of carbon and {filled[1]} of price filled" if any(filled) else ""
+        return f"{self.name} {self.gpus} GPUs, PUE {self.grid.pue:g}{lacking}"
 
     @property
     def machine(self) -> Machine:
@@ -99,31 +109,90 @@ REGIMES: Final = {
 """Terms by regime: GPU time at its market price (A), at a tenth of it (B), and at a twentieth (C)."""
 
 
-def places_of(
-    folder: Path, zones: Sequence[str] = (), *, power: Path | None = None, year: int | None = None
-) -> tuple[Place, ...]:
-    """Read the sites of zones: nodes of 8 A100 whose GPUs run jobs at full power.
+class Size(BaseModel):
+    """A site: its grid zone, GPUs and their type, and PUE."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    zone: Annotated[str, Field(min_length=1)]
+    gpus: Annotated[int, Field(strict=True, ge=1, le=1024)]
+    pue: Annotated[float, Field(ge=1.0, le=MOST_PUE, allow_inf_nan=False)] = 1.2
+    gpu_type: str = GPU_TYPE
+
+
+SIZES: Final = TypeAdapter(Annotated[list[Size], Field(min_length=LEAST_SITES, max_length=MOST_SITES)])
+
+
+def _site_file(path: Path) -> list[Size]:
+    """Read a TOML file with `[[sites]]`, one for each site: zone, gpus, pue and gpu_type.
 
     Raises
     ------
     BadUsage
-        If a zone is unknown, lacks a series or hours of the year, zones begin in different years, or there are not 2
-        to 8 zones.
+        If the file cannot be read or is invalid.
     """
-    chosen = tuple(dict.fromkeys(zones)) or tuple(ZONES)[:DEFAULT_SITES]
-    if not LEAST_SITES <= len(chosen) <= MOST_SITES:
-        raise BadUsage(f"--zone: found {len(chosen)} zones, expected {LEAST_SITES} to {MOST_SITES}")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return SIZES.validate_python(table.get("sites"))
+    except OSError as error:
+        raise BadUsage(f"--sites {path}: {error.strerror}; expected a TOML file of [[sites]]") from error
+    except ValidationError as error:
+        raise BadUsage(
+            f"--sites {path}: sites: {complaint(error)}; expected {LEAST_SITES} to {MOST_SITES} [[sites]], each with "
+            "zone, gpus, pue and gpu_type"
+        ) from error
+    except ValueError as error:  # invalid TOML or UTF-8
+        raise BadUsage(f"--sites {path}: {error}; expected [[sites]] with zone, gpus, pue and gpu_type") from error
+
+
+def places_of(
+    folder: Path,
+    zones: Sequence[str] = (),
+    *,
+    sites: Path | None = None,
+    power: Path | None = None,
+    year: int | None = None,
+) -> tuple[Place, ...]:
+    """Read the sites of zones, or those of a TOML file: nodes of 8 A100, or of the file's type, at full power.
+
+    The file `sites` has `[[sites]]` with zone, gpus, pue and gpu_type.
+
+    Raises
+    ------
+    BadUsage
+        If a zone is unknown, lacks a series or hours of the year, zones begin in different years, there are not 2 to 8
+        sites in as many zones, or the file cannot be read or is invalid.
+    """
+    sizes = [_usual(each) for each in dict.fromkeys(zones or tuple(ZONES)[:DEFAULT_SITES])]
+    sizes = sizes if sites is None else _site_file(sites)
+    names = [each.zone for each in sizes]
+    if len(set(names)) < len(names) or not LEAST_SITES <= len(names) <= MOST_SITES:
+        raise BadUsage(
+            f"{'--zone' if sites is None else sites}: found {len(names)} sites in {len(set(names))} zones, expected "
+            f"{LEAST_SITES} to {MOST_SITES} sites, each in its own zone"
+        )
     table = power_file(power)
     assumed = replace(table.assumed, gpu_frac=1.0)
-    node = table.node(Machine(name="", cpu_cores=0.0, mem_gib=0.0, gpus=GPUS_ON_A_NODE, gpu_type=GPU_TYPE))
     found = []
-    for files in of_one_year([zone_files(folder, zone) for zone in chosen], year):
-        zone = files.zone
-        gpus, pue = ZONES.get(zone, (48, 1.2))
-        grid = files.grid(pue)
+    for size, files in zip(sizes, of_one_year([zone_files(folder, name) for name in names], year), strict=True):
+        grid = files.grid(size.pue)
         if grid.carbon is None or grid.price is None:
-            raise BadUsage(f"zone {zone}: found one series, expected files of carbon and of price in {folder / zone}")
-        nodes = gpus / GPUS_ON_A_NODE
-        watts = replace(node, name=zone, cpu_idle_w=nodes * node.cpu_idle_w, cpu_full_w=nodes * node.cpu_full_w)
-        found.append(Place(name=zone, gpus=gpus, power=watts, assumed=assumed, grid=grid))
+            raise BadUsage(
+                f"zone {size.zone}: found no file of {'carbon' if grid.carbon is None else 'price'}, expected files of "
+                f"carbon and of price in {folder / size.zone}"
+            )
+        if size.gpu_type not in table.gpus:
+            raise BadUsage(
+                f"zone {size.zone}: found no power of gpu_type {size.gpu_type[:40]!r}, expected one of "
+                f"{', '.join(sorted(table.gpus))}"
+            )
+        node = table.node(Machine(name="", cpu_cores=0.0, mem_gib=0.0, gpus=GPUS_ON_A_NODE, gpu_type=size.gpu_type))
+        nodes = size.gpus / GPUS_ON_A_NODE
+        watts = replace(node, name=size.zone, cpu_idle_w=nodes * node.cpu_idle_w, cpu_full_w=nodes * node.cpu_full_w)
+        found.append(Place(name=size.zone, gpus=size.gpus, power=watts, assumed=assumed, grid=grid))
     return tuple(found)
+
+
+def _usual(zone: str) -> Size:
+    gpus, pue = ZONES.get(zone, (48, 1.2))
+    return Size(zone=zone, gpus=gpus, pue=pue)

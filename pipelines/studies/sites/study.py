@@ -85,9 +85,7 @@ def run(config: Config, context: Context) -> Findings:
         "utility: 0 if no job runs, 1 the clairvoyant bound (Lagrangian dual); feasible: the best schedule found with "
         "all knowledge, or that of a policy where it is better; policies see predicted run times, and forecasts by the "
         "same hour of the day before",
-        "sites: "
-        + ", ".join(f"{each.name} {each.gpus} GPUs PUE {each.grid.pue:g}" for each in places)
-        + "; sizes, PUE, data volume, egress price and origins are ours",
+        f"sites: {'; '.join(map(str, places))}; sizes, PUE, data volume, egress price and origins are ours",
         "intervals are over weeks, paired; a trained policy is the mean of its training seeds in each week",
     ]
     for number, regime in enumerate(config.regimes):

@@ -14,6 +14,7 @@ from modelserve.api.app import create_app
 from modelserve.service import open_service
 from modelserve.settings import ServeSettings
 from pipelines.cli import app
+from pipelines.simulation.sites.places import Place, places_of
 from tests.modelserve.api.test_answers import ROUTES
 from tests.pipelines.simulation.sites.recorded_sites import grids_on_disk, jobs_on_disk
 
@@ -32,7 +33,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def taut(world: Path) -> Taut:
     def run(command: str, *arguments: str) -> Result:
-        where = ["--lake", str(world / "lake"), "--zone", "east", "--zone", "west", "--format", "json"]
+        where = ["--lake", str(world / "lake"), "--format", "json"]
+        if "--sites" not in arguments:
+            where += ["--zone", "east", "--zone", "west"]
         if "--grid" not in arguments:
             where += ["--grid", str(world / "grid")]
         return CliRunner().invoke(app, ["sites", command, *where, *arguments])
@@ -63,6 +66,53 @@ def test_a_wrong_path_or_name_is_refused_with_a_cure(
     found = taut(*arguments)
     assert found.exit_code in (1, 2)
     assert message in found.stderr.splitlines()[-1]
+
+
+SITES = '[[sites]]\nzone = "east"\ngpus = 64\n[[sites]]\nzone = "west"\ngpus = 8\npue = 1.5\ngpu_type = "T4"\n'
+
+
+def test_own_sites_have_their_own_sizes(world: Path) -> None:
+    (world / "sites.toml").write_text(SITES)
+
+    east, west = places_of(world / "grid", sites=world / "sites.toml", year=2023)
+
+    assert (east.gpus, east.power.gpu_full_w, east.grid.pue) == (64, 400.0, 1.2)
+    assert (west.gpus, west.power.gpu_full_w, west.grid.pue) == (8, 70.0, 1.5)
+    assert east.idle_kw == pytest.approx(8 * usual(world).idle_kw * 8 / 48)
+
+
+def usual(world: Path) -> Place:
+    return places_of(world / "grid", ("east", "west"))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected 2 to 8 [[sites]]"),
+        ("sites = 3", "valid list"),
+        ("[[sites]", "expected [[sites]] with zone, gpus, pue and gpu_type"),
+        (SITES.replace("gpus = 8", "gpus = 0"), "sites: 1.gpus"),
+        (SITES.replace("pue = 1.5", "pue = 0.5"), "sites: 1.pue"),
+        (SITES.replace("west", "east"), "found 2 sites in 1 zones"),
+        (SITES.replace("west", "../west"), "--zone ../west: found the zones east, west"),
+        (SITES.replace("T4", "H999"), "no power of gpu_type 'H999', expected one of"),
+        (SITES + "surplus = 1\n", "sites: 1.surplus"),
+    ],
+)
+def test_a_file_of_sites_at_fault_is_named(taut: Taut, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "own.toml").write_text(text)
+
+    found = taut("simulate", "--sites", str(tmp_path / "own.toml"))
+
+    assert found.exit_code == 2
+    assert message in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_a_year_without_series_is_refused(taut: Taut) -> None:
+    found = taut("simulate", "--year", "2024")
+    assert found.exit_code == 2
+    assert "--zone east: found carbon from 2023-01-01 to 2024-01-01, expected all of 2024" in found.stderr
 
 
 @pytest.mark.slow
