@@ -117,9 +117,17 @@ def _round(
     )
     intensity = body.g_per_kwh or 0.0
     site = Site(period_s=body.period_s, fallback_g_per_kwh=intensity, pue=body.pue, rule=body.budget)
-    feed = partial(_constant, intensity)
     return carbon_round(
-        jobs, states, now, feed=feed, reading=None, budget_g=budget_g, free_gpus=free, site=site, places=places
+        jobs,
+        states,
+        now,
+        feed=partial(_constant, intensity),
+        reading=None,
+        budget_g=budget_g,
+        free_gpus=free,
+        site=site,
+        places=places,
+        switches=np.repeat(np.arange(len(body.nodes)), [group.count for group in body.nodes]),
     )
 
 

@@ -80,7 +80,10 @@ class PlanJob(JobRow):
 
 
 class NodeGroup(Part):
-    """Equal nodes, named `name-0`, `name-1` and so on; power is of one GPU, and of the rest of one node."""
+    """Equal nodes below one network switch, named `name-0`, `name-1` and so on.
+
+    Power is of one GPU, and of the rest of one node. A job on several nodes gets those of as few groups as possible.
+    """
 
     name: Text
     gpu_type: Text

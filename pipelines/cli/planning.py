@@ -24,9 +24,11 @@ ActuatorName = Literal["slurm", "kubernetes", "nvidia"]
 MINUTES_15: Final = 900.0
 LEAST_PERIOD_S: Final = 4.0
 """Minimum length of a period of `--rounds`: the queue is looked at four times a second."""
+MOMENTS: Final = ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ"]
+"""The formats of times: the last two are those in which the next decision is announced."""
 Moment = Annotated[
     datetime | None,
-    typer.Option("--at", formats=["%Y-%m-%dT%H:%M:%S"], help="Time of the decision (UTC).", show_default="now"),
+    typer.Option("--at", formats=MOMENTS, help="Time of the decision (UTC).", show_default="now", metavar="UTC"),
 ]
 Jobs = Annotated[Path, typer.Option("--jobs", help="File of jobs, one JSON object per line.")]
 Nodes = Annotated[Path, typer.Option("--nodes", help="TOML file of nodes, and of clocks if they can be set.")]

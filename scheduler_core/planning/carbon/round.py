@@ -145,13 +145,15 @@ def carbon_round(
     free_gpus: IntArray,
     site: Site,
     places: IntArray | None = None,
+    switches: IntArray | None = None,
     planner: Planner | None = None,
 ) -> Round:
     """Plan the period that begins at `now_ts` (Unix time).
 
     `submitted` has the J jobs as submitted, `states` the last report about each. `feed` returns the intensity at a
     moment; `reading` is `Round.reading` of the previous round. `free_gpus` (M,) are the GPUs of each node that are free
-    or held by these jobs. `places` (J, M) is the previous placement of all submitted jobs. `budget_g` limits the grams
+    or held by these jobs. `places` (J, M) is the previous placement of all submitted jobs, `switches` (M,) are the
+    numbers of the nodes' network switches. `budget_g` limits the grams
     emitted until the jobs end, as in the carbon patent, or within the period (ours, the default); see `Site.rule`. For
     a cap over many periods it is `budget.Bank.allowance_g` of a share of `budget.shares_g`. `planner` is `allocate` by
     default.
@@ -201,7 +203,7 @@ def carbon_round(
         reading=intensity,
         rows=rows,
         plan=plan,
-        placed=place(plan.gpus, free_gpus, before=None if places is None else places[rows]),
+        placed=place(plan.gpus, free_gpus, before=None if places is None else places[rows], switches=switches),
         planned_g=period.grams(drawn_w(jobs, plan), left_s),
         left_s=left_s,
     )

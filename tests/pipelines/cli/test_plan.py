@@ -47,6 +47,13 @@ def test_a_carbon_plan_is_printed_and_written(files: Path) -> None:
     assert [row["reason"] for row in whole] == ["budget", "budget"]
 
 
+@pytest.mark.parametrize("at", ["2023-06-01T05:00:00Z", "2023-06-01T05:00:00.250000Z"])
+def test_the_announced_time_of_the_next_decision_can_be_given(files: Path, at: str) -> None:
+    rows = json.loads(plan(*CARBON, "--at", at, "--budget-g", "300", "--period-s", "3600"))
+
+    assert [row["reason"] for row in rows] == ["runs", "no_gpus"]
+
+
 @pytest.mark.slow
 def test_a_cost_plan_starts_what_is_due(files: Path) -> None:
     rows = json.loads(plan("cost", "--jobs", "jobs.jsonl", "--nodes", "nodes.toml", "--grid", "price.csv", *AT))

@@ -40,6 +40,28 @@ def test_a_job_alone_is_on_the_fewest_nodes_there_can_be(wanted: int, free) -> N
     assert not enough or np.count_nonzero(placed.gpus[0]) == enough[0]
 
 
+@given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), min_size=1, max_size=8))
+def test_a_job_alone_is_below_the_fewest_switches_there_can_be(wanted: int, each: list[tuple[int, int]]) -> None:
+    free, switches = (np.array(column, dtype=np.int64) for column in zip(*each, strict=True))
+    of_switch = np.bincount(switches, weights=free).astype(int).tolist()
+    enough = [
+        size
+        for size in range(1, len(of_switch) + 1)
+        if any(sum(some) >= wanted for some in itertools.combinations(of_switch, size))
+    ]
+
+    placed = place(np.array([wanted]), free, switches=switches)
+
+    assert placed.unplaced[0] == (not enough)
+    assert not enough or len(np.unique(switches[placed.gpus[0] > 0])) == enough[0]
+
+
+def test_a_job_on_one_node_leaves_the_emptier_switch_whole() -> None:
+    placed = place(np.array([4, 8]), np.array([4, 4, 4, 8]), switches=np.array([0, 0, 1, 0]))
+
+    assert placed.gpus.tolist() == [[0, 0, 4, 0], [0, 0, 0, 8]]
+
+
 @given(counts, nodes)
 def test_jobs_of_the_same_counts_stay_where_they_were(gpus, free) -> None:
     first = place(gpus, free)
@@ -74,3 +96,5 @@ def test_a_job_whose_count_changed_or_whose_node_is_gone_is_placed_anew() -> Non
 def test_numbers_that_cannot_be_are_refused(gpus, free, before) -> None:
     with pytest.raises(BadInput, match="placer"):
         place(np.array(gpus), np.array(free), before=before)
+    with pytest.raises(BadInput, match="switches of shape"):
+        place(np.array([1]), np.array([4, 4]), switches=np.array([0]))
