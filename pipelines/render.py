@@ -6,6 +6,7 @@ Called by `pipelines.cli`, which chooses the rows and the output stream.
 import csv
 import json
 import math
+import os
 import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from rich.cells import cell_len
+from rich.style import Style
 
 from pipelines.errors import BadUsage
 
@@ -29,6 +31,9 @@ Plain = None | bool | int | float | str
 """Types of a table cell after conversion by `_plain`."""
 
 NULL = "-"
+SEVERITY: Final = "severity"
+STYLES: Final = {"raise": "bold magenta", "high": "red", "medium": "yellow"}
+"""Styles of the rows of a table by the column `severity`."""
 _MAX_DECIMALS = 4
 
 
@@ -53,7 +58,8 @@ def render(
     `Z` if they have a time zone, unchanged if they have none (local times); durations are in seconds. A table rounds
     numbers and prints null and NaN as `-`. JSON and CSV keep every digit; null, NaN and infinities are `null` in JSON
     and empty in CSV. With `kinds` (rows of several kinds), a JSON row has only its own columns. On a
-    terminal, `fitted` fits a table to the terminal's width.
+    terminal, `fitted` fits a table to the terminal's width, and a column `severity` colours the rows; NO_COLOR prevents
+    colours.
 
     Raises
     ------
@@ -86,6 +92,10 @@ def _write_table(grid: _Grid, stream: TextIO) -> None:
     lines = list(zip(*layout.columns, strict=True))
     rule = "-" * cell_len(GAP.join(lines[0])) if lines else ""
     table = [GAP.join(line).rstrip() for line in (*lines[:1], (rule,), *lines[1:])] if lines else []
+    if SEVERITY in grid.columns and stream.isatty() and not layout.turned and not os.environ.get("NO_COLOR"):
+        severities = [row[grid.columns.index(SEVERITY)] for row in rows]
+        styles = [Style.parse(STYLES.get(str(severity), "")) for severity in severities]
+        table = [*table[:2], *(style.render(line) for style, line in zip(styles, table[2:], strict=True))]
     for text in (*layout.before, *table, *layout.after):
         stream.write(f"{text}\n")
 
@@ -210,9 +220,13 @@ Column = Sequence[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The table's columns that fit the width, and lines of text to print before and after the table."""
+    """The table's columns that fit the width, and lines of text to print before and after the table.
+
+    In a `turned` table each row of the grid is a column.
+    """
 
     columns: Sequence[Column]
+    turned: bool = False
     before: Sequence[str] = ()
     after: Sequence[str] = ()
 
@@ -232,7 +246,7 @@ def fitted(columns: Sequence[Column], width: int) -> Layout:
         return Layout(columns=columns)
     turned = _turned(columns)
     if _width(turned) <= width:
-        return Layout(columns=turned)
+        return Layout(columns=turned, turned=True)
     several = len(columns[0]) > len(("heading", "row"))
     same = [column for column in columns if several and len(set(column[1:])) == 1]
     varied = [column for column in columns if column not in same] or columns[:1]

@@ -111,3 +111,43 @@ def test_a_synthetic_trace_is_never_called_by_a_real_name(tmp_path: Path) -> Non
     assert refused.exit_code == 2
     assert named.exit_code == 0
     assert "trace pai-synth" in named.stderr
+
+
+def test_help_is_in_panels_and_names_no_type_of_a_flag() -> None:
+    text = command_line()
+    assert "<bool>" not in text
+    panels = re.findall(r"╭─ ([\w ]+) ─", _help_of())
+    assert panels == [
+        "Options",
+        "Start",
+        "Data",
+        "Models",
+        "Recommend",
+        "Serve",
+        "Simulate",
+        "Live clusters",
+        "Studies",
+    ]
+
+
+def _help_of() -> str:
+    return CliRunner().invoke(app, ["--help"], env={"TERM": "dumb", "COLUMNS": "100"}).stdout
+
+
+def test_the_shell_can_complete_commands() -> None:
+    environment = {"_TAUT_COMPLETE": "complete_bash", "COMP_WORDS": "taut right", "COMP_CWORD": "1"}
+    result = CliRunner().invoke(app, [], prog_name="taut", env=environment)
+    assert result.stdout.split() == ["rightsize"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("Query interrupted")])
+def test_an_interrupt_says_what_is_safe(error: BaseException, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("pipelines.lake.ingest.clusters_in", stopped)
+    result = CliRunner().invoke(app, ["ingest", "pai", "--from", str(tmp_path), "--lake", str(tmp_path / "lake")])
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == (
+        "taut: interrupted: nothing was committed, the lake is as before; run it again"
+    )

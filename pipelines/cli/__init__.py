@@ -7,14 +7,13 @@ Called by the `taut` script.
 
 import os
 import sys
-from typing import Annotated
+from types import ModuleType
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from features.errors import FeatureError
-from modelserve.errors import ServeError
 from pipelines.cli import (
     data,
     demo,
@@ -35,8 +34,8 @@ from pipelines.cli import (
     usage,
 )
 from pipelines.cli import study as experiments
-from pipelines.errors import BadUsage, PipelineError
-from scheduler_core.errors import SchedulerError
+from pipelines.cli.failures import EXIT_FAILED, told
+from pipelines.cli.options import flags_without_type
 
 # By default, idle OpenMP threads of XGBoost and scikit-learn busy-wait. On shared cores this can take ten times the
 # time of the actual work. The libraries read this variable when they are loaded.
@@ -44,13 +43,26 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Processes that start later import nothing from the current folder, where a file may be named like a module.
 os.environ["PYTHONSAFEPATH"] = "1"
 
-EXIT_FAILED = 1
-EXIT_BAD_USAGE = 2
-EXIT_INTERRUPTED = 130
+PANELS: Final[dict[str, tuple[ModuleType, ...]]] = {
+    "Start": (demo,),
+    "Data": (data, statistics, report),
+    "Models": (models, tuning, retraining),
+    "Recommend": (scheduling, rightsize, placing),
+    "Serve": (serving,),
+    "Simulate": (simulation, sites, planning),
+    "Live clusters": (slurm, kube, usage),
+    "Studies": (experiments,),
+}
+"""The files that register commands, by the panel of `taut --help` that shows their commands."""
 
 
 class TranslatingGroup(TyperGroup):
     """A command group that prints an error as one line on stderr, or with `--debug` as a traceback."""
+
+    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]  # typer's context is vendored
+        """Return the parameters; flags are shown without a type, here and in all subcommands."""
+        flags_without_type(self, ctx)
+        return super().get_params(ctx)
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # typer's own context class is vendored
         """Run the subcommand; convert its errors to a message and an exit code."""
@@ -58,65 +70,33 @@ class TranslatingGroup(TyperGroup):
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort, TyperException):
             raise
-        except (PipelineError, FeatureError, ServeError, SchedulerError) as error:
-            if ctx.params.get("debug"):
-                raise
-            typer.echo(f"taut: {error}", err=True)
-            raise typer.Exit(EXIT_BAD_USAGE if isinstance(error, BadUsage) else EXIT_FAILED) from error
         except BrokenPipeError:
             # The reader closed the pipe (as in `| head`): redirect stdout so that the flush at exit does not fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(EXIT_FAILED) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(EXIT_INTERRUPTED) from None
-        except OSError as error:
+        except (Exception, KeyboardInterrupt) as error:
             if ctx.params.get("debug"):
                 raise
-            place, reason = error.filename or "a file or connection", error.strerror or type(error).__name__
-            typer.echo(f"taut: {place}: {reason}; check the path, its permissions and the free space", err=True)
-            raise typer.Exit(EXIT_FAILED) from error
-        except UnicodeError as error:
-            if ctx.params.get("debug"):
-                raise
-            typer.echo("taut: found bytes that are not UTF-8 text; expected text", err=True)
-            raise typer.Exit(EXIT_FAILED) from error
-        except Exception as error:
-            if ctx.params.get("debug"):
-                raise
-            reason = str(error).partition("\n")[0]
-            typer.echo(f"taut: {type(error).__name__}: {reason} (taut --debug prints the traceback)", err=True)
-            raise typer.Exit(EXIT_FAILED) from error
+            text, code = told(error, ctx.invoked_subcommand or "")
+            typer.echo(f"taut: {text}", err=True)
+            raise typer.Exit(code) from error
 
 
 app = typer.Typer(
     cls=TranslatingGroup,
     name="taut",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Takes the slack out of GPU clusters: predict what AI jobs need, shrink what they over-claim, place the rest.",
 )
-for group in (
-    demo,
-    data,
-    usage,
-    statistics,
-    report,
-    models,
-    tuning,
-    retraining,
-    scheduling,
-    placing,
-    rightsize,
-    simulation,
-    sites,
-    experiments,
-    serving,
-    planning,
-    slurm,
-    kube,
-):
-    group.register(app)
+for panel, files in PANELS.items():
+    for file in files:
+        commands, groups = len(app.registered_commands), len(app.registered_groups)
+        file.register(app)
+        for command in app.registered_commands[commands:]:
+            command.rich_help_panel = panel
+        for group in app.registered_groups[groups:]:
+            group.rich_help_panel = panel
 
 
 def _print_version(wanted: bool) -> None:

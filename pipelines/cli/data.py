@@ -179,12 +179,12 @@ def _opened_files(source: str, location: str, mapping: Path | None) -> Iterator[
 
 def _ingest_files(files: _Files, lake: Path, as_name: str | None, strict: float | None, form: Format) -> None:
     """Ingest the files; print one row per published table, and a warning for each file with quarantined rows."""
-    from pipelines.cli.progress import step
+    from pipelines.cli.progress import reading_progress
     from pipelines.lake.ingest import ingest as run
     from pipelines.lake.manifest import flat
 
-    with step(f"reading {files.label}"):
-        report = run(files.source, files.folder, lake, as_name=as_name, strict_share=strict)
+    with reading_progress(f"reading {files.label}") as progress:
+        report = run(files.source, files.folder, lake, as_name=as_name, strict_share=strict, progress=progress)
     for warning in report.manifest.warnings:
         say(f"warning: {warning}")
     for account in report.manifest.accounts:

@@ -105,6 +105,7 @@ def evaluate(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Compare the combined forecast with each member and every baseline on held-out jobs, as `taut train` does."""
+    from pipelines.cli.progress import watched
     from pipelines.models.evaluate import evaluate as run
 
     with opened(lake, trace) as (source, name):
@@ -123,6 +124,7 @@ def evaluate(
             types=types,
             seed=seed,
             nthread=threads_of(threads),
+            watch=watched("evaluating"),
         )
     emit(rows, form)
 

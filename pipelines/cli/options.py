@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 from zoneinfo import ZoneInfo
 
 import typer
+from typer.core import TyperOption
 
 from pipelines.errors import BadUsage, meant
 
 if TYPE_CHECKING:
     import polars as pl
+    from typer.core import TyperCommand, TyperGroup
 
     from pipelines.lake.lake import Lake as OpenLake
 
@@ -110,7 +112,12 @@ TokenFile = Annotated[
 ]
 
 
-def emit(rows: "Sequence[Mapping[str, object]] | pl.DataFrame", form: Format, *, kinds: bool = False) -> None:
+def emit(
+    rows: "Sequence[Mapping[str, object]] | pl.DataFrame",
+    form: Format,
+    *,
+    kinds: bool = False,
+) -> None:
     """Write rows to stdout.
 
     With `kinds`, the rows are of several kinds: in JSON each has only its own columns instead of all columns.
@@ -123,6 +130,15 @@ def emit(rows: "Sequence[Mapping[str, object]] | pl.DataFrame", form: Format, *,
 def say(text: str) -> None:
     """Write a line to stderr."""
     typer.echo(text, err=True)
+
+
+def flags_without_type(command: "TyperGroup | TyperCommand", ctx: typer.Context) -> None:
+    """Show the flags of a command, and of all commands below it, without `<bool>` in their help."""
+    for option in (*command.params, command.get_help_option(ctx)):
+        if isinstance(option, TyperOption) and option.is_flag:
+            option.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        flags_without_type(each, ctx)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

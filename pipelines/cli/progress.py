@@ -1,9 +1,9 @@
-"""Show progress on stderr: bars and spinners on a terminal; single lines or nothing if stderr is no terminal.
+"""Show progress on stderr: bars with rate and remaining time on a terminal; lines or nothing if stderr is none.
 
 Called by the command files of `pipelines.cli`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -13,10 +13,14 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
+    TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
 COMPILING: Final = "compiling an inner loop for this machine: up to a minute; later runs use the cache"
 
@@ -25,8 +29,7 @@ COMPILING: Final = "compiling an inner loop for this machine: up to a minute; la
 def transfer_progress() -> Iterator[Callable[[str, int, int | None], None]]:
     """Yield a callback `(file, bytes so far, total bytes or None)` that draws one bar for each file."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+    with Progress(*_byte_columns(), console=console, disable=not console.is_terminal) as bars:
         tasks: dict[str, TaskID] = {}
 
         def report(name: str, done: int, total: int | None) -> None:
@@ -35,6 +38,62 @@ def transfer_progress() -> Iterator[Callable[[str, int, int | None], None]]:
             bars.update(tasks[name], completed=done, total=total)
 
         yield report
+
+
+def _byte_columns() -> tuple[ProgressColumn, ...]:
+    return (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+
+
+@contextmanager
+def reading_progress(title: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a callback `(text, bytes so far, total bytes)` that draws one bar; without a terminal print the title."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        console.print(title, highlight=False)
+    with Progress(*_byte_columns(), console=console, disable=not console.is_terminal) as bars:
+        task = bars.add_task(title, total=None)
+
+        def report(text: str, done: int, total: int) -> None:
+            bars.update(task, description=text, completed=done, total=total or None)
+
+        yield report
+
+
+class _PerMinute(ProgressColumn):
+    """The rate of a task per minute."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate, or a dash before the first part is done."""
+        rate = task.finished_speed or task.speed
+        return Text("-/min" if rate is None else f"{60.0 * rate:.1f}/min")
+
+
+def watched(title: str) -> Callable[[Sequence[str]], Iterator[str]]:
+    """Return an iteration over names that draws a bar with the rate and the time left; nothing without a terminal."""
+
+    def watch(names: Sequence[str]) -> Iterator[str]:
+        console = Console(stderr=True)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            _PerMinute(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+            task = bars.add_task(title, total=len(names))
+            for name in names:
+                bars.update(task, description=f"{title} {name}")
+                yield name
+                bars.advance(task)
+
+    return watch
 
 
 @contextmanager

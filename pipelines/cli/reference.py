@@ -42,7 +42,7 @@ def _paths(group: TyperGroup, above: tuple[str, ...] = ()) -> list[tuple[str, ..
 
 
 def _help(command: Sequence[str]) -> str:
-    environment = {"COLUMNS": WIDTH, "TERMINAL_WIDTH": WIDTH, "TERM": "dumb", "NO_COLOR": "1", "FORCE_COLOR": None}
+    environment = {"COLUMNS": WIDTH, "TERM": "dumb", "NO_COLOR": "1", "FORCE_COLOR": None}
     result = CliRunner().invoke(app, [*command, "--help"], prog_name="taut", env=environment)
     return "\n".join(line.rstrip() for line in result.stdout.strip().splitlines())
 

@@ -5,11 +5,16 @@ Options and output only. Called by `pipelines.cli`, which registers the command.
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, local_cut, opened, say
+from pipelines.cli.patches import PatchOption, rightsize_patches
+from pipelines.errors import BadUsage
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SCREEN_ROWS: Final = 10
 """Default maximum number of rows in a table; JSON and CSV hold all rows."""
@@ -58,6 +63,11 @@ def rightsize(
         int | None,
         typer.Option("--limit", help="Show the N worst rows.", min=1, show_default="10 in a table, else all"),
     ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", help="Only rows whose group, user or type begins so, as printed.", show_default=False),
+    ] = None,
+    patch: PatchOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show requests, measured use and target requests of recurring jobs, worst first.
@@ -68,7 +78,7 @@ def rightsize(
     would save less than 5 %. A job killed for memory used at least its request. Reasons to keep it: `cold_start`, too
     few measured runs; `not_measured`, enough runs, but without the measurements that the target requires (for GPUs,
     both busy time and GPU memory). `rests_on` names the measured runs behind the targets and their number; `runs`
-    counts all runs of the row.
+    counts all runs of the row. `raise` marks requests that are too small.
     """
     from features.vocabulary import GPU_MEM_GIB_OF_TYPE
     from pipelines.rightsizing.claims import submitted
@@ -88,12 +98,31 @@ def rightsize(
         zone = source.manifest(name).zone
     window = submitted(jobs, since=local_cut(since, zone), until=local_cut(until, zone))
     rows = rightsized(window, usage, by.value, policy)
-    shown = rows.head(limit or (SCREEN_ROWS if form is Format.TABLE else rows.height))
+    found = rows if only is None else rows.filter(_named_so(only, by))
+    if found.is_empty() and only is not None:
+        raise BadUsage(f"--only {only}: no {by.value} of the {rows.height} rows begins so")
+    shown = found.head(limit or (SCREEN_ROWS if form is Format.TABLE else found.height))
+    if patch is not None:
+        typer.echo(rightsize_patches(shown.iter_rows(named=True), patch), nl=False)
+        return
     for line in summary(rows):
         say(line)
-    if shown.height < rows.height:
-        say(f"the worst {shown.height} of {rows.height} rows; --limit shows more rows, --format json all columns")
-    emit(table_rows(shown, by.value) if form is Format.TABLE else shown, form)
+    if shown.height < found.height:
+        say(f"the worst {shown.height} of {found.height} rows; --limit shows more rows, --format json all columns")
+    if form is not Format.TABLE:
+        emit(shown, form)
+        return
+    emit(table_rows(shown, by.value), form)
+    say("--only NAME --patch yaml or sbatch prints what to paste")
+
+
+def _named_so(prefix: str, by: ByOption) -> "pl.Expr":
+    """Return whether a row's name begins with a prefix; jobs without a group are printed as their user, after `@`."""
+    import polars as pl
+
+    if by is ByOption.GROUP and prefix.startswith("@"):
+        return pl.col("group").is_null() & pl.col("user").str.starts_with(prefix[1:])
+    return pl.col("task_type" if by is ByOption.TYPE else by.value).str.starts_with(prefix)
 
 
 def register(app: typer.Typer) -> None:

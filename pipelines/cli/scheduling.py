@@ -23,6 +23,7 @@ from pipelines.cli.options import (
     say,
     trace_of,
 )
+from pipelines.cli.patches import PatchFormat, PatchOption, advice_patches
 
 THETA: Final = 0.05
 """Default of --theta without a service: maximum relative change of the predicted run time."""
@@ -96,11 +97,13 @@ def recommend(
         Path | None,
         typer.Option("--bundles", help="Folder of cached models.", show_default="TAUT_SERVE_BUNDLES, else by the lake"),
     ] = None,
+    patch: PatchOption = None,
     form: FormatOption = Format.JSON,
 ) -> None:
     """Recommend a smaller request per job, with the reason for every resource; jobs come as JSON lines.
 
-    With --url a service answers. With --explain no job is read: a logged answer is computed again.
+    With --url a service answers. With --explain no job is read: a logged answer is computed again. A table has one line
+    per resource: `raise` marks requests below the measured use, `high` targets that save half of the request or more.
     """
     from pipelines.errors import BadUsage
 
@@ -109,14 +112,27 @@ def recommend(
     if explain is not None:
         _explain(explain, lake, store, bundles, form)
     elif url:
-        _recommend_there(str(jobs), (url, token_file, trace), Parameters(theta, alpha0, sure_runs, guard), form)
+        rows = _recommended_there(str(jobs), (url, token_file, trace), Parameters(theta, alpha0, sure_runs, guard))
+        _print(rows, patch, form)
     else:
-        _recommend_here(str(jobs), (lake, trace, offline), Parameters(theta, alpha0, sure_runs, guard), form)
+        rows = _recommended_here(str(jobs), (lake, trace, offline), Parameters(theta, alpha0, sure_runs, guard))
+        _print(rows, patch, form)
 
 
-def _recommend_here(
-    jobs: str, where: tuple[Path | None, str | None, bool], parameters: Parameters, form: Format
-) -> None:
+def _print(rows: list[dict[str, object]], patch: PatchFormat | None, form: Format) -> None:
+    from pipelines.rightsizing.table import advice_rows
+
+    if patch is not None:
+        typer.echo(advice_patches(rows, patch), nl=False)
+    elif form is Format.TABLE:
+        emit(advice_rows(rows), form)
+    else:
+        emit(rows, form)
+
+
+def _recommended_here(
+    jobs: str, where: tuple[Path | None, str | None, bool], parameters: Parameters
+) -> list[dict[str, object]]:
     from modelserve.calls.offline import recommend as run
     from modelserve.contract.writing import flat
     from pipelines.cli.opening import champions, read_jobs
@@ -133,12 +149,12 @@ def _recommend_here(
         device_mem_gib=GPU_MEM_GIB_OF_TYPE,
     )
     answers = run(read_jobs(jobs), predictor, trace=trace_of(lake, trace), policy=policy)
-    emit([flat(answer) for answer in answers], form)
+    return [flat(answer) for answer in answers]
 
 
-def _recommend_there(
-    jobs: str, where: tuple[list[str], Path | None, str | None], parameters: Parameters, form: Format
-) -> None:
+def _recommended_there(
+    jobs: str, where: tuple[list[str], Path | None, str | None], parameters: Parameters
+) -> list[dict[str, object]]:
     from pipelines.cli.opening import read_jobs
     from pipelines.cli.remote import SETS_SURE_RUNS, recommended_rows
     from pipelines.errors import BadUsage
@@ -147,7 +163,7 @@ def _recommend_there(
     theta, alpha0, sure_runs, guard = parameters
     if sure_runs is not None:
         raise BadUsage(f"found --sure-runs with --url, {SETS_SURE_RUNS}")
-    rows = recommended_rows(
+    return recommended_rows(
         read_jobs(jobs),
         urls,
         token_file,
@@ -156,7 +172,6 @@ def _recommend_there(
         alpha=alpha0,
         guard=None if guard is None else "usage" if guard is GuardOption.USAGE else "none",
     )
-    emit(rows, form)
 
 
 def _explain(answer_id: str, lake: Path | None, store: str | None, bundles: Path | None, form: Format) -> None:

@@ -18,7 +18,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_arg
 import typer
 from typer.core import TyperCommand
 
-from pipelines.cli.options import Format, FormatOption, Lake, Threads, chosen_trace, emit, place_of, say, threads_of
+from pipelines.cli.options import (
+    Format,
+    FormatOption,
+    Lake,
+    Threads,
+    chosen_trace,
+    emit,
+    flags_without_type,
+    place_of,
+    say,
+    threads_of,
+)
 from pipelines.errors import BadUsage
 from pipelines.studies.registry import RENAMED, STUDIES
 
@@ -54,6 +65,7 @@ class StudyCommand(TyperCommand):
             say(f"taut experiment {name} is now taut study {RENAMED[name]}")
             name = RENAMED[name]
         made: Any = typer.main.get_command(app_of(load(name), STUDIES[name].help))
+        flags_without_type(made, parent)
         return made.make_context(info_name, args, parent, **extra)
 
 

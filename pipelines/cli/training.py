@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from pipelines.cli.options import By, local_cut, opened, place_of, say, threads_of
+from pipelines.cli.progress import watched
 from pipelines.models.examples import task_types
 from pipelines.models.recipes import read_recipes
 from pipelines.models.retrain import Retrained, retrain
@@ -66,5 +67,6 @@ def read_training(lake: Path | None, trace: str | None, choices: Choices) -> Tra
         threads=threads_of(choices.threads),
         draw=picture,
         talk=say,
+        watch=watched("training"),
     )
     return Training(trace=name, tables=tables, run=run)

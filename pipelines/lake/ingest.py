@@ -11,7 +11,7 @@ the trace's new manifest: before that, readers see the old tables; afterwards, t
 ingest leaves behind are removed by the next ingest.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +51,8 @@ BYTES_PER_MEMORY_BYTE: Final = 2
 hardly makes it faster."""
 
 
-Progress = Callable[[str], None]
+Progress = Callable[[str, int, int], None]
+"""Receives what is being done, and how many bytes of the cluster's files are read, of how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,7 @@ def ingest(
     strict_share
         The largest share (0..1) of any file's rows that may go to quarantine; None allows all.
     progress
-        Function called with a line of text at each step.
+        Function called at each step, see `Progress`.
 
     Raises
     ------
@@ -107,7 +108,7 @@ def ingest(
         raise BadUsage(f"a quarantine share of {strict_share}; expected 0 to 1")
     try:
         return _ingest(
-            declared, trace, Path(from_dir).absolute(), Lake(lake), strict_share, progress or (lambda _: None)
+            declared, trace, Path(from_dir).absolute(), Lake(lake), strict_share, progress or (lambda *_: None)
         )
     except (OSError, duckdb.Error) as error:
         raise LakeError(
@@ -121,7 +122,7 @@ def _ingest(
     clusters = clusters_in(source, folder)
     with held.writing(), ThreadPoolExecutor(READERS) as readers:
         sweep(held)
-        say(f"{trace}: reading {folder}")
+        say(f"{trace}: reading {folder}", 0, 0)
         seen = Signatures.read(held.manifest_folder / f"{trace}.seen")
         paths = _paths(clusters)
         inputs = _inputs(paths, folder, seen, readers)
@@ -140,7 +141,7 @@ def _ingest(
                 raise SourceError(
                     f"files in {folder} changed while they were read; nothing was committed. Ingest again."
                 )
-        except (SourceError, LakeError, OSError, duckdb.Error):
+        except BaseException:  # also an interrupt, which DuckDB raises as RuntimeError
             sweep(held)
             raise
         commit(held, manifest)
@@ -174,7 +175,6 @@ def _build(
     outputs: list[Output] = []
     warnings: list[str] = []
     for cluster in clusters:
-        say(f"{trace}: loading {cluster.name}")
         stage = lake.staging_folder / cluster.name
         stage.mkdir(parents=True)
         published, absent = published_tables(source, cluster, folder, stage)
@@ -199,12 +199,24 @@ def _build(
     )
 
 
+def _watched(published: list[Published], cluster: str, say: Progress) -> Iterator[Published]:
+    """Yield the files one by one, and report each before it is read."""
+    done, total = 0, sum(_size(one) for one in published)
+    for one in published:
+        say(f"reading {one.table.name} of {cluster}", done, total)
+        yield one
+        done += _size(one)
+
+
+def _size(one: Published) -> int:
+    return 0 if one.plain is None else one.plain.stat().st_size
+
+
 def memory_mb(published: list[Published]) -> int:
     """Return DuckDB's memory limit in MB: it grows with the files' size; a JSON array gets the maximum."""
-    there = [(one.table, one.plain.stat().st_size) for one in published if one.plain is not None]
-    if any(table.json_array for table, _ in there):
+    if any(one.table.json_array for one in published if one.plain is not None):
         return MEMORY_MB
-    wanted = sum(size for _, size in there) // BYTES_PER_MEMORY_BYTE // 1_000_000
+    wanted = sum(_size(one) for one in published) // BYTES_PER_MEMORY_BYTE // 1_000_000
     return min(MEMORY_MB, max(MEMORY_LEAST_MB, wanted))
 
 
@@ -219,14 +231,14 @@ def _built(
     say: Progress,
 ) -> _Built:
     """Load a cluster's files and write its tables; readers do not see the tables until the commit."""
-    outputs = []
+    outputs, read_bytes = [], sum(_size(one) for one in published)
     with TemporaryDirectory(dir=stage) as scratch, lake.workbench(Path(scratch), memory) as work:
-        accounts = load(work, source, cluster, published)
+        accounts = load(work, source, cluster, _watched(published, cluster, say))
         warnings = [f"{cluster}: {text}" for text in remarks(work, source)]
         selects = {output: select_of(work, source, output) for output in source.outputs}
         selects[QUARANTINE] = f"SELECT * FROM {QUARANTINE}"
         for table, select in selects.items():
-            say(f"{trace}: writing {table} of {cluster}")
+            say(f"writing {table} of {cluster}", read_bytes, read_bytes)
             for part in parts(work, source, table):
                 target = stage / f"{table}.parquet"
                 rows = write(work, select, part, table, trace, cluster, target)

@@ -4,6 +4,7 @@ The source declares rules and SELECTs; `pipelines.lake.raw_rows` builds the SQL 
 Called by `pipelines.lake.ingest` and `pipelines.lake.checking`, with a temporary DuckDB database.
 """
 
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -44,7 +45,9 @@ UNREADABLE = (
 )
 
 
-def load(work: duckdb.DuckDBPyConnection, source: Source, cluster: str, published: list[Published]) -> list[Account]:
+def load(
+    work: duckdb.DuckDBPyConnection, source: Source, cluster: str, published: Iterable[Published]
+) -> list[Account]:
     """Load every table of a cluster into `work`: good rows become views, bad rows go to the table `quarantine`.
 
     Raises

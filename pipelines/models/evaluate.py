@@ -15,7 +15,7 @@ import polars as pl
 from features.history import History
 from pipelines.errors import TrainingError
 from pipelines.models.baselines import applicable, history_forecasts
-from pipelines.models.examples import By, Examples, examples_of, task_types
+from pipelines.models.examples import By, Examples, Watch, examples_of, task_types
 from pipelines.models.fitted import Fitted, Recipe, combined, fit_runtime, untrained
 from pipelines.models.judging import COMBINED, EVALUATION_SCHEMA, Judged, compare
 from pipelines.models.metrics import Forecast, primary_rows
@@ -53,6 +53,7 @@ def evaluate(
     repeats: int = 3,
     seed: int = 0,
     nthread: int = 1,
+    watch: Watch = iter,
 ) -> pl.DataFrame:
     """Evaluate the model, its members and every baseline on one split of one trace, task type by task type.
 
@@ -69,6 +70,8 @@ def evaluate(
         it equals the other; if both are, they are `default_until`.
     types
         Task types to evaluate; by default all with enough rows.
+    watch
+        Iterates over the types; a caller shows progress with it.
 
     Returns
     -------
@@ -84,7 +87,7 @@ def evaluate(
     until = until or since or default_until(jobs)
     history = History.of(jobs, usage)
     tables = []
-    for task_type in task_types(jobs, by, types):
+    for task_type in watch(task_types(jobs, by, types)):
         examples = examples_of(
             jobs, usage, task_type, by=by, history=history, names=recipe.features, relative=recipe.relative
         )

@@ -5,7 +5,7 @@ Features come from `features.build` alone; nothing is fitted or split here. Call
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
@@ -25,10 +25,12 @@ from pipelines.models.boosting import Columns, Matrix
 from pipelines.models.importance import REQUEST_COLUMN
 from pipelines.models.metrics import FloatArray, log_run
 
-__all__ = ["Examples", "examples_of", "task_types"]
+__all__ = ["Examples", "Watch", "examples_of", "task_types"]
 
 IntArray = npt.NDArray[np.int64]
 By = Literal["kind", "workload"]
+Watch = Callable[[Sequence[str]], Iterable[str]]
+"""Iterates over task types, as `iter` does; a caller that shows progress gives its own."""
 
 TYPE_COLUMN: Final[dict[By, str]] = {"kind": "task_type", "workload": "workload"}
 _IDENTITY: Final = ("trace", "cluster", "job_id", "role")

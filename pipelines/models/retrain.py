@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipelines.errors import RegistryError, TrainingError
-from pipelines.models.examples import By, task_types
+from pipelines.models.examples import By, Watch, task_types
 from pipelines.models.fit_record import FitRecord
 from pipelines.models.fitted import Recipe
 from pipelines.models.model import TrainedModel
@@ -70,11 +70,13 @@ def retrain(
     threads: int = 1,
     draw: Draw = lambda _record, _name: None,
     talk: Talk = lambda _: None,
+    watch: Watch = iter,
 ) -> list[Retrained]:
     """Train the run-time models of a trace and, if it measures use, its usage models; register each as a challenger.
 
     `recipes` are the recipes of run-time models by registered name; models without one get the default. `draw` returns
-    the picture that is stored with a run, as PNG, from the record of the fit and the model's name.
+    the picture that is stored with a run, as PNG, from the record of the fit and the model's name. `watch` iterates
+    over the types to train; a caller shows progress with it.
 
     Raises
     ------
@@ -84,7 +86,7 @@ def retrain(
     """
     talk(f"training run-time models of {trace} on {tables.jobs.height} jobs")
     models = _runtime_models(
-        tables, trace, by=by, until=until, types=types, recipes=recipes or {}, seed=seed, threads=threads
+        tables, trace, by=by, until=until, types=types, recipes=recipes or {}, seed=seed, threads=threads, watch=watch
     )
     if tables.measured is None:
         talk(f"{trace} measures no use: no usage models, so nothing will be shrunk (cold_start)")
@@ -92,7 +94,15 @@ def retrain(
         talk(f"training usage models of {trace} on {tables.usage.height} measured jobs")
         try:
             models += train_usage(
-                tables.jobs, tables.usage, trace=trace, by=by, until=until, types=types, seed=seed, nthread=threads
+                tables.jobs,
+                tables.usage,
+                trace=trace,
+                by=by,
+                until=until,
+                types=types,
+                seed=seed,
+                nthread=threads,
+                watch=watch,
             )
         except TrainingError as error:
             talk(f"no usage model: {error}")
@@ -113,6 +123,7 @@ def _runtime_models(
     recipes: Mapping[str, Recipe],
     seed: int,
     threads: int,
+    watch: Watch,
 ) -> list[TrainedModel]:
     """Train the run-time models; types with the same recipe are trained in one call."""
     alike: dict[Recipe, list[str]] = {}
@@ -132,6 +143,7 @@ def _runtime_models(
                 recipe=recipe,
                 seed=seed,
                 nthread=threads,
+                watch=watch,
             )
         except TrainingError as error:
             refusal = error

@@ -23,6 +23,7 @@ from pipelines.models.evaluate import default_until, empty_table, enough, outcom
 from pipelines.models.examples import (
     By,
     Examples,
+    Watch,
     examples_of,
     fingerprint,
     history_at,
@@ -63,6 +64,7 @@ def train_runtime(
     least_share: float = LEAST_SHARE,
     seed: int = 0,
     nthread: int = 1,
+    watch: Watch = iter,
 ) -> list[TrainedModel]:
     """Train the run-time model of every task type with a job that ended before the cut.
 
@@ -79,6 +81,8 @@ def train_runtime(
         it. The judged jobs do not influence the model. Default: `evaluate.default_until`.
     least_share
         Minimum share of the total importance from which a resource counts as important.
+    watch
+        Iterates over the types to train; a caller shows progress with it.
 
     Returns
     -------
@@ -94,7 +98,7 @@ def train_runtime(
     until = until or default_until(jobs)
     whole, served = History.of(jobs, usage), history_at(jobs, usage, until)
     models = []
-    for task_type in types or task_types(jobs, by):
+    for task_type in watch(types or task_types(jobs, by)):
         examples = examples_of(
             jobs, usage, task_type, by=by, history=whole, names=recipe.features, relative=recipe.relative
         )

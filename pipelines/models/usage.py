@@ -22,6 +22,7 @@ from pipelines.models.evaluate import default_until
 from pipelines.models.examples import (
     By,
     Examples,
+    Watch,
     contract_of,
     encoded,
     examples_of,
@@ -82,6 +83,7 @@ def train_usage(
     recipe: UsageRecipe | None = None,
     seed: int = 0,
     nthread: int = 1,
+    watch: Watch = iter,
 ) -> list[TrainedModel]:
     """Train the usage model of every task type with at least `LEAST_TRAINED` measured jobs that ended before the cut.
 
@@ -94,7 +96,7 @@ def train_usage(
     ----------
     jobs, usage
         Canonical tables of one trace.
-    by, until, types
+    by, until, types, watch
         As in `runtime.train_runtime`.
 
     Raises
@@ -106,7 +108,7 @@ def train_usage(
     until = until or default_until(jobs)
     whole, served = History.of(jobs, usage), history_at(jobs, usage, until)
     models = []
-    for task_type in types or task_types(jobs, by):
+    for task_type in watch(types or task_types(jobs, by)):
         examples = examples_of(jobs, usage, task_type, by=by, history=whole, names=recipe.features)
         model = _train_type(examples, recipe, trace=trace, until=until, history=served, seed=seed, nthread=nthread)
         if model is not None:

@@ -1,17 +1,17 @@
-"""Terminal table of `taut rightsize`: one line per requested resource.
+"""Terminal tables of `taut rightsize` and `taut recommend`: one line per requested resource, with its severity.
 
-The rows are computed in `rows`. Called by `taut rightsize`.
+The rows of `taut rightsize` are computed in `rows`. Called by the two commands.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
 
 from pipelines.rightsizing.rows import By
-from scheduler_core.types import RESOURCES
+from scheduler_core.types import RESOURCES, Reason
 
-__all__ = ["table_rows"]
+__all__ = ["advice_rows", "table_rows"]
 
 FIRST_AMOUNTS: Final = {"request": ("", 7), "target": ("_target", 6)}
 MORE_AMOUNTS: Final = {"p95": ("_p95", 4), "peak": ("_peak", 4)}
@@ -19,8 +19,13 @@ MORE_AMOUNTS: Final = {"p95": ("_p95", 4), "peak": ("_peak", 4)}
 leaves out first."""
 
 NAME_LENGTH: Final = 8
+"""Minimum length to which names of users and groups are cut; more if they would look alike."""
 ROLE_LENGTH: Final = 10
-"""Maximum length of a printed name; longer names, such as digests of users and groups, are cut."""
+
+RAISE: Final = "raise"
+HIGH_SAVING: Final = 0.5
+MEDIUM_SAVING: Final = 0.2
+"""Share of a request from which a recommendation that saves it has this severity."""
 
 MOST_LACKED: Final = 9.0
 """Number of times the request from which on a lack is not printed exactly."""
@@ -29,11 +34,16 @@ Named = Mapping[str, Any]  # a row has texts, numbers and times
 
 
 def table_rows(rows: pl.DataFrame, by: By) -> list[dict[str, object]]:
-    """Return one line per row and requested resource; amounts are formatted as texts, because units differ."""
+    """Return one line per row and requested resource; amounts are formatted as texts, because units differ.
+
+    Names are cut to the fewest characters (at least `NAME_LENGTH`) that keep them distinct, so each can be copied to
+    `--only`.
+    """
+    length = _distinct([_name(row, by) for row in rows.iter_rows(named=True)])
     return [
         {
-            "severity": row["severity"],
-            by: _short(_name(row, by), NAME_LENGTH),
+            "severity": RAISE if row[f"{resource}_reason"] == Reason.TOO_LITTLE else row["severity"],
+            by: _name(row, by)[:length],
             "role": _short(row["role"], ROLE_LENGTH),
             "resource": resource,
             **_amounts(row, resource, FIRST_AMOUNTS),
@@ -48,6 +58,42 @@ def table_rows(rows: pl.DataFrame, by: By) -> list[dict[str, object]]:
         for resource in RESOURCES
         if row[resource] is not None
     ]
+
+
+def advice_rows(answers: Sequence[Named]) -> list[dict[str, object]]:
+    """Return one line per job and requested resource of the flat rows of `taut recommend`.
+
+    Severity is `raise` if measured use exceeds the request, else by the share that the target saves: `high` from 50 %,
+    `medium` from 20 %.
+    """
+    return [
+        {"severity": severity, "job_id": row["job_id"], "resource": resource}
+        | {"request": _amount(row[resource], 7), "target": _amount(target, 6)}
+        | {"saves": _percent(row[resource] - target, row[resource]), "reason": row[f"{resource}_reason"]}
+        | {"floor": _amount(row[f"{resource}_lower_bound"], 6), "runs": row["measured_runs"]}
+        for row in answers
+        for resource in RESOURCES
+        if row[resource] is not None
+        for target, severity in [_advised(row, resource)]
+    ]
+
+
+def _advised(row: Named, resource: str) -> tuple[float, str | None]:
+    """Return the amount to ask for, and its severity."""
+    request, raised = float(row[resource]), row.get(f"{resource}_raise_to")
+    if raised is not None:
+        return float(raised), RAISE
+    target = request if row[f"{resource}_target"] is None else float(row[f"{resource}_target"])
+    saved = 1.0 - target / request if request else 0.0
+    low = "low" if saved > 0.0 else None
+    return target, "high" if saved >= HIGH_SAVING else "medium" if saved >= MEDIUM_SAVING else low
+
+
+def _distinct(names: Sequence[str]) -> int:
+    """Return the smallest length, at least `NAME_LENGTH`, to which different names can be cut and stay different."""
+    different, longest = len(set(names)), max(map(len, names), default=NAME_LENGTH)
+    lengths = range(NAME_LENGTH, longest)
+    return next((length for length in lengths if len({name[:length] for name in names}) == different), longest)
 
 
 def _amounts(row: Named, resource: str, shown: Mapping[str, tuple[str, int]]) -> dict[str, object]:

@@ -101,3 +101,20 @@ def test_no_line_is_wider_than_the_screen_and_no_row_is_lost(rows: Rows, width: 
     assert max(map(cell_len, lines)) <= width
     assert len([line for line in lines if set(line) == {"-"} and cell_len(line) > 1]) >= 1
     assert len(lines) >= min(len(rows), len(rows[0])) + 1
+
+
+def test_rows_are_coloured_on_a_screen_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    rows = [{"severity": "high" if row["arm"] == "shrunk" else None, **row} for row in ARMS]
+    screen, pipe = Terminal(), io.StringIO()
+    for stream in (screen, pipe):
+        render(rows, "table", stream=stream)
+    coloured = [line for line in screen.getvalue().splitlines() if "\x1b[31m" in line]
+    assert len(coloured) == 4
+    assert all("shrunk" in line for line in coloured)
+    assert "\x1b" not in pipe.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = Terminal()
+    render(rows, "table", stream=plain)
+    assert plain.getvalue() == pipe.getvalue()

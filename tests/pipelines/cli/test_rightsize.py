@@ -70,6 +70,18 @@ def test_the_table_and_the_help_say_what_targets_rest_on(taut: Taut) -> None:
     assert "Minimum of measured runs behind a target: the group's own, else its user's" in told
 
 
+def test_a_printed_name_selects_its_rows_and_what_to_paste(taut: Taut) -> None:
+    *_, line = taut().stdout.splitlines()
+    name = line.split()[1]
+    chosen = json.loads(taut("--only", name, "--format", "json").stdout)
+    assert chosen
+    assert all((row["group"] or f"@{row['user']}").startswith(name) for row in chosen)
+    patch = taut("--only", name, "--patch", "sbatch").stdout
+    assert patch.startswith("# ")
+    assert chosen[0]["role"] in patch
+    assert taut("--only", "no-such-group").exit_code == 2
+
+
 def test_csv_has_the_same_rows(taut: Taut) -> None:
     rows = list(csv.DictReader(io.StringIO(taut("--by", "user", "--format", "csv").stdout)))
     told = json.loads(taut("--by", "user", "--format", "json").stdout)

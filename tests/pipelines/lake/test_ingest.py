@@ -139,12 +139,17 @@ def test_a_lake_that_is_a_file_is_refused(published: Published, tmp_path: Path) 
 
 
 def test_progress_names_every_step(published: Published, tmp_path: Path) -> None:
-    said: list[str] = []
+    said: list[tuple[str, int, int]] = []
 
-    ingest("pai", published["pai"].write(tmp_path / "from"), tmp_path / "lake", progress=said.append)
+    ingest(
+        "pai", published["pai"].write(tmp_path / "from"), tmp_path / "lake", progress=lambda *step: said.append(step)
+    )
 
-    assert any("loading pai" in line for line in said)
-    assert any("writing usage" in line for line in said)
+    texts, done, total = zip(*said, strict=True)
+    assert any("reading task of pai" in text for text in texts)
+    assert any("writing usage" in text for text in texts)
+    assert list(done) == sorted(done)
+    assert done[-1] == total[-1] > 0
 
 
 @pytest.mark.slow

@@ -322,7 +322,7 @@ def test_a_table_has_a_line_for_each_resource_asked_for() -> None:
     lines = table_rows(rows, "group")
     assert [line["resource"] for line in lines] == ["cpu_cores", "mem_gib"]
     assert lines[1] == {
-        "severity": "high", "group": "d9c8b7a…", "role": "worker", "runs": 3, "resource": "mem_gib",
+        "severity": "high", "group": "d9c8b7a6", "role": "worker", "runs": 3, "resource": "mem_gib",
         "request": "     30", "p95": "  10", "peak": "  10", "target": "  11.5", "slack_h": "    111",
         "slack": "  62%", "reason": "shrunk", "rests_on": "group 3",
     }  # fmt: skip

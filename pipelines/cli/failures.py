@@ -1,0 +1,50 @@
+"""Errors and interrupts of commands as one line and an exit code: 1 failed, 2 bad usage, 130 interrupted.
+
+Called by the group of commands in `pipelines.cli`.
+"""
+
+from typing import Final
+
+from features.errors import FeatureError
+from modelserve.errors import ServeError
+from pipelines.errors import BadUsage, PipelineError
+from scheduler_core.errors import SchedulerError
+
+EXIT_FAILED: Final = 1
+EXIT_BAD_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+AFTER_INTERRUPT: Final = {
+    "fetch": "what is downloaded stays; the same command resumes it",
+    "ingest": "nothing was committed, the lake is as before; run it again",
+    "train": "champions are unchanged; models registered before this moment stay as challengers",
+    "evaluate": "nothing was written; run it again",
+    "report": "no report was written, an existing one is unchanged; run it again",
+    "sql": "nothing was written",
+}
+"""What is safe after Ctrl-C, by command."""
+
+DUCKDB_INTERRUPTED: Final = "Query interrupted"
+"""Text of the RuntimeError that DuckDB raises at Ctrl-C."""
+
+
+def told(error: BaseException, command: str) -> tuple[str, int]:
+    """Return what to print about the error of a command, in one line, and the exit code.
+
+    >>> told(FileNotFoundError(2, "No such file or directory", "jobs.csv"), "recommend")
+    ('jobs.csv: No such file or directory; check the path, its permissions and the free space', 1)
+    >>> told(KeyboardInterrupt(), "sql")
+    ('interrupted: nothing was written', 130)
+    """
+    if isinstance(error, KeyboardInterrupt) or (isinstance(error, RuntimeError) and str(error) == DUCKDB_INTERRUPTED):
+        safe = AFTER_INTERRUPT.get(command)
+        return f"interrupted: {safe}" if safe else "interrupted", EXIT_INTERRUPTED
+    if isinstance(error, PipelineError | FeatureError | ServeError | SchedulerError):
+        return str(error), EXIT_BAD_USAGE if isinstance(error, BadUsage) else EXIT_FAILED
+    if isinstance(error, OSError):
+        place, reason = error.filename or "a file or connection", error.strerror or type(error).__name__
+        return f"{place}: {reason}; check the path, its permissions and the free space", EXIT_FAILED
+    if isinstance(error, UnicodeError):
+        return "found bytes that are not UTF-8 text; expected text", EXIT_FAILED
+    reason = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {reason} (taut --debug prints the traceback)", EXIT_FAILED

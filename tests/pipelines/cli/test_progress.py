@@ -1,0 +1,40 @@
+"""Progress: bars with rate and time left on a terminal, at most a line elsewhere."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from pipelines.cli import progress
+from pipelines.cli.progress import reading_progress, watched
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=120, _environ={})
+    monkeypatch.setattr(progress, "Console", lambda **_: console)
+    return stream
+
+
+def test_watched_names_show_rate_and_time_left(screen: io.StringIO) -> None:
+    assert list(watched("training")(["ctr", "nlp"])) == ["ctr", "nlp"]
+    assert "training nlp" in screen.getvalue()
+    assert "2/2" in screen.getvalue()
+    assert "/min" in screen.getvalue()
+    assert "0:00:00" in screen.getvalue()
+
+
+def test_reading_shows_bytes(screen: io.StringIO) -> None:
+    with reading_progress("reading raw") as report:
+        report("reading jobs of Venus", 500_000, 1_000_000)
+        report("writing jobs of Venus", 1_000_000, 1_000_000)
+    assert "writing jobs of Venus" in screen.getvalue()
+    assert "1.0/1.0 MB" in screen.getvalue()
+
+
+def test_a_pipe_gets_at_most_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(watched("training")(["ctr"])) == ["ctr"]
+    with reading_progress("reading raw") as report:
+        report("reading jobs of Venus", 1, 2)
+    assert capsys.readouterr().err == "reading raw\n"
