@@ -79,9 +79,10 @@ def _by_carbon(body: PlanBody, nodes: list[str], now: float) -> Values:
         free, budget_g = free - found.placed.gpus.sum(axis=0), max(budget_g - float(found.planned_g.sum()), 0.0)
         parts.append((part, found))
     answers: list[Values] = [{}] * len(rows)
+    fewest, left = jobs.allowed.argmax(axis=1).tolist(), int(free.sum())
     for part, found in parts:
         for at, row in enumerate(part.tolist()):
-            answers[row] = _planned(body, jobs, row, found, at, nodes, int(free.sum()))
+            answers[row] = _planned(body, row, found, at, nodes, fewest=fewest[row], free=left)
     left_s = np.concatenate([found.left_s for _, found in parts])
     return {
         "again_ts": utc_text(now + float(left_s.min(initial=body.period_s))),
@@ -142,8 +143,9 @@ def _elastic(body: PlanBody) -> ElasticJobs:
     speeds = np.full((len(body.jobs), most + 1), np.nan)
     speeds[:, 0] = 0.0
     for at, row in enumerate(body.jobs):
-        for count, speed in {**row.speedup, row.gpus: 1.0}.items():
-            speeds[at, count] = speed * row.speed_on.get(body.nodes[0].gpu_type, 1.0)
+        scale = {**row.speedup, row.gpus: 1.0}
+        speeds[at, list(scale)] = list(scale.values())
+        speeds[at] *= row.speed_on.get(body.nodes[0].gpu_type, 1.0)
     clocks = [(clock.mhz, clock.speed, clock.power) for clock in body.clocks] or [(1.0, 1.0, 1.0)]
     mhz, perf, power = (np.array(each) for each in zip(*clocks, strict=True))
     return ElasticJobs(
@@ -157,10 +159,10 @@ def _elastic(body: PlanBody) -> ElasticJobs:
     )
 
 
-def _planned(body: PlanBody, jobs: ElasticJobs, row: int, found: Round, at: int, nodes: list[str], free: int) -> Values:
+def _planned(body: PlanBody, row: int, found: Round, at: int, nodes: list[str], *, fewest: int, free: int) -> Values:
+    """Return the answer about a job, row `at` of its round; `fewest` GPUs let it run, `free` are left."""
     job, plan = body.jobs[row], found.plan
-    gpus, step, grams = int(plan.gpus[at]), int(plan.step[at]), float(found.planned_g[at])
-    fewest = int(jobs.allowed[row].argmax())
+    gpus, grams = int(plan.gpus[at]), float(found.planned_g[at])
     reason, note = "runs", f"{grams:.3g} g of the budget"
     if not gpus and fewest > free:
         whole = sum(group.gpus * group.count for group in body.nodes)
@@ -177,7 +179,7 @@ def _planned(body: PlanBody, jobs: ElasticJobs, row: int, found: Round, at: int,
     return {
         "job_id": job.job_id,
         "gpus": gpus,
-        "mhz": float(jobs.mhz[step]) if body.clocks and gpus else None,
+        "mhz": body.clocks[plan.step[at]].mhz if body.clocks and gpus else None,
         "nodes": {nodes[node]: int(placed[node]) for node in np.flatnonzero(placed)},
         "left_s": float(found.left_s[at]) if gpus else None,
         "grams": grams,

@@ -9,6 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from modelserve.calls.plans import plan_rows
+from modelserve.contract.plans import PlanBody
 from pipelines.studies.carbon.gap import Round, measured_like
 from scheduler_core.planning.carbon.allocator import allocate
 from scheduler_core.planning.carbon.exchange import exchange
@@ -22,6 +24,7 @@ BUDGETS: Final = (0.3, 0.6, 1.0)
 """Of what all GPUs give off at the mean power of a middle frequency: from where it binds to where GPUs do."""
 
 SEEDS: Final = 10
+TAKES: Final = 20
 BAR: Final = Bar(side="under", value=10.0)
 """A round in milliseconds."""
 
@@ -34,7 +37,29 @@ def carbon_rows() -> list[Row]:
         rows += _rows(f"{gpus} GPUs", rounds, lambda drawn: allocate(drawn.jobs, **drawn.around()), BAR)
         what = f"{gpus} GPUs, exchanges"
         rows += _rows(what, rounds[:: SEEDS // 2], lambda drawn: exchange(drawn.jobs, **drawn.around()), None)
-    return rows
+    body = _body()
+    plan_rows(body, 0.0)
+    taken_ms = []
+    for _ in range(TAKES):
+        begin = time.process_time()
+        plan_rows(body, 0.0)
+        taken_ms.append((time.process_time() - begin) * 1000.0)
+    what = f"one call, {JOBS} jobs x {MOST_GPUS} GPUs x {len(MHZ)} frequencies, placed on 8 nodes, with reasons"
+    return [*rows, amount_row("carbon", what, [float(np.median(taken_ms))], unit="ms", bar=BAR)]
+
+
+def _body() -> PlanBody:
+    node = {"name": "n", "gpu_type": "V100", "gpus": 8, "count": 8, "gpu_idle_w": 30.0, "gpu_full_w": 300.0}
+    speedup = {str(count): count**0.8 for count in range(2, MOST_GPUS + 1)}
+    jobs = [
+        {"job_id": str(at), "request": {"gpus": 1}, "run_s": 3600.0 * (1 + at % 17), "speedup": speedup}
+        for at in range(JOBS)
+    ]
+    share = MHZ / MHZ[-1]
+    clocks = [{"mhz": mhz, "speed": part, "power": part**2} for mhz, part in zip(MHZ, share, strict=True)]
+    return PlanBody.model_validate(
+        {"objective": "carbon", "jobs": jobs, "nodes": [node], "clocks": clocks, "g_per_kwh": 300.0, "budget_g": 1000.0}
+    )
 
 
 def _rows(what: str, rounds: list[Round], plan: Callable[[Round], object], bar: Bar | None) -> list[Row]:
