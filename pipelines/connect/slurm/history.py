@@ -6,6 +6,7 @@ original one, also where a job was shrunk. Called by `taut slurm history`.
 
 import csv
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ COLUMNS: Final = (
 """Columns of a file of records: its key, then the canonical columns."""
 
 FIRST, OVERLAP = timedelta(days=30), timedelta(days=1)
+CLUSTER: Final = re.compile(r"\w[\w.-]{0,99}", re.ASCII)
 MAPPING: Final = Path(__file__).with_name("templates") / "history.toml"
 
 Record = dict[str, str]
@@ -87,14 +89,18 @@ def add_records(folder: Path, jobs: Iterable[EndedJob]) -> list[Added]:
     Raises
     ------
     SourceError
-        A file of records cannot be read or written.
+        A cluster's name fits no file, or a file of records cannot be read or written.
     """
     found: dict[str, dict[str, Record]] = {}
     for job in jobs:
         found.setdefault(job.cluster, {})[job.run_id] = record_of(job)
+    for name in found:
+        if not CLUSTER.fullmatch(name):
+            raise SourceError(f"cluster {name[:60]!r}: expected letters, digits and ._- only, as ClusterName")
     added = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if found:
+            folder.mkdir(parents=True, exist_ok=True)
         for cluster, records in sorted(found.items()):
             path = folder / f"{cluster}.csv"
             held = _read(path)

@@ -55,6 +55,7 @@ def test_a_history_is_read_from_text_and_again_changes_nothing(tmp_path: Path) -
     [
         (("history", "--from", "none.txt"), 2, "expected a file with sacct's text"),
         (("history",), 1, "sacct is not installed here"),
+        (("history", "--from", str(GOLDEN), "--cluster", "../x"), 1, "cluster '../x': expected letters"),
         (("agent", "--config", "none.toml"), 2, "none.toml"),
         (("feedback", "--url", "nonsense"), 1, "expected one as http://127.0.0.1:8080"),
     ],
@@ -65,3 +66,4 @@ def test_an_error_is_one_line_with_a_cure(tmp_path: Path, words: tuple[str, ...]
     assert result.exit_code == code
     assert len(result.stderr.strip().splitlines()) == 1
     assert message in result.stderr
+    assert not list(tmp_path.rglob("*.csv"))
