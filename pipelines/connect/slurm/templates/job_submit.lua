@@ -103,6 +103,16 @@ local function whole(text)
   return tonumber(text)
 end
 
+-- Raise an error if an answer changes a job's CPUs in one field and not in the others, or by another factor.
+local function check_cpus(found, job)
+  if not (found.cpus_per_task or found.min_cpus or found.pn_min_cpus) then return end
+  local each, all = whole(found.cpus_per_task or ""), whole(found.min_cpus or "")
+  local agree = each and all and each * job.min_cpus == all * job.cpus_per_task
+  if not agree or (found.pn_min_cpus or found.cpus_per_task) ~= found.cpus_per_task then
+    error("its numbers of CPUs do not agree", 0)
+  end
+end
+
 -- Return the changed fields of an answer; an error if it is cut off, or asks for nothing or for more than the job.
 local function changes_of(answer, job)
   local found = {}
@@ -122,6 +132,7 @@ local function changes_of(answer, job)
       changes[#changes + 1] = { name, amount, asked }
     end
   end
+  check_cpus(found, job)
   return changes, found.admin_comment, found.message
 end
 

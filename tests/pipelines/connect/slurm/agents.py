@@ -53,6 +53,8 @@ FAULTS: dict[str, Act] = {
     "zeros": saying(b"cpus_per_task=0\nmin_cpus=0\nmin_mem_per_node=0\nend=1\n"),
     "negative": saying(b"min_mem_per_node=-1\nend=1\n"),
     "not asked for": saying(b"min_mem_per_cpu=10\nend=1\n"),
+    "CPUs of a task alone": saying(b"cpus_per_task=1\nend=1\n"),
+    "CPUs by another factor": saying(b"cpus_per_task=2\nmin_cpus=1\nend=1\n"),
     "no number": saying(b"min_cpus=nan\nend=1\n"),
 }
 SLOW = {"late", "drips"}
