@@ -151,5 +151,6 @@ def token_of(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
         return os.environ.get(variable) or None
     try:
         return file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise BadUsage(f"--token-file {file}: {error.strerror}; expected a file that holds the token") from error
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise BadUsage(f"--token-file {file}: {reason}; expected a file that holds the token") from error

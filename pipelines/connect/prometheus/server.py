@@ -177,11 +177,11 @@ class Server:
             asked = response.headers.get("Retry-After", "")
             raise _Broken(_status(response), wait_s=float(asked) if asked.isdecimal() else 0.0)
         if response.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            raise ConnectError(f"{self.address} answered {_status(response)}; give its token with --token-file")
+            raise ConnectError(f"{self.address} answered {_status(response)}; give its token in TAUT_PROMETHEUS_TOKEN")
         if response.status_code != HTTPStatus.OK:
             reason = _reason(content)
             raise ConnectError(
-                f"{self.address} answered {_status(response)}{reason}; expected a Prometheus server's address in --url"
+                f"{self.address} answered {_status(response)}{reason}; expected a Prometheus server; check the address"
             )
         return content
 
@@ -200,7 +200,7 @@ class Server:
         return b"".join(parts)
 
     def _no_result(self) -> ConnectError:
-        return ConnectError(f"{self.address} answered, but not as Prometheus does; check --url")
+        return ConnectError(f"{self.address} answered, but not as Prometheus does; check the address")
 
 
 @contextmanager
@@ -214,14 +214,16 @@ def open_server(
     Raises
     ------
     BadUsage
-        If the address is none, or the file `ca` cannot be read.
+        If the address is none, the token is no token, or the file `ca` cannot be read.
     """
+    if token is not None and not all("!" <= sign <= "~" for sign in token):
+        raise BadUsage("the Prometheus token has blanks or other signs; expected visible ASCII only")
     try:
         base = httpx2.URL(url)
     except httpx2.InvalidURL as error:
-        raise BadUsage("--url is no address; expected one like http://prometheus:9090") from error
+        raise BadUsage("the server's address is none; expected one like http://prometheus:9090") from error
     if base.scheme not in ("http", "https") or not base.host:
-        raise BadUsage("--url is no http address; expected one like http://prometheus:9090")
+        raise BadUsage("the server's address is no http address; expected one like http://prometheus:9090")
     bare = str(base.copy_with(username=None, password=None, query=None, fragment=None)).rstrip("/")
     limits = timeouts or Timeouts()
     client = httpx2.Client(

@@ -76,6 +76,7 @@ def read_settings(path: Path) -> SlurmSettings:
         return SlurmSettings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeError) else reason
         raise BadUsage(f"{path}: {reason}; expected the TOML file that `taut slurm files` writes") from error
     except ValidationError as error:
         first = error.errors()[0]

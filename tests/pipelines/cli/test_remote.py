@@ -179,8 +179,11 @@ def test_a_token_is_read_from_a_file_or_the_environment_and_never_shown(place: P
     by_file = taut(*asked, "--token-file", place / "token")
     by_variable = taut(*asked, TAUT_TOKEN="s3cret token")
     missing = taut(*asked, "--token-file", place / "nowhere")
+    (place / "bytes").write_bytes(b"\xff")
+    garbled = taut(*asked, "--token-file", place / "bytes")
 
     assert by_file.exit_code == by_variable.exit_code == 1
     assert "visible ASCII" in by_file.stderr
     assert "s3cret" not in by_file.stderr + by_variable.stderr
-    assert missing.exit_code == 2
+    assert missing.exit_code == garbled.exit_code == 2
+    assert "it is not UTF-8 text; expected a file" in garbled.stderr

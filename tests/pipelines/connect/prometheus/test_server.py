@@ -107,9 +107,10 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "cure"), [(401, "--token-file"), (403, "--token-file"), (404, "--url"), (302, "--url"), (400, "--url")]
+    ("status", "cure"),
+    [(401, "TAUT_PROMETHEUS_TOKEN"), (403, "its token"), (404, "address"), (302, "address"), (400, "address")],
 )
-def test_a_refusal_names_the_option_to_change(status: int, cure: str) -> None:
+def test_a_refusal_names_what_to_change(status: int, cure: str) -> None:
     made, pauses = server(
         lambda _: httpx2.Response(status, json={"status": "error", "error": "bad\n\x1b[31m" + "x" * 999})
     )
@@ -140,9 +141,14 @@ def test_token_and_password_are_sent_but_not_shown() -> None:
         assert request.url.path == "/prom/api/v1/query"
 
 
+def test_a_token_that_no_header_can_hold_is_refused() -> None:
+    with pytest.raises(BadUsage, match="visible ASCII"), open_server("http://prometheus:9090", token="a\nb"):
+        pass
+
+
 @pytest.mark.parametrize("url", ["prometheus:9090", "ftp://prom", "http://", "http://prom:port", ""])
 def test_another_address_is_refused(url: str) -> None:
-    with pytest.raises(BadUsage, match="--url"), open_server(url):
+    with pytest.raises(BadUsage, match="the server's address"), open_server(url):
         pass
 
 
