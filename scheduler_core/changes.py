@@ -119,7 +119,7 @@ def _starts(scene: Scene, serial: int, job: QueuedJob, ended: Sequence[int] = ()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Turn:
-    """What a job finds in its turn of the round: `room`, which jobs behind it have not taken yet, and `ending` runs."""
+    """The cluster at a job's turn in the round: `room` before jobs behind it start; `ending`, runs that free enough."""
 
     serial: int
     room: Room
@@ -130,7 +130,7 @@ class _Turn:
 def _explained(
     scene: Scene, serial: int, started: Sequence[Waiting], starts_s: Mapping[int, float]
 ) -> tuple[Explained, _Turn]:
-    """Return the explanation of a job after the round, without changes, and what it found in its turn."""
+    """Return why a job waits after the round, with no changes tried yet, and the state of the cluster at its turn."""
     scheduler, name = scene.scheduler, scene.names.__getitem__
     demand, running = scene.waiting(serial, scene.jobs[serial]).demand, scheduler.occupancy.running
     why = explain_pending(scheduler, serial, 0.0, starts_s)
@@ -233,10 +233,12 @@ def _as_on(job: QueuedJob, room: Room, machine: int) -> QueuedJob | None:
 
 
 def _relaxed(scene: Scene, job: QueuedJob, fits: Callable[[QueuedJob], bool]) -> Iterator[tuple[str, QueuedJob]]:
-    """Yield the job with one constraint changed: GPU types, any machine, or the largest smaller GPU memory that fits.
+    """Yield copies of the job, each with one constraint relaxed, and the name of that constraint.
 
-    Each other GPU type is taken instead of the job's own, or for a gang beside them, if it does not suffice alone. GPUs
-    of unknown memory fit only a job that asks for none.
+    - `gpu_type`: another type of the cluster in place of the job's own. A gang that does not fit on that type alone may
+      use its own types too.
+    - `machines`: any machine.
+    - `device_mem_gib`: the largest smaller GPU memory that fits. GPUs of unknown memory count as 0.
     """
     states = scene.snapshot.machines
     if job.gpu_type is not None:

@@ -145,14 +145,6 @@ def cluster_fragmentation(nodes: FreeNodes, target: TargetWorkload) -> float:
     return int((unusable(nodes, target) @ target.pods).sum()) / max(target.total, 1)
 
 
-def breakdown(nodes: FreeNodes, target: TargetWorkload) -> FloatArray:
-    """Return the cluster's free milli-GPUs by `Use` (7,), averaged over the target's pods; 0 without pods.
-
-    All classes add up to the free GPU, all but `USABLE` to the fragmentation.
-    """
-    return np.asarray(weighed_uses(nodes, target).sum(axis=0) / max(target.total, 1), dtype=np.float64)
-
-
 def weighed_uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
     """Return the free milli-GPUs of each machine by `Use` (n, 7), summed over the target's pods, as exact integers."""
     return np.asarray(np.einsum("nku,k->nu", uses(nodes, target), target.pods), dtype=np.int64)

@@ -29,7 +29,6 @@ Columns = dict[str, list[Value]]
 
 FORMATS: Final = ("dataframe_split", "dataframe_records", "instances", "inputs")
 ROWS: Final = 10_000
-CSV_FIELD_LIMIT: Final = 4096
 
 Rows = Annotated[list[Record], Field(min_length=1, max_length=ROWS, fail_fast=True)]
 

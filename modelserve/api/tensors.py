@@ -19,9 +19,6 @@ Value = str | int | float | bool | None
 DATATYPE: Final[Mapping[str, Datatype]] = {"datetime": "BYTES", "string": "BYTES", "long": "INT64", "double": "FP64"}
 """The protocol's datatype for each column type of an MLflow signature."""
 
-BINARY: Final = ("binary_data_size", "binary_data", "binary_data_output")
-"""Parameters of the protocol's binary extension, which is refused."""
-
 TAKEN: Final[Mapping[Datatype, str]] = {"BYTES": "BYTES", "INT64": "INT UINT", "FP64": "FP INT UINT"}
 """Tensor datatypes accepted for each column datatype; `INT` stands for INT8 to INT64, and so on."""
 

@@ -52,7 +52,7 @@ def measured(body: ReserveBody, now: float, policy: ReservePolicy) -> Measured:
 
 
 def _leave_out(jobs: IntArray, samples: Samples, codes: IntArray, known: Running) -> None:
-    """Remove the samples of these jobs, after raising their largest memory by the sound ones."""
+    """Remove the samples of these jobs, but keep the largest memory among their valid samples."""
     sound = np.where(codes[jobs, :, 3:] == 0, samples.use[jobs, :, 2:], np.nan)
     known.memory[jobs] = np.fmax(known.memory[jobs], np.fmax.reduce(sound, axis=1, initial=np.nan))
     samples.at_s[jobs] = samples.use[jobs] = np.nan

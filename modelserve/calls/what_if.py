@@ -91,7 +91,7 @@ def _curve(predictor: LivePredictor, job: Job, body: WhatIfBody) -> dict[str, ob
 
 
 def values_along(requested: float, ends: tuple[float, float] | None, points: int, *, shared: bool) -> FloatArray:
-    """Return about `points` ascending values that cover the training range `ends`, and include the request.
+    """Return about `points` ascending values that cover the training range (`ends`: lowest, highest) and the request.
 
     GPU counts (`shared`) are rounded up to allowed GPU shares.
 

@@ -5,7 +5,7 @@ service's calls, the clients and the commands.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Final, Literal, cast
 
@@ -220,20 +220,6 @@ def _parse_array(text: str) -> list[JobRow]:
         return _JOB_ROWS.validate_json(text)
     except ValidationError as error:
         raise BadRequest(f"array of jobs, item counted from 0: {complaint(error)}") from error
-
-
-def parse_row(row: Mapping[str, object]) -> JobRow:
-    """Read one job from a dict of plain values.
-
-    Raises
-    ------
-    BadRequest
-        The values are not a valid job; the message names the field.
-    """
-    try:
-        return JobRow.model_validate(row)
-    except ValidationError as error:
-        raise BadRequest(complaint(error)) from error
 
 
 def job_of(row: JobRow, *, trace: str, submitted: datetime, minimum: Request | None = None) -> Job:

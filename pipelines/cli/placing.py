@@ -73,7 +73,7 @@ def explain_pending(
 
 
 def _read(source: str, jobs: Sequence[str] | None = None) -> "PendingBody":
-    """Read a cluster, and the jobs to explain, which replace those in the file.
+    """Read a cluster from a file or stdin; `jobs`, the ids of the jobs to explain, replace the ids in the file.
 
     Raises
     ------

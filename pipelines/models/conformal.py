@@ -47,9 +47,8 @@ class Adaptation:
 
 
 P90_ADAPTATION: Final = Adaptation()
-P50_ADAPTATION: Final = Adaptation(shares=(0.0,))
-"""Default adaptations of p90 and p50. The offset of p90 is always applied in full, so that p90 reaches its coverage.
-The offset of p50 is never applied, because it increased the loss at every cut tried on training data."""
+"""Default adaptation of p90: its offset is always applied in full, so that p90 reaches its coverage. p50 has none,
+because an offset increased its loss at every cut tried on training data."""
 
 
 def static_offset(log_y: FloatArray, log_q: FloatArray, tau: float) -> float:

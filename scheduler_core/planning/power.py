@@ -82,7 +82,7 @@ class Assumed:
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.cpu_frac <= 1.0 and 0.0 <= self.gpu_frac <= 1.0):
-            raise BadInput(f"found use assumed at {self.cpu_frac} and {self.gpu_frac}, expected 0 to 1")
+            raise BadInput(f"assumed use: found CPU {self.cpu_frac} and GPU {self.gpu_frac}, expected 0 to 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

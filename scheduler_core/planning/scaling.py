@@ -42,8 +42,6 @@ class ScalingModel:
     ...     grad_s=0.1, grad_s_per_sample=0.01, local_s=0.1, local_s_per_gpu=0.0, remote_s=0.6, remote_s_per_gpu=0.0,
     ...     gamma=1.0, batch_per_gpu=10.0, gpus_per_node=4,
     ... )
-    >>> model.throughput([0, 1, 2, 8]).round(1).tolist()
-    [0.0, 50.0, 66.7, 100.0]
     >>> model.split_throughput([1, 2], batch=10.0).round(1).tolist()
     [50.0, 40.0]
     """
@@ -73,11 +71,6 @@ class ScalingModel:
         )
         sync = np.where(many > 1.0, sync, 0.0)
         return np.asarray(_joined(self.grad_s + self.grad_s_per_sample * batch, sync, self.gamma))
-
-    def throughput(self, gpus: npt.ArrayLike, nodes: npt.ArrayLike | None = None) -> FloatArray:
-        """Return samples per second with `batch_per_gpu` samples on each GPU: n · batch / T_iter; 0 without a GPU."""
-        many = np.asarray(gpus, dtype=np.float64)
-        return np.asarray(many * self.batch_per_gpu / self.step_s(np.maximum(many, 1.0), nodes))
 
     def split_throughput(self, gpus: npt.ArrayLike, nodes: npt.ArrayLike | None = None, *, batch: float) -> FloatArray:
         """Return samples per second if one batch is split among the GPUs, which leaves training results unchanged."""

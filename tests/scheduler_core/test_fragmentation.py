@@ -10,12 +10,12 @@ from scheduler_core.errors import BadInput
 from scheduler_core.fragmentation import (
     FreeNodes,
     Use,
-    breakdown,
     cluster_fragmentation,
     fragmentation,
     free_nodes,
     unusable,
     uses,
+    weighed_uses,
 )
 from scheduler_core.target import target_of
 from tests.pipelines.simulation.engine.sharing_references import DEMANDS, TYPES, Box
@@ -69,12 +69,12 @@ def test_popularity_weighs_shapes_and_machines_add_up() -> None:
     # Of the first: 3/4 of 400 and 1/4 of 1400; the second lacks CPU for three and is of no GPU use to one: all of 500.
     assert fragmentation(nodes, target).tolist() == [0.75 * 400 + 0.25 * 1400, 500.0]
     assert cluster_fragmentation(nodes, target) == 1150.0
-    assert breakdown(nodes, target)[Use.LACKS_CPU] == 0.75 * 500
+    assert weighed_uses(nodes, target).sum(axis=0)[Use.LACKS_CPU] == 3 * 500
 
 
 def test_a_target_of_no_pod_leaves_nothing_unusable() -> None:
     here, target = node(8000, HALVES), target_of([])
-    assert (cluster_fragmentation(here, target), breakdown(here, target).tolist()) == (0.0, [0.0] * 7)
+    assert (cluster_fragmentation(here, target), weighed_uses(here, target).tolist()) == (0.0, [[0] * 7])
 
 
 NODES = st.lists(
@@ -99,7 +99,7 @@ def test_fragmentation_is_as_defined_and_its_reasons_add_up(
     )
     target = target_of(demands)
     expected = [float(as_defined(Box(cpu, 0, gpus, gpu_type), target)) for cpu, gpus, gpu_type in drawn]
-    why = breakdown(nodes, target)
+    why = weighed_uses(nodes, target).sum(axis=0) / target.total
     assert fragmentation(nodes, target) == pytest.approx(expected)
     assert cluster_fragmentation(nodes, target) == pytest.approx(sum(expected))
     assert why.sum() == pytest.approx(nodes.devices.sum())

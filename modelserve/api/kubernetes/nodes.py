@@ -124,7 +124,7 @@ class NodeView:
 
 
 def demand_of_pod(pod: Json, gpus: Sequence[str]) -> Demand:
-    """Return what a pod takes of a node: the larger of its containers together and each init container.
+    """Return what a pod takes of a node: the sum over its containers, or its largest init container if that is more.
 
     Raises
     ------

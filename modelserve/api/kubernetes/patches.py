@@ -36,7 +36,7 @@ class Shrunk:
 
 
 def shrunk(slot: Slot, target: Request, *, job_id: str, answer_id: str) -> Shrunk | None:
-    """Return what a target changes of a slot; None if nothing becomes smaller."""
+    """Return the requests of a slot that become smaller under a target; None if none does."""
     amounts: dict[Compute, str] = {}
     for resource, value in zip(COMPUTE, (target.cpu_cores, target.mem_gib), strict=True):
         asked = slot.container.requests.get(resource, Fraction(0))

@@ -62,7 +62,7 @@ class Slot:
 
 
 def slot_of(template: Template, namespace: str, config: KubernetesConfig) -> Slot:
-    """Return what of a template may be shrunk.
+    """Return the container of a pod template that may be shrunk, with the least that its requests may become.
 
     Raises
     ------

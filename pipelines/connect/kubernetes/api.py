@@ -27,7 +27,6 @@ WATCH_S: Final = 300
 
 TIMEOUT: Final = httpx2.Timeout(10.0, read=WATCH_S + 30.0)
 PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-GONE: Final = 410
 
 Object = dict[str, Any]  # Any: JSON of Kubernetes
 Change = tuple[str, Object]

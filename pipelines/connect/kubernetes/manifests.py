@@ -45,7 +45,7 @@ _PATTERNS: Final[Mapping[str, str]] = {
 def write_manifests(
     out: Path, *, image: str, url: str, trace: str, cluster: str, gpus: Sequence[str] = GPU_RESOURCES
 ) -> list[dict[str, str]]:
-    """Write the manifests to a folder, and return a row for each: file, and what it is.
+    """Write the manifests to a folder, and return one row for each file: its name and its purpose.
 
     `url` is the address of the service, `trace` and `cluster` the names of the cluster's jobs in it, and `gpus` the
     extended resources that are GPUs.
@@ -53,12 +53,12 @@ def write_manifests(
     Raises
     ------
     BadUsage
-        A value has characters that do not fit, or the folder cannot be written.
+        A value has a character that is not allowed in it, or the folder cannot be written.
     """
     named = [("image", image), ("url", url), ("trace", trace), ("cluster", cluster), *(("gpu", each) for each in gpus)]
     for option, value in named:
         if not re.fullmatch(_PATTERNS[option], value):
-            raise BadUsage(f"--{option} {value[:60]!r}: found other characters than expected; see `--help`")
+            raise BadUsage(f"--{option} {value[:60]!r}: found a wrong character, or too many; see `--help`")
     slots = {
         "IMAGE": image,
         "URL": url,

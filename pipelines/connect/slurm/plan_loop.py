@@ -29,7 +29,7 @@ Decide = Callable[[PlanBody, float], Mapping[str, Any]]  # Any: the fields of `P
 
 @dataclass(slots=True, kw_only=True)
 class Account:
-    """The running period: when it ends, what was emitted in it, and what it may emit."""
+    """Emissions in the current period of the budget: its begin and end, what was emitted so far, and the limit."""
 
     begins: float
     ends: float

@@ -26,7 +26,7 @@ ROUNDING: Final = 1e-6
 
 
 class Mode(IntEnum):
-    """What happens to a submission, the most careful first."""
+    """What the agent does with a submission; a lower value interferes less."""
 
     OFF = 0
     OBSERVE = 1
@@ -37,7 +37,7 @@ class Mode(IntEnum):
 class SlurmSettings(BaseModel):
     """The TOML file of the agent; `services` are replicas of one service.
 
-    A mode of a partition or account counts before `mode`; if both name the job, the more careful one does.
+    The mode of a partition or an account overrides `mode`; if a job has both, the lower one applies.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

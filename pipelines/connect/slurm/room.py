@@ -20,10 +20,10 @@ Row = dict[str, object]
 
 @dataclass(slots=True, kw_only=True)
 class Room:
-    """The room on n nodes: CPU cores under the bound on risk, with the variance of their use, memory and whole GPUs.
+    """Free resources of n nodes: CPU cores within the risk bound, the variance of their use, memory, whole GPUs.
 
-    `capacity` (n, 3), and `asked`, which is what the jobs that run were given, are CPU cores, GiB and GPUs. Nodes that
-    are not `open` take no newcomer.
+    `capacity` and `asked` (n, 3) are CPU cores, GiB and GPUs: of the node, and allocated to its running jobs. Nodes
+    that are not `open` take no new job.
     """
 
     nodes: Sequence[Node]

@@ -1,4 +1,4 @@
-"""One submission to Slurm, as the job_submit plugin sends it, and how much of it may change.
+"""One submission to Slurm, as the job_submit plugin sends it, and which of its requests may change.
 
 The plugin sends only the fields that the user gave, under Slurm's names for them. Called by `policy.py` and `agent.py`.
 """

@@ -19,9 +19,9 @@ from pipelines.errors import SourceError
 __all__ = ["summarise"]
 
 MARGIN: Final = 1.2
-"""Advice from one run: its use times this."""
+"""Factor on the largest measured use, if the service gives no advice."""
 KILLED_FACTOR: Final = 1.5
-"""Advice after a kill for memory: what the job was given times this; how much it needed, the kill does not show."""
+"""Factor on the memory that a killed job was given, since a kill does not show how much it needed."""
 
 Row = dict[str, object]
 
@@ -72,7 +72,7 @@ def rows_about(job: EndedJob, advice: Recommended | None, why: str) -> list[Row]
 def next_mem_gib(job: EndedJob, advice: Recommended | None) -> tuple[float | None, str]:
     """Return the memory of the next submission for each machine, and a reason if the job was killed for memory.
 
-    Never below what was measured; after a kill, clearly more than what was given.
+    At least the largest measured use; after a kill for memory, at least `KILLED_FACTOR` times what the job was given.
     """
     asked = job.asked.mem_gib
     advised = None if advice is None else advice.raise_to.mem_gib or advice.target.mem_gib

@@ -30,7 +30,7 @@ def amount_of(text: str) -> float | None:
 
 
 def mib_of(text: str) -> float | None:
-    """Return memory in MiB; without a unit it is in MiB; None if it is none.
+    """Return a text of memory in MiB, its unit if it names none; None if it is not a number.
 
     Examples
     --------

@@ -62,7 +62,7 @@ class Decisions:
 
 
 def world_of(state: State) -> FloatArray:
-    """Return what a central critic sees of each week (B, 4 S + 1): free GPUs, cost now, in 6 h and 12 h, the queue."""
+    """Return the inputs of a central critic by week (B, 4 S + 1): free GPUs, cost now, in 6 h and 12 h, the queue."""
     cost = [state.sums[:, :, step + 1] - state.sums[:, :, step] for step in (0, DAY // 4, DAY // 2)]
     scale = np.abs(state.sums[:, :, -1]).mean(axis=1, keepdims=True) / DAY + 1e-12
     return np.concatenate([state.free / 50.0, *(each / scale for each in cost), state.tally[:, 1:2] / 100.0], axis=1)

@@ -17,7 +17,6 @@ __all__ = ["picture"]
 WIDTH, HEIGHT = 420, 240
 SCALE: Final = 2.0
 """Pixels per unit."""
-TICKS_S: Final = [10**power for power in range(9)]
 
 
 def picture(record: FitRecord | None, name: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Split a long-term carbon cap into budgets of single periods, and carry unused grams over in a bank (both ours).
+"""Carry the grams that a period of a long-term carbon cap leaves unused over to later periods, in a bank (ours).
 
 The carbon patent takes the budget as given. Intensity cancels in the marginal benefit of a step, so it affects a plan
 only through the budget. Called by the carbon study before and after every round.
@@ -6,36 +6,9 @@ only through the budget. Called by the carbon study before and after every round
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from scheduler_core.errors import BadInput
-from scheduler_core.types import FloatArray
 
 __all__ = ["Bank"]
-
-
-def shares_g(cap_g: float, weights: FloatArray) -> FloatArray:
-    """Split a cap in grams on the emissions of all P periods in proportion to weights; return the shares (P,).
-
-    Equal weights let jobs use less energy in hours of high intensity. Weights proportional to the expected intensity
-    let them use the same energy in all hours. With weights proportional to expected demand, budgets follow demand.
-
-    Raises
-    ------
-    BadInput
-        If the cap or a weight is negative or not a number, or all weights are 0.
-
-    Examples
-    --------
-    >>> shares_g(1000.0, np.array([1.0, 3.0]))
-    array([250., 750.])
-    """
-    if not 0.0 <= cap_g < np.inf:
-        raise BadInput(f"carbon budget: found a cap of {cap_g} g, expected 0 or more")
-    total = float(weights.sum())
-    if not (weights >= 0.0).all() or not 0.0 < total < np.inf:
-        raise BadInput("carbon budget: found weights that are negative, not numbers or all 0; expected some above 0")
-    return np.asarray(cap_g * (weights / total), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["CountsAndFrequencies", "ElasticJobs", "least_plan_s", "mean_completion_s"]
@@ -160,28 +159,6 @@ def remaining_s(jobs: ElasticJobs, plan: CountsAndFrequencies) -> FloatArray:
 def drawn_w(jobs: ElasticJobs, plan: CountsAndFrequencies) -> FloatArray:
     """Return the power of each job's GPUs together (J,), P(n, f) = n·watts(f)."""
     return np.asarray(plan.gpus * jobs.watts[np.arange(len(jobs)), plan.step], dtype=np.float64)
-
-
-def period_emissions_g(
-    jobs: ElasticJobs, plan: CountsAndFrequencies, *, intensity_g_per_kwh: float, period_s: float, pue: float = 1.0
-) -> FloatArray:
-    """Return the grams each job emits within the period (J,): I·P_j·PUE·min(T_j, period); idle GPUs are not counted.
-
-    A period's budget limits their sum (ours, as is the PUE; the carbon patent limits `job_emissions_g`).
-    """
-    running_s = np.minimum(remaining_s(jobs, plan), period_s)
-    return np.asarray(intensity_g_per_kwh * pue * drawn_w(jobs, plan) * running_s / JOULES_PER_KWH, dtype=np.float64)
-
-
-def job_emissions_g(
-    jobs: ElasticJobs, plan: CountsAndFrequencies, *, intensity_g_per_kwh: float, pue: float = 1.0
-) -> FloatArray:
-    """Return the grams each job emits until its end at this intensity (J,): C_j = I·P_j·PUE·T_j; 0 if postponed.
-
-    The carbon patent limits the sum of these emissions by its budget. The PUE is ours.
-    """
-    running_s = np.where(plan.gpus > 0, remaining_s(jobs, plan), 0.0)
-    return np.asarray(intensity_g_per_kwh * pue * drawn_w(jobs, plan) * running_s / JOULES_PER_KWH, dtype=np.float64)
 
 
 def completion_s(jobs: ElasticJobs, plan: CountsAndFrequencies, *, period_s: float) -> FloatArray:

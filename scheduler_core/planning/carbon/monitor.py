@@ -51,7 +51,7 @@ def next_round(submitted: ElasticJobs, states: JobStates, now_ts: float) -> tupl
     rows = np.flatnonzero(~states.ended)
     since_s, age_s = now_ts - states.seen_ts[rows], now_ts - states.submit_ts[rows]
     if (since_s < 0.0).any() or (age_s < 0.0).any() or not np.isfinite(states.steps_done[rows]).all():
-        raise BadInput("cluster monitor: found jobs seen after now, or steps that are not numbers; expected neither")
+        raise BadInput("cluster monitor: found a job reported in the future, or steps that are no number")
     jobs = submitted.rows(rows)
     speed = jobs.steps_per_s[np.arange(len(rows)), states.gpus[rows]]
     if np.isnan(speed).any():

@@ -155,7 +155,7 @@ def carbon_round(
     or held by these jobs. `places` (J, M) is the previous placement of all submitted jobs, `switches` (M,) are the
     numbers of the nodes' network switches. `budget_g` limits the grams
     emitted until the jobs end, as in the carbon patent, or within the period (ours, the default); see `Site.rule`. For
-    a cap over many periods it is `budget.Bank.allowance_g` of a share of `budget.shares_g`. `planner` is `allocate` by
+    a cap over many periods it is `budget.Bank.allowance_g` of a share of the cap. `planner` is `allocate` by
     default.
 
     Raises

@@ -13,7 +13,7 @@ from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.bundle.run_times import basis_of
 from modelserve.calls.offline import predict
 from modelserve.contract.jobs import Basis
-from modelserve.contract.requests import parse_row
+from modelserve.contract.requests import JobRow
 
 HISTORY_ALONE = ("reference", "similar_jobs", "same_gpus", "newest_jobs")
 JOB = {"job_id": "a1", "task_type": "ctr", "cluster": "pai", "request": {"gpus": 0.5}, "role": "worker"}
@@ -53,7 +53,7 @@ def test_predictions_without_the_service_name_their_basis(combined_bundle: Path)
         {**JOB, "group": "new", "cluster": "new"},
         {**JOB, "task_type": "rl"},
     ]
-    rows = [parse_row(each) for each in asked]
+    rows = [JobRow.model_validate(each) for each in asked]
 
     by_history = predict(rows, with_members(bundle, *HISTORY_ALONE), trace="pai")
     by_model = predict(rows, with_members(bundle, "xgboost", "similar_jobs"), trace="pai")

@@ -8,7 +8,7 @@ import pytest
 
 from modelserve.bundle.champions import Pointer, write_pointer
 from modelserve.calls.offline import predict
-from modelserve.contract.requests import parse_row
+from modelserve.contract.requests import JobRow
 from pipelines.cli.opening import champions
 from pipelines.cli.options import Place
 from pipelines.models.boosting import Boosting
@@ -46,7 +46,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def predicted(place: Place, **fields: object) -> dict[str, object]:
-    asked = parse_row({**JOB, "request": {"cpu_cores": 4, "mem_gib": 16, "gpus": 1}, **fields})
+    asked = JobRow.model_validate({**JOB, "request": {"cpu_cores": 4, "mem_gib": 16, "gpus": 1}, **fields})
     [row] = predict([asked], champions(place, offline=True), trace="made")
     return row
 

@@ -62,7 +62,6 @@ def test_synchronising_grows_by_the_gpus_beyond_two(gpus: int, sync_s: float) ->
 
 
 def test_throughput_is_samples_over_step_time() -> None:
-    assert TRUTH.throughput([0, 1, 6]) == pytest.approx([0.0, 64 / TRUTH.step_s(1), 6 * 64 / TRUTH.step_s(6)])
     assert TRUTH.split_throughput([0, 4], batch=64.0) == pytest.approx(
         [0.0, 64.0 / float(TRUTH.step_s(4, batch_per_gpu=16.0))]
     )

@@ -15,7 +15,7 @@ from pipelines.simulation.measures.metrics import Uses, summarise
 from pipelines.simulation.measures.series import fragmentation_series, mean_fragmented_gpus, series
 from scheduler_core.cluster import Cluster, Demand, Machine
 from scheduler_core.errors import BadInput
-from scheduler_core.fragmentation import USES, FreeNodes, breakdown
+from scheduler_core.fragmentation import USES, FreeNodes, weighed_uses
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.queueing import Discipline
 from scheduler_core.target import target_of
@@ -165,7 +165,10 @@ def test_every_second_is_what_runs_then_makes_it(
     done = simulate(workload(arrivals), drawn, rules, horizon_s=horizon_s)
     target = target_of([demand for demand, _, _ in arrivals])
     columns = fragmentation_series(done, target, 1.0)
-    whys = [breakdown(free_at(done, at_s), target) / 1000 for at_s in columns["time_s"].tolist()]
+    whys = [
+        weighed_uses(free_at(done, at_s), target).sum(axis=0) / target.total / 1000
+        for at_s in columns["time_s"].tolist()
+    ]
     found = np.column_stack([columns[f"{name}_gpus"] for name in USES])
     assert found == pytest.approx(np.reshape(whys, (-1, len(USES))))
     assert columns["free_gpus"] == pytest.approx(found.sum(axis=1))

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.studies.carbon.arms import fifo_at_max, fixed_at_optimal, greedy_at_max
-from scheduler_core.planning.carbon.elastic import ElasticJobs, period_emissions_g
+from scheduler_core.planning.carbon.elastic import ElasticJobs
+from tests.scheduler_core.planning.carbon.emissions import period_emissions_g
 
 MOST = 4
 

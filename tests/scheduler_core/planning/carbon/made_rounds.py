@@ -5,12 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler_core.planning.carbon.climb import BudgetRule
-from scheduler_core.planning.carbon.elastic import (
-    CountsAndFrequencies,
-    ElasticJobs,
-    job_emissions_g,
-    period_emissions_g,
-)
+from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
+from tests.scheduler_core.planning.carbon.emissions import job_emissions_g, period_emissions_g
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,8 @@
 
 import numpy as np
 
-from scheduler_core.planning.carbon.elastic import (
-    CountsAndFrequencies,
-    ElasticJobs,
-    job_emissions_g,
-    period_emissions_g,
-    remaining_s,
-)
+from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs, remaining_s
+from tests.scheduler_core.planning.carbon.emissions import job_emissions_g, period_emissions_g
 from tests.scheduler_core.planning.carbon.made_rounds import Around, spent_g
 
 WHOLE_JOB_S = 1e300

@@ -4,19 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.carbon.budget import Bank, shares_g
+from scheduler_core.planning.carbon.budget import Bank
 
 grams = st.floats(0.0, 1e6)
-
-
-@given(st.floats(0.0, 1e9), st.lists(st.floats(0.0, 1e3), min_size=1, max_size=50))
-def test_shares_sum_to_the_cap_in_proportion(cap_g: float, listed: list[float]) -> None:
-    weights = np.array([*listed, 1.0])
-
-    shares = shares_g(cap_g, weights)
-
-    assert shares.sum() == pytest.approx(cap_g)
-    assert shares * weights.sum() == pytest.approx(cap_g * weights)
 
 
 @given(st.lists(st.tuples(grams, st.floats(0.0, 1.0)), min_size=1, max_size=40), grams)
@@ -40,12 +30,6 @@ def test_what_was_taken_too_much_is_owed() -> None:
 
     assert bank.allowance_g(share_g=100.0) == 0.0
     assert bank.after(share_g=100.0, spent_g=0.0).allowance_g(share_g=100.0) == 70.0
-
-
-@pytest.mark.parametrize(("cap_g", "weights"), [(-1.0, [1.0]), (1.0, [0.0]), (1.0, [-1.0, 2.0]), (1.0, [np.nan])])
-def test_caps_and_weights_that_cannot_be_are_refused(cap_g: float, weights: list[float]) -> None:
-    with pytest.raises(BadInput, match="carbon budget"):
-        shares_g(cap_g, np.array(weights))
 
 
 @pytest.mark.parametrize(("most_g", "balance_g"), [(-1.0, 0.0), (1.0, 2.0), (np.nan, 0.0)])

@@ -7,15 +7,10 @@ from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.allocator import allocate
-from scheduler_core.planning.carbon.elastic import (
-    ElasticJobs,
-    drawn_w,
-    job_emissions_g,
-    period_emissions_g,
-    remaining_s,
-)
+from scheduler_core.planning.carbon.elastic import ElasticJobs, drawn_w, remaining_s
 from scheduler_core.planning.carbon.priced import foreseen, priced
 from tests.examples import examples
+from tests.scheduler_core.planning.carbon.emissions import job_emissions_g, period_emissions_g
 
 MOST = 4
 AROUND = {"intensity_g_per_kwh": 500.0, "period_s": 600.0, "pue": 1.2}
