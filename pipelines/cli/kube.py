@@ -83,9 +83,10 @@ def review(
     try:
         found = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
         if not isinstance(found, dict):
-            raise ValueError("a list or a value")
-    except (OSError, ValueError) as error:
-        raise BadUsage(f"{file}: {error}; expected one object, as `kubectl get --output=json` prints it") from error
+            raise ValueError
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not one JSON object"
+        raise BadUsage(f"{file}: {reason}; expected one object, as `kubectl get --output=json` prints it") from error
     try:
         answer = asyncio.run(review_object(config, url, token_of(token_file), found))
     except BadSettings as error:
@@ -161,7 +162,7 @@ def reclaim(
         bool,
         typer.Option("--enforce", help="Resize pods where the service's mode is enforce; otherwise only list them."),
     ] = False,
-    every_s: Annotated[float, typer.Option(min=1.0, help="Seconds between two samples.")] = 60.0,
+    every_s: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="Seconds between two samples.")] = 60.0,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds, then end.", show_default="until stopped")] = None,
     token_file: TokenFile = None,
     form: FormatOption = Format.TABLE,

@@ -59,7 +59,7 @@ class ApiServer:
                 reply = self.client.get(path, params=params, headers=self._headers())
                 page = reply.json() if reply.status_code == httpx2.codes.OK else None
             except (httpx2.HTTPError, OSError, ValueError) as error:
-                raise ConnectError(f"{self.client.base_url}: {type(error).__name__} {str(error)[:120]}") from error
+                raise self._no_answer(error) from error
             if not isinstance(page, dict):
                 raise ConnectError(
                     f"{self.client.base_url}: GET {path} replied {reply.status_code}; "
@@ -85,7 +85,7 @@ class ApiServer:
         try:
             reply = self.client.patch(path, content=json.dumps(patch), headers=headers)
         except (httpx2.HTTPError, OSError) as error:
-            raise ConnectError(f"{self.client.base_url}: {type(error).__name__} {str(error)[:120]}") from error
+            raise self._no_answer(error) from error
         if reply.status_code != httpx2.codes.OK:
             raise ConnectError(f"PATCH {path} replied {reply.status_code}; expected 200; see the rights on pods/resize")
 
@@ -130,6 +130,10 @@ class ApiServer:
         except (httpx2.HTTPError, OSError, ValueError, KeyError, TypeError) as error:
             raise _Again from error
 
+    def _no_answer(self, error: Exception) -> ConnectError:
+        found = f"{self.client.base_url}: {type(error).__name__} {' '.join(str(error).split())[:120]}"
+        return ConnectError(f"{found}; expected an API server; see that it, or `kubectl proxy`, runs there")
+
     def _headers(self) -> Mapping[str, str]:
         if self.token_file is None:
             return {}
@@ -147,9 +151,11 @@ def open_api_server(url: str | None) -> ApiServer:
     Raises
     ------
     BadUsage
-        `url` is None, and this process runs in no pod.
+        `url` is no address, or it is None and this process runs in no pod.
     """
     if url is not None:
+        if not _is_address(url):
+            raise BadUsage(f"--api-server {url[:60]!r}: expected an address such as http://127.0.0.1:8001")
         return ApiServer(client=httpx2.Client(base_url=url, timeout=TIMEOUT, trust_env=False), token_file=None)
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if host is None or not (ACCOUNT / "ca.crt").is_file():
@@ -160,3 +166,11 @@ def open_api_server(url: str | None) -> ApiServer:
     trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
     client = httpx2.Client(base_url=address, verify=trust, timeout=TIMEOUT, trust_env=False)
     return ApiServer(client=client, token_file=ACCOUNT / "token")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.host)

@@ -33,12 +33,12 @@ WEBHOOKS: Final = 3
 """Webhooks in the configuration, which all get the certificate."""
 
 _SLOT: Final = re.compile(r"@([A-Z]+)@")
-_PATTERNS: Final[Mapping[str, str]] = {
-    "image": r"[\w.:/@-]{1,300}",
-    "url": r"https?://[\w.:/\[\]-]{1,300}",
-    "trace": r"[\w.-]{1,100}",
-    "cluster": r"[\w.-]{1,100}",
-    "gpu": r"[\w.-]{1,200}/[\w.-]{1,63}",
+_PATTERNS: Final[Mapping[str, tuple[str, str]]] = {
+    "image": (r"[\w.:/@-]{1,300}", "an image such as registry/taut:0.1.0"),
+    "url": (r"https?://[\w.:/\[\]-]{1,300}", "an address such as http://taut.taut"),
+    "trace": (r"[\w.-]{1,100}", "letters, digits and ._- only"),
+    "cluster": (r"[\w.-]{1,100}", "letters, digits and ._- only"),
+    "gpu": (r"[\w.-]{1,200}/[\w.-]{1,63}", "an extended resource such as nvidia.com/gpu"),
 }
 
 
@@ -57,8 +57,9 @@ def write_manifests(
     """
     named = [("image", image), ("url", url), ("trace", trace), ("cluster", cluster), *(("gpu", each) for each in gpus)]
     for option, value in named:
-        if not re.fullmatch(_PATTERNS[option], value):
-            raise BadUsage(f"--{option} {value[:60]!r}: found a wrong character, or too many; see `--help`")
+        pattern, expected = _PATTERNS[option]
+        if not re.fullmatch(pattern, value):
+            raise BadUsage(f"--{option} {value[:60]!r}: expected {expected}")
     slots = {
         "IMAGE": image,
         "URL": url,

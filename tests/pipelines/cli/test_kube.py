@@ -47,16 +47,22 @@ def test_what_cannot_be_used_is_one_line_with_exit_two(tmp_path: Path, config: s
     given = ("--config", config, "--url", "http://127.0.0.1:9")
     pod = pod_file(tmp_path)
     (tmp_path / "list.json").write_text("[]")
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 100_000)
+    named = ("--trace", "pai", "--cluster", "pai")
     cases = {
         ("webhook", *given, "--tls-key", "a"): "expected both or neither",
         ("webhook", *given, "--tls-key", "a", "--tls-certificate", "b"): "expected a PEM certificate",
         ("webhook", "--config", "absent.toml", "--url", "http://127.0.0.1:9"): "absent.toml: cannot be read",
-        ("review", "absent.json", *given): "absent.json",
+        ("review", "absent.json", *given): "absent.json: No such file or directory;",
         ("review", str(tmp_path / "list.json"), *given): "expected one object",
         ("review", pod, "--config", "absent.toml", "--url", "http://127.0.0.1:9"): "absent.toml",
         ("feedback", *given): "--api-server",
         ("extender",): "--api-server",
         ("reclaim", *given): "--api-server",
+        ("extender", "--api-server", "zz"): "--api-server 'zz': expected an address",
+        ("review", str(deep), *given): "expected one object",
+        ("manifests", "--out", str(tmp_path / "m"), *named, "--url", "zz"): "expected an address such as",
     }
     for arguments, named in cases.items():
         code, _, errors = invoke(*arguments)
