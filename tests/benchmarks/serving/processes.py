@@ -3,7 +3,9 @@
 What is started is the caller's to say. Called by every part of the serving benchmarks.
 """
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -48,10 +50,12 @@ class Weight:
 
 
 def free_port() -> int:
-    """Return a port of the loopback address that nobody listens on."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    """Return a free port of the loopback address below those that connections of clients take at random."""
+    for port in random.sample(range(20_000, 32_000), 1000):
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no free port from 20000 to 31999")
 
 
 @contextmanager

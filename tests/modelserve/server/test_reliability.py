@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.serving.processes import free_port
 from tests.deploy.tools import tool
 from tests.modelserve.mirrored import Folder
 from tests.modelserve.server.load import body_of, under_load
@@ -76,7 +77,7 @@ def test_workers_killed_under_load_lose_no_call_and_no_count(serve: Serve, bundl
 
 def test_a_replica_killed_behind_nginx_loses_no_call(serve: Serve, bundles: Path, tmp_path: Path) -> None:
     nginx = tool("nginx")
-    first, second = (serve(bundles, workers=1) for _ in range(2))
+    first, second = (serve(bundles, workers=1, port=free_port()) for _ in range(2))
 
     with proxy(nginx, tmp_path, [first.port, second.port]) as port:
 
@@ -200,11 +201,7 @@ class proxy:  # noqa: N801  # a context manager that reads as a function
     """The example nginx.conf, before replicas on other ports, on a port of its own."""
 
     def __init__(self, nginx: str, folder: Path, replicas: list[int]) -> None:
-        import socket
-
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         text = (ROOT / "deploy" / "nginx.conf").read_text()
         for named, port in zip(
             ("127.0.0.1:8081", "127.0.0.1:8082", "127.0.0.1:8080"), [*replicas, self.port], strict=True

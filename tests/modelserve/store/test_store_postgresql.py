@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ from modelserve.errors import StoreError
 from modelserve.store.answer_writing import prune_answers
 from modelserve.store.answers import newest_answers, read_answer
 from modelserve.store.realised import named_ran
+from tests.benchmarks.serving.processes import free_port
 from tests.modelserve.answering import write_answers
 from tests.modelserve.feedback_cases import body, row, service_of
 from tests.modelserve.store.test_answer_log import log_of, record
@@ -71,10 +71,7 @@ def server() -> Iterator[Server]:
     folder = Path(tempfile.mkdtemp(prefix="taut-pg-", dir="/tmp"))  # a socket's path is short, pytest's are not
     if user is not None:
         shutil.chown(folder, user)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    made = Server(folder=folder, port=port, user=user)
+    made = Server(folder=folder, port=free_port(), user=user)
     try:
         made.run("initdb", "-D", f"{folder}/data", "-U", "taut", "--auth=trust", "-E", "UTF8", "--no-sync")
         made.start()

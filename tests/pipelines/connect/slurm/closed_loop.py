@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.benchmarks.serving.processes import free_port
 from tests.pipelines.connect.slurm.agents import ROOT, agent_command, settings_text, wait_for_socket
-from tests.pipelines.connect.slurm.running import Cluster, free_port, until
+from tests.pipelines.connect.slurm.running import Cluster, until
 
 ASKED_MIB, ASKED_CPUS = 4096, 8
 GROUPS = {"small": 48, "medium": 96, "large": 160}

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.connect.slurm.files import write_files
+from tests.benchmarks.serving.processes import free_port
 from tests.deploy.tools import tool
 
 HERE = Path(__file__).parent / "cluster"
@@ -33,12 +34,6 @@ def until(true: Callable[[], object], *, within_s: float = UP_S, what: str = "it
     while not true():
         assert time.monotonic() < end, f"{what} did not happen within {within_s} s"
         time.sleep(0.05)
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @dataclass

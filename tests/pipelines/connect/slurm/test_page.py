@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.serving.processes import free_port
 from tests.pipelines.connect.slurm.agents import ROOT, wait_for_socket
 from tests.pipelines.connect.slurm.closed_loop import is_ready, submit_work, wait_for_end
-from tests.pipelines.connect.slurm.running import Cluster, free_port, running_cluster, until
+from tests.pipelines.connect.slurm.running import Cluster, running_cluster, until
 
 PAGE = ROOT / "docs" / "slurm.md"
 STEP = re.compile(r"```sh(?P<background> background)?\n(?P<code>.*?)```\n", re.DOTALL)
