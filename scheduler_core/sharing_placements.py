@@ -6,6 +6,7 @@ and by studies that pass their own target workload.
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from scheduler_core.cluster import Allocation, Demand, Room
 from scheduler_core.devices import Sharing, shape
 from scheduler_core.errors import BadInput
 from scheduler_core.fragmentation import gpu_types_of
+from scheduler_core.kernels.ordered import distinct
 from scheduler_core.kernels.sharing import placing
 from scheduler_core.kernels.sharing.state import (
     draws_of,
@@ -25,9 +27,9 @@ from scheduler_core.kernels.sharing.state import (
     shapes_of,
 )
 from scheduler_core.target import SlidingTarget, TargetWorkload
-from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["DevicePlacement", "Ties"]
+__all__ = ["DevicePlacement", "Ties", "filled"]
 
 Ties = Literal["first", "random"]
 """How to choose among machines with equal scores: the first, or a random one."""
@@ -145,6 +147,42 @@ class DevicePlacement:
         digest.update(room.free.tobytes())
         digest.update(b"" if room.devices is None else room.devices.tobytes())
         return np.random.default_rng(int.from_bytes(digest.digest(), "little"))
+
+
+def filled(
+    policy: str,
+    room: Room,
+    units: IntArray,
+    gpu_types: Sequence[str | None],
+    target: TargetWorkload,
+    *,
+    ties: Ties = "first",
+    rng: np.random.Generator,
+) -> tuple[IntArray, BoolArray, FloatArray]:
+    """Place n pods in turn in the free capacity `room`; none ends, and pods that do not fit are dropped.
+
+    `units` (n, 3) are requests in the units of `cluster.UNITS`, `gpu_types` the n requested types. Returns the machine
+    of each pod, -1 if it was dropped (n,), the devices it takes there (n, devices), and the mean free milli-GPUs that
+    a pod of the target could not use thereafter (n,).
+
+    Raises
+    ------
+    BadInput
+        If no device placement has that name, or no machine has a GPU.
+    """
+    code, drawing = policy_code(policy), ties == "random" or policy == "random"
+    if room.devices is None or not room.devices.any():
+        raise BadInput(f"placement {policy}: found {len(room.up)} machines without a GPU, expected at least one with")
+    kinds, kind = kinds_of(gpu_types_of(room))
+    nodes = nodes_of(room.free, room.devices, kind, room.up, room.largest)
+    named = {name: at for at, name in enumerate(dict.fromkeys(gpu_types))}
+    codes, first = distinct(np.column_stack([units, [named[name] for name in gpu_types]]))
+    shapes = shapes_of(units[first], [gpu_types[row] for row in first.tolist()], kinds)
+    kept, draws = kept_of(len(first), len(room.up)), draws_of(rng, len(units), drawing)
+    found, taken, weighed = (np.empty(len(units), dtype=np.int64) for _ in range(3))
+    placing.filled(code, nodes, shapes, goal_of(target, kinds), kept, codes, draws, drawing, found, taken, weighed)
+    devices = (taken[:, None] >> np.arange(room.devices.shape[1]) & 1).astype(np.bool_)
+    return found, devices, weighed / max(target.total, 1)
 
 
 class _Mirror:

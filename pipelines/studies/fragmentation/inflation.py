@@ -13,18 +13,7 @@ from scheduler_core.cluster import Cluster, Demand, Machine
 from scheduler_core.devices import rounded
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
-from scheduler_core.kernels.ordered import distinct
-from scheduler_core.kernels.sharing.placing import filled
-from scheduler_core.kernels.sharing.state import (
-    draws_of,
-    goal_of,
-    kept_of,
-    kinds_of,
-    nodes_of,
-    policy_code,
-    shapes_of,
-)
-from scheduler_core.sharing_placements import Ties
+from scheduler_core.sharing_placements import Ties, filled
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
@@ -173,25 +162,16 @@ def run_inflation(
     BadInput
         If no device placement has that name, or no machine has a GPU.
     """
-    code, drawing = policy_code(policy), ties == "random" or policy == "random"
     room = Cluster(machines, sharing="devices").room()
-    if room.devices is None or not room.devices.any():
-        raise BadInput(f"inflation: found {len(machines)} machines without a GPU, expected at least one with")
-    kinds, kind = kinds_of([machine.gpu_type for machine in machines])
-    nodes = nodes_of(room.free, room.devices, kind, room.up, room.largest)
-    codes, first = distinct(np.column_stack([pods.units, pods.gpu_type]))
-    shapes = shapes_of(pods.units[first], [pods.name(row) for row in first.tolist()], kinds)
-    draws = draws_of(rng, len(pods), drawing)
-    found, taken, weighed = (np.empty(len(pods), dtype=np.int64) for _ in range(3))
-    kept = kept_of(len(first), len(machines))
-    filled(code, nodes, shapes, goal_of(target, kinds), kept, codes, draws, drawing, found, taken, weighed)
+    names = [pods.name(row) for row in range(len(pods))]
+    node, taken, fragmentation = filled(policy, room, pods.units, names, target, ties=ties, rng=rng)
     return Inflation(
-        capacity_milli=int(room.devices.sum()),
+        capacity_milli=0 if room.devices is None else int(room.devices.sum()),
         arrived_milli=np.cumsum(pods.milli_gpus),
-        used_milli=np.cumsum(np.where(found >= 0, pods.milli_gpus, 0)),
-        fragmentation=weighed / max(target.total, 1),
-        node=found,
-        taken=(taken[:, None] >> np.arange(room.devices.shape[1]) & 1).astype(np.bool_),
+        used_milli=np.cumsum(np.where(node >= 0, pods.milli_gpus, 0)),
+        fragmentation=fragmentation,
+        node=node,
+        taken=taken,
     )
 
 
