@@ -14,17 +14,9 @@ import numpy.typing as npt
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.contract.fields import Alias
-from modelserve.contract.learning import (
-    THRESHOLDS,
-    Coverage,
-    DriftAnswer,
-    Error,
-    ModelDrift,
-    coverage_verdict,
-    error_verdict,
-    worst,
-)
+from modelserve.contract.learning import Coverage, DriftAnswer, Error, ModelDrift
 from modelserve.learning.inputs import Matrix, inputs_of, judged_inputs
+from modelserve.learning.verdicts import THRESHOLDS, coverage_verdict, error_verdict, worst
 from modelserve.store import Store
 from modelserve.store.finished import Finished, ScoredBy, newest_finished
 

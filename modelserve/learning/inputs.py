@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from modelserve.callers import Caller
-from modelserve.contract.learning import THRESHOLDS, FeatureDrift, InputDrift, by_bounds
+from modelserve.contract.learning import FeatureDrift, InputDrift
 from modelserve.errors import BadRequest
+from modelserve.learning.verdicts import THRESHOLDS, by_bounds
 from modelserve.loading.served import Scored, decode_features
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers

@@ -16,7 +16,8 @@ from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.population import Population
 from modelserve.bundle.writing import write_bundle
 from modelserve.callers import ANYONE, Caller
-from modelserve.contract.learning import THRESHOLDS, ModelDrift
+from modelserve.contract.learning import ModelDrift
+from modelserve.learning.verdicts import THRESHOLDS
 from modelserve.loading.served import Scored, encode_features
 from modelserve.scopes import Scope
 from modelserve.store.answers import AnswerRecord
