@@ -1,16 +1,15 @@
 """The service: settings, models, store, answer log and feedback feed in one object, with a method for each call.
 
 Each method passes on only the parts that its call needs. This module knows no HTTP and starts no thread or process.
-Opened by `modelserve.server`; called by the routes of `modelserve.api`.
+Opened by `modelserve.opening`; called by the routes of `modelserve.api`.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from modelserve.bundle.routing_policy import RoutingPolicy, read_routing_policy
+from modelserve.bundle.routing_policy import RoutingPolicy
 from modelserve.callers import Caller, check_jobs
 from modelserve.calls.catalogue import Compared, card_of, importances_of, list_models, show_model
 from modelserve.calls.explanations import explain_job
@@ -53,23 +52,19 @@ from modelserve.contract.requests import ExplainBody, ModeBody, PredictBody, Rec
 from modelserve.contract.reservations import ReserveBody
 from modelserve.contract.routes import RouteBody
 from modelserve.learning.drift import champion_errors, read_drift
-from modelserve.learning.erasure import erase_user, strike_late
+from modelserve.learning.erasure import erase_user
 from modelserve.learning.feed import Feed
 from modelserve.learning.feedback import take_feedback
 from modelserve.learning.modes import read_modes, set_mode
-from modelserve.loading.histories import Forgotten
 from modelserve.loading.models import ModelSet
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.answer_log import AnswerLog
-from modelserve.store.answer_writing import StoreWriter
-from modelserve.store.comparisons import write_comparisons
-from modelserve.store.writer_process import WriterProcess
 
 if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
 
-__all__ = ["Service", "open_service"]
+__all__ = ["Service"]
 
 Decided = TypeVar("Decided", PlanBody, HoldBody)
 
@@ -273,52 +268,3 @@ class Service:
             self.log.put(record_of(kind, context, call, caller, body, answered, types))
         if self.shadow is not None and context.snapshot.challengers:
             self.shadow.offer(context, call)
-
-
-def open_service(
-    settings: ServeSettings, *, clock: Callable[[], float] = time.time, log_apart: bool = False
-) -> Service:
-    """Open the store, load the models in the folder, and read the stored feedback.
-
-    With `log_apart`, a separate process writes the answer log to the store.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be opened.
-    BundleError
-        The file of the policy of sites cannot be read.
-    """
-
-    def forgotten(trace: str) -> list[Forgotten]:
-        return [
-            Forgotten(each.user, frozenset({each.cluster}) if each.cluster else None, each.before_us)
-            for each in feeds[0].tombstones(trace)
-        ]
-
-    store = Store.open(settings.store)
-    feeds: list[Feed] = []
-    models = ModelSet(
-        settings.bundles,
-        past=lambda trace: feeds[0].past(trace),  # called later: the feed needs the models, so it is created below
-        clock=clock,
-        challengers=settings.challengers,
-        forgotten=forgotten,
-    )
-    bounds = settings.answers_kept, settings.answers_kept_bytes
-    writer = WriterProcess(settings.store, *bounds) if log_apart else StoreWriter(store, *bounds)
-    log = AnswerLog(writer if settings.answers_kept else None)
-    feed = Feed(store, models, settings, erased=partial(strike_late, store, log))
-    feeds.append(feed)
-    models.refresh()
-    feed.poll()
-    return Service(
-        settings=settings,
-        models=models,
-        store=store,
-        log=log,
-        feed=feed,
-        routing=RoutingPolicy() if settings.sites_policy is None else read_routing_policy(settings.sites_policy),
-        shadow=Shadow(partial(write_comparisons, store, kept=settings.answers_kept)) if settings.challengers else None,
-        clock=clock,
-    )

@@ -42,7 +42,7 @@ Opener = Callable[[ServeSettings], AbstractContextManager[Opened]]
 def service_application(settings: ServeSettings) -> "Iterator[Opened]":
     """Open the service; yield its application and a function that returns the loaded models."""
     from modelserve.api.app import create_app
-    from modelserve.service import open_service
+    from modelserve.opening import open_service
 
     with closing(open_service(settings, log_apart=True)) as service:
 

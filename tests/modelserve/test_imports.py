@@ -36,7 +36,7 @@ def test_neither_answering_nor_loading_models_imports_mlflow_pandas_or_sklearn(
         "[answer] = recommend([row], InProcessPredictor(bundles={b.card.name: b for b in bundles}), trace='pai')\n"
         "assert answer['run_time_s']['p50'] > 0, answer\n"
         "print('answered', heavy())\n"
-        "import modelserve.calls.catalogue, modelserve.calls.recommendations, modelserve.service\n"
+        "import modelserve.calls.catalogue, modelserve.calls.recommendations, modelserve.opening\n"
         "from modelserve.loading.models import ModelSet\n"
         f"models = ModelSet(Path({str(folder.path)!r}), past=lambda trace: (), clock=time.time, challengers=True)\n"
         "models.refresh()\n"

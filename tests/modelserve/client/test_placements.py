@@ -13,7 +13,7 @@ from modelserve.api.app import create_app
 from modelserve.client import AsyncClient, Client
 from modelserve.contract.placements import MAX_EXPLAINED, PendingAnswer
 from modelserve.errors import BadRequest
-from modelserve.service import open_service
+from modelserve.opening import open_service
 from modelserve.settings import ServeSettings
 from pipelines.cli import app
 from tests.modelserve.api.test_placements import cluster

@@ -13,7 +13,7 @@ from modelserve.api.app import create_app
 from modelserve.client import AsyncClient, Client
 from modelserve.contract.reservations import MAX_RUNNING, Reserved
 from modelserve.errors import BadRequest, WrongAnswer
-from modelserve.service import open_service
+from modelserve.opening import open_service
 from modelserve.settings import ServeSettings
 from tests.modelserve.client.conftest import FakeService, reply
 from tests.modelserve.running import serving
