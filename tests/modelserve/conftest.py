@@ -1,8 +1,10 @@
 """A small cluster's jobs, and bundles trained on them: enough to answer, quick to make."""
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -19,6 +21,15 @@ from modelserve.bundle.combination import Combination
 from modelserve.bundle.writing import write_bundle
 from pipelines.models.forest import fit_forest
 from tests.modelserve.mirrored import NAME, USAGE, Folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_access_log() -> Iterator[None]:
+    """Keep the lines of finished calls off the screen: a thread writes them later, between the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("modelserve.api.gate.sys", SimpleNamespace(stderr=io.StringIO()))
+        yield
+
 
 START = datetime(2020, 7, 1, tzinfo=UTC)
 CREATED = datetime(2020, 8, 1, tzinfo=UTC)

@@ -1,6 +1,7 @@
 """The gate: names, tokens, rates, and failures in the shape of their protocol."""
 
 import json
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -166,7 +167,10 @@ def test_pages_take_any_parameter(call: Make, path: str) -> None:
     assert call().get(f"{path}?x=1").status_code == 200
 
 
-def test_a_line_is_logged_for_each_call(hollow: Callable[..., FastAPI], capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_line_is_logged_for_each_call(
+    hollow: Callable[..., FastAPI], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("modelserve.api.gate.sys", sys)
     with TestClient(hollow(tokens=TOKENS)) as client:
         client.get("/metrics?secret=s1", headers={**bearer("predictor"), "x-request-id": "r1"})
         client.get("/v1/n\u00f6thing", headers={"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"})
