@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from itertools import chain
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -34,6 +35,7 @@ NULL = "-"
 SEVERITY: Final = "severity"
 STYLES: Final = {"raise": "bold magenta", "high": "red", "medium": "yellow"}
 """Styles of the rows of a table by the column `severity`."""
+FORMULA_BEGINS: Final = ("=", "+", "-", "@", "\t", "\r")
 _MAX_DECIMALS = 4
 
 
@@ -51,15 +53,16 @@ def render(
     *,
     stream: TextIO,
     kinds: bool = False,
+    inert: bool = False,
 ) -> None:
     """Write rows to `stream` as `table`, `json` or `csv`.
 
     Columns are in order of first appearance; a row without a column has null there. Times are ISO 8601: in UTC with
     `Z` if they have a time zone, unchanged if they have none (local times); durations are in seconds. A table rounds
     numbers and prints null and NaN as `-`. JSON and CSV keep every digit; null, NaN and infinities are `null` in JSON
-    and empty in CSV. With `kinds` (rows of several kinds), a JSON row has only its own columns. On a
-    terminal, `fitted` fits a table to the terminal's width, and a column `severity` colours the rows; NO_COLOR prevents
-    colours.
+    and empty in CSV. With `kinds` (rows of several kinds), a JSON row has only its own columns. With `inert`, a text in
+    CSV that a spreadsheet would run as a formula gets a leading apostrophe. On a terminal, `fitted` fits a table to the
+    terminal's width, and a column `severity` colours the rows; NO_COLOR prevents colours.
 
     Raises
     ------
@@ -80,7 +83,8 @@ def render(
     if kinds and format == "json" and isinstance(rows, Sequence):
         _write_objects(({name: _plain(cell) for name, cell in row.items()} for row in rows), stream)
         return
-    FORMATS[format](_grid(rows), stream)
+    grid = _grid(rows)
+    FORMATS[format](_inert(grid) if inert and format == "csv" else grid, stream)
 
 
 def _write_table(grid: _Grid, stream: TextIO) -> None:
@@ -130,10 +134,19 @@ def _write_csv(grid: _Grid, stream: TextIO) -> None:
     writer = csv.writer(stream, lineterminator="\n")
     # The default writer does not quote a lone carriage return, which CSV readers treat as the end of a row.
     quoting = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    rows = [[str(cell).lower() if isinstance(cell, bool) else _finite(cell) for cell in row] for row in grid.rows]
+    rows = ([str(cell).lower() if isinstance(cell, bool) else _finite(cell) for cell in row] for row in grid.rows)
     header: list[list[Plain]] = [list(grid.columns)] if grid.columns else []
-    for row in [*header, *rows]:
+    for row in chain(header, rows):
         (quoting if any("\r" in str(cell) for cell in row) else writer).writerow(row)
+
+
+def _inert(grid: _Grid) -> _Grid:
+    """Put an apostrophe before every text that a spreadsheet would take as a formula; numbers stay as they are."""
+
+    def safe(cell: Plain) -> Plain:
+        return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_BEGINS) else cell
+
+    return _Grid(columns=[str(safe(name)) for name in grid.columns], rows=([safe(c) for c in row] for row in grid.rows))
 
 
 FORMATS: Mapping[str, Callable[[_Grid, TextIO], None]] = {

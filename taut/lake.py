@@ -49,12 +49,12 @@ class OpenLake(Lake):
         return self.table("usage", self.chosen(trace), cluster).collect()
 
     def sql(self, query: str) -> pl.DataFrame:
-        """Run one SELECT on the lake's tables and views, as `taut sql` does; return its rows.
+        """Run one SELECT on the lake's tables and views, with the limits of `taut sql`; return its rows.
 
         Raises
         ------
         QueryRefused
-            If the text is not one SELECT, accesses anything outside the lake, or DuckDB cannot run it.
+            If the text is not one SELECT, accesses anything outside the lake, exceeds a limit, or DuckDB cannot run it.
         """
         from pipelines.lake.sql import query as run
 

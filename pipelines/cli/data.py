@@ -227,8 +227,16 @@ def sql(
     ],
     lake: Lake = None,
     form: FormatOption = Format.TABLE,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="In CSV, write texts that a spreadsheet runs as they are.")
+    ] = False,
+    memory_mb: Annotated[int, typer.Option("--memory-mb", help="Most memory of the process, in MB.", min=100)] = 1500,
+    time_s: Annotated[float, typer.Option("--time-s", help="Longest run time of the query.", min=0.01)] = 60.0,
+    spill_mb: Annotated[int, typer.Option("--spill-mb", help="Most data moved to disk, in MB.", min=0)] = 1000,
 ) -> None:
     """Run one SELECT over the lake; other statements and files outside the lake are refused.
+
+    In CSV, texts that begin with = + - @, tab or return get a leading apostrophe, so that no spreadsheet runs them.
 
     Tables: jobs, usage, machines, capacity, machine_usage, environment, quarantine. Views: jobs_with_usage, gpu_hours,
     over_claim, machine_hours, gpu_days.
@@ -238,7 +246,8 @@ def sql(
 
     text = sys.stdin.read() if query == "-" else query
     with OpenLake(place_of(lake).lake) as source:
-        emit(run(source, text), form)
+        rows = run(source, text, memory_mb=memory_mb, time_s=time_s, spill_mb=spill_mb, tabular=form is Format.TABLE)
+        emit(rows, form, inert=not raw)
 
 
 def register(app: typer.Typer) -> None:

@@ -113,18 +113,16 @@ TokenFile = Annotated[
 
 
 def emit(
-    rows: "Sequence[Mapping[str, object]] | pl.DataFrame",
-    form: Format,
-    *,
-    kinds: bool = False,
+    rows: "Sequence[Mapping[str, object]] | pl.DataFrame", form: Format, *, kinds: bool = False, inert: bool = False
 ) -> None:
     """Write rows to stdout.
 
-    With `kinds`, the rows are of several kinds: in JSON each has only its own columns instead of all columns.
+    With `kinds`, the rows are of several kinds: in JSON each has only its own columns instead of all columns. With
+    `inert`, texts in CSV are written so that no spreadsheet runs them as formulas.
     """
     from pipelines.render import render
 
-    render(rows, form.value, stream=sys.stdout, kinds=kinds)
+    render(rows, form.value, stream=sys.stdout, kinds=kinds, inert=inert)
 
 
 def say(text: str) -> None:

@@ -142,11 +142,10 @@ class Lake:
         self._create_views(connection)
         return connection
 
-    def connect_sealed(self, spill: Path) -> duckdb.DuckDBPyConnection:
+    def connect_sealed(self, spill: Path, memory_mb: int | None = None) -> duckdb.DuckDBPyConnection:
         """Return a connection with the lake's views that can read only the lake's files and write only to `spill`.
 
-        The database is in memory; DuckDB moves data to the folder `spill` when memory is short.
-
+        The database is in memory; DuckDB moves data to `spill` if memory is short.
         The first call also rebuilds the DuckDB file with the views if the lake changed or moved.
 
         Raises
@@ -158,7 +157,7 @@ class Lake:
         if not self._seen:
             self._try_refresh()
             self._seen = True
-        connection = self._own(configured(None, spill=spill))
+        connection = self._own(configured(None, spill=spill, memory_mb=memory_mb))
         self._create_views(connection)
         files = [str(f) for name in COLUMNS for f in self._files(name)]
         connection.execute(f"SET allowed_paths = {sql_list(files)}")

@@ -11,38 +11,66 @@ the network.
 """
 
 import json
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 
 from pipelines.errors import QueryRefused
 from pipelines.lake.lake import Lake
+from pipelines.lake.query_limits import CURE, MB, QueryLimits, spill_folder
 
 __all__ = ["query"]
+
+BATCH_ROWS: Final = 10_000
 
 TABLE_FUNCTIONS: Final = frozenset({"range", "generate_series", "unnest", "repeat", "json_each", "json_tree"})
 """The allowed table functions; all others read files or change the database."""
 
 
-def query(lake: Lake, text: str) -> pl.DataFrame:
+def query(
+    lake: Lake,
+    text: str,
+    *,
+    memory_mb: int = 1500,
+    time_s: float = 60.0,
+    spill_mb: int = 1000,
+    tabular: bool = False,
+) -> pl.DataFrame:
     """Run one SELECT on the lake's tables (`jobs`, `usage`, ..., `quarantine`) and views; return its rows.
+
+    The limits are those of `QueryLimits`.
 
     Raises
     ------
     QueryRefused
-        If the text is not one SELECT, accesses anything outside the lake, or DuckDB cannot run it.
+        If the text is not one SELECT, accesses anything outside the lake, exceeds a limit, or DuckDB cannot run it.
     LakeError
         If there is no lake.
     """
-    with tempfile.TemporaryDirectory(prefix="taut-sql-") as spill:
-        connection = lake.connect_sealed(Path(spill))
+    limits = QueryLimits(memory_mb=memory_mb, time_s=time_s, spill_mb=spill_mb, tabular=tabular)
+    stopped: list[str] = []
+    with spill_folder() as spill:
+        connection = lake.connect_sealed(spill, memory_mb=limits.buffer_mb)
+
+        def stop(reason: str) -> None:
+            stopped.append(reason)
+            connection.interrupt()
+
         try:
             refuse_all_but_select(connection, text)
-            return _plain(pl.DataFrame(connection.sql(text).to_arrow_table()))
+            pa.array([0])  # Arrow reserves 1 GiB of addresses at its first use, which must not count as the query's
+            with limits.applied(spill, stop):
+                rows = _fetched(connection, text, limits, stopped)
+            return _plain(pl.DataFrame(rows))
+        except duckdb.InterruptException as error:
+            raise QueryRefused(f"the query {stopped[0] if stopped else 'was interrupted'}") from error
+        except (duckdb.OutOfMemoryException, MemoryError, pa.ArrowMemoryError) as error:
+            raise QueryRefused(
+                f"the query needs more than {limits.memory_mb} MB of memory; {CURE} --memory-mb"
+            ) from error
         except duckdb.PermissionException as error:
             raise QueryRefused(f"the query accesses something outside the lake: {_first_line(error)}") from error
         except pl.exceptions.PolarsError as error:
@@ -53,6 +81,30 @@ def query(lake: Lake, text: str) -> pl.DataFrame:
             raise QueryRefused(f"DuckDB cannot run the query: {_with_hint(error)}") from error
         finally:
             connection.close()
+
+
+def _fetched(
+    connection: duckdb.DuckDBPyConnection, text: str, limits: QueryLimits, stopped: Sequence[str]
+) -> "pa.Table":
+    """Return the rows of a query, fetched in batches so that their size and the time are limited.
+
+    Raises
+    ------
+    QueryRefused
+        The result is larger than the limit.
+    duckdb.InterruptException
+        The query was stopped, for the reason in `stopped`.
+    """
+    reader = connection.sql(text).to_arrow_reader(BATCH_ROWS)
+    batches, size = [], 0
+    for batch in reader:
+        batches.append(batch)
+        size += batch.nbytes
+        if size > limits.result_mb * MB:
+            raise QueryRefused(f"the result is larger than {limits.result_mb} MB; {CURE} --memory-mb")
+        if stopped:
+            raise duckdb.InterruptException(stopped[0])
+    return pa.Table.from_batches(batches, schema=reader.schema)
 
 
 def refuse_all_but_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:

@@ -172,10 +172,10 @@ def test_the_sealed_connection_alone_reads_no_other_file(lake: Lake, tmp_path: P
         assert connection.execute("SELECT count(*) FROM jobs").fetchall() == [(4,)]
 
 
-def test_a_query_larger_than_memory_spills_and_cleans_up(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.lake.connections.MEMORY_MB", 64)
-
-    rows = sql.query(lake, "SELECT max(x) AS x FROM (SELECT random() AS x FROM range(3000000) ORDER BY x)")
+def test_a_query_larger_than_memory_spills_and_cleans_up(lake: Lake) -> None:
+    rows = sql.query(
+        lake, "SELECT max(x) AS x FROM (SELECT random() AS x FROM range(3000000) ORDER BY x)", memory_mb=128
+    )
 
     assert rows.height == 1
 

@@ -1,0 +1,125 @@
+"""Limits of one query: memory, time and spill; and its folder for spilled data, which is removed even after kill -9.
+
+Called by `pipelines.lake.sql`.
+"""
+
+import contextlib
+import fcntl
+import re
+import resource
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["CURE", "MB", "QueryLimits", "spill_folder"]
+
+PREFIX: Final = "taut-sql-"
+LOCK: Final = "lock"
+LEAST_MB: Final = 200
+"""Memory in MB that a query gets in any case, in addition to what the process uses already."""
+LOOK_EVERY_S: Final = 0.05
+MB: Final = 1_000_000
+BLOCK_BYTES: Final = 512
+CURE: Final = "aggregate, add LIMIT, or set"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryLimits:
+    """The most that one query may take: memory of the whole process and spilled data in MB, and time in seconds.
+
+    With `tabular`, the result is rendered as a table, which takes about 40 times its memory.
+    """
+
+    memory_mb: int
+    time_s: float
+    spill_mb: int
+    tabular: bool
+
+    @property
+    def buffer_mb(self) -> int:
+        """Memory for DuckDB's own buffers, above which it spills; the rest is for values and the result."""
+        return max(64, self.memory_mb // 2)
+
+    @property
+    def result_mb(self) -> int:
+        """Maximum size of a result."""
+        return max(1, self.memory_mb // (60 if self.tabular else 6))
+
+    @contextmanager
+    def applied(self, spill: Path, stop: Callable[[str], None]) -> Iterator[None]:
+        """Limit this process during the block; a thread calls `stop` with the reason if time or spill is used up.
+
+        Above the limit of private memory an allocation fails (on Linux; elsewhere memory is not limited).
+        """
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        used_mb, data_mb = _status_mb("VmRSS"), _status_mb("VmData")
+        most = (data_mb + max(LEAST_MB, self.memory_mb - used_mb)) * MB
+        over = threading.Event()
+        threading.Thread(target=self._watch, args=(spill, stop, over), daemon=True).start()
+        try:
+            if data_mb and (soft == resource.RLIM_INFINITY or most < soft):
+                resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+            over.set()
+
+    def _watch(self, spill: Path, stop: Callable[[str], None], over: threading.Event) -> None:
+        # DuckDB 2.0 does not keep to its own setting of the size of spilled data.
+        end = time.monotonic() + self.time_s
+        while not over.wait(min(LOOK_EVERY_S, max(0.0, end - time.monotonic()))):
+            if time.monotonic() >= end:
+                stop(f"took longer than {self.time_s:g} s; {CURE} --time-s")
+                return
+            if _size_mb(spill) > self.spill_mb:
+                stop(f"spilled more than {self.spill_mb} MB; {CURE} --spill-mb")
+                return
+
+
+def _size_mb(folder: Path) -> float:
+    """Return the disk space of the files in a folder; files that vanish meanwhile do not count."""
+    size = 0
+    for file in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            size += file.stat().st_blocks * BLOCK_BYTES
+    return size / MB
+
+
+def _status_mb(name: str) -> int:
+    """Return a number of /proc/self/status in MB; 0 if the system has none."""
+    with contextlib.suppress(OSError):
+        found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+        return int(found[1]) * 1024 // MB if found else 0
+    return 0
+
+
+@contextmanager
+def spill_folder() -> Iterator[Path]:
+    """Yield an empty folder and remove it at the end; first remove the folders of processes that were killed.
+
+    A process holds a lock on a file in its folder; the kernel frees the lock if the process dies.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        if _abandoned(left):
+            shutil.rmtree(left, ignore_errors=True)
+    with (
+        tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as folder,
+        (Path(folder) / LOCK).open("w") as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Path(folder)
+
+
+def _abandoned(folder: Path) -> bool:
+    try:
+        with (folder / LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    except OSError:  # in use, of another user, or just being created
+        return False
