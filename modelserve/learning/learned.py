@@ -31,8 +31,7 @@ a fifth after a kill.
 CALM_RUNS: Final = 20
 """Number of consecutive runs with a peak below the killed allocation after which a memory floor is removed.
 
-Only measured runs whose memory was not shrunk count, of the same group (or user) and role, whose reports are tied to an
-answer of the service.
+Only measured runs whose memory was not shrunk count, of the same group (or user) and role, whose reports are confirmed.
 """
 
 Place = tuple[str, str, str, str]
@@ -206,11 +205,12 @@ class FeedbackState:
                 self._floors[key] = _Floor(floor_gib=higher * OOM_MARGIN, killed_gib=higher)
             return
         floor = self._floors.get(key)
-        tied = row.trust in ("confirmed", "unconfirmed")
-        if floor is None or not tied or row.mem_max_gib is None or is_below(row.alloc_mem_gib, row.req_mem_gib):
+        if floor is None or row.mem_max_gib is None:
             return
         if row.mem_max_gib >= floor.killed_gib:
             self._floors[key] = replace(floor, calm=0)
+        elif row.trust != "confirmed" or is_below(row.alloc_mem_gib, row.req_mem_gib):
+            return
         elif floor.calm + 1 >= CALM_RUNS:
             del self._floors[key]
         else:

@@ -2,7 +2,8 @@
 
 A report is *tied* if it names an answer of this service about a job of its group and user; an answer ties as many
 reports as it has such jobs. A tied report is *confirmed* if enough of the newest tied reports of similar jobs measured
-about as little or less; as long as fewer of them are forged, forged ones alone confirm nothing. Memory that differs
+about as little or less; as long as fewer of them are forged, forged ones alone confirm nothing. Reports that are not
+tied count only against it, if they measured more. Memory that differs
 from that of similar jobs by a factor near 1024 is *quarantined*: somebody mixed up MiB and GiB. Reports that are not
 confirmed may still raise predictions and floors (`modelserve.contract.feedback_rules`). Called by
 `modelserve.learning.feedback`.
@@ -57,29 +58,32 @@ def with_trust(store: Store, rows: Sequence[Finished]) -> list[Finished]:
         The store cannot be read.
     """
     left = _ties(store, rows)
-    windows: dict[Alike, deque[Uses]] = {}
+    windows: dict[tuple[Alike, bool], deque[Uses]] = {}
     judged = []
     for row in rows:
         whom = _whom(row)
         tied = left[whom] > 0
         left[whom] -= 1
         alike: Alike = (row.trace, row.cluster, row.role, row.group, row.user if row.group is None else None)
-        if alike not in windows:
-            windows[alike] = deque(newest_use(store, *alike, limit=WINDOW), maxlen=WINDOW)
-        trust = _trust(row, windows[alike], tied=tied)
-        if trust in ("confirmed", "unconfirmed"):
-            windows[alike].append(_use(row))
+        for kind in (True, False):
+            if (alike, kind) not in windows:
+                windows[alike, kind] = deque(newest_use(store, *alike, tied=kind, limit=WINDOW), maxlen=WINDOW)
+        trust = _trust(row, windows[alike, True], windows[alike, False], tied=tied)
+        if trust != "quarantined":
+            windows[alike, tied].append(_use(row))
         judged.append(replace(row, trust=trust))
     return judged
 
 
-def _trust(row: Finished, window: Sequence[Uses], *, tied: bool) -> Trust:
+def _trust(row: Finished, window: Sequence[Uses], untied: Sequence[Uses], *, tied: bool) -> Trust:
     if _mixed_up(row, window):
         return "quarantined"
     if not tied:
         return "untied"
     seen = np.array([*window, _use(row)], dtype=np.float64)[-WINDOW:]
-    counted, alike = np.isfinite(seen).sum(axis=0), (seen <= NEAR * seen[-1]).sum(axis=0)
+    against = np.array([*untied, (np.nan,) * len(MEASURES)], dtype=np.float64) > NEAR * seen[-1]
+    counted = np.isfinite(seen).sum(axis=0) + against.sum(axis=0)
+    alike = (seen <= NEAR * seen[-1]).sum(axis=0)
     confirmed = (alike >= LEAST) & (alike > SHARE * counted)
     return "confirmed" if np.all(confirmed | np.isnan(seen[-1])) else "unconfirmed"
 

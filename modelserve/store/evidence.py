@@ -14,12 +14,22 @@ from modelserve.store.tables import FEEDBACK
 __all__ = ["MEASURES", "newest_use", "reports_by_answer"]
 
 MEASURES: Final = ("mem_max_gib", "gpu_mem_max_gib", "used_cpu_cores", "used_gpus")
+TIED: Final = ("confirmed", "unconfirmed")
+"""Trust in reports that are tied to an answer."""
 
 
 def newest_use(
-    store: Store, trace: str, cluster: str, role: str, group: str | None, user: str | None, *, limit: int
+    store: Store,
+    trace: str,
+    cluster: str,
+    role: str,
+    group: str | None,
+    user: str | None,
+    *,
+    tied: bool,
+    limit: int,
 ) -> list[tuple[float | None, ...]]:
-    """Return `MEASURES` of the newest jobs whose reports are tied to an answer, the oldest first.
+    """Return `MEASURES` of the newest jobs whose reports are tied (or not tied) to an answer, the oldest first.
 
     They are of one group and role, or of one user and role if `group` is None.
 
@@ -31,7 +41,7 @@ def newest_use(
     c = FEEDBACK.c
     whose = [c.group == group] if group is not None else [c.group.is_(None), c.user == user]
     asked = select(*(c[name] for name in MEASURES)).where(
-        c.trace == trace, c.cluster == cluster, c.role == role, *whose, c.trust.in_(("confirmed", "unconfirmed"))
+        c.trace == trace, c.cluster == cluster, c.role == role, *whose, c.trust.in_(TIED if tied else ("untied",))
     )
     with store.reading("reading the use of similar jobs") as connection:
         rows = connection.execute(asked.order_by(c.seq.desc()).limit(limit)).all()

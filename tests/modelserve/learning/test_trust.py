@@ -88,7 +88,7 @@ def test_a_floor_does_not_fall_by_reports_without_an_answer(service: Any) -> Non
     trusts(service, [used(f"calm{i}", 5.0) for i in range(CALM_RUNS + 1)])
     assert service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == floor == 12.0
 
-    trusts(service, [used(f"true{i}", 5.0, answered(service, f"b{i}")) for i in range(CALM_RUNS)])
+    trusts(service, [used(f"true{i}", 5.0, answered(service, f"b{i}")) for i in range(CALM_RUNS + LEAST - 1)])
     assert not service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") > 0.0
 
 
@@ -104,3 +104,19 @@ def test_a_kill_counts_although_its_job_was_reported_before(service: Any, togeth
     assert service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == 12.0
     again = service.take_feedback(body([killed, {**killed, "run_s": 9.0}, before]), ANYONE)
     assert [each.status for each in again.results] == ["duplicate", "conflict", "conflict"]
+
+
+def test_a_burst_of_forged_reports_after_honest_ones_removes_no_floor(service: Any) -> None:
+    trusts(service, honest(service, 80))
+    trusts(service, [row("killed", outcome="oom", allocation={"mem_gib": 10.0})])
+    trusts(service, [used(f"lie{i}", 1.0, answered(service, f"l{i}")) for i in range(CALM_RUNS)])
+
+    assert service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == 12.0
+
+
+def test_reports_without_an_answer_stand_against_forged_ones_with_an_answer(service: Any) -> None:
+    trusts(service, [used(f"true{i}", 16.0) for i in range(80)])
+    found = trusts(service, [used(f"lie{i}", 1.0, answered(service, f"l{i}")) for i in range(20)])
+
+    assert set(found) == {"unconfirmed"}
+    assert trusts(service, [used("high", 17.0, answered(service, "high"))]) == ["confirmed"]
