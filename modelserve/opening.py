@@ -25,11 +25,15 @@ __all__ = ["open_service"]
 
 
 def open_service(
-    settings: ServeSettings, *, clock: Callable[[], float] = time.time, log_apart: bool = False
+    settings: ServeSettings,
+    *,
+    clock: Callable[[], float] = time.time,
+    log_apart: bool = False,
+    store_inode: int | None = None,
 ) -> Service:
     """Open the store, load the models in the folder, and read the stored feedback.
 
-    With `log_apart`, a separate process writes the answer log to the store.
+    With `log_apart`, a separate process writes the answer log to the store. `store_inode` as in `Store.open`.
 
     Raises
     ------
@@ -45,7 +49,7 @@ def open_service(
             for each in feeds[0].tombstones(trace)
         ]
 
-    store = Store.open(settings.store)
+    store = Store.open(settings.store, inode=store_inode)
     feeds: list[Feed] = []
     models = ModelSet(
         settings.bundles,

@@ -39,6 +39,8 @@ def _text(value: object, plain: object) -> str:
     return plain if isinstance(plain, str) else json.dumps(plain)
 
 
+STORE_INODE: Final = "TAUT_STORE_INODE"
+"""Variable with the inode of the store's file that the first ready worker opened; later workers open no other."""
 METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 

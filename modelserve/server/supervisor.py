@@ -18,7 +18,7 @@ from typing import Final
 
 from modelserve.errors import ListenError
 from modelserve.server.child import Child, Duty
-from modelserve.server.environment import METRICS_FOLDER, child_environment, forget_live, metrics_folder
+from modelserve.server.environment import METRICS_FOLDER, STORE_INODE, child_environment, forget_live, metrics_folder
 from modelserve.server.listening import address_of, allow_open_files, check_certificate, listening_socket
 from modelserve.settings import ServeSettings
 
@@ -74,7 +74,7 @@ class Supervisor:
         say: Say,
         worker: Sequence[str],
     ) -> None:
-        environment = child_environment(settings, metrics)
+        self._environment = environment = child_environment(settings, metrics)
         self._settings, self._listening, self._metrics, self._say = settings, listening, metrics, say
         listening.set_inheritable(True)
         self._workers = [
@@ -158,9 +158,8 @@ class Supervisor:
     def _hear(self, child: Child) -> None:
         now = time.monotonic()
         if child.hear(now):
-            if child.told is not None and not self._models_reported and child in self._workers:
-                self._models_reported = True
-                self._say(summary(child.told))
+            if child.told is not None and child in self._workers:
+                self._note_ready(child.told)
             return
         self._selector.unregister(child.end)
         pid = child.pid
@@ -174,6 +173,14 @@ class Supervisor:
                 self._begin_end()
                 return
         log.error("%s (process %s) ended with %s; starting another", child.duty.name, pid, _ending(code))
+
+    def _note_ready(self, told: Mapping[str, object]) -> None:
+        if told.get("store_inode"):
+            # A worker that starts later must not create another store, or open one that replaced the first.
+            self._environment.setdefault(STORE_INODE, str(told["store_inode"]))
+        if not self._models_reported:
+            self._models_reported = True
+            self._say(summary(told))
 
     def _heed_signals(self) -> None:
         while self._signals_heeded < self._signals:

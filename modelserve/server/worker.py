@@ -6,6 +6,7 @@ FD the file descriptor of the socket. Slow imports happen here, never in the par
 
 import gc
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from modelserve.errors import ServeError
-from modelserve.server.environment import count_under
+from modelserve.server.environment import STORE_INODE, count_under
 from modelserve.server.listening import allow_open_files
 from modelserve.server.log_lines import write_log_lines
 from modelserve.server.supervisor_pipe import SupervisorPipe
@@ -44,12 +45,14 @@ def service_application(settings: ServeSettings) -> "Iterator[Opened]":
     from modelserve.api.app import create_app
     from modelserve.opening import open_service
 
-    with closing(open_service(settings, log_apart=True)) as service:
+    inode = os.environ.get(STORE_INODE)
+    with closing(open_service(settings, log_apart=True, store_inode=int(inode) if inode else None)) as service:
 
         def facts() -> Facts:
             held = service.models.current
             names = [f"{name}@{model.bundle.version}" for name, model in sorted(held.champions.items())]
-            return {"models": names, "failures": dict(held.failures)}
+            inode = service.store.file[1] if service.store.file else None
+            return {"models": names, "failures": dict(held.failures), "store_inode": inode}
 
         yield create_app(service), facts
 

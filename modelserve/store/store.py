@@ -197,16 +197,22 @@ class Store:
     unwritten: str | None = None
 
     @classmethod
-    def open(cls, url: str, *, create: bool = True) -> "Store":
+    def open(cls, url: str, *, create: bool = True, inode: int | None = None) -> "Store":
         """Open the store at `url`, and create its tables if it is new.
+
+        With `inode`, an SQLite store must be the file of that inode; this process then agrees with those that hold it.
 
         Raises
         ------
         StoreError
-            The database cannot be reached, or belongs to another program or version; or without `create` it is a file
-            that is not there.
+            The database cannot be reached, or belongs to another program or version; or it is a file that is not there
+            (without `create`) or not the one of the inode.
         """
-        engine = engine_of(url, create=create)
+        engine = engine_of(url, create=create and inode is None)
+        if inode is not None and engine.url.database and Path(engine.url.database).stat().st_ino != inode:
+            raise StoreError(
+                "store: found another file than the other workers hold; restore it, or start the service again"
+            )
         try:
             prepare(engine)
         except BaseException:

@@ -150,7 +150,7 @@ def main() -> None:
     with socket.socket(fileno=os.dup(0)) as end, contextlib.suppress(EOFError, ConnectionError):
         url, kept, kept_bytes = _received(end)
         try:
-            store = Store.open(url)
+            store = Store.open(url, create=False)
         except StoreError as error:
             _send(end, str(error))
             return

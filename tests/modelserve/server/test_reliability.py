@@ -170,6 +170,21 @@ def test_a_store_that_cannot_be_opened_ends_it_with_a_line(serve: Serve, bundles
     assert not any("Traceback" in line for line in server.errors)
 
 
+def test_a_worker_that_restarts_opens_no_other_store_than_the_others_hold(
+    serve: Serve, bundles: Path, tmp_path: Path
+) -> None:
+    server = serve(bundles, workers=2)
+    until(lambda: len(server.workers()) == 2 and server.get("/readyz")[0] == 200, what="workers")
+    (tmp_path / "serve.db").rename(tmp_path / "gone.db")
+
+    os.kill(server.workers()[0], signal.SIGKILL)
+    until(lambda: any("store: found" in line for line in server.messages()), what="the reason")
+
+    found = {(server.get("/readyz")[0], server.get("/v1/mode")[0]) for _ in range(20)}
+    assert found == {(503, 503)}
+    assert not (tmp_path / "serve.db").exists()
+
+
 def test_a_body_above_the_limit_is_answered_with_413(serve: Serve, bundles: Path) -> None:
     server = serve(bundles, body_limit_bytes=100_000)
     call = urllib.request.Request(server.url + "/v1/predictions", b"x" * 5_000_000, method="POST")

@@ -231,3 +231,19 @@ def test_a_locked_store_says_so_and_is_read_all_the_same(tmp_path: Path, monkeyp
     other.close()
     assert write_control(store, a_mode()) == 1
     store.close()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_store_of_another_inode_is_refused_and_none_created(tmp_path: Path, replaced: bool) -> None:
+    url = f"sqlite:///{tmp_path / 'own.db'}"
+    first = Store.open(url)
+    first.close()
+    Store.open(url, inode=first.file[1]).close()
+    (tmp_path / "own.db").rename(tmp_path / "gone.db")
+    if replaced:
+        Store.open(f"sqlite:///{tmp_path / 'other.db'}").close()
+        (tmp_path / "other.db").rename(tmp_path / "own.db")
+
+    with pytest.raises(StoreError, match="store: found"):
+        Store.open(url, inode=first.file[1])
+    assert (tmp_path / "own.db").exists() is replaced
