@@ -18,6 +18,7 @@ from features.references import build_referenced
 from features.tables import TASK_TYPES
 from pipelines.report.charts.attributions import beeswarm, coverage, importances
 from pipelines.report.charts.panels import spaced
+from pipelines.report.feature_names import readable
 from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def models(traces: Traces, bundles: Bundles, problems: tuple[str, ...]) -> Secti
         intro="Accuracy is from each model's card: on jobs submitted after its training cut. Importance has no "
         "direction. SHAP values give the direction in which a feature moved a prediction; they are not causal.",
         parts=(*parts, *notes),
+        fold="How features moved single predictions (SHAP values)",
     )
 
 
@@ -215,7 +217,7 @@ def _importances(own: Bundles) -> list[Part]:
         known = [importance.model_dump() for importance in each.importances if importance.mean]
         if known:
             rows = _frame(known[:SHOWN_FEATURES])
-            chart = importances(rows, name, _LOSS[each.card.kind], _held_out(each))
+            chart = importances(_in_words(rows), name, _LOSS[each.card.kind], _held_out(each))
             figures.append(Figure(name=f"importance-{name}", chart=chart, rows=rows))
     return figures
 
@@ -240,9 +242,13 @@ def _swarms(own: Bundles, traces: Traces) -> list[Part]:
                 of = f"{found.jobs} later jobs" if found.later else f"{found.jobs} training jobs"
                 target = "" if each.card.kind == "runtime" else f", {found.target}"
                 title = f"SHAP values, {name}{target}"
-                chart = beeswarm(found.rows, title, _SHAP_UNIT[each.card.kind], of)
-                figures.append(Figure(name=f"shap-{name}-{found.target}", chart=chart, rows=found.rows))
+                chart = beeswarm(_in_words(found.rows), title, _SHAP_UNIT[each.card.kind], of)
+                figures.append(Figure(name=f"shap-{name}-{found.target}", chart=chart, rows=found.rows, folded=True))
     return figures
+
+
+def _in_words(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(pl.col("feature").map_elements(readable, return_dtype=pl.String))
 
 
 def _frame(rows: list[dict[str, object]]) -> pl.DataFrame:

@@ -156,13 +156,22 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
 def _section(section: Section) -> str:
     """Render a section as HTML: figures side by side, then tables, then notes."""
-    figures, tables, notes = (_of(section.parts, kind) for kind in (Figure, Table, Note))
-    grid = f'<div class="figures">{"".join(figures)}</div>' if figures else ""
+    tables, notes = (_of(section.parts, kind) for kind in (Table, Note))
+    drawn = [each for each in section.parts if isinstance(each, Figure)]
+    figures, folded = ([each for each in drawn if each.folded == fold] for fold in (False, True))
+    grid = _grid(figures)
+    if folded:
+        grid += f'<details class="fold"><summary>{escape(section.fold)}</summary>{_grid(folded)}</details>'
+    intro = "".join(f"<p>{escape(each)}</p>" for each in section.intro.splitlines())
     said = f'<ul class="notes">{"".join(notes)}</ul>' if notes else ""
     return (
-        f'<section id="{escape(section.name)}"><h2>{escape(section.title)}</h2><p>{escape(section.intro)}</p>'
+        f'<section id="{escape(section.name)}"><h2>{escape(section.title)}</h2>{intro}'
         f"{grid}{''.join(tables)}{said}</section>"
     )
+
+
+def _grid(figures: Sequence[Part]) -> str:
+    return f'<div class="figures">{"".join(map(_part, figures))}</div>' if figures else ""
 
 
 def _of(parts: Sequence[Part], kind: type[Part]) -> list[str]:

@@ -23,11 +23,12 @@ MOST_CHARACTERS: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A chart, and its rows for download."""
+    """A chart, and its rows for download; `folded` figures of a section are behind one heading, closed at first."""
 
     name: str
     chart: "alt.TopLevelMixin"
     rows: pl.DataFrame
+    folded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +54,16 @@ Part = Figure | Table | Note
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A section of the page with a heading and an introduction."""
+    """A section of the page with a heading and an introduction, whose lines are paragraphs.
+
+    `fold` is the heading of its folded figures.
+    """
 
     name: str
     title: str
     intro: str
     parts: tuple[Part, ...]
+    fold: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

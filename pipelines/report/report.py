@@ -14,6 +14,7 @@ from pipelines.report.claims import claims
 from pipelines.report.durations import busyness, run_times, waits
 from pipelines.report.energy import energy
 from pipelines.report.environment import environment
+from pipelines.report.headline import headline
 from pipelines.report.models import Bundles, models
 from pipelines.report.overview import overview, quality
 from pipelines.report.page import page
@@ -44,6 +45,7 @@ class Order:
 
 
 SECTIONS: Final[dict[str, Callable[[Traces, Order], Section | None]]] = {
+    "headline": lambda traces, order: headline(traces, order.price),
     "overview": lambda traces, _: overview(traces),
     "over-claim": lambda traces, order: claims(traces, order.price),
     "run-times": lambda traces, _: run_times(traces),

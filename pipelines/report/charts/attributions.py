@@ -98,4 +98,4 @@ def coverage(rows: pl.DataFrame, title: str) -> alt.TopLevelMixin:
 
 def _named(column: str, order: list[str]) -> alt.Y:
     """Return a y axis with small, wide labels: long names must not be cut, because they differ at the end."""
-    return alt.Y(f"{column}:N").title(None).sort(order).axis(labelFontSize=10, labelLimit=188, grid=True)
+    return alt.Y(f"{column}:N").title(None).sort(order).axis(labelFontSize=10, labelLimit=240, grid=True)

@@ -17,6 +17,7 @@ from modelserve.bundle.card import USAGE_TARGETS, Card, Importance
 from modelserve.bundle.writing import write_bundle
 from pipelines.lake.lake import Lake
 from pipelines.report.models import EXPLAINED_FEATURES, LEAST_LATER, attributions, explained_jobs, models, shap_values
+from pipelines.report.page import page
 from pipelines.report.parts import Note, Traces
 from tests.pipelines.report.tiny import JOBS, figures, tables
 from tests.pipelines.statistics.lakes import T0
@@ -123,6 +124,9 @@ def test_the_section_shows_cards_coverage_importances_and_a_swarm_for_each_targe
     drawn = set(figures([section]))
     assert {f"shap-usage.toy.ctr-{target}" for target in USAGE_TARGETS} | {"shap-runtime.toy.ctr-run_s"} <= drawn
     assert {"importance-runtime.toy.ctr", "coverage-runtime", "coverage-usage"} <= drawn
+    assert {name.partition("-")[0] for name, each in figures([section]).items() if each.folded} == {"shap"}
+    closed = page("t", "s", [section]).partition('<details class="fold"><summary>')[2]
+    assert closed.startswith("How features moved single predictions (SHAP values)</summary>")
     shown = tables([section])
     assert shown["runtime-models"].rows.row(0, named=True)["model"] == "runtime.toy.ctr@3"
     assert shown["usage-models"].rows["coverage"].to_list() == [None, None, 0.97, None]
