@@ -34,8 +34,9 @@ def simulate(
     from pipelines.cli.simulation_run import simulated
     from pipelines.simulation.rows import shown
 
-    rows = simulated(jobs, load, rules, advising, reserving, failing, metering, output, say=say)
+    rows, said = simulated(jobs, load, rules, advising, reserving, failing, metering, output, say=say)
     emit(shown(rows) if output.form is Format.TABLE else rows, output.form)
+    say(said)
 
 
 def command_of(run: Callable[..., None]) -> Callable[..., None]:

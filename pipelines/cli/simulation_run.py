@@ -19,6 +19,7 @@ from pipelines.cli.simulation_options import Advising, Failing, Jobs, Load, Outp
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.simulation.cluster_file import ClusterSpec, cluster_file, outage_file, paper_cluster, recorded_cluster
+from pipelines.simulation.conclusion import conclusion
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages
 from pipelines.simulation.job_pool import Pool, job_pool, one_instance_each, recorded_pool, submissions
@@ -46,8 +47,8 @@ def simulated(
     output: Output,
     *,
     say: Callable[[str], None],
-) -> list[Row]:
-    """Simulate as the options say; write runs to the folder `output.out` if given, print notes, and return rows."""
+) -> tuple[list[Row], str]:
+    """Simulate as the options say; write runs to `output.out` if given, print notes, return rows and a conclusion."""
     recorded = _is_recorded(load)
     discipline = discipline_of(rules)
     policy = _shrink_policy(advising)
@@ -95,7 +96,8 @@ def simulated(
         notes.append(f"written: {write_rows(kept, result.rows, notes)}")
     for note in notes:
         say(note)
-    return averaged(result.rows) if settings.replications > 1 else result.rows
+    rows = averaged(result.rows) if settings.replications > 1 else result.rows
+    return rows, conclusion(result.rows)
 
 
 def discipline_of(rules: Rules) -> Discipline:
