@@ -34,7 +34,7 @@ from pipelines.cli import (
     usage,
 )
 from pipelines.cli import study as experiments
-from pipelines.cli.failures import EXIT_FAILED, told
+from pipelines.cli.failures import EXIT_FAILED, in_words, told
 from pipelines.cli.options import flags_without_type
 
 # By default, idle OpenMP threads of XGBoost and scikit-learn busy-wait. On shared cores this can take ten times the
@@ -68,7 +68,10 @@ class TranslatingGroup(TyperGroup):
         """Run the subcommand; convert its errors to a message and an exit code."""
         try:
             return super().invoke(ctx)
-        except (typer.Exit, typer.Abort, TyperException):
+        except (typer.Exit, typer.Abort):
+            raise
+        except TyperException as error:
+            error.message = in_words(error.message)
             raise
         except BrokenPipeError:
             # The reader closed the pipe (as in `| head`): redirect stdout so that the flush at exit does not fail.

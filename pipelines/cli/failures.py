@@ -3,6 +3,7 @@
 Called by the group of commands in `pipelines.cli`.
 """
 
+import re
 from typing import Final
 
 from features.errors import FeatureError
@@ -28,6 +29,27 @@ DUCKDB_INTERRUPTED: Final = "Query interrupted"
 """Text of the RuntimeError that DuckDB raises at Ctrl-C."""
 
 
+REWORDED: Final = (
+    (re.compile(r"input should be ", re.I), "expected "),
+    (re.compile(r"field required", re.I), "missing"),
+    (re.compile(r"extra inputs are not permitted", re.I), "unknown name"),
+    (re.compile(r"invalid JSON: ", re.I), "not valid JSON: "),
+    (re.compile(r"value error, ", re.I), ""),
+)
+"""Phrases of the library that checks values, and what is printed instead."""
+
+
+def in_words(text: str) -> str:
+    """Return a message without the phrases of the library that checks values.
+
+    >>> in_words("machines: Field required; jobs: Input should be a valid list")
+    'machines: missing; jobs: expected a valid list'
+    """
+    for pattern, words in REWORDED:
+        text = pattern.sub(words, text)
+    return text
+
+
 def told(error: BaseException, command: str) -> tuple[str, int]:
     """Return what to print about the error of a command, in one line, and the exit code.
 
@@ -40,7 +62,7 @@ def told(error: BaseException, command: str) -> tuple[str, int]:
         safe = AFTER_INTERRUPT.get(command)
         return f"interrupted: {safe}" if safe else "interrupted", EXIT_INTERRUPTED
     if isinstance(error, PipelineError | FeatureError | ServeError | SchedulerError):
-        return str(error), EXIT_BAD_USAGE if isinstance(error, BadUsage) else EXIT_FAILED
+        return in_words(str(error)), EXIT_BAD_USAGE if isinstance(error, BadUsage) else EXIT_FAILED
     if isinstance(error, OSError):
         place, reason = error.filename or "a file or connection", error.strerror or type(error).__name__
         return f"{place}: {reason}; check the path, its permissions and the free space", EXIT_FAILED

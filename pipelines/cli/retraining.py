@@ -77,8 +77,8 @@ def retrain(
     )
     line: dict[str, object] = {"trace": trace, "outcome": "failed"}
     try:
+        line["trace"] = trace_of(lake, trace)  # refuses a folder that is no lake before the lock is made in it
         with exclusive(lock, Busy(f"another `taut retrain` is running and holds {lock}")):
-            line["trace"] = trace_of(lake, trace)
             training = read_training(lake, trace, choices)
             decisions = renew(
                 training.tables,
