@@ -13,7 +13,7 @@ from modelserve.contract.holds import HoldBody
 from modelserve.contract.writing import written
 from modelserve.errors import BadRequest
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
-from scheduler_core.planning.release import CLAIRVOYANT, as_the_last_day, released_s
+from scheduler_core.planning.release import CLAIRVOYANT, foreseen, released_s
 from scheduler_core.types import BoolArray
 
 __all__ = ["hold_rows", "holds"]
@@ -39,7 +39,7 @@ def hold_rows(body: HoldBody, now: float) -> list[Values]:
         raise BadRequest(f"hours: found none of {utc_text(now)}, expected the value of the current hour among them")
     run_s, slack_s = (np.array([getattr(row, name) for row in body.jobs]) for name in ("run_s", "slack_s"))
     arrive_s = np.full(len(run_s), now)
-    series = as_the_last_day(known, now + float((run_s + slack_s).max()) + 2 * HOUR_S)
+    series = foreseen(known, now + float((run_s + slack_s).max()) + 2 * HOUR_S)
     until_s = released_s(arrive_s, slack_s, run_s, series, 0.0, CLAIRVOYANT)
     now_mean, then_mean = (series.integral(at, at + run_s) / (run_s / HOUR_S) for at in (arrive_s, until_s))
     held: BoolArray = until_s > arrive_s

@@ -21,7 +21,7 @@ MAX_VALUE: Final = 1e6
 class HourlyValues(Part):
     """Hourly values from `start_ts` (a whole hour): of the past until now, then a forecast as far as there is one.
 
-    Hours after the last value are taken to be as the same hours of the last day.
+    Hours after the last value are forecast from the same hours of the last 14 days, as far as they are given.
     """
 
     start_ts: When

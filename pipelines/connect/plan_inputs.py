@@ -23,7 +23,8 @@ MOST_BYTES: Final = 50_000_000
 TRACE: Final = "own"
 OF_JOBS: Final = ("jobs", "node", "running_gpus")
 """Fields of the call, or of its messages, that the file of jobs gives."""
-PAST_HOURS: Final = 7 * HOURS_PER_DAY
+PAST_HOURS: Final = 15 * HOURS_PER_DAY
+"""Hours of the past that forecasts may use."""
 
 Row = TypeVar("Row", bound=BaseModel)
 
@@ -84,7 +85,7 @@ def _nodes_of(path: Path) -> dict[str, Any]:  # TOML holds any type; the call's 
 
 
 def hold_body(jobs: Path, series: HourlySeries, by: Literal["carbon", "price"], now: float) -> HoldBody:
-    """Read jobs into a call for holds by the hours of a series that are known at `now`, at most a week of them.
+    """Read jobs into a call for holds by the hours of a series that are known at `now`, at most the last 15 days.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from scheduler_core.planning.forecast import forecast
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["CLAIRVOYANT", "Slack", "as_the_last_day", "released_s"]
+__all__ = ["CLAIRVOYANT", "Slack", "foreseen", "released_s"]
 
 MOST_SLACK_H: Final = 7 * HOURS_PER_DAY
 """Maximum slack in hours; forecasts repeat one day and are of no use for later weeks."""
@@ -23,6 +23,9 @@ MOST_RUN_FRAC: Final = 100.0
 
 CLAIRVOYANT: Final = "clairvoyant"
 """Name of the policy that knows the actual series, which bounds what any forecast can save."""
+
+RECENT: Final = "recent_days"
+"""The forecast by which jobs are held (`scheduler_core.planning.forecast`)."""
 
 UNKNOWN_RUN_S: Final = HOUR_S
 """Run time in seconds assumed for a job without a prediction: one hour, the hour of its start (our choice)."""
@@ -66,16 +69,19 @@ class Slack:
         return np.asarray(np.minimum((self.run_frac or 0.0) * known, MOST_SLACK_H * HOUR_S), dtype=np.float64)
 
 
-def as_the_last_day(series: HourlySeries, until_s: float) -> HourlySeries:
-    """Return the series extended to `until_s` (Unix time) by the values of its last day, repeated.
+def foreseen(series: HourlySeries, until_s: float) -> HourlySeries:
+    """Return the known series extended to `until_s` (Unix time) by the forecast `recent_days` of a day, repeated.
 
-    >>> day = HourlySeries(start_s=0.0, values=np.arange(25.0), unit="g/kWh")
-    >>> as_the_last_day(day, 28 * 3600.0).values[-4:].tolist()
-    [24.0, 1.0, 2.0, 3.0]
+    A forecast is at least 0, or the lowest known value if that is negative.
+
+    >>> days = HourlySeries(start_s=0.0, values=np.tile(np.arange(24.0), 3)[:-1], unit="g/kWh")
+    >>> foreseen(days, 74 * 3600.0).values[-3:].round(3).tolist()
+    [23.0, 0.0, 1.0]
     """
-    last = series.values[-HOURS_PER_DAY:]
     more = max(int(np.ceil((until_s - series.until_s) / HOUR_S)), 0)
-    values = np.concatenate([series.values, np.resize(last, more)])
+    last, aheads = np.array([len(series) - 1]), (*range(1, HOURS_PER_DAY), 0)
+    day = np.concatenate([forecast(series, last, ahead, RECENT) for ahead in aheads])
+    values = np.concatenate([series.values, np.resize(day.clip(min(series.values.min(), 0.0)), more)])
     return HourlySeries(start_s=series.start_s, values=values, unit=series.unit)
 
 

@@ -3,16 +3,22 @@
 import asyncio
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
-from modelserve.calls.plans import plan_rows
+from modelserve.calls.holds import hold_rows
+from modelserve.calls.plans import plan_rows, utc_text
 from modelserve.client import AsyncClient, Client
+from modelserve.contract.holds import HoldBody
 from modelserve.contract.plans import MAX_GPUS, MAX_GROUPS, MAX_PLANNED, PlanAnswer, PlanBody
 from modelserve.errors import BadRequest, Refused
 from pipelines.cli import app
+from scheduler_core.planning.hourly import HourlySeries
+from scheduler_core.planning.release import released_s
 from tests.modelserve.api.conftest import TOKENS, bearer, job
 from tests.modelserve.api.test_gate import check_problem
 from tests.modelserve.running import serving
@@ -70,6 +76,25 @@ def test_a_hold_ends_at_the_best_hour_within_the_slack(serve: Make) -> None:
         ("2023-06-01T02:00:00Z", "better_hour"),
     ]
     assert [row["mean_then"] for row in said["holds"]] == [300.0, 200.0, 100.0]
+
+
+def test_a_hold_is_that_of_the_simulation() -> None:
+    rng, begin = np.random.default_rng(0), datetime(2023, 6, 1, tzinfo=UTC).timestamp()
+    days = 300.0 - 150.0 * np.cos(2.0 * np.pi * np.arange(40 * 24) / 24.0) + rng.normal(0.0, 60.0, 40 * 24)
+    series = HourlySeries(start_s=begin, values=days.clip(1.0), unit="g/kWh")
+    for hour in range(20 * 24, 30 * 24, 7):
+        now = begin + 3600.0 * hour + 900.0
+        known = {
+            "start_ts": datetime.fromtimestamp(begin + 3600.0 * (hour + 1 - 15 * 24), UTC),
+            "values": tuple(series.values[hour + 1 - 15 * 24 : hour + 1].tolist()),
+        }
+        slack_s, run_s = np.array([7200.0, 36_000.0, 86_400.0]), np.array([900.0, 14_400.0, 50_000.0])
+        jobs = [planned(str(at), run_s=run_s[at], slack_s=slack_s[at]) for at in range(3)]
+
+        rows = hold_rows(HoldBody.model_validate({"by": "carbon", "hours": known, "jobs": jobs}), now)
+
+        simulated = now + released_s(np.zeros(3), slack_s, run_s, series, now, "recent_days")
+        assert [row["until_ts"] for row in rows] == [utc_text(ts) if ts > now else None for ts in simulated.tolist()]
 
 
 NAN, FAR = float("nan"), "9999-12-31T23:00:00Z"
