@@ -16,13 +16,15 @@ from pipelines.errors import BadUsage
 from pipelines.simulation.energy.grid_files import zone_files, zones_of
 from pipelines.studies.study import Context, Findings, Row, Study, grid_option, option
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.forecast import FORECASTS, forecast_error
+from scheduler_core.planning.forecast import FORECASTS, forecast, forecast_error
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.planning.release import CLAIRVOYANT, released_s
+from scheduler_core.types import FloatArray, IntArray
 
 HORIZONS_H: Final = (1, 3, 6, 12, 24, 48)
 SLACKS_H: Final = (6, 12, 24)
-RUN_S: Final = 4.0 * HOUR_S
+RUN_H: Final = 4
+RUN_S: Final = RUN_H * HOUR_S
 FIRST_DAYS: Final = 14
 HALVES: Final = {"1 to 6": range(1, 7), "7 to 12": range(7, 13)}
 """Months: the constants of `recent_days` were chosen on the first half of 2023, so that its second half is a test."""
@@ -65,7 +67,8 @@ def start_rows(series: HourlySeries) -> list[Row]:
     """Return what starts of 4-hour runs save, a run from every hour, by forecast, slack and half of the year.
 
     `saved_pct` is the saving against starting at once, in percent of it. `gap_closed` is the part of the distance from
-    `yesterday` to hindsight that a forecast covers. The first two weeks and the last two days are left out.
+    `yesterday` to hindsight that a forecast covers. `paused_saved_pct` is the saving of runs that may also be paused
+    and resumed at any hour, free of cost (`paused_means`). The first two weeks and the last two days are left out.
     """
     hours = np.arange(FIRST_DAYS * HOURS_PER_DAY, len(series) - 2 * HOURS_PER_DAY, dtype=np.float64)
     months = np.array([datetime.fromtimestamp(series.start_s + hour * HOUR_S, UTC).month for hour in hours])
@@ -85,20 +88,45 @@ def start_rows(series: HourlySeries) -> list[Row]:
         met = {
             how: series.integral(series.start_s + at_s, series.start_s + at_s + RUN_S) for how, at_s in starts_s.items()
         }
+        paused = {how: RUN_H * paused_means(series, hours.astype(np.int64), slack_h, how) for how in starts_s}
         for half, its_months in HALVES.items():
             own = np.isin(months, its_months)
             if own.any():
-                mean = {how: float(values[own].mean()) for how, values in met.items()}
-                rows += [{"months": half, "slack_h": slack_h, **row} for row in _compared(mean)]
+                mean, stopped = (
+                    {how: float(values[own].mean()) for how, values in each.items()} for each in (met, paused)
+                )
+                rows += [{"months": half, "slack_h": slack_h, **row} for row in _compared(mean, stopped)]
     return rows
 
 
-def _compared(mean: Mapping[str, float]) -> list[Row]:
+def paused_means(series: HourlySeries, hours: IntArray, slack_h: int, how: str) -> FloatArray:
+    """Return the mean value met by runs of `RUN_H` hours that arrive at `hours` (n,) and end within their slack.
+
+    In every hour a run goes on if fewer of its hours to come are forecast to be lower than it has left to run; with
+    hindsight it takes the lowest hours.
+    """
+    window = RUN_H + slack_h
+    if how == CLAIRVOYANT:
+        actual = series.values[hours[:, None] + np.arange(window)]
+        return np.asarray(np.sort(actual, axis=1)[:, :RUN_H].mean(axis=1), dtype=np.float64)
+    known = np.arange(hours.max(initial=0) + window)
+    ahead = np.stack([forecast(series, known, each, how) for each in range(window)])
+    left, total = np.full(len(hours), RUN_H), np.zeros(len(hours))
+    for hour in range(window):
+        lower = (ahead[1 : window - hour, hours + hour] < series.values[hours + hour]).sum(axis=0)
+        runs = (left > 0) & (lower < left)
+        total += np.where(runs, series.values[hours + hour], 0.0)
+        left -= runs
+    return total / RUN_H
+
+
+def _compared(mean: Mapping[str, float], paused: Mapping[str, float]) -> list[Row]:
     at_once, before, best = (mean[how] for how in ("persistence", "yesterday", CLAIRVOYANT))
     return [
         {
             "forecast": how,
             "saved_pct": 100.0 * (at_once - mean[how]) / abs(at_once) if at_once else math.nan,
+            "paused_saved_pct": 100.0 * (at_once - paused[how]) / abs(at_once) if at_once else math.nan,
             "gap_closed": (before - mean[how]) / (before - best) if before > best else math.nan,
         }
         for how in (*FORECASTS, CLAIRVOYANT)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import BadUsage
-from pipelines.studies.energy.forecasts import forecast_rows, start_rows
+from pipelines.studies.energy.forecasts import forecast_rows, paused_means, start_rows
 from tests.pipelines.simulation.energy.sites import hourly
 
 
@@ -56,6 +56,25 @@ def test_what_starts_save_is_what_their_runs_meet() -> None:
         assert by[months, 6, "clairvoyant"]["gap_closed"] == 1.0
         # After the odd day yesterday is a poor guess, and the days before it a good one.
         assert 0.0 < float(str(by[months, 24, "recent_days"]["gap_closed"])) < 1.0
+
+
+@pytest.mark.parametrize("how", ["yesterday", "recent_days", "clairvoyant"])
+def test_a_paused_run_takes_the_lowest_hours_of_a_day_that_repeats(how: str) -> None:
+    day = np.tile([100.0, 300.0, 200.0, 400.0], 6)
+    series = hourly(np.tile(day, 30))
+
+    met = paused_means(series, np.arange(20 * 24, 28 * 24), 12, how)
+
+    assert met == pytest.approx(np.full(len(met), 100.0))
+
+
+def test_a_paused_run_ends_in_time_whatever_is_forecast() -> None:
+    falling = hourly(np.linspace(1000.0, 100.0, 24 * 30))
+    last = np.arange(20 * 24, 28 * 24)
+
+    met = paused_means(falling, last, 6, "persistence")
+
+    assert met == pytest.approx(falling.values[last[:, None] + np.arange(4)].mean(axis=1))
 
 
 def test_a_folder_without_zones_is_refused(tmp_path: Path) -> None:
