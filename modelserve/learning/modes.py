@@ -45,7 +45,7 @@ def set_mode(
     Raises
     ------
     BadRequest
-        The call names no trace, and there is no default.
+        The call names no trace, and there is no default; or it names nothing at all and would enforce everything.
     Forbidden
         The caller may not access the trace or the cluster.
     StoreError
@@ -55,6 +55,11 @@ def set_mode(
     if trace is None:
         raise BadRequest("trace: found none, expected one in the call or in TAUT_SERVE_TRACE")
     caller.check_reach(trace, body.cluster, field="mode")
+    if body.mode == "enforce" and not any((body.trace, body.cluster, body.task_type, body.group)):
+        raise BadRequest(
+            f"mode: found enforce without a scope, which covers every job of {trace}; expected a cluster, task_type or "
+            f"group, or trace {trace} by name"
+        )
     before = feed.fresh()
     change = _change(body, trace, caller=caller.name, at=at)
     write_control(store, change)

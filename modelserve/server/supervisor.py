@@ -52,7 +52,6 @@ def serve(settings: ServeSettings, *, say: Say = log.info, worker: Sequence[str]
             f"{settings.connections_limit}"
         )
     with listening_socket(settings.host, settings.port) as listening:
-        say(f"listening on {address_of(listening, tls=settings.tls_certificate is not None)}")
         if not settings.tokens:
             say("tokens are OFF: anyone who reaches this address has full access")
         with metrics_folder(settings.workers) as metrics:
@@ -180,6 +179,8 @@ class Supervisor:
             self._environment.setdefault(STORE_INODE, str(told["store_inode"]))
         if not self._models_reported:
             self._models_reported = True
+            secure = self._settings.tls_certificate is not None
+            self._say(f"listening on {address_of(self._listening, tls=secure)}")  # from now on calls are answered
             self._say(summary(told))
 
     def _heed_signals(self) -> None:

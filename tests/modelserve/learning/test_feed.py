@@ -40,7 +40,7 @@ def test_much_news_comes_in_pages_and_in_order(service: Any, monkeypatch: pytest
     reader = Feed(service.store, other, service.settings)
     names = [f"j{i}" for i in range(10)]
     report(service, *names[:5])
-    service.set_mode(ModeBody(mode="enforce"), ANYONE)
+    service.set_mode(ModeBody(trace="pai", mode="enforce"), ANYONE)
     report(service, *names[5:])
 
     assert reader.poll() == 11
@@ -69,7 +69,7 @@ def test_no_cluster_takes_the_past_of_another(service: Any, monkeypatch: pytest.
 
 
 def test_while_the_store_is_away_the_last_state_stands(service: Any) -> None:
-    service.set_mode(ModeBody(mode="enforce"), ANYONE)
+    service.set_mode(ModeBody(trace="pai", mode="enforce"), ANYONE)
     now = [100.0]
     models = FakeModels()
     reader = Feed(service.store, models, service.settings, monotonic=lambda: now[0])

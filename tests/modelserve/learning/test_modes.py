@@ -78,7 +78,7 @@ def test_a_mode_that_was_set_is_shown_and_holds_in_other_workers(service: Any) -
 
 def test_a_mode_that_is_taken_back_leaves_the_wider_one(service: Any) -> None:
     other = service_of(service.store.where)
-    service.set_mode(ModeBody(mode="enforce"), ANYONE)
+    service.set_mode(ModeBody(trace="pai", mode="enforce"), ANYONE)
     service.set_mode(ModeBody(task_type="ctr", mode="observe"), ANYONE)
 
     answer = service.set_mode(ModeBody(task_type="ctr", unset=True), ANYONE)
@@ -254,3 +254,16 @@ def test_stretch_holds_shrunk_run_times_against_unshrunk_ones(service: Any) -> N
     assert ctr.stretch.model_dump() == pytest.approx(
         {"shrunk": 1.2, "unshrunk": 1.0, "ratio": 1.2, "shrunk_jobs": 1, "unshrunk_jobs": 3}
     )
+
+
+def test_enforce_without_a_scope_is_refused_and_observe_is_not(service: Any) -> None:
+    from modelserve.learning.modes import set_mode
+
+    def set_to(**said: Any) -> Any:
+        return set_mode(service.store, service.feed, ModeBody(**said), ANYONE, default_trace="pai", at=1.0)
+
+    with pytest.raises(BadRequest, match=r"enforce without a scope, which covers every job of pai"):
+        set_to(mode="enforce")
+    assert set_to(mode="observe").modes[0].mode == "observe"
+    assert set_to(mode="enforce", trace="pai").modes[0].mode == "enforce"
+    assert set_to(mode="enforce", task_type="ctr").modes

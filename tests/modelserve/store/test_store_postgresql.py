@@ -95,7 +95,7 @@ def test_feedback_modes_and_answers_are_as_in_a_file(server: Server) -> None:
     rows = [row("a"), row("b", outcome="oom", allocation={"mem_gib": 10.0})]
 
     taken = service.take_feedback(body([*rows, row("a")]), ANYONE)
-    service.set_mode(ModeBody(mode="enforce"), ANYONE)
+    service.set_mode(ModeBody(trace="pai", mode="enforce"), ANYONE)
     log = log_of(service.store, 10)
     log.put(record(1, context=b"\x00\xff"))
     log.stop()
@@ -134,7 +134,7 @@ def test_the_log_is_bounded_and_searched_as_in_a_file(server: Server) -> None:
 def test_a_server_that_goes_away_costs_no_answer_and_comes_back(server: Server) -> None:
     url = server.make_database("away")
     service = service_of(url)
-    service.set_mode(ModeBody(mode="enforce"), ANYONE)
+    service.set_mode(ModeBody(trace="pai", mode="enforce"), ANYONE)
     log = log_of(service.store, 100)
     log.start()
 
