@@ -257,17 +257,6 @@ def summed_up(runs: pl.DataFrame, keys: Sequence[str], figures: Iterable[str]) -
     return rows
 
 
-def differences(runs: pl.DataFrame, keys: Sequence[str], arm: str, base: str, figures: Sequence[str]) -> list[Row]:
-    """Return the mean difference of each column of `figures` from the arm `base`, with its 95 % interval.
-
-    There is one row per group and arm other than `base`. Runs are paired by seed.
-    """
-    theirs = runs.filter(pl.col(arm) == base).select(*keys, SEED, *(pl.col(name).alias(f"_{name}") for name in figures))
-    paired = runs.filter(pl.col(arm) != base).join(theirs, on=[*keys, SEED], how="inner", maintain_order="left")
-    less = paired.with_columns(pl.col(name) - pl.col(f"_{name}") for name in figures)
-    return [{**row, "less": base} for row in summed_up(less, [*keys, arm], figures)]
-
-
 def rendered(rows: Sequence[Row]) -> list[Row]:
     """Return rows for the screen, with each value and its interval (`_lo`, `_hi`) in one cell.
 

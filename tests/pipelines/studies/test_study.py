@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from pipelines.cli.options import DEMO_LAKE
 from pipelines.cli.study import app_of
 from pipelines.errors import BadUsage
-from pipelines.studies.study import Context, Findings, Study, dealt, differences, option, seed_option, summed_up, write
+from pipelines.studies.study import Context, Findings, Study, dealt, option, seed_option, summed_up, write
 
 
 class Shape(StrEnum):
@@ -124,11 +124,8 @@ def test_a_folder_holds_rows_without_nan_and_the_claims_first(tmp_path: Path) ->
     assert [(each["table"], each.get("wait_s")) for each in rows] == [("claims", None), ("waits", None)]
 
 
-def test_differences_are_paired_by_seed_and_intervals_come_from_their_spread() -> None:
+def test_means_are_by_group_with_the_number_of_seeds() -> None:
     runs = pl.DataFrame({"arm": ["a", "b"] * 2, "seed": [0, 0, 1, 1], "wait_s": [1.0, 3.0, 11.0, 13.0]})
-    assert differences(runs, (), "arm", "a", ("wait_s",)) == [
-        {"arm": "b", "seeds": 2, "wait_s": 2.0, "wait_s_lo": 2.0, "wait_s_hi": 2.0, "less": "a"}
-    ]
     (row, _) = summed_up(runs, ("arm",), ("wait_s",))
     assert (row["wait_s"], row["seeds"]) == (6.0, 2)
 
