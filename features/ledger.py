@@ -66,7 +66,6 @@ class Base:
         return bool(self.times["end"][row] != NEVER)
 
 
-BoolArray = npt.NDArray[np.bool_]
 T = TypeVar("T", bound=np.generic)
 Identity = tuple[str, str, str]
 """Cluster, job id and role, which identify a row within one trace."""

@@ -128,11 +128,6 @@ class Tokens:
             )
         )
 
-    @property
-    def needed(self) -> bool:
-        """True if calls need a token."""
-        return bool(self.known)
-
     def caller_of(self, authorization: bytes | None) -> Caller | None:
         """Return the caller of an `Authorization` header, or None if its token is unknown or missing.
 

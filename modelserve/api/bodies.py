@@ -20,7 +20,6 @@ from modelserve.api.problems import Refusal, invalid_body
 
 Body = TypeVar("Body", bound=BaseModel)
 
-JSON: Final = "application/json"
 SMALL_BYTES: Final = 16_384
 """Bodies up to this size are parsed on the event loop, in well under a millisecond; larger ones in a thread."""
 

@@ -7,7 +7,6 @@ References: Chen and Guestrin, "XGBoost: A Scalable Tree Boosting System" (2016)
 """
 
 from dataclasses import asdict, dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -58,10 +57,6 @@ class Rows:
     margin: FloatArray | None = None
 
 
-OBJECTIVES: Final = ("quantile", "absolute")
-"""Names of the losses; `absolute` (absolute error) is equivalent to `quantile` at 0.5."""
-
-
 def fit(
     rows: Rows,
     columns: Columns,
@@ -82,7 +77,7 @@ def fit(
     quantiles
         Quantile levels, one per output, for the objective `quantile`.
     objective
-        One of `OBJECTIVES`; `absolute` has one output.
+        The loss: `quantile`, or `absolute` (absolute error, equivalent to `quantile` at 0.5), which has one output.
     stop
         Rows for early stopping; on a time-later split they were submitted after `rows`.
     seed, nthread

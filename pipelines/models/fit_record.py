@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from pipelines.models.examples import Examples
@@ -19,7 +18,6 @@ from pipelines.models.metrics import QUANTILES, FloatArray, Forecast, pinball_ro
 
 __all__ = ["FitRecord"]
 
-IntArray = npt.NDArray[np.int64]
 
 MOST_ROWS: Final = 5_000
 """Maximum number of rows behind each point of a learning curve: the latest submitted."""

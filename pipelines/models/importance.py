@@ -29,7 +29,6 @@ from pipelines.models.metrics import FloatArray
 
 __all__ = ["LEAST_SHARE", "Spread", "important_resources"]
 
-IntArray = npt.NDArray[np.int64]
 Importance = dict[str, str | float | int | None]
 
 REPEATS: Final = 5

@@ -37,14 +37,6 @@ class Forecast:
         """Return the forecasts with these row numbers, in this order."""
         return Forecast(p50=self.p50[rows], p90=self.p90[rows])
 
-    def shifted(self, offset: FloatArray) -> "Forecast":
-        """Return the forecast with `offset` (n,), in log seconds, added to both quantiles."""
-        return Forecast(p50=self.p50 + offset, p90=self.p90 + offset)
-
-    def sorted(self) -> "Forecast":
-        """Return the forecast with p50 and p90 swapped in rows where p50 is above p90."""
-        return Forecast(p50=np.minimum(self.p50, self.p90), p90=np.maximum(self.p50, self.p90))
-
 
 def log_run(run_s: FloatArray) -> FloatArray:
     """Return log(max(run_s, 1)): a job of zero seconds counts as one second.

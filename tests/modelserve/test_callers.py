@@ -20,7 +20,6 @@ def made(*names: str) -> Tokens:
 
 def test_without_tokens_anyone_may_call() -> None:
     assert Tokens.of(()).caller_of(None) is ANYONE
-    assert not Tokens.of(()).needed
 
 
 @pytest.mark.parametrize("header", [b"Bearer two", b"bearer two", b"BEARER  two "])

@@ -24,7 +24,6 @@ MOST_RUN: Final = timedelta(days=3)
 LOAD: Final = 1.0
 SHARES: Final = (0.25, 0.4, 1.0, float("inf"))
 PERIOD_S: Final = 600.0
-JOBS: Final = 400
 COUNTS: Final = (1, 2, 4, 8, 16)
 
 

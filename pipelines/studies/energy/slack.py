@@ -55,7 +55,6 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 SLACKS_H: Final = (1.0, 3.0, 6.0, 12.0)
 BY: Final[tuple[Literal["carbon", "price"], ...]] = ("carbon", "price")
 HOW: Final = (*FORECASTS, CLAIRVOYANT)
-AT_ONCE: Final = "at once"
 PERCENT: Final = 100.0
 KG: Final = 1000.0
 

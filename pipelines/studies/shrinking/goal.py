@@ -28,8 +28,6 @@ MOST_KILLED: Final = 0
 MOST_STRETCH_P99: Final = 1.05
 TRUTH: Final = "contention"
 
-HELD: Final = tuple(f"{name}_allocated_frac" for name in SHORT.values())
-
 BINDS_FROM: Final = 0.5
 """Share of the waiting jobs that must lack a resource for it to count as a bottleneck."""
 

@@ -50,15 +50,6 @@ def test_wmape_of_jobs_that_all_ran_no_time_is_not_a_number() -> None:
     assert np.isnan(metrics.wmape(np.zeros(3), np.ones(3)))
 
 
-def test_a_sorted_forecast_never_crosses() -> None:
-    crossed = Forecast(p50=np.array([3.0, 1.0]), p90=np.array([2.0, 4.0]))
-
-    straight = crossed.sorted()
-
-    assert straight.p50.tolist() == [2.0, 1.0]
-    assert straight.p90.tolist() == [3.0, 4.0]
-
-
 @given(st.lists(st.floats(-5, 15), min_size=1, max_size=40), st.sampled_from([0.5, 0.9]))
 def test_no_constant_beats_the_empirical_quantile(values: list[float], tau: float) -> None:
     y = np.array(values)
