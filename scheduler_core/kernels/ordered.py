@@ -152,7 +152,9 @@ def place_in_order(
         buckets=buckets_of(rows[first], np.arange(len(first))),
         units=np.ascontiguousarray(rows[first, :3]),
         filled=np.empty(0, dtype=np.int64),
+        front=np.empty(0, dtype=np.int64),
         shut=np.full(len(first), NONE, dtype=np.int64),
+        missing=np.zeros(len(first), dtype=np.int64),
         tally=tally_of(),
     )
     machines = len(cluster.machines)

@@ -11,7 +11,18 @@ from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.state import BEST_FIT, CONSOLIDATE, FIRST_FIT, NONE, Cluster, Queue, Scratch
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["copy_room", "fits", "fits_free", "hosted", "hosted_in_all", "open_to", "placed", "share_free", "shift"]
+__all__ = [
+    "copy_room",
+    "fits",
+    "fits_free",
+    "hosted",
+    "hosted_in_all",
+    "note_change",
+    "open_to",
+    "placed",
+    "share_free",
+    "shift",
+]
 
 
 @kernel
@@ -23,22 +34,24 @@ def copy_room(room: IntArray, copied: IntArray) -> None:
 
 
 @kernel
+def takes_one(room: IntArray, machine: int, units: IntArray, at: int) -> bool:
+    """Return whether a machine could host one instance of bucket `at`."""
+    return bool(
+        units[at, 0] <= room[machine, 0] and units[at, 1] <= room[machine, 1] and units[at, 2] <= room[machine, 2]
+    )
+
+
+@kernel
 def hosted(room: IntArray, machine: int, units: IntArray, at: int, instances: int) -> int:
     """Return how many instances a machine could host, at most `instances`."""
+    if instances == 1:
+        return int(takes_one(room, machine, units, at))
     count = instances
     for resource in range(3):
         # Most machines can host all instances: divide only if one cannot.
         if units[at, resource] * count > room[machine, resource]:
             count = room[machine, resource] // units[at, resource]
     return count
-
-
-@kernel
-def takes_one(room: IntArray, machine: int, units: IntArray, at: int) -> bool:
-    """Return whether a machine could host one instance of bucket `at`."""
-    return bool(
-        units[at, 0] <= room[machine, 0] and units[at, 1] <= room[machine, 1] and units[at, 2] <= room[machine, 2]
-    )
 
 
 @kernel
@@ -59,34 +72,71 @@ def hosted_in_all(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> in
 
 
 @kernel
-def fits(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> bool:
-    """Return whether the whole gang fits the free units `room`."""
+def missing_in(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> int:
+    """Return how many instances of the gang do not fit the free units `room`, 0 if the whole gang fits."""
     instances, gpu_type = queue.buckets[at].instances, queue.buckets[at].gpu_type
     missing = instances
     for machine in range(len(room)):
         if open_to(cluster, machine, gpu_type):
             missing -= hosted(room, machine, queue.units, at, instances)
             if missing <= 0:
-                return True
-    return False
+                return 0
+    return int(missing)
+
+
+@kernel
+def fits(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> bool:
+    """Return whether the whole gang fits the free units `room`."""
+    return bool(missing_in(cluster, room, queue, at) == 0)
+
+
+@kernel
+def note_change(cluster: Cluster, queue: Queue, machine: int) -> None:
+    """Record that a machine may host more, so that gangs that did not fit are tried there again."""
+    tally = queue.tally[0]
+    cluster.changed[tally.changes % len(cluster.changed)] = machine
+    tally.changes += 1
+
+
+@kernel
+def _hosted_since(cluster: Cluster, queue: Queue, at: int) -> int:
+    """Return how many instances fit on the machines changed since the gang last did not fit.
+
+    A machine that changed twice counts twice. Machines that did not change host no more than they did.
+    """
+    gang, more = queue.buckets[at], 0
+    for change in range(queue.shut[gang.shape], queue.tally[0].changes):
+        machine = cluster.changed[change % len(cluster.changed)]
+        if open_to(cluster, machine, gang.gpu_type):
+            more += hosted(cluster.free, machine, queue.units, at, gang.instances)
+            if more >= queue.missing[gang.shape]:
+                break
+    return more
 
 
 @kernel
 def fits_free(cluster: Cluster, queue: Queue, at: int) -> bool:
     """Return whether the whole gang fits the current free capacity.
 
-    A gang that did not fit since the last release is rejected at once. The total free units reject most others.
+    A gang that did not fit since the last change of a machine is rejected at once. The total free units reject most
+    others, and the changed machines most of the rest.
     """
-    bucket, releases = queue.buckets[at], queue.tally[0].releases
-    if queue.shut[bucket.shape] == releases:
+    bucket, changes = queue.buckets[at], queue.tally[0].changes
+    shut = queue.shut[bucket.shape]
+    if shut == changes:
         return False
-    fitting = True
     for resource in range(3):
-        fitting &= queue.units[at, resource] * bucket.instances <= cluster.total_free[resource]
-    fitting = fitting and fits(cluster, cluster.free, queue, at)
-    if not fitting:
-        queue.shut[bucket.shape] = releases
-    return fitting
+        if queue.units[at, resource] * bucket.instances > cluster.total_free[resource]:
+            return False
+    missing = 0
+    if shut != NONE and changes - shut <= len(cluster.changed):
+        missing = queue.missing[bucket.shape] - _hosted_since(cluster, queue, at)
+    if missing <= 0:
+        missing = missing_in(cluster, cluster.free, queue, at)
+    if missing > 0:
+        queue.shut[bucket.shape] = changes
+        queue.missing[bucket.shape] = missing
+    return bool(missing <= 0)
 
 
 @kernel

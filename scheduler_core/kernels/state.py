@@ -3,19 +3,18 @@
 Used by every kernel of this folder and of the compiled engine.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from scheduler_core import cluster as machinery
+from scheduler_core.kernels.records import ACTIVE, BUCKET, END, ENTRY, JOB, NONE, RUN, TALLY, Records
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
-    "END",
     "JOB",
     "NONE",
     "PLACEMENT_CODES",
-    "RUN",
     "Breaks",
     "Cluster",
     "Log",
@@ -25,98 +24,10 @@ __all__ = [
     "State",
     "buckets_of",
     "cluster_of",
+    "log_of",
     "scratch_of",
     "tally_of",
 ]
-
-Records = Any  # an array with one of the dtypes below; mypy cannot check its fields
-
-
-NONE: Final = -1
-"""Code for no job, no bucket or no head of the queue."""
-
-JOB: Final = np.dtype(
-    [
-        ("arrive_s", "f8"),
-        ("run_s", "f8"),
-        ("granted_run_s", "f8"),
-        ("predicted_s", "f8"),  # infinity if unknown
-        ("owed_s", "f8"),  # seconds of the next run that the restart takes, without progress
-        ("granted_key", "f8"),  # constant part of the queue key, with the granted amounts
-        ("full_key", "f8"),  # constant part of the queue key, with the full request
-        ("rank", "f8"),  # queue key while the job waits
-        ("left_s", "f8"),  # duration of the next start
-        ("attained_s", "f8"),
-        ("finished_s", "f8"),
-        ("user", "i8"),
-        ("granted_bucket", "i8"),
-        ("full_bucket", "i8"),
-        ("child", "i8"),  # links of the job in its bucket's heap
-        ("sibling", "i8"),
-        ("spread", "i8"),  # row of `Rules.remaining`
-        ("place", "i8"),  # position of the job's run in the heap of ends
-        ("full", "?"),
-        ("dies", "?"),
-        ("fails", "?"),
-        ("never_fits", "?"),
-    ],
-    align=True,
-)
-
-BUCKET: Final = np.dtype(
-    [
-        ("instances", "i8"),
-        ("gpu_type", "i8"),
-        ("gang_gpus", "i8"),  # milli-GPUs of the whole gang
-        ("user", "i8"),  # user of the jobs, if the policy orders by users' shares
-        ("shape", "i8"),  # number of the demand, equal for buckets that differ only by user
-        ("top", "i8"),  # first job of the bucket's heap
-        ("place", "i8"),  # position of the bucket in `Queue.filled`
-        ("possible", "?"),  # whether the gang fits the empty cluster
-        ("passed", "i1"),  # state of the bucket in the current round
-    ],
-    align=True,
-)
-
-RUN: Final = np.dtype(
-    [
-        ("start_s", "f8"),
-        ("end_s", "f8"),
-        ("job", "i8"),
-        ("first_host", "i8"),  # index of the run's first machine in `Log.hosts`, up to the next run's index
-        ("full", "?"),
-        ("ending", "i1"),
-    ],
-    align=True,
-)
-
-END: Final = np.dtype([("end_s", "f8"), ("run", "i8")], align=True)
-ENTRY: Final = np.dtype([("value", "f8"), ("tie", "i8"), ("what", "i8")], align=True)
-
-TALLY: Final = np.dtype(
-    [
-        ("now_s", "f8"),
-        ("stranded_gpu_s", "f8"),
-        ("waiting", "i8"),
-        ("waiting_hosts", "i8"),  # upper bound of the number of machines that all waiting jobs would use
-        ("smallest_gpus", "i8"),  # milli-GPUs of the smallest waiting gang with GPUs, 0 if none; NONE: recompute
-        ("filled", "i8"),
-        ("releases", "i8"),  # number of releases so far
-        ("settled", "i8"),  # number of filled buckets known not to fit
-        ("running", "i8"),
-        ("runs", "i8"),
-        ("hosts", "i8"),
-        ("arrivals", "i8"),
-        ("ups", "i8"),
-        ("downs", "i8"),
-        ("head", "i8"),
-        ("overtaken", "i8"),
-        ("offers", "i8"),
-        ("aside", "i8"),
-        ("heaped", "i8"),  # number of `Scratch.picks` still in the heap
-    ],
-    align=True,
-)
 
 
 class Rules(NamedTuple):
@@ -137,13 +48,18 @@ class Rules(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """The queue: a heap of waiting jobs for each bucket; `filled` lists the buckets with waiting jobs, in any order."""
+    """The queue: a heap of waiting jobs for each bucket; `filled` lists the buckets with waiting jobs, in any order.
+
+    With backfill, the first jobs in queue order are in `front` instead of the heaps.
+    """
 
     jobs: Records
     buckets: Records
     units: IntArray  # (buckets, 3) demand per instance
     filled: IntArray
-    shut: IntArray  # by shape of bucket: the value of `releases` when it last did not fit
+    front: IntArray  # first waiting jobs, in queue order
+    shut: IntArray  # by shape of bucket: the value of `changes` when it last did not fit, NONE if not known
+    missing: IntArray  # by shape of bucket: a lower bound of the instances that did not fit then
     tally: Records  # (1,) totals, with the dtype `TALLY`
 
 
@@ -159,6 +75,8 @@ class Cluster(NamedTuple):
     total_free: IntArray  # (3,) sum of `free` over machines
     total: FloatArray  # (3,) capacity of all machines, at least 1
     held: IntArray  # (users, 3) units held by running jobs
+    changed: IntArray  # machines of the latest `changes`: number n at index n modulo the length
+    first_on: IntArray  # (machines,) index in `Log.hosts` of the latest run on a machine, NONE if there is none
 
 
 class Log(NamedTuple):
@@ -167,7 +85,12 @@ class Log(NamedTuple):
     runs: Records
     hosts: IntArray  # machines of all runs, one run after the other
     counts: IntArray  # number of instances on each of `hosts`
+    owner: IntArray  # number of the run of each of `hosts`
+    older: IntArray  # index in `hosts` of the next older run on the same machine, NONE for the oldest; so is `newer`
+    newer: IntArray
     ends: Records
+    expected: Records  # with backfill: the current runs by expected end
+    active: Records  # the current runs, in no particular order, with what their queue keys depend on
 
 
 class Breaks(NamedTuple):
@@ -180,17 +103,19 @@ class Breaks(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory of a round; no value is kept for the next round."""
+    """Working memory of a round; only `hosted` is kept for later rounds."""
 
     offers: Records  # heap of buckets by the keys of their first jobs
     aside: IntArray  # jobs that stay queued and are not offered again
-    passed: IntArray
     chosen: IntArray  # (machines,) indices of the machines chosen for a gang, in filling order
     counts: IntArray  # (machines,) instances on each machine of `chosen`
     slot: IntArray  # (machines,) working values of a placement
     bare: IntArray  # (machines, 3) hypothetical free capacity; so are `spare` and `after`
     spare: IntArray
     after: IntArray
+    reach: IntArray  # (1, 3) hypothetical free capacity of one machine
+    hosted: IntArray  # (STUCK_ROWS, machines) instances that each machine hosts at most, for stuck buckets
+    hosted_for: IntArray  # (STUCK_ROWS,) bucket of each row of `hosted`, NONE if there is none
     bare_room: FloatArray  # (machines,) as `Cluster.room`, for `bare` and for `after`
     after_room: FloatArray
     picks: Records  # heap of running jobs by queue key
@@ -207,6 +132,12 @@ class State(NamedTuple):
     breaks: Breaks
     scratch: Scratch
 
+
+KEPT_CHANGES: Final = 256
+"""Number of changes that are remembered; a gang that was last tried before them is tried on all machines."""
+
+STUCK_ROWS: Final = 64
+"""Number of rows of `Scratch.hosted`; bucket b uses row b modulo this number."""
 
 FIRST_FIT: Final = 0
 BEST_FIT: Final = 1
@@ -227,6 +158,7 @@ def buckets_of(rows: IntArray, shapes: IntArray) -> Records:
     buckets["gang_gpus"] = rows[:, 2] * rows[:, 3]
     buckets["shape"] = shapes
     buckets["top"] = NONE
+    buckets["stuck_at"] = NONE
     return buckets
 
 
@@ -234,6 +166,7 @@ def tally_of() -> Records:
     """Create the totals of an empty simulation."""
     tally = np.zeros(1, dtype=TALLY)
     tally["head"] = NONE
+    tally["reserved_for"] = NONE
     return tally
 
 
@@ -251,6 +184,23 @@ def cluster_of(machines: machinery.Cluster, gpu_types: tuple[str, ...], users: i
         total_free=room.free.sum(axis=0),
         total=np.maximum(machines.capacity.sum(axis=0), 1).astype(np.float64),
         held=np.zeros((users, machines.capacity.shape[1]), dtype=np.int64),
+        changed=np.zeros(KEPT_CHANGES, dtype=np.int64),
+        first_on=np.full(len(machines.machines), NONE, dtype=np.int64),
+    )
+
+
+BY_HOST: Final = ("hosts", "counts", "owner", "older", "newer")
+"""The columns of the log that have an entry for each machine of each run."""
+
+
+def log_of(jobs: int, runs: int, hosts: int) -> Log:
+    """Allocate an empty log for a number of runs, which use a number of machines in total."""
+    return Log(
+        runs=np.zeros(runs + 1, dtype=RUN),
+        ends=np.empty(jobs, dtype=END),
+        expected=np.empty(jobs, dtype=ENTRY),
+        active=np.empty(jobs, dtype=ACTIVE),
+        **{name: np.empty(hosts, dtype=np.int64) for name in BY_HOST},
     )
 
 
@@ -259,13 +209,15 @@ def scratch_of(jobs: int, buckets: int, machines: int) -> Scratch:
     return Scratch(
         offers=np.empty(buckets, dtype=ENTRY),
         aside=np.empty(jobs, dtype=np.int64),
-        passed=np.empty(buckets, dtype=np.int64),
         chosen=np.empty(machines, dtype=np.int64),
         counts=np.empty(machines, dtype=np.int64),
         slot=np.empty(machines, dtype=np.int64),
         bare=np.empty((machines, 3), dtype=np.int64),
         spare=np.empty((machines, 3), dtype=np.int64),
         after=np.empty((machines, 3), dtype=np.int64),
+        reach=np.empty((1, 3), dtype=np.int64),
+        hosted=np.zeros((STUCK_ROWS, machines), dtype=np.int64),
+        hosted_for=np.full(STUCK_ROWS, NONE, dtype=np.int64),
         bare_room=np.empty(machines),
         after_room=np.empty(machines),
         picks=np.empty(jobs, dtype=ENTRY),

@@ -10,10 +10,10 @@ run times are predicted instead of stated by users.
 
 import math
 
-from pipelines.simulation.engine.compiled.heaps import heaped, popped
+from pipelines.simulation.engine.compiled.front import clear_front, leave_front
 from pipelines.simulation.engine.compiled.offers import next_offer, offer_again, offer_all
-from pipelines.simulation.engine.compiled.starts import lent, start, start_chosen, wait
-from pipelines.simulation.engine.compiled.waiting import take
+from pipelines.simulation.engine.compiled.starts import DRF, lent, start, start_chosen
+from pipelines.simulation.engine.compiled.waiting import bucket_of, unlink
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.placing import copy_room, fits, fits_free, hosted_in_all, placed, share_free
 from scheduler_core.kernels.state import NONE, State
@@ -28,45 +28,54 @@ SHUT = 2
 
 
 @kernel
-def _expected_ends(state: State) -> int:
-    """Build a heap in `picks` of the current runs by expected end, and return their number."""
-    log, tally, picks = state.log, state.queue.tally[0], state.scratch.picks
-    for place in range(tally.running):
-        number = log.ends[place].run
-        run = log.runs[number]
-        picks[place].value = max(tally.now_s, run.start_s + state.queue.jobs[run.job].predicted_s)
-        picks[place].tie = number
-        picks[place].what = number
-    heaped(picks, tally.running)
-    return int(tally.running)
-
-
-@kernel
-def _reserved(state: State, at: int) -> float:
-    """Return when the head, the first job of bucket `at`, is expected to start.
+def _reserve(state: State, head: int) -> None:
+    """Reserve capacity for the head: write its expected start to `shadow_s`.
 
     Write to `spare` the capacity that is expected to be free at that time after the head has started.
     """
-    queue, cluster, scratch = state.queue, state.cluster, state.scratch
-    bare, picks, instances = scratch.bare, scratch.picks, queue.buckets[at].instances
+    queue, cluster, scratch, tally = state.queue, state.cluster, state.scratch, state.queue.tally[0]
+    expected, at = state.log.expected, bucket_of(queue.jobs, head)
+    bare, instances = scratch.bare, queue.buckets[at].instances
+    tally.reserved_for, tally.reserved_changes, tally.reserved_runs = head, tally.changes, tally.runs
+    tally.shadow_s, tally.lent = math.inf, 0
     copy_room(cluster.free, bare)
     count = hosted_in_all(cluster, bare, queue, at)
-    left, shadow_s = _expected_ends(state), math.inf
-    while count < instances and left > 0:
-        shadow_s = picks[0].value
-        while left > 0 and picks[0].value == shadow_s:
-            left = popped(picks, left)
-            count += lent(state, picks[left].what, 1, at)
+    while count < instances and tally.lent < tally.running:
+        tally.shadow_s = max(tally.now_s, expected[tally.lent].value)
+        while tally.lent < tally.running and expected[tally.lent].value <= tally.shadow_s:
+            count += lent(state, expected[tally.lent].what, 1, at)
+            tally.lent += 1
     copy_room(bare, scratch.spare)
     if count < instances:
-        return math.inf
+        tally.shadow_s = math.inf
+        return
     for machine in range(len(bare)):
-        scratch.bare_room[machine] = share_free(bare, machine, cluster.largest)
+        lending = False
+        for resource in range(3):
+            lending |= bare[machine, resource] != cluster.free[machine, resource]
+        scratch.bare_room[machine] = share_free(bare, machine, cluster.largest) if lending else cluster.room[machine]
     used = placed(state.rules.placement, cluster, bare, scratch.bare_room, queue, at, scratch)
     for place in range(used):
         for resource in range(3):
             scratch.spare[scratch.chosen[place], resource] -= queue.units[at, resource] * scratch.counts[place]
-    return shadow_s
+
+
+@kernel
+def _still_reserved(state: State, head: int) -> bool:
+    """Return whether the last reservation holds now: for the same head, with the same runs expected to end by then.
+
+    `shadow_s` is moved to now if all these runs are past their expected ends.
+    """
+    tally = state.queue.tally[0]
+    same = tally.reserved_for == head and tally.reserved_changes == tally.changes
+    if not same or tally.reserved_runs != tally.runs:
+        return False
+    if tally.now_s > tally.shadow_s:
+        if tally.lent < tally.running and state.log.expected[tally.lent].value <= tally.now_s:
+            return False
+        tally.shadow_s = tally.now_s
+        tally.seen = 0
+    return True
 
 
 @kernel
@@ -78,34 +87,36 @@ def _narrow(state: State, machine: int) -> None:
 
 
 @kernel
-def _backfilled(state: State, at: int, job: int, shadow_s: float) -> bool:
-    """Start a job taken from the queue if that does not delay the head, and return whether it started.
+def _backfilled(state: State, place: int) -> bool:
+    """Start the job at index `place` of the front if that does not delay the head, and return whether it started.
 
     If its demand does not fit, set the state `passed` of its bucket to `SHUT` or `SHORT_ONLY`.
     """
     queue, cluster, scratch, log = state.queue, state.cluster, state.scratch, state.log
+    job = queue.front[place]
+    at = bucket_of(queue.jobs, job)
     bucket = queue.buckets[at]
-    late = queue.tally[0].now_s + queue.jobs[job].predicted_s > shadow_s
+    late = queue.tally[0].now_s + queue.jobs[job].predicted_s > queue.tally[0].shadow_s
     if bucket.passed == SHUT or (late and bucket.passed == SHORT_ONLY):
         return False
     if not fits_free(cluster, queue, at):
         bucket.passed = SHUT
         return False
     if not late:
-        number = start(state, job)
+        number = start(state, leave_front(queue, len(cluster.free), place))
     elif fits(cluster, scratch.bare, queue, at):
         for machine in range(len(scratch.bare)):
             scratch.bare_room[machine] = share_free(scratch.bare, machine, cluster.largest)
         used = placed(state.rules.placement, cluster, scratch.bare, scratch.bare_room, queue, at, scratch)
-        number = start_chosen(state, job, used)
+        number = start_chosen(state, leave_front(queue, len(cluster.free), place), used)
     else:
         bucket.passed = SHORT_ONLY
         return False
-    for place in range(log.runs[number].first_host, log.runs[number + 1].first_host):
+    for host in range(log.runs[number].first_host, log.runs[number + 1].first_host):
         if late:
             for resource in range(3):
-                scratch.spare[log.hosts[place], resource] -= queue.units[at, resource] * log.counts[place]
-        _narrow(state, log.hosts[place])
+                scratch.spare[log.hosts[host], resource] -= queue.units[at, resource] * log.counts[host]
+        _narrow(state, log.hosts[host])
     return True
 
 
@@ -121,48 +132,60 @@ def _still_open(state: State) -> int:
 
 
 @kernel
-def _behind(state: State, head: int) -> None:
-    """Try to start jobs behind the head (the first job of bucket `head`), in queue order, up to the backfill depth.
+def _in_front(state: State, place: int) -> bool:
+    """Extend the front until it has a job at index `place`; return False if too few jobs wait."""
+    queue, tally = state.queue, state.queue.tally[0]
+    while tally.front <= place:
+        if tally.offers == NONE:
+            offer_all(state)
+        at = next_offer(state)
+        if at == NONE:
+            return False
+        queue.front[tally.front] = unlink(queue, at)
+        tally.front += 1
+        offer_again(state, at)
+    return True
 
-    Jobs that may not start are kept in `scratch.aside`, and return to the queue at the end of the round.
+
+@kernel
+def _behind(state: State) -> None:
+    """Try to start jobs behind the head, the first job of the front, in queue order, up to the backfill depth.
+
+    If the reservation still holds, only jobs that arrived since are tried: nothing changed for the others.
     """
-    queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
-    machines = len(state.cluster.free)
+    queue, tally, head = state.queue, state.queue.tally[0], state.queue.front[0]
     usable = _still_open(state)
     if usable == 0:
         return  # no job fits the free capacity
-    shadow_s = _reserved(state, head)
-    for machine in range(machines):
-        _narrow(state, machine)
-    scratch.aside[0] = take(queue, machines, head)
-    tally.aside = 1
-    offer_again(state, head)
+    if not _still_reserved(state, head):
+        _reserve(state, head)
+        tally.seen = 0
+        for machine in range(len(state.cluster.free)):
+            _narrow(state, machine)
+    place, runs = 1, tally.runs
     for _ in range(state.rules.depth):
-        at = next_offer(state)
-        if at == NONE or usable == 0:
+        if usable == 0 or not _in_front(state, place):
             break
-        was_open = queue.buckets[at].passed != SHUT
-        job = take(queue, machines, at)
-        if not _backfilled(state, at, job, shadow_s):
-            scratch.aside[tally.aside] = job
-            tally.aside += 1
-        if was_open and (queue.buckets[at].passed == SHUT or queue.buckets[at].top == NONE):
-            usable -= 1
-        offer_again(state, at)
-    for place in range(tally.aside):
-        wait(state.rules, queue, machines, scratch.aside[place])
+        job = queue.front[place]
+        bucket = queue.buckets[bucket_of(queue.jobs, job)]
+        if job < tally.seen or bucket.passed == SHUT:
+            place += 1
+            continue
+        if not _backfilled(state, place):
+            place += 1
+        usable -= bucket.passed == SHUT
+    tally.seen = tally.arrivals if tally.runs == runs and state.rules.policy != DRF else 0
 
 
 @kernel
 def easy_round(state: State) -> None:
     """Start jobs in queue order until one does not fit (the head), then later jobs that do not delay the head."""
-    queue, cluster = state.queue, state.cluster
-    offer_all(state)
-    at = next_offer(state)
-    while at != NONE:
-        if not fits_free(cluster, queue, at):
-            _behind(state, at)
-            return
-        start(state, take(queue, len(cluster.free), at))
-        offer_again(state, at)
-        at = next_offer(state)
+    queue, cluster, tally = state.queue, state.cluster, state.queue.tally[0]
+    tally.offers = NONE
+    while _in_front(state, 0):
+        if not fits_free(cluster, queue, bucket_of(queue.jobs, queue.front[0])):
+            _behind(state)
+            break
+        start(state, leave_front(queue, len(cluster.free), 0))
+    if state.rules.policy == DRF:
+        clear_front(queue)

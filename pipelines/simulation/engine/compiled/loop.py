@@ -14,7 +14,7 @@ from pipelines.simulation.engine.compiled.preemption import preempting_round
 from pipelines.simulation.engine.compiled.starts import COMPLETED, FAILED, INTERRUPTED, KILLED, start, stop, wait
 from pipelines.simulation.engine.compiled.waiting import smallest_gpus, take
 from scheduler_core.kernels.kernel import SOURCES, Compiled, digest, kept, kernel
-from scheduler_core.kernels.placing import fits, fits_free, share_free
+from scheduler_core.kernels.placing import fits, fits_free, note_change, share_free
 from scheduler_core.kernels.state import NONE, State
 
 MILLI = 1000
@@ -89,7 +89,7 @@ def bring_up(state: State) -> None:
                 cluster.free[machine, resource] = cluster.capacity[machine, resource]
                 cluster.total_free[resource] += cluster.capacity[machine, resource]
             cluster.room[machine] = share_free(cluster.free, machine, cluster.largest)
-            tally.releases += 1
+            note_change(cluster, state.queue, machine)
             tally.settled = 0
 
 
@@ -126,6 +126,7 @@ def take_down(state: State) -> None:
         _interrupt(state)
     for outage in range(first, tally.downs):
         machine = breaks.down[outage]
+        note_change(cluster, state.queue, machine)
         for resource in range(3):
             cluster.total_free[resource] -= cluster.free[machine, resource]
             cluster.free[machine, resource] = 0

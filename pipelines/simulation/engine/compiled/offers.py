@@ -61,15 +61,15 @@ def next_offer(state: State) -> int:
 
 @kernel
 def offer_again(state: State, at: int) -> None:
-    """Add bucket `at` to the offers again if it still holds a waiting job after its first job was handled."""
+    """Add bucket `at` to the offers if its heap holds a waiting job."""
     if state.queue.buckets[at].top != NONE:
         offer(state, at)
 
 
 @kernel
 def offer_all(state: State) -> None:
-    """Fill the offers with all non-empty buckets."""
+    """Fill the offers with all buckets whose heaps hold a waiting job."""
     queue = state.queue
     queue.tally[0].offers = 0
     for place in range(queue.tally[0].filled):
-        offer(state, queue.filled[place])
+        offer_again(state, queue.filled[place])

@@ -5,32 +5,33 @@ A running job is not stopped if the waiting job fits without stopping it. Called
 
 from pipelines.simulation.engine.compiled.heaps import heaped, popped
 from pipelines.simulation.engine.compiled.offers import next_offer, offer_again, offer_all
-from pipelines.simulation.engine.compiled.starts import PREEMPTED, RUNNING, key_of, lent, start, stop, wait
-from pipelines.simulation.engine.compiled.waiting import before, take
+from pipelines.simulation.engine.compiled.reach import give_up, is_ripe, is_stuck, key_now, ripen
+from pipelines.simulation.engine.compiled.starts import PREEMPTED, RUNNING, lent, start, stop, wait
+from pipelines.simulation.engine.compiled.waiting import take
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.placing import copy_room, fits_free, hosted_in_all
 from scheduler_core.kernels.state import NONE, State
 
 
 @kernel
-def _stoppable(state: State) -> int:
-    """Build a heap in `picks` of the runs that have run for a quantum, worst sort key first; return their number."""
-    log, queue, picks = state.log, state.queue, state.scratch.picks
-    now_s, count = queue.tally[0].now_s, 0
-    for place in range(queue.tally[0].running):
-        number = log.ends[place].run
-        run = log.runs[number]
-        so_far_s = now_s - run.start_s
-        if so_far_s >= state.rules.quantum_s:
-            row = queue.jobs[run.job]
-            attained_s = row.attained_s + max(so_far_s - row.owed_s, 0.0)
-            owed_s = max(row.owed_s - so_far_s, 0.0) - state.rules.restart_cost_s
-            picks[count].value = -key_of(state.rules, queue, run.job, attained_s, owed_s)
-            picks[count].tie = -run.job
-            picks[count].what = number
+def _stoppable(state: State, rank: float) -> int:
+    """Build a heap in `picks` of the preemptible runs with a worse sort key than `rank`, and return their number.
+
+    The worst key is at the top.
+    """
+    log, picks, count = state.log, state.scratch.picks, 0
+    for slot in range(state.queue.tally[0].running):
+        run = log.active[slot]
+        if not is_ripe(state, run.start_s):
+            continue
+        key = key_now(state, run)
+        if key > rank:
+            picks[count].value = -key
+            picks[count].tie = -log.runs[run.run].job
+            picks[count].what = run.run
             count += 1
     heaped(picks, count)
-    queue.tally[0].heaped = count
+    state.queue.tally[0].heaped = count
     return count
 
 
@@ -62,6 +63,24 @@ def _worst(state: State, victims: int, place: int) -> int:
 
 
 @kernel
+def _could_fit(state: State, at: int, victims: int) -> bool:
+    """Return whether the first job of bucket `at` fits once all runs with a worse key than its own are stopped."""
+    queue, scratch, log = state.queue, state.scratch, state.log
+    rank, instances = queue.jobs[queue.buckets[at].top].rank, queue.buckets[at].instances
+    copy_room(state.cluster.free, scratch.bare)
+    count = hosted_in_all(state.cluster, scratch.bare, queue, at)
+    for place in range(victims):
+        if count >= instances:
+            return True
+        pick = scratch.picks[place]
+        if -pick.value > rank and log.runs[pick.what].ending == RUNNING:
+            count += lent(state, pick.what, 1, at)
+    if count < instances:
+        give_up(state, at, instances - count)
+    return bool(count >= instances)
+
+
+@kernel
 def _chosen_victims(state: State, at: int, victims: int) -> int:
     """Mark in `shed` the runs that have to stop so that the first job of bucket `at` fits.
 
@@ -69,21 +88,16 @@ def _chosen_victims(state: State, at: int, victims: int) -> int:
     job's would not free enough capacity.
     """
     queue, scratch, log = state.queue, state.scratch, state.log
-    picks, instances = scratch.picks, queue.buckets[at].instances
-    rank, looked = queue.jobs[queue.buckets[at].top].rank, 0
-    if victims == 0 or -picks[_worst(state, victims, 0)].value <= rank:
+    picks, instances, looked = scratch.picks, queue.buckets[at].instances, 0
+    if not _could_fit(state, at, victims):
         return 0
     copy_room(state.cluster.free, scratch.bare)
     count = hosted_in_all(state.cluster, scratch.bare, queue, at)
-    while count < instances and looked < victims:
+    while count < instances:
         pick = picks[_worst(state, victims, looked)]
-        if -pick.value <= rank:
-            break
         if log.runs[pick.what].ending == RUNNING:
             count += lent(state, pick.what, 1, at)
         looked += 1
-    if count < instances:
-        return 0
     for place in range(victims - looked, victims):
         number = picks[place].what
         scratch.shed[place] = False
@@ -99,47 +113,29 @@ def _chosen_victims(state: State, at: int, victims: int) -> int:
 
 
 @kernel
-def _reopened(state: State, passed: int, job: int) -> None:
-    """Try buckets again that did not fit before runs were stopped for `job`, because more capacity is free now.
-
-    Their jobs that go before `job` in the queue are kept in `scratch.aside`; only jobs behind `job` are tried again.
-    """
-    queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
-    for place in range(passed):
-        at = scratch.passed[place]
-        while queue.buckets[at].top != NONE and before(queue.jobs, queue.buckets[at].top, job):
-            scratch.aside[tally.aside] = take(queue, len(state.cluster.free), at)
-            tally.aside += 1
-        offer_again(state, at)
-
-
-@kernel
 def preempting_round(state: State) -> None:
-    """Start, in queue order, every job that fits, or that fits once runs with a worse sort key are stopped."""
+    """Start, in queue order, every job that fits, or that fits once runs with a worse sort key are stopped.
+
+    A job for which no choice of runs suffices closes its bucket for this round: jobs behind it may stop fewer runs.
+    """
     queue, cluster, scratch, tally = state.queue, state.cluster, state.scratch, state.queue.tally[0]
     tally.aside = 0
-    victims, passed = NONE, 0
+    victims = NONE
+    ripen(state)
     offer_all(state)
     at = next_offer(state)
     while at != NONE:
         looked = 0
         fitting = fits_free(cluster, queue, at)
-        if not fitting:
-            victims = _stoppable(state) if victims == NONE else victims
+        if not fitting and not is_stuck(state, at):
+            victims = _stoppable(state, queue.jobs[queue.buckets[at].top].rank) if victims == NONE else victims
             looked = _chosen_victims(state, at, victims)
             for place in range(victims - looked, victims):
                 if scratch.shed[place]:
                     _preempted(state, scratch.picks[place].what)
         if fitting or looked > 0:
-            job = take(queue, len(cluster.free), at)
-            start(state, job)
+            start(state, take(queue, len(cluster.free), at))
             offer_again(state, at)
-            if looked > 0:
-                _reopened(state, passed, job)
-                passed = 0
-        else:
-            scratch.passed[passed] = at
-            passed += 1
         at = next_offer(state)
     for place in range(tally.aside):
         wait(state.rules, queue, len(cluster.free), scratch.aside[place])

@@ -20,19 +20,17 @@ from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.kernels import gittins
 from scheduler_core.kernels.ordered import distinct
 from scheduler_core.kernels.state import (
-    END,
     JOB,
     NONE,
     PLACEMENT_CODES,
-    RUN,
     Breaks,
     Log,
     Queue,
-    Records,
     Rules,
     State,
     buckets_of,
     cluster_of,
+    log_of,
     scratch_of,
     tally_of,
 )
@@ -140,7 +138,9 @@ def queue_of(workload: Workload, discipline: Discipline) -> Queue:
         buckets=buckets_of(rows[first], shapes),
         units=np.ascontiguousarray(rows[first, :3]),
         filled=np.empty(len(first), dtype=np.int64),
+        front=np.empty(count, dtype=np.int64),
         shut=np.full(len(kinds), NONE, dtype=np.int64),
+        missing=np.zeros(len(kinds), dtype=np.int64),
         tally=tally_of(),
     )
 
@@ -151,18 +151,13 @@ def _named_types(workload: Workload) -> IntArray:
     return np.asarray(first[workload.gpu_type], dtype=np.int64)  # ANY_GPU_TYPE is -1, so it indexes the last entry
 
 
-def log_of(workload: Workload, machines: int) -> Log:
+def first_log(workload: Workload, machines: int) -> Log:
     """Return an empty log, long enough for two runs of each job that dies and one of every other job.
 
     Preemptions and outages can add runs; the log is then lengthened.
     """
     twice = 1 + workload.dies.astype(np.int64)
-    return Log(
-        runs=np.zeros(int(twice.sum()) + 1, dtype=RUN),
-        hosts=np.empty(int((np.minimum(workload.instances, machines) * twice).sum()), dtype=np.int64),
-        counts=np.empty(int((np.minimum(workload.instances, machines) * twice).sum()), dtype=np.int64),
-        ends=np.empty(len(workload), dtype=END),
-    )
+    return log_of(len(workload), int(twice.sum()), int((np.minimum(workload.instances, machines) * twice).sum()))
 
 
 def breaks_of(outages: Outages) -> Breaks:
@@ -225,7 +220,7 @@ def _begun(
         rules=rules_of(discipline, horizon_s),
         queue=queue,
         cluster=cluster_of(cluster, workload.gpu_types, users),
-        log=log_of(workload, machines),
+        log=first_log(workload, machines),
         breaks=breaks_of(outages),
         scratch=scratch_of(len(workload), len(queue.buckets), machines),
     )
@@ -234,14 +229,9 @@ def _begun(
 def _grown(state: State) -> Log:
     """Return the log at twice its length, or longer if all waiting jobs need more entries to start."""
     log, tally = state.log, state.queue.tally[0]
-    return log._replace(
-        runs=_longer(log.runs, int(tally["runs"] + tally["waiting"]) + 1),
-        hosts=_longer(log.hosts, int(tally["hosts"] + tally["waiting_hosts"])),
-        counts=_longer(log.counts, int(tally["hosts"] + tally["waiting_hosts"])),
-    )
-
-
-def _longer(column: Records, needed: int) -> Records:
-    longer = np.zeros(max(2 * len(column), needed), dtype=column.dtype)
-    longer[: len(column)] = column
+    runs = max(2 * len(log.runs), int(tally["runs"] + tally["waiting"]))
+    hosts = max(2 * len(log.hosts), int(tally["hosts"] + tally["waiting_hosts"]))
+    longer = log_of(len(log.ends), runs, hosts)
+    for old, new in zip(log, longer, strict=True):
+        new[: len(old)] = old
     return longer

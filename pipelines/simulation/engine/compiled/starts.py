@@ -8,13 +8,14 @@ from typing import Final
 
 import numpy as np
 
+from pipelines.simulation.engine.compiled.front import expect, join_front, unexpect
 from pipelines.simulation.engine.compiled.heaps import put_end, take_end
 from pipelines.simulation.engine.compiled.waiting import bucket_of, put
 from pipelines.simulation.engine.schedule import Ending
 from scheduler_core.kernels import gittins
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.placing import hosted, open_to, placed, shift
-from scheduler_core.kernels.state import Cluster, Queue, Rules, State
+from scheduler_core.kernels.placing import hosted, note_change, open_to, placed, shift
+from scheduler_core.kernels.state import NONE, Cluster, Log, Queue, Records, Rules, State
 
 RUNNING: Final = np.int64(Ending.RUNNING)
 COMPLETED: Final = np.int64(Ending.COMPLETED)
@@ -42,7 +43,14 @@ def key_of(rules: Rules, queue: Queue, job: int, attained_s: float, owed_s: floa
     `owed_s` is the time of the next start without progress, as in `gangs.Waiting`.
     """
     row = queue.jobs[job]
-    key = row.full_key if row.full else row.granted_key
+    base = row.full_key if row.full else row.granted_key
+    return float(key_from(rules, base, attained_s, owed_s, row.spread, row.arrive_s))
+
+
+@kernel
+def key_from(rules: Rules, base: float, attained_s: float, owed_s: float, spread: int, arrive_s: float) -> float:
+    """Return the sort key from its constant part `base` and the other fields of a job, as `key_of` does."""
+    key = base
     if rules.policy == SRTF:
         key = max(key - attained_s, 0.0)
     elif rules.policy == LAS:
@@ -52,8 +60,8 @@ def key_of(rules: Rules, queue: Queue, job: int, attained_s: float, owed_s: floa
     elif rules.policy == MLFQ:
         key = max(_level_of(attained_s), key)
     elif rules.policy == GITTINS and key < math.inf:
-        key = _remaining_of(rules.remaining, rules.ages, row.spread, key, attained_s) + gittins.RESTARTS * owed_s
-    return float(key + rules.aging * row.arrive_s)
+        key = _remaining_of(rules.remaining, rules.ages, spread, key, attained_s) + gittins.RESTARTS * owed_s
+    return float(key + rules.aging * arrive_s)
 
 
 @kernel
@@ -64,7 +72,10 @@ def wait(rules: Rules, queue: Queue, machines: int, job: int) -> None:
     """
     row = queue.jobs[job]
     row.rank = 0.0 if rules.policy == DRF else key_of(rules, queue, job, row.attained_s, row.owed_s)
-    put(queue, machines, job)
+    if rules.easy and queue.tally[0].front > 0:
+        join_front(rules, queue, machines, job)
+    else:
+        put(queue, machines, job)
 
 
 @kernel
@@ -81,7 +92,7 @@ def lent(state: State, number: int, sign: int, at: int) -> int:
     Return how many more instances of a job of bucket `at` then fit in `bare`; at most 0 after a subtraction.
     """
     queue, cluster, log, bare = state.queue, state.cluster, state.log, state.scratch.bare
-    own = bucket_of(queue.jobs, log.runs[number].job)
+    own = log.runs[number].bucket
     instances, gpu_type, more = queue.buckets[at].instances, queue.buckets[at].gpu_type, 0
     for place in range(log.runs[number].first_host, log.runs[number + 1].first_host):
         machine = log.hosts[place]
@@ -94,6 +105,49 @@ def lent(state: State, number: int, sign: int, at: int) -> int:
 
 
 @kernel
+def _settle(cluster: Cluster, log: Log, place: int) -> None:
+    """Add entry `place` of `log.hosts` to the list of its machine."""
+    first = cluster.first_on[log.hosts[place]]
+    log.older[place], log.newer[place] = first, NONE
+    if first != NONE:
+        log.newer[first] = place
+    cluster.first_on[log.hosts[place]] = place
+
+
+@kernel
+def _leave(cluster: Cluster, log: Log, place: int) -> None:
+    """Remove entry `place` of `log.hosts` from the list of its machine."""
+    older, newer = log.older[place], log.newer[place]
+    if older != NONE:
+        log.newer[older] = newer
+    if newer != NONE:
+        log.older[newer] = older
+    else:
+        cluster.first_on[log.hosts[place]] = older
+
+
+@kernel
+def _activate(log: Log, row: Records, count: int, number: int) -> None:
+    """Add run `number` of the job `row` to the current runs, of which there are `count`."""
+    one = log.active[count]
+    one.start_s = log.runs[number].start_s
+    one.attained_s = row.attained_s
+    one.owed_s = row.owed_s
+    one.base = row.full_key if row.full else row.granted_key
+    one.arrive_s = row.arrive_s
+    one.spread = row.spread
+    one.run = number
+    row.slot = count
+
+
+@kernel
+def _deactivate(log: Log, jobs: Records, count: int, slot: int) -> None:
+    """Remove the run at index `slot` from the current runs, of which there are `count`."""
+    log.active[slot] = log.active[count - 1]
+    jobs[log.runs[log.active[slot].run].job].slot = slot
+
+
+@kernel
 def start_chosen(state: State, job: int, used: int) -> int:
     """Start a job taken from the queue on the `used` machines in `scratch.chosen`; return the number of the run."""
     queue, cluster, log, scratch = state.queue, state.cluster, state.log, state.scratch
@@ -102,6 +156,8 @@ def start_chosen(state: State, job: int, used: int) -> int:
     for place in range(used):
         log.hosts[tally.hosts] = scratch.chosen[place]
         log.counts[tally.hosts] = scratch.counts[place]
+        log.owner[tally.hosts] = tally.runs
+        _settle(cluster, log, tally.hosts)
         tally.hosts += 1
         shift(cluster, scratch.chosen[place], queue.units, at, -scratch.counts[place])
     charge(cluster, queue, at, row.user, 1)
@@ -110,10 +166,14 @@ def start_chosen(state: State, job: int, used: int) -> int:
     run.start_s = tally.now_s
     run.end_s = tally.now_s + row.left_s
     run.job = job
+    run.bucket = at
     run.full = row.full
     run.ending = RUNNING
     log.runs[number + 1].first_host = tally.hosts
     put_end(log, queue.jobs, tally.running, number)
+    _activate(log, row, tally.running, number)
+    if state.rules.easy:
+        expect(log, tally.running, number, run.start_s + row.predicted_s)
     tally.runs += 1
     tally.running += 1
     return int(number)
@@ -137,10 +197,14 @@ def stop(state: State, number: int, ending: int) -> int:
     at = bucket_of(queue.jobs, job)
     for place in range(run.first_host, log.runs[number + 1].first_host):
         shift(state.cluster, log.hosts[place], queue.units, at, log.counts[place])
+        _leave(state.cluster, log, place)
+        note_change(state.cluster, queue, log.hosts[place])
     charge(state.cluster, queue, at, queue.jobs[job].user, -1)
     take_end(log, queue.jobs, tally.running, queue.jobs[job].place)
+    if state.rules.easy:
+        unexpect(log, tally.running, number, run.start_s + queue.jobs[job].predicted_s)
+    _deactivate(log, queue.jobs, tally.running, queue.jobs[job].slot)
     tally.running -= 1
-    tally.releases += 1
     tally.settled = 0
     run.ending = ending
     run.end_s = tally.now_s

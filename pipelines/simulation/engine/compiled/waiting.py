@@ -62,20 +62,32 @@ def bucket_of(jobs: Records, job: int) -> int:
 
 
 @kernel
-def put(queue: Queue, machines: int, job: int) -> None:
-    """Add a waiting job to its bucket, sorted by its rank; `machines` is the number of machines."""
-    jobs, tally = queue.jobs, queue.tally[0]
-    at = bucket_of(jobs, job)
-    bucket = queue.buckets[at]
+def link(queue: Queue, job: int) -> None:
+    """Add a job to the heap of its bucket, sorted by its rank."""
+    jobs, bucket = queue.jobs, queue.buckets[bucket_of(queue.jobs, job)]
     jobs[job].child = NONE
     jobs[job].sibling = NONE
-    if bucket.top == NONE:
-        bucket.top = job
+    bucket.top = job if bucket.top == NONE else _linked(jobs, bucket.top, job)
+
+
+@kernel
+def unlink(queue: Queue, at: int) -> int:
+    """Remove the first job from the heap of bucket `at`, and return it."""
+    bucket = queue.buckets[at]
+    job = bucket.top
+    bucket.top = _paired(queue.jobs, queue.jobs[job].child)
+    return int(job)
+
+
+@kernel
+def count_in(queue: Queue, machines: int, at: int) -> None:
+    """Count a job of bucket `at` as waiting; `machines` is the number of machines."""
+    tally, bucket = queue.tally[0], queue.buckets[at]
+    if bucket.waiting == 0:
         bucket.place = tally.filled
         queue.filled[tally.filled] = at
         tally.filled += 1
-    else:
-        bucket.top = _linked(jobs, bucket.top, job)
+    bucket.waiting += 1
     tally.waiting += 1
     tally.waiting_hosts += min(bucket.instances, machines)
     if bucket.gang_gpus > 0 and tally.smallest_gpus != NONE:
@@ -84,21 +96,33 @@ def put(queue: Queue, machines: int, job: int) -> None:
 
 
 @kernel
-def take(queue: Queue, machines: int, at: int) -> int:
-    """Remove the first waiting job of the non-empty bucket `at`, and return it."""
-    jobs, tally, bucket = queue.jobs, queue.tally[0], queue.buckets[at]
-    job = bucket.top
-    bucket.top = _paired(jobs, jobs[job].child)
+def count_out(queue: Queue, machines: int, at: int) -> None:
+    """Count one job less of bucket `at` as waiting."""
+    tally, bucket = queue.tally[0], queue.buckets[at]
+    bucket.waiting -= 1
     tally.waiting -= 1
     tally.waiting_hosts -= min(bucket.instances, machines)
-    if bucket.top == NONE:
+    if bucket.waiting == 0:
         tally.filled -= 1
         last = queue.filled[tally.filled]
         queue.filled[bucket.place] = last
         queue.buckets[last].place = bucket.place
         if bucket.gang_gpus == tally.smallest_gpus:
             tally.smallest_gpus = NONE
-    return int(job)
+
+
+@kernel
+def put(queue: Queue, machines: int, job: int) -> None:
+    """Add a waiting job to the heap of its bucket."""
+    link(queue, job)
+    count_in(queue, machines, bucket_of(queue.jobs, job))
+
+
+@kernel
+def take(queue: Queue, machines: int, at: int) -> int:
+    """Remove the first waiting job of bucket `at`, whose heap is not empty, and return it."""
+    count_out(queue, machines, at)
+    return int(unlink(queue, at))
 
 
 @kernel

@@ -1,0 +1,126 @@
+"""Records of compiled scheduling rounds: one job, bucket of jobs with equal demands, run, heap entry, and the totals.
+
+The arrays of these records are in `state`.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+__all__ = ["ACTIVE", "BUCKET", "END", "ENTRY", "JOB", "NONE", "RUN", "TALLY", "Records"]
+
+Records = Any  # an array with one of the dtypes below; mypy cannot check its fields
+
+NONE: Final = -1
+"""Code for no job, no bucket or no head of the queue."""
+
+JOB: Final = np.dtype(
+    [
+        ("arrive_s", "f8"),
+        ("run_s", "f8"),
+        ("granted_run_s", "f8"),
+        ("predicted_s", "f8"),  # infinity if unknown
+        ("owed_s", "f8"),  # seconds of the next run that the restart takes, without progress
+        ("granted_key", "f8"),  # constant part of the queue key, with the granted amounts
+        ("full_key", "f8"),  # constant part of the queue key, with the full request
+        ("rank", "f8"),  # queue key while the job waits
+        ("left_s", "f8"),  # duration of the next start
+        ("attained_s", "f8"),
+        ("finished_s", "f8"),
+        ("user", "i8"),
+        ("granted_bucket", "i8"),
+        ("full_bucket", "i8"),
+        ("child", "i8"),  # links of the job in its bucket's heap
+        ("sibling", "i8"),
+        ("spread", "i8"),  # row of `Rules.remaining`
+        ("place", "i8"),  # position of the job's run in the heap of ends
+        ("slot", "i8"),  # position of the job's run in `Log.active`
+        ("full", "?"),
+        ("dies", "?"),
+        ("fails", "?"),
+        ("never_fits", "?"),
+    ],
+    align=True,
+)
+
+BUCKET: Final = np.dtype(
+    [
+        ("instances", "i8"),
+        ("gpu_type", "i8"),
+        ("gang_gpus", "i8"),  # milli-GPUs of the whole gang
+        ("user", "i8"),  # user of the jobs, if the policy orders by users' shares
+        ("shape", "i8"),  # number of the demand, equal for buckets that differ only by user
+        ("top", "i8"),  # first job of the bucket's heap
+        ("waiting", "i8"),  # number of waiting jobs, in the heap or in `Queue.front`
+        ("place", "i8"),  # position of the bucket in `Queue.filled`
+        ("possible", "?"),  # whether the gang fits the empty cluster
+        ("passed", "i1"),  # state of the bucket in the current round
+        ("stuck_at", "i8"),  # value of `changes` when no choice of preemptible runs made the gang fit; NONE: not known
+        ("stuck_missing", "i8"),  # lower bound of the instances that did not fit then
+        ("stuck_rank", "f8"),  # queue key of the bucket's first job then
+        ("stuck_until_s", "f8"),  # until then no run comes to have a worse queue key than `stuck_rank` by itself
+    ],
+    align=True,
+)
+
+RUN: Final = np.dtype(
+    [
+        ("start_s", "f8"),
+        ("end_s", "f8"),
+        ("job", "i8"),
+        ("bucket", "i8"),  # bucket of the job when it started
+        ("first_host", "i8"),  # index of the run's first machine in `Log.hosts`, up to the next run's index
+        ("full", "?"),
+        ("ending", "i1"),
+    ],
+    align=True,
+)
+
+ACTIVE: Final = np.dtype(
+    [
+        ("start_s", "f8"),
+        ("attained_s", "f8"),  # of the job, before this run; so are the fields below
+        ("owed_s", "f8"),
+        ("base", "f8"),  # constant part of the queue key
+        ("arrive_s", "f8"),
+        ("spread", "i8"),
+        ("run", "i8"),
+    ],
+    align=True,
+)
+
+END: Final = np.dtype([("end_s", "f8"), ("run", "i8")], align=True)
+ENTRY: Final = np.dtype([("value", "f8"), ("tie", "i8"), ("what", "i8")], align=True)
+
+TALLY: Final = np.dtype(
+    [
+        ("now_s", "f8"),
+        ("stranded_gpu_s", "f8"),
+        ("waiting", "i8"),
+        ("waiting_hosts", "i8"),  # upper bound of the number of machines that all waiting jobs would use
+        ("smallest_gpus", "i8"),  # milli-GPUs of the smallest waiting gang with GPUs, 0 if none; NONE: recompute
+        ("filled", "i8"),
+        ("changes", "i8"),  # number of times so far that a machine may have come to host more, or went down
+        ("ripe", "i8"),  # number of the first runs, in order of start, that have run for a quantum
+        ("settled", "i8"),  # number of filled buckets known not to fit
+        ("running", "i8"),
+        ("runs", "i8"),
+        ("hosts", "i8"),
+        ("arrivals", "i8"),
+        ("ups", "i8"),
+        ("downs", "i8"),
+        ("head", "i8"),
+        ("overtaken", "i8"),
+        ("offers", "i8"),
+        ("aside", "i8"),
+        ("front", "i8"),  # number of jobs in `Queue.front`
+        ("seen", "i8"),  # number of arrivals when backfill last tried the front and started nothing
+        ("lent", "i8"),  # the reservation lends the runs of so many first entries of `Log.expected`
+        ("reserved_for", "i8"),  # head of the last reservation; the fields below are from then
+        ("reserved_changes", "i8"),
+        ("reserved_runs", "i8"),
+        ("shadow_s", "f8"),
+        ("heaped", "i8"),  # number of `Scratch.picks` still in the heap
+    ],
+    align=True,
+)
