@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.engine.compiled.heaps import heaped, popped, put_end, take_end
 from pipelines.simulation.engine.compiled.waiting import put, smallest_gpus, take
-from scheduler_core.kernels.state import ENTRY, NONE
+from scheduler_core.kernels.records import ENTRY, NONE
 from tests.scheduler_core.kernels import records
 
 NUMBERS = st.one_of(st.integers(0, 3).map(float), st.just(float("inf")))
