@@ -110,7 +110,9 @@ def _aiming(sources: str) -> Compiled:
         _ = sources  # so that the digest is part of the cache key
         for node in range(len(nodes.cpu)):
             refresh(nodes, node, goal, kept)
-            outdate(kept, node)
+        for shape in range(kept.score.shape[0]):
+            for node in range(kept.score.shape[1]):
+                kept.score[shape, node] = STALE
 
     return aim
 

@@ -24,41 +24,63 @@ from scheduler_core.kernels.sharing.state import (
 
 
 @kernel
-def fragmented(nodes: Nodes, node: int, cpu: int, goal: Goal) -> int:
-    """Return a machine's fragmentation if `cpu` milli-cores were free, multiplied by the number of the target's pods.
+def survey(nodes: Nodes, node: int, cpu: int, goal: Goal) -> None:
+    """Write to `goal.survey` what a machine offers each level of the target if `cpu` milli-cores were free.
 
-    If CPU, devices and GPU type suffice for a shape of the target, its fragmented GPU is that of devices with too
-    little free GPU for it, otherwise all free GPU.
+    The columns are: the last entry of the level with enough CPU or NONE, the devices with enough free GPU for one
+    device of the level, and their free GPU. Levels after the first without such devices are not written.
     """
-    kind, width = nodes.kind[node], nodes.devices.shape[1]
-    free = 0
-    for device in range(width):
-        free += nodes.devices[node, device]
-    usable = 0
+    kind = nodes.kind[node]
     for at in range(len(goal.levels)):
-        begin, end = goal.first[kind, at], goal.first[kind, at + 1]
-        if begin == end:
-            continue
-        level = goal.levels[at]
         fitting, within = 0, 0
-        for device in range(width):
-            if nodes.devices[node, device] >= level:
+        for device in range(nodes.devices.shape[1]):
+            if nodes.devices[node, device] >= goal.levels[at]:
                 fitting += 1
                 within += nodes.devices[node, device]
+        goal.survey[at, 1] = fitting
+        goal.survey[at, 2] = within
         if fitting == 0:
-            break  # levels are in ascending order
-        pods = 0
-        for entry in range(begin, end):
-            if goal.cpu[entry] <= cpu and goal.gpus[entry] <= fitting:
-                pods += goal.pods[entry]
-        usable += pods * within
+            return  # levels are in ascending order
+        begin = goal.first[kind, at]
+        low, high = begin, goal.first[kind, at + 1]
+        while low < high:
+            middle = (low + high) // 2
+            if goal.cpu[middle] <= cpu:
+                low = middle + 1
+            else:
+                high = middle
+        goal.survey[at, 0] = low - 1 if low > begin else NONE
+
+
+@kernel
+def unusable(free: int, goal: Goal, count: int, old: int, new: int) -> int:
+    """Return the surveyed machine's fragmentation if `count` devices had `new` instead of `old` milli-GPUs free.
+
+    It is multiplied by the number of the target's pods. `free` is the machine's free milli-GPUs afterwards. If CPU,
+    devices and GPU type suffice for a shape of the target, its fragmented GPU is that of devices with too little free
+    GPU for it, otherwise all free GPU.
+    """
+    usable, most = 0, goal.pods.shape[1] - 1
+    for at in range(len(goal.levels)):
+        if goal.survey[at, 1] == 0:
+            break
+        if goal.survey[at, 0] != NONE:
+            level, fitting, within = goal.levels[at], goal.survey[at, 1], goal.survey[at, 2]
+            if old >= level:
+                fitting -= count
+                within -= count * old
+            if new >= level:
+                fitting += count
+                within += count * new
+            usable += goal.pods[goal.survey[at, 0], min(fitting, most)] * within
     return free * goal.total - usable
 
 
 @kernel
 def refresh(nodes: Nodes, node: int, goal: Goal, kept: Kept) -> None:
     """Recompute the cached fragmentation of a machine."""
-    kept.fragmented[node] = fragmented(nodes, node, nodes.cpu[node], goal)
+    survey(nodes, node, nodes.cpu[node], goal)
+    kept.fragmented[node] = unusable(free_gpu(nodes, node), goal, 0, 0, 0)
 
 
 @kernel
@@ -137,17 +159,13 @@ def shift(nodes: Nodes, node: int, bits: int, milli: int) -> None:
 
 
 @kernel
-def _gradient(
-    policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, bits: int, goal: Goal, kept: Kept
-) -> int:
-    """Return a score of 0 to 100 that rises with the decrease of the machine's fragmentation if `bits` are taken.
+def _gradient(policy: int, nodes: Nodes, node: int, count: int, old: int, milli: int, goal: Goal, kept: Kept) -> int:
+    """Return a score of 0 to 100 that rises with the decrease of the surveyed machine's fragmentation.
 
-    Under `FGD_USED_FIRST` the score is doubled, plus 1 if a GPU of the machine is in use.
+    The instance would take `milli` of each of `count` devices with `old` milli-GPUs free. Under `FGD_USED_FIRST` the
+    score is doubled, plus 1 if a GPU of the machine is in use.
     """
-    milli = shapes.milli[shape]
-    shift(nodes, node, bits, -milli)
-    after = fragmented(nodes, node, nodes.cpu[node] - shapes.cpu[shape], goal)
-    shift(nodes, node, bits, milli)
+    after = unusable(free_gpu(nodes, node) - count * milli, goal, count, old, old - milli)
     less = kept.fragmented[node] - after
     score = int(1.0 / (1.0 + math.exp(-less / max(goal.total, 1) / 1000.0)) * 100.0)
     if policy == FGD_USED_FIRST:
@@ -158,9 +176,10 @@ def _gradient(
 @kernel
 def _descent(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, kept: Kept) -> int:
     """Return the best score by `_gradient` over devices; a part of a GPU goes to the first device with that score."""
-    milli = shapes.milli[shape]
-    if shapes.gpus[shape] != 1 or milli == WHOLE:
-        return int(_gradient(policy, nodes, node, shapes, shape, kept.taken[shape, node], goal, kept))
+    count, milli = shapes.gpus[shape], shapes.milli[shape]
+    survey(nodes, node, nodes.cpu[node] - shapes.cpu[shape], goal)
+    if count != 1 or milli == WHOLE:
+        return int(_gradient(policy, nodes, node, count, WHOLE, milli, goal, kept))
     best = NONE
     for device in range(nodes.devices.shape[1]):
         free = nodes.devices[node, device]
@@ -171,7 +190,7 @@ def _descent(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, g
             seen |= nodes.devices[node, other] == free
         if seen:
             continue  # an earlier device with equal free GPU has the same score
-        score = _gradient(policy, nodes, node, shapes, shape, 1 << device, goal, kept)
+        score = _gradient(policy, nodes, node, 1, free, milli, goal, kept)
         if score > best:
             best = score
             kept.taken[shape, node] = 1 << device

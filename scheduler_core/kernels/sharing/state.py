@@ -73,17 +73,18 @@ class Shapes(NamedTuple):
 class Goal(NamedTuple):
     """A target workload: for each machine kind, its GPU shapes that are allowed on such machines.
 
-    `levels` holds the distinct milli-GPUs per device, ascending. `cpu`, `gpus` and `pods` have one entry per machine
-    kind and allowed shape; those of kind t and level j have indices first[t, j] to first[t, j + 1] - 1. `pods` counts
-    the pods of the shape, `total` all pods of the target, including those without GPUs.
+    `levels` holds the distinct milli-GPUs per device, ascending. `cpu` and `pods` have one entry per machine kind and
+    allowed shape; those of kind t and level j have indices first[t, j] to first[t, j + 1] - 1, with ascending `cpu`.
+    pods[e, g] counts the pods of these entries up to e that need at most g devices, `total` all pods of the target,
+    including those without GPUs. `survey` is working memory of `scores`.
     """
 
     levels: IntArray
     first: IntArray  # (kinds, levels + 1) positions of entries
     cpu: IntArray
-    gpus: IntArray
-    pods: IntArray
+    pods: IntArray  # (entries, most devices of a shape + 1)
     total: int
+    survey: IntArray  # (levels, 3)
 
 
 class Kept(NamedTuple):
@@ -181,25 +182,33 @@ def shapes_of(units: IntArray, gpu_types: Sequence[str | None], kinds: Kinds) ->
 
 def goal_of(target: TargetWorkload, kinds: Kinds) -> Goal:
     """Create a `Goal`: group a target's GPU shapes by allowed machine kind and by milli-GPUs per device."""
-    levels = np.unique(target.milli[target.count > 0])
-    first = np.zeros((len(kinds), len(levels) + 1), dtype=np.int64)
-    rows: list[int] = []
-    allowed = np.array([open_kinds(requested, kinds) for requested in target.gpu_type], dtype=np.bool_)
-    for kind in range(len(kinds)):
-        for at, level in enumerate(levels.tolist()):
-            first[kind, at] = len(rows)
-            here = (target.count > 0) & (target.milli == level) & allowed[:, kind]
-            rows += np.flatnonzero(here).tolist()
-        first[kind, -1] = len(rows)
-    entries = np.array(rows, dtype=np.int64)
+    gpu = np.flatnonzero(target.count > 0)
+    gpu = gpu[np.lexsort((target.cpu_milli[gpu], target.milli[gpu]))]
+    levels, level = np.unique(target.milli[gpu], return_inverse=True)
+    number = {name: at for at, name in enumerate(dict.fromkeys(target.gpu_type))}
+    allowed = np.array([open_kinds(name, kinds) for name in number], dtype=np.bool_).reshape(-1, len(kinds))
+    named = np.array([number[target.gpu_type[shape]] for shape in gpu.tolist()], dtype=np.int64)
+    kind, at = np.nonzero(allowed[named].T)
+    ends = np.cumsum(np.bincount(kind * len(levels) + level[at], minlength=len(kinds) * len(levels)))
+    begins = np.arange(len(kinds))[:, None] * len(levels) + np.arange(len(levels) + 1)
+    first = np.concatenate([np.zeros(1, dtype=np.int64), ends])[begins]
+    entries = gpu[at]
     return Goal(
         levels=levels,
         first=first,
         cpu=target.cpu_milli[entries],
-        gpus=target.count[entries],
-        pods=target.pods[entries],
+        pods=_summed(target.pods[entries], target.count[entries], first),
         total=target.total,
+        survey=np.zeros((len(levels), 3), dtype=np.int64),
     )
+
+
+def _summed(pods: IntArray, gpus: IntArray, first: IntArray) -> IntArray:
+    """Return `Goal.pods` from the pods and devices of each entry."""
+    small = gpus[:, None] <= np.arange(gpus.max(initial=0) + 1)
+    sums = np.cumsum(np.where(small, pods[:, None], 0), axis=0)
+    before = np.concatenate([np.zeros((1, sums.shape[1]), dtype=np.int64), sums])[first[:, :-1].ravel()]
+    return np.ascontiguousarray(sums - np.repeat(before, np.diff(first, axis=1).ravel(), axis=0), dtype=np.int64)
 
 
 def kept_of(shapes: int, machines: int) -> Kept:
