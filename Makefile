@@ -46,9 +46,9 @@ bench-serve: $(READY)
 bench-ingest: $(READY)
 	$(BIN)/python -m tests.benchmarks.ingest
 
-# Run ten minutes of load with feedback and model changes; fails on any error.
+# Run an hour of load with feedback and model changes (MINUTES=10 for less); fails on any error, or if memory grows.
 soak: $(READY)
-	$(BIN)/python -m tests.benchmarks.serving.soak --minutes 10
+	$(BIN)/python -m tests.benchmarks.serving.soak --minutes $(or $(MINUTES),60)
 
 # Regenerate requirements.lock: versions and hashes only.
 lock: $(READY)

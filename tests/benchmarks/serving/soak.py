@@ -37,8 +37,10 @@ FEEDBACK_EVERY_S: Final = 0.5
 ALIAS_EVERY_S: Final = 20.0
 SAMPLE_EVERY_S: Final = 2.0
 WINDOW_S: Final = 60.0
-SETTLES: Final = 0.2
-"""Share of the time that caches and pools may grow in before the slope is taken."""
+SETTLES: Final = 1 / 3
+"""Share of the time that caches and pools may grow in before the slope is taken: 20 minutes of an hour."""
+BAR_MIB_PER_H: Final = 20.0
+"""Maximum growth of the worker's memory; a run fails if the whole interval of the slope is above it."""
 _HOUR_S: Final = 3600.0
 
 
@@ -149,13 +151,17 @@ def main() -> None:
         stage = Stage(models=models, scratch=Path(scratch), cache=asked.cache, rounds=1, seconds=5.0)
         soaked = soak(stage, asked.minutes, asked.past)
     render(soaked.windows, asked.format, stream=sys.stdout)
-    render([soaked.memory_row()], asked.format, stream=sys.stdout)
+    grew = soaked.memory_row()
+    render([grew], asked.format, stream=sys.stdout)
     for complaint in soaked.complaints[:20]:
         print(complaint, file=sys.stderr)
     wrong = sum(int(str(window["wrong"])) for window in soaked.windows)
     print(f"others took {others.share():.0%} of the machine meanwhile", file=sys.stderr)
     print(f"{wrong} wrong answers, {len(soaked.complaints)} complaints", file=sys.stderr)
-    if wrong or soaked.complaints:
+    low = float(str(grew["slope_low"]))
+    if low > BAR_MIB_PER_H:
+        print(f"memory grew by at least {low:.0f} MiB/h, expected at most {BAR_MIB_PER_H:.0f}", file=sys.stderr)
+    if wrong or soaked.complaints or low > BAR_MIB_PER_H:
         raise SystemExit(1)
 
 
