@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo serve test test-slow check bench bench-serve bench-ingest soak lock
+.PHONY: demo serve test test-slow check bench bench-serve bench-ingest soak fuzz lock
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("taut needs Python 3.11 or newer, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -49,6 +49,12 @@ bench-ingest: $(READY)
 # Run an hour of load with feedback and model changes (MINUTES=10 for less); fails on any error, or if memory grows.
 soak: $(READY)
 	$(BIN)/python -m tests.benchmarks.serving.soak --minutes $(or $(MINUTES),60)
+
+# Alter 10^6 inputs for each parser (INPUTS=1000 for fewer), and inject 1000 faults into the store; takes many hours.
+fuzz: export TAUT_FUZZ_INPUTS = $(or $(INPUTS),1000000)
+fuzz: export TAUT_FAULTS = 1000
+fuzz: $(READY)
+	$(BIN)/python -m pytest -m slow tests/modelserve/test_parsers_fuzzed.py tests/modelserve/store/test_store_faults.py
 
 # Regenerate requirements.lock: versions and hashes only.
 lock: $(READY)
