@@ -4,8 +4,8 @@ Called by `taut usage prometheus`.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -18,9 +18,9 @@ from pipelines.connect.prometheus.folding import fold
 from pipelines.connect.prometheus.holdings import SKEW_S, attributed, pieces_in, read_holdings
 from pipelines.connect.prometheus.hours import Hours, hours_of, read_kept
 from pipelines.connect.prometheus.machines import environment, machine_usage, named_hosts
-from pipelines.connect.prometheus.readings import HOUR_S, read_hour
+from pipelines.connect.prometheus.readings import HOUR_S, read_hours
 from pipelines.connect.prometheus.server import Server
-from pipelines.errors import BadUsage, LakeError
+from pipelines.errors import BadUsage, ConnectError, LakeError
 from pipelines.lake.additions import add_rows
 from pipelines.lake.lake import Lake
 
@@ -28,6 +28,9 @@ __all__ = ["Measured", "Wanted", "measure"]
 
 LAG_S: Final = 120.0
 """An hour is read when it ended this long ago by the server's clock: the last scrapes are then stored."""
+
+TOGETHER: Final = 6
+"""Number of neighbouring hours that are asked for at once."""
 
 Progress = Callable[[int, int], None]
 """Function called with the number of hours done and of all hours."""
@@ -77,14 +80,13 @@ def measure(lake: Lake, server: Server, wanted: Wanted, progress: Progress | Non
     jobs, waiting = _ended_jobs(lake, wanted, now_s - LAG_S)
     holdings = None if wanted.held is None else read_holdings(wanted.held, jobs.rename({"job_id": "job"}))
     hours = hours_of(lake.path, wanted.trace, wanted.cluster, dialect.name, (server.address, match))
-    reader = _Reader(server=server, dialect=dialect, match=match, hours=hours, holdings=holdings)
     first = math.floor(float(jobs["start_s"].min()) / HOUR_S)  # type: ignore[arg-type]  # of floats
-    last = math.floor(min(float(jobs["end_s"].max()), now_s - LAG_S) / HOUR_S)  # type: ignore[arg-type]  # of floats
+    last = math.floor(float(jobs["end_s"].max()) / HOUR_S)  # type: ignore[arg-type]  # of floats
+    last = min(last, math.floor((now_s - LAG_S) / HOUR_S) - 1)
+    reader = _Reader(server=server, dialect=dialect, match=match, hours=hours, holdings=holdings, last_s=last * HOUR_S)
     found, machines, devices = [], [], []
     for number in range(first, last + 1):
         hour_s = number * HOUR_S
-        if hour_s + HOUR_S > now_s - LAG_S:
-            break
         readings = named_hosts(reader.read(hour_s))
         machines.append(machine_usage(readings, hour_s))
         devices.append(environment(readings, hour_s))
@@ -108,35 +110,64 @@ def measure(lake: Lake, server: Server, wanted: Wanted, progress: Progress | Non
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Reads hours from their files, or from the server; whole hours are kept."""
+    """Reads hours from their files, or several from the server at once; whole hours are kept."""
 
     server: Server
     dialect: Dialect
     match: str
     hours: Hours
     holdings: pl.DataFrame | None
+    last_s: float
+    together: int = TOGETHER
+    ahead: dict[float, pl.DataFrame] = field(default_factory=dict)
     read_now: int = 0
     read_before: int = 0
     partial: int = 0
 
     def read(self, hour_s: float) -> pl.DataFrame:
+        """Return the readings of an hour; hours are read in order."""
+        if hour_s not in self.ahead:
+            kept = read_kept(self._place(hour_s)[0])
+            if kept is not None:
+                self.read_before += 1
+                return kept
+            try:
+                self._ask(self._missing_from(hour_s))
+            except ConnectError:
+                if self.together == 1:
+                    raise
+                self.together = 1  # the answers about several hours may be too large, or take too long
+                self._ask([hour_s])
+        return self.ahead.pop(hour_s)
+
+    def _place(self, hour_s: float) -> tuple[Path, pl.DataFrame | None]:
+        """Return the file of an hour, and the GPUs held in it if jobs are known by these."""
         pieces = None if self.holdings is None else pieces_in(self.holdings, hour_s)
-        path = self.hours.path(hour_s, pieces)
-        kept = read_kept(path)
-        if kept is not None:
-            self.read_before += 1
-            return kept
+        return self.hours.path(hour_s, pieces), pieces
+
+    def _missing_from(self, hour_s: float) -> list[float]:
+        """Return an hour and those after it, until one is kept."""
+        found = [hour_s]
+        while len(found) < self.together and found[-1] < self.last_s:
+            if self._place(found[-1] + HOUR_S)[0].exists():
+                break
+            found.append(found[-1] + HOUR_S)
+        return found
+
+    def _ask(self, hours_s: Sequence[float]) -> None:
         before = self.server.partial
-        readings = read_hour(self.server, self.dialect, self.match, hour_s)
-        if pieces is not None:
-            of_jobs = attributed(self.server, self.dialect, self.match, hour_s, readings, pieces)
-            readings = pl.concat([readings, of_jobs])
-        self.read_now += 1
-        if self.server.partial > before:
-            self.partial += 1
-        else:
-            self.hours.keep(path, readings)
-        return readings
+        for hour_s, found in zip(hours_s, read_hours(self.server, self.dialect, self.match, hours_s), strict=True):
+            path, pieces = self._place(hour_s)
+            readings = found
+            if pieces is not None:
+                of_jobs = attributed(self.server, self.dialect, self.match, hour_s, found, pieces)
+                readings = pl.concat([found, of_jobs])
+            self.ahead[hour_s] = readings
+            self.read_now += 1
+            if self.server.partial > before:
+                self.partial += 1
+            else:
+                self.hours.keep(path, readings)
 
 
 def _checked(wanted: Wanted) -> tuple[Dialect, str]:

@@ -1,4 +1,4 @@
-"""Read one hour of a dialect's measures from a server: per job, machine and GPU the sum over time, seconds and peak.
+"""Read hours of a dialect's measures from a server: per job, machine and GPU the sum over time, seconds and peak.
 
 A mean is `total / seconds`; seconds are samples times the scrape interval. The jobs are joined in `folding`, machines
 in `machines`. Called by `pipelines.connect.prometheus.measuring`.
@@ -56,8 +56,10 @@ READING: Final = pl.Schema(
 KEY: Final = ("measure", "job", "place", "device")
 
 
-def read_hour(server: Server, dialect: Dialect, match: str, hour_s: float) -> pl.DataFrame:
-    """Return the readings of the hour that starts at `hour_s` (Unix seconds); its start belongs to the hour before.
+def read_hours(server: Server, dialect: Dialect, match: str, hours_s: Sequence[float]) -> list[pl.DataFrame]:
+    """Return the readings of neighbouring hours, given by their starts in Unix seconds.
+
+    The start of an hour belongs to the hour before.
 
     Raises
     ------
@@ -65,9 +67,15 @@ def read_hour(server: Server, dialect: Dialect, match: str, hour_s: float) -> pl
         If the server fails.
     """
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        parts = list(pool.map(lambda each: _measured(server, each, match, hour_s + HOUR_S), dialect.measures))
-    whole = pl.concat([part for part, each in zip(parts, dialect.measures, strict=True) if not each.fallback])
-    others = [part for part, each in zip(parts, dialect.measures, strict=True) if each.fallback]
+        ends_s = [hour_s + HOUR_S for hour_s in hours_s]
+        measured = list(pool.map(lambda each: _measured(server, each, match, ends_s), dialect.measures))
+    return [_combined(dialect.measures, parts) for parts in zip(*measured, strict=True)]
+
+
+def _combined(measures: Sequence[Measure], parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the readings of all measures; a fallback counts only for GPUs that the others leave out."""
+    whole = pl.concat([part for part, each in zip(parts, measures, strict=True) if not each.fallback])
+    others = [part for part, each in zip(parts, measures, strict=True) if each.fallback]
     return pl.concat([whole, *(each.join(whole, on=KEY, how="anti") for each in others)]).sort(KEY)
 
 
@@ -99,16 +107,25 @@ def read_now(server: Server, dialect: Dialect, match: str) -> pl.DataFrame:
     return found.group_by("job", "measure").agg(pl.col("value").sum())
 
 
-def _measured(server: Server, measure: Measure, match: str, at_s: float) -> pl.DataFrame:
+def _measured(server: Server, measure: Measure, match: str, ends_s: Sequence[float]) -> list[pl.DataFrame]:
+    """Return the readings of a measure in each of the hours that end then."""
     selector = measure.selector(match)
-    counts = server.vector(_grouped(measure, "count_over_time", selector), at_s, measure.labels)
-    if counts.is_empty():
-        return pl.DataFrame(schema=READING)
-    interval_s = _interval_s(server, measure, selector, counts, at_s)
-    rows = counts.rename({"value": "count"})
+    counts = server.vectors(_grouped(measure, "count_over_time", selector), ends_s, measure.labels)
+    if all(each.is_empty() for each in counts):
+        return [pl.DataFrame(schema=READING) for _ in ends_s]
+    rows = [each.rename({"value": "count"}) for each in counts]
     for name, function in _functions(measure):
-        found = server.vector(_grouped(measure, function, selector), at_s, measure.labels)
-        rows = rows.join(found.rename({"value": name}), on=measure.labels, how="left")
+        found = server.vectors(_grouped(measure, function, selector), ends_s, measure.labels)
+        named = [each.rename({"value": name}) for each in found]
+        rows = [each.join(more, on=measure.labels, how="left") for each, more in zip(rows, named, strict=True)]
+    return [_of_hour(server, measure, selector, each, at_s) for each, at_s in zip(rows, ends_s, strict=True)]
+
+
+def _of_hour(server: Server, measure: Measure, selector: str, rows: pl.DataFrame, at_s: float) -> pl.DataFrame:
+    """Return the readings of an hour from the `count`, `total` and `peak` of each series."""
+    if rows.is_empty():
+        return pl.DataFrame(schema=READING)
+    interval_s = _interval_s(server, measure, selector, rows, at_s)
     if "peak" not in rows.columns:
         rows = rows.with_columns(peak=pl.lit(None, dtype=pl.Float64))
     weight = 1.0 if measure.counter or measure.changes else interval_s
@@ -147,7 +164,7 @@ def _interval_s(server: Server, measure: Measure, selector: str, counts: pl.Data
     if measure.parts:
         longest = server.labels(f"topk(1, count_over_time({selector}[{WINDOW}]))", at_s)
     else:
-        longest = counts.sort("value", descending=True).head(1).select(measure.labels).to_dicts()
+        longest = counts.sort("count", descending=True).head(1).select(measure.labels).to_dicts()
     return interval_of(_samples(server, measure, longest[0], at_s)) if longest else math.nan
 
 

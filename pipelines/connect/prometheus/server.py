@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
+import numpy as np
 import polars as pl
 from pydantic_core import from_json
 
@@ -82,7 +83,7 @@ class Server:
             As `vector`.
         """
         try:
-            return float(self._result("time()", None, "scalar")[1])
+            return float(self._result("time()", {}, "scalar")[1])
         except (TypeError, ValueError, LookupError) as error:
             raise self._no_result() from error
 
@@ -95,7 +96,7 @@ class Server:
             If the server cannot be reached, refuses the query, or sends an answer that is too large or is no
             Prometheus result.
         """
-        rows = self._result(query, at_s, "vector")
+        rows = self._result(query, {"time": f"{at_s:.3f}"}, "vector")
         try:
             named: dict[str, list[Any]] = {  # label texts, checked by the frame's schema
                 name: [row["metric"].get(name, "") for row in rows] for name in labels
@@ -105,6 +106,34 @@ class Server:
         except (TypeError, ValueError, LookupError, AttributeError, pl.exceptions.PolarsError) as error:
             raise self._no_result() from error
 
+    def vectors(self, query: str, times_s: Sequence[float], labels: Sequence[str]) -> list[pl.DataFrame]:
+        """Return what `vector` returns at each of several times, which have equal steps; asked for at once.
+
+        The server then looks for the series once: a block of weeks holds those of all jobs that ended in it.
+
+        Raises
+        ------
+        ConnectError
+            As `vector`.
+        """
+        if len(times_s) == 1:
+            return [self.vector(query, times_s[0], labels)]
+        first, last, step = times_s[0], times_s[-1], times_s[1] - times_s[0]
+        rows = self._result(query, {"start": f"{first:.3f}", "end": f"{last:.3f}", "step": f"{step:.3f}"}, "matrix")
+        try:
+            named: dict[str, list[Any]] = {  # label texts, checked by the frame's schema
+                name: [row["metric"].get(name, "") for row in rows] for name in labels
+            }
+            series = pl.DataFrame(named, schema=dict.fromkeys(labels, pl.String), strict=True)
+            points = [(each, point) for each, row in enumerate(rows) for point in row["values"]]
+            of = np.array([each for each, _ in points], dtype=np.int64)
+            at_s = np.array([float(point[0]) for _, point in points])
+            values = np.array([float(point[1]) for _, point in points])
+        except (TypeError, ValueError, LookupError, AttributeError, pl.exceptions.PolarsError) as error:
+            raise self._no_result() from error
+        then = [np.flatnonzero(at_s == each) for each in times_s]
+        return [series[of[each]].with_columns(value=pl.Series(values[each], dtype=pl.Float64)) for each in then]
+
     def labels(self, query: str, at_s: float) -> list[dict[str, str]]:
         """Return the labels of the series of an instant query at a time, without the metric's name.
 
@@ -113,7 +142,7 @@ class Server:
         ConnectError
             As `vector`.
         """
-        rows = self._result(query, at_s, "vector")
+        rows = self._result(query, {"time": f"{at_s:.3f}"}, "vector")
         try:
             return [{str(k): str(v) for k, v in row["metric"].items() if k != "__name__"} for row in rows]
         except (TypeError, LookupError, AttributeError) as error:
@@ -130,7 +159,7 @@ class Server:
         parts = []
         schema = dict.fromkeys(labels, pl.String) | {"at_s": pl.Float64, "value": pl.Float64}
         try:
-            for row in self._result(query, at_s, "matrix"):
+            for row in self._result(query, {"time": f"{at_s:.3f}"}, "matrix"):
                 at, values = zip(*row["values"], strict=True)
                 named = {name: row["metric"].get(name, "") for name in labels}
                 part = pl.DataFrame({"at_s": list(map(float, at)), "value": list(map(float, values))})
@@ -139,9 +168,8 @@ class Server:
             raise self._no_result() from error
         return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 
-    def _result(self, query: str, at_s: float | None, kind: str) -> list[Any]:  # JSON of a foreign server
-        form = {"query": query} | ({} if at_s is None else {"time": f"{at_s:.3f}"})
-        content = self._answered(form)
+    def _result(self, query: str, when: dict[str, str], kind: str) -> list[Any]:  # JSON of a foreign server
+        content = self._answered({"query": query} | when)
         try:
             answer = from_json(content)
             data = answer["data"]
@@ -169,7 +197,8 @@ class Server:
 
     def _attempt(self, form: dict[str, str]) -> bytes:
         try:
-            with self.client.stream("POST", "api/v1/query", data=form) as response:
+            path = "api/v1/query_range" if "start" in form else "api/v1/query"
+            with self.client.stream("POST", path, data=form) as response:
                 content = self._bounded(response)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.CookieConflict) as error:
             raise _Broken(type(error).__name__) from error

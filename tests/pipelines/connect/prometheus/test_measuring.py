@@ -33,7 +33,7 @@ def busy_hours() -> Store:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """Return a lake with a job of three hours."""
+    """Return a lake with a job of three hours, fewer than are asked for at once."""
     return lake_of(tmp_path / "lake", [Job(job_id="7", start_s=T0, end_s=T0 + 3 * HOUR_S - 1, gpus=(("n1", 0),))])
 
 
@@ -74,31 +74,36 @@ def test_another_server_or_selection_is_read_anew(lake: Lake) -> None:
 def test_a_run_that_breaks_off_writes_no_table_and_goes_on_where_it_stopped(lake: Lake) -> None:
     store, before = busy_hours(), lake.manifest("live")
 
+    asked = []
+
     def fails_in_the_third_hour(request: httpx2.Request) -> httpx2.Response:
         _, at_s = query_of(request)
+        asked.append((request.url.path, at_s))
         return httpx2.Response(503) if at_s > T0 + 2 * HOUR_S else store(request)
 
     with pytest.raises(ConnectError, match="hours read so far are kept"):
         run(lake, fails_in_the_third_hour)
     assert lake.manifest("live") == before
     assert lake.table("usage", "live").collect().is_empty()
+    assert ("/api/v1/query_range", T0 + 3 * HOUR_S) in asked  # refused, so each hour is asked for by itself
+    assert ("/api/v1/query", T0 + 2 * HOUR_S) in asked
     found = run(lake, busy_hours())
     assert (found.hours_read, found.hours_kept, found.rows["usage"]) == (1, 2, 1)
 
 
 @pytest.mark.slow
-def test_an_hour_of_incomplete_answers_is_used_but_not_kept(lake: Lake) -> None:
+def test_hours_of_incomplete_answers_are_used_but_not_kept(lake: Lake) -> None:
     store = busy_hours()
 
     def partly(request: httpx2.Request) -> httpx2.Response:
         answer = store(request)
         _, at_s = query_of(request)
-        warned = answer.json() | ({"warnings": ["store gateway is down"]} if at_s == T0 + HOUR_S else {})
+        warned = answer.json() | ({"warnings": ["store gateway is down"]} if at_s == T0 + 3 * HOUR_S else {})
         return httpx2.Response(200, json=warned)
 
-    assert run(lake, partly).hours_partial == 1
+    assert run(lake, partly).hours_partial == 3
     found = run(lake, busy_hours())
-    assert (found.hours_read, found.hours_kept) == (1, 2)
+    assert (found.hours_read, found.hours_kept) == (3, 0)
 
 
 @pytest.mark.slow
