@@ -87,7 +87,7 @@ def latency_rows(cluster: Cluster) -> Iterator[Row]:
 def loop_rows(cluster: Cluster, jobs: int) -> list[Row]:
     """Train on the cluster's own history, then submit jobs of the same groups in mode enforce."""
     lake = cluster.run / "home" / "lake"
-    train(cluster, lake)
+    by_gate = train(cluster, lake, many=60, later=25)
     with enforcing(cluster, lake):
         numbers = round_of_work(cluster, jobs // len(GROUPS), seed=9)
         wait_for_end(cluster, numbers)
@@ -100,6 +100,7 @@ def loop_rows(cluster: Cluster, jobs: int) -> list[Row]:
     return [
         {
             "jobs": len(rows),
+            "promoted_by": "the gate" if by_gate else "force",
             "mem_share": sum(mib(row["mem"]) for row in rows) / (ASKED_MIB * len(rows)),
             "cpu_share": sum(int(row["cpu"]) for row in rows) / (ASKED_CPUS * len(rows)),
             "killed_for_memory": sum(row["state"] == "OUT_OF_MEMORY" for row in rows),
