@@ -10,6 +10,7 @@ PipelineError
 ├── ConnectError      a system of a live cluster that fails or gives an invalid answer
 ├── SynthesisError    an invalid calibration or size of a synthetic trace
 ├── TrainingError     job data that do not suffice to train or evaluate a model
+├── EngineError       processes or a cluster that failed while they ran units of work
 ├── RegistryError     an MLflow server that fails, or whose registry lacks a model
 └── Busy              another process does the same work and holds its lock
 """
@@ -21,6 +22,7 @@ __all__ = [
     "BadUsage",
     "Busy",
     "ConnectError",
+    "EngineError",
     "FetchError",
     "LakeError",
     "MappingError",
@@ -72,6 +74,10 @@ class SynthesisError(PipelineError):
 
 class TrainingError(PipelineError):
     """Job data that do not suffice to train or evaluate a model."""
+
+
+class EngineError(PipelineError):
+    """Processes or a cluster that failed while they ran units of work."""
 
 
 class RegistryError(PipelineError):

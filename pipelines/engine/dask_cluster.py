@@ -1,0 +1,145 @@
+"""The engine `dask`: units run on the workers of a Dask cluster, an existing one or one on this machine.
+
+Only this module imports Dask, which is an optional package. Called by `pipelines.cli`.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final, TypeVar
+
+from pipelines.engine.engine import RETRIES
+from pipelines.errors import BadUsage, EngineError
+
+try:
+    import dask
+    from distributed import Client, KilledWorker, LocalCluster, as_completed
+    from distributed.comm import CommClosedError
+except ImportError as error:
+    raise BadUsage("--engine dask needs the package distributed: pip install 'taut[dask]'") from error
+
+__all__ = ["Dask"]
+
+Shared = TypeVar("Shared")
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+
+LOOPBACK: Final = "127.0.0.1"
+CONNECT_S: Final = 10
+WORKERS_S: Final = 60
+DECIDING: Final = ("taut", "xgboost", "xgboost-cpu", "scikit-learn", "polars", "duckdb", "numpy")
+"""Packages whose versions a result depends on."""
+
+
+class Dask:
+    """Runs units on the Dask cluster whose scheduler is at `address`; without one, in `workers` processes here."""
+
+    def __init__(self, address: str | None, workers: int) -> None:
+        self.address, self.workers = address, workers
+
+    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> list[Result]:
+        """Run the units as `Engine.run` says."""
+        found: dict[int, Result] = {}
+        with self._client() as client:
+            _check_versions(client)
+            for _ in range(1 + RETRIES):
+                left = [index for index in range(len(units)) if index not in found]
+                if left:
+                    self._gather(client, work, shared, units, left, found)
+        lost = [unit for index, unit in enumerate(units) if index not in found]
+        if lost:
+            raise _died(lost[0])
+        return [found[index] for index in range(len(units))]
+
+    def _gather(
+        self,
+        client: Any,  # Any: Dask's client has no types
+        work: Callable[[Shared, Unit], Result],
+        shared: Shared,
+        units: Sequence[Unit],
+        left: Sequence[int],
+        found: dict[int, Result],
+    ) -> None:
+        """Run some units and add their results to `found`; leave out those whose shared data were lost with workers.
+
+        Dask itself repeats the unit of a worker that died.
+        """
+        held = client.scatter([shared], broadcast=True, hash=False)[0]
+        futures = {client.submit(work, held, units[index], pure=False, retries=0): index for index in left}
+        for future in as_completed(list(futures), loop=client.loop):
+            try:
+                found[futures[future]] = future.result()
+            except KilledWorker as error:
+                raise _died(units[futures[future]]) from error
+            except (CancelledError, CommClosedError) as error:
+                if client.status != "running":
+                    raise self._gone() from error
+            future.release()
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:  # Any: Dask's client has no types
+        """Connect to the cluster, or start one of processes that listens on the loopback address alone."""
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        with dask.config.set({"distributed.comm.timeouts.connect": CONNECT_S}):
+            if self.address is None:
+                with (
+                    LocalCluster(
+                        n_workers=self.workers,
+                        threads_per_worker=1,
+                        host=LOOPBACK,
+                        dashboard_address=None,
+                        silence_logs=logging.CRITICAL,
+                    ) as cluster,
+                    Client(cluster, set_as_default=False) as client,
+                ):
+                    yield client
+                return
+            try:
+                client = Client(self.address, timeout=CONNECT_S, set_as_default=False)
+            except (OSError, ValueError) as error:
+                raise EngineError(
+                    f"no Dask scheduler answers at {self.address}; start one with `dask scheduler`"
+                ) from error
+            with client:
+                yield client
+
+    def _gone(self) -> EngineError:
+        return EngineError(
+            f"the Dask scheduler at {self.address or LOOPBACK} is gone; nothing was committed. "
+            "Start it again and repeat the command"
+        )
+
+
+def _died(unit: object) -> EngineError:
+    return EngineError(
+        f"{unit}: several workers died while they ran it, probably for lack of memory; nothing was committed. "
+        "Start workers with a larger --memory-limit"
+    )
+
+
+def _check_versions(client: Any) -> None:  # Any: Dask's client has no types
+    """Wait for a worker; refuse workers with other versions than here, whose results could differ."""
+    try:
+        client.wait_for_workers(1, timeout=WORKERS_S)
+    except TimeoutError as error:
+        raise EngineError(
+            f"the Dask scheduler has no worker after {WORKERS_S} s; start some with `dask worker`"
+        ) from error
+    ours = _installed()
+    for worker, theirs in client.run(_installed).items():
+        if theirs != ours:
+            name = next(name for name in ours if theirs.get(name) != ours[name])
+            raise EngineError(f"the Dask worker {worker} has {name} {theirs.get(name)}; expected {ours[name]}, as here")
+
+
+def _installed() -> dict[str, str | None]:
+    found: dict[str, str | None] = {"python": sys.version.split()[0]}
+    for name in DECIDING:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found

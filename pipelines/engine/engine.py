@@ -1,0 +1,42 @@
+"""The interface of an engine, and the engine that runs every unit in this process.
+
+`processes` and `dask_cluster` have the other engines. Called by every module that runs units.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+__all__ = ["RETRIES", "Engine", "Local"]
+
+Shared = TypeVar("Shared")
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+
+RETRIES: Final = 3
+"""How often a unit is run again after the process that ran it died."""
+
+
+class Engine(Protocol):
+    """Runs units that do not depend on each other."""
+
+    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> list[Result]:
+        """Return `work(shared, unit)` of every unit, in the order of the units.
+
+        A unit must give the same result each time: if the process that ran it died, it is run again, at most `RETRIES`
+        times. The first error that a unit raises is raised here, and the other results are dropped. `shared` reaches
+        each process once; what `work` caches in it stays there.
+
+        Raises
+        ------
+        EngineError
+            Processes that ran the same unit died too often, or the cluster is gone.
+        """
+        ...
+
+
+class Local:
+    """Runs the units one after another in this process."""
+
+    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> list[Result]:
+        """Return `work(shared, unit)` of every unit, in the order of the units."""
+        return [work(shared, unit) for unit in units]

@@ -1,0 +1,125 @@
+"""The engine `processes`: units run in several processes of this machine; a process that dies is replaced.
+
+Each process is a pool of its own, so that its death affects its own unit only. Called by `pipelines.cli`.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, suppress
+from multiprocessing import get_context, parent_process
+from typing import Any, Final, TypeVar
+
+import cloudpickle
+
+from pipelines.engine.engine import RETRIES
+from pipelines.errors import EngineError
+
+__all__ = ["Processes"]
+
+Shared = TypeVar("Shared")
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+
+ORPHANED: Final = 1
+_held: Callable[[Any], Any]  # in a worker: the work with its shared data; Any: units of any kind
+
+
+class Processes:
+    """Runs units in `count` processes, which are started by a call and ended before it returns."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> list[Result]:
+        """Run the units as `Engine.run` says."""
+        found: dict[int, Result] = {}
+        tries: Counter[int] = Counter()
+        left = deque(range(len(units)))
+        running: dict[Future[Result], tuple[int, _Worker]] = {}
+        payload = cloudpickle.dumps((work, shared))
+        with ExitStack() as stack:
+            idle = [stack.enter_context(_Worker(payload)) for _ in range(min(self.count, len(units)))]
+            while left or running:
+                while idle and left:
+                    index, worker = left.popleft(), idle.pop()
+                    running[worker.start(units[index])] = (index, worker)
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    index, worker = running.pop(future)
+                    idle.append(worker)
+                    try:
+                        found[index] = future.result()
+                    except BrokenProcessPool as error:
+                        worker.stop()
+                        tries[index] += 1
+                        if tries[index] > RETRIES:
+                            raise _too_often(units[index], tries[index]) from error
+                        left.appendleft(index)
+        return [found[index] for index in range(len(units))]
+
+
+class _Worker:
+    """One process, started with its first unit; after `stop` the next unit starts another."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._pool: ProcessPoolExecutor | None = None
+        self._pid: Future[int] | None = None
+
+    def __enter__(self) -> "_Worker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, unit: object) -> "Future[Any]":  # Any: the result of any work
+        """Run a unit in the process; return its future result."""
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                1, mp_context=get_context("spawn"), initializer=_begin, initargs=(self._payload, sys.path)
+            )
+            self._pid = self._pool.submit(os.getpid)
+        return self._pool.submit(_run, unit)
+
+    def stop(self) -> None:
+        """End the process, also in the middle of a unit."""
+        if self._pool is None:
+            return
+        with suppress(BrokenProcessPool, ProcessLookupError):
+            if self._pid is not None and self._pid.done():
+                os.kill(self._pid.result(), signal.SIGKILL)
+        self._pool.shutdown(cancel_futures=True)
+        self._pool = None
+
+
+def _begin(payload: bytes, path: list[str]) -> None:
+    """Prepare a worker: take the shared data, ignore the interrupts of the terminal, end when the caller ends."""
+    global _held
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    sys.path[:] = path
+    work, shared = cloudpickle.loads(payload)
+    _held = lambda unit: work(shared, unit)  # noqa: E731 - one name for both
+
+
+def _end_with_parent() -> None:
+    caller = parent_process()
+    if caller is not None:
+        caller.join()
+        os._exit(ORPHANED)
+
+
+def _run(unit: object) -> object:
+    return _held(unit)
+
+
+def _too_often(unit: object, times: int) -> EngineError:
+    return EngineError(
+        f"{unit}: {times} processes died while they ran it, probably for lack of memory; nothing was committed. "
+        "Run it with fewer processes (--threads gives each one more cores), or on a larger machine"
+    )

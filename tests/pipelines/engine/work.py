@@ -1,0 +1,75 @@
+"""Units of work for the tests of engines: they record each run in a folder, and can die, fail or take long."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pipelines.engine.engine import Engine
+from pipelines.errors import TrainingError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A number to square; the first `deaths` runs kill their process after `wait_s`."""
+
+    number: int
+    deaths: int = 0
+    fails: bool = False
+    wait_s: float = 0.0
+
+    def __str__(self) -> str:
+        return f"job {self.number}"
+
+
+def square(folder: Path, job: Job) -> int:
+    ran = len(list(folder.glob(f"{job.number}-*")))
+    (folder / f"{job.number}-{ran}-{os.getpid()}").touch()
+    time.sleep(job.wait_s)
+    if ran < job.deaths:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if job.fails:
+        raise TrainingError(f"{job} failed")
+    return job.number**2
+
+
+def runs(folder: Path) -> list[int]:
+    """Return the numbers of the jobs that were run, one for each run."""
+    return sorted(int(each.name.split("-")[0]) for each in folder.iterdir())
+
+
+def alive(folder: Path) -> list[int]:
+    """Return the processes that ran a job and still exist."""
+    pids = {int(each.name.split("-")[2]) for each in folder.iterdir()} - {os.getpid()}
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mortal:
+    """An engine whose process dies once in the unit `doomed`, `after_s` seconds into it.
+
+    `folder` gets a file for each run of a unit.
+    """
+
+    engine: Engine
+    folder: Path
+    doomed: str
+    after_s: float
+
+    def run(self, work: Callable[[Any, Any], Any], shared: Any, units: Sequence[Any]) -> list[Any]:
+        return self.engine.run(partial(_mortal, self, work), shared, units)
+
+
+def _mortal(fate: Mortal, work: Callable[[Any, Any], Any], shared: Any, unit: Any) -> Any:
+    ran = len(list(fate.folder.glob(f"{unit}-*")))
+    (fate.folder / f"{unit}-{ran}").touch()
+    if not ran and str(unit) == fate.doomed:
+        threading.Timer(fate.after_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        work(shared, unit)
+        time.sleep(60)  # so that it dies even if the work was done before
+    return work(shared, unit)
