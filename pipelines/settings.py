@@ -12,12 +12,12 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from pipelines.errors import BadUsage
 
-__all__ = ["load_settings"]
+__all__ = ["load_settings", "usable_cpus"]
 
 PREFIX = "TAUT_"
 
 
-def _usable_cpus() -> int:
+def usable_cpus() -> int:
     """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -39,7 +39,7 @@ class Settings(BaseSettings):
         default=None, description="default trace; needed if the lake holds several"
     )
     seed: int = Field(default=0, ge=0, description="seed of all random numbers")
-    threads: int = Field(default_factory=_usable_cpus, ge=1, description="threads for training")
+    threads: int = Field(default_factory=usable_cpus, ge=1, description="threads for training")
     tracking_uri: str | None = Field(
         default=None,
         validation_alias=AliasChoices("MLFLOW_TRACKING_URI"),

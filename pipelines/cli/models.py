@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.engines import EngineName, EngineOption, Scheduler, chosen_engine
 from pipelines.cli.options import (
     By,
     ByOption,
@@ -32,7 +33,6 @@ from pipelines.cli.options import (
     opened,
     place_of,
     say,
-    threads_of,
     trace_of,
 )
 
@@ -56,6 +56,8 @@ def train(
     recipe: RecipeFile = None,
     seed: Seed = 0,
     threads: Threads = None,
+    engine: EngineOption = EngineName.LOCAL,
+    scheduler: Scheduler = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Train the models of a trace, track them in MLflow, and register each as challenger."""
@@ -71,6 +73,8 @@ def train(
         recipe=recipe,
         seed=seed,
         threads=threads,
+        engine=engine,
+        scheduler=scheduler,
     )
     trained = read_training(lake, trace, choices).run()
     emit([each.row() for each in trained], form)
@@ -102,12 +106,15 @@ def evaluate(
     types: TypeOption = None,
     seed: Seed = 0,
     threads: Threads = None,
+    engine: EngineOption = EngineName.LOCAL,
+    scheduler: Scheduler = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Compare the combined forecast with each member and every baseline on held-out jobs, as `taut train` does."""
     from pipelines.cli.progress import watched
     from pipelines.models.evaluate import evaluate as run
 
+    runner, each = chosen_engine(engine, scheduler, threads)
     with opened(lake, trace) as (source, name):
         jobs = source.table("jobs", name, cluster).collect()
         usage = source.table("usage", name, cluster).collect()
@@ -123,7 +130,8 @@ def evaluate(
             since=local_cut(since, zone),
             types=types,
             seed=seed,
-            nthread=threads_of(threads),
+            nthread=each,
+            engine=runner,
             watch=watched("evaluating"),
         )
     emit(rows, form)

@@ -9,7 +9,8 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from pipelines.cli.options import By, local_cut, opened, place_of, say, threads_of
+from pipelines.cli.engines import EngineName, chosen_engine
+from pipelines.cli.options import By, local_cut, opened, place_of, say
 from pipelines.cli.progress import watched
 from pipelines.models.examples import task_types
 from pipelines.models.recipes import read_recipes
@@ -30,6 +31,8 @@ class Choices:
     recipe: Path | None
     seed: int
     threads: int | None
+    engine: EngineName = EngineName.LOCAL
+    scheduler: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,7 @@ def read_training(lake: Path | None, trace: str | None, choices: Choices) -> Tra
     BadUsage, LakeError, TrainingError
         The trace, the cluster, the recipes or the feedback cannot be read.
     """
+    engine, threads = chosen_engine(choices.engine, choices.scheduler, choices.threads)
     with opened(lake, trace) as (source, name):
         recipes = read_recipes(choices.recipe, name)
         tables = read_tables(source, name, cluster=choices.cluster, feedback=choices.feedback, talk=say)
@@ -64,7 +68,8 @@ def read_training(lake: Path | None, trace: str | None, choices: Choices) -> Tra
         types=choices.types,
         recipes=recipes,
         seed=choices.seed,
-        threads=threads_of(choices.threads),
+        threads=threads,
+        engine=engine,
         draw=picture,
         talk=say,
         watch=watched("training"),

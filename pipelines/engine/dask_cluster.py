@@ -5,7 +5,7 @@ Only this module imports Dask, which is an optional package. Called by `pipeline
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -40,38 +40,40 @@ class Dask:
     def __init__(self, address: str | None, workers: int) -> None:
         self.address, self.workers = address, workers
 
-    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> list[Result]:
+    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
         """Run the units as `Engine.run` says."""
         found: dict[int, Result] = {}
+        given, left = 0, set(range(len(units)))
         with self._client() as client:
             _check_versions(client)
             for _ in range(1 + RETRIES):
-                left = [index for index in range(len(units)) if index not in found]
-                if left:
-                    self._gather(client, work, shared, units, left, found)
-        lost = [unit for index, unit in enumerate(units) if index not in found]
-        if lost:
-            raise _died(lost[0])
-        return [found[index] for index in range(len(units))]
+                if not left:
+                    return
+                for index, result in self._gathered(client, work, shared, {index: units[index] for index in left}):
+                    left.remove(index)
+                    found[index] = result
+                    while given in found:
+                        yield found.pop(given)
+                        given += 1
+        if left:
+            raise _died(units[min(left)])
 
-    def _gather(
+    def _gathered(
         self,
         client: Any,  # Any: Dask's client has no types
         work: Callable[[Shared, Unit], Result],
         shared: Shared,
-        units: Sequence[Unit],
-        left: Sequence[int],
-        found: dict[int, Result],
-    ) -> None:
-        """Run some units and add their results to `found`; leave out those whose shared data were lost with workers.
+        units: Mapping[int, Unit],
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield the results of some units as they come; leave out those whose shared data were lost with workers.
 
         Dask itself repeats the unit of a worker that died.
         """
         held = client.scatter([shared], broadcast=True, hash=False)[0]
-        futures = {client.submit(work, held, units[index], pure=False, retries=0): index for index in left}
+        futures = {client.submit(work, held, unit, pure=False): index for index, unit in sorted(units.items())}
         for future in as_completed(list(futures), loop=client.loop):
             try:
-                found[futures[future]] = future.result()
+                yield futures[future], future.result()
             except KilledWorker as error:
                 raise _died(units[futures[future]]) from error
             except (CancelledError, CommClosedError) as error:

@@ -3,7 +3,7 @@
 `processes` and `dask_cluster` have the other engines. Called by every module that runs units.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
 __all__ = ["RETRIES", "Engine", "Local"]
@@ -19,8 +19,8 @@ RETRIES: Final = 3
 class Engine(Protocol):
     """Runs units that do not depend on each other."""
 
-    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> list[Result]:
-        """Return `work(shared, unit)` of every unit, in the order of the units.
+    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
+        """Yield `work(shared, unit)` of every unit, in the order of the units.
 
         A unit must give the same result each time: if the process that ran it died, it is run again, at most `RETRIES`
         times. The first error that a unit raises is raised here, and the other results are dropped. `shared` reaches
@@ -37,6 +37,6 @@ class Engine(Protocol):
 class Local:
     """Runs the units one after another in this process."""
 
-    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> list[Result]:
-        """Return `work(shared, unit)` of every unit, in the order of the units."""
-        return [work(shared, unit) for unit in units]
+    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
+        """Yield `work(shared, unit)` of every unit, in the order of the units."""
+        return (work(shared, unit) for unit in units)

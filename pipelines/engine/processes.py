@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, suppress
@@ -36,9 +36,10 @@ class Processes:
     def __init__(self, count: int) -> None:
         self.count = count
 
-    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> list[Result]:
+    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
         """Run the units as `Engine.run` says."""
         found: dict[int, Result] = {}
+        given = 0
         tries: Counter[int] = Counter()
         left = deque(range(len(units)))
         running: dict[Future[Result], tuple[int, _Worker]] = {}
@@ -60,7 +61,9 @@ class Processes:
                         if tries[index] > RETRIES:
                             raise _too_often(units[index], tries[index]) from error
                         left.appendleft(index)
-        return [found[index] for index in range(len(units))]
+                while given in found:
+                    yield found.pop(given)
+                    given += 1
 
 
 class _Worker:

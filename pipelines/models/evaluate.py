@@ -7,12 +7,14 @@ The metrics and intervals are computed in `judging`. Called by `pipelines.cli`, 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 import polars as pl
 
 from features.history import History
+from pipelines.engine.engine import Engine, Local
 from pipelines.errors import TrainingError
 from pipelines.models.baselines import applicable, history_forecasts
 from pipelines.models.examples import By, Examples, Watch, examples_of, task_types
@@ -53,6 +55,7 @@ def evaluate(
     repeats: int = 3,
     seed: int = 0,
     nthread: int = 1,
+    engine: Engine | None = None,
     watch: Watch = iter,
 ) -> pl.DataFrame:
     """Evaluate the model, its members and every baseline on one split of one trace, task type by task type.
@@ -70,6 +73,8 @@ def evaluate(
         it equals the other; if both are, they are `default_until`.
     types
         Task types to evaluate; by default all with enough rows.
+    engine
+        Evaluates the types, each in `nthread` threads.
     watch
         Iterates over the types; a caller shows progress with it.
 
@@ -83,25 +88,81 @@ def evaluate(
     TrainingError
         No type has enough rows to train and to judge.
     """
-    recipe = recipe or Recipe()
     until = until or since or default_until(jobs)
-    history = History.of(jobs, usage)
-    tables = []
-    for task_type in watch(task_types(jobs, by, types)):
-        examples = examples_of(
-            jobs, usage, task_type, by=by, history=history, names=recipe.features, relative=recipe.relative
-        )
-        splits = _splits(examples.jobs, split, until=until, since=since, folds=folds, repeats=repeats, seed=seed)
-        if all(enough(s) for s in splits) and splits:
-            cut = until if split == "time" else None
-            outcomes = [outcome(examples, s, recipe, until=cut, seed=seed, nthread=nthread) for s in splits]
-            tables.append(table(examples, splits, outcomes, trace=trace, seed=seed))
+    case = Case(
+        jobs=jobs,
+        usage=usage,
+        trace=trace,
+        split=split,
+        by=by,
+        until=until,
+        since=since,
+        recipe=recipe or Recipe(),
+        folds=folds,
+        repeats=repeats,
+        seed=seed,
+        nthread=nthread,
+    )
+    kinds = task_types(jobs, by, types)
+    judged = (engine or Local()).run(_evaluated, case, kinds)
+    tables = [each for _, each in zip(watch(kinds), judged, strict=True) if each is not None]
     if not tables:
         raise TrainingError(
             f"no task type of {trace} has a training job and a judged job under the split {split} with the cut "
             f"{until.isoformat()}: move the cut, or ingest more jobs"
         )
     return pl.concat(tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What the task types of one evaluation share: the arguments of `evaluate`. Its history is built once a process."""
+
+    jobs: pl.DataFrame
+    usage: pl.DataFrame | None
+    trace: str
+    split: SplitName
+    by: By
+    until: datetime
+    since: datetime | None
+    recipe: Recipe
+    folds: int
+    repeats: int
+    seed: int
+    nthread: int
+
+    @cached_property
+    def history(self) -> History:
+        """Return the history of the whole trace."""
+        return History.of(self.jobs, self.usage)
+
+
+def _evaluated(case: Case, task_type: str) -> pl.DataFrame | None:
+    """Return the table of one task type; None without enough rows to train and to judge."""
+    recipe = case.recipe
+    examples = examples_of(
+        case.jobs,
+        case.usage,
+        task_type,
+        by=case.by,
+        history=case.history,
+        names=recipe.features,
+        relative=recipe.relative,
+    )
+    splits = _splits(
+        examples.jobs,
+        case.split,
+        until=case.until,
+        since=case.since,
+        folds=case.folds,
+        repeats=case.repeats,
+        seed=case.seed,
+    )
+    if not splits or not all(enough(s) for s in splits):
+        return None
+    cut = case.until if case.split == "time" else None
+    outcomes = [outcome(examples, s, recipe, until=cut, seed=case.seed, nthread=case.nthread) for s in splits]
+    return table(examples, splits, outcomes, trace=case.trace, seed=case.seed)
 
 
 def first_jobs(jobs: pl.DataFrame, count: int) -> tuple[float, float]:

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -177,6 +177,19 @@ def history_at(jobs: pl.DataFrame, usage: pl.DataFrame | None, until: datetime) 
         return History.of(known)
     ended = known.filter(pl.col("end_ts").is_not_null()).select(_IDENTITY)
     return History.of(known, usage.join(ended, on=_IDENTITY, how="semi"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histories:
+    """The history of a whole trace, from which features are built, and the history at the cut, which is served."""
+
+    whole: History
+    served: History
+
+    @classmethod
+    def of(cls, jobs: pl.DataFrame, usage: pl.DataFrame | None, until: datetime) -> Self:
+        """Build both histories."""
+        return cls(whole=History.of(jobs, usage), served=history_at(jobs, usage, until))
 
 
 def sized_rows(jobs: pl.DataFrame, rows: IntArray) -> IntArray:

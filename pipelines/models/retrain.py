@@ -1,6 +1,6 @@
 """Train all models of a trace from its tables, register them, and promote those that pass the gate.
 
-Fitting is in `runtime` and `usage`, writing to the registry in `tracking`. Called by `taut train`, `taut demo` and
+Fitting is in `units`, writing to the registry in `tracking`. Called by `taut train`, `taut demo` and
 `pipelines.models.renewal`.
 """
 
@@ -8,15 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from pipelines.engine.engine import Engine, Local
 from pipelines.errors import RegistryError, TrainingError
+from pipelines.models.evaluate import default_until
 from pipelines.models.examples import By, Watch, task_types
 from pipelines.models.fit_record import FitRecord
 from pipelines.models.fitted import Recipe
 from pipelines.models.model import TrainedModel
-from pipelines.models.runtime import train_runtime
 from pipelines.models.tracking import promote, track
 from pipelines.models.training_tables import Tables, Talk
-from pipelines.models.usage import train_usage
+from pipelines.models.units import Setting, Unit, train_units
 from pipelines.models.versions import ModelVersion
 
 __all__ = ["Retrained", "next_step", "promote_all", "retrain"]
@@ -68,44 +69,36 @@ def retrain(
     recipes: Mapping[str, Recipe] | None = None,
     seed: int = 0,
     threads: int = 1,
+    engine: Engine | None = None,
     draw: Draw = lambda _record, _name: None,
     talk: Talk = lambda _: None,
     watch: Watch = iter,
 ) -> list[Retrained]:
     """Train the run-time models of a trace and, if it measures use, its usage models; register each as a challenger.
 
-    `recipes` are the recipes of run-time models by registered name; models without one get the default. `draw` returns
-    the picture that is stored with a run, as PNG, from the record of the fit and the model's name. `watch` iterates
-    over the types to train; a caller shows progress with it.
+    `recipes` are the recipes of run-time models by registered name; models without one get the default. `engine` trains
+    the models, each in `threads` threads; they are registered here after all are trained. `draw` returns the picture
+    that is stored with a run, as PNG, from the record of the fit and the model's name. `watch` iterates over the models
+    to train; a caller shows progress with it.
 
     Raises
     ------
     TrainingError
         No job ended before the cut. If there are too few measured jobs for a usage model, that is only reported by
         `talk`.
+    EngineError
+        The engine failed; nothing is registered.
     """
     talk(f"training run-time models of {trace} on {tables.jobs.height} jobs")
-    models = _runtime_models(
-        tables, trace, by=by, until=until, types=types, recipes=recipes or {}, seed=seed, threads=threads, watch=watch
-    )
     if tables.measured is None:
         talk(f"{trace} measures no use: no usage models, so nothing will be shrunk (cold_start)")
     else:
         talk(f"training usage models of {trace} on {tables.usage.height} measured jobs")
-        try:
-            models += train_usage(
-                tables.jobs,
-                tables.usage,
-                trace=trace,
-                by=by,
-                until=until,
-                types=types,
-                seed=seed,
-                nthread=threads,
-                watch=watch,
-            )
-        except TrainingError as error:
-            talk(f"no usage model: {error}")
+    setting = Setting(
+        tables=tables, trace=trace, by=by, until=until or default_until(tables.jobs), seed=seed, threads=threads
+    )
+    units = _units(setting, types or task_types(tables.jobs, by), recipes or {})
+    models = _trained(units, train_units(engine or Local(), setting, units, watch), talk)
     talk(f"registering {len(models)} models at {uri}")
     return [
         Retrained(model=each, version=track(each, uri=uri, seen=tables.seen, picture=draw(each.record, each.name)))
@@ -113,42 +106,27 @@ def retrain(
     ]
 
 
-def _runtime_models(
-    tables: Tables,
-    trace: str,
-    *,
-    by: By,
-    until: datetime | None,
-    types: Sequence[str] | None,
-    recipes: Mapping[str, Recipe],
-    seed: int,
-    threads: int,
-    watch: Watch,
-) -> list[TrainedModel]:
-    """Train the run-time models; types with the same recipe are trained in one call."""
-    alike: dict[Recipe, list[str]] = {}
-    for each in types or task_types(tables.jobs, by):
-        alike.setdefault(recipes.get(f"runtime.{trace}.{each}", Recipe()), []).append(each)
+def _units(setting: Setting, types: Sequence[str], recipes: Mapping[str, Recipe]) -> list[Unit]:
+    """Return the models to train, run-time models first."""
+    named = {each: recipes.get(f"runtime.{setting.trace}.{each}", Recipe()) for each in types}
+    units = [Unit(kind="runtime", task_type=each, recipe=recipe) for each, recipe in named.items()]
+    if setting.tables.measured is not None:
+        units += [Unit(kind="usage", task_type=each) for each in named]
+    return units
+
+
+def _trained(units: Sequence[Unit], found: Sequence[TrainedModel | TrainingError], talk: Talk) -> list[TrainedModel]:
+    """Return the trained models; raise if no run-time model was trained, only report if no usage model was."""
     models: list[TrainedModel] = []
-    refusal: TrainingError | None = None
-    for recipe, group in alike.items():
-        try:
-            models += train_runtime(
-                tables.jobs,
-                tables.measured,
-                trace=trace,
-                by=by,
-                until=until,
-                types=group,
-                recipe=recipe,
-                seed=seed,
-                nthread=threads,
-                watch=watch,
-            )
-        except TrainingError as error:
-            refusal = error
-    if refusal is not None and not models:
-        raise refusal
+    for kind in ("runtime", "usage"):
+        ours = [each for unit, each in zip(units, found, strict=True) if unit.kind == kind]
+        trained = [each for each in ours if not isinstance(each, TrainingError)]
+        refusals = [each for each in ours if isinstance(each, TrainingError)]
+        if refusals and not trained:
+            if kind == "runtime":
+                raise refusals[-1]
+            talk(f"no usage model: {refusals[-1]}")
+        models += trained
     return models
 
 

@@ -23,10 +23,9 @@ from pipelines.models.evaluate import default_until, empty_table, enough, outcom
 from pipelines.models.examples import (
     By,
     Examples,
-    Watch,
+    Histories,
     examples_of,
     fingerprint,
-    history_at,
     sized_rows,
     support_of,
     task_types,
@@ -64,7 +63,7 @@ def train_runtime(
     least_share: float = LEAST_SHARE,
     seed: int = 0,
     nthread: int = 1,
-    watch: Watch = iter,
+    histories: Histories | None = None,
 ) -> list[TrainedModel]:
     """Train the run-time model of every task type with a job that ended before the cut.
 
@@ -81,8 +80,8 @@ def train_runtime(
         it. The judged jobs do not influence the model. Default: `evaluate.default_until`.
     least_share
         Minimum share of the total importance from which a resource counts as important.
-    watch
-        Iterates over the types to train; a caller shows progress with it.
+    histories
+        Those of `jobs` and `usage` at the cut, if they are already built.
 
     Returns
     -------
@@ -96,9 +95,10 @@ def train_runtime(
     """
     recipe = recipe or Recipe()
     until = until or default_until(jobs)
-    whole, served = History.of(jobs, usage), history_at(jobs, usage, until)
+    histories = histories or Histories.of(jobs, usage, until)
+    whole, served = histories.whole, histories.served
     models = []
-    for task_type in watch(types or task_types(jobs, by)):
+    for task_type in types or task_types(jobs, by):
         examples = examples_of(
             jobs, usage, task_type, by=by, history=whole, names=recipe.features, relative=recipe.relative
         )
@@ -113,7 +113,12 @@ def train_runtime(
             fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
             evaluation, record = empty_table(), record_of(examples, fitted, {})
         learnt = _Learnt(
-            examples=examples, fitted=fitted, evaluation=evaluation, record=record, until=until, history=served
+            examples=examples,
+            fitted=fitted,
+            evaluation=evaluation,
+            record=record,
+            until=until,
+            history=served,
         )
         params = _params(recipe, fitted, seed=seed, nthread=nthread)
         models.append(_model(learnt, recipe, params, trace=trace, least_share=least_share, seed=seed))

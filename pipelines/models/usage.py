@@ -22,12 +22,11 @@ from pipelines.models.evaluate import default_until
 from pipelines.models.examples import (
     By,
     Examples,
-    Watch,
+    Histories,
     contract_of,
     encoded,
     examples_of,
     fingerprint,
-    history_at,
     support_of,
     task_types,
 )
@@ -83,7 +82,7 @@ def train_usage(
     recipe: UsageRecipe | None = None,
     seed: int = 0,
     nthread: int = 1,
-    watch: Watch = iter,
+    histories: Histories | None = None,
 ) -> list[TrainedModel]:
     """Train the usage model of every task type with at least `LEAST_TRAINED` measured jobs that ended before the cut.
 
@@ -96,7 +95,7 @@ def train_usage(
     ----------
     jobs, usage
         Canonical tables of one trace.
-    by, until, types, watch
+    by, until, types, histories
         As in `runtime.train_runtime`.
 
     Raises
@@ -106,9 +105,10 @@ def train_usage(
     """
     recipe = recipe or UsageRecipe()
     until = until or default_until(jobs)
-    whole, served = History.of(jobs, usage), history_at(jobs, usage, until)
+    histories = histories or Histories.of(jobs, usage, until)
+    whole, served = histories.whole, histories.served
     models = []
-    for task_type in watch(types or task_types(jobs, by)):
+    for task_type in types or task_types(jobs, by):
         examples = examples_of(jobs, usage, task_type, by=by, history=whole, names=recipe.features)
         model = _train_type(examples, recipe, trace=trace, until=until, history=served, seed=seed, nthread=nthread)
         if model is not None:

@@ -57,7 +57,7 @@ def jobs(*, deaths: int = 0, wait_s: float = 0.0) -> list[Job]:
 
 
 def test_a_worker_that_dies_costs_its_own_unit_alone(running: Cluster, tmp_path: Path) -> None:
-    found = Dask(running[0], 1).run(square, tmp_path, jobs(deaths=1, wait_s=0.1))
+    found = list(Dask(running[0], 1).run(square, tmp_path, jobs(deaths=1, wait_s=0.1)))
 
     assert found == [n**2 for n in range(6)]
     assert runs(tmp_path) == [0, 1, 1, 2, 3, 4, 5]
@@ -65,23 +65,25 @@ def test_a_worker_that_dies_costs_its_own_unit_alone(running: Cluster, tmp_path:
 
 def test_the_error_of_a_unit_is_raised_as_it_is(running: Cluster, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="job 2 failed"):
-        Dask(running[0], 1).run(square, tmp_path, [Job(number=2, fails=True)])
+        list(Dask(running[0], 1).run(square, tmp_path, [Job(number=2, fails=True)]))
 
 
 def test_a_unit_that_always_kills_its_worker_is_given_up(running: Cluster, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"job 3: several workers died.*nothing was committed"):
-        Dask(running[0], 1).run(square, tmp_path, [Job(number=3, deaths=99)])
+        list(Dask(running[0], 1).run(square, tmp_path, [Job(number=3, deaths=99)]))
 
 
-def test_other_versions_of_packages_are_refused(running: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_versions_of_packages_are_refused(
+    running: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dask_cluster, "version", lambda _: "0.0")
     with pytest.raises(EngineError, match=r"has taut .*; expected 0\.0, as here"):
-        Dask(running[0], 1).run(square, Path(), jobs())
+        list(Dask(running[0], 1).run(square, tmp_path, jobs()))
 
 
 def test_a_scheduler_that_is_absent_or_goes_gives_an_error(running: Cluster, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
-        Dask("tcp://127.0.0.1:9", 1).run(square, tmp_path, jobs())
+        list(Dask("tcp://127.0.0.1:9", 1).run(square, tmp_path, jobs()))
     address, [scheduler, *_] = running
 
     def kill_once_it_runs() -> None:
@@ -93,6 +95,6 @@ def test_a_scheduler_that_is_absent_or_goes_gives_an_error(running: Cluster, tmp
     killer.start()
     begun = time.monotonic()
     with pytest.raises(EngineError, match="is gone; nothing was committed"):
-        Dask(address, 1).run(square, tmp_path, jobs(wait_s=20.0))
+        list(Dask(address, 1).run(square, tmp_path, jobs(wait_s=20.0)))
     killer.join()
     assert time.monotonic() - begun < 60.0

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,7 +61,7 @@ class Mortal:
     doomed: str
     after_s: float
 
-    def run(self, work: Callable[[Any, Any], Any], shared: Any, units: Sequence[Any]) -> list[Any]:
+    def run(self, work: Callable[[Any, Any], Any], shared: Any, units: Sequence[Any]) -> Iterator[Any]:
         return self.engine.run(partial(_mortal, self, work), shared, units)
 
 
