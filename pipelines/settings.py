@@ -39,7 +39,7 @@ class Settings(BaseSettings):
         default=None, description="default trace; needed if the lake holds several"
     )
     seed: int = Field(default=0, ge=0, description="seed of all random numbers")
-    threads: int = Field(default_factory=usable_cpus, ge=1, description="threads for training")
+    threads: int = Field(default_factory=usable_cpus, ge=1, description="threads for training and ingest")
     tracking_uri: str | None = Field(
         default=None,
         validation_alias=AliasChoices("MLFLOW_TRACKING_URI"),

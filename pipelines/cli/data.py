@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipelines.cli.engines import Chosen, EngineName, EngineOption, Scheduler, chosen_engine
 from pipelines.cli.options import Format, FormatOption, Lake, Seed, emit, place_of, say
 
 if TYPE_CHECKING:
@@ -108,12 +109,17 @@ def ingest(
     check: Annotated[
         bool, typer.Option("--check", help="Print what would be quarantined, where and why; write nothing.")
     ] = False,
+    engine: EngineOption = EngineName.LOCAL,
+    scheduler: Scheduler = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Read files into the lake's tables; every row is kept, or quarantined with the rules it breaks."""
     place = place_of(lake, demo=False)
     with _opened_files(source.value, from_dir, mapping) as files:
-        (_check_files if check else _ingest_files)(files, place.lake, as_name, strict, form)
+        if check:
+            _check_files(files, place.lake, as_name, strict, form)
+        else:
+            _ingest_files(files, place.lake, as_name, strict, form, chosen_engine(engine, scheduler, None))
 
 
 def init(
@@ -177,14 +183,25 @@ def _opened_files(source: str, location: str, mapping: Path | None) -> Iterator[
         yield _Files(source=opened.source, folder=opened.folder, label=label)
 
 
-def _ingest_files(files: _Files, lake: Path, as_name: str | None, strict: float | None, form: Format) -> None:
+def _ingest_files(
+    files: _Files, lake: Path, as_name: str | None, strict: float | None, form: Format, chosen: Chosen
+) -> None:
     """Ingest the files; print one row per published table, and a warning for each file with quarantined rows."""
     from pipelines.cli.progress import reading_progress
     from pipelines.lake.ingest import ingest as run
     from pipelines.lake.manifest import flat
 
     with reading_progress(f"reading {files.label}") as progress:
-        report = run(files.source, files.folder, lake, as_name=as_name, strict_share=strict, progress=progress)
+        report = run(
+            files.source,
+            files.folder,
+            lake,
+            as_name=as_name,
+            strict_share=strict,
+            progress=progress,
+            engine=chosen.engine,
+            threads=chosen.threads,
+        )
     for warning in report.manifest.warnings:
         say(f"warning: {warning}")
     for account in report.manifest.accounts:

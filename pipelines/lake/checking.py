@@ -12,6 +12,7 @@ from typing import Final
 import duckdb
 
 from pipelines.errors import PipelineError, SourceError
+from pipelines.lake.connections import MEMORY_MB
 from pipelines.lake.faults import values_at_fault
 from pipelines.lake.inputs import (
     Cluster,
@@ -191,7 +192,7 @@ def _check_cluster(
         stage = Path(scratch)
         published, absent = published_tables(source, cluster, folder, stage)
         warnings += [f"{cluster.name}: no {name} table: its columns are empty or null" for name in absent]
-        with Lake(stage).workbench(stage) as work:
+        with Lake(stage).workbench(stage, MEMORY_MB, None) as work:
             try:
                 accounts += load(work, source, cluster.name, published)
             except SourceError:

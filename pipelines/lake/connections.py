@@ -20,13 +20,21 @@ MEMORY_MB: Final = 1000
 """Memory limit of DuckDB in MB; the memory of Python itself is not included."""
 
 
+MOST_THREADS: Final = 4
+
+
 def configured(
-    path: Path | None, *, read_only: bool = False, spill: Path | None = None, memory_mb: int | None = None
+    path: Path | None,
+    *,
+    read_only: bool = False,
+    spill: Path | None = None,
+    memory_mb: int | None = None,
+    threads: int | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Connect to a DuckDB file, or to a database in memory if `path` is None; set its time zone to UTC."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{memory_mb or MEMORY_MB}MB",
-        "threads": min(4, os.cpu_count() or 1),
+        "threads": min(MOST_THREADS, threads or os.cpu_count() or 1),
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
     }

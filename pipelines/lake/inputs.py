@@ -27,6 +27,10 @@ class Cluster:
     name: str
     files: tuple[Found, ...]
 
+    def __str__(self) -> str:
+        """Return the cluster as messages name it."""
+        return f"cluster {self.name}"
+
 
 def source_named(name: str) -> Source:
     """Return the published source called `name`.

@@ -15,7 +15,7 @@ import duckdb
 from pipelines.errors import BadUsage, LakeError, meant
 from pipelines.lake import manifest as manifests
 from pipelines.lake import views
-from pipelines.lake.connections import MEMORY_MB, configured, damaged, missing, seal, sql_list, unreadable
+from pipelines.lake.connections import configured, damaged, missing, seal, sql_list, unreadable
 from pipelines.lake.locks import exclusive
 from pipelines.lake.manifest import FORMAT_VERSION, Manifest, Output
 from pipelines.lake.views import COLUMNS
@@ -165,9 +165,9 @@ class Lake:
         return connection
 
     @contextmanager
-    def workbench(self, folder: Path, memory_mb: int = MEMORY_MB) -> Iterator[duckdb.DuckDBPyConnection]:
+    def workbench(self, folder: Path, memory_mb: int, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open a temporary DuckDB database in `folder`; above its memory limit it moves data to that folder."""
-        connection = configured(folder / "work.duckdb", spill=folder, memory_mb=memory_mb)
+        connection = configured(folder / "work.duckdb", spill=folder, memory_mb=memory_mb, threads=threads)
         try:
             yield connection
         finally:

@@ -51,7 +51,7 @@ def alive(folder: Path) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Mortal:
-    """An engine whose process dies once in the unit `doomed`, `after_s` seconds into it.
+    """An engine whose process dies in the first `deaths` runs of the unit `doomed`, `after_s` seconds into each.
 
     `folder` gets a file for each run of a unit.
     """
@@ -60,6 +60,7 @@ class Mortal:
     folder: Path
     doomed: str
     after_s: float
+    deaths: int = 1
 
     def run(self, work: Callable[[Any, Any], Any], shared: Any, units: Sequence[Any]) -> Iterator[Any]:
         return self.engine.run(partial(_mortal, self, work), shared, units)
@@ -68,7 +69,7 @@ class Mortal:
 def _mortal(fate: Mortal, work: Callable[[Any, Any], Any], shared: Any, unit: Any) -> Any:
     ran = len(list(fate.folder.glob(f"{unit}-*")))
     (fate.folder / f"{unit}-{ran}").touch()
-    if not ran and str(unit) == fate.doomed:
+    if ran < fate.deaths and str(unit) == fate.doomed:
         threading.Timer(fate.after_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
         work(shared, unit)
         time.sleep(60)  # so that it dies even if the work was done before

@@ -10,9 +10,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.lake import ingest as module
+from pipelines.lake import cluster_loading as module
+from pipelines.lake.cluster_loading import MEMORY_LEAST_MB, memory_mb
 from pipelines.lake.connections import MEMORY_MB
-from pipelines.lake.ingest import MEMORY_LEAST_MB, ingest, memory_mb
+from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.lake.sources import SOURCES
 from pipelines.lake.sources.archive import Published
@@ -51,9 +52,9 @@ def test_an_ingest_that_needs_more_memory_than_its_size_tells_gets_all(
     workbench = Lake.workbench
 
     @contextmanager
-    def noted(lake: Lake, place: Path, memory: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    def noted(lake: Lake, place: Path, memory: int, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
         given.append(memory)
-        with workbench(lake, place, memory) as work:
+        with workbench(lake, place, memory, threads) as work:
             yield work
 
     monkeypatch.setattr(Lake, "workbench", noted)

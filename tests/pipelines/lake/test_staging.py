@@ -50,7 +50,7 @@ def test_a_shortcut_gives_what_the_whole_gives(
         taken.append(select_of(*arguments))
         return taken[-1]
 
-    monkeypatch.setattr("pipelines.lake.ingest.select_of", noted)
+    monkeypatch.setattr("pipelines.lake.cluster_loading.select_of", noted)
     ingest("philly", folder, tmp_path / "short")
     assert whole not in taken
 
