@@ -24,7 +24,11 @@ def _without_nul(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_without_nul)]
+Text = Annotated[
+    str,
+    Field(min_length=1, max_length=256, json_schema_extra={"pattern": r"^[^\x00]+$"}),
+    AfterValidator(_without_nul),
+]
 """Text without NUL characters, which some databases cannot store."""
 Amount = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 """An amount of one resource, in cores, GiB or GPUs."""
