@@ -104,7 +104,7 @@ def _train(folder: Path) -> str:
     ingest("pai", raw, lake, as_name=TRACE)
     with Lake(lake) as opened:
         jobs, usage = (opened.table(table, TRACE).collect() for table in ("jobs", "usage"))
-    grown = {"trace": TRACE, "recipe": replace(Recipe(), boosting=GROWN), "forest": False}
+    grown = {"trace": TRACE, "recipe": replace(Recipe(), boosting=GROWN)}
     runtime = train_runtime(jobs, usage, **grown)
     for model in [*runtime, *train_usage(jobs, usage, trace=TRACE)]:
         version = track(model, uri=uri)

@@ -47,9 +47,9 @@ def test_no_jobs_are_left_when_all_have_ended() -> None:
         ({"gpus": np.array([2, 1, 0, 3])}, "gpus below 0 or above 2"),
         ({"gpus": np.array([2, -1, 0, 1])}, "gpus below 0"),
         ({"step": np.array([1, 0, 0, 2])}, "step below 0 or above 1"),
-        ({"seen_ts": np.array([900.0] * 4)}, "seen after now"),
-        ({"submit_ts": np.array([900.0] * 4)}, "seen after now"),
-        ({"steps_done": np.array([np.nan] * 4)}, "not numbers"),
+        ({"seen_ts": np.array([900.0] * 4)}, "reported in the future"),
+        ({"submit_ts": np.array([900.0] * 4)}, "reported in the future"),
+        ({"steps_done": np.array([np.nan] * 4)}, "no number"),
     ],
 )
 def test_states_that_cannot_be_are_refused(changed: dict[str, np.ndarray], said: str) -> None:
