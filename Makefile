@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo serve test test-slow check bench bench-serve bench-ingest soak fuzz lock
+.PHONY: demo serve test test-slow check docs bench bench-serve bench-ingest soak fuzz lock
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("taut needs Python 3.11 or newer, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -35,6 +35,13 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Build the documentation as a site in build/site; fails on a link to nothing. Its tools have an environment of their own.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs:
+	$(PYTHON) -m venv build/docs-venv
+	build/docs-venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement docs/requirements.lock
+	build/docs-venv/bin/mkdocs build --quiet --strict
+
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks
 
@@ -56,7 +63,9 @@ fuzz: export TAUT_FAULTS = 1000
 fuzz: $(READY)
 	$(BIN)/python -m pytest -m slow tests/modelserve/test_parsers_fuzzed.py tests/modelserve/store/test_store_faults.py
 
-# Regenerate requirements.lock: versions and hashes only.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url
+
+# Regenerate the locks: versions and hashes only.
 lock: $(READY)
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-		--no-emit-index-url --extra dev pyproject.toml --output-file requirements.lock
+	$(COMPILE) --extra dev pyproject.toml --output-file requirements.lock
+	$(COMPILE) --group docs --output-file docs/requirements.lock

@@ -1,6 +1,7 @@
 """`import taut`: what it returns is what the commands print, and importing it costs little."""
 
 import json
+import runpy
 import subprocess
 import sys
 from datetime import datetime
@@ -16,6 +17,8 @@ from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.synth.pai import synthesise
 from taut.lake import OpenLake
+
+TOUR = Path(__file__).resolve().parents[1] / "docs" / "tour.py"
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +47,17 @@ def test_right_sizing_is_that_of_the_command(lake: OpenLake, folder: Path) -> No
     rows = lake.rightsize()
     assert [row["group"] for row in json.loads(printed.stdout)] == rows["group"].to_list()
     assert rows["cpu_cores_target"].drop_nulls().len() > 0
+
+
+@pytest.mark.slow
+def test_the_tour_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAUT_LAKE", str(folder))
+
+    _, found = runpy.run_path(str(TOUR), run_name="tour")["app"].run()
+
+    assert found["waits"]["jobs"].sum() == taut.open(folder).sql("select count(end_ts) from jobs").item()
+    assert found["worst"].height == 10
+    assert found["chart"].to_dict()["data"]
 
 
 def test_errors_are_those_of_the_command(lake: OpenLake, tmp_path: Path) -> None:
