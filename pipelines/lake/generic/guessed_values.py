@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Final, NamedTuple
 
-from features.vocabulary import Status
+from features.vocabulary import Status, TaskType
 from pipelines.lake.generic.conversions import ISO, ISO_ZONE
-from pipelines.lake.generic.kinds import CORES, COUNT, DURATION, MEMORY, STATUS, TEXT, TIME, Kind
+from pipelines.lake.generic.kinds import CORES, COUNT, DURATION, MEMORY, STATUS, TASK_TYPE, TEXT, TIME, Kind
 from pipelines.lake.generic.slurm import SLURM_STATES
 
 MOST_MISFITS: Final = 0.05
@@ -62,6 +62,8 @@ def reading(kind: Kind, texts: Sequence[str], unit: str | None, name: str) -> Re
         return _time(texts)
     if kind is STATUS:
         return _status(texts)
+    if kind is TASK_TYPE:
+        return _task_type(texts)
     if kind is DURATION:
         return _span(texts, unit)
     if kind is MEMORY:
@@ -116,6 +118,17 @@ def _status(texts: Sequence[str]) -> Reading | None:
     why = f"add a meaning for {', '.join(foreign[:5])}" if foreign else "words for statuses"
     plain = all(word == meaning for word, meaning in found.items())
     return Reading({} if plain else {"values": found}, not foreign, why)
+
+
+def _task_type(texts: Sequence[str]) -> Reading | None:
+    words = list(dict.fromkeys(texts))
+    known = [word for word in words if word in list(TaskType)]
+    if not known or len(words) > 50:
+        return None
+    if len(known) == len(words):
+        return Reading({}, True, "task types")
+    why = f"{', '.join(word for word in words if word not in known)[:80]}: count as other"
+    return Reading({"values": {word: word for word in known}, "otherwise": str(TaskType.OTHER)}, False, why)
 
 
 def _span(texts: Sequence[str], unit: str | None) -> Reading | None:

@@ -49,6 +49,7 @@ NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "req_gpus": (f"{_REQ}(n|num)?gpus?{_NUM}", f"{_REQ}(tres|gres)|gpu"),
     "gpu_type": ("gpu(type|model|spec|name)|accelerator(type)?", "gres"),
     "workload": ("workload|framework|model(name)?", "application|app"),
+    "task_type": ("(task|job)(type|kind)", "type|kind"),
     "used_cpu_cores": ("totalcpu|(used|avg|mean)(cpu|cpus|cores)|cpu(used|usage|util|utili[sz]ation|avg)", "cputime"),
     "used_gpus": ("(used|avg|mean)gpus?(util)?|gpus?(used|usage|util|utili[sz]ation|avg)", "gpubusy"),
     "mem_max_gib": ("maxrss|(max|peak)(mem|memory|rss)|(mem|memory)(max|peak)", "(mem|memory)(used|usage)"),

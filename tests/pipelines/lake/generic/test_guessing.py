@@ -61,6 +61,16 @@ def test_units_and_formats_come_from_names_and_values(
     assert keys(guess)[name] == (header, read, sure)
 
 
+def test_task_types_are_taken_where_they_are_known(tmp_path: Path) -> None:
+    def types(*texts: str) -> tuple[str, dict[str, object], bool] | None:
+        lines = [f"j{i},2024-01-31T10:00:00,{text}" for i, text in enumerate(texts)]
+        return keys(guessed(tmp_path, "\n".join(["job_id,submit,task_type", *lines, ""]))).get("task_type")
+
+    assert types("nlp", "cv") == ("task_type", {}, True)
+    assert types("nlp", "speech") == ("task_type", {"values": {"nlp": "nlp"}, "otherwise": "other"}, False)
+    assert types("ps", "worker") is None
+
+
 def test_spans_are_compared_with_the_times_between_which_they_lie(tmp_path: Path) -> None:
     rows = [f"j{i},2024-01-01 09:00:00,2024-01-01 10:{i:02}:00,2024-01-01 11:00:00,{60 - i}" for i in range(9)]
 
