@@ -1,5 +1,6 @@
 """Clusters of openb are alternatives: one by default, none added up; lists without times have no arrivals."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import from_json
 from pipelines.lake.sources import SOURCES
 from pipelines.lake.sources.openb import OPENB
+from pipelines.report.parts import Section
 from pipelines.report.report import Order, sections
 from pipelines.statistics import STATISTICS, Answer, cluster_note
 from tests.pipelines.report.tiny import tables
@@ -82,6 +84,10 @@ def test_the_command_says_which_list_it_tells(tmp_path: Path) -> None:
     assert cluster_note(lake, "openb") is not None
 
 
+def texts(made: Sequence[Section]) -> list[str]:
+    return [part.text for section in made for part in section.parts if hasattr(part, "text")]
+
+
 @pytest.mark.slow
 def test_the_report_tells_one_list_and_says_so(tmp_path: Path) -> None:
     with openb(tmp_path, "bare", "default") as lake:
@@ -90,11 +96,10 @@ def test_the_report_tells_one_list_and_says_so(tmp_path: Path) -> None:
 
     [facts] = tables(made)["traces"].rows.to_dicts()
     assert (facts["jobs"], facts["machines"], facts["machines_gpus"]) == (2, 2, 4)
-    said = [part.text for part in made[0].parts if hasattr(part, "text")]
-    assert any("2 clusters default alone" in text for text in said)
+    assert any("2 clusters default alone" in text for text in texts(made))
     [facts] = tables(other)["traces"].rows.to_dicts()
     assert (facts["jobs"], facts["first_submit"], facts["days"]) == (3, None, None)
-    assert not any("alone" in part.text for part in other[0].parts if hasattr(part, "text"))
+    assert not any("clusters default alone" in text for text in texts(other))
 
 
 @pytest.mark.slow
