@@ -58,7 +58,7 @@ def whole_devices(gpus: Sequence[int]) -> IntArray:
 
 
 def slots(free: IntArray, units_gpu: int) -> IntArray:
-    """Return how many instances each machine's devices could take (machines,); `units_gpu` must be above 0.
+    """Return how many instances of `units_gpu` milli-GPUs each, above 0, the devices of each machine take (machines,).
 
     >>> slots(np.array([[500, 500], [1000, 300]]), 400).tolist(), slots(np.array([[500, 500]]), 600).tolist()
     ([2, 2], [0])

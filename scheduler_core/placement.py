@@ -5,7 +5,8 @@ instance may not. Among equal machines the first one is chosen. `Room.allocation
 by `rounds` and `occupancy`; `PLACEMENTS` at the end lists all by name.
 
 To add a placement, write its function and name it in `PLACEMENTS`; repeat the name in
-`pipelines.cli.simulation_options`. The compiled engine needs an equivalent in `scheduler_core.kernels.placing`.
+`pipelines.cli.simulation_options` and `modelserve.contract.placements`, with its reason in `decisions`. The compiled
+engine needs an equivalent in `scheduler_core.kernels.placing`.
 Placements by device are in `sharing_placements`.
 """
 

@@ -5,8 +5,8 @@ arrival. A static key is fixed while the job waits; a dynamic one is evaluated a
 jobs in this order.
 
 To add a policy, write its key function and name it in `QUEUE_POLICIES`; repeat the name in
-`pipelines.cli.simulation_options`. The compiled engine also needs the key, in
-`pipelines.simulation.engine.compiled.starts`; without it only the engine `plain` accepts the policy.
+`pipelines.cli.simulation_options` and `modelserve.contract.placements`. The compiled engine needs the same key, in
+`pipelines.simulation.engine.compiled`: `starts` computes it, `run` names it.
 """
 
 # ruff: noqa: ARG001 -- all policies have the same signature, whichever arguments they read

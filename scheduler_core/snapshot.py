@@ -18,7 +18,8 @@ __all__ = ["MachineState", "QueuedJob", "RunningJob", "Snapshot", "Spot"]
 class MachineState:
     """A machine, the memory of each of its GPUs (GiB, NaN if unknown), and what is free on it.
 
-    `free` is what is free beside all running jobs, listed or not; NaN: all that the listed running jobs leave.
+    `free` is the free capacity after all running jobs, including those not listed in the snapshot. If it is NaN, it is
+    computed: the capacity minus what the listed running jobs hold.
     `free_devices` is the free share of each GPU, in order; empty if unknown. A machine that is `closed` takes no new
     jobs; its running jobs go on.
     """

@@ -65,7 +65,7 @@ Own = OwnNumber | Text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recent:
-    """The statistic `stat` of `column` over the `last` newest ended (or measured) jobs with the same `key`."""
+    """The statistic `stat` of `column` over the `last` most recently ended (or measured) jobs of the same `key`."""
 
     events: Literal["ended", "measured"]
     key: str

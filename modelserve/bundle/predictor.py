@@ -120,7 +120,7 @@ class InProcessPredictor:
         built = self._last.take(jobs, bundle.history)
         seen = built.referenced(bundle.contract.names, relative=bundle.card.relative)
         matrix = candidate_rows(bundle.contract, seen.features, built.frame, rows, requests)
-        # Other members do not see the request: all of them move by as much as XGBoost does.
+        # Only XGBoost's forecast depends on the request; the combined forecast is shifted by as much as XGBoost's.
         own = outputs_of(bundle, RUNTIME_TARGET, bundle.contract.encode(seen.features))
         added = base_log_s(bundle, seen, own)[rows]
         return calibrated_run_times(bundle.card, outputs_of(bundle, RUNTIME_TARGET, matrix), added)

@@ -77,7 +77,7 @@ def read_drift(
 
 
 def champion_errors(store: Store, snapshot: "Snapshot", *, window: int) -> dict[str, Error]:
-    """Return the recent errors of every run-time champion by name; inputs are not compared.
+    """Return the recent errors of every run-time champion by name, without comparing recent inputs with the training.
 
     Raises
     ------

@@ -47,15 +47,15 @@ def faults_of(table: RawTable) -> dict[str, list[Fault]]:
 
 
 def broken_rules(table: RawTable, whole_row: Sequence[str] = ()) -> str:
-    """Return the SQL of the names of all rules that a row breaks, joined by `SEPARATOR`; null if it breaks none.
+    """Return an SQL expression: the names of all rules that a row breaks, joined by `SEPARATOR`, or null.
 
-    A rule is named only if the columns that it reads could be read: a text that is no time breaks `unparsable_...`,
-    and not also the rule for a missing time. Rules about other rows and tables come later (`staging`).
+    A rule is skipped if a column that it reads could not be parsed: an invalid time breaks only `unparsable_...`, not
+    also the rule for a missing time. Rules about other rows and tables come later (`staging`).
 
     Parameters
     ----------
     whole_row
-        SQL `WHEN` clauses about the row as a whole; a row that one of them holds for breaks that rule alone.
+        SQL `WHEN` clauses about the whole row. If one is true for a row, only its rule is reported.
     """
     unread, late = _unread(table), {DUPLICATE, *(link.name for link in table.links)}
     named = []

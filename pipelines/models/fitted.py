@@ -211,7 +211,10 @@ def combined(examples: Examples, fitted: Fitted, *, only: Sequence[str] | None =
 
 
 def untrained(examples: Examples) -> Forecast:
-    """Forecast every row from the history alone, with a combination that learns from the first ended job on."""
+    """Forecast every row from the history, without a trained model.
+
+    The weights of the combination are learnt as jobs end, beginning with the first.
+    """
     start = Combination.new(UNTRAINED, rows=0)
     rows = np.arange(len(examples.log_y))
     found, _ = _walk(examples, start, _forecasts(examples, UNTRAINED, None, None), rows)

@@ -73,7 +73,7 @@ def recipe_of(values: Mapping[str, Value]) -> Recipe:
 
 
 def values_of(recipe: Recipe) -> dict[str, Value]:
-    """Return the values of a recipe that are searched, by name."""
+    """Return a recipe's values of the hyper-parameters that a search varies, by name."""
     every = {"half_life_days": recipe.half_life_days, **asdict(recipe.boosting)}
     return {name: every[name] for name in SPACE}
 

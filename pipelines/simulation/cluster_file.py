@@ -149,7 +149,7 @@ def cluster_file(path: Path) -> ClusterSpec:
     try:
         tables = _ClusterFile.model_validate(read).machines
     except ValidationError as error:
-        # An invalid table is also missing from the list of machines: report only the invalid table.
+        # If the only table is invalid, the list of machines is also reported as too short: drop that second error.
         found = [fault for fault in error.errors() if fault["type"] != "too_short" or len(error.errors()) == 1]
         faults = "; ".join(_fault(fault["loc"], fault["msg"], fault["input"]) for fault in found)
         raise BadUsage(f"{path}: {faults}; expected tables of machines, as {EXAMPLE}") from error

@@ -81,7 +81,7 @@ _numbered = _numbering(SOURCES)
 
 
 def distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return a number for each row of a matrix, equal for equal rows, and the index of the first row of each number.
+    """Return the number of each row of a matrix, equal for equal rows, and the first row of each number.
 
     >>> [part.tolist() for part in distinct(np.array([[5, 1], [7, 1], [5, 1]]))]
     [[0, 1, 0], [0, 1]]

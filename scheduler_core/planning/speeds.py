@@ -22,8 +22,8 @@ PRIOR_RUNS: Final = 20.0
 class SpeedModel:
     """Speed proportional to gpus ^ elasticity, times a factor of the GPU type.
 
-    `elasticity` (groups,) lies between 0, more GPUs do not help, and 1, twice as many are twice as fast. `log_factor`
-    (types,) is the logarithm of each type's factor; differences count.
+    `elasticity` (groups,) is from 0 (more GPUs do not help) to 1 (twice the GPUs are twice as fast). `log_factor`
+    (types,) is the logarithm of each GPU type's factor; only differences between types have a meaning.
     """
 
     elasticity: FloatArray

@@ -30,10 +30,10 @@ class _Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partial:
-    """All P plans for the first few jobs that fit the GPUs and the budget, as columns (P,).
+    """All plans for the jobs considered so far that keep within the GPUs and the budget.
 
-    A plan has its GPUs and grams used, the summed times of running jobs, the number of postponed jobs, and the index of
-    each job's option (`picks`, shape (P, jobs so far)).
+    Each array has one entry per plan: its GPUs and grams used, the summed times of running jobs, the number of
+    postponed jobs, and the index of each job's option (`picks`, shape (P, jobs so far)).
     """
 
     gpus: IntArray

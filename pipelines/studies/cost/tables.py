@@ -40,11 +40,12 @@ def saving_pct(ours: FloatArray, theirs: FloatArray) -> Interval:
 
 
 def savings(runs: pl.DataFrame) -> list[Row]:
-    """Return a row per study, zone, load and other policy: savings of looking ahead in percent, paired by seed.
+    """Return a row per study, zone, load and compared policy: what looking ahead saves against it, paired by seed.
 
-    `tardiness_part_pct` and `energy_part_pct` are the saved tardiness and energy in percent of the other policy's total
-    cost; they add up to `saving_pct`. `kept_on_pct` is the saving if the other policy left idle nodes on. `net_pct`
-    compares costs after subtracting each policy's unavoidable tardiness; the other policy's is `unavoidable_usd`.
+    `tardiness_part_pct` and `energy_part_pct` are the saved tardiness and energy in percent of the compared policy's
+    total cost; they add up to `saving_pct`. `kept_on_pct` is the saving if the compared policy left idle nodes on.
+    `net_pct` is the saving after subtracting each policy's unavoidable tardiness. `unavoidable_usd` is the
+    compared policy's.
     """
     rows: list[Row] = []
     for study in (EXACT, OFF, ELSEWHERE):

@@ -28,7 +28,11 @@ OTHERS: Final = ("user", "vc", "group", "workload", "gpu_type", "req_cpu_cores",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Options of the study. Each virtual cluster is cut by time, and each part is a cluster with four known columns."""
+    """Options of the study.
+
+    Each virtual cluster is cut into periods. Each period counts as a cluster of its own, of whose jobs only the id,
+    submission, run time and GPUs are known.
+    """
 
     trace: str | None = trace_option()
     cluster: str | None = cluster_option()

@@ -126,7 +126,7 @@ def classes_on(nodes: Nodes, node: int) -> int:
 
 @kernel
 def tightest(nodes: Nodes, node: int, milli: int) -> int:
-    """Return the first device with the least sufficient free GPU, NONE if no device suffices."""
+    """Return the first device with the least free GPU among those with `milli` free; NONE if none has."""
     best = NONE
     for device in range(nodes.devices.shape[1]):
         free = nodes.devices[node, device]
