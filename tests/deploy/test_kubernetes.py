@@ -52,7 +52,7 @@ def test_a_field_that_is_no_field_would_be_found() -> None:
 
 def test_everything_that_is_needed_is_there() -> None:
     assert [each["kind"] for each in DOCUMENTS] == [
-        "ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy",
+        "ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "HorizontalPodAutoscaler", "NetworkPolicy",
     ]  # fmt: skip
     assert {each["metadata"]["namespace"] for each in DOCUMENTS} == {"taut"}
 
