@@ -169,6 +169,12 @@ class Ledger:
             return self._identities[row - base.height]
         return base["cluster"][row], base["job_id"][row], base["role"][row]
 
+    def roles(self, rows: IntArray) -> list[str]:
+        """Return the roles of rows, those of the base first."""
+        base = self.base.frame
+        added = (rows[rows >= base.height] - base.height).tolist()
+        return base["role"].gather(rows[rows < base.height]).to_list() + [self._identities[i][2] for i in added]
+
     def order(self, row: int) -> tuple[int, Identity]:
         """Return the key that sorts a row among events of the same time, in the same order as in a `History`."""
         return int(self.times["submit"][row]), self.identity(row)

@@ -4,6 +4,7 @@ Lookups are for one job at a time, and give the same results as in a `History` o
 `modelserve.loading.models`, which adds runs, and by `features.rows`, which builds feature rows.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from threading import Lock, RLock
 from typing import Final
@@ -94,6 +95,15 @@ class OnlineHistory:
         with self.lock:
             glances = (self.glance(name, parts, job.submit_us) for name in EVIDENCE_KEYS)
             return next((glance.stop("measured") for glance in glances if glance is not None), 0)
+
+    def measured_by_role(self, job: JobAsked) -> dict[str, int]:
+        """Return the number of earlier measured runs of the job's group by role, the most first; empty if unknown."""
+        with self.lock:
+            glance = self.glance("group", parts_of(job), job.submit_us)
+            if glance is None:
+                return {}
+            rows = glance.timeline.tracks["measured"].rows[: glance.stop("measured")]
+            return dict(Counter(sorted(self.ledger.roles(rows))).most_common())
 
     def glance(self, name: str, parts: Parts, now_us: int) -> Glance | None:
         """Return the timeline of a job's key at a moment, None if a part of the key is unknown.

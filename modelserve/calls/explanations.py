@@ -62,21 +62,28 @@ def explain_job(
     """
     trace = body.trace or default_trace
     check_jobs([body.job], trace, caller, field="job")
-    choice = context.choice("runtime", (body.job.trace or trace or "", body.job.workload, body.job.task_type))
+    whose = (body.job.trace or trace or "", body.job.workload, body.job.task_type)
+    choice, usage = context.choice("runtime", whose), context.choice("usage", whose).model
+    roles: dict[str, object] = {} if usage is None else _measured_by_role(usage, body, trace or "", now)
     if choice.model is None:
         reason: MissingReason = "predictor_unavailable" if choice.failure else "no_model"
         note = choice.failure or f"no run-time model for task type {body.job.task_type[:80]!r}"
-        return _answered(body, None, {}, reason, note)
+        return _answered(body, None, roles, reason, note)
     asked = asked_of_row(body.job, choice.model.history, trace=trace or "", now=now)
     try:
         seen = context.rows(choice.model, [asked], np.zeros(1, dtype=np.int64), counted=False)
         shares = shares_of(choice.model, seen, body.quantile, context)
     except PredictorUnavailable as error:
-        return _answered(body, choice.model, {}, "predictor_unavailable", str(error))
+        return _answered(body, choice.model, roles, "predictor_unavailable", str(error))
     if shares is None:
         note = f"{choice.model.reference} answers no {body.quantile}"
-        return _answered(body, choice.model, {}, "no_model", note)
-    return _answered(body, choice.model, _explained(choice.model, seen, shares, body.top), None, None)
+        return _answered(body, choice.model, roles, "no_model", note)
+    return _answered(body, choice.model, roles | _explained(choice.model, seen, shares, body.top), None, None)
+
+
+def _measured_by_role(usage: "ServedModel", body: ExplainBody, trace: str, now: float) -> dict[str, object]:
+    found = usage.history.measured_by_role(asked_of_row(body.job, usage.history, trace=trace, now=now))
+    return {"roles": [{"role": role, "measured_runs": runs} for role, runs in found.items()]}
 
 
 def shares_of(
@@ -161,6 +168,7 @@ def _answered(
         "quantile": body.quantile,
         **dict.fromkeys(nothing),
         "contributions": [],
+        "roles": [],
         **explained,
         "model": None if model is None else model.reference,
         "history": None if model is None else moment(model.bundle.card.until),

@@ -206,12 +206,21 @@ class Contribution(Answer):
     seconds: Finite
 
 
+class RoleRuns(Answer):
+    """The number of measured runs of a job's group in one role."""
+
+    role: str
+    measured_runs: int
+
+
 class ExplainAnswer(Answer):
     """The parts of a predicted run time: `base_s`, the seconds of the listed features, and `rest_s` add up to it.
 
     The model predicts log run time, so `base_s` times all factors is the run time. The difference between run time and
     `base_s` is divided among the features in proportion to the logs of their factors (SHAP values). `base_s` is the
     run time expected before any feature is known, given the recent run time `reference_s` of similar jobs, if used.
+    `roles` counts the measured runs of the job's group by role, the most first: a job with another role has none of
+    them as evidence for its use.
     """
 
     job_id: str
@@ -222,6 +231,7 @@ class ExplainAnswer(Answer):
     contributions: tuple[Contribution, ...]
     rest_s: Finite | None
     rest_factor: Finite | None
+    roles: tuple[RoleRuns, ...] = ()  # a service of an earlier version does not send it
     model: str | None
     history: AwareDatetime | None
     reason: MissingReason | None

@@ -2,8 +2,11 @@
 // Used by trying.js.
 
 import { claim, curve, legend, sidedBar, strip } from "./charts.js";
-import { html, table } from "./elements.js";
-import { RESOURCES, amount, count, duration, isLess, known, moment, number, percent, reason } from "./words.js";
+import { button, html, table } from "./elements.js";
+import { askInRole } from "./job.js";
+import { RESOURCES, amount, count, duration, isLess, known, moment, number, percent, reason, span } from "./words.js";
+
+const ROLES = 3;
 
 /** Return the whole answer. */
 export function answered(said) {
@@ -11,6 +14,7 @@ export function answered(said) {
     runTime(said),
     html("h3", {}, "Request"),
     request(said),
+    otherRole(said),
     standing(said),
     html("h3", {}, "What if the request were another?"),
     curves(said),
@@ -71,7 +75,30 @@ function request({ job, predicted, recommended }) {
     })));
 }
 
-function standing({ predicted, recommended, answerId }) {
+/** Say in which roles the group was measured, where the role that was asked about was not. */
+function otherRole({ job, explained }) {
+  const roles = explained.roles ?? [];
+  const role = job.role ?? "job";
+  if (!roles.length || roles.some((each) => each.role === role)) return null;
+  const found = roles.slice(0, ROLES).map((each) => `${count(each.measured_runs, "measured run")} in role ${each.role}`);
+  const more = roles.length > ROLES ? ` and more in ${count(roles.length - ROLES, "other role")}` : "";
+  return html("div", { class: "notice", id: "other-role" },
+    html("p", {}, `This group has ${found.join(", ")}${more}, and none in role ${role}`
+      + `${job.role === undefined ? " (the field is empty)" : ""}. `
+      + "Only runs of the job's own group and role tell how far its request can shrink."),
+    button(`Ask with role ${roles[0].role}`, () => askInRole(roles[0].role)));
+}
+
+/** Return when the job is asked about, against the end of the history; null at about its end. */
+function asOf(submitted, history) {
+  if (history === null) return null;
+  const seconds = ((submitted === undefined ? Date.now() : Date.parse(submitted)) - Date.parse(history)) / 1000;
+  if (Math.abs(seconds) < 3600) return "Asked as of the end of the history.";
+  return seconds < 0 ? `Asked as of ${span(-seconds)} before the history ends.`
+    : `Asked as of ${span(seconds)} after the history ends.`;
+}
+
+function standing({ job, predicted, recommended, answerId }) {
   const models = [recommended.models.run_time, recommended.models.usage].filter((each) => each !== null);
   const gpuMemory = predicted.peak_use?.gpu_mem_gib;
   const said = [
@@ -79,6 +106,7 @@ function standing({ predicted, recommended, answerId }) {
     `${count(recommended.measured_runs, "measured run")} of jobs like it.`,
     known(gpuMemory) ? `Expected peak of GPU memory ${number(gpuMemory)} GiB.` : null,
     models.length ? `Answered by ${models.join(" and ")}, with data until ${moment(recommended.history)}.` : "No model answered.",
+    asOf(job.submit_ts, recommended.history),
     recommended.note ? `Note: ${recommended.note}.` : null,
     `Answer ${answerId}.`,
   ];

@@ -2,6 +2,7 @@
 // Nothing is asked here. Used by trying.js.
 
 import { byId, html, put } from "./elements.js";
+import { isDayUnknown } from "./words.js";
 
 const NUMBERS = ["cpu_cores", "mem_gib", "gpus", "instances", "theta"];
 const REQUEST = ["cpu_cores", "mem_gib", "gpus"];
@@ -10,6 +11,8 @@ const FIELDS = [...OF_JOB, ...REQUEST, "theta", "submit_ts", "trace"];
 
 /** The name under which a job of this page is asked about: no job that anybody submitted. */
 export const TRIED = "tried";
+
+const ends = new Map(); // the end of the history of each trace
 
 /** What was typed cannot be sent: the fields at fault, and what each expects. */
 export class BadField extends Error {
@@ -32,7 +35,19 @@ export function typedJob() {
     .map((name) => [name, NUMBERS.includes(name) ? Number(typed[name]) : typed[name]]));
   const job = { job_id: TRIED, ...given(OF_JOB), request: given(REQUEST) };
   if (typed.submit_ts !== "") job.submit_ts = `${typed.submit_ts}Z`;
+  else if (hidesDates(typed.trace)) job.submit_ts = ends.get(typed.trace);
   return { job, ...given(["trace", "theta"]) };
+}
+
+/** Type another role and ask again. */
+export function askInRole(role) {
+  byId("role").value = role;
+  byId("job").requestSubmit();
+}
+
+/** Tell whether a trace hides its dates: then now is no moment of it, and a job is asked about at the end of its history. */
+function hidesDates(trace) {
+  return ends.has(trace) && isDayUnknown(ends.get(trace));
 }
 
 /** Mark the fields at fault and go to the first; returns the faults that no field stands for. */
@@ -76,7 +91,12 @@ export function offer(models) {
     : [html("option", { value: "" }, "as the service is set")]));
   if (traces.includes(before)) trace.value = before;
   const typesOf = () => [...new Set(models.filter((each) => each.trace === trace.value).map((each) => each.task_type))].sort();
-  const list = () => put(byId("types"), ...typesOf().map((each) => html("option", { value: each })));
+  ends.clear();
+  for (const { trace: of, until } of models) if (!(ends.get(of) > until)) ends.set(of, until);
+  const list = () => {
+    put(byId("types"), ...typesOf().map((each) => html("option", { value: each })));
+    byId("submit-default").textContent = hidesDates(trace.value) ? "the end of the history" : "now";
+  };
   trace.onchange = list;
   list();
   if (byId("task_type").value === "") byId("task_type").value = typesOf()[0] ?? "";

@@ -3,7 +3,7 @@
 import { bar } from "./charts.js";
 import { button, byId, html, put, shortened, table } from "./elements.js";
 import { get } from "./service.js";
-import { ago, count, duration, moment, number, percent } from "./words.js";
+import { ago, count, duration, isDayUnknown, moment, number, percent } from "./words.js";
 
 const FIRST = 12;
 let newest = null; // the model that was chosen last: an answer about any other comes too late
@@ -100,6 +100,9 @@ function version(row) {
 }
 
 function age(row) {
+  if (isDayUnknown(row.until)) {
+    return html("span", { title: "the trace hides its dates: its times count from an unknown day" }, moment(row.until));
+  }
   return [moment(row.until), " ", html("span", { class: "faint" }, ago(row.until))];
 }
 

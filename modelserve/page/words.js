@@ -68,21 +68,34 @@ export function percent(share) {
   return `${number(share * 100, Math.abs(share) < 0.01 ? 1 : Math.abs(share) < 1 ? 2 : 3)} %`;
 }
 
-/** Return a moment (ISO 8601) as date, or as date and time, in UTC. */
+const FIRST_KNOWN_YEAR = "1990";
+
+/** Tell whether a moment is of a trace that hides its dates: its times count from an unknown day, kept as 1970-01-01. */
+export function isDayUnknown(iso) {
+  return iso !== null && iso < FIRST_KNOWN_YEAR;
+}
+
+/** Return a moment (ISO 8601) as date, or as date and time, in UTC; of a trace that hides its dates, as its day. */
 export function moment(iso, { time = false } = {}) {
-  return iso === null ? "–" : iso.slice(0, time ? 16 : 10).replace("T", " ") + (time ? " UTC" : "");
+  if (iso === null) return "–";
+  const date = isDayUnknown(iso) ? `day ${number(Math.floor(Date.parse(iso) / 86400000) + 1)} of the trace` : iso.slice(0, 10);
+  return time ? `${date} ${iso.slice(11, 16)}${isDayUnknown(iso) ? "" : " UTC"}` : date;
 }
 
 /** Return how long ago a moment was, in its largest unit. */
 export function ago(iso, now = Date.now()) {
   if (iso === null) return "–";
   const seconds = (now - Date.parse(iso)) / 1000;
+  return seconds < 60 ? "just now" : `${span(seconds)} ago`;
+}
+
+/** Return seconds in their largest unit, from minutes to years. */
+export function span(seconds) {
   const days = seconds / 86400;
-  if (seconds < 60) return "just now";
-  if (days >= 730) return `${Math.floor(days / 365.25)} years ago`;
-  if (days >= 60) return `${Math.floor(days / 30.44)} months ago`;
-  if (days >= 2) return `${Math.floor(days)} days ago`;
-  return `${seconds >= 7200 ? `${Math.floor(seconds / 3600)} hours` : `${Math.floor(seconds / 60)} min`} ago`;
+  if (days >= 730) return `${Math.floor(days / 365.25)} years`;
+  if (days >= 60) return `${Math.floor(days / 30.44)} months`;
+  if (days >= 2) return `${Math.floor(days)} days`;
+  return seconds >= 7200 ? `${Math.floor(seconds / 3600)} hours` : `${Math.floor(seconds / 60)} min`;
 }
 
 /** Return a count with its noun: "1 job", "3 jobs". */

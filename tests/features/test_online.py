@@ -277,3 +277,19 @@ def _frames() -> int:
 def _known_keys(history: OnlineHistory) -> int:
     timelines: Sequence[object] = list(history._timelines)
     return len(timelines)
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(jobs=job_tables(max_size=40), cut=st.integers(0, 40))
+def test_measured_runs_by_role_are_those_of_the_jobs_that_have_ended(jobs: pl.DataFrame, cut: int) -> None:
+    usage = usage_of(jobs)
+    history = OnlineHistory(History.of(jobs[:cut], usage))
+    history.add(ended_runs(jobs[cut:], usage))
+
+    for asked in jobs_asked(jobs):
+        found = history.measured_by_role(asked)
+
+        in_each_role = {role: history.measured_runs(replace(asked, role=role)) for role in jobs["role"].unique()}
+        expected = {role: runs for role, runs in in_each_role.items() if runs and asked.group is not None}
+        assert found == expected
+        assert list(found.values()) == sorted(found.values(), reverse=True)

@@ -139,3 +139,14 @@ def test_a_job_out_of_reach_is_refused(service: Service) -> None:
 
     with pytest.raises(Forbidden, match=r"^job\.cluster"):
         service.explain_job(ExplainBody.model_validate({"job": job()}), bound)
+
+
+def test_measured_runs_of_the_group_are_counted_by_role(service: Service) -> None:
+    known, other_role = explain(service, job()), explain(service, job(role="chief"))
+
+    (only,) = known["roles"]
+    assert only["role"] == "worker"
+    assert only["measured_runs"] > 0
+    assert other_role["roles"] == known["roles"]
+    assert explain(service, job(group="never seen"))["roles"] == []
+    assert explain(service, job(group=None))["roles"] == []

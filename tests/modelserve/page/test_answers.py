@@ -1,5 +1,6 @@
 """What the page says of answers that shrink to a floor, of jobs that were only tried, and of run times far apart."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -105,4 +106,46 @@ def test_a_p50_far_below_its_p90_is_drawn_on_a_log_scale(start: Start, visit: Vi
     assert max(heights) - min(heights) > 3
     assert chart.locator("line.grid").count() >= 2
     seen.picture(f"curve-{'log' if is_log else 'linear'}")
+    seen.check_quiet()
+
+def test_the_group_is_named_with_the_role_that_was_measured(start: Start, visit: Visits) -> None:
+    seen = visit(start())
+    page = seen.open()
+    seen.type_job(role="")
+    seen.ask()
+
+    said = page.inner_text("#other-role")
+    runs = int(re.search(r"This group has (\d+) measured runs in role worker", said)[1])
+    assert "none in role job (the field is empty)" in said
+    page.get_by_role("button", name="Ask with role worker").click()
+    page.wait_for_selector("#other-role", state="detached")
+    assert page.input_value("#role") == "worker"
+    assert f"{runs} measured runs of jobs like it" in page.inner_text("#answer")
+    seen.check_quiet()
+
+
+def test_times_of_a_trace_that_hides_its_dates_are_days_of_the_trace(start: Start, visit: Visits) -> None:
+    seen = visit(start())
+    asked = []
+
+    def models(route: Route) -> None:
+        said = route.fetch().json()
+        route.fulfill(json=said | {"models": [each | {"until": "1970-03-03T19:40:45Z"} for each in said["models"]]})
+
+    def recommendations(route: Route) -> None:
+        if route.request.method == "POST":
+            asked.append(route.request.post_data_json["jobs"][0]["submit_ts"])
+        route.continue_()
+
+    seen.page.route("**/v1/models", models)
+    seen.page.route("**/v1/recommendations", recommendations)
+    page = seen.open()
+    seen.type_job(submit_ts="")
+    seen.ask()
+
+    assert "day 62 of the trace" in page.inner_text("#models-body")
+    assert "1970" not in page.inner_text("main")
+    assert "empty: the end of the history" in page.inner_text("label[for=submit_ts]")
+    assert asked == ["1970-03-03T19:40:45Z"]
+    assert "before the history ends." in page.inner_text("#answer")
     seen.check_quiet()
