@@ -148,8 +148,8 @@ function facts(row, standing) {
   }
   const moved = standing.inputs.features.slice(0, 3).map((each) => `${each.feature} (${number(each.psi, 2)})`);
   if (moved.length) said.push(`inputs moved most: ${moved.join(", ")}`);
-  if (!said.length) said.push(`no finished jobs and ${count(standing.inputs.rows, "question")} so far: nothing can be said of drift`);
-  return html("p", { class: "says" }, `Of late: ${said.join("; ")}. ${count(row.features, "feature")}.`);
+  const lately = said.length ? `Since training: ${said.join("; ")}.` : "No feedback yet: drift cannot be judged.";
+  return html("p", { class: "says" }, `${lately} ${count(row.features, "feature")}.`);
 }
 
 async function optional(asked) {

@@ -108,6 +108,7 @@ def test_a_p50_far_below_its_p90_is_drawn_on_a_log_scale(start: Start, visit: Vi
     seen.picture(f"curve-{'log' if is_log else 'linear'}")
     seen.check_quiet()
 
+
 def test_the_group_is_named_with_the_role_that_was_measured(start: Start, visit: Visits) -> None:
     seen = visit(start())
     page = seen.open()
