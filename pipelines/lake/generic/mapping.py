@@ -7,6 +7,7 @@ Called by the other modules of `pipelines.lake.generic`.
 import re
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Final, Literal, Self
 from zoneinfo import available_timezones
@@ -253,7 +254,12 @@ def _one_of(names: Mapping[str, object] | tuple[str, ...] | list[str]) -> str:
 
 
 def _is_zone(name: str) -> bool:
-    return name == "UTC" or ("/" in name and not name.startswith("posix/") and name in available_timezones())
+    return name == "UTC" or ("/" in name and not name.startswith("posix/") and name in _zones())
+
+
+@cache
+def _zones() -> set[str]:
+    return available_timezones()  # reads a folder of hundreds of files
 
 
 def _is_time(form: str) -> bool:
