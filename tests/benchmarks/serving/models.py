@@ -46,7 +46,7 @@ GROWN: Final = Boosting(
     min_child_weight=1.0,
 )
 DONE: Final = "trained.json"
-MADE_BY: Final = ("features", "pipelines/synth", "pipelines/training")
+MADE_BY: Final = ("features", "pipelines/synth", "pipelines/models", "modelserve/bundle")
 """Code that changes the models' bytes."""
 
 

@@ -66,8 +66,12 @@ def drive(
     seen: Callable[[Answer], None],
     *,
     connections: int = CONNECTIONS,
+    rest_s: float = 0.0,
 ) -> None:
-    """Send call number i (a whole HTTP/1.1 request) at moment i, and tell of every answer."""
+    """Send call number i (a whole HTTP/1.1 request) at moment i, and tell of every answer.
+
+    `rest_s` is how long the core may rest between two looks, and so how late a call may be; 0 spins.
+    """
     where = urlsplit(url)
     address = (where.hostname or "127.0.0.1", where.port or 80)
     poll = select.epoll()
@@ -87,7 +91,7 @@ def drive(
             line = free.popleft()
             line.index, line.due = waiting.popleft()
             line.sock.send(call(line.index))
-        for number, _ in poll.poll(0):
+        for number, _ in poll.poll(rest_s):
             line = lines[number]
             status, body = _received(line)
             if status is None:
