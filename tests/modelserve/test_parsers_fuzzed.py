@@ -1,11 +1,14 @@
 """Every parser of untrusted input against altered inputs: it parses, or raises the error that it documents.
 
-`make fuzz` draws 10^6 inputs for each parser (TAUT_FUZZ_INPUTS), the slow suite a small share.
+Hypothesis draws seeds and structure, `fuzzing` alters many inputs from each. `make fuzz` takes 10^6 inputs for each
+parser (TAUT_FUZZ_INPUTS), the slow suite a small share.
 """
 
 import asyncio
+import copy
 import json
 import os
+import random
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +22,7 @@ from uvicorn.server import ServerState
 
 from modelserve.api.app import OPERATIONS
 from modelserve.api.bodies import JsonBody
-from modelserve.api.problems import Refusal
+from modelserve.api.problems import Refusal, invalid_body
 from modelserve.bundle.boosters import load_booster
 from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.champions import Pointer, pointer_file, read_pointer
@@ -28,24 +31,42 @@ from modelserve.server.connection import BoundedConfig, Connection, Limits
 from pipelines.errors import PipelineError
 from pipelines.lake.generic.mapping import read_mapping
 from tests.modelserve.api.conftest import job
+from tests.modelserve.api.test_conformance import FITTING
+from tests.modelserve.fuzzing import BATCH, parse_altered
 
 pytestmark = pytest.mark.slow
 
+INPUTS = int(os.environ.get("TAUT_FUZZ_INPUTS", "2000"))
 FUZZED = settings(
-    max_examples=int(os.environ.get("TAUT_FUZZ_INPUTS", "400")),
+    max_examples=max(1, INPUTS // BATCH),
     deadline=None,
     database=None,
     phases=(Phase.generate,),
     suppress_health_check=list(HealthCheck),
 )
-TOKENS = [b"\0", b"\r\n", b"\r\n\r\n", b'"', b"{", b"[" * 200, b"}", b"NaN", b"1e999", b"-1", b"\xff", b":", b"\\u0000",
-          b"null", b"content-length: 9\r\n", b"transfer-encoding: chunked\r\n", b"host: b\r\n", b"=",
-          b"a." * 50]  # fmt: skip
-EDITS = st.lists(
-    st.tuples(st.integers(0, 10_000), st.integers(0, 12), st.sampled_from(TOKENS) | st.binary(max_size=6)), max_size=5
+SEEDS = st.integers(0, 2**64 - 1)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
 )
 HEAD = b"POST /v1/predictions?x=1 HTTP/1.1\r\nhost: a\r\nauthorization: Bearer t\r\ncontent-length: 2\r\nx: y\r\n\r\n{}"
-BODY = {"trace": "pai", "jobs": [job(), job("b")]}
+HEADS = [
+    HEAD,
+    HEAD * 2,
+    b"GET /healthz HTTP/1.1\r\nhost: [::1]:8000\r\nconnection: close\r\naccept: */*\r\n\r\n",
+    b"GET / HTTP/1.0\r\n\r\n",
+    b"POST /v1/feedback HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n2;a=b\r\n{}\r\n0\r\nx: y\r\n\r\n",
+    b"GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n\r\n",
+    b"POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n",
+]
+EXAMPLES: list[object] = [
+    *({"trace": "pai", "jobs": [job(), job("b")], **more} for more in ({}, {"outputs": ["run_time"]})),
+    {"trace": "pai", "job": job(), "top": 3, "quantile": "p90"},
+    {"trace": "pai", "job": job(), "resource": "gpus", "points": 5},
+    {"trace": "pai", "task_type": "ctr", "group": "g0", "mode": "enforce"},
+    {"trace": "pai", "reset": True},
+    *FITTING.values(),
+]
 MAPPING = b"""
 [jobs]
 file = "{cluster}.csv"
@@ -57,14 +78,30 @@ start_ts = { column = "submission_time", time = "epoch_s" }
 run_s = "duration"
 req_gpus = "num_gpu"
 """
-
-
-def altered(data: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
-    """Return the bytes with parts replaced: each edit is a place, the number of bytes dropped there, and new ones."""
-    for place, dropped, new in edits:
-        at = place % (len(data) + 1)
-        data = data[:at] + new + data[at + dropped :]
-    return data
+MAPPINGS = [
+    MAPPING,
+    b"""
+cluster = "main"
+[jobs]
+format = "sqlite"
+query = "SELECT * FROM jobs"
+zone = "Europe/Berlin"
+nulls = ["", "NA"]
+[jobs.columns]
+job_id.column = "id"
+submit_ts = { column = "t", time = "%d.%m.%Y %H:%M:%S", zone = "UTC" }
+status = { column = "s", values = { OK = "completed" }, otherwise = "failed" }
+req_mem_gib = { column = "mem", unit = "MB", per = "instances", default = 1.5 }
+[usage.columns]
+mem_max_gib = { column = "rss", unit = "kB" }
+[machines]
+file = "m.csv"
+header = false
+[machines.columns]
+machine = 1
+gpus = { column = 2 }
+""",
+]
 
 
 def either(parse: Callable[[], object], *expected: type[Exception]) -> None:
@@ -72,21 +109,30 @@ def either(parse: Callable[[], object], *expected: type[Exception]) -> None:
         parse()
 
 
-@given(edits=EDITS, cuts=st.lists(st.integers(1, 200), max_size=4))
+@given(seed=SEEDS, cuts=st.lists(st.integers(1, 200), max_size=4))
 @FUZZED
-def test_request_heads(edits: list[Any], cuts: list[int]) -> None:
-    asyncio.run(_connection_takes(altered(HEAD, edits), cuts))
+def test_request_heads(seed: int, cuts: list[int]) -> None:
+    with asyncio.Runner() as runner:
+        errors: list[dict[str, Any]] = []
+        runner.get_loop().set_exception_handler(lambda _, context: errors.append(context))
+        config = BoundedConfig(_app, limits=Limits(head_s=1, body_s=1, unread_s=1, connections=9))
+        config.load()
+
+        def parse(data: bytes) -> None:
+            runner.run(_connection_takes(config, data, list(cuts)))
+            assert errors == []
+            assert not config.half_open
+            assert not config.idle
+
+        parse_altered(HEADS, seed, parse)
 
 
-async def _connection_takes(data: bytes, cuts: list[int]) -> None:
-    async def app(_scope: object, _receive: object, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body", "body": b""})
+async def _app(_scope: object, _receive: object, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
 
-    errors: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-    config = BoundedConfig(app, limits=Limits(head_s=1, body_s=1, unread_s=1, connections=9))
-    config.load()
+
+async def _connection_takes(config: BoundedConfig, data: bytes, cuts: list[int]) -> None:
     connection = Connection(config, ServerState(), {})
     transport = Transport()
     connection.connection_made(transport)  # type: ignore[arg-type]  # what a connection calls of a transport
@@ -98,9 +144,6 @@ async def _connection_takes(data: bytes, cuts: list[int]) -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     connection.connection_lost(None)
-    assert errors == []
-    assert not config.half_open
-    assert not config.idle
 
 
 class Transport:
@@ -131,38 +174,67 @@ class Transport:
 BODIES = {each.body.__name__: JsonBody(each.body) for each in OPERATIONS if each.body is not None}
 
 
-@given(name=st.sampled_from(sorted(BODIES)), edits=EDITS)
+@given(name=st.sampled_from(sorted(BODIES)), seed=SEEDS, value=VALUES)
 @FUZZED
-def test_json_bodies(name: str, edits: list[Any]) -> None:
-    data = altered(json.dumps(BODY).encode(), edits)
-    either(lambda: BODIES[name]._large(data), ValidationError, Refusal)
+def test_json_bodies(name: str, seed: int, value: object) -> None:
+    valid = [each for each in EXAMPLES if _parses(name, json.dumps(each).encode())]
+    structured = [_with_value(each, value, seed) for each in valid or EXAMPLES]
+    corpus = [json.dumps(each).encode() for each in [*structured, *valid, *EXAMPLES[:2]]]
+    parse_altered(corpus, seed, lambda data: _parses(name, data))
 
 
-@given(edits=EDITS)
+def _parses(name: str, data: bytes) -> bool:
+    """Return whether a body is valid; word the refusal of any other, as the routes do."""
+    try:
+        BODIES[name]._large(data)
+    except ValidationError as error:
+        return invalid_body(error).status < 0
+    except Refusal:
+        return False
+    return True
+
+
+def _with_value(example: object, value: object, seed: int) -> object:
+    """Return a copy of an example with a value at a place that the seed chooses."""
+    example = copy.deepcopy(example)
+    at: Any = example
+    rng = random.Random(seed)
+    while True:
+        key = rng.choice(list(at) if isinstance(at, dict) else range(len(at)))
+        if not at[key] or not isinstance(at[key], dict | list) or rng.random() < 0.3:
+            at[key] = value
+            return example
+        at = at[key]
+
+
+@given(seed=SEEDS)
 @FUZZED
-def test_pointers(edits: list[Any], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_pointers(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.getbasetemp() / "pointed"
     file = pointer_file(folder, "runtime.pai.ctr")
     file.parent.mkdir(parents=True, exist_ok=True)
     whole = Pointer(name="runtime.pai.ctr", version="1", alias="champion", run_id=None, digest="0" * 64)
-    file.write_bytes(altered(whole.model_dump_json().encode(), edits))
-    either(lambda: read_pointer(folder, "runtime.pai.ctr"), BundleError)
+    parse_altered(
+        [whole.model_dump_json().encode()],
+        seed,
+        lambda data: (file.write_bytes(data), either(lambda: read_pointer(folder, "runtime.pai.ctr"), BundleError)),
+    )
 
 
-@given(edits=EDITS)
+@given(seed=SEEDS)
 @FUZZED
-def test_mapping_files(edits: list[Any], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_mapping_files(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.getbasetemp() / "fuzzed.toml"
-    file.write_bytes(altered(MAPPING, edits))
-    either(lambda: read_mapping(file), PipelineError)
+    parse_altered(
+        MAPPINGS, seed, lambda data: (file.write_bytes(data), either(lambda: read_mapping(file), PipelineError))
+    )
 
 
-@given(edits=EDITS)
+@given(seed=SEEDS)
 @FUZZED
-def test_model_files(model: tuple[bytes, dict[str, int]], edits: list[Any]) -> None:
+def test_model_files(model: tuple[bytes, dict[str, int]], seed: int) -> None:
     whole, shape = model
-    data = altered(whole, edits)
-    either(lambda: load_booster(data, **shape, name="model"), BundleError)
+    parse_altered([whole], seed, lambda data: either(lambda: load_booster(data, **shape, name="model"), BundleError))
 
 
 @pytest.fixture(scope="module")
@@ -178,5 +250,5 @@ def test_the_inputs_are_valid_before_they_are_altered(model: tuple[bytes, dict[s
     load_booster(model[0], **model[1], name="model")
     (tmp_path / "m.toml").write_bytes(MAPPING)
     read_mapping(tmp_path / "m.toml")
-    body = {name: BODY[name] for name in ("trace", "jobs")}
-    assert BODIES["PredictBody"]._large(json.dumps(body).encode())
+    parsed = {name for name in BODIES if any(_parses(name, json.dumps(each).encode()) for each in EXAMPLES)}
+    assert set(BODIES) - parsed == set()
