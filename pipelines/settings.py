@@ -5,16 +5,18 @@ Options on the command line override settings. Called by `pipelines.cli` and `ta
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from pipelines.errors import BadUsage
 
-__all__ = ["load_settings", "usable_cpus"]
+__all__ = ["NEWEST", "load_settings", "usable_cpus"]
 
 PREFIX = "TAUT_"
+NEWEST: Final = 500_000
+"""Number of newest jobs that models are trained on unless told otherwise; it bounds time and memory."""
 
 
 def usable_cpus() -> int:

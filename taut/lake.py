@@ -13,7 +13,7 @@ import polars as pl
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
-from pipelines.settings import load_settings
+from pipelines.settings import NEWEST, load_settings
 from scheduler_core.shrink import ShrinkPolicy
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class OpenLake(Lake):
         until: datetime | None = None,
         by: Literal["kind", "workload"] = "kind",
         types: Sequence[str] | None = None,
+        newest: int = NEWEST,
         seed: int = 0,
         threads: int | None = None,
     ) -> "list[Retrained]":
@@ -103,6 +104,8 @@ class OpenLake(Lake):
         until
             Train only on jobs that ended before this time, which has a time zone; None leaves the latest fifth of the
             submissions for the gate.
+        newest
+            Most jobs to read: the last submitted.
 
         Raises
         ------
@@ -120,7 +123,7 @@ class OpenLake(Lake):
         from pipelines.report.charts.training import picture
 
         return retrain(
-            read_tables(self, name, cluster=cluster),
+            read_tables(self, name, cluster=cluster, newest=newest),
             name,
             uri=settings.registry(self.path),
             until=until,

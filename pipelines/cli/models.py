@@ -19,6 +19,7 @@ from pipelines.cli.options import (
     FormatOption,
     JobsFile,
     Lake,
+    Newest,
     Offline,
     RecipeFile,
     Seed,
@@ -35,6 +36,7 @@ from pipelines.cli.options import (
     say,
     trace_of,
 )
+from pipelines.settings import NEWEST
 
 
 class SplitOption(StrEnum):
@@ -53,6 +55,7 @@ def train(
     by: ByOption = By.KIND,
     types: TypeOption = None,
     with_feedback: Feedback = None,
+    newest: Newest = NEWEST,
     recipe: RecipeFile = None,
     seed: Seed = 0,
     threads: Threads = None,
@@ -70,6 +73,7 @@ def train(
         by=by,
         types=types,
         feedback=with_feedback,
+        newest=newest,
         recipe=recipe,
         seed=seed,
         threads=threads,
@@ -104,6 +108,7 @@ def evaluate(
     split: Annotated[SplitOption, typer.Option(help="How rows are held out.")] = SplitOption.TIME,
     by: ByOption = By.KIND,
     types: TypeOption = None,
+    newest: Newest = NEWEST,
     seed: Seed = 0,
     threads: Threads = None,
     engine: EngineOption = EngineName.LOCAL,
@@ -113,16 +118,15 @@ def evaluate(
     """Compare the combined forecast with each member and every baseline on held-out jobs, as `taut train` does."""
     from pipelines.cli.progress import watched
     from pipelines.models.evaluate import evaluate as run
+    from pipelines.models.training_tables import newest_tables
 
     runner, each = chosen_engine(engine, scheduler, threads)
     with opened(lake, trace) as (source, name):
-        jobs = source.table("jobs", name, cluster).collect()
-        usage = source.table("usage", name, cluster).collect()
-        measured = None if usage.is_empty() else usage
+        tables = newest_tables(source, name, cluster, newest, say)
         zone = source.manifest(name).zone
         rows = run(
-            jobs,
-            measured,
+            tables.jobs,
+            tables.measured,
             trace=name,
             split=split.value,
             by=by.value,

@@ -96,6 +96,10 @@ Feedback = Annotated[
 Cluster = Annotated[
     str | None, typer.Option("--cluster", help="Only this cluster of the trace.", show_default="all of them")
 ]
+Newest = Annotated[
+    int,
+    typer.Option("--newest", min=1, help="Most jobs to read: the last submitted. More take more memory and time."),
+]
 TypeOption = Annotated[
     list[str] | None, typer.Option("--type", help="Only this task type (may be repeated).", show_default=False)
 ]

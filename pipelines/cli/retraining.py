@@ -15,6 +15,7 @@ from pipelines.cli.options import (
     Cluster,
     Feedback,
     Lake,
+    Newest,
     RecipeFile,
     Seed,
     Threads,
@@ -26,6 +27,7 @@ from pipelines.cli.options import (
     trace_of,
 )
 from pipelines.errors import Busy
+from pipelines.settings import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +46,7 @@ def retrain(
     by: ByOption = By.KIND,
     types: TypeOption = None,
     with_feedback: Feedback = None,
+    newest: Newest = NEWEST,
     recipe: RecipeFile = None,
     check_drop: Annotated[
         bool, typer.Option("--check-drop", help="Only check the last promotions and roll back; do not train.")
@@ -71,6 +74,7 @@ def retrain(
         by=by,
         types=types,
         feedback=with_feedback,
+        newest=newest,
         recipe=recipe,
         seed=seed,
         threads=threads,

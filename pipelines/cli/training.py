@@ -28,6 +28,7 @@ class Choices:
     by: By
     types: Sequence[str] | None
     feedback: str | None
+    newest: int
     recipe: Path | None
     seed: int
     threads: int | None
@@ -55,7 +56,9 @@ def read_training(lake: Path | None, trace: str | None, choices: Choices) -> Tra
     engine, threads = chosen_engine(choices.engine, choices.scheduler, choices.threads)
     with opened(lake, trace) as (source, name):
         recipes = read_recipes(choices.recipe, name)
-        tables = read_tables(source, name, cluster=choices.cluster, feedback=choices.feedback, talk=say)
+        tables = read_tables(
+            source, name, cluster=choices.cluster, feedback=choices.feedback, newest=choices.newest, talk=say
+        )
         cut = local_cut(choices.until, source.manifest(name).zone)
     task_types(tables.jobs, choices.by.value, choices.types)  # refuses wrong names before anything is trained
     run = partial(

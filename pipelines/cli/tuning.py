@@ -17,6 +17,7 @@ from pipelines.cli.options import (
     Format,
     FormatOption,
     Lake,
+    Newest,
     Place,
     Seed,
     Threads,
@@ -32,6 +33,7 @@ from pipelines.cli.options import (
 )
 from pipelines.cli.progress import counting_progress
 from pipelines.errors import BadUsage
+from pipelines.settings import NEWEST
 
 if TYPE_CHECKING:
     from pipelines.models.search import Progress, Tuned
@@ -49,6 +51,7 @@ def tune(
     by: ByOption = By.KIND,
     types: TypeOption = None,
     with_feedback: Feedback = None,
+    newest: Newest = NEWEST,
     trials: Annotated[int, typer.Option(help="Trials per model, with those of earlier runs.", min=1, max=10_000)] = 50,
     timeout_min: Annotated[
         float | None,
@@ -78,7 +81,7 @@ def tune(
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise BadUsage(f"--out {out}: found no folder to write this file to; expected the path of a file in one")
     with opened(lake, trace) as (source, name):
-        tables = read_tables(source, name, cluster=cluster, feedback=with_feedback, talk=say)
+        tables = read_tables(source, name, cluster=cluster, feedback=with_feedback, newest=newest, talk=say)
         cut = local_cut(until, source.manifest(name).zone)
     tasks = tasks_of(tables, name, by=by.value, until=cut, types=types, seed=seed, nthread=threads_of(threads))
     store = _store(place_of(lake), study_db)

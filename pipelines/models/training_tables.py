@@ -19,13 +19,13 @@ from modelserve.store import Store
 from modelserve.store.finished import Finished, newest_finished
 from pipelines.errors import TrainingError
 from pipelines.lake.lake import Lake
+from pipelines.settings import NEWEST
 
-__all__ = ["Tables", "read_tables"]
+__all__ = ["Tables", "newest_tables", "read_tables"]
 
 Talk = Callable[[str], None]
 
 IDENTITY: Final = ("trace", "cluster", "job_id", "role")
-EVERY_ROW: Final = 10**9
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _JOBS: Final = TABLES["jobs"].create_empty().schema
@@ -53,22 +53,46 @@ class Tables:
 
 
 def read_tables(
-    lake: Lake, trace: str, *, cluster: str | None = None, feedback: str | None = None, talk: Talk = lambda _: None
+    lake: Lake,
+    trace: str,
+    *,
+    cluster: str | None = None,
+    feedback: str | None = None,
+    newest: int = NEWEST,
+    talk: Talk = lambda _: None,
 ) -> Tables:
-    """Read the tables of a trace from the lake, and the finished jobs from the store of a service (URL `feedback`).
+    """Read the newest jobs of a trace from the lake, and the finished jobs from a service's store (URL `feedback`).
+
+    Of either, at most `newest` jobs: the last submitted of the lake, the last reported of the store. The memory needed
+    grows with `newest`, not with the lake.
 
     Raises
     ------
     TrainingError
         The feedback cannot be read.
     """
-    jobs = lake.table("jobs", trace, cluster).collect()
-    usage = with_kills(jobs, lake.table("usage", trace, cluster).collect())
+    tables = newest_tables(lake, trace, cluster, newest, talk)
+    jobs, usage = tables.jobs, with_kills(tables.jobs, tables.usage)
     if feedback is not None:
-        finished = read_feedback(feedback, trace, cluster)
+        finished = read_feedback(feedback, trace, cluster, newest)
         jobs, usage = with_feedback(jobs, usage, finished)
         talk(f"training on {len(finished)} jobs of feedback as well")
     return Tables(jobs=jobs, usage=usage)
+
+
+def newest_tables(lake: Lake, trace: str, cluster: str | None, newest: int, talk: Talk = lambda _: None) -> Tables:
+    """Read the jobs of a trace that were submitted last, at most `newest`, and their use; say if some are left out."""
+    jobs, usage = lake.table("jobs", trace, cluster), lake.table("usage", trace, cluster)
+    held = int(jobs.select(pl.len()).collect().item())
+    if held <= newest:
+        return Tables(jobs=jobs.collect(), usage=usage.collect())
+    oldest = jobs.select(pl.col("submit_ts").top_k(newest).min()).collect(engine="streaming").item()
+    later = jobs.filter(pl.col("submit_ts") > oldest).collect(engine="streaming")
+    ties = jobs.filter(pl.col("submit_ts") == oldest).head(newest - later.height).collect()
+    kept = pl.concat([ties, later])
+    talk(f"using the newest {kept.height} of {held} jobs of {trace}; --newest takes more, and more memory")
+    used = usage.join(kept.lazy().select(IDENTITY), on=IDENTITY, how="semi", maintain_order="left")
+    return Tables(jobs=kept, usage=used.collect(engine="streaming"))
 
 
 def with_kills(jobs: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
@@ -87,8 +111,8 @@ def with_kills(jobs: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([raised.select(usage.columns), memory], how="diagonal")
 
 
-def read_feedback(url: str, trace: str, cluster: str | None) -> list[Finished]:
-    """Read the finished jobs of a trace from the store of a prediction service, in the order they were reported.
+def read_feedback(url: str, trace: str, cluster: str | None, newest: int = NEWEST) -> list[Finished]:
+    """Read the newest finished jobs of a trace from the store of a service, in the order they were reported.
 
     Raises
     ------
@@ -99,7 +123,7 @@ def read_feedback(url: str, trace: str, cluster: str | None) -> list[Finished]:
     try:
         store = Store.open(url, create=False)
         try:
-            found = newest_finished(store, traces=(trace,), clusters=clusters, limit=EVERY_ROW)
+            found = newest_finished(store, traces=(trace,), clusters=clusters, limit=newest)
         finally:
             store.close()
     except StoreError as error:
