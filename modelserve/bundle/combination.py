@@ -10,6 +10,7 @@ forecasts; Gibbs and Candes, "Adaptive Conformal Inference Under Distribution Sh
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -260,8 +261,37 @@ def forecasts_of(
     `xgboost` and `reference_log_s` have shape (n, 2), `forest` too; `history_log_s` (n, 3, 2) is that of
     `features.references.Referenced`.
     """
-    of_history = {name: history_log_s[:, i] for i, name in enumerate(HISTORY_FORECASTS)}
-    known = {"xgboost": xgboost, "reference": reference_log_s, **of_history}
-    if forest is not None:
-        known["forest"] = forest
-    return np.sort(np.stack([known[each] for each in members], axis=1), axis=2)
+    if forest is None and "forest" in members:
+        raise KeyError("forest")
+    out = np.empty((len(xgboost), len(members), 2))
+    known = (xgboost, xgboost if forest is None else forest, reference_log_s, history_log_s)
+    # Each memory layout would be compiled anew.
+    _fill_forecasts(_places(tuple(members)), *map(np.ascontiguousarray, known), out)
+    return out
+
+
+_PLACES: Final = {"xgboost": -3, "forest": -2, "reference": -1, **{n: i for i, n in enumerate(HISTORY_FORECASTS)}}
+"""Number of each member in `_fill_forecasts`; those of the history have their place in it."""
+
+
+@lru_cache(maxsize=256)
+def _places(members: tuple[str, ...]) -> IntArray:
+    return np.array([_PLACES[each] for each in members], dtype=np.int64)
+
+
+@jitted(None)
+def _fill_forecasts(places, xgboost, forest, reference, history, out):  # type: ignore[no-untyped-def]  # as above
+    """Fill in the forecasts (n, members, 2), each ascending with NaN at its end."""
+    for i in range(len(out)):
+        for k, place in enumerate(places):
+            if place == -3:
+                low, high = xgboost[i, 0], xgboost[i, 1]
+            elif place == -2:
+                low, high = forest[i, 0], forest[i, 1]
+            elif place == -1:
+                low, high = reference[i, 0], reference[i, 1]
+            else:
+                low, high = history[i, place, 0], history[i, place, 1]
+            if low > high or np.isnan(low):
+                low, high = high, low
+            out[i, k, 0], out[i, k, 1] = low, high

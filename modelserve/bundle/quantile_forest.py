@@ -7,6 +7,7 @@ Reference: Meinshausen, "Quantile Regression Forests", JMLR 7 (2006).
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -26,15 +27,14 @@ STORED: Final = np.dtype("<f4")
 """Type of the values in the bundle's file, which holds nothing else: leaf by leaf, in the order of the nodes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class QuantileForest:
-    """The trees, the row of `values` of each leaf (`place`, by node), and the values of the leaves.
+    """The trees, and the values of the leaves in the order of the nodes.
 
     `values` (leaves, `VALUES_PER_LEAF`) are log run times minus the reference p50 of their job.
     """
 
     forest: Forest
-    place: npt.NDArray[np.int32]
     values: Float32Array
 
     @property
@@ -42,22 +42,23 @@ class QuantileForest:
         """Return the values as the bytes of the bundle's file."""
         return self.values.astype(STORED).tobytes()
 
-    @classmethod
-    def of(cls, forest: Forest, values: Float32Array) -> "QuantileForest":
-        """Return the forest whose i-th leaf, in the order of the nodes, holds the i-th row of `values`."""
-        leaf = forest.left < 0
-        place = np.where(leaf, np.cumsum(leaf) - 1, -1).astype(np.int32)
-        return cls(forest=forest, place=place, values=values)
-
     def rows(self, matrix: Float32Array) -> FloatArray:
         """Return p50 and p90 (n, 2) of a matrix (n, k), in log units relative to the reference p50."""
         from modelserve.bundle.trees.pooled import pooled  # numba: a process that only reads bundles does not load it
 
         forest, out = self.forest, np.empty((len(matrix), 2))
-        rows = np.ascontiguousarray(matrix, dtype=np.float32)
-        arrays = forest.feature, forest.threshold, forest.left, forest.default_left, forest.root
-        pooled(rows, *arrays, self.place, self.values, out)
+        rows, nodes = np.ascontiguousarray(matrix, dtype=np.float32), self._nodes
+        pooled(rows, nodes, nodes.view(np.float32), forest.root, forest.depth, self.values.view(np.int32), out)
         return out
+
+    @cached_property
+    def _nodes(self) -> npt.NDArray[np.int32]:
+        """The nodes in the layout of `pooled`."""
+        from modelserve.bundle.trees.compiled import packed_nodes
+
+        nodes, leaf = packed_nodes(self.forest), self.forest.left < 0
+        nodes[leaf, 3] = np.arange(int(leaf.sum()))
+        return nodes.reshape(-1)
 
 
 def read_quantile_forest(trees: bytes, values: bytes, *, features: int, name: str) -> QuantileForest:
@@ -79,4 +80,4 @@ def read_quantile_forest(trees: bytes, values: bytes, *, features: int, name: st
     found = np.frombuffer(values, STORED).reshape(leaves, VALUES_PER_LEAF).astype(np.float32)
     if not np.isfinite(found).all():
         raise BundleError(f"{name}.f32: found values that are not finite, expected log run times; train again")
-    return QuantileForest.of(forest, found)
+    return QuantileForest(forest=forest, values=found)

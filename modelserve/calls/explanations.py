@@ -98,7 +98,7 @@ def shares_of(
     served = sorted(level for level in card.quantiles if level in QUANTILE_NAMES)
     if LEVELS[quantile] not in served:
         return None
-    raw = context.margins(model, RUNTIME_TARGET, seen.matrix)
+    raw = context.outputs(model, seen)[RUNTIME_TARGET]
     times = calibrated_run_times(card, raw, seen.base_log_s)
     run_time_s = float((times.p50 if quantile == "p50" else times.p90)[0])
     reference = seen.reference_log_s[0]

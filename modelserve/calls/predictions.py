@@ -98,7 +98,7 @@ def _run_times_and_runs(
     context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray, *, counted: bool = True
 ) -> Values:
     seen = context.rows(model, asked, index, counted=counted)
-    raw = context.margins(model, RUNTIME_TARGET, seen.matrix)
+    raw = context.outputs(model, seen)[RUNTIME_TARGET]
     times = calibrated_run_times(model.bundle.card, raw, seen.base_log_s)
     combination = model.learning.start
     members = None if combination is None else combination.members
@@ -114,8 +114,8 @@ def _run_times(context: RequestContext, model: "ServedModel", asked: Sequence[Jo
 def _peak_use(context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray) -> Values:
     seen = context.rows(model, asked, index, counted=True)
     use = {target: np.full(len(asked), np.nan) for target in USAGE_TARGETS}
-    for target in model.bundle.card.targets:
-        use[target] = calibrated_use(model.bundle.card, target, context.margins(model, target, seen.matrix))
+    for target, raw in context.outputs(model, seen).items():
+        use[target] = calibrated_use(model.bundle.card, target, raw)
     floors = [context.memory_floor_gib(job.trace, job.cluster, job.group, job.role, job.user) for job in asked]
     use["mem_gib"] = np.fmax(use["mem_gib"], floors)
     columns = [use[target].tolist() for target in USAGE_TARGETS]

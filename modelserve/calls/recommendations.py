@@ -114,7 +114,8 @@ class LivePredictor:
             asked = [asked_of(jobs[i], model.history) for i in members]
             seen = self.context.rows(model, asked, self._places(jobs, members), counted=True)
             card = model.bundle.card
-            answer = {t: calibrated_use(card, t, self.context.margins(model, t, seen.matrix)) for t in card.targets}
+            raw = self.context.outputs(model, seen)
+            answer = {target: calibrated_use(card, target, raw[target]) for target in card.targets}
             counted = seen.runs
             if card.alike_by_key is not None:
                 answer, counted = held(card.alike_by_key, [jobs[i] for i in members], answer, counted)

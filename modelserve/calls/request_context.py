@@ -4,7 +4,7 @@ Also converts jobs to the form from which features are built. A context is made 
 `replay` from a logged record; it is used by every module of `modelserve.calls`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
@@ -63,6 +63,7 @@ def from_history(model: "ServedModel", asked: "Sequence[JobAsked]", index: IntAr
         evidence=found.rows.evidence,
         runs=np.array(runs, dtype=np.int64),
         versions=(first, last),
+        outputs=found.outputs,
     )
 
 
@@ -138,6 +139,22 @@ class RequestContext:
         self._check(model)
         try:
             return model.margins(target, matrix)
+        except Exception as error:  # a failing model must affect only its own jobs
+            raise self._note_failure(model, error) from error
+
+    def outputs(self, model: "ServedModel", seen: Scored) -> Mapping[str, FloatArray]:
+        """Return the outputs (n, outputs) of every target's trees for feature rows, before calibration.
+
+        Raises
+        ------
+        PredictorUnavailable
+            The model failed, now or earlier in this call.
+        """
+        self._check(model)
+        if seen.outputs is not None:
+            return seen.outputs
+        try:
+            return model.outputs(seen.matrix)
         except Exception as error:  # a failing model must affect only its own jobs
             raise self._note_failure(model, error) from error
 

@@ -96,14 +96,14 @@ def _challenged(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figur
 
 
 def _quantiles(model: "ServedModel", found: "Look") -> RunTimes:
-    raw = model.margins(RUNTIME_TARGET, found.rows.matrix)
-    return calibrated_run_times(model.bundle.card, raw, found.base_log_s)
+    outputs = model.outputs(found.rows.matrix) if found.outputs is None else found.outputs
+    return calibrated_run_times(model.bundle.card, outputs[RUNTIME_TARGET], found.base_log_s)
 
 
 def _peaks(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figures]:
     matrix = model.rows.rows(asked, model.history).matrix
     card = model.bundle.card
-    peaks = {target: _known(calibrated_use(card, target, model.margins(target, matrix))) for target in card.targets}
+    peaks = {target: _known(calibrated_use(card, target, raw)) for target, raw in model.outputs(matrix).items()}
     return [
         {"usage_model": model.reference, **{f"peak_{target}": values[i] for target, values in peaks.items()}}
         for i in range(len(asked))

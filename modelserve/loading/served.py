@@ -45,6 +45,7 @@ class Scored:
     position of each job in the call, and `runs` (n,) the job's number of measured runs. `reference_log_s`, `evidence`
     and `versions` are as in `features.rows`; `versions` is None in rows decoded from the log. `shift_log_s` (n, 2) is
     what the combination adds to the trees' answer (`modelserve.bundle.combination`), 0 for a model without one.
+    `outputs` are those of `ServedModel.outputs` if the combination needed them; they are not logged.
     """
 
     model: str
@@ -56,6 +57,7 @@ class Scored:
     evidence: IntArray
     runs: IntArray
     versions: tuple[int, int] | None = None
+    outputs: Mapping[str, FloatArray] | None = None
 
     @property
     def base_log_s(self) -> FloatArray:
@@ -153,12 +155,13 @@ class Learning:
 class Look:
     """The feature rows of n jobs, with the shift (n, 2) of `Scored`, and the members' forecasts (n, members, 2).
 
-    `forecasts` is None for a model without a combination.
+    `forecasts` and `outputs` (of `ServedModel.outputs`) are None for a model without a combination.
     """
 
     rows: Rows
     shift_log_s: FloatArray
     forecasts: FloatArray | None
+    outputs: Mapping[str, FloatArray] | None = None
 
     @property
     def base_log_s(self) -> FloatArray:
@@ -168,7 +171,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """One loaded version of a model; `trees` are by target.
+    """One loaded version of a model; `trees` are by target, `joined` are those of all targets in this order.
 
     `reference` is the name and version of the model in responses, such as `runtime.pai.ctr@7`.
     `learning` holds the weights of a combination, which feedback changes.
@@ -179,6 +182,7 @@ class ServedModel:
     bundle: Bundle
     reference: str
     trees: Mapping[str, CompiledTrees]
+    joined: CompiledTrees
     rows: RowBuilder
     history: OnlineHistory
     learning: Learning
@@ -203,6 +207,7 @@ class ServedModel:
             bundle=bundle,
             reference=bundle.reference,
             trees=trees,
+            joined=CompiledTrees.joined(list(trees.values())),
             rows=rows,
             history=history,
             learning=Learning(combination_of(bundle)),
@@ -229,15 +234,29 @@ class ServedModel:
         rows, start = self.rows.rows(asked, self.history), self.learning.start
         if start is None:
             return Look(rows=rows, shift_log_s=np.zeros((len(asked), 2)), forecasts=None)
-        raw = self.margins(RUNTIME_TARGET, rows.matrix)
+        outputs = self.outputs(rows.matrix)
+        raw = outputs[RUNTIME_TARGET]
         forecasts = member_forecasts(
             self.bundle, rows.matrix, raw, reference_log_s=rows.reference_log_s, history_log_s=rows.history_log_s
         )
-        combined, learnt = np.empty((len(asked), 2)), self.learning.of_cluster
-        for cluster in {job.cluster for job in asked}:
-            mine = [i for i, job in enumerate(asked) if job.cluster == cluster]
-            combined[mine] = learnt.get(cluster or "", start).combined(forecasts[mine])
-        return Look(rows=rows, shift_log_s=combined - (raw + rows.reference_log_s), forecasts=forecasts)
+        learnt, clusters = self.learning.of_cluster, {job.cluster for job in asked}
+        if len(clusters) == 1:
+            combined = learnt.get(clusters.pop() or "", start).combined(forecasts)
+        else:
+            combined = np.empty((len(asked), 2))
+            for cluster in clusters:
+                mine = [i for i, job in enumerate(asked) if job.cluster == cluster]
+                combined[mine] = learnt.get(cluster or "", start).combined(forecasts[mine])
+        shift_log_s = combined - (raw + rows.reference_log_s)
+        return Look(rows=rows, shift_log_s=shift_log_s, forecasts=forecasts, outputs=outputs)
+
+    def outputs(self, matrix: npt.NDArray[np.float32]) -> dict[str, FloatArray]:
+        """Return the outputs (n, outputs) of every target's trees, as `margins` does, from one walk over all trees."""
+        found, first, by_target = self.joined.rows(matrix), 0, {}
+        for target in self.bundle.card.targets:
+            last = first + self.trees[target].forest.outputs
+            by_target[target], first = found[:, first:last], last
+        return by_target
 
     def margins(self, target: str, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Return the outputs (n, outputs) of a target's trees for a matrix (n, k), before calibration.

@@ -77,7 +77,9 @@ def fit_forest(matrix: Matrix, target: FloatArray, *, seed: int, nthread: int) -
         _sampled(reached[:, tree], np.flatnonzero(forest.left[begin:end] < 0), target, rng)
         for tree, (begin, end) in enumerate(zip(forest.root.tolist(), ends.tolist(), strict=True))
     ]
-    return FittedForest(trees=trees, forest=QuantileForest.of(forest, np.concatenate(sampled).astype(np.float32)))
+    return FittedForest(
+        trees=trees, forest=QuantileForest(forest=forest, values=np.concatenate(sampled).astype(np.float32))
+    )
 
 
 def features_share(columns: int) -> float:

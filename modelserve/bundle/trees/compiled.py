@@ -4,7 +4,7 @@ Rows that differ in few columns, such as the candidate requests of a job, share 
 these columns. Files are read in `modelserve.bundle.trees.forest`; no calibration here. Called by `modelserve.loading`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from modelserve.bundle.boosters import raw_outputs
-from modelserve.bundle.trees.forest import Forest, read_forest, trial_rows
+from modelserve.bundle.trees.forest import Forest, joined, read_forest, trial_rows
 from modelserve.errors import BundleError
 
 if TYPE_CHECKING:
     from xgboost import Booster
 
-__all__ = ["CompiledTrees", "jitted"]
+__all__ = ["CompiledTrees", "jitted", "packed_nodes"]
 
 TOLERANCE: Final = 1e-5
 """Maximum difference from XGBoost's output, in log units."""
@@ -196,7 +196,7 @@ def _walk(rows, bits, nodes, numbers, words, root, depth, group, out):  # type: 
                     out[begin + row, group[first + tree]] += leaf[(tree << shift) + row]
 
 
-def _nodes(forest: Forest) -> npt.NDArray[np.int32]:
+def packed_nodes(forest: Forest) -> npt.NDArray[np.int32]:
     """Return the nodes (n, 4) in the layout of `_walk`; a node fills a quarter of a cache line.
 
     The columns of an inner node: left child, flags and feature, bits of the threshold, offset of the category set. The
@@ -218,7 +218,7 @@ def _nodes(forest: Forest) -> npt.NDArray[np.int32]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledTrees:
-    """The trees of one booster, ready for evaluation: the checked forest, and its nodes in the layout of `_nodes`."""
+    """The trees of one booster, ready for evaluation: the checked forest, and its nodes (see `packed_nodes`)."""
 
     forest: Forest
     nodes: npt.NDArray[np.int32]
@@ -226,7 +226,7 @@ class CompiledTrees:
     @classmethod
     def made_of(cls, forest: Forest) -> "CompiledTrees":
         """Return the trees of a forest in the layout that `_walk` expects."""
-        return cls(forest=forest, nodes=_nodes(forest))
+        return cls(forest=forest, nodes=packed_nodes(forest))
 
     @classmethod
     def of(cls, booster: "Booster", outputs: int) -> "CompiledTrees":
@@ -241,6 +241,11 @@ class CompiledTrees:
         if forest.outputs != outputs:
             raise BundleError(f"the model has {forest.outputs} outputs, expected {outputs}")
         return cls.made_of(forest)
+
+    @classmethod
+    def joined(cls, several: Sequence["CompiledTrees"]) -> "CompiledTrees":
+        """Return the trees of several boosters, whose outputs stand side by side."""
+        return several[0] if len(several) == 1 else cls.made_of(joined([each.forest for each in several]))
 
     def one(self, row: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Return the outputs of one row (k,), before calibration."""

@@ -16,7 +16,7 @@ from modelserve.bundle.trees.category_sets import category_sets
 from modelserve.bundle.trees.ubjson import Value, read_ubjson
 from modelserve.errors import BundleError
 
-__all__ = ["read_forest"]
+__all__ = ["joined", "read_forest"]
 
 OBJECTIVES: Final = ("reg:quantileerror", "reg:absoluteerror", "reg:squarederror")
 """Accepted objectives: their output is the sum of the leaf values, without a transformation."""
@@ -77,6 +77,29 @@ class Forest:
     def outputs(self) -> int:
         """The number of outputs per row."""
         return len(self.base)
+
+
+def joined(forests: Sequence[Forest]) -> Forest:
+    """Return the trees of several forests as one, whose outputs are those of the first forest, then of the next."""
+    nodes, words, outputs = (np.cumsum([0, *sizes[:-1]]).astype(np.int32) for sizes in _sizes(forests))
+
+    def shifted(name: str, by: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        parts = [getattr(each, name) for each in forests]
+        return np.concatenate([np.where(p < 0, p, p + s).astype(np.int32) for p, s in zip(parts, by, strict=True)])
+
+    together = ("feature", "threshold", "default_left", "words", "depth", "base")
+    return Forest(
+        left=shifted("left", nodes),
+        root=shifted("root", nodes),
+        words_at=shifted("words_at", words),
+        group=shifted("group", outputs),
+        features=forests[0].features,
+        **{name: np.concatenate([getattr(each, name) for each in forests]) for name in together},
+    )
+
+
+def _sizes(forests: Sequence[Forest]) -> list[list[int]]:
+    return [[len(getattr(each, name)) for each in forests] for name in ("left", "words", "base")]
 
 
 def read_forest(data: bytes, *, name: str) -> Forest:

@@ -128,14 +128,27 @@ def test_a_forest_of_single_leaves_answers_the_quantiles_of_all_its_values() -> 
     assert found[0] == pytest.approx([11.5, 20.7])  # of 0 to 23: places 11.5 and 20.7
 
 
-def test_the_rows_of_values_belong_to_the_leaves_in_the_order_of_the_nodes() -> None:
-    made = read_forest(raw(trees()), name="trees")
+def interpolated(pool: npt.NDArray[np.float32], level: float) -> float:
+    ranked, at = np.sort(pool), level * (len(pool) - 1)
+    low, high = ranked[int(at)], ranked[min(int(at) + 1, len(pool) - 1)]
+    return low + (at - int(at)) * (np.float64(high) - low)
 
-    found = QuantileForest.of(made, values_of(trees()))
 
-    at = [int(made.root[number]) + node for number, node in leaves(trees())]
-    assert found.place[at].tolist() == list(range(len(at)))
-    assert (np.delete(found.place, at) == -1).all()
+@pytest.mark.parametrize("kinds", ["few", "signs", "equal", "wide"])
+def test_quantiles_are_those_of_sorted_values_to_the_bit(kinds: str) -> None:
+    rng = np.random.default_rng(4)
+    values = {
+        "few": rng.integers(-2, 3, values_of(trees()).shape).astype(np.float32),
+        "signs": rng.choice(np.array([-0.0, 0.0, -1e-30, 1e-30], dtype=np.float32), values_of(trees()).shape),
+        "equal": np.full_like(values_of(trees()), -3.5),
+        "wide": (rng.normal(size=values_of(trees()).shape) * 1e30).astype(np.float32),
+    }[kinds]
+    matrix = rng.normal(size=(50, FEATURES)).astype(np.float32)
+
+    found = QuantileForest(forest=read_forest(raw(trees()), name="trees"), values=values).rows(matrix)
+
+    pools = [np.array(pooled(trees(), values, row), dtype=np.float32) for row in matrix]
+    assert found.tolist() == [[interpolated(pool, 0.5), interpolated(pool, 0.9)] for pool in pools]
 
 
 def categorical() -> xgb.Booster:

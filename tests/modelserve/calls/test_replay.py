@@ -115,14 +115,14 @@ def test_a_record_says_what_it_was_made_from(service: Service) -> None:
 def test_feedback_that_comes_after_the_rows_is_not_said_to_be_in_them(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers, late = ServedModel.margins, iter(range(9))
+    answers, late = ServedModel.outputs, iter(range(9))
 
-    def taught_meanwhile(model: ServedModel, target: str, matrix: object) -> object:
+    def taught_meanwhile(model: ServedModel, matrix: object) -> object:
         service.models.learn([run_of(f"late{next(late)}")])
-        return answers(model, target, matrix)
+        return answers(model, matrix)
 
     service.models.learn([run_of("early")])
-    monkeypatch.setattr(ServedModel, "margins", taught_meanwhile)
+    monkeypatch.setattr(ServedModel, "outputs", taught_meanwhile)
     record = predicted(service, [job()], outputs=["run_time"])
 
     assert service.models.current.champions[NAME].history.version == 2
