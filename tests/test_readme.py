@@ -1,7 +1,9 @@
 """The README: every command it shows exists with the options it shows, and every page it names is there."""
 
+import os
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import typer
 
 from pipelines.cli import app
 from pipelines.cli.study import StudyCommand, app_of, load
+from tests.benchmarks import newcomer
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
@@ -57,7 +60,22 @@ def test_every_page_named_is_there() -> None:
     assert all((ROOT / page).is_file() for page in named)
 
 
+@pytest.mark.slow
+def test_the_five_commands_for_own_jobs_end_with_a_recommendation_of_their_models(tmp_path: Path) -> None:
+    first, *lines = newcomer.commands()
+    newcomer.write_inputs(tmp_path)
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("TAUT_", "MLFLOW_"))}
+
+    walked, advice = newcomer.walk(
+        tmp_path, lines, env | {"PATH": f"{Path(sys.executable).parent}:{env['PATH']}", "OMP_NUM_THREADS": "1"}
+    )
+
+    assert first == "make setup && . .venv/bin/activate"
+    assert len(walked) == 4
+    assert newcomer.shortfalls(advice) == []
+
+
 def test_the_two_commands_are_targets_of_the_makefile() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 
-    assert {"demo", "test", "test-slow", "check", "bench"} <= set(targets)
+    assert {"setup", "demo", "test", "test-slow", "check", "bench"} <= set(targets)

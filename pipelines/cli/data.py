@@ -123,7 +123,7 @@ def ingest(
 
 
 def init(
-    file: Annotated[Path, typer.Argument(help="CSV file of your jobs, with a header; .gz is unpacked.")],
+    file: Annotated[Path, typer.Argument(help="CSV file of your jobs with a header (.gz is unpacked), or Parquet.")],
     to: Annotated[Path, typer.Option("--to", help="Mapping file to write; it must not exist.")] = Path("mapping.toml"),
     form: FormatOption = Format.TABLE,
 ) -> None:

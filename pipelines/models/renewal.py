@@ -135,7 +135,7 @@ def renew(
     except RegistryError as error:
         if train is None:
             raise
-        talk(f"no promotion to check: {error}")
+        talk(f"no earlier promotion to check ({str(error).partition(';')[0]})")
         checked = []
     if train is None:
         return checked

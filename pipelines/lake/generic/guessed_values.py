@@ -154,6 +154,9 @@ def _cores(texts: Sequence[str], unit: str | None, name: str) -> Reading | None:
         return Reading({"as": "slurm_time", "per": "run_s"}, True, "CPU time over run time")
     if _fit(texts, r"\d+m?") and not _fit(texts, r"\d+"):
         return Reading({"as": "kubernetes_quantity"}, True, f"cores like {texts[0]}")
+    if unit == "s":  # CPU time
+        used = name == "used_cpu_cores" and _numbers(texts)
+        return Reading({"per": "run_s"}, True, "CPU seconds over run time") if used else None
     return _amount(texts, unit, "cores", certain=name == "req_cpu_cores")
 
 

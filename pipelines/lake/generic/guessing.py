@@ -1,11 +1,8 @@
-"""Guess the mapping of a CSV file of jobs from its header and a sample of its rows, and write it as TOML.
+"""Guess the mapping of a table of jobs from its column names and a sample of its rows, and write it as TOML.
 
-`guessed_values.py` reads the texts. Called by `taut init`.
+`sampling.py` reads the rows, `guessed_values.py` interprets the texts. Called by `taut init`.
 """
 
-import csv
-import gzip
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -16,14 +13,12 @@ from typing import Final
 
 from pipelines.errors import SourceError
 from pipelines.lake.generic.guessed_values import Reading, reading, seconds
-from pipelines.lake.generic.kinds import DURATION, JOB_COLUMNS, TIME, USAGE_COLUMNS, Kind
-from pipelines.lake.generic.mapping import NULLS
+from pipelines.lake.generic.kinds import CORES, DURATION, JOB_COLUMNS, TIME, USAGE_COLUMNS, Kind
+from pipelines.lake.generic.mapping import DERIVED, NULLS
+from pipelines.lake.generic.sampling import sampled
 
 __all__ = ["guess_mapping"]
 
-MOST_BYTES: Final = 1 << 20
-MOST_ROWS: Final = 2000
-DELIMITERS: Final = ",;\t|"
 MORE_NULLS: Final = ("-", "--", "\\N", "(null)", "Null", "#N/A", "none")
 """Texts that mean missing in exports, beyond those that are always understood."""
 
@@ -33,7 +28,7 @@ _NUM: Final = "(num|number|count|request|requested|req)?"
 NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "job_id": ("(job|task)(id|idraw|uid|uuid|number)", "id|uuid|job|(pod|run)(id|uid|name)|name"),
     "submit_ts": (f"(submit|submitted|submission){_WHEN}", f"(create|created|creation|queued|arrival){_WHEN}"),
-    "start_ts": (f"(start|started|begin){_WHEN}", f"(scheduled|launch|launched){_WHEN}"),
+    "start_ts": (f"(start|started|begin|began){_WHEN}", f"(scheduled|launch|launched){_WHEN}"),
     "end_ts": (f"(end|ended|finish|finished|completion|completed){_WHEN}", f"(deletion|deleted|stop|stopped){_WHEN}"),
     "run_s": ("elapsed(raw|time)?|duration|run(time)?|wall(time|clock|clocktime)?|exec(ution)?time", "length"),
     "queue_s": ("(queue|queued|queueing|wait|waiting|pending)(time|delay|duration)", "wait|queue"),
@@ -44,16 +39,19 @@ NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "vc": ("vc|virtualcluster|partition|queue(name)?|pool|namespace", "account|project|tenant|team|qos"),
     "instances": ("(n|num)?(instances|replicas|workers)|inst(ance)?num", "tasks|ntasks"),
     "nodes": ("n?nodes|(n|num)nodes|nodes?(num|count)", "hosts"),
-    "req_cpu_cores": (f"{_REQ}(n|num)?(cpu|cpus|cores|vcpus?){_NUM}", f"{_REQ}tres"),
+    "req_cpu_cores": (f"{_REQ}(n|num)?(cpu|cpus|cores|vcpus?|cpucores){_NUM}", f"{_REQ}tres"),
     "req_mem_gib": (f"{_REQ}(mem|memory|ram){_NUM}", f"{_REQ}tres"),
     "req_gpus": (f"{_REQ}(n|num)?gpus?{_NUM}", f"{_REQ}(tres|gres)|gpu"),
     "gpu_type": ("gpu(type|model|spec|name)|accelerator(type)?", "gres"),
     "workload": ("workload|framework|model(name)?", "application|app"),
     "task_type": ("(task|job)(type|kind)", "type|kind"),
-    "used_cpu_cores": ("totalcpu|(used|avg|mean)(cpu|cpus|cores)|cpu(used|usage|util|utili[sz]ation|avg)", "cputime"),
+    "used_cpu_cores": (
+        "totalcpu|(used|avg|mean)(cpu|cpus|cores|cpucores)(used)?|cpu(cores)?(used|usage|util|utili[sz]ation|avg)",
+        "cpu(time|seconds)(used)?",
+    ),
     "used_gpus": ("(used|avg|mean)gpus?(util)?|gpus?(used|usage|util|utili[sz]ation|avg)", "gpubusy"),
-    "mem_max_gib": ("maxrss|(max|peak)(mem|memory|rss)|(mem|memory)(max|peak)", "(mem|memory)(used|usage)"),
-    "mem_avg_gib": ("averss|(avg|mean)(mem|memory|rss)|(mem|memory)(avg|mean)", "rss"),
+    "mem_max_gib": ("maxrss|(max|peak)(mem|memory|rss|ram)|(mem|memory|ram)(max|peak)", "(mem|memory|ram)(used|usage)"),
+    "mem_avg_gib": ("averss|(avg|mean)(mem|memory|rss|ram)|(mem|memory|ram)(avg|mean)", "rss"),
     "gpu_mem_max_gib": ("(max|peak)gpumem(ory)?|gpumem(ory)?(max|peak)", "gpumem(ory)?(used|usage)?"),
     "gpu_mem_avg_gib": ("(avg|mean)gpumem(ory)?|gpumem(ory)?(avg|mean)", "gpumem"),
 }
@@ -71,7 +69,7 @@ UNIT_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guess:
-    """A canonical column, the input column it is read from, and how."""
+    """A canonical column, the input column it is read from ("" if it is derived), and how."""
 
     name: str
     source: str
@@ -112,8 +110,8 @@ class GuessedMapping:
             chosen = [each for each in self.columns if each.name in kinds]
             lines += ["", f"[{section}.columns]"] if chosen else []
             for each in chosen:
-                keys = {"column": each.source, **each.reading.keys}
-                value = _toml(each.source if len(keys) == 1 else keys)
+                keys = {"column": each.source, **each.reading.keys} if each.source else each.reading.keys
+                value = _toml(each.source if keys == {"column": each.source} else keys)
                 lines.append(
                     f"{each.name} = {value}{'' if each.reading.sure else f'  # LOOK: {_printable(each.reading.why)}'}"
                 )
@@ -122,69 +120,31 @@ class GuessedMapping:
 
 
 def guess_mapping(path: Path) -> GuessedMapping:
-    """Guess the mapping of a CSV file of jobs from samples of its rows.
+    """Guess the mapping of a CSV or Parquet file of jobs from samples of its rows.
 
     Raises
     ------
     SourceError
         If the file cannot be read, has no header, or has no column of job ids or submission times.
     """
-    text, encoding = _sample(path)
-    delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
-    header, *rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if row] or [[]]
-    rows = rows[:: 1 + len(rows) // MOST_ROWS]
-    names = [name.strip() for name in header]
-    if not rows or len(set(names)) < len(names) or any(re.fullmatch(r"[\d.]*", name) for name in names):
-        raise SourceError(
-            f"{path}: found no header with a name for each column and rows below it; write the mapping by hand, with "
-            "header = false and positions (docs/own-cluster.md)"
-        )
-    cells = {name: [row[i].strip() for row in rows if len(row) == len(names)] for i, name in enumerate(names)}
+    how, cells = sampled(path)
+    names = list(cells)
     nulls = [each for each in MORE_NULLS if any(each in texts for texts in cells.values())]
     texts = {name: [t for t in column if t not in (*NULLS, *nulls)] for name, column in cells.items()}
-    columns = _checked_spans(_matched(texts), cells)
+    columns = _with_start(_checked_spans(_with_id(_matched(texts), texts), cells))
     lacking = [name for name in ("job_id", "submit_ts") if name not in {each.name for each in columns}]
     if lacking:
         raise SourceError(
-            f"{path}: found no column for {' and '.join(lacking)} among {_printable(', '.join(names))[:300]}"
+            f"{path}: found no column for {' and '.join(lacking)} among {_printable(', '.join(names))[:300]}; "
+            "rename it, or write the mapping by hand (docs/own-cluster.md)"
         )
     zone, doubt = _zone(columns, texts)
-    settings = {"format": "csv", "delimiter": delimiter, "encoding": encoding, "zone": zone, "nulls": nulls}
     return GuessedMapping(
-        settings={k: v for k, v in settings.items() if v and (k, v) not in (("delimiter", ","), ("encoding", "utf-8"))},
+        settings={**how, "zone": zone} | ({"nulls": nulls} if nulls else {}),
         columns=columns,
         unused=[_printable(name) for name in names if name not in {each.source for each in columns}],
         doubts=doubt,
     )
-
-
-def _sample(path: Path) -> tuple[str, str]:
-    """Return whole lines of a file, from its begin, middle and end if it is long and not packed, and its encoding."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            data = stream.read(MOST_BYTES)
-            parts = [data if len(data) < MOST_BYTES else data[: data.rfind(b"\n") + 1]]
-            if path.suffix != ".gz" and len(data) == MOST_BYTES:
-                size = path.stat().st_size
-                for place in (size // 2, size - MOST_BYTES // 2):
-                    stream.seek(max(place, MOST_BYTES))
-                    part = stream.read(MOST_BYTES // 2)
-                    parts.append(part[part.find(b"\n") + 1 : part.rfind(b"\n") + 1])
-    except (OSError, EOFError) as error:
-        raise SourceError(f"{path}: cannot be read ({_reason(error)}); expected a CSV file of jobs") from error
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data[: len(data) // 2 * 2].decode("utf-16", "replace"), "utf-16"
-    whole = b"".join(parts)
-    if b"\0" in whole:
-        raise SourceError(f"{path}: found bytes that are no text; expected a CSV file of jobs")
-    try:
-        return whole.decode("utf-8-sig"), "utf-8"
-    except UnicodeDecodeError:
-        return whole.decode("latin-1"), "latin-1"
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or "damaged"
 
 
 def _matched(texts: Mapping[str, Sequence[str]]) -> list[Guess]:
@@ -207,13 +167,42 @@ def _matched(texts: Mapping[str, Sequence[str]]) -> list[Guess]:
     return [found[name] for name in kinds if name in found]
 
 
+def _with_id(columns: Sequence[Guess], texts: Mapping[str, Sequence[str]]) -> list[Guess]:
+    """Return the columns with a job id: without a fitting name, the first unused column whose texts never repeat."""
+    if not columns or any(each.name == "job_id" for each in columns):
+        return list(columns)
+    used = {each.source for each in columns}
+    for source, found in texts.items():
+        distinct = len(found) > 1 and len(set(found)) == len(found)
+        if source not in used and distinct and not any(re.search(r"[.:]", text) for text in found):
+            read = Reading({}, False, "no text repeats; the name does not say that it is an id")
+            return [Guess(name="job_id", source=source, reading=read), *columns]
+    return list(columns)
+
+
+def _with_start(columns: Sequence[Guess]) -> list[Guess]:
+    """Return the columns with a start: without one, derived from other columns, so that jobs with a run time end."""
+    of = {each.name: each for each in columns}
+    if "start_ts" in of or "run_s" not in of or "submit_ts" not in of:
+        return list(columns)
+    derived = next((how for how in DERIVED["start_ts"] if set(how.split()[::2]) <= of.keys()), None)
+    if derived is not None:
+        read = Reading({"derive": derived}, True, "no column of starts")
+        return [*columns, Guess(name="start_ts", source="", reading=read)]
+    if "end_ts" in of:
+        return list(columns)
+    submitted = of["submit_ts"]
+    read = Reading(submitted.reading.keys, False, "no column of starts: waits count as unknown")
+    return [*columns, Guess(name="start_ts", source=submitted.source, reading=read)]
+
+
 def _key(source: str, kind: Kind, pattern: str) -> tuple[bool, str | None]:
     """Return whether a source's name matches a pattern, with or without a unit at its end, and that unit."""
     words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z])(?<![KMGT]i)(?=[A-Z])", " ", source).lower())
     whole = "".join(words)
     named = UNIT_WORDS.get(words[-1]) if len(words) > 1 else None
     unit = "milligpus" if named == "millicores" and "milligpus" in kind.units else named
-    if unit in kind.units and re.fullmatch(pattern, "".join(words[:-1])):
+    if (unit in kind.units or (unit == "s" and kind is CORES)) and re.fullmatch(pattern, "".join(words[:-1])):
         return True, unit
     return re.fullmatch(pattern, whole) is not None, None
 
@@ -251,7 +240,7 @@ def _checked_spans(columns: Sequence[Guess], cells: Mapping[str, Sequence[str]])
 
 def _zone(columns: Sequence[Guess], texts: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
     """Return the time zone, and what is uncertain about it."""
-    moments = [each.source for each in columns if JOB_COLUMNS.get(each.name) is TIME]
+    moments = [each.source for each in columns if each.source and JOB_COLUMNS.get(each.name) is TIME]
     times = [text for source in moments for text in texts[source]]
     offsets = {match[1] for text in times if (match := re.search(r"\d ?([+-]\d{2}):?(00)?$", text)) and ":" in text}
     if len(offsets) == 1 and (hours := int(min(offsets))):

@@ -215,7 +215,7 @@ def test_a_first_run_has_no_promotion_to_check(
     )
 
     assert decision.outcome == "promoted"
-    assert said == ["no promotion to check: no models yet"]
+    assert said == ["no earlier promotion to check (no models yet)"]
     with pytest.raises(RegistryError, match="no models yet"):
         renewed(bundles)
 

@@ -2,8 +2,10 @@
 
 import gzip
 import tomllib
+from datetime import datetime, timedelta
 from pathlib import Path
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -46,6 +48,10 @@ def keys(guess: GuessedMapping) -> dict[str, tuple[str, dict[str, object], bool]
         ("Elapsed", "1-02:03:04", "run_s", {"as": "slurm_time"}, True),
         ("State", "CANCELLED by 12", "status", {"as": "slurm_state"}, True),
         ("state", "Succeeded", "status", {"values": {"Succeeded": "completed"}}, True),
+        ("cpu_time_sec", "17798", "used_cpu_cores", {"per": "run_s"}, False),
+        ("avg cpu cores used", "2.2", "used_cpu_cores", {"unit": "cores"}, False),
+        ("peak_ram_mb", "5468", "mem_max_gib", {"unit": "MB"}, True),
+        ("began", "2024-01-31 10:00:00", "start_ts", {}, True),
         ("gpu_util", "85", "used_gpus", {"unit": "percent"}, False),
         ("end_time", "1704103200123", "end_ts", {"time": "epoch_ms"}, True),
         ("end_time", "31.12.2024 10:00", "end_ts", {"time": "%d.%m.%Y %H:%M"}, True),
@@ -82,6 +88,61 @@ def test_spans_are_compared_with_the_times_between_which_they_lie(tmp_path: Path
 def test_the_zone_is_the_offset_of_the_times_or_open(tmp_path: Path) -> None:
     assert guessed(tmp_path, "job_id,submit\na,2024-01-31T10:00:00+08:00\n").settings["zone"] == "Etc/GMT-8"
     assert guessed(tmp_path, "job_id,submit\na,2024-01-31T10:00:00\n").settings["zone"] == "UTC"
+
+
+def test_a_column_of_texts_that_never_repeat_is_taken_for_the_id(tmp_path: Path) -> None:
+    lines = [f"2024-01-31T10:00:{i:02},R{i},{i % 2},{i}.5" for i in range(9)]
+
+    guess = guessed(tmp_path, "\n".join(["submit,run_no,cluster_no,seconds", *lines]))
+
+    assert keys(guess)["job_id"] == ("run_no", {}, False)
+    with pytest.raises(SourceError, match="found no column for job_id"):
+        guessed(tmp_path, "submit,run_no\n2024-01-31T10:00:00,R1\n2024-01-31T10:00:01,R1\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "start"),
+    [
+        ("wait_sec", ("", {"derive": "submit_ts + queue_s"}, True)),
+        ("end", ("", {"derive": "end_ts - run_s"}, True)),
+        ("colour", ("submit", {"time": "epoch_s"}, False)),
+    ],
+)
+def test_a_start_that_no_column_holds_is_derived(tmp_path: Path, more: str, start: object) -> None:
+    value = "1709283999" if more == "end" else "30"
+
+    guess = guessed(tmp_path, f"job_id,submit,run_s,{more}\na,1709283389,10,{value}\n")
+
+    assert keys(guess)["start_ts"] == start
+    with opened_source(tmp_path / "mapping.toml", str(tmp_path / "jobs.csv")) as opened:
+        ingest(opened.source, opened.folder, tmp_path / "lake")
+    assert Lake(tmp_path / "lake").table("jobs", "generic").collect()["end_ts"].null_count() == 0
+
+
+def test_a_parquet_file_is_guessed_and_read_like_the_same_csv_file(tmp_path: Path) -> None:
+    hours = [datetime(2024, 1, 31, hour) for hour in range(20)]
+    table = pl.DataFrame({
+        "job_id": [f"j{hour.hour}" for hour in hours], "submitted_at": hours, "started_at": hours,
+        "ended_at": [hour + timedelta(minutes=30) for hour in hours], "state": "COMPLETED",
+        "requested_gpus": 2, "memory_peak_gb": 4.5, "tags": [["a"]] * len(hours),
+    })  # fmt: skip
+    table.write_parquet(tmp_path / "jobs.parquet")
+    table.drop("tags").write_csv(tmp_path / "jobs.csv")
+
+    lakes = []
+    for name in ("jobs.parquet", "jobs.csv"):
+        (tmp_path / "m.toml").write_text(guess_mapping(tmp_path / name).toml(), encoding="utf-8")
+        with opened_source(tmp_path / "m.toml", str(tmp_path / name)) as opened:
+            ingest(opened.source, opened.folder, tmp_path / f"lake-{name}")
+        lake = Lake(tmp_path / f"lake-{name}")
+        lakes.append([lake.table(each, "generic").sort("job_id").collect() for each in ("jobs", "usage")])
+
+    assert lakes[0][0].height == len(hours)
+    assert lakes[0][1]["mem_max_gib"][0] == pytest.approx(4.5e9 / 2**30)
+    assert all(ours.equals(theirs) for ours, theirs in zip(*lakes, strict=True))
+    (tmp_path / "damaged").write_bytes(b"PAR1 and no more")
+    with pytest.raises(SourceError, match="cannot be read as Parquet"):
+        guess_mapping(tmp_path / "damaged")
 
 
 def test_texts_of_the_file_cannot_add_lines_to_the_mapping(tmp_path: Path) -> None:

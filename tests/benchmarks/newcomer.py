@@ -1,0 +1,135 @@
+"""The first hour of a newcomer: README's five commands for own jobs, in a fresh clone with a fresh environment, timed.
+
+The table is made up under column names and units of its own. Run by hand: `python -m tests.benchmarks.newcomer`. The
+tests walk the same commands in the present environment.
+"""
+
+import csv
+import json
+import os
+import random
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from pipelines.render import render
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+LIMIT_S: Final = 360.0
+JOBS: Final = 1500
+HEADER: Final = (
+    "run_no", "owner", "experiment", "queued at", "began", "finished", "wall_minutes", "outcome", "cpu cores",
+    "ram_gb", "gpu_count", "avg cpu cores used", "peak_ram_mb", "gpu_util_pct", "gpu_mem_mb",
+)  # fmt: skip
+
+Row = dict[str, object]
+
+
+def commands() -> list[str]:
+    """Return README's commands for own jobs; the first sets up."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Your own jobs\n")[2]
+    block = re.search(r"```sh\n(.*?)```", section, re.DOTALL)
+    assert block is not None
+    return block[1].splitlines()
+
+
+def write_inputs(folder: Path, seed: int = 0) -> None:
+    """Write a table of made-up jobs, and a job to ask about, as the files that README names."""
+    rng = random.Random(seed)
+    kinds = [
+        (f"user{i % 5}", f"exp-{i:02}", rng.uniform(10, 150), rng.uniform(0.5, 3), rng.uniform(2e3, 14e3), i % 3 + 1)
+        for i in range(12)
+    ]
+    at, outcomes = datetime(2024, 3, 1, 8), ["ok"] * 9 + ["error"]
+    with (folder / "jobs.csv").open("w", newline="", encoding="utf-8") as stream:
+        table = csv.writer(stream)
+        table.writerow(HEADER)
+        for number in range(JOBS):
+            at += timedelta(seconds=round(rng.expovariate(1 / 1200)))
+            owner, experiment, minutes, cores, peak_mb, gpus = rng.choice(kinds)
+            began = at + timedelta(seconds=round(rng.expovariate(1 / 200)))
+            took = timedelta(seconds=round(60 * minutes * rng.lognormvariate(0, 0.2)))
+            table.writerow([
+                f"R{number}", owner, experiment, at, began, began + took, round(took.total_seconds() / 60, 2),
+                rng.choice(outcomes), rng.choice([4, 8]), 64, gpus, round(cores * rng.uniform(0.9, 1.1), 2),
+                round(peak_mb * rng.uniform(0.9, 1.1)), round(gpus * rng.uniform(20, 60), 1), rng.randint(3000, 6000),
+            ])  # fmt: skip
+    job = {"job_id": "next", "user": "user1", "group": "exp-01", "request": {"cpu_cores": 8, "mem_gib": 64, "gpus": 2}}
+    (folder / "next.json").write_text(json.dumps(job), encoding="utf-8")
+
+
+def walk(folder: Path, lines: list[str], env: dict[str, str]) -> tuple[list[Row], Row]:
+    """Run commands in one shell after the other; return the times of each, and the recommendation of the last.
+
+    Raises
+    ------
+    RuntimeError
+        A command fails.
+    """
+    rows, said = [], ""
+    for line in lines:
+        begun, used = time.perf_counter(), _cpu_s()
+        script = f"[ ! -f .venv/bin/activate ] || . .venv/bin/activate; {line}"
+        done = subprocess.run(
+            ["sh", "-c", script],
+            cwd=folder,
+            env=env,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{line}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        said = done.stdout
+        rows.append({"command": line, "seconds": time.perf_counter() - begun, "cpu_seconds": _cpu_s() - used})
+    [advice] = json.loads(said)
+    return rows, advice
+
+
+def shortfalls(advice: Row) -> list[str]:
+    """Return why a recommendation is not backed by models of the newcomer's own jobs; empty if it is."""
+    reasons = {name: advice[f"{name}_reason"] for name in ("cpu_cores", "mem_gib", "gpus")}
+    found = [f"{name}: {reason}" for name, reason in reasons.items() if reason in ("cold_start", "not_measured")]
+    found += [] if advice["models_run_time"] and advice["models_usage"] else ["no model answered"]
+    smaller = float(str(advice["mem_gib_target"])) < float(str(advice["mem_gib"]))
+    return found if smaller else [*found, "memory is not smaller"]
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> int:
+    """Walk from a fresh clone; return 1 if it takes more than `LIMIT_S`, or ends without a model's recommendation."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("TAUT_", "MLFLOW_", "VIRTUAL_ENV", "PYTHON"))
+    }
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="newcomer-") as place:
+        folder, begun, used = Path(place) / "taut", time.perf_counter(), _cpu_s()
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
+        cloned: Row = {"command": "git clone", "seconds": time.perf_counter() - begun, "cpu_seconds": _cpu_s() - used}
+        write_inputs(folder)
+        walked, advice = walk(folder, commands(), kept)
+    rows = [cloned, *walked]
+    whole = sum(float(str(row["seconds"])) for row in rows)
+    whole_cpu = sum(float(str(row["cpu_seconds"])) for row in rows)
+    render([*rows, {"command": "together", "seconds": whole, "cpu_seconds": whole_cpu}], "table", stream=sys.stdout)
+    wrong = shortfalls(advice) + ([f"took {whole:.0f} s, at most {LIMIT_S:.0f} wanted"] if whole > LIMIT_S else [])
+    print(f"load {load:.1f} at begin, {os.getloadavg()[0]:.1f} at end; {'; '.join(wrong) or 'all bars met'}")
+    print(json.dumps(advice))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
