@@ -58,7 +58,8 @@ class OpenLake(Lake):
         """
         from pipelines.lake.sql import query as run
 
-        return run(self, query)
+        with run(self, query) as rows:
+            return rows
 
     def rightsize(
         self,

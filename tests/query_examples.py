@@ -55,7 +55,8 @@ def set_up(page: str, folder: Path) -> Lake:
 
 def answered_by_taut(lake: Lake, query: str) -> str:
     """Return what `taut sql` shows."""
-    return shown(sql.query(lake, query))
+    with sql.query(lake, query) as rows:
+        return shown(rows)
 
 
 def answered_by_duckdb(lake: Lake, query: str) -> str:

@@ -248,7 +248,7 @@ def sql(
         bool, typer.Option("--raw", help="In CSV, write texts that a spreadsheet runs as they are.")
     ] = False,
     memory_mb: Annotated[int, typer.Option("--memory-mb", help="Most memory of the process, in MB.", min=100)] = 1500,
-    time_s: Annotated[float, typer.Option("--time-s", help="Longest run time of the query.", min=0.01)] = 60.0,
+    time_s: Annotated[float, typer.Option("--time-s", help="Longest time (CPU time of the output).", min=0.01)] = 60.0,
     spill_mb: Annotated[int, typer.Option("--spill-mb", help="Most data moved to disk, in MB.", min=0)] = 1000,
 ) -> None:
     """Run one SELECT over the lake; other statements and files outside the lake are refused.
@@ -262,8 +262,11 @@ def sql(
     from pipelines.lake.sql import query as run
 
     text = sys.stdin.read() if query == "-" else query
-    with OpenLake(place_of(lake).lake) as source:
-        rows = run(source, text, memory_mb=memory_mb, time_s=time_s, spill_mb=spill_mb, tabular=form is Format.TABLE)
+    most = {"memory_mb": memory_mb, "spill_mb": spill_mb}
+    with (
+        OpenLake(place_of(lake).lake) as source,
+        run(source, text, time_s=time_s, tabular=form is Format.TABLE, **most) as rows,
+    ):
         emit(rows, form, inert=not raw)
 
 

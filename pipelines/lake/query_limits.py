@@ -3,6 +3,7 @@
 Called by `pipelines.lake.sql`.
 """
 
+import _thread
 import contextlib
 import fcntl
 import re
@@ -33,7 +34,8 @@ CURE: Final = "aggregate, add LIMIT, or set"
 class QueryLimits:
     """The most that one query may take: memory of the whole process and spilled data in MB, and time in seconds.
 
-    With `tabular`, the result is rendered as a table, which takes about 40 times its memory.
+    The limits cover the rendering of the result too, of which only CPU time counts: output into a pipe waits for its
+    reader. With `tabular`, the result is rendered as a table, which takes about 40 times its memory.
     """
 
     memory_mb: int
@@ -52,34 +54,76 @@ class QueryLimits:
         return max(1, self.memory_mb // (60 if self.tabular else 6))
 
     @contextmanager
-    def applied(self, spill: Path, stop: Callable[[str], None]) -> Iterator[None]:
+    def applied(self, spill: Path, stop: Callable[[str], None]) -> Iterator["Phase"]:
         """Limit this process during the block; a thread calls `stop` with the reason if time or spill is used up.
 
         Above the limit of private memory an allocation fails (on Linux; elsewhere memory is not limited).
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After `stop`, while the result is rendered in the main thread.
         """
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         used_mb, data_mb = _status_mb("VmRSS"), _status_mb("VmData")
         most = (data_mb + max(LEAST_MB, self.memory_mb - used_mb)) * MB
-        over = threading.Event()
-        threading.Thread(target=self._watch, args=(spill, stop, over), daemon=True).start()
+        phase = Phase()
+        threading.Thread(target=self._watch, args=(spill, stop, phase), daemon=True).start()
         try:
             if data_mb and (soft == resource.RLIM_INFINITY or most < soft):
                 resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
-            yield
+            yield phase
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-            over.set()
+            phase.end()
 
-    def _watch(self, spill: Path, stop: Callable[[str], None], over: threading.Event) -> None:
+    def _watch(self, spill: Path, stop: Callable[[str], None], phase: "Phase") -> None:
         # DuckDB 2.0 does not keep to its own setting of the size of spilled data.
-        end = time.monotonic() + self.time_s
-        while not over.wait(min(LOOK_EVERY_S, max(0.0, end - time.monotonic()))):
-            if time.monotonic() >= end:
-                stop(f"took longer than {self.time_s:g} s; {CURE} --time-s")
+        while not phase.over.wait(min(LOOK_EVERY_S, max(0.0, self.time_s - phase.spent_s()))):
+            reason = None
+            if phase.spent_s() >= self.time_s:
+                reason = f"took longer than {self.time_s:g} s; {CURE} --time-s"
+            elif _size_mb(spill) > self.spill_mb:
+                reason = f"spilled more than {self.spill_mb} MB; {CURE} --spill-mb"
+            if reason is not None:
+                stop(reason)
+                phase.interrupt()
                 return
-            if _size_mb(spill) > self.spill_mb:
-                stop(f"spilled more than {self.spill_mb} MB; {CURE} --spill-mb")
-                return
+
+
+class Phase:
+    """The progress of a query, which first runs and is then rendered, and the time that it has taken."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self._in_main = threading.current_thread() is threading.main_thread()
+        self._change = threading.Lock()
+        self._started_at = time.monotonic()
+        self._ran_s: float | None = None
+        self._cpu_s = 0.0
+
+    def spent_s(self) -> float:
+        """Return the seconds spent: of the clock until the query has run, then of CPU time."""
+        if self._ran_s is None:
+            return time.monotonic() - self._started_at
+        return self._ran_s + time.process_time() - self._cpu_s
+
+    def begin_rendering(self) -> None:
+        """Note that the query has run."""
+        with self._change:
+            self._cpu_s = time.process_time()
+            self._ran_s = time.monotonic() - self._started_at
+
+    def interrupt(self) -> None:
+        """Raise KeyboardInterrupt in the main thread if it is rendering."""
+        with self._change:
+            if self._ran_s is not None and self._in_main and not self.over.is_set():
+                _thread.interrupt_main()
+
+    def end(self) -> None:
+        """Note that the query is over; nothing is interrupted from now on."""
+        with self._change:
+            self.over.set()
 
 
 def _size_mb(folder: Path) -> float:

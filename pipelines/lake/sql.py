@@ -12,6 +12,7 @@ the network.
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Final
 
 import duckdb
@@ -30,6 +31,7 @@ TABLE_FUNCTIONS: Final = frozenset({"range", "generate_series", "unnest", "repea
 """The allowed table functions; all others read files or change the database."""
 
 
+@contextmanager
 def query(
     lake: Lake,
     text: str,
@@ -38,10 +40,8 @@ def query(
     time_s: float = 60.0,
     spill_mb: int = 1000,
     tabular: bool = False,
-) -> pl.DataFrame:
-    """Run one SELECT on the lake's tables (`jobs`, `usage`, ..., `quarantine`) and views; return its rows.
-
-    The limits are those of `QueryLimits`.
+) -> Iterator[pl.DataFrame]:
+    """Run one SELECT and yield its rows; render them in the block, which is part of the limits (`QueryLimits`).
 
     Raises
     ------
@@ -52,8 +52,7 @@ def query(
     """
     limits = QueryLimits(memory_mb=memory_mb, time_s=time_s, spill_mb=spill_mb, tabular=tabular)
     stopped: list[str] = []
-    with spill_folder() as spill:
-        connection = lake.connect_sealed(spill, memory_mb=limits.buffer_mb)
+    with spill_folder() as spill, closing(lake.connect_sealed(spill, memory_mb=limits.buffer_mb)) as connection:
 
         def stop(reason: str) -> None:
             stopped.append(reason)
@@ -62,10 +61,13 @@ def query(
         try:
             refuse_all_but_select(connection, text)
             pa.array([0])  # Arrow reserves 1 GiB of addresses at its first use, which must not count as the query's
-            with limits.applied(spill, stop):
-                rows = _fetched(connection, text, limits, stopped)
-            return _plain(pl.DataFrame(rows))
-        except duckdb.InterruptException as error:
+            with limits.applied(spill, stop) as phase:
+                rows = _plain(pl.DataFrame(_fetched(connection, text, limits, stopped)))
+                phase.begin_rendering()
+                yield rows
+        except (duckdb.InterruptException, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt) and not stopped:
+                raise
             raise QueryRefused(f"the query {stopped[0] if stopped else 'was interrupted'}") from error
         except (duckdb.OutOfMemoryException, MemoryError, pa.ArrowMemoryError) as error:
             raise QueryRefused(
@@ -79,8 +81,6 @@ def query(
             ) from error
         except duckdb.Error as error:
             raise QueryRefused(f"DuckDB cannot run the query: {_with_hint(error)}") from error
-        finally:
-            connection.close()
 
 
 def _fetched(

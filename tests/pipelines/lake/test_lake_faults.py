@@ -9,8 +9,8 @@ import pytest
 
 from pipelines.errors import LakeError
 from pipelines.lake.lake import Lake
-from pipelines.lake.sql import query
 from pipelines.statistics.times import period
+from tests.pipelines.lake.test_sql import rows_of
 from tests.pipelines.statistics.lakes import job, make_lake
 
 COUNTED = "SELECT count(*) AS jobs FROM jobs"
@@ -30,7 +30,7 @@ def test_the_first_question_sets_the_views_of_a_copy_right(lake: Lake, tmp_path:
     shutil.rmtree(lake.path)
 
     with Lake(tmp_path / "copy") as copy:
-        assert query(copy, COUNTED)["jobs"].item() == 2
+        assert rows_of(copy, COUNTED)["jobs"].item() == 2
 
     with duckdb.connect(str(tmp_path / "copy" / "taut.duckdb"), read_only=True) as connection:
         assert connection.execute(COUNTED).fetchall() == [(2,)]
@@ -47,7 +47,7 @@ def test_a_copy_that_cannot_be_written_still_answers(
     monkeypatch.setattr(Lake, "writing", refused)
 
     with Lake(tmp_path / "moved") as moved:
-        assert query(moved, COUNTED)["jobs"].item() == 2
+        assert rows_of(moved, COUNTED)["jobs"].item() == 2
         assert moved.connect().execute(COUNTED).fetchall() == [(2,)]
 
     assert (tmp_path / "moved" / "taut.duckdb").read_bytes() == before
@@ -68,7 +68,7 @@ def test_a_copy_that_cannot_be_written_still_answers(
     "ask",
     [
         lambda lake: period(lake, "toy"),
-        lambda lake: query(lake, COUNTED),
+        lambda lake: rows_of(lake, COUNTED),
         Lake.connect,
         lambda lake: lake.table("jobs"),
     ],

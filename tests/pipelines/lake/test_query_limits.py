@@ -6,8 +6,10 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -35,30 +37,74 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "lake"
 
 
+def limited(folder: Path, text: str, **limits: Any) -> pl.DataFrame:
+    with sql.query(Lake(folder), text, **limits) as rows:
+        return rows
+
+
 def test_a_query_without_end_is_interrupted(folder: Path) -> None:
     began = time.monotonic()
     with pytest.raises(QueryRefused, match=r"longer than 0\.2 s"):
-        sql.query(Lake(folder), ENDLESS, time_s=0.2)
+        limited(folder, ENDLESS, time_s=0.2)
     assert time.monotonic() - began < 10
 
 
 def test_the_limit_of_memory_ends_with_the_query(folder: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with pytest.raises(QueryRefused, match="more than 200 MB of memory"):
-        sql.query(Lake(folder), HOARDS, memory_mb=200, spill_mb=50)
+        limited(folder, HOARDS, memory_mb=200, spill_mb=50)
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
-    assert sql.query(Lake(folder), "SELECT 1 AS one").rows() == [(1,)]
+    assert limited(folder, "SELECT 1 AS one").rows() == [(1,)]
 
 
 def test_spill_is_limited(folder: Path) -> None:
     with pytest.raises(QueryRefused, match="spilled more than 10 MB"):
-        sql.query(Lake(folder), SPILLS, memory_mb=128, spill_mb=10)
+        limited(folder, SPILLS, memory_mb=128, spill_mb=10)
 
 
 @pytest.mark.parametrize(("tabular", "rows"), [(False, 3_000_000), (True, 300_000)])
 def test_a_result_that_would_not_fit_is_refused(folder: Path, tabular: bool, rows: int) -> None:
     with pytest.raises(QueryRefused, match="result is larger than"):
-        sql.query(Lake(folder), f"FROM range({rows})", memory_mb=120, tabular=tabular)
+        limited(folder, f"FROM range({rows})", memory_mb=120, tabular=tabular)
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_rendering_is_part_of_the_time(folder: Path, form: str) -> None:
+    began = time.process_time()
+    with pytest.raises(QueryRefused, match=r"longer than 0\.5 s"):
+        render_without_end(folder, form)
+    assert time.process_time() - began < 5
+
+
+def render_without_end(folder: Path, form: str) -> None:
+    with (
+        sql.query(Lake(folder), "FROM range(100000)", time_s=0.5, tabular=form == "table") as rows,
+        Path(os.devnull).open("w") as nothing,
+    ):
+        while True:
+            render(rows, form, stream=nothing)
+
+
+def test_a_reader_of_a_pipe_may_take_its_time(folder: Path) -> None:
+    with sql.query(Lake(folder), "SELECT 1", time_s=0.5) as rows:
+        time.sleep(1.0)
+    assert rows.height == 1
+
+
+def test_a_query_of_another_thread_interrupts_nobody(folder: Path) -> None:
+    def run() -> None:
+        with sql.query(Lake(folder), "SELECT 1", time_s=0.1):
+            end = time.thread_time() + 0.3
+            while time.thread_time() < end:
+                pass
+        done.append(True)
+
+    done: list[bool] = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    time.sleep(0.1)
+    assert done
 
 
 @pytest.mark.slow

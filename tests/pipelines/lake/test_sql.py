@@ -29,6 +29,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return Lake(folder / "lake")
 
 
+def rows_of(lake: Lake, text: str) -> pl.DataFrame:
+    with sql.query(lake, text) as rows:
+        return rows
+
+
 @pytest.mark.parametrize(
     ("text", "rows"),
     [
@@ -49,16 +54,16 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     ],
 )
 def test_a_select_is_answered(lake: Lake, text: str, rows: list[tuple[Any, ...]]) -> None:
-    assert sql.query(lake, text).rows() == rows
+    assert rows_of(lake, text).rows() == rows
 
 
 def test_tables_can_be_listed_and_described(lake: Lake) -> None:
-    assert "jobs" in sql.query(lake, "SHOW TABLES")["name"].to_list()
-    assert "run_s" in sql.query(lake, "DESCRIBE jobs")["column_name"].to_list()
+    assert "jobs" in rows_of(lake, "SHOW TABLES")["name"].to_list()
+    assert "run_s" in rows_of(lake, "DESCRIBE jobs")["column_name"].to_list()
 
 
 def test_whole_numbers_stay_whole_numbers(lake: Lake) -> None:
-    assert sql.query(lake, "SELECT sum(instances) AS n, 1.5::DECIMAL(9, 2) AS d FROM jobs").schema == {
+    assert rows_of(lake, "SELECT sum(instances) AS n, 1.5::DECIMAL(9, 2) AS d FROM jobs").schema == {
         "n": pl.Int64,
         "d": pl.Float64,
     }
@@ -143,7 +148,7 @@ def test_everything_else_is_refused_and_writes_nothing(lake: Lake, text: str, tm
     before = sorted(lake.path.rglob("*"))
 
     with pytest.raises(QueryRefused) as refused:
-        sql.query(lake, text.format(lake=lake.path, secret=lake.path.parent / "secret.csv", out=tmp_path))
+        rows_of(lake, text.format(lake=lake.path, secret=lake.path.parent / "secret.csv", out=tmp_path))
 
     assert frame.height == 1
     assert str(refused.value)
@@ -173,16 +178,14 @@ def test_the_sealed_connection_alone_reads_no_other_file(lake: Lake, tmp_path: P
 
 
 def test_a_query_larger_than_memory_spills_and_cleans_up(lake: Lake) -> None:
-    rows = sql.query(
-        lake, "SELECT max(x) AS x FROM (SELECT random() AS x FROM range(3000000) ORDER BY x)", memory_mb=128
-    )
-
-    assert rows.height == 1
+    text = "SELECT max(x) AS x FROM (SELECT random() AS x FROM range(3000000) ORDER BY x)"
+    with sql.query(lake, text, memory_mb=128) as rows:
+        assert rows.height == 1
 
 
 def test_no_lake_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="no lake"):
-        sql.query(Lake(tmp_path / "none"), "SELECT 1")
+        rows_of(Lake(tmp_path / "none"), "SELECT 1")
 
 
 def test_the_help_names_every_table_and_view() -> None:
