@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from features.columns import recency
 from features.columns.feature import Load, Newest, Recent
-from features.columns.load import MEASURES, Measure
+from features.columns.load import MEASURES, STEADY, Measure
 from features.columns.newest import STATS
 from features.columns.recency import Rows
+from features.history import NEVER
 from features.kernels import newest_at_places
 from features.ledger import Ledger
 from features.references import ALL, HISTORY_FORECASTS, LIKE, QUANTILE_NAMES, log_mean, log_of
@@ -116,6 +117,15 @@ class Glance:
         self.now_us = now_us
         self._stops: dict[str, int] = {}
 
+    def unchanged(self) -> tuple[int, int]:
+        """Return the times of the last event before the moment and of the next one: in between, no `stop` changes."""
+        last, following = -NEVER, NEVER
+        for kind, track in self.timeline.tracks.items():
+            stop = self.stop(kind)
+            last = max(last, int(track.ts[stop - 1])) if stop else last
+            following = min(following, int(track.ts[stop])) if stop < len(track.ts) else following
+        return last, following
+
     def stop(self, kind: str) -> int:
         """Return how many events of a kind happened strictly before the moment."""
         stop = self._stops.get(kind)
@@ -194,29 +204,35 @@ class Windows:
 class KeyPlan:
     """All lookups under one key, with the columns of a feature row that they fill.
 
-    `newest` holds the indices of statistics of submissions and the columns they fill; None without such statistics.
+    `steady` measures change only with an event under the key, `moving` ones also with the moment. `newest` holds the
+    indices of statistics of submissions and the columns they fill; None without such statistics.
     """
 
     key: str
     windows: Sequence[tuple[Windows, IntArray]]
-    measures: Sequence[tuple[Measure, int]]
+    steady: Sequence[tuple[Measure, int]]
+    moving: Sequence[tuple[Measure, int]]
     newest: tuple[IntArray, IntArray] | None
 
     def fill(self, rows: Sequence[FloatArray], glances: Sequence[Glance], ledger: Ledger) -> None:
-        """Look up the features of each glance and write them into its feature row."""
+        """Look up the features of each glance that change only with an event, and write them into its feature row."""
         for windows, places in self.windows:
             for row, answer in zip(rows, windows.at(glances, ledger.values), strict=True):
                 row[places] = answer
-        for measure, place in self.measures:
+        for measure, place in self.steady:
             for row, glance in zip(rows, glances, strict=True):
                 row[place] = measure(glance)
+
+    def fill_moving(self, row: FloatArray, timeline: Timeline, now_us: int, ledger: Ledger) -> None:
+        """Look up the features that change with the moment, and write them into a feature row."""
+        glance = Glance(timeline, now_us)
+        for measure, place in self.moving:
+            row[place] = measure(glance)
         if self.newest is not None:
             stats, places = self.newest
-            times = ledger.times
-            submit_us, start_us, end_us = times["submit"], times["start"], times["end"]
-            for row, glance in zip(rows, glances, strict=True):
-                submitted, stop = glance.timeline.tracks["submitted"].rows, glance.stop("submitted")
-                newest_at_places(submitted, stop, glance.now_us, submit_us, start_us, end_us, stats, places, row)
+            known = [ledger.times[name] for name in ("submit", "start", "end")]
+            submitted, stop = timeline.tracks["submitted"].rows, glance.stop("submitted")
+            newest_at_places(submitted, stop, now_us, *known, stats, places, row)
 
 
 def key_plans(names: Sequence[str]) -> list[KeyPlan]:
@@ -230,13 +246,15 @@ def key_plans(names: Sequence[str]) -> list[KeyPlan]:
         for kind in dict.fromkeys(look.events for look in recent.values()):
             here = {i: look for i, look in recent.items() if look.events == kind}
             windows.append((_windows(kind, tuple(here.values())), np.array(list(here), dtype=np.int64)))
+        loads = {i: look for i, look in mine.items() if isinstance(look, Load)}
         submitted = {i: STATS.index(look.stat) for i, look in mine.items() if isinstance(look, Newest)}
         stats_and_places = (np.array(list(submitted.values())), np.array(list(submitted)))
         plans.append(
             KeyPlan(
                 key=key,
                 windows=windows,
-                measures=[(MEASURES[look.measure], i) for i, look in mine.items() if isinstance(look, Load)],
+                steady=[(MEASURES[look.measure], i) for i, look in loads.items() if look.measure in STEADY],
+                moving=[(MEASURES[look.measure], i) for i, look in loads.items() if look.measure not in STEADY],
                 newest=stats_and_places if submitted else None,
             )
         )

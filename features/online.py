@@ -41,6 +41,7 @@ _WEIGHTED: Final = {kind: kind in WEIGHTED_KINDS for kind in EVENT_KINDS}
 class OnlineHistory:
     """A history to which runs can be added and from which users can be removed.
 
+    `templates` holds what `features.rows` computed for the parts of keys; it is emptied whenever the history changes.
     Hold `lock` during several lookups that must see the same state. For jobs submitted after the latest known
     submission, lookups are exact up to `GROWTH_ROWS` added rows per cluster. For earlier jobs, needed rows may have
     been dropped.
@@ -61,6 +62,7 @@ class OnlineHistory:
         self._timelines: dict[tuple[str, KeyValue], Timeline] = {}
         self._fed_under: dict[tuple[str, KeyValue], list[int]] = {}
         self._fed_identities: set[Identity] = set()
+        self.templates: dict[tuple[object, Parts], object] = {}
         self._gone: set[int] = set()  # rows of the base whose jobs were running and have since been reported as ended
         self._clusters = clusters
 
@@ -138,6 +140,7 @@ class OnlineHistory:
             with self.lock:
                 self._trace = fresh[0].trace
                 self._strike(ended)
+                self.templates.clear()
                 first = self.ledger.size
                 self.ledger.append(fed)
                 for row, of_row in enumerate(keys, start=first):

@@ -5,7 +5,7 @@ bit-identical values, which `tests/features/test_rows.py` checks. Called by `mod
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -15,9 +15,19 @@ from features.columns.feature import OwnNumber, Text
 from features.columns.request import REQUEST_COLUMNS
 from features.contract import FeatureContract
 from features.errors import ContractError
+from features.history import NEVER
 from features.kernels import own_numbers, relative_rows
 from features.keys import JobAsked, parts_of
-from features.lookups import HISTORY_WINDOWS, REFERENCE_OF_ALL, REFERENCE_OF_LIKE, Glance, KeyPlan, Windows, key_plans
+from features.lookups import (
+    HISTORY_WINDOWS,
+    REFERENCE_OF_ALL,
+    REFERENCE_OF_LIKE,
+    Glance,
+    KeyPlan,
+    Timeline,
+    Windows,
+    key_plans,
+)
 from features.online import OnlineHistory
 from features.references import PRIOR_LOG_S, QUANTILE_NAMES, relative_columns
 from features.sets import FEATURES
@@ -30,6 +40,10 @@ IntArray = npt.NDArray[np.int64]
 
 NUMBERS: Final = (*REQUEST_COLUMNS, "instances", "time_limit_s", "priority")
 """Numeric canonical columns that features read from a job; the request is first, in the order of a request matrix."""
+KEPT_TEMPLATES: Final = 4096
+"""Maximum number of templates kept with a history, of one to two KiB each."""
+PRIOR: Final = np.tile(np.array([*PRIOR_LOG_S, 0.0]), (len(HISTORY_WINDOWS), 1))
+"""The history forecasts of a job without history (3, 3): log p50, log p90, no ended job."""
 ROWS_AT_ONCE: Final = 64
 """Maximum number of rows computed under one lock of the history, and so from the same state of it."""
 
@@ -55,7 +69,8 @@ class RowBuilder:
 
     `rules` compute columns from the job's own values: its `NUMBERS`, then its text codes (`codes`). `changed` holds the
     rules that depend on the request, and `changed_places` the columns they fill. `keys` are the history lookups.
-    `seconds` and `logs` are the columns of run times in seconds and in log seconds.
+    `seconds` and `logs` are the columns of run times in seconds and in log seconds. `token` marks the builder's own
+    templates in a history.
     """
 
     width: int
@@ -67,6 +82,7 @@ class RowBuilder:
     seconds: IntArray
     logs: IntArray
     relative: bool
+    token: object = field(default_factory=object)
 
     @classmethod
     def of(cls, contract: FeatureContract, *, relative: bool) -> "RowBuilder":
@@ -102,22 +118,24 @@ class RowBuilder:
         ContractError
             If a job belongs to another trace than the history.
         """
-        matrix = np.full((len(jobs), self.width), np.nan)
+        matrix = np.empty((len(jobs), self.width))
         reference = np.zeros((len(jobs), len(QUANTILE_NAMES)))
-        forecasts = _prior(len(jobs))
+        forecasts = np.empty((len(jobs), *PRIOR.shape))
         out = np.empty(matrix.shape, dtype=np.float32)
-        if len(jobs):
-            own_numbers(np.array([self._own(job) for job in jobs], dtype=np.float64), self.rules, matrix)
         first, last = -1, 0
         for start in range(0, len(jobs) if self.keys or self.relative else 0, ROWS_AT_ONCE):
-            chunk = slice(start, start + ROWS_AT_ONCE)
             with history.lock:
-                seen = self._look(list(matrix[chunk]), jobs[chunk], history)
-                if self.relative:
-                    reference[chunk] = _references(seen, history)
-                    _forecast(seen, history, forecasts[chunk])
+                for i, template in enumerate(self._templates(jobs[start : start + ROWS_AT_ONCE], history), start=start):
+                    row = matrix[i]
+                    row[:], reference[i], forecasts[i] = template.row, template.reference, template.forecasts
+                    for plan, timeline in template.moving:
+                        plan.fill_moving(row, timeline, jobs[i].submit_us, history.ledger)
                 last = history.version
             first = last if first < 0 else first
+        if first < 0:
+            matrix[:], forecasts[:] = np.nan, PRIOR
+        if len(jobs):
+            own_numbers(np.array([self._own(job) for job in jobs], dtype=np.float64), self.rules, matrix)
         relative_rows(matrix, reference, self.seconds, self.logs, out)
         return Rows(
             matrix=out,
@@ -154,12 +172,56 @@ class RowBuilder:
         ]
         return numbers + [codes.get(getattr(job, column), np.nan) for column, codes in self.codes]
 
-    def _look(self, rows: Sequence[FloatArray], jobs: Sequence[JobAsked], history: OnlineHistory) -> "_Seen":
-        seen = _Seen(history, jobs)
+    def _templates(self, jobs: Sequence[JobAsked], history: OnlineHistory) -> Sequence["_Template"]:
+        """Return the template of each job, and build missing ones. The caller must hold the lock of the history."""
+        found: list[_Template | None] = []
+        for job in jobs:
+            if job.trace != history.trace and history.trace is not None:
+                raise ContractError(f"jobs: found the trace {job.trace!r}; expected {history.trace!r}, the history's")
+            known = history.templates.get((self.token, parts_of(job)))
+            holds = isinstance(known, _Template) and known.after_us < job.submit_us <= known.upto_us
+            found.append(known if holds else None)  # type: ignore[arg-type]  # a `_Template`, if it holds
+        if missing := [i for i, known in enumerate(found) if known is None]:
+            if len(history.templates) + len(missing) > KEPT_TEMPLATES:
+                history.templates.clear()
+            built = self._built([jobs[i] for i in missing], history)
+            for i, template in zip(missing, built, strict=True):
+                found[i] = history.templates[self.token, parts_of(jobs[i])] = template
+        return found  # type: ignore[return-value]  # all are built
+
+    def _built(self, jobs: Sequence[JobAsked], history: OnlineHistory) -> list["_Template"]:
+        seen, rows = _Seen(history, jobs), np.full((len(jobs), self.width), np.nan)
+        moving: list[list[tuple[KeyPlan, Timeline]]] = [[] for _ in jobs]
         for plan in self.keys:
             glances, held = seen.glances(plan.key)
             plan.fill([rows[i] for i in held], glances, history.ledger)
-        return seen
+            if plan.moving or plan.newest is not None:
+                for i, glance in zip(held, glances, strict=True):
+                    moving[i].append((plan, glance.timeline))
+        reference, forecasts = np.zeros((len(jobs), len(QUANTILE_NAMES))), np.tile(PRIOR, (len(jobs), 1, 1))
+        if self.relative:
+            reference[:] = _references(seen, history)
+            _forecast(seen, history, forecasts)
+        ends = zip(moving, *seen.unchanged(), strict=True)
+        return [
+            _Template(row=rows[i], reference=reference[i], forecasts=forecasts[i], moving=m, after_us=a, upto_us=u)
+            for i, (m, a, u) in enumerate(ends)
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Template:
+    """What the rows of jobs with equal key parts share while nothing happens under their keys.
+
+    It holds for moments after `after_us`, up to `upto_us`. `moving` are the plans that also depend on the moment.
+    """
+
+    row: FloatArray
+    reference: FloatArray
+    forecasts: FloatArray
+    moving: Sequence[tuple[KeyPlan, Timeline]]
+    after_us: int
+    upto_us: int
 
 
 class _Seen:
@@ -169,9 +231,6 @@ class _Seen:
     """
 
     def __init__(self, history: OnlineHistory, jobs: Sequence[JobAsked]) -> None:
-        for job in jobs:
-            if job.trace != history.trace and history.trace is not None:
-                raise ContractError(f"jobs: found the trace {job.trace!r}; expected {history.trace!r}, the history's")
         self.count = len(jobs)
         self._history = history
         self._parts = [(parts_of(job), job.submit_us) for job in jobs]
@@ -186,10 +245,14 @@ class _Seen:
             found = self._found[key] = known, [i for i, glance in enumerate(glances) if glance is not None]
         return found
 
-
-def _prior(count: int) -> FloatArray:
-    """Return the history forecasts of `count` jobs without history (n, 3, 3): log p50, log p90, no ended job."""
-    return np.tile(np.array([*PRIOR_LOG_S, 0.0]), (count, len(HISTORY_WINDOWS), 1))
+    def unchanged(self) -> tuple[list[int], list[int]]:
+        """Return between which events, under all keys looked up, each job's moment is."""
+        after_us, upto_us = [-NEVER] * self.count, [NEVER] * self.count
+        for glances, held in self._found.values():
+            for i, glance in zip(held, glances, strict=True):
+                last, following = glance.unchanged()
+                after_us[i], upto_us[i] = max(after_us[i], last), min(upto_us[i], following)
+        return after_us, upto_us
 
 
 def _forecast(seen: _Seen, history: OnlineHistory, forecasts: FloatArray) -> None:

@@ -90,6 +90,8 @@ MEASURES: Final[dict[str, Measure]] = {
     "since_end_s": since_end_s,
 }
 """Measures by name."""
+STEADY: Final = frozenset({"running_jobs", "running_gpus", "waiting_jobs"})
+"""Measures that stay equal until the next event under their key; the others also change with the moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

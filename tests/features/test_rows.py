@@ -1,6 +1,7 @@
 """The rows that serving builds against those of training: real traces replayed, requests changed, threads at once."""
 
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -114,11 +115,32 @@ def test_a_row_alone_is_its_row_of_the_batch() -> None:
         np.testing.assert_array_equal(alone.matrix[0], batch.matrix[i])
 
 
+@pytest.mark.parametrize("relative", [True, False])
+def test_what_is_kept_of_earlier_rows_changes_no_later_row(relative: bool) -> None:
+    jobs = table([_run(n) for n in range(60)])
+    contract, asked = contract_of("usage", jobs), jobs_asked(jobs)
+    history, builder = (
+        OnlineHistory(History.of(jobs[:40])),
+        RowBuilder.of(contract_of("usage", jobs), relative=relative),
+    )
+    later, order = iter(ended_runs(jobs[40:])), np.random.default_rng(1)
+
+    for number in range(200):
+        if number % 40 == 39:
+            history.add([next(later)])
+        one = asked[int(order.integers(len(asked)))]
+        moment = one.submit_us + int(order.integers(-1, 2)) * int(order.choice([0, 1, 1_000_000, 10_000_000_000]))
+        moved = replace(one, submit_us=moment)
+
+        check_same(builder.rows([moved], history), RowBuilder.of(contract, relative=relative).rows([moved], history))
+    assert 1 < len(history.templates) < 200
+
+
 def test_rows_say_which_states_of_the_history_they_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = table([_run(n) for n in range(300)])
     history, builder = OnlineHistory(History.of(jobs[:200])), RowBuilder.of(contract_of("usage", jobs), relative=True)
     asked, later = jobs_asked(jobs), iter(ended_runs(jobs[200:]))
-    look = RowBuilder._look
+    look = RowBuilder._templates
 
     def taught_in_between(*said: object) -> object:
         between.append(next(later))
@@ -138,7 +160,7 @@ def test_rows_say_which_states_of_the_history_they_are_of(monkeypatch: pytest.Mo
 
     between: list[EndedRun] = []
     inner = history.lock
-    monkeypatch.setattr(RowBuilder, "_look", taught_in_between)
+    monkeypatch.setattr(RowBuilder, "_templates", taught_in_between)
     history.lock = Lock()  # type: ignore[assignment]
 
     assert builder.rows(asked[:64], history).versions == (0, 0)
