@@ -28,7 +28,7 @@ from features.lookups import (
     Windows,
     key_plans,
 )
-from features.online import OnlineHistory
+from features.online import EVIDENCE_KEYS, OnlineHistory
 from features.references import PRIOR_LOG_S, QUANTILE_NAMES, relative_columns
 from features.sets import FEATURES
 
@@ -53,13 +53,15 @@ class Rows:
     """Feature rows (n, k) for a model, and the reference log run times (n, 2) to add to its output.
 
     `history_log_s` (n, 3, 2) and `evidence` (n, 3) are those of `features.references.Referenced`. `versions` holds the
-    history's version when the first rows were computed, and its version when the last were.
+    history's version when the first rows were computed, and its version when the last were. `runs` (n,) is the number
+    of earlier measured runs of each job, as `OnlineHistory.measured_runs` counts them.
     """
 
     matrix: Float32Array
     reference_log_s: FloatArray
     history_log_s: FloatArray
     evidence: IntArray
+    runs: IntArray
     versions: tuple[int, int] = (0, 0)
 
 
@@ -69,8 +71,7 @@ class RowBuilder:
 
     `rules` compute columns from the job's own values: its `NUMBERS`, then its text codes (`codes`). `changed` holds the
     rules that depend on the request, and `changed_places` the columns they fill. `keys` are the history lookups.
-    `seconds` and `logs` are the columns of run times in seconds and in log seconds. `token` marks the builder's own
-    templates in a history.
+    `seconds` and `logs` are the columns of run times in seconds and in log seconds. `token` marks its templates.
     """
 
     width: int
@@ -122,18 +123,17 @@ class RowBuilder:
         reference = np.zeros((len(jobs), len(QUANTILE_NAMES)))
         forecasts = np.empty((len(jobs), *PRIOR.shape))
         out = np.empty(matrix.shape, dtype=np.float32)
-        first, last = -1, 0
-        for start in range(0, len(jobs) if self.keys or self.relative else 0, ROWS_AT_ONCE):
+        runs, first, last = np.zeros(len(jobs), dtype=np.int64), -1, 0
+        for start in range(0, len(jobs), ROWS_AT_ONCE):
             with history.lock:
                 for i, template in enumerate(self._templates(jobs[start : start + ROWS_AT_ONCE], history), start=start):
                     row = matrix[i]
-                    row[:], reference[i], forecasts[i] = template.row, template.reference, template.forecasts
+                    row[:], reference[i] = template.row, template.reference
+                    forecasts[i], runs[i] = template.forecasts, template.runs
                     for plan, timeline in template.moving:
                         plan.fill_moving(row, timeline, jobs[i].submit_us, history.ledger)
                 last = history.version
             first = last if first < 0 else first
-        if first < 0:
-            matrix[:], forecasts[:] = np.nan, PRIOR
         if len(jobs):
             own_numbers(np.array([self._own(job) for job in jobs], dtype=np.float64), self.rules, matrix)
         relative_rows(matrix, reference, self.seconds, self.logs, out)
@@ -142,6 +142,7 @@ class RowBuilder:
             reference_log_s=reference,
             history_log_s=np.ascontiguousarray(forecasts[:, :, :2]),
             evidence=forecasts[:, :, 2].astype(np.int64),
+            runs=runs,
             versions=(max(first, 0), last),
         )
 
@@ -202,14 +203,15 @@ class RowBuilder:
         if self.relative:
             reference[:] = _references(seen, history)
             _forecast(seen, history, forecasts)
-        ends = zip(moving, *seen.unchanged(), strict=True)
-        return [
-            _Template(row=rows[i], reference=reference[i], forecasts=forecasts[i], moving=m, after_us=a, upto_us=u)
-            for i, (m, a, u) in enumerate(ends)
-        ]
+        runs = np.zeros(len(jobs), dtype=np.int64)
+        for key in reversed(EVIDENCE_KEYS):
+            known, held = seen.glances(key)
+            runs[held] = [glance.stop("measured") for glance in known]
+        of_jobs = zip(rows, reference, forecasts, runs.tolist(), moving, *seen.unchanged(), strict=True)
+        return [_Template(*each) for each in of_jobs]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Template:
     """What the rows of jobs with equal key parts share while nothing happens under their keys.
 
@@ -219,6 +221,7 @@ class _Template:
     row: FloatArray
     reference: FloatArray
     forecasts: FloatArray
+    runs: int
     moving: Sequence[tuple[KeyPlan, Timeline]]
     after_us: int
     upto_us: int

@@ -132,7 +132,10 @@ def test_what_is_kept_of_earlier_rows_changes_no_later_row(relative: bool) -> No
         moment = one.submit_us + int(order.integers(-1, 2)) * int(order.choice([0, 1, 1_000_000, 10_000_000_000]))
         moved = replace(one, submit_us=moment)
 
-        check_same(builder.rows([moved], history), RowBuilder.of(contract, relative=relative).rows([moved], history))
+        found = builder.rows([moved], history)
+
+        check_same(found, RowBuilder.of(contract, relative=relative).rows([moved], history))
+        assert found.runs.tolist() == [history.measured_runs(moved)]
     assert 1 < len(history.templates) < 200
 
 
