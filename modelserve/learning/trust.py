@@ -1,16 +1,17 @@
 """Trust in reports of finished jobs: what may be learnt from the use in a report, so that forged ones lower nothing.
 
 A report is *tied* if it names an answer of this service about a job of its group and user; an answer ties as many
-reports as it has such jobs. A tied report is *confirmed* if enough of the newest tied reports of similar jobs measured
-about as little or less; as long as fewer of them are forged, forged ones alone confirm nothing. Reports that are not
-tied count only against it, if they measured more. Memory that differs
+reports as it has such jobs. A tied report is *confirmed* if enough of the newest tied reports measured about as little
+or less, among those of its group and role, and among all of its group and of its user, whose history it enters too. As
+long as fewer of them are forged, forged ones alone confirm nothing. Reports that are not tied count only against it, if
+they measured more. Memory that differs
 from that of similar jobs by a factor near 1024 is *quarantined*: somebody mixed up MiB and GiB. Reports that are not
 confirmed may still raise predictions and floors (`modelserve.contract.feedback_rules`). Called by
 `modelserve.learning.feedback`.
 """
 
 import json
-from collections import Counter, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
@@ -27,8 +28,10 @@ __all__ = ["WINDOW", "with_trust"]
 
 WINDOW: Final = 100
 """Number of newest tied reports of similar jobs that confirm a report."""
-SHARE: Final = 0.2
-"""Share of these reports, the report included, that must be exceeded by those that measured about as little."""
+OWN_SHARE: Final = 0.9
+"""Share of the reports of a group and role, this one included, that those with about as little use must exceed."""
+SHARE: Final = 0.5
+"""The same of all reports of a group, and of a user, whose jobs may differ."""
 LEAST: Final = 3
 """Minimum number of reports that measured about as little, the report included."""
 NEAR: Final = 1.25
@@ -43,8 +46,8 @@ KINDS: Final = ("prediction", "recommendation")
 
 Uses = tuple[float | None, ...]
 """Use of one job, in the order of `MEASURES`."""
-Alike = tuple[str, str, str, str | None, str | None]
-"""Key of similar jobs: trace, cluster, role, and group, or user if there is no group."""
+Alike = tuple[tuple[str, str | None], ...]
+"""What similar jobs have in common: columns and their values."""
 Whom = tuple[str, str, str | None, str | None]
 """Answer id, trace, group and user."""
 
@@ -57,35 +60,66 @@ def with_trust(store: Store, rows: Sequence[Finished]) -> list[Finished]:
     StoreError
         The store cannot be read.
     """
-    left = _ties(store, rows)
-    windows: dict[tuple[Alike, bool], deque[Uses]] = {}
-    judged = []
+    left, windows, judged = _ties(store, rows), _Windows(store), []
     for row in rows:
         whom = _whom(row)
         tied = left[whom] > 0
         left[whom] -= 1
-        alike: Alike = (row.trace, row.cluster, row.role, row.group, row.user if row.group is None else None)
-        for kind in (True, False):
-            if (alike, kind) not in windows:
-                windows[alike, kind] = deque(newest_use(store, *alike, tied=kind, limit=WINDOW), maxlen=WINDOW)
-        trust = _trust(row, windows[alike, True], windows[alike, False], tied=tied)
+        trust = _trust(row, windows, tied=tied)
         if trust != "quarantined":
-            windows[alike, tied].append(_use(row))
+            windows.add(row, tied=tied)
         judged.append(replace(row, trust=trust))
     return judged
 
 
-def _trust(row: Finished, window: Sequence[Uses], untied: Sequence[Uses], *, tied: bool) -> Trust:
-    if _mixed_up(row, window):
+class _Windows:
+    """The newest reports of similar jobs: those of the store, and those judged before in the same call."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._stored: dict[tuple[Alike, bool], list[Uses]] = {}
+        self._added: dict[tuple[Alike, bool], list[Uses]] = defaultdict(list)
+
+    def of(self, alike: Alike, *, tied: bool) -> list[Uses]:
+        """Return the use in at most `WINDOW` reports that are tied (or not), the oldest first."""
+        key = (alike, tied)
+        if key not in self._stored:
+            self._stored[key] = newest_use(self._store, alike, tied=tied, limit=WINDOW)
+        return [*self._stored[key], *self._added[key]][-WINDOW:]
+
+    def add(self, row: Finished, *, tied: bool) -> None:
+        """Add a report to the windows of all its keys."""
+        for alike in _keys(row):
+            self._added[alike, tied].append(_use(row))
+
+
+def _keys(row: Finished) -> list[Alike]:
+    """Return the keys of similar jobs: first group and role (user and role without a group), then group and user."""
+    whose = ("group", "user") if row.group is None else ("group",)
+    owned = [(*whose, "role"), *(() if row.group is None else [("group",)]), *(() if row.user is None else [("user",)])]
+    return [tuple((name, getattr(row, name)) for name in ("trace", "cluster", *names)) for names in owned]
+
+
+def _trust(row: Finished, windows: _Windows, *, tied: bool) -> Trust:
+    own, *wider = _keys(row)
+    if _mixed_up(row, windows.of(own, tied=True)):
         return "quarantined"
     if not tied:
         return "untied"
-    seen = np.array([*window, _use(row)], dtype=np.float64)[-WINDOW:]
+    sure = _confirmed(row, windows, own, share=OWN_SHARE) and all(
+        _confirmed(row, windows, alike, share=SHARE) for alike in wider
+    )
+    return "confirmed" if sure else "unconfirmed"
+
+
+def _confirmed(row: Finished, windows: _Windows, alike: Alike, *, share: float) -> bool:
+    seen = np.array([*windows.of(alike, tied=True), _use(row)], dtype=np.float64)[-WINDOW:]
+    untied = windows.of(alike, tied=False)
     against = np.array([*untied, (np.nan,) * len(MEASURES)], dtype=np.float64) > NEAR * seen[-1]
     counted = np.isfinite(seen).sum(axis=0) + against.sum(axis=0)
-    alike = (seen <= NEAR * seen[-1]).sum(axis=0)
-    confirmed = (alike >= LEAST) & (alike > SHARE * counted)
-    return "confirmed" if np.all(confirmed | np.isnan(seen[-1])) else "unconfirmed"
+    about_as_little = (seen <= NEAR * seen[-1]).sum(axis=0)
+    confirmed = (about_as_little >= LEAST) & (about_as_little > share * counted)
+    return bool(np.all(confirmed | np.isnan(seen[-1])))
 
 
 def _mixed_up(row: Finished, window: Sequence[Uses]) -> bool:

@@ -19,19 +19,11 @@ TIED: Final = ("confirmed", "unconfirmed")
 
 
 def newest_use(
-    store: Store,
-    trace: str,
-    cluster: str,
-    role: str,
-    group: str | None,
-    user: str | None,
-    *,
-    tied: bool,
-    limit: int,
+    store: Store, alike: Collection[tuple[str, str | None]], *, tied: bool, limit: int
 ) -> list[tuple[float | None, ...]]:
     """Return `MEASURES` of the newest jobs whose reports are tied (or not tied) to an answer, the oldest first.
 
-    They are of one group and role, or of one user and role if `group` is None.
+    `alike` holds the columns that the jobs have in common, and their values.
 
     Raises
     ------
@@ -39,10 +31,8 @@ def newest_use(
         The store cannot be read.
     """
     c = FEEDBACK.c
-    whose = [c.group == group] if group is not None else [c.group.is_(None), c.user == user]
-    asked = select(*(c[name] for name in MEASURES)).where(
-        c.trace == trace, c.cluster == cluster, c.role == role, *whose, c.trust.in_(TIED if tied else ("untied",))
-    )
+    same = [c[name].is_(None) if value is None else c[name] == value for name, value in alike]
+    asked = select(*(c[name] for name in MEASURES)).where(*same, c.trust.in_(TIED if tied else ("untied",)))
     with store.reading("reading the use of similar jobs") as connection:
         rows = connection.execute(asked.order_by(c.seq.desc()).limit(limit)).all()
     return [tuple(row) for row in reversed(rows)]

@@ -88,7 +88,7 @@ def test_a_floor_does_not_fall_by_reports_without_an_answer(service: Any) -> Non
     trusts(service, [used(f"calm{i}", 5.0) for i in range(CALM_RUNS + 1)])
     assert service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == floor == 12.0
 
-    trusts(service, [used(f"true{i}", 5.0, answered(service, f"b{i}")) for i in range(CALM_RUNS + LEAST - 1)])
+    trusts(service, [used(f"true{i}", 5.0, answered(service, f"b{i}")) for i in range(CALM_RUNS + 10)])
     assert not service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") > 0.0
 
 
