@@ -1,14 +1,7 @@
 """The store in a real PostgreSQL: the same promises as in a file, and a server that goes away and comes back."""
 
-import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -18,67 +11,19 @@ from modelserve.errors import StoreError
 from modelserve.store.answer_writing import prune_answers
 from modelserve.store.answers import newest_answers, read_answer
 from modelserve.store.realised import named_ran
-from tests.benchmarks.serving.processes import free_port
 from tests.modelserve.answering import write_answers
 from tests.modelserve.feedback_cases import body, row, service_of
+from tests.modelserve.store.postgresql import Server, postgresql
 from tests.modelserve.store.test_answer_log import log_of, record
 from tests.modelserve.store.test_store import check_kill_loses_nothing, check_writers_share
 
-BINARIES = Path(os.environ.get("TAUT_POSTGRESQL", "/usr/lib/postgresql/15/bin"))
 pytestmark = pytest.mark.slow
-
-
-@dataclass(frozen=True, kw_only=True)
-class Server:
-    """A PostgreSQL of our own; the server refuses to run as root, so root lends it an unprivileged user."""
-
-    folder: Path
-    port: int
-    user: str | None
-
-    def run(self, binary: str, *arguments: str) -> None:
-        given = [str(BINARIES / binary), *arguments]
-        prefix = (
-            [] if self.user is None else ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
-        )
-        done = subprocess.run(
-            prefix + given, check=False, timeout=60, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        assert done.returncode == 0, done.stdout.decode()
-
-    def start(self) -> None:
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
-        self.run("pg_ctl", "-D", f"{self.folder}/data", "-o", options, "-l", f"{self.folder}/log", "-w", "start")
-
-    def stop(self) -> None:
-        self.run("pg_ctl", "-D", f"{self.folder}/data", "-m", "immediate", "-w", "stop")
-
-    def make_database(self, name: str) -> str:
-        self.run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "taut", name)
-        return f"postgresql+psycopg://taut@127.0.0.1:{self.port}/{name}"
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    if not (BINARIES / "initdb").is_file():
-        pytest.skip(f"no PostgreSQL in {BINARIES}: install postgresql-15, or set TAUT_POSTGRESQL")
-    user = None
-    if os.geteuid() == 0:
-        known = {entry.pw_name for entry in pwd.getpwall()}
-        user = next((name for name in ("postgres", "nobody") if name in known), None)
-        if user is None or shutil.which("setpriv") is None:
-            pytest.skip("PostgreSQL does not run as root: setpriv and a user postgres or nobody are needed")
-    folder = Path(tempfile.mkdtemp(prefix="taut-pg-", dir="/tmp"))  # a socket's path is short, pytest's are not
-    if user is not None:
-        shutil.chown(folder, user)
-    made = Server(folder=folder, port=free_port(), user=user)
-    try:
-        made.run("initdb", "-D", f"{folder}/data", "-U", "taut", "--auth=trust", "-E", "UTF8", "--no-sync")
-        made.start()
+    with postgresql() as made:
         yield made
-        made.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_several_processes_lose_and_double_nothing(server: Server) -> None:
