@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text, update
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, text, update
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from modelserve.errors import StoreError
-from modelserve.store.tables import FEEDBACK, LAYOUT, METADATA, STORE
+from modelserve.store.migrations import MIGRATION_LIMIT_S, migrate
+from modelserve.store.tables import LAYOUT, METADATA, STORE
 
 EXPECTED_URL: Final = "sqlite:///file or postgresql+psycopg://user@host/database"
 WAIT_S: Final = 5
@@ -31,10 +32,8 @@ STATEMENT_LIMIT_S: Final = 30
 """Maximum duration in seconds of one statement in PostgreSQL."""
 WRITES: Final = "taut_writes"
 """Name of the SQLAlchemy execution option that marks connections for writing."""
-_ADDED: Final = {2: "forecasts TEXT", 3: "trust TEXT NOT NULL DEFAULT 'confirmed'"}
-"""The column of finished jobs that the layout after each older one added."""
 _CREATION_LOCK: Final = 7_461_757
-"""Key of the PostgreSQL advisory lock that is held while tables are created; an arbitrary number."""
+"""Key of the PostgreSQL advisory lock that is held while tables are created or changed; an arbitrary number."""
 _WAL_TRIES: Final = 50
 
 
@@ -142,7 +141,7 @@ def _begin(connection: Connection) -> None:
 
 
 def prepare(engine: Engine) -> None:
-    """Create the tables in an empty database, or check the existing tables; several workers may do this at once.
+    """Create the tables in an empty database, or bring the existing ones forward; several workers may do this at once.
 
     Raises
     ------
@@ -151,7 +150,10 @@ def prepare(engine: Engine) -> None:
     """
     with translated("opening"), engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
         if connection.dialect.name == "postgresql":
+            for limit in ("statement_timeout", "lock_timeout"):
+                connection.exec_driver_sql(f"SET LOCAL {limit} = '{MIGRATION_LIMIT_S}s'")
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _CREATION_LOCK})
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
         found = set(inspect(connection).get_table_names())
         if STORE.name not in found:
             if found:
@@ -163,21 +165,11 @@ def prepare(engine: Engine) -> None:
             METADATA.create_all(connection, checkfirst=False)
             connection.execute(insert(STORE).values(one=1, layout=LAYOUT, seq=0))
             return
-        _check(connection, found)
+        migrate(connection)
+        _check(found)
 
 
-def _check(connection: Connection, found: set[str]) -> None:
-    layouts = list(connection.execute(select(STORE.c.layout)).scalars().all())
-    if len(layouts) == 1 and layouts[0] in _ADDED:
-        for layout in range(layouts[0], LAYOUT):
-            connection.execute(text(f"ALTER TABLE {FEEDBACK.name} ADD COLUMN {_ADDED[layout]}"))
-        for index in FEEDBACK.indexes:
-            index.create(connection, checkfirst=True)
-        connection.execute(update(STORE).values(layout=LAYOUT))
-    elif layouts != [LAYOUT]:
-        raise StoreError(
-            f"store: found layout {layouts[:3]}, expected {LAYOUT}; use the taut that created it, or a new store"
-        )
+def _check(found: set[str]) -> None:
     missing = set(METADATA.tables) - found
     if missing:
         raise StoreError(f"store: tables {sorted(missing)} are missing; restore the store, or use a new one")

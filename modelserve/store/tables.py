@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 LAYOUT: Final = 4
-"""Version of the table layout. An older layout is changed to it when the store is opened; any other is refused."""
+"""Version of the table layout. `modelserve.store.migrations` changes an older one to it when the store is opened."""
 
 METADATA: Final = MetaData()
 

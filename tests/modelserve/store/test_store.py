@@ -193,7 +193,8 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("UPDATE taut_store SET layout = 1", r"found layout \[1\], expected 4"),
+        ("UPDATE taut_store SET layout = 5", r"found layout 5 of a newer taut, expected at most 4; use that taut, or"),
+        ("UPDATE taut_store SET layout = 0", r"found layout \[0\], expected 4"),
         ("DELETE FROM taut_store", r"found layout \[\]"),
         ("DROP TABLE taut_modes", r"\['taut_modes'\] are missing"),
     ],
