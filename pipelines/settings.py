@@ -10,6 +10,7 @@ from typing import Annotated, Final
 from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from modelserve.wrong_values import fault_of
 from pipelines.errors import BadUsage
 
 __all__ = ["NEWEST", "load_settings", "usable_cpus"]
@@ -65,7 +66,7 @@ def load_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         faults = [
-            f"{_variable(str(fault['loc'][0]))} is {str(fault['input'])[:40]!r}: {fault['msg']}"
+            f"{_variable(str(fault['loc'][0]))} is {str(fault['input'])[:40]!r}: {fault_of(fault)}"
             for fault in error.errors()
         ]
         raise BadUsage(f"invalid settings: {'; '.join(faults)}") from error

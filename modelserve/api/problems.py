@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from modelserve.errors import BadRequest, BundleError, Forbidden, ModelNotFound, NotKnown, StoreError
+from modelserve.wrong_values import expected_of, fault_of
 from scheduler_core.errors import PredictorUnavailable
 
 RETRY_AFTER_S: Final = 1
@@ -53,18 +54,23 @@ _FIELD: Final = re.compile(r"([A-Za-z_][\w.\[\]-]{0,127}): (.+)", re.DOTALL)
 
 
 class Fault(TypedDict):
-    """One invalid field: its path, what was expected, and the value found unless it is missing, a list or an object."""
+    """One invalid field: its path, what was expected, pydantic's type of the error if it is known, and the value found.
+
+    There is no value found if it is missing, a list or an object.
+    """
 
     field: str
     expected: str
+    type: NotRequired[str]
     found: NotRequired[str]
 
 
 class FaultShown(BaseModel):
-    """One invalid field: its path, what was expected and the value found."""
+    """One invalid field: its path, what was expected, pydantic's type of the error, and the value found."""
 
     field: str
     expected: str
+    type: str | None = None
     found: str | None = None
 
 
@@ -108,36 +114,30 @@ def refusal_of(error: Exception) -> Refusal | None:
     return Refusal(status, detail, faults=faults)
 
 
-_MESSAGES: Final = {
-    "extra_forbidden": "no such field; /openapi.json lists all fields",
-    "too_short": "at least one",
-    "too_long": "at most {max_length} items",
-}
-"""Messages that replace unclear messages of Pydantic, by type of error, with its context in braces."""
-
-
 def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
     """Return the refusal of a body: 400 if it is not JSON, otherwise `status` and the invalid fields."""
     found = [each for each in error.errors(include_url=False) if not _follows(each, error)]
     if found[0]["type"] == "json_invalid":
-        return Refusal(400, f"the body is not valid JSON: {found[0]['msg'][:200]}")
+        reason = found[0].get("ctx", {}).get("error", "cut short")
+        return Refusal(400, f"the body is not valid JSON: {str(reason)[:200]}")
     faults: list[Fault] = []
     for each in found[:FAULTS_SHOWN]:
         field = ".".join(str(part)[:SHOWN] for part in each["loc"]) or "body"
         fault: Fault = {
             "field": field,
-            "expected": _expected(each)[:200],
+            "expected": _listed(each, expected_of(each))[:200],
+            "type": each["type"],
         }
         if each["type"] != "missing" and isinstance(each["input"], str | int | float | bool | None):
             fault["found"] = json.dumps(each["input"])[:SHOWN]
         faults.append(fault)
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return Refusal(status, f"{faults[0]['field']}: {faults[0]['expected']}{more}", faults=faults)
+    first = _listed(found[0], fault_of(found[0]))[:200]
+    return Refusal(status, f"{faults[0]['field']}: {first}{more}", faults=faults)
 
 
-def _expected(each: ErrorDetails) -> str:
-    message = _MESSAGES.get(each["type"])
-    return each["msg"].removeprefix("Value error, ") if message is None else message.format(**each.get("ctx", {}))
+def _listed(each: ErrorDetails, text: str) -> str:
+    return f"{text}; /openapi.json lists all fields" if each["type"] == "extra_forbidden" else text
 
 
 def _follows(each: ErrorDetails, error: ValidationError) -> bool:

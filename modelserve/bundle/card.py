@@ -24,6 +24,7 @@ from pydantic import (
 
 from modelserve.bundle.alike import Alike, Key
 from modelserve.errors import BundleError
+from modelserve.wrong_values import fault_of
 
 __all__ = [
     "COMBINABLE",
@@ -205,7 +206,7 @@ def complaint(error: ValidationError) -> str:
     field = repr(".".join(str(part)[:64] for part in first["loc"]))[1:-1]
     # A list that stops at its first bad item is also reported as too short.
     more = sum(other["loc"] != first["loc"][: len(other["loc"])] for other in others)
-    message = first["msg"].removeprefix("Value error, ")[:200]
+    message = fault_of(first)[:200]
     return (f"{field}: " if field else "") + message + (f" (and {more} more)" if more else "")
 
 

@@ -18,6 +18,7 @@ from modelserve.contract.jobs import PredictAnswer, Prediction
 from modelserve.contract.requests import OUTPUTS as WANTED
 from modelserve.contract.requests import Output, PredictBody
 from modelserve.errors import BadRequest, NotKnown
+from modelserve.wrong_values import fault_of
 from scheduler_core.errors import PredictorUnavailable
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _complaint(error: ValidationError, columns: Columns) -> str:
     column = f"{_REQUEST}{path[-1]}" if path[0] == "request" else str(path[0])
     found = repr(columns[column][int(row)])[:60]
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"column {column!r}, row {row}: {first['msg'][:200]}, found {found}{more}"
+    return f"column {column!r}, row {row}: {fault_of(first)[:200]}, found {found}{more}"
 
 
 def _values(kind: str, prediction: Prediction) -> tuple[float | None, ...]:

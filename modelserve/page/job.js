@@ -62,7 +62,7 @@ export function markFaults(faults) {
       other.push(`${fault.field}: ${fault.expected}`);
       continue;
     }
-    const said = html("p", { class: "fault", id: `${name}-fault` }, /^(Input|Value|String) /.test(fault.expected) ? fault.expected : `Expected ${fault.expected}`);
+    const said = html("p", { class: "fault", id: `${name}-fault` }, /\b(found|expected|no such)\b/.test(fault.expected) ? fault.expected : `Expected ${fault.expected}`);
     input.setAttribute("aria-invalid", "true");
     input.setAttribute("aria-describedby", said.id);
     input.closest(".field").append(said);

@@ -15,6 +15,7 @@ from pydantic_settings import SettingsError
 
 from modelserve.callers import Token
 from modelserve.settings import PREFIX, ServeSettings
+from modelserve.wrong_values import fault_of
 from pipelines.cli.options import DEMO_LAKE, Place, place_of
 from pipelines.errors import BadUsage
 from pipelines.settings import load_settings
@@ -86,7 +87,7 @@ def _read(given: Mapping[str, object]) -> ServeSettings:
     try:
         return ServeSettings(**given)  # type: ignore[arg-type]  # pydantic checks every value
     except ValidationError as error:
-        faults = "; ".join(_fault(fault["loc"], fault["input"], fault["msg"]) for fault in error.errors())
+        faults = "; ".join(_fault(fault["loc"], fault["input"], fault_of(fault)) for fault in error.errors())
         raise BadUsage(f"invalid settings: {faults}") from error
     except SettingsError as error:
         found = re.search(r'field "(\w+)"', str(error))
@@ -96,7 +97,7 @@ def _read(given: Mapping[str, object]) -> ServeSettings:
 
 def _fault(where: Sequence[str | int], found: object, expected: str) -> str:
     if not where:
-        return expected.removeprefix("Value error, ")
+        return expected
     field = str(where[0])
     inside = "".join(f"[{part}]" for part in where[1:])
     value = "" if field in SECRET else f" is {CREDENTIALS.sub(MASK, str(found))[:40]!r}"

@@ -83,6 +83,7 @@ def token(
     from pydantic import ValidationError
 
     from modelserve.callers import Token
+    from modelserve.wrong_values import fault_of
     from pipelines.errors import BadUsage
 
     text = f"taut_{secrets.token_urlsafe(32)}"
@@ -95,7 +96,7 @@ def token(
             clusters=frozenset(cluster) if cluster else None,
         )
     except ValidationError as error:
-        raise BadUsage(f"NAME: {error.errors()[0]['msg']}") from error
+        raise BadUsage(f"NAME: {fault_of(error.errors()[0])}") from error
     typer.echo(text)
     typer.echo(entry.model_dump_json(exclude_none=True))
     say("The token is shown only once; clients send it as `Authorization: Bearer TOKEN`.")

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from modelserve.bundle.card import canonical_json
+from modelserve.wrong_values import fault_of
 from pipelines.errors import BadUsage
 from pipelines.models.boosting import Boosting
 from pipelines.models.fitted import Recipe
@@ -83,7 +84,7 @@ def read_recipes(path: Path | None, trace: str) -> dict[str, Recipe]:
             f"{path}: found no file that can be read ({error.strerror}); expected one of `taut tune`"
         ) from error
     except ValidationError as error:
-        faults = [_fault(each["loc"], each["msg"], each["input"]) for each in error.errors(include_url=False)]
+        faults = [_fault(each["loc"], fault_of(each), each["input"]) for each in error.errors(include_url=False)]
         more = f" (and {len(faults) - SHOWN} more)" if len(faults) > SHOWN else ""
         raise BadUsage(f"{path}: {'; '.join(faults[:SHOWN])}{more}; write it with `taut tune`") from error
     if not any(name.startswith(f"runtime.{trace}.") for name in found.models):
@@ -104,4 +105,4 @@ def read_recipes(path: Path | None, trace: str) -> dict[str, Recipe]:
 def _fault(place: tuple[int | str, ...], message: str, found: object) -> str:
     where = ".".join(map(str, place)) or "the file"
     shown = "" if isinstance(found, dict | bytes) else f"found {str(found)[:40]!r}; "
-    return f"{where[:120]}: {shown}{message[0].lower()}{message[1:200]}"
+    return f"{where[:120]}: {shown}{message[:200]}"

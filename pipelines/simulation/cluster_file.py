@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from modelserve.wrong_values import fault_of
 from pipelines.errors import BadUsage
 from pipelines.simulation.engine.workload import Outages
 from scheduler_core.cluster import Machine, paper_machines
@@ -151,7 +152,7 @@ def cluster_file(path: Path) -> ClusterSpec:
     except ValidationError as error:
         # If the only table is invalid, the list of machines is also reported as too short: drop that second error.
         found = [fault for fault in error.errors() if fault["type"] != "too_short" or len(error.errors()) == 1]
-        faults = "; ".join(_fault(fault["loc"], fault["msg"], fault["input"]) for fault in found)
+        faults = "; ".join(_fault(fault["loc"], fault_of(fault), fault["input"]) for fault in found)
         raise BadUsage(f"{path}: {faults}; expected tables of machines, as {EXAMPLE}") from error
     machines = tuple(machine for table in tables for machine in table.machines())
     names = Counter(machine.name for machine in machines)
@@ -171,7 +172,7 @@ def _fault(where: Sequence[int | str], message: str, found: object) -> str:
         case _:
             place = ".".join(map(str, where))
     shown = "" if isinstance(found, dict | list) else f", found {str(found)[:40]!r}"
-    return f"{place}: {message.lower()}{shown}"
+    return f"{place}: {message}{shown}"
 
 
 COLUMNS: Final = ("machine", "down_s", "up_s")

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from modelserve.client import Client
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.errors import ClientError
+from modelserve.wrong_values import fault_of
 from pipelines.connect.slurm.accounting import Amounts, EndedJob
 from pipelines.connect.slurm.commands import jobs_between, sampling_interval_s
 from pipelines.errors import SourceError
@@ -88,7 +89,7 @@ class Reporter:
                 yield job, row_of(job)
             except ValidationError as error:
                 fault = error.errors()[0]
-                self.say(f"job {job.number} is not reported: {'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+                self.say(f"job {job.number} is not reported: {'.'.join(map(str, fault['loc']))}: {fault_of(fault)}")
 
     def _last(self) -> datetime | None:
         try:

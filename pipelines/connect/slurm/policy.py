@@ -14,6 +14,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from modelserve.client import Advice
+from modelserve.wrong_values import fault_of
 from pipelines.connect.slurm.submission import MIB_PER_GIB, Submission
 from pipelines.errors import BadUsage
 
@@ -81,7 +82,7 @@ def read_settings(path: Path) -> SlurmSettings:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise BadUsage(f"{path}: {place}: {first['msg']}; see docs/slurm.md") from error
+        raise BadUsage(f"{path}: {place}: {fault_of(first)}; see docs/slurm.md") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

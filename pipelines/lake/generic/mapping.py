@@ -15,6 +15,7 @@ from zoneinfo import available_timezones
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from features.vocabulary import Status, TaskType
+from modelserve.wrong_values import fault_of
 from pipelines.errors import MappingError
 from pipelines.lake.generic.conversions import EPOCHS, TIME_PART
 from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_COLUMNS, Kind
@@ -273,6 +274,5 @@ def _fault_texts(error: ValidationError) -> str:
     faults = []
     for each in error.errors()[:5]:
         place = ".".join(str(part) for part in each["loc"])[:120]
-        message = each["msg"].removeprefix("Value error, ")
-        faults.append(f"{place or 'the file'}: {message}")
+        faults.append(f"{place or 'the file'}: {fault_of(each)}")
     return "; ".join(faults)

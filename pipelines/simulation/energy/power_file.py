@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from modelserve.wrong_values import fault_of
 from pipelines.errors import BadUsage
 from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput
@@ -95,7 +96,7 @@ def power_file(path: Path | None = None) -> PowerTable:
     try:
         return _table(_PowerFile.model_validate(_laid_over(shipped, own)), named)
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg'].lower()}" for each in error.errors())
+        faults = "; ".join(f"{'.'.join(map(str, each['loc']))}: {fault_of(each)}" for each in error.errors())
         raise BadUsage(f"{named}: {faults}; expected figures in watts, as {EXAMPLE}") from error
     except BadInput as error:
         raise BadUsage(f"{named}: {error}") from error

@@ -13,10 +13,10 @@ LONG = f', "samples": {{"at_s": [{", ".join(["0"] * (MAX_SAMPLES + 1))}]}}'
 @pytest.mark.parametrize(
     ("jobs", "expected"),
     [
-        ([], "jobs: at least one"),
-        ([JOB % ""] * (MAX_RUNNING + 1), f"jobs: at most {MAX_RUNNING} items"),
-        ([JOB % LONG], f"jobs.0.samples.at_s: at most {MAX_SAMPLES} items"),
-        ([JOB % ', "held": 2'], "jobs.0.held: Input should be a valid boolean"),
+        ([], "jobs: expected at least 1 item"),
+        ([JOB % ""] * (MAX_RUNNING + 1), f"jobs: expected at most {MAX_RUNNING} items"),
+        ([JOB % LONG], f"jobs.0.samples.at_s: expected at most {MAX_SAMPLES} items"),
+        ([JOB % ', "held": 2'], "jobs.0.held: expected true or false"),
     ],
 )
 def test_a_list_of_the_wrong_length_is_refused_with_the_limit(jobs: list[str], expected: str) -> None:

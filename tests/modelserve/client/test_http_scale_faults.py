@@ -252,13 +252,13 @@ def test_whatever_a_refusal_says_can_be_written() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"job_id": "x" * 257}, "job_id: String should have at most 256 characters"),
-        ({"user": ""}, "user: String should have at least 1 character"),
-        ({"group": "\ud800"}, "group: Input should be a valid string"),
-        ({"wants": request(cpu_cores=math.inf)}, "request.cpu_cores: Input should be a finite number"),
-        ({"instances": 0}, "instances: Input should be greater than or equal to 1"),
+        ({"job_id": "x" * 257}, "job_id: expected text of at most 256 characters"),
+        ({"user": ""}, "user: expected text of at least 1 character"),
+        ({"group": "\ud800"}, "group: expected valid Unicode text"),
+        ({"wants": request(cpu_cores=math.inf)}, "request.cpu_cores: expected a finite number"),
+        ({"instances": 0}, "instances: expected at least 1"),
         ({"submit_ts": 1e300}, "submit_ts: found 1e+300"),
-        ({"minimum": request(gpus=-1.0)}, "floors.gpus: Input should be greater than or equal to 0"),
+        ({"minimum": request(gpus=-1.0)}, "floors.gpus: expected at least 0"),
     ],
 )
 def test_a_job_that_would_be_refused_is_not_asked_about(fields: dict, said: str) -> None:

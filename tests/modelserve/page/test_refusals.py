@@ -29,11 +29,11 @@ def enter(seen: Visit, text: str) -> None:
     ("name", "typed", "said"),
     [
         ("gpus", "many", "Expected a number"),
-        ("cpu_cores", "-1", "greater than or equal to 0"),
-        ("mem_gib", "1e9", "less than or equal to"),
-        ("instances", "0", "greater than or equal to 1"),
-        ("instances", "1.5", "valid integer"),
-        ("theta", "2", "less than or equal to 1"),
+        ("cpu_cores", "-1", "at least 0"),
+        ("mem_gib", "1e9", "at most"),
+        ("instances", "0", "at least 1"),
+        ("instances", "1.5", "whole number"),
+        ("theta", "2", "at most 1"),
         ("task_type", "", "the kind of job"),
     ],
 )

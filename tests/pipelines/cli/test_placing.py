@@ -60,12 +60,12 @@ def test_a_table_is_printed_for_reading() -> None:
     [
         ("{", 1, "-: not valid JSON: "),
         (json.dumps({**CLUSTER, "jobs": []}), 1, "-: jobs: "),
-        (json.dumps({**CLUSTER, "a\nb\x1b[31m": 1}), 1, "-: a\\nb\\x1b[31m: unknown name\n"),
-        (json.dumps({**CLUSTER, "jobs": [{"job_id": ""}]}), 1, "-: jobs.0.job_id: String should have at least 1"),
+        (json.dumps({**CLUSTER, "a\nb\x1b[31m": 1}), 1, "-: a\\nb\\x1b[31m: no such field\n"),
+        (json.dumps({**CLUSTER, "jobs": [{"job_id": ""}]}), 1, "-: jobs.0.job_id: expected text of at least 1"),
         (
             json.dumps({**CLUSTER, "jobs": [{**CLUSTER["jobs"][0], "x": 1}]}),
             1,
-            "-: jobs.0.x: unknown name\n",
+            "-: jobs.0.x: no such field\n",
         ),
         (json.dumps({**CLUSTER, "machines": CLUSTER["machines"][:1] * 2}), 1, "machines.1.machine: found 'm1' twice"),
         (" " * (16 * 2**20 + 1), 2, "-: found more than 16777216 bytes"),
