@@ -13,7 +13,7 @@ from typing import Final
 
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 30.0
-STEADY_S: Final = 60.0
+STEADY_S: Final = 10.0
 """Run time in seconds above which a dead process restarts after `FIRST_PAUSE_S`.
 
 After shorter runs, the pause before each restart is twice the last one, up to `LONGEST_PAUSE_S`.
