@@ -26,9 +26,9 @@ from pipelines.lake.inputs import (
 )
 from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Account, Manifest
-from pipelines.lake.raw_rows import header_lines, line_texts, numbered_records, parsed, record_texts, split_lines
+from pipelines.lake.raw_rows import header_lines, line_texts, parsed, record_texts, split_lines
 from pipelines.lake.sources.archive import Published
-from pipelines.lake.sources.source import RawTable, Source
+from pipelines.lake.sources.source import Source
 from pipelines.lake.staging import broken_by, load, parts, remarks, write
 from pipelines.lake.views import QUARANTINE
 
@@ -217,7 +217,7 @@ def _problems(
                 table=one.table.name,
                 rule=rule,
                 rows=rows,
-                first=_places(work, one.table, one.plain, rule, numbers),
+                first=_places(work, one, rule, numbers),
                 found=_found(work, one, rule, numbers[0])[:SHOWN_CHARACTERS],
                 cure=cure_of(source, rule),
             )
@@ -229,21 +229,19 @@ def _found(work: duckdb.DuckDBPyConnection, one: Published, rule: str, number: i
     raw = f"""SELECT row, raw AS line FROM {QUARANTINE} WHERE "table" = '{table.name}' AND row = {number}"""
     if values is None or one.plain is None:
         query = f"SELECT line FROM ({raw})"
-    elif table.records is not None:
-        records = f"(SELECT * FROM {numbered_records(one.plain)} WHERE row = {number})"
+    elif one.records is not None:
+        records = f"(SELECT * FROM {one.records.numbered} WHERE row = {number})"
         query = f"SELECT {values} FROM {parsed(table, records, record_texts(table))}"
     else:
         query = f"SELECT {values} FROM {parsed(table, split_lines(table, f'({raw})'), line_texts(table))}"
     return str((work.execute(query).fetchone() or ("",))[0] or "")
 
 
-def _places(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path | None, rule: str, numbers: list[int]) -> str:
+def _places(work: duckdb.DuckDBPyConnection, one: Published, rule: str, numbers: list[int]) -> str:
     """Return where rows `numbers` are in the file: line numbers of a text file, else row numbers from 1."""
-    word, places = "row", numbers
-    if table.records is not None and plain is not None:
-        found = (
-            f"SELECT place FROM {numbered_records(plain)} WHERE row IN ({', '.join(map(str, numbers))}) ORDER BY row"
-        )
+    table, word, places = one.table, "row", numbers
+    if one.records is not None:
+        found = f"SELECT place FROM {one.records.numbered} WHERE row IN ({', '.join(map(str, numbers))}) ORDER BY row"
         word, places = table.counted_in, [row[0] for row in work.execute(found).fetchall()]
     elif not table.json_array:
         # Rows that DuckDB could not read are numbered by line already, header included.

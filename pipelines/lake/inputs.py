@@ -89,12 +89,15 @@ def published_tables(source: Source, cluster: Cluster, folder: Path, stage: Path
     """
     plain = unpack(cluster.files, stage)
     files = {f.table.name: f.path.relative_to(folder).as_posix() for f in cluster.files}
-    for table in source.tables:
-        if table.records is not None and table.name in plain:
-            split = stage / f"{table.name}.records"
-            table.records(plain[table.name], split, files[table.name])
-            plain[table.name] = split
-    published = [Published(table=t, file=files.get(t.name), plain=plain.get(t.name)) for t in source.tables]
+    records = {
+        table.name: table.records(plain[table.name], stage / f"{table.name}.records", files[table.name])
+        for table in source.tables
+        if table.records is not None and table.name in plain
+    }
+    published = [
+        Published(table=t, file=files.get(t.name), plain=plain.get(t.name), records=records.get(t.name))
+        for t in source.tables
+    ]
     for one in published:
         if one.table.required and one.plain is None:
             raise SourceError(f"{one.file} lacks the {one.table.name} table; expected {expected_names(one.table)}")

@@ -54,8 +54,8 @@ def loaded(table: RawTable, rows: str) -> str:
 
 def known_text(column: Column, text: str) -> str:
     """Return the SQL of a text that becomes null if it is one of the column's missing-value texts."""
-    missing = ", ".join(f"'{t}'" for t in column.missing)
-    return f"CASE WHEN {text} NOT IN ({missing}) THEN {text} END"
+    missing = " OR ".join(f"{text} = '{t}'" for t in column.missing)  # DuckDB joins with the values of a long IN
+    return f"CASE WHEN NOT ({missing}) THEN {text} END"
 
 
 # Read each line as one column, to be split later, so that a line with too many or too few fields is not lost.
@@ -116,16 +116,8 @@ def escaped(path: Path) -> str:
     return str(path).replace("'", "''")
 
 
-def numbered_records(plain: Path) -> str:
-    """Return the SQL that reads a file of records.
-
-    Its columns are `row`, `place`, `line` (raw text), `fault`, and the texts `c1`, `c2`, ...
-    """
-    return f"(SELECT * RENAME (raw AS line) FROM read_parquet('{escaped(plain)}', hive_partitioning = false))"
-
-
 def from_records(table: RawTable, records: str) -> str:
-    """Return the SELECT that applies the rules to records; the `fault` of a record is the rule it breaks."""
+    """Return the SELECT that applies the rules to `Records`; the `fault` of a record is the rule it breaks."""
     return classified(table, records, record_texts(table), ["WHEN fault IS NOT NULL THEN fault"])
 
 

@@ -24,7 +24,6 @@ from pipelines.lake.raw_rows import (
     load_typed,
     loaded,
     numbered,
-    numbered_records,
     typed_numbers,
 )
 from pipelines.lake.sources.archive import Published, check_header, count_rows, ends_with
@@ -36,6 +35,9 @@ PART_ROWS: Final = 3_000_000
 
 SHOWN: Final = 3
 """Number of row numbers that `broken_by` returns for each rule."""
+
+NUMBERED_BY_PLACE: Final = "(SELECT place, rule, place + 1 AS row FROM ({}))"
+"""SQL that numbers rows that were loaded in the file's order."""
 
 UNREADABLE = (
     duckdb.InvalidInputException,
@@ -148,9 +150,16 @@ def _load_rows(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, nam
     Return the number of rows, and the SQL that gives each loaded row its number in the file.
     """
     table = one.table
-    if table.records is not None:
-        work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, from_records(table, numbered_records(plain)))}")
-        return None, "({})"
+    if one.records is not None:
+        rows = from_records(table, one.records.quick or one.records.numbered)
+        try:
+            work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, rows)}")
+        except (duckdb.OutOfMemoryException, duckdb.InterruptException):
+            raise
+        except duckdb.Error as error:
+            reason = _first_line(error).replace(str(plain), str(one.file))
+            raise SourceError(f"{one.file} cannot be read: {reason}") from error
+        return None, NUMBERED_BY_PLACE if one.records.quick else "({})"
     rows_in = None if table.json_array else load_typed(work, table, plain, names)
     if rows_in is not None:
         return rows_in, typed_numbers(table, "({})")
@@ -159,9 +168,9 @@ def _load_rows(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, nam
     return rows_in, "({})"
 
 
-def numbered_rows(table: RawTable, plain: Path) -> str:
+def numbered_rows(one: Published, plain: Path) -> str:
     """Return the SQL that reads the number (`row`) and raw text (`line`) of a file's rows."""
-    return numbered_records(plain) if table.records is not None else numbered(table, plain)
+    return one.records.numbered if one.records is not None else numbered(one.table, plain)
 
 
 def _load_lines(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int) -> None:
@@ -201,9 +210,9 @@ def _apply_late_rules(work: duckdb.DuckDBPyConnection, one: Published, plain: Pa
     if table.key and work.execute(f"SELECT EXISTS ({doubtful})").fetchone() == (True,):
         rows = f"SELECT rowid AS place, row, rule FROM {name}_all WHERE rule IS NULL AND key_hash IN ({doubtful})"
         work.execute(f"CREATE TEMP TABLE doubtful AS SELECT place, row FROM {numbers.format(rows)}")
-        lines = f"(SELECT * FROM {numbered_rows(table, plain)} SEMI JOIN doubtful USING (row))"
+        lines = f"(SELECT * FROM {numbered_rows(one, plain)} SEMI JOIN doubtful USING (row))"
         nth = f"row_number() OVER (PARTITION BY {', '.join(_quoted(k) for k in table.key)} ORDER BY row)"
-        rows = from_records(table, lines) if table.records is not None else from_lines(table, lines, names)
+        rows = from_records(table, lines) if one.records is not None else from_lines(table, lines, names)
         repeated = f"SELECT row FROM {rows} QUALIFY {nth} > 1"
         places = f"SELECT place FROM doubtful WHERE row IN ({repeated})"
         work.execute(f"UPDATE {name}_all SET rule = '{DUPLICATE}' WHERE rowid IN ({places})")
@@ -225,7 +234,7 @@ def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, nu
     if work.execute(f"SELECT EXISTS ({bad})").fetchone() == (True,):
         work.execute(
             f"""INSERT INTO {QUARANTINE} SELECT ?, ?, bad.rule, bad.row, lines.line
-            FROM {numbers.format(bad)} AS bad JOIN {numbered_rows(one.table, plain)} AS lines USING (row)""",
+            FROM {numbers.format(bad)} AS bad JOIN {numbered_rows(one, plain)} AS lines USING (row)""",
             [name, one.file],
         )
 
@@ -269,32 +278,3 @@ def _quoted(name: str) -> str:
 
 def _first_line(error: Exception) -> str:
     return str(error).split("\n", 1)[0][:300]
-
-
-MINUTE_US: Final = 60_000_000
-BITS_MOST: Final = 1 << 28
-"""Maximum number of bits, one per machine and minute, in `one_row_a_minute`: 32 MiB. Philly needs a sixth."""
-
-
-def select_of(work: duckdb.DuckDBPyConnection, source: Source, output: str) -> str:
-    """Return the SELECT of a canonical table: the source's faster one (`Shortcut`) if the loaded rows allow it."""
-    shortcut = source.shortcuts.get(output)
-    if shortcut is None:
-        return source.outputs[output]
-    others = [t.name for t in source.tables if t.feeds == output and t.name != shortcut.table]
-    if any(work.execute(f"SELECT EXISTS (FROM {name})").fetchone() == (True,) for name in others):
-        return source.outputs[output]
-    return shortcut.select if one_row_a_minute(work, shortcut.table) else source.outputs[output]
-
-
-def one_row_a_minute(work: duckdb.DuckDBPyConnection, table: str) -> bool:
-    """Return whether every `ts` is a whole minute and unique per `machine`; False if checking needs too much memory."""
-    low, high, whole, machines = work.execute(
-        f"""SELECT min(epoch_us(ts)) // {MINUTE_US}, max(epoch_us(ts)) // {MINUTE_US},
-            bool_and(epoch_us(ts) % {MINUTE_US} = 0), count(DISTINCT machine) FROM {table}"""
-    ).fetchone() or (None, None, None, 0)
-    if not whole or (high - low + 1) * machines > BITS_MOST:
-        return False
-    minutes = f"bitstring_agg(epoch_us(ts) // {MINUTE_US}, {low}, {high})"
-    each = f"SELECT bit_count({minutes}) = count(*) AS one FROM {table} GROUP BY machine"
-    return work.execute(f"SELECT bool_and(one) FROM ({each})").fetchone() == (True,)

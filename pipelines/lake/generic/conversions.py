@@ -18,6 +18,8 @@ TIME_PART: Final = re.compile(r"%(-?[dfgHIjmMnSy]|[aAbBpYz%])")
 
 ISO: Final = r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?"
 ISO_ZONE: Final = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
+ISO_MOST: Final = r"(19[89]\d|20\d{2}|21[0-8]\d)-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}"
+"""Pattern of most times, which are converted first: a cast reads them as they are, in a plausible year in any zone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,19 +60,27 @@ def time_value(form: str, zone: str) -> str:
         return f"CASE WHEN {number} >= 0 AND {number} < 1e10 THEN to_timestamp({number}) END"
     if form == "iso":
         plain = f"regexp_replace(replace({TEXT_SLOT}, ',', '.'), '([0-9])T', '\\1 ')"
-        return _plausible(
-            f"""CASE WHEN regexp_full_match({TEXT_SLOT}, '{ISO}') THEN timezone({literal(zone)},
-                try_cast({plain} AS TIMESTAMP))
+        local = _from_local("try_cast({} AS TIMESTAMP)", zone)
+        any_other = _plausible(
+            f"""CASE WHEN regexp_full_match({TEXT_SLOT}, '{ISO}') THEN {local.format(plain)}
             WHEN regexp_full_match({TEXT_SLOT}, '{ISO}{ISO_ZONE}') THEN
                 try_cast(regexp_replace({plain}, ' ?(Z|UTC)$', '+00') AS TIMESTAMPTZ) END"""
         )
+        most = f"regexp_full_match({TEXT_SLOT}, '{ISO_MOST}') THEN {local.format(TEXT_SLOT)}"
+        return f"CASE WHEN {most} ELSE {any_other} END"
     parsed = f"try_strptime({TEXT_SLOT}, {literal(form)})"
-    return _plausible(f"{parsed}::TIMESTAMPTZ" if "%z" in form else f"timezone({literal(zone)}, {parsed}::TIMESTAMP)")
+    return _plausible(f"{parsed}::TIMESTAMPTZ" if "%z" in form else _from_local(f"{parsed}::TIMESTAMP", zone))
+
+
+def _from_local(moment: str, zone: str) -> str:
+    """Return the SQL of the UTC time of a local time; UTC itself needs no calendar, which is slow."""
+    return f"make_timestamptz(epoch_us({moment}))" if zone == "UTC" else f"timezone({literal(zone)}, {moment})"
 
 
 def _plausible(moment: str) -> str:
     """Return the SQL that replaces times outside 1970 to 2199 by null; wrong time patterns give such times."""
-    return f"CASE WHEN year(timezone('UTC', {moment})) BETWEEN 1970 AND 2199 THEN {moment} END"
+    first, last = (f"TIMESTAMPTZ '{year}-01-01 00:00:00+00'" for year in (1970, 2200))
+    return f"CASE WHEN {moment} >= {first} AND {moment} < {last} THEN {moment} END"
 
 
 def _listed(values: Mapping[str, str]) -> str:

@@ -17,10 +17,11 @@ from pipelines.lake.generic.conversions import TEXT_SLOT, cases, literal, time_v
 from pipelines.lake.generic.cures import JOB_STEP, cures_of
 from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, PERCENT, TIME, USAGE_COLUMNS, Kind
 from pipelines.lake.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping
-from pipelines.lake.generic.records import fetched_records, write_records
+from pipelines.lake.generic.plain_csv import plain_csv
+from pipelines.lake.generic.records import write_records, written_records
 from pipelines.lake.generic.selects import jobs_select, machines_select, remarks_of, usage_select
 from pipelines.lake.generic.slurm import SLURM_STEP
-from pipelines.lake.generic.table_records import LOGS, duckdb_records, sqlite_records
+from pipelines.lake.generic.table_records import LOGS, duckdb_records, parquet_records, sqlite_records
 from pipelines.lake.generic.text_records import csv_records, json_records
 from pipelines.lake.manifest import Input
 from pipelines.lake.sources.source import (
@@ -30,6 +31,7 @@ from pipelines.lake.sources.source import (
     MOST_SPAN_S,
     Column,
     RawTable,
+    Records,
     Rule,
     Source,
     beyond,
@@ -93,13 +95,19 @@ def wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str | int]:
     return list(dict.fromkeys(each.column for each in columns.values() if each.column is not None))
 
 
-def _records(rows: RowsMapping, columns: Mapping[str, ColumnMapping], plain: Path, target: Path, file: str) -> int:
+def _records(rows: RowsMapping, columns: Mapping[str, ColumnMapping], plain: Path, target: Path, file: str) -> Records:
     wanted = wanted_of(columns)
-    if rows.format in STREAMED:
-        return write_records(STREAMED[rows.format](plain, file, rows, wanted), len(wanted), target, file)
+    if rows.format == "csv" and (found := plain_csv(plain, file, rows, wanted)) is not None:
+        return found
+    if rows.format == "parquet":
+        return parquet_records(plain, file, wanted)
     if rows.format == "postgres":  # `opening.py` has fetched its rows as records already
-        return fetched_records(plain, target)
-    return duckdb_records(plain, file, rows, wanted, target)
+        return written_records(plain)
+    if rows.format == "duckdb":
+        duckdb_records(plain, file, rows, wanted, target)
+    else:
+        write_records(STREAMED[rows.format](plain, file, rows, wanted), len(wanted), target, file)
+    return written_records(target)
 
 
 def _job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) -> RawTable:
@@ -226,9 +234,9 @@ def _column(name: str, mapped: ColumnMapping, kind: Kind, rows: RowsMapping, pla
     if mapped.column is None:
         text = literal(_written(mapped.value))
     else:
-        listed = ", ".join(literal(each.strip()) for each in nulls)
-        field = f"c{places[mapped.column]}"
-        text = f"CASE WHEN trim({field}) NOT IN ({listed}) THEN trim({field}) END"
+        field = f"trim(c{places[mapped.column]})"
+        listed = " OR ".join(f"{field} = {literal(each.strip())}" for each in nulls)
+        text = f"CASE WHEN NOT ({listed}) THEN {field} END"
         if mapped.default is not None:
             text = f"coalesce({text}, {literal(_written(mapped.default))})"
     text = f"nullif({conversion.pick.replace(TEXT_SLOT, text)}, '')"

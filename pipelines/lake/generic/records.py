@@ -1,4 +1,4 @@
-"""Records: the common form of rows of any input format, stored in a Parquet file that `staging` loads; and text lines.
+"""Records: the common form of rows of any input format, in a Parquet file if DuckDB cannot read the format; text lines.
 
 `text_records` and `table_records` read the input formats. Records are written in batches, so memory stays bounded.
 Called by `text_records`, `table_records`, `declaration` and `opening`.
@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.errors import SourceError
+from pipelines.lake.raw_rows import escaped
+from pipelines.lake.sources.source import Records
 
 BATCH_RECORDS: Final = 20_000
 MOST_RECORDS: Final = 200_000_000
@@ -51,8 +53,8 @@ def names_of(columns: int) -> list[str]:
     return [f"c{i + 1}" for i in range(columns)]
 
 
-def write_records(records: Iterable[Record], columns: int, target: Path, what: str) -> int:
-    """Write records, numbered from 1, to a Parquet file; return their number.
+def write_records(found: Iterable[Record], columns: int, target: Path, what: str) -> None:
+    """Write records, numbered from 1, to a Parquet file.
 
     Raises
     ------
@@ -61,7 +63,7 @@ def write_records(records: Iterable[Record], columns: int, target: Path, what: s
     """
     schema, rows, batch = schema_of(columns), 0, list[Record]()
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
-        for record in records:
+        for record in found:
             batch.append(record)
             if len(batch) == BATCH_RECORDS:
                 writer.write_batch(_batch(batch, rows, columns, schema))
@@ -71,15 +73,13 @@ def write_records(records: Iterable[Record], columns: int, target: Path, what: s
                     raise SourceError(f"{what} gives more than {MOST_RECORDS} rows; expected a table of jobs")
         if batch:
             writer.write_batch(_batch(batch, rows, columns, schema))
-    return rows + len(batch)
 
 
-def fetched_records(plain: Path, target: Path) -> int:
-    """Make `target` a symbolic link to an existing file of records; return the number of records."""
-    target.symlink_to(
-        plain.absolute()
-    )  # a hard link would change the file's ctime, which the ingest treats as a changed file
-    return int(pq.ParquetFile(target).metadata.num_rows)
+def written_records(target: Path) -> Records:
+    """Return the SQL that reads a Parquet file of records."""
+    return Records(
+        numbered=f"(SELECT * RENAME (raw AS line) FROM read_parquet('{escaped(target)}', hive_partitioning = false))"
+    )
 
 
 def _batch(records: list[Record], before: int, columns: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -6,11 +6,11 @@ Called by `pipelines.lake.generic.declaration` and `pipelines.lake.generic.openi
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import duckdb
@@ -30,6 +30,7 @@ from pipelines.lake.generic.records import (
     text_of,
 )
 from pipelines.lake.raw_rows import escaped
+from pipelines.lake.sources.source import Records
 from pipelines.lake.sql import refuse_all_but_select
 
 FETCHED: Final = 5_000
@@ -133,51 +134,87 @@ def _text(value: object) -> str | None:
 NESTED = ("STRUCT", "MAP", "UNION", "BLOB", "BIT")
 
 
-def duckdb_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int], target: Path) -> int:
-    """Write the rows of a Parquet file, or of a query on a DuckDB file, as records; return their number.
+def duckdb_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int], target: Path) -> None:
+    """Write the rows that the mapping's query returns from a DuckDB file as records to a Parquet file.
 
     Raises
     ------
     SourceError
         If the file is damaged or of another format, lacks a wanted column, or the query is not one SELECT.
     """
-    database = rows.format == "duckdb"
     try:
-        with (
-            TemporaryDirectory(prefix="records-", dir=target.parent) as spill,
-            opened_sealed(path, Path(spill), target, database=database) as connection,
-        ):
-            if database:
-                refuse_all_but_select(connection, rows.query or "")
-            found = f"({rows.query}\n)" if database else f"read_parquet('{escaped(path)}', hive_partitioning = false)"
-            return _write(connection, found, file, wanted, target)
+        with _sealed(path, target, target.parent, database=True) as connection:
+            refuse_all_but_select(connection, rows.query or "")
+            found = _texts(connection, f"({rows.query}\n)", file, wanted)
+            connection.execute(
+                f"""COPY (SELECT row, row AS place, {found.raw} AS raw, {found.fault} AS fault{found.kept}
+                    FROM (SELECT row_number() OVER () AS row{found.texts} FROM {found.rows}))
+                TO '{escaped(target)}' (FORMAT parquet, COMPRESSION zstd)"""
+            )
     except QueryRefused as error:
         raise SourceError(f"{file} with the mapping's query: {error}") from error
     except duckdb.Error as error:
-        reason = str(error).partition("\n")[0].replace(str(path), file)[:300]
-        raise SourceError(f"{file} cannot be read as {rows.format}: {reason}") from error
+        raise _unreadable(path, file, "duckdb", error) from error
 
 
-def _write(
-    connection: duckdb.DuckDBPyConnection, found: str, file: str, wanted: Sequence[str | int], target: Path
-) -> int:
-    described = {str(row[0]): str(row[1]) for row in connection.execute(f"DESCRIBE SELECT * FROM {found}").fetchall()}
+def parquet_records(path: Path, file: str, wanted: Sequence[str | int]) -> Records:
+    """Return the SQL that reads the wanted columns of a Parquet file.
+
+    Raises
+    ------
+    SourceError
+        If the file is damaged or of another format, or lacks a wanted column.
+    """
+    try:
+        with _sealed(path, path, None, database=False) as connection:
+            rows = f"read_parquet('{escaped(path)}', hive_partitioning = false)"
+            found = _texts(connection, rows, file, wanted)
+    except duckdb.Error as error:
+        raise _unreadable(path, file, "parquet", error) from error
+    return Records(
+        numbered=f"""(SELECT row, row AS place, {found.raw} AS line, {found.fault} AS fault{found.kept}
+            FROM (SELECT row_number() OVER () AS row{found.texts} FROM {found.rows}))""",
+        quick=f"""(SELECT NULL::BIGINT AS row, {found.fault} AS fault{found.kept}
+            FROM (SELECT true{found.texts} FROM {found.rows}))""",
+    )
+
+
+class _Texts(NamedTuple):
+    """SQL that makes records of `rows`: the texts of the wanted columns, without those too long, raw text and fault."""
+
+    rows: str
+    texts: str
+    kept: str
+    raw: str
+    fault: str
+
+
+@contextmanager
+def _sealed(path: Path, target: Path, scratch: Path | None, *, database: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    with (
+        TemporaryDirectory(prefix="records-", dir=scratch) as spill,
+        opened_sealed(path, Path(spill), target, database=database) as connection,
+    ):
+        yield connection
+
+
+def _unreadable(path: Path, file: str, form: str, error: duckdb.Error) -> SourceError:
+    reason = str(error).partition("\n")[0].replace(str(path), file)[:300]
+    return SourceError(f"{file} cannot be read as {form}: {reason}")
+
+
+def _texts(connection: duckdb.DuckDBPyConnection, rows: str, file: str, wanted: Sequence[str | int]) -> _Texts:
+    described = {str(row[0]): str(row[1]) for row in connection.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()}
     for name in map(str, wanted):
         kind = described[require(file, name, list(described))]
         if kind.startswith(NESTED) or kind.endswith("]"):
             raise SourceError(f"{file}: the column {name!r} is of type {kind[:60]}; expected a number, text or time")
     quoted = ['"' + str(name).replace('"', '""') + '"' for name in wanted]
-    texts = [f"CAST({name} AS VARCHAR) AS {text}" for name, text in zip(quoted, names_of(len(quoted)), strict=True)]
     names = names_of(len(quoted))
+    texts = "".join(f", CAST({name} AS VARCHAR) AS {text}" for name, text in zip(quoted, names, strict=True))
     length = " + ".join(f"coalesce(length({name}), 0)" for name in names)
     fault = f"CASE WHEN {length} > {MOST_RECORD_CHARACTERS} THEN '{TOO_LONG}' END"
     shown = ", ".join(f"coalesce({name}, '')" for name in names)
     raw = f"left(concat_ws(', ', {shown}), {KEPT_CHARACTERS})"
-    kept = ", ".join(f"CASE WHEN {length} <= {MOST_RECORD_CHARACTERS} THEN {name} END AS {name}" for name in names)
-    connection.execute(
-        f"""COPY (SELECT row, row AS place, {raw} AS raw, {fault} AS fault, {kept}
-            FROM (SELECT row_number() OVER () AS row, {", ".join(texts)} FROM {found}))
-        TO '{escaped(target)}' (FORMAT parquet, COMPRESSION zstd)"""
-    )
-    [[rows]] = connection.execute(f"SELECT count(*) FROM read_parquet('{escaped(target)}')").fetchall()
-    return int(rows)
+    kept = "".join(f", CASE WHEN {length} <= {MOST_RECORD_CHARACTERS} THEN {name} END AS {name}" for name in names)
+    return _Texts(rows, texts, kept, raw, fault)

@@ -57,13 +57,7 @@ def csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str |
         If the header is unreadable, lacks a wanted column, or has a wanted column twice.
     """
     found = _fields(path, rows)
-    count, places = 0, tuple[int, ...]()
-    if rows.header:
-        first = next(found, None)
-        if first is None or first[2] is not None:
-            raise SourceError(f"{file} has no header that can be read; expected one, or header = false in the mapping")
-        names = [name.strip() for name in first[1]]
-        count, places = len(names), _places(file, names, wanted)
+    count, places = _layout_of_header(found, file, wanted) if rows.header else (0, ())
     for lines, fields, fault in found:
         if not places:
             count, places = len(fields), _positions(file, len(fields), wanted)
@@ -74,7 +68,33 @@ def csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str |
         yield Record(lines[0].number, raw, texts, fault)
 
 
-def _fields(path: Path, rows: RowsMapping) -> Iterator[tuple[list[Line], list[str], str | None]]:
+def csv_layout(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> tuple[int, tuple[int, ...]]:
+    """Return the number of fields in the first record of a plain CSV file, and the places of the wanted ones, from 0.
+
+    Raises
+    ------
+    SourceError
+        If the header lacks a wanted column, or has it twice.
+    """
+    found = _fields(path, rows)
+    if rows.header:
+        return _layout_of_header(found, file, wanted)
+    _, fields, _ = next(found)
+    return len(fields), _positions(file, len(fields), wanted)
+
+
+Split = tuple[list[Line], list[str], str | None]
+
+
+def _layout_of_header(found: Iterator[Split], file: str, wanted: Sequence[str | int]) -> tuple[int, tuple[int, ...]]:
+    first = next(found, None)
+    if first is None or first[2] is not None:
+        raise SourceError(f"{file} has no header that can be read; expected one, or header = false in the mapping")
+    names = [name.strip() for name in first[1]]
+    return len(names), _places(file, names, wanted)
+
+
+def _fields(path: Path, rows: RowsMapping) -> Iterator[Split]:
     """Yield the lines, the fields and the fault (None: valid) of every CSV record, without empty lines."""
     feed = _Feed(lines_of(path, rows.encoding))
     quoting: dict[str, Any] = (

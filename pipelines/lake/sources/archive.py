@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.errors import SourceError
-from pipelines.lake.sources.source import RawTable
+from pipelines.lake.sources.source import RawTable, Records
 
 CHUNK_BYTES = 1 << 22
 SCAN_BYTES = 1 << 18
@@ -210,11 +210,15 @@ def _damaged(path: Path, error: Exception) -> SourceError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One published table of a cluster: its file name for messages, and the unpacked file to read (None if absent)."""
+    """One published table of a cluster: its file name for messages, and the unpacked file to read (None if absent).
+
+    `records` reads the rows of a file that has no plain lines of a published format.
+    """
 
     table: RawTable
     file: str | None
     plain: Path | None
+    records: Records | None = None
 
 
 def check_header(one: Published, plain: Path) -> list[str]:

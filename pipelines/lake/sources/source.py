@@ -67,6 +67,19 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """SQL that reads a file's rows in one common form, whatever the file's format.
+
+    `numbered` gives `row` (from 1), `place` (line or row number in the file), `line` (raw text), `fault` (the rule that
+    the row as a whole breaks) and the texts `c1`, `c2`, ... `quick`, if given, has the same rows in the same order,
+    without `place` and `line` and with a null `row`: without row numbers, DuckDB reads with all threads.
+    """
+
+    numbered: str
+    quick: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RawTable:
     """One table of a published trace: its files, columns and rules.
 
@@ -93,9 +106,8 @@ class RawTable:
     nulls
         Texts that mean a missing number in every number column of the table.
     records
-        Function that converts a file without plain lines to a file of records (see `pipelines.lake.raw_rows`) with the
-        texts of `columns`, and returns the number of records. Its arguments are both files, and the first
-        one's name for messages.
+        Function that makes a file of any format readable as `Records`, with the texts that `columns` use. Its
+        arguments are the file, a file that it may write, and the first one's name for messages.
     counted_in
         Unit of a record's place in the file: `line` or `row`.
     logs
@@ -117,7 +129,7 @@ class RawTable:
     links: tuple[Rule, ...] = ()
     passing: tuple[str, ...] = ()
     nulls: tuple[str, ...] = ("",)
-    records: Callable[[Path, Path, str], int] | None = None
+    records: Callable[[Path, Path, str], Records] | None = None
     counted_in: str = "line"
     logs: tuple[str, ...] = ()
 
