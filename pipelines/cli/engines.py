@@ -57,21 +57,33 @@ def chosen_engine(name: EngineName, scheduler: str | None, threads: int | None) 
     BadUsage
         A scheduler is given for another engine than Dask, or Dask is not installed.
     """
+    if name is EngineName.LOCAL:
+        return Chosen(engine_of(name, scheduler, 1), threads_of(threads))
+    from pipelines.settings import load_settings, usable_cpus
+
+    settings = load_settings()
+    each = threads or (settings.threads if "threads" in settings.model_fields_set else 1)
+    return Chosen(engine_of(name, scheduler, max(1, usable_cpus() // each)), each)
+
+
+def engine_of(name: EngineName, scheduler: str | None, count: int) -> "Engine":
+    """Return the engine, with `count` processes.
+
+    Raises
+    ------
+    BadUsage
+        A scheduler is given for another engine than Dask, or Dask is not installed.
+    """
     if scheduler is not None and name is not EngineName.DASK:
         raise BadUsage(f"--scheduler {scheduler} needs --engine dask")
     if name is EngineName.LOCAL:
         from pipelines.engine.engine import Local
 
-        return Chosen(Local(), threads_of(threads))
-    from pipelines.settings import load_settings, usable_cpus
-
-    settings = load_settings()
-    each = threads or (settings.threads if "threads" in settings.model_fields_set else 1)
-    count = max(1, usable_cpus() // each)
+        return Local()
     if name is EngineName.PROCESSES:
         from pipelines.engine.processes import Processes
 
-        return Chosen(Processes(count), each)
+        return Processes(count)
     from pipelines.engine.dask_cluster import Dask
 
-    return Chosen(Dask(scheduler, count), each)
+    return Dask(scheduler, count)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_arg
 import typer
 from typer.core import TyperCommand
 
+from pipelines.cli.engines import EngineName, Scheduler, engine_of
 from pipelines.cli.options import (
     Format,
     FormatOption,
@@ -34,18 +35,33 @@ from pipelines.errors import BadUsage
 from pipelines.studies.registry import RENAMED, STUDIES
 
 if TYPE_CHECKING:
+    from pipelines.engine.engine import Engine
     from pipelines.studies.study import Context, Findings, Study
 
 Processes = Annotated[
     int | None,
     typer.Option("--processes", help="Processes for the runs.", min=1, max=256, show_default="TAUT_THREADS, else all"),
 ]
+StudyEngine = Annotated[
+    EngineName,
+    typer.Option(
+        "--engine", help="Where the runs happen: here, in --processes, or on a Dask cluster. Results are equal."
+    ),
+]
 Out = Annotated[
     Path | None, typer.Option("--out", help="New folder for rows, runs and charts.", show_default="none is written")
 ]
 
-SHARED: Final[dict[str, Any]] = {"lake": Lake, "threads": Threads, "processes": Processes}  # Any: annotations
-"""Options that a study can have besides those of its config; `Study.takes` names those of one study."""
+SHARED: Final[dict[str, dict[str, tuple[Any, object]]]] = {  # Any: annotations
+    "lake": {"lake": (Lake, None)},
+    "threads": {"threads": (Threads, None)},
+    "engine": {
+        "engine": (StudyEngine, EngineName.PROCESSES),
+        "scheduler": (Scheduler, None),
+        "processes": (Processes, None),
+    },
+}
+"""Options and their defaults that a study can have besides those of its config; `Study.takes` names those of one."""
 
 
 class Choice(StrEnum):
@@ -78,13 +94,14 @@ def load(name: str) -> "Study[Any]":  # Any: the type of the config differs betw
 
 def app_of(study: "Study[Any]", about: str) -> typer.Typer:
     """Return an app with one command that runs the study; its options are shared options and fields of its config."""
-    options: dict[str, inspect.Parameter] = {name: _parameter(name, SHARED[name], None) for name in study.takes}
+    taken = {name: how for take in study.takes for name, how in SHARED[take].items()}
+    options: dict[str, inspect.Parameter] = {name: _parameter(name, *how) for name, how in taken.items()}
     hints = get_type_hints(study.config)
     options |= {each.name: _option(each, hints[each.name]) for each in dataclasses.fields(study.config)}
     options |= {"out": _parameter("out", Out, None), "form": _parameter("form", FormatOption, Format.TABLE)}
 
     def command(**given: Any) -> None:
-        shared = {name: given.pop(name) for name in (*study.takes, "out", "form")}
+        shared = {name: given.pop(name) for name in (*taken, "out", "form")}
         config = {name: _plain(value) for name, value in given.items() if value is not None}
         _check_finite(study, config)
         _run(study, study.config(**config), **shared)
@@ -147,15 +164,20 @@ def _run(
     form: Format,
     lake: Path | None = None,
     threads: int | None = None,
+    engine: EngineName = EngineName.LOCAL,
+    scheduler: str | None = None,
     processes: int | None = None,
 ) -> None:
     """Run a study; write notes and progress to stderr, rows to stdout, and files to the folder `out`."""
     from pipelines.cli.progress import compiling
     from pipelines.simulation.results_folder import fresh_folder
 
+    count = threads_of(processes)
+    name = EngineName.LOCAL if (engine, count) == (EngineName.PROCESSES, 1) else engine
+    chosen = engine_of(name, scheduler, count)
     folder = None if out is None else fresh_folder(out)
     with compiling(), ExitStack() as stack:
-        findings = study.run(config, _context(stack, lake, threads, processes))
+        findings = study.run(config, _context(stack, lake, threads, chosen))
     for note in findings.notes:
         say(f"note: {note}")
     if folder is not None:
@@ -165,7 +187,7 @@ def _run(
     _print(findings, form)
 
 
-def _context(stack: ExitStack, lake: Path | None, threads: int | None, processes: int | None) -> "Context":
+def _context(stack: ExitStack, lake: Path | None, threads: int | None, engine: "Engine") -> "Context":
     from functools import cache
 
     from pipelines.cli.opening import champions
@@ -182,7 +204,7 @@ def _context(stack: ExitStack, lake: Path | None, threads: int | None, processes
         energy=settings.energy,
         traces=settings.traces,
         threads=threads_of(threads),
-        processes=threads_of(processes),
+        engine=engine,
         talk=say,
     )
 

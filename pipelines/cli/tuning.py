@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from pipelines.cli.engines import EngineName, EngineOption, Scheduler, chosen_engine
 from pipelines.cli.options import (
     SQLITE,
     By,
@@ -29,7 +30,6 @@ from pipelines.cli.options import (
     opened,
     place_of,
     say,
-    threads_of,
 )
 from pipelines.cli.progress import counting_progress
 from pipelines.errors import BadUsage
@@ -37,7 +37,7 @@ from pipelines.settings import NEWEST
 
 if TYPE_CHECKING:
     from pipelines.models.search import Progress, Tuned
-    from pipelines.models.tuning import Task
+    from pipelines.models.tuning import Judge, Task
 
 STUDY_DB: Final = "tune.db"
 INTERRUPTED: Final = 130
@@ -66,26 +66,30 @@ def tune(
     out: Annotated[Path, typer.Option("--out", help="File of recipes to write.")] = Path("recipe.json"),
     seed: Seed = 0,
     threads: Threads = None,
+    engine: EngineOption = EngineName.LOCAL,
+    scheduler: Scheduler = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Search hyper-parameters of the run-time models on cuts inside the training period.
 
     Trials are stored as they end: after any stop, the same command goes on. The file of recipes is
     for `taut train --recipe`. A model keeps the default unless the best trial beats it beyond noise,
-    also on later jobs that the search has not seen.
+    also on later jobs that the search has not seen. An engine fits the inner cuts of a trial side by side.
     """
     from pipelines.models.recipes import write_recipes
     from pipelines.models.training_tables import read_tables
-    from pipelines.models.tuning import tasks_of
+    from pipelines.models.tuning import judges, tasks_of
 
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise BadUsage(f"--out {out}: found no folder to write this file to; expected the path of a file in one")
+    chosen = chosen_engine(engine, scheduler, threads)
     with opened(lake, trace) as (source, name):
         tables = read_tables(source, name, cluster=cluster, feedback=with_feedback, newest=newest, talk=say)
         cut = local_cut(until, source.manifest(name).zone)
-    tasks = tasks_of(tables, name, by=by.value, until=cut, types=types, seed=seed, nthread=threads_of(threads))
+    tasks = tasks_of(tables, name, by=by.value, until=cut, types=types, seed=seed, nthread=chosen.threads)
     store = _store(place_of(lake), study_db)
-    tuned = [_tuned(task, store, trials, timeout_min) for task in tasks]
+    with judges(chosen.engine, tasks) as found:
+        tuned = [_tuned(*each, store, trials, timeout_min) for each in zip(tasks, found, strict=True)]
     write_recipes(out, {each.task.model: each.recipe for each in tuned})
     emit([each.row() for each in tuned], form)
     if any(each.better for each in tuned):
@@ -101,7 +105,7 @@ def _store(place: Place, option: str | None) -> str:
     return f"{SQLITE}{place.beside_registry(STUDY_DB) if option is None else Path(option).absolute()}"
 
 
-def _tuned(task: "Task", store: str, trials: int, timeout_min: float | None) -> "Tuned":
+def _tuned(task: "Task", judge: "Judge", store: str, trials: int, timeout_min: float | None) -> "Tuned":
     """Search one model and show its progress; if interrupted, say what is stored."""
     from modelserve.bundle.quiet import without_password
     from pipelines.models.search import tune as run
@@ -118,7 +122,7 @@ def _tuned(task: "Task", store: str, trials: int, timeout_min: float | None) -> 
 
         try:
             timeout_s = None if timeout_min is None else 60.0 * timeout_min
-            return run(task, store, trials=trials, timeout_s=timeout_s, report=report)
+            return run(task, store, trials=trials, timeout_s=timeout_s, report=report, judge=judge)
         except KeyboardInterrupt:
             say(f"{held} trials of {task.model} are stored in {shown}; run the same command to go on")
             raise typer.Exit(INTERRUPTED) from None

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeVar
 
@@ -42,19 +43,36 @@ class Dask:
 
     def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
         """Run the units as `Engine.run` says."""
-        found: dict[int, Result] = {}
-        given, left = 0, set(range(len(units)))
+        with self.opened(work, shared) as run:
+            yield from run(units)
+
+    @contextmanager
+    def opened(
+        self, work: Callable[[Shared, Unit], Result], shared: Shared
+    ) -> Iterator[Callable[[Sequence[Unit]], Iterator[Result]]]:
+        """Stay connected for the block."""
         with self._client() as client:
             _check_versions(client)
-            for _ in range(1 + RETRIES):
-                if not left:
-                    return
-                for index, result in self._gathered(client, work, shared, {index: units[index] for index in left}):
-                    left.remove(index)
-                    found[index] = result
-                    while given in found:
-                        yield found.pop(given)
-                        given += 1
+            yield partial(self._run_on, client, work, shared)
+
+    def _run_on(
+        self,
+        client: Any,  # Any: Dask's client has no types
+        work: Callable[[Shared, Unit], Result],
+        shared: Shared,
+        units: Sequence[Unit],
+    ) -> Iterator[Result]:
+        found: dict[int, Result] = {}
+        given, left = 0, set(range(len(units)))
+        for _ in range(1 + RETRIES):
+            if not left:
+                return
+            for index, result in self._gathered(client, work, shared, {index: units[index] for index in left}):
+                left.remove(index)
+                found[index] = result
+                while given in found:
+                    yield found.pop(given)
+                    given += 1
         if left:
             raise _died(units[min(left)])
 

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol, TypeVar
 
 __all__ = ["RETRIES", "Engine", "Local"]
@@ -33,6 +34,12 @@ class Engine(Protocol):
         """
         ...
 
+    def opened(
+        self, work: Callable[[Shared, Unit], Result], shared: Shared
+    ) -> AbstractContextManager[Callable[[Sequence[Unit]], Iterator[Result]]]:
+        """Return a block in which processes stay; within it, call the function that it gives as `run`, any times."""
+        ...
+
 
 class Local:
     """Runs the units one after another in this process."""
@@ -40,3 +47,9 @@ class Local:
     def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
         """Yield `work(shared, unit)` of every unit, in the order of the units."""
         return (work(shared, unit) for unit in units)
+
+    def opened(
+        self, work: Callable[[Shared, Unit], Result], shared: Shared
+    ) -> AbstractContextManager[Callable[[Sequence[Unit]], Iterator[Result]]]:
+        """Return a block that needs no preparation."""
+        return nullcontext(lambda units: self.run(work, shared, units))

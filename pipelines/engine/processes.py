@@ -11,7 +11,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from multiprocessing import get_context, parent_process
 from typing import Any, Final, TypeVar
 
@@ -31,39 +32,52 @@ _held: Callable[[Any], Any]  # in a worker: the work with its shared data; Any: 
 
 
 class Processes:
-    """Runs units in `count` processes, which are started by a call and ended before it returns."""
+    """Runs units in `count` processes, which are started when they are needed and ended with the call or block."""
 
     def __init__(self, count: int) -> None:
         self.count = count
 
     def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
         """Run the units as `Engine.run` says."""
-        found: dict[int, Result] = {}
-        given = 0
-        tries: Counter[int] = Counter()
-        left = deque(range(len(units)))
-        running: dict[Future[Result], tuple[int, _Worker]] = {}
+        with self.opened(work, shared) as run:
+            yield from run(units)
+
+    @contextmanager
+    def opened(
+        self, work: Callable[[Shared, Unit], Result], shared: Shared
+    ) -> Iterator[Callable[[Sequence[Unit]], Iterator[Result]]]:
+        """Keep the processes for the block."""
         payload = cloudpickle.dumps((work, shared))
         with ExitStack() as stack:
-            idle = [stack.enter_context(_Worker(payload)) for _ in range(min(self.count, len(units)))]
-            while left or running:
-                while idle and left:
-                    index, worker = left.popleft(), idle.pop()
-                    running[worker.start(units[index])] = (index, worker)
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    index, worker = running.pop(future)
-                    idle.append(worker)
-                    try:
-                        found[index] = future.result()
-                    except BrokenProcessPool as error:
-                        worker.stop()
-                        tries[index] += 1
-                        if tries[index] > RETRIES:
-                            raise _too_often(units[index], tries[index]) from error
-                        left.appendleft(index)
-                while given in found:
-                    yield found.pop(given)
-                    given += 1
+            workers = [stack.enter_context(_Worker(payload)) for _ in range(self.count)]
+            yield partial(_run_on, workers)
+
+
+def _run_on(workers: Sequence["_Worker"], units: Sequence[Unit]) -> Iterator[Any]:  # Any: the results of the work
+    found: dict[int, Any] = {}
+    given = 0
+    tries: Counter[int] = Counter()
+    left = deque(range(len(units)))
+    running: dict[Future[Any], tuple[int, _Worker]] = {}
+    idle = list(workers)
+    while left or running:
+        while idle and left:
+            index, worker = left.popleft(), idle.pop(0)
+            running[worker.start(units[index])] = (index, worker)
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            index, worker = running.pop(future)
+            idle.append(worker)
+            try:
+                found[index] = future.result()
+            except BrokenProcessPool as error:
+                worker.stop()
+                tries[index] += 1
+                if tries[index] > RETRIES:
+                    raise _too_often(units[index], tries[index]) from error
+                left.appendleft(index)
+        while given in found:
+            yield found.pop(given)
+            given += 1
 
 
 class _Worker:
@@ -81,7 +95,14 @@ class _Worker:
         self.stop()
 
     def start(self, unit: object) -> "Future[Any]":  # Any: the result of any work
-        """Run a unit in the process; return its future result."""
+        """Run a unit in the process; return its future result.
+
+        The process may still run a unit whose result is no longer wanted, or have died of it.
+        """
+        if self._pool is not None:
+            with suppress(BrokenProcessPool):
+                return self._pool.submit(_run, unit)
+            self.stop()
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 1, mp_context=get_context("spawn"), initializer=_begin, initargs=(self._payload, sys.path)

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,10 +27,12 @@ from pipelines.models.judging import Interval
 from pipelines.models.metrics import FloatArray
 from pipelines.models.tuning import (
     SPACE,
+    Judge,
     Task,
     Value,
     checked_lead,
     describe_changes,
+    judged_here,
     lead_of,
     recipe_of,
     values_of,
@@ -120,11 +123,12 @@ def tune(
     trials: int,
     timeout_s: float | None = None,
     report: Callable[[Progress], None] = lambda _: None,
+    judge: Judge | None = None,
 ) -> Tuned:
     """Search a recipe as `search` does, and compare the best trial with the default recipe."""
-    found = search(task, store, trials=trials, timeout_s=timeout_s, report=report)
+    found = search(task, store, trials=trials, timeout_s=timeout_s, report=report, judge=judge)
     lead = lead_of(task, found.default, found.best)
-    return Tuned(task=task, found=found, lead=lead, checked=checked_lead(task, found.recipe))
+    return Tuned(task=task, found=found, lead=lead, checked=checked_lead(task, found.recipe, judge))
 
 
 def search(
@@ -134,6 +138,7 @@ def search(
     trials: int,
     timeout_s: float | None = None,
     report: Callable[[Progress], None] = lambda _: None,
+    judge: Judge | None = None,
 ) -> Best:
     """Search until the study has `trials` finished trials; trials of earlier runs count.
 
@@ -146,6 +151,8 @@ def search(
         URL of the database.
     timeout_s
         Time after which no further trial starts.
+    judge
+        Fits and judges recipes, by default in this process.
 
     Raises
     ------
@@ -166,7 +173,7 @@ def search(
             elif not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
                 study.enqueue_trial(values_of(Recipe()))
             study.sampler = optuna.samplers.TPESampler(seed=(task.seed * 1_000_003 + done.finished) % 2**32)
-            study.optimize(lambda trial: _loss(task, trial), n_trials=1)
+            study.optimize(lambda trial: _loss(task, trial, judge or partial(judged_here, task)), n_trials=1)
         report(progress_of(study))
         best, default = study.best_trial, _default(study)
         return Best(
@@ -195,13 +202,13 @@ def _default(study: Any) -> Any:
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))[0]
 
 
-def _loss(task: Task, trial: Any) -> float:
+def _loss(task: Task, trial: Any, judge: Judge) -> float:
     """Fit and judge the recipe of a trial at each inner cut, and stop early if it is behind."""
     recipe = recipe_of({name: _suggested(trial, name) for name in SPACE})
     losses: list[FloatArray] = []
     mean = float("nan")
-    for step, fold in enumerate(task.folds):
-        losses.append(task.fold_loss(recipe, fold))
+    for step, loss in enumerate(judge([(recipe, cut) for cut in range(len(task.folds))])):
+        losses.append(loss)
         mean = float(np.mean(np.concatenate(losses)))
         if not np.isfinite(mean):
             raise TrainingError(f"{task.model}: the loss of {trial.params} is {mean}, expected a number")

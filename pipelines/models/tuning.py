@@ -4,15 +4,18 @@ No job submitted or ended after the training cut is read. Called by `pipelines.m
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import polars as pl
 
+from pipelines.engine.engine import Engine
 from pipelines.errors import TrainingError
 from pipelines.models.evaluate import default_until, enough
 from pipelines.models.examples import By, Examples, examples_of, fingerprint, history_at, known_at, task_types
@@ -22,7 +25,7 @@ from pipelines.models.metrics import FloatArray, primary_rows
 from pipelines.models.splits import Split, finished, time_later
 from pipelines.models.training_tables import Tables
 
-__all__ = ["Task", "tasks_of"]
+__all__ = ["Judge", "Task", "judges", "tasks_of"]
 
 CUT_SHARES: Final = (0.5, 0.62, 0.74, 0.86)
 """Shares of the ended jobs, in order of submission, at which the inner cuts lie.
@@ -126,6 +129,50 @@ class Task:
         return day_blocks(self.examples.jobs["submit_ts"][rows])
 
 
+CHECK: Final = -1
+"""Number of the cut of `Task.check`; those in `Task.folds` have the numbers from 0."""
+
+Judge = Callable[[Sequence[tuple[Recipe, int]]], Iterator[FloatArray]]
+"""Function that yields the losses (n,) of recipes on numbered cuts, in order, as `Task.fold_loss` returns them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """The work of one process: a recipe to fit and judge on one cut of the model at place `model`."""
+
+    model: int
+    recipe: Recipe
+    cut: int
+
+    def __str__(self) -> str:
+        """Return the unit as messages name it."""
+        return f"model {self.model + 1}, {'the last cut' if self.cut == CHECK else f'cut {self.cut + 1}'}"
+
+
+def unit_loss(tasks: Sequence[Task], unit: Unit) -> FloatArray:
+    """Return the losses of a unit (n,)."""
+    [loss] = judged_here(tasks[unit.model], [(unit.recipe, unit.cut)])
+    return loss
+
+
+def judged_here(task: Task, runs: Sequence[tuple[Recipe, int]]) -> Iterator[FloatArray]:
+    """Yield the losses of recipes on numbered cuts as a `Judge`, one after another in this process."""
+    return (task.fold_loss(recipe, task.check if cut == CHECK else task.folds[cut]) for recipe, cut in runs)
+
+
+@contextmanager
+def judges(engine: Engine, tasks: Sequence[Task]) -> Iterator[list[Judge]]:
+    """Yield the `Judge` of every task, which fits and judges on the engine during the block."""
+    with engine.opened(unit_loss, tasks) as run:
+        yield [partial(_judged_on, run, model) for model in range(len(tasks))]
+
+
+def _judged_on(
+    run: Callable[[Sequence[Unit]], Iterator[FloatArray]], model: int, runs: Sequence[tuple[Recipe, int]]
+) -> Iterator[FloatArray]:
+    return run([Unit(model=model, recipe=recipe, cut=cut) for recipe, cut in runs])
+
+
 def tasks_of(
     tables: Tables,
     trace: str,
@@ -197,9 +244,9 @@ def lead_of(task: Task, default: FloatArray, best: FloatArray) -> Interval:
     return ratio_interval(np.arange(days), default - best, task.counts, day_draws(days, seed=task.seed))
 
 
-def checked_lead(task: Task, recipe: Recipe) -> Interval:
+def checked_lead(task: Task, recipe: Recipe, judge: Judge | None = None) -> Interval:
     """Return the mean loss of the default recipe minus that of another after the last inner cut, with its interval."""
-    default, other = (task.fold_loss(each, task.check) for each in (Recipe(), recipe))
+    default, other = (judge or partial(judged_here, task))([(Recipe(), CHECK), (recipe, CHECK)])
     blocks = day_blocks(task.examples.jobs["submit_ts"][task.check.split.test])
     return mean_interval(blocks, default - other, day_draws(int(blocks.max()) + 1, seed=task.seed))
 

@@ -1,4 +1,4 @@
-"""What all studies share: options, context, findings, writing of results, and the process pool.
+"""What all studies share: options, context, findings, writing of results, and the dealing of runs to processes.
 
 The studies are in the subfolders; the command line is parsed in `pipelines.cli.study`. Called by both.
 
@@ -7,8 +7,8 @@ To add a study:
 1. Write its config: a frozen dataclass. Each field is `name: type = option(default, help=...)`, or `trace_option()` and
    another function below. A field may be `bool`, `int`, `float`, `str`, `Path`, `Literal` or `StrEnum`; `X | None`
    makes the option optional, `tuple[X, ...]` makes it repeatable.
-2. Write `run(config, context) -> Findings`. `context` opens the lake and has the numbers of threads and processes, the
-   folders of the settings, and `talk` for progress messages. Run simulations in several processes with `dealt`.
+2. Write `run(config, context) -> Findings`. `context` opens the lake and has the number of threads, the engine, the
+   folders of the settings, and `talk` for progress messages. Run simulations on the engine with `dealt`.
 3. Declare `Study(name=..., config=..., run=..., takes=(...))` in the folder's `study.py`, and add an entry to
    `registry.STUDIES`.
 """
@@ -16,14 +16,13 @@ To add a study:
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, Literal, NoReturn, TypeVar
 
 import polars as pl
 
+from pipelines.engine.engine import Engine, Local
 from pipelines.errors import BadUsage
 from pipelines.studies.intervals import mean
 
@@ -141,8 +140,10 @@ class Context:
         Opens the champion models of the registry; if its argument is true, without a download, from the local cache.
     energy, traces
         Folders from the settings: energy measurements, and published traces.
-    threads, processes
-        Numbers of threads and processes to use.
+    threads
+        Number of threads to use.
+    engine
+        Runs the simulations, by default in this process.
     talk
         Reports progress to the user.
     """
@@ -153,7 +154,7 @@ class Context:
     energy: Path = Path()
     traces: Path | None = None
     threads: int = 1
-    processes: int = 1
+    engine: Engine = field(default_factory=Local)
     talk: Callable[[str], None] = lambda _: None
 
 
@@ -214,7 +215,7 @@ class Study(Generic[Config]):
     config: type[Config]
     run: Callable[[Config, Context], Findings]
     arms: Mapping[str, str] = field(default_factory=dict)
-    takes: Sequence[Literal["lake", "threads", "processes"]] = ()
+    takes: Sequence[Literal["lake", "threads", "engine"]] = ()
 
 
 def write(findings: Findings, folder: Path) -> list[Path]:
@@ -278,15 +279,14 @@ def _in_one(value: object, ends: tuple[object, object] | None) -> object:
     return f"{value:.3g} [{', '.join(told)}]" if told else f"{value:.3g}"
 
 
-def dealt(run: Callable[[Task], Done], tasks: Sequence[Task], processes: int) -> Iterator[Done]:
-    """Yield the results of the tasks in order, from several processes.
+def dealt(run: Callable[[Task], Done], tasks: Sequence[Task], engine: Engine) -> Iterator[Done]:
+    """Yield the results of the tasks in order; an engine gives the same results as any other.
 
-    The first task runs in this process, so that the others find the code that it compiled in the cache.
+    The first task runs in this process, so that others on this machine find the code that it compiled in the cache.
     """
     yield run(tasks[0])
-    rest = tasks[1:]
-    if processes == 1 or not rest:
-        yield from map(run, rest)
-        return
-    with ProcessPoolExecutor(max_workers=min(processes, len(rest)), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(run, rest)
+    yield from engine.run(_run, run, tasks[1:])
+
+
+def _run(run: Callable[[Task], Done], task: Task) -> Done:
+    return run(task)

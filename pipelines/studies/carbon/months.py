@@ -167,7 +167,7 @@ def months_of(
         for seed in seeds
     ]
     done: list[Row] = []
-    for rows in dealt(run_week, weeks, context.processes):
+    for rows in dealt(run_week, weeks, context.engine):
         done += rows
     context.talk(f"months: {len(weeks)} weeks simulated")
     runs = pl.DataFrame(done, infer_schema_length=None)

@@ -144,7 +144,7 @@ def run_study(config: Config, context: Context) -> Findings:
         grids = recorded_hours(energy / "grid", zones, "carbon", year=config.year, months=config.months)
         tasks = [Task(measured=measured, setting=each, seed=seed) for each in (*loads, *checks) for seed in seeds]
     done: list[dict[str, object]] = []
-    for task, rows in zip(tasks, dealt(run, tasks, context.processes), strict=True):
+    for task, rows in zip(tasks, dealt(run, tasks, context.engine), strict=True):
         done += rows
         if task.seed == seeds[-1]:
             context.talk(f"{task.setting.name}: {len(seeds)} seeds simulated")
@@ -229,4 +229,4 @@ def _notes(runs: pl.DataFrame, seeds: range, usual: Setting, jobs: Recorded | No
     return (*said, *(() if jobs is None else jobs.notes))
 
 
-CARBON: Final = Study(name="carbon", config=Config, run=run_study, takes=("lake", "threads", "processes"))
+CARBON: Final = Study(name="carbon", config=Config, run=run_study, takes=("lake", "threads", "engine"))

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from pipelines.engine.engine import Engine
 from pipelines.studies.cost.arms import as_asked, policies
 from pipelines.studies.cost.bound import least_usd
 from pipelines.studies.cost.settings import BOUND, Setting
@@ -139,10 +140,10 @@ def _figures(outcome: Outcome, jobs: int, least: Unavoidable) -> Row:
     }
 
 
-def run_all(tasks: Sequence[Task], processes: int, talk: Callable[[str], None]) -> pl.DataFrame:
-    """Run all tasks in parallel processes; return a row per setting, seed and policy."""
+def run_all(tasks: Sequence[Task], engine: Engine, talk: Callable[[str], None]) -> pl.DataFrame:
+    """Run all tasks on the engine; return a row per setting, seed and policy."""
     rows: list[Row] = []
-    for count, done in enumerate(dealt(run_task, tasks, processes), start=1):
+    for count, done in enumerate(dealt(run_task, tasks, engine), start=1):
         rows += done
         if count % TALK_EVERY == 0 or count == len(tasks):
             talk(f"{count} of {len(tasks)} draws run")

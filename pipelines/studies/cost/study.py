@@ -133,7 +133,7 @@ def run(config: Config, context: Context) -> Findings:
         if jobs is None or setting.study in (EXACT, OFF, PREEMPTING)
         for seed in range(config.seed, config.seed + config.seeds)
     ]
-    runs = run_all(tasks, context.processes, context.talk)
+    runs = run_all(tasks, context.engine, context.talk)
     middle, home = at_loads[len(at_loads) // 2], config.zones[0]
     tables = {
         "savings, percent": savings(runs),
@@ -177,4 +177,4 @@ def _subtitle(config: Config) -> list[str]:
     ]
 
 
-COST: Final = Study(name="cost", config=Config, run=run, takes=("lake", "threads", "processes"))
+COST: Final = Study(name="cost", config=Config, run=run, takes=("lake", "threads", "engine"))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from pipelines.engine.engine import Engine, Local
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.simulation.cluster_file import recorded_cluster
@@ -106,14 +107,14 @@ def filled_up(
     arms: Sequence[Arm],
     seeds: Sequence[int],
     *,
-    processes: int = 1,
+    engine: Engine | None = None,
     talk: Callable[[str], None] = lambda _: None,
 ) -> Curves:
-    """Run every arm on every pod list with every seed; the curves do not depend on the number of processes."""
+    """Run every arm on every pod list with every seed; the curves do not depend on the engine."""
     frames: list[pl.DataFrame] = []
     seconds: dict[str, list[float]] = {}
     tasks = [(pods, tuple(arms), seed) for pods in lists for seed in seeds]
-    for number, done in enumerate(dealt(one_seed, tasks, processes), start=1):
+    for number, done in enumerate(dealt(one_seed, tasks, engine or Local()), start=1):
         frames.append(done.frame)
         for policy, took in done.seconds.items():
             seconds.setdefault(policy, []).extend(took)

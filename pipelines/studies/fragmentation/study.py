@@ -178,8 +178,8 @@ def curves_of(lake: Lake, config: Config, names: Sequence[str], context: Context
     lists = [pod_list(lake, config.trace, name) for name in names]
     began = time.perf_counter()
     seeds = range(config.seed, config.seed + config.seeds)
-    curves = filled_up(lists, arms, seeds, processes=context.processes, talk=context.talk)
-    context.talk(_took(curves, time.perf_counter() - began, context.processes))
+    curves = filled_up(lists, arms, seeds, engine=context.engine, talk=context.talk)
+    context.talk(_took(curves, time.perf_counter() - began))
     return curves.frame
 
 
@@ -232,11 +232,11 @@ def _assumptions(config: Config, absent: Sequence[str]) -> list[str]:
     return said
 
 
-def _took(curves: Curves, all_s: float, processes: int) -> str:
+def _took(curves: Curves, all_s: float) -> str:
     runs = sum(map(len, curves.seconds.values()))
     slowest = max(curves.seconds, key=lambda policy: median(curves.seconds[policy]))
     each = f"one of {slowest} {median(curves.seconds[slowest]):.2f} s, at most {max(curves.seconds[slowest]):.2f} s"
-    return f"{runs} runs took {all_s:.0f} s with processes: {processes} ({each})"
+    return f"{runs} runs took {all_s:.0f} s ({each})"
 
 
 FRAGMENTATION: Final = Study(
@@ -244,5 +244,5 @@ FRAGMENTATION: Final = Study(
     config=Config,
     run=run,
     arms={policy: f"{published} in the published results" for policy, published in POLICIES.items()},
-    takes=("lake", "processes"),
+    takes=("lake", "engine"),
 )

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from pipelines.engine.engine import Engine
 from pipelines.simulation.advice import ORACLE, REQUESTED
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.job_pool import Pool
@@ -66,10 +67,10 @@ class Task:
     arrivals: Sequence[Arrivals]
 
 
-def run_all(asked: Asked, cases: Sequence[Case], setting: Setting, trace: str, processes: int) -> pl.DataFrame:
+def run_all(asked: Asked, cases: Sequence[Case], setting: Setting, trace: str, engine: Engine) -> pl.DataFrame:
     """Simulate every arm in every place; return one row per run."""
     tasks = list(_tasks(asked, cases, setting, trace))
-    return pl.DataFrame([row for rows in dealt(runs_of, tasks, processes) for row in rows], infer_schema_length=None)
+    return pl.DataFrame([row for rows in dealt(runs_of, tasks, engine) for row in rows], infer_schema_length=None)
 
 
 def _tasks(asked: Asked, cases: Sequence[Case], setting: Setting, trace: str) -> Iterator[Task]:

@@ -136,7 +136,7 @@ def _rows(
     asked = asked_of(jobs.pool, predictor or oracle_of(jobs.pool), ShrinkPolicy())
     seeds = range(config.seed, config.seed + config.seeds)
     cases = drawn(jobs.pool, seeds=seeds, rate_per_h=config.rate)
-    return share_rows(run_all(asked, cases, setting, trace_of(jobs.pool.jobs), context.processes), jobs.pool)
+    return share_rows(run_all(asked, cases, setting, trace_of(jobs.pool.jobs), context.engine), jobs.pool)
 
 
 def _findings(config: Config, jobs: MeasuredJobs, rows: list[Row]) -> Findings:
@@ -160,6 +160,4 @@ def _shown(rows: Sequence[Row]) -> list[Row]:
 
 
 _WHAT: Final = {name: arm.what for name, arm in ARMS.items()}
-RECLAIMING: Final = Study(
-    name="reclaim", config=Config, run=run_study, arms=_WHAT, takes=("lake", "threads", "processes")
-)
+RECLAIMING: Final = Study(name="reclaim", config=Config, run=run_study, arms=_WHAT, takes=("lake", "threads", "engine"))

@@ -153,3 +153,23 @@ def test_a_killed_search_goes_on_and_trains_what_it_found(lake: Path) -> None:
     [recipe] = read_recipes(lake.parent / "killed.json", "made").values()
     assert (row["model"], row["trials"]) == (NAME, 4)
     assert (row["result"] == "tuned") == (recipe != Recipe()) == (row["lead_lo"] > 0 and row["check_lo"] > 0)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("engine", ["processes", "dask"])
+def test_every_engine_makes_the_same_trials_and_recipes(engine: str, lake: Path) -> None:
+    if engine == "dask":
+        pytest.importorskip("distributed", reason="the optional group dask is not installed")
+    for name in ("local", engine):
+        done = CliRunner().invoke(app, arguments(lake, f"{name}.json", "--trials", "3", "--engine", name))
+        assert done.exit_code == 0, done.stderr
+
+    one, other = (
+        optuna.load_study(study_name=None, storage=f"sqlite:///{lake.parent}/{name}.json.db").trials
+        for name in ("local", engine)
+    )
+    told = [[(t.state, t.params, t.intermediate_values, t.user_attrs) for t in trials] for trials in (one, other)]
+    assert told[0] == told[1]
+    assert len(told[0]) == 3
+    assert (lake.parent / f"{engine}.json").read_bytes() == (lake.parent / "local.json").read_bytes()

@@ -11,8 +11,11 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from pipelines.cli.engines import EngineName, engine_of
 from pipelines.cli.options import DEMO_LAKE
 from pipelines.cli.study import app_of
+from pipelines.engine.engine import Local
+from pipelines.engine.processes import Processes
 from pipelines.errors import BadUsage
 from pipelines.studies.study import Context, Findings, Study, dealt, option, seed_option, summed_up, write
 
@@ -35,11 +38,11 @@ class Config:
 def findings(config: Config, context: Context) -> Findings:
     context.talk("running")
     row = {name: str(getattr(config, name)) for name in ("loads", "kinds", "shape", "limit_s", "detail", "seed")}
-    return Findings(study="tiny", trace="toy", tables={"config": [{**row}]}, notes=(f"{context.processes} processes",))
+    return Findings(study="tiny", trace="toy", tables={"config": [{**row}]}, notes=(type(context.engine).__name__,))
 
 
 def taut(*arguments: str) -> tuple[int, str, str]:
-    study = Study(name="tiny", config=Config, run=findings, arms={"one": "the only arm"}, takes=("processes",))
+    study = Study(name="tiny", config=Config, run=findings, arms={"one": "the only arm"}, takes=("engine",))
     result = CliRunner().invoke(app_of(study, "A tiny study."), list(arguments))
     return result.exit_code, result.stdout, result.stderr
 
@@ -48,7 +51,7 @@ def test_fields_of_a_config_are_options_with_their_types_and_defaults() -> None:
     code, out, err = taut("--format", "json", "--processes", "2")
     (row,) = json.loads(out)
 
-    assert (code, err) == (0, "running\nnote: 2 processes\n")
+    assert (code, err) == (0, "running\nnote: Processes\n")
     assert row == {
         "study": "tiny",
         "trace": "toy",
@@ -131,4 +134,11 @@ def test_means_are_by_group_with_the_number_of_seeds() -> None:
 
 
 def test_tasks_come_back_in_their_order_whoever_did_them() -> None:
-    assert list(dealt(abs, [-3, 2, -1], 2)) == list(dealt(abs, [-3, 2, -1], 1)) == [3, 2, 1]
+    assert list(dealt(abs, [-3, 2, -1], Processes(2))) == list(dealt(abs, [-3, 2, -1], Local())) == [3, 2, 1]
+
+
+def test_a_study_runs_here_with_one_process_or_the_engine_local_and_a_scheduler_needs_dask() -> None:
+    for options in (["--processes", "1"], ["--engine", "local"]):
+        assert "note: Local\n" in taut(*options)[2]
+    with pytest.raises(BadUsage, match="needs --engine dask"):
+        engine_of(EngineName.PROCESSES, "tcp://127.0.0.1:1", 2)

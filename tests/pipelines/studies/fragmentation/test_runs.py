@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from pipelines.engine.processes import Processes
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.studies.fragmentation.arms import POLICIES, Arm, arms_of, is_arm
@@ -97,7 +98,7 @@ def test_two_processes_give_the_same_curves_as_one(pods: PodList) -> None:
     told: list[str] = []
 
     alone = filled_up([pods], arms, range(42, 45))
-    dealt = filled_up([pods], arms, range(42, 45), processes=2, talk=told.append)
+    dealt = filled_up([pods], arms, range(42, 45), engine=Processes(2), talk=told.append)
 
     assert alone.frame.equals(dealt.frame)
     assert {policy: len(took) for policy, took in dealt.seconds.items()} == {

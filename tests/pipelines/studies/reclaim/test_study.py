@@ -139,10 +139,11 @@ def test_too_few_jobs_for_models_leave_those_arms_out_with_the_reason(pool: Path
 
 
 @pytest.mark.slow
-def test_the_same_seeds_give_the_same_bytes_with_any_number_of_processes(pool: Path) -> None:
+def test_the_same_seeds_give_the_same_bytes_on_any_engine(pool: Path) -> None:
     options = ["--seeds", "2", "--rate", "60", "--arm", "reclaim", "--variation", "default", "--format", "json"]
 
-    found = [taut("reclaim", "--pool", pool, *options, "--processes", count) for count in ("1", "2", "1")]
+    engines = (["local"], ["processes", "--processes", "2"], ["dask", "--processes", "2"], ["local"])
+    found = [taut("reclaim", "--pool", pool, *options, "--engine", *engine) for engine in engines]
 
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1] == found[2] == found[3]
     assert found[0] != taut("reclaim", "--pool", pool, *options, "--processes", "1", "--seed", "1")
