@@ -115,6 +115,7 @@ sites simulate --grid nowhere
 study nothing
 study reclaim --lake nowhere
 slurm history nowhere.txt
+slurm history --from CSV --as ../escape
 reclaim slurm --config nowhere.toml
 kube manifests --config nowhere.toml
 usage prometheus --url http://127.0.0.1:1 --dialect none

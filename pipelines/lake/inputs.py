@@ -17,6 +17,8 @@ from pipelines.lake.sources.archive import Found, Published, expected_names, fin
 from pipelines.lake.sources.source import CLUSTER, Source
 from pipelines.synth.published import SYNTHETIC_MARK, SYNTHETIC_NAME
 
+__all__ = ["check_trace_name"]
+
 SAFE_CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -111,6 +113,15 @@ def _is_synthetic(folder: str | Path) -> bool:
     return (Path(folder) / SYNTHETIC_MARK).exists()
 
 
+def check_trace_name(name: str) -> None:
+    """Raise BadUsage for a name that no trace may have.
+
+    Models are registered as <kind>.<trace>.<type>, so a trace's name must not contain a dot.
+    """
+    if not SAFE_TRACE.fullmatch(name):
+        raise BadUsage(f"the trace name {name[:80]!r}; expected lower-case letters, digits, _ and -, no - or _ first")
+
+
 def trace_named(source: Source, from_dir: str | Path, as_name: str | None) -> str:
     """Return the trace's name in the lake: `as_name`, else the source's name, else `pai-synth` for synthetic files.
 
@@ -120,9 +131,7 @@ def trace_named(source: Source, from_dir: str | Path, as_name: str | None) -> st
         If the name is not valid, or gives synthetic files the name of the real trace.
     """
     name = as_name if as_name is not None else (SYNTHETIC_NAME if _is_synthetic(from_dir) else source.name)
-    if not SAFE_TRACE.fullmatch(name):
-        # Models are registered as <kind>.<trace>.<type>, so a trace's name must not contain a dot.
-        raise BadUsage(f"the trace name {name[:80]!r}; expected lower-case letters, digits, _ and -, no - or _ first")
+    check_trace_name(name)
     if _is_synthetic(from_dir) and name == source.name:
         raise BadUsage(f"the files in {from_dir} are synthetic and cannot be named {name}; use --as {SYNTHETIC_NAME}")
     return name

@@ -66,7 +66,11 @@ def _groups(jobs: pl.DataFrame, usage: pl.DataFrame, trace: str) -> list[Part]:
         rows = rightsized(jobs, usage, "group", ShrinkPolicy(device_mem_gib=GPU_MEM_GIB_OF_TYPE))
     except LakeError:
         return []
-    worst = rows.filter("recurring").head(SHOWN_GROUPS)
+    freed = pl.col("gpus_reclaimable_h") - pl.col("gpus_missing_h")
+    recurring = rows.filter("recurring", freed.fill_null(0.0) >= 0.0)
+    worst = recurring.sort(freed.fill_null(0.0).cast(pl.Float64), descending=True, maintain_order=True).head(
+        SHOWN_GROUPS
+    )
     names = shortened([row["group"] or row["user"] for row in worst.iter_rows(named=True)])
     table = [
         {
@@ -82,8 +86,8 @@ def _groups(jobs: pl.DataFrame, usage: pl.DataFrame, trace: str) -> list[Part]:
     if not table:
         return []
     said = (
-        "Amounts are per instance; targets are measured peaks with a margin. Hours below 0 would be added: the group "
-        "asks for less than it uses. `taut rightsize --patch yaml` prints what to paste"
+        "Amounts are per instance; targets are measured peaks with a margin. Groups that use more GPUs than they ask "
+        "for are not listed: `taut rightsize` shows them as raise. `taut rightsize --patch yaml` prints what to paste"
     )
     title = f"Groups to fix first, {trace}"
     return [Table(name=f"fix-first-{trace}", title=title, rows=pl.DataFrame(table), said=said)]

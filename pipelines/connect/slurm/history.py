@@ -19,6 +19,7 @@ from pipelines.connect.slurm.commands import INTERVAL_S, jobs_between, sampling_
 from pipelines.errors import SourceError
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import ingest
+from pipelines.lake.inputs import check_trace_name
 
 __all__ = ["update"]
 
@@ -71,7 +72,10 @@ def update(
         `sacct` fails, its text is not valid, or the records cannot be read or written.
     LakeError
         Another ingest is writing to the lake.
+    BadUsage
+        The trace's name is not valid; nothing was read or written.
     """
+    check_trace_name(trace)
     if told is not None:
         every_s = INTERVAL_S if interval_s is None else interval_s
         jobs = read_jobs(told[0], cluster=told[1], interval_s=every_s)
