@@ -22,7 +22,9 @@ from modelserve.errors import MirrorError
 from pipelines.cli.options import Place, say
 from pipelines.errors import BadUsage, RegistryError
 from pipelines.lake.lake import Lake
+from pipelines.models.training_tables import newest_tables
 from pipelines.models.versions import ModelVersion
+from pipelines.settings import NEWEST
 from scheduler_core.types import Job
 
 IDENTITY: Final = ("trace", "cluster", "job_id", "role")
@@ -73,10 +75,11 @@ def champions(place: Place, *, offline: bool) -> LakePredictor:
 
 
 def with_lake(bundles: Mapping[str, Bundle], lake: Lake) -> tuple[dict[str, Bundle], dict[str, datetime]]:
-    """Add the jobs in the lake to the history of each bundle; return the bundles, and the end of history by trace.
+    """Add the newest jobs in the lake, at most `NEWEST`, to the history of each bundle.
 
-    Jobs that only the bundle has, such as those of feedback, are kept. Clusters that were left out of the training
-    (`taut train --cluster`) stay out. A bundle whose trace is not in the lake is unchanged.
+    Returns the bundles, and the end of history by trace. Jobs that only the bundle has, such as those of feedback, are
+    kept. Clusters that were left out of the training (`taut train --cluster`) stay out. A bundle whose trace is not in
+    the lake is unchanged.
     """
     held = set(lake.traces())
     fresh: dict[str, Bundle] = {}
@@ -99,8 +102,8 @@ def with_lake(bundles: Mapping[str, Bundle], lake: Lake) -> tuple[dict[str, Bund
 
 def _grown(bundle: Bundle, lake: Lake) -> History:
     """Return the history of a bundle's trace in the lake, and the jobs that only the bundle has."""
-    jobs = lake.table("jobs", bundle.card.trace).collect()
-    usage = lake.table("usage", bundle.card.trace).collect()
+    tables = newest_tables(lake, bundle.card.trace, None, NEWEST)
+    jobs, usage = tables.jobs, tables.usage
     own = bundle.history.frame
     early = jobs.filter(pl.col("submit_ts") < bundle.card.until)["cluster"].unique()
     left_out = early.filter(~early.is_in(own["cluster"].unique().implode()))

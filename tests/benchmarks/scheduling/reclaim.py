@@ -43,8 +43,8 @@ ARMS: Final = ("requested", "reclaim", "overcommit_1.5", "oracle", "bound")
 def reclaim_rows() -> list[Row]:
     """Time a round of reservations, and each arm of a simulation."""
     what = f"reserve {JOBS} running jobs, free capacity of {MACHINES} machines, admit {NEWCOMERS} newcomers"
-    _round_s(0)
-    taken = [_round_s(seed) for seed in range(ROUNDS)]
+    round_s(0)
+    taken = [round_s(seed) for seed in range(ROUNDS)]
     rows = [amount_row("g", what, taken, unit="s", bar=Bar(side="under", value=0.3))]
     with tempfile.TemporaryDirectory() as scratch:
         for arm, sharing, seconds in _arms_s(_pool(Path(scratch))):
@@ -53,30 +53,30 @@ def reclaim_rows() -> list[Row]:
     return rows
 
 
-def _round_s(seed: int) -> float:
-    """Return the seconds of one round over jobs drawn at random."""
+def round_s(seed: int, running: int = JOBS, machines: int = MACHINES) -> float:
+    """Return the seconds of one round over running jobs drawn at random."""
     rng = np.random.default_rng(seed)
-    pairs = (JOBS, 2)
+    pairs = (running, 2)
     seen = Measurements(
-        age_s=rng.uniform(0.0, 7200.0, JOBS),
-        silent_s=rng.uniform(0.0, 90.0, JOBS),
+        age_s=rng.uniform(0.0, 7200.0, running),
+        silent_s=rng.uniform(0.0, 90.0, running),
         pressed_ago_s=np.full(pairs, np.inf),
-        count=rng.integers(0, 120, JOBS).astype(np.float64),
+        count=rng.integers(0, 120, running).astype(np.float64),
         mean=rng.uniform(0.1, 4.0, pairs),
         squares=rng.uniform(0.0, 40.0, pairs),
         recent=rng.uniform(0.1, 4.0, pairs),
         memory=rng.uniform(0.0, 1.0, pairs),
-        held=np.zeros(JOBS, dtype=np.bool_),
+        held=np.zeros(running, dtype=np.bool_),
     )
-    requests, machine = rng.uniform(1.0, 8.0, (JOBS, 3)), rng.integers(0, MACHINES, JOBS)
-    newcomers, ones, policy = rng.uniform(1.0, 8.0, (NEWCOMERS, 2)), np.ones(JOBS), ReservePolicy()
-    capacity = np.full(MACHINES, 96.0)
+    requests, machine = rng.uniform(1.0, 8.0, (running, 3)), rng.integers(0, machines, running)
+    newcomers, ones, policy = rng.uniform(1.0, 8.0, (NEWCOMERS, 2)), np.ones(running), ReservePolicy()
+    capacity = np.full(machines, 96.0)
     began = time.perf_counter()
     found = reserve(requests, seen, policy)
     for at in range(2):
         mean, spread = found.mean[:, at], found.spread[:, at]
         free = free_capacity(capacity, machine, ones, mean, spread, policy.z)
-        variance = np.bincount(machine, weights=spread**2, minlength=MACHINES)
+        variance = np.bincount(machine, weights=spread**2, minlength=machines)
         for newcomer in newcomers[:, at]:
             admits(free, variance, float(newcomer), 0.0, 1, policy.z)
     return time.perf_counter() - began

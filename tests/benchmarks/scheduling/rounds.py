@@ -62,14 +62,14 @@ def round_rows(cache: Path) -> list[Row]:
     def scale(asked: Sequence[Job]) -> list[Recommendation]:
         return shrink(asked, predictor, POLICY)
 
-    _round(jobs, Discipline(), scale)
+    timed_round(jobs, Discipline(), scale)
     # What else this process has imported is not looked through again: a worker of the service does the same.
     gc.collect()
     gc.freeze()
-    timed = [_round(jobs, Discipline(), scale) for _ in range(ROUNDS)]
+    timed = [timed_round(jobs, Discipline(), scale) for _ in range(ROUNDS)]
     every = [_all_predicted(jobs, predictor) for _ in range(ROUNDS)]
     rules = {"fifo": Discipline(), "drf": Discipline(policy="drf"), "fifo, EASY": Discipline(backfill="easy")}
-    bare = {name: [_round(jobs, discipline).cpu_s for _ in range(ROUNDS)] for name, discipline in rules.items()}
+    bare = {name: [timed_round(jobs, discipline).cpu_s for _ in range(ROUNDS)] for name, discipline in rules.items()}
     gc.unfreeze()
     what = f"{PENDING} jobs submitted, {CANDIDATES} candidates and the request, {MACHINES} machines"
     bar = Bar(side="under", value=1.0)
@@ -113,8 +113,10 @@ def _all_predicted(jobs: list[Job], predictor: Predictor) -> float:
     return time.process_time() - begin
 
 
-def _round(jobs: Sequence[Job], discipline: Discipline, scale: Scale | None = None) -> Round:
-    """Submit the jobs to a scheduler with empty machines, and run one round."""
+def timed_round(
+    jobs: Sequence[Job], discipline: Discipline, scale: Scale | None = None, *, count: int = MACHINES
+) -> Round:
+    """Submit the jobs to a scheduler with `count` empty machines, and run one round."""
     shrunk_s: list[float] = []
 
     def timed(asked: Sequence[Job]) -> Sequence[Recommendation]:
@@ -124,7 +126,7 @@ def _round(jobs: Sequence[Job], discipline: Discipline, scale: Scale | None = No
         shrunk_s.append(time.process_time() - began)
         return answers
 
-    machines = [Machine(name=f"m{n}", cpu_cores=96.0, mem_gib=512.0, gpus=8) for n in range(MACHINES)]
+    machines = [Machine(name=f"m{n}", cpu_cores=96.0, mem_gib=512.0, gpus=8) for n in range(count)]
     scheduler = Scheduler(machines, discipline, scale=None if scale is None else timed)
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     for job in jobs:

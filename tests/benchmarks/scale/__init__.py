@@ -1,0 +1,1 @@
+"""How ingest, training and answers grow with the number of jobs."""
