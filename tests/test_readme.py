@@ -45,7 +45,7 @@ def test_shown_commands_exist_with_their_options(page: str) -> None:
     assert commands
     for _, *words in commands:
         found: Any = typer.main.get_group(app)  # a group at first, a command at last
-        while hasattr(found, "commands"):
+        while hasattr(found, "commands") and words:
             found, words = found.commands[words[0]], words[1:]
         if isinstance(found, StudyCommand):
             found = typer.main.get_command(app_of(load(str(found.name)), ""))
