@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import AliasChoices, Field, ValidationError
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from modelserve.wrong_values import fault_of
 from pipelines.errors import BadUsage
+from pipelines.places import beside, located
 
 __all__ = ["NEWEST", "load_settings", "usable_cpus"]
 
@@ -26,13 +27,15 @@ def usable_cpus() -> int:
 
 
 class Settings(BaseSettings):
-    """Values of the environment variables `TAUT_*` and `MLFLOW_TRACKING_URI`; an empty variable counts as unset."""
+    """Values of the environment variables `TAUT_*` and two of MLflow; an empty variable counts as unset."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid", populate_by_name=True
     )
 
-    lake: Path = Field(default=Path("data/lake"), description="folder of the lake")
+    lake: Annotated[Path | str, BeforeValidator(located)] = Field(
+        default=Path("data/lake"), description="folder of the lake, or s3://BUCKET/PREFIX"
+    )
     bundles: Path | None = Field(default=None, description="folder of cached models; next to the lake if unset")
     traces: Path | None = Field(default=None, description="folder of published files, one subfolder for each trace")
     energy: Path = Field(
@@ -48,10 +51,15 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("MLFLOW_TRACKING_URI"),
         description="MLflow tracking URI of the models; SQLite next to the lake if unset",
     )
+    artifact_root: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices("MLFLOW_DEFAULT_ARTIFACT_ROOT"),
+        description="where a new registry in a database keeps files of models, such as s3://BUCKET/PREFIX",
+    )
 
-    def registry(self, lake: Path) -> str:
+    def registry(self, lake: Path | str) -> str:
         """Return the URI of the model registry: as set, else SQLite next to the lake."""
-        return self.tracking_uri or f"sqlite:///{lake.absolute().parent / 'mlflow.db'}"
+        return self.tracking_uri or f"sqlite:///{beside(lake) / 'mlflow.db'}"
 
 
 def load_settings() -> Settings:

@@ -184,7 +184,7 @@ def _opened_files(source: str, location: str, mapping: Path | None) -> Iterator[
 
 
 def _ingest_files(
-    files: _Files, lake: Path, as_name: str | None, strict: float | None, form: Format, chosen: Chosen
+    files: _Files, lake: str | Path, as_name: str | None, strict: float | None, form: Format, chosen: Chosen
 ) -> None:
     """Ingest the files; print one row per published table, and a warning for each file with quarantined rows."""
     from pipelines.cli.progress import reading_progress
@@ -212,7 +212,7 @@ def _ingest_files(
     say(f"{'ingested' if report.changed else 'unchanged'}: trace {report.manifest.trace} in {lake}")
 
 
-def _check_files(files: _Files, lake: Path, as_name: str | None, strict: float | None, form: Format) -> None:
+def _check_files(files: _Files, lake: str | Path, as_name: str | None, strict: float | None, form: Format) -> None:
     """Check the files; print where each problem is and how to fix it. Exit with code 1 if an ingest would fail."""
     from pipelines.cli.progress import step
     from pipelines.lake.checking import check

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperOption
 
 from pipelines.errors import BadUsage, meant
+from pipelines.places import beside, located
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,7 +53,13 @@ class GuardOption(StrEnum):
 
 
 Lake = Annotated[
-    Path | None, typer.Option("--lake", help="Folder of the lake.", show_default="TAUT_LAKE, data/lake, the demo's")
+    str | None,
+    typer.Option(
+        "--lake",
+        metavar="PLACE",
+        help="The lake: a folder, or s3://BUCKET/PREFIX.",
+        show_default="TAUT_LAKE, data/lake, the demo's",
+    ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to write the rows to stdout.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.", min=0)]
@@ -145,37 +152,37 @@ def flags_without_type(command: "TyperGroup | TyperCommand", ctx: typer.Context)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a command works: the folder of the lake, the URI of the model registry, the folder of cached models."""
+    """Where a command works: the lake, the URI of the model registry, the folder of cached models."""
 
-    lake: Path
+    lake: str | Path
     tracking_uri: str
     bundles: Path
 
     def beside_registry(self, name: str) -> Path:
         """Return the path of a file next to the registry's database; next to the lake if the registry is a server."""
         database = self.tracking_uri.removeprefix(SQLITE)
-        beside = self.lake if database == self.tracking_uri else Path(database)
-        return beside.absolute().parent / name
+        return beside(self.lake if database == self.tracking_uri else Path(database)) / name
 
 
-def place_of(lake: Path | None, *, demo: bool = True) -> Place:
+def place_of(lake: str | Path | None, *, demo: bool = True) -> Place:
     """Return where a command works: in the given lake, else TAUT_LAKE, else data/lake, else the demo's lake.
 
-    The registry and the cached models are next to the lake unless the settings name them. Commands that create a lake
+    The registry and the cached models are next to the lake (for one in a bucket, in the folder `data`) unless the
+    settings name them. Commands that create a lake
     pass `demo=False`, which excludes the demo's lake. If the demo's lake is used, a notice on stderr names it.
     """
     from pipelines.settings import load_settings
 
     settings = load_settings()
-    folder = lake or settings.lake
+    folder = located(lake or settings.lake)
     unset = lake is None and "lake" not in settings.model_fields_set
-    if demo and unset and not folder.exists() and DEMO_LAKE.is_dir():
-        _notice_demo(folder.absolute())
+    if demo and unset and not Path(folder).exists() and DEMO_LAKE.is_dir():
+        _notice_demo(Path(folder).absolute())
         folder = DEMO_LAKE
     return Place(
         lake=folder,
         tracking_uri=settings.registry(folder),
-        bundles=settings.bundles or folder.absolute().parent / "bundles",
+        bundles=settings.bundles or beside(folder) / "bundles",
     )
 
 
@@ -186,7 +193,7 @@ def _notice_demo(absent: Path) -> None:
 
 
 @contextmanager
-def opened(lake: Path | None, trace: str | None) -> Iterator[tuple["OpenLake", str]]:
+def opened(lake: str | Path | None, trace: str | None) -> Iterator[tuple["OpenLake", str]]:
     """Open the lake; yield the lake and the name of the chosen trace."""
     from pipelines.lake.lake import Lake as OpenLake
 
@@ -201,7 +208,7 @@ def chosen_trace(lake: "OpenLake", trace: str | None) -> str:
     return lake.chosen(trace or load_settings().trace)
 
 
-def trace_of(lake: Path | None, trace: str | None) -> str:
+def trace_of(lake: str | Path | None, trace: str | None) -> str:
     """Return the name of the chosen trace, from the lake or from the cached models; the lake is closed again."""
     from pipelines.lake.lake import Lake as OpenLake
 

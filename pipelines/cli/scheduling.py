@@ -131,7 +131,7 @@ def _print(rows: list[dict[str, object]], patch: PatchFormat | None, form: Forma
 
 
 def _recommended_here(
-    jobs: str, where: tuple[Path | None, str | None, bool], parameters: Parameters
+    jobs: str, where: tuple[str | None, str | None, bool], parameters: Parameters
 ) -> list[dict[str, object]]:
     from modelserve.calls.offline import recommend as run
     from modelserve.contract.writing import flat
@@ -174,7 +174,7 @@ def _recommended_there(
     )
 
 
-def _explain(answer_id: str, lake: Path | None, store: str | None, bundles: Path | None, form: Format) -> None:
+def _explain(answer_id: str, lake: str | Path | None, store: str | None, bundles: Path | None, form: Format) -> None:
     from pipelines.cli.evidence import replayed
     from pipelines.cli.serve_settings import serve_settings
 

@@ -18,6 +18,7 @@ from modelserve.settings import PREFIX, ServeSettings
 from modelserve.wrong_values import fault_of
 from pipelines.cli.options import DEMO_LAKE, Place, place_of
 from pipelines.errors import BadUsage
+from pipelines.places import beside
 from pipelines.settings import load_settings
 
 SQLITE: Final = "sqlite:///"
@@ -28,7 +29,7 @@ SECRET: Final = frozenset({"tokens", "tls_key_password"})
 CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
-def serve_settings(lake: Path | None, options: Mapping[str, object]) -> ServeSettings:
+def serve_settings(lake: str | Path | None, options: Mapping[str, object]) -> ServeSettings:
     """Return the settings of the service; `options` of the command line that are None count as not given.
 
     Raises
@@ -115,7 +116,7 @@ def _check_names(environment: Mapping[str, str]) -> None:
         raise BadUsage(f"{', '.join(strange)[:200]}: no such setting; `taut serve --print-settings` lists them all")
 
 
-def _place(lake: Path | None) -> Place:
+def _place(lake: str | Path | None) -> Place:
     """Return where the lake and the models are; in the demo's folder if there are no others."""
     place = place_of(lake, demo=False)
     demo = place_of(DEMO_LAKE)
@@ -138,7 +139,7 @@ def _beside(place: Place, said: ServeSettings) -> dict[str, object]:
         if "tracking_uri" not in said.model_fields_set:
             found["tracking_uri"] = _registry_of(place)
         if "store" not in said.model_fields_set:
-            found["store"] = f"{SQLITE}{place.lake.absolute().parent / 'serve.db'}"
+            found["store"] = f"{SQLITE}{beside(place.lake) / 'serve.db'}"
     if "trace" not in said.model_fields_set:
         found["trace"] = load_settings().trace or _only_trace(bundles)
     return found

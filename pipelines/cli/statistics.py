@@ -56,7 +56,7 @@ def _list(form: Format) -> None:
         emit(listing(), form)
 
 
-def _verify(lake: Path | None, trace: str | None, form: Format) -> None:
+def _verify(lake: str | Path | None, trace: str | None, form: Format) -> None:
     from pipelines.lake.lake import Lake as OpenLake
     from pipelines.statistics.published import read_published
     from pipelines.statistics.shown import tally, verdict_lines
@@ -72,7 +72,7 @@ def _verify(lake: Path | None, trace: str | None, form: Format) -> None:
 
 
 def _compute(
-    names: list[str], lake: Path | None, trace: str | None, cluster: str | None, by: list[str], form: Format
+    names: list[str], lake: str | Path | None, trace: str | None, cluster: str | None, by: list[str], form: Format
 ) -> None:
     from pipelines.errors import BadUsage, LakeError, meant
     from pipelines.statistics import STATISTICS, cluster_note

@@ -162,7 +162,7 @@ def _run(
     *,
     out: Path | None,
     form: Format,
-    lake: Path | None = None,
+    lake: str | Path | None = None,
     threads: int | None = None,
     engine: EngineName = EngineName.LOCAL,
     scheduler: str | None = None,
@@ -187,7 +187,7 @@ def _run(
     _print(findings, form)
 
 
-def _context(stack: ExitStack, lake: Path | None, threads: int | None, engine: "Engine") -> "Context":
+def _context(stack: ExitStack, lake: str | Path | None, threads: int | None, engine: "Engine") -> "Context":
     from functools import cache
 
     from pipelines.cli.opening import champions

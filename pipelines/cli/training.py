@@ -45,7 +45,7 @@ class Training:
     run: Callable[[], list[Retrained]]
 
 
-def read_training(lake: Path | None, trace: str | None, choices: Choices) -> Training:
+def read_training(lake: str | Path | None, trace: str | None, choices: Choices) -> Training:
     """Read the recipes and the tables; the lake is closed again before anything is trained.
 
     Raises

@@ -40,19 +40,20 @@ def add_rows(lake: Lake, trace: str, cluster: str, fresh: Mapping[str, pl.DataFr
     """
     with lake.writing():
         manifest = lake.manifest(trace)
-        lake.staging_folder.mkdir(exist_ok=True)
         outputs = [each for each in manifest.outputs if not (each.table in fresh and each.cluster == cluster)]
         try:
-            for table, rows in fresh.items():
-                merged = _merged(lake, table, trace, cluster, rows)
-                if merged.height:
-                    outputs.append(_written(lake, table, trace, cluster, merged))
+            with lake.storage.staged(cluster) as stage:
+                for table, rows in fresh.items():
+                    merged = _merged(lake, table, trace, cluster, rows)
+                    if merged.height:
+                        outputs.append(_written(lake, stage, table, trace, cluster, merged))
             grown = replace(manifest, outputs=tuple(outputs))
             commit(lake, grown)
         except (OSError, duckdb.Error, pl.exceptions.PolarsError, dy.exc.ValidationError) as error:
-            sweep(lake)
+            if lake.local:
+                sweep(lake, trace)
             reason = " ".join(str(error).split())[:SHOWN]
-            raise LakeError(f"rows were not added to {trace} in {lake.path} ({reason}); repeat the command") from error
+            raise LakeError(f"rows were not added to {trace} in {lake.where} ({reason}); repeat the command") from error
     return grown
 
 
@@ -67,7 +68,7 @@ def _merged(lake: Lake, table: str, trace: str, cluster: str, rows: pl.DataFrame
     return TABLES[table].validate(merged)
 
 
-def _written(lake: Lake, table: str, trace: str, cluster: str, rows: pl.DataFrame) -> Output:
-    staged: Path = lake.staging_folder / f"{table}.parquet"
+def _written(lake: Lake, stage: Path, table: str, trace: str, cluster: str, rows: pl.DataFrame) -> Output:
+    staged = stage / f"{table}.parquet"
     rows.write_parquet(staged, compression="zstd")
     return place(lake, staged, table, trace, cluster, rows.height)

@@ -6,10 +6,10 @@ is visible to readers before `pipelines.lake.ingest` commits the manifest. Calle
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
-from uuid import uuid4
 
 import duckdb
 
@@ -47,7 +47,7 @@ class Built:
 class Loading:
     """What the clusters of one ingest share; `say` is None in other processes, which report nothing."""
 
-    lake: Path
+    lake: str
     source: Source
     trace: str
     folder: Path
@@ -61,16 +61,16 @@ def load_cluster(loading: Loading, cluster: Cluster) -> Built:
     Repeating it changes nothing: it stages in a folder of its own, and a placed file is named by its content.
     """
     lake, source, say = Lake(loading.lake), loading.source, loading.say or (lambda *_: None)
-    stage = lake.staging_folder / f"{cluster.name}-{uuid4().hex}"
-    stage.mkdir(parents=True)
-    published, absent = published_tables(source, cluster, loading.folder, stage)
-    warnings = [f"{cluster.name}: no {name} table: its columns are empty or null" for name in absent]
-    memory = memory_mb(published)
-    try:
-        built = _built(lake, source, loading.trace, cluster.name, published, stage, memory, loading.threads, say)
-    except duckdb.OutOfMemoryException:
-        # The limit estimated from file sizes was too low; repeat with the maximum.
-        built = _built(lake, source, loading.trace, cluster.name, published, stage, MEMORY_MB, loading.threads, say)
+    with lake.storage.staged(cluster.name) as stage:
+        published, absent = published_tables(source, cluster, loading.folder, stage)
+        warnings = [f"{cluster.name}: no {name} table: its columns are empty or null" for name in absent]
+        memory = memory_mb(published)
+        build = partial(_built, lake, source, loading.trace, cluster.name, published, stage)
+        try:
+            built = build(memory, loading.threads, say)
+        except duckdb.OutOfMemoryException:
+            # The limit estimated from file sizes was too low; repeat with the maximum.
+            built = build(MEMORY_MB, loading.threads, say)
     return replace(built, warnings=warnings + built.warnings)
 
 

@@ -6,9 +6,9 @@ Called by `taut ingest`, the demo and the tests.
 
 Notes
 -----
-Tables are written to a staging folder, then moved to names derived from their content. The ingest commits by renaming
-the trace's new manifest: before that, readers see the old tables; afterwards, the new ones. Files that an interrupted
-ingest leaves behind are removed by the next ingest.
+Tables are written to a staging folder, then moved to names derived from their content. The ingest commits by replacing
+the trace's manifest in one step: before that, readers see the old tables; afterwards, the new ones. Files that an
+interrupted ingest leaves behind are removed by a later ingest.
 """
 
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def ingest(
     SourceError
         If a required file is absent, a file is damaged or not in its format, or `strict_share` is exceeded.
     LakeError
-        If another ingest is writing to the lake.
+        If another ingest is writing to the folder of the lake, or in a bucket committed the same trace meanwhile.
     EngineError
         If the engine failed; nothing was committed.
     """
@@ -113,7 +113,7 @@ def _ingest(
 ) -> IngestReport:
     clusters = clusters_in(source, folder)
     with held.writing(), ThreadPoolExecutor(READERS) as readers:
-        sweep(held)
+        sweep(held, trace)
         say(f"{trace}: reading {folder}", 0, 0)
         seen = Signatures.read(held.manifest_folder / f"{trace}.seen")
         paths = _paths(clusters)
@@ -122,7 +122,8 @@ def _ingest(
         # If the lake does not hold the trace yet, the digests are computed while the rows are loaded.
         if before and before.same_ingest(source.name, inputs() + source.declared, source.zone) and intact(held, before):
             check_share(before, strict_share)
-            held.refresh_views()
+            if held.local:
+                held.refresh_views()
             seen.keep()
             return IngestReport(manifest=before, changed=False)
         try:
@@ -134,7 +135,8 @@ def _ingest(
                     f"files in {folder} changed while they were read; nothing was committed. Ingest again."
                 )
         except BaseException:  # also an interrupt, which DuckDB raises as RuntimeError
-            sweep(held)
+            if held.local:
+                sweep(held, trace)
             raise
         commit(held, manifest)
         seen.keep()
@@ -170,7 +172,7 @@ def _build(
     warnings: list[str] = []
     here = isinstance(engine, Local)
     loading = Loading(
-        lake=lake.path, source=source, trace=trace, folder=folder, threads=threads, say=say if here else None
+        lake=lake.where, source=source, trace=trace, folder=folder, threads=threads, say=say if here else None
     )
     for cluster, built in zip(clusters, engine.run(load_cluster, loading, clusters), strict=True):
         if not here:

@@ -1,12 +1,13 @@
-"""The lake folder: its layout, its tables as polars frames, its DuckDB views, and the lock for writing.
+"""The lake: its layout, its tables as polars frames, its DuckDB views, and the lock for writing.
 
-`pipelines.lake.ingest` writes tables; readers see only the files that a manifest names.
+`pipelines.lake.ingest` writes tables; readers see only the files that a manifest names. `pipelines.lake.storage` has
+the files, which are in a folder or an object store.
 Called by every part of `pipelines` that reads canonical tables.
 """
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -15,9 +16,9 @@ import duckdb
 from pipelines.errors import BadUsage, LakeError, meant
 from pipelines.lake import manifest as manifests
 from pipelines.lake import views
-from pipelines.lake.connections import configured, damaged, missing, seal, sql_list, unreadable
-from pipelines.lake.locks import exclusive
+from pipelines.lake.connections import configured, seal, sql_list, unreadable
 from pipelines.lake.manifest import FORMAT_VERSION, Manifest, Output
+from pipelines.lake.storage import Folder, storage_of
 from pipelines.lake.views import COLUMNS
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ __all__ = ["Lake"]
 
 
 class Lake:
-    """A folder of canonical tables; as a context manager, it closes its DuckDB connections on exit.
+    """A folder, or s3://BUCKET/PREFIX, of canonical tables; as a context manager, it closes its DuckDB connections.
+
+    `path` is the local folder from which files are read: the lake itself, or the local copy of one in a bucket.
 
     Examples
     --------
@@ -36,7 +39,9 @@ class Lake:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).absolute()
+        self.storage = storage_of(path)
+        self.path = self.storage.folder
+        self.where = self.storage.where
         self._open: list[duckdb.DuckDBPyConnection] = []
         self._seen = False
 
@@ -53,7 +58,7 @@ class Lake:
 
     def traces(self) -> list[str]:
         """Return the names of the traces in the lake, sorted."""
-        return sorted(p.stem for p in self.manifest_folder.glob("*.json"))
+        return sorted(self.storage.manifests())
 
     def chosen(self, trace: str | None) -> str:
         """Return the named trace, or without a name the only one.
@@ -69,9 +74,9 @@ class Lake:
             return self.manifest(trace).trace
         held = self.traces()
         if not held:
-            raise LakeError(f"no trace in {self.path}; ingest one with `taut ingest`")
+            raise LakeError(f"no trace in {self.where}; ingest one with `taut ingest`")
         if len(held) > 1:
-            raise BadUsage(f"{self.path} holds {', '.join(held)}: choose one with --trace, in Python with trace=")
+            raise BadUsage(f"{self.where} holds {', '.join(held)}: choose one with --trace, in Python with trace=")
         return held[0]
 
     def manifest(self, trace: str) -> Manifest:
@@ -82,14 +87,14 @@ class Lake:
         LakeError
             If the lake lacks the trace.
         """
-        path = self.manifest_folder / f"{trace}.json"
-        if not path.is_file():
+        text = self.storage.manifest(trace)
+        if text is None:
             held = self.traces()
             raise LakeError(
-                f"no trace {trace!r} in {self.path} (it holds: {', '.join(held) or 'none'}){meant(trace, held)}; "
+                f"no trace {trace!r} in {self.where} (it holds: {', '.join(held) or 'none'}){meant(trace, held)}; "
                 "ingest it with `taut ingest`"
             )
-        return manifests.from_json(path.read_text(), trace)
+        return manifests.from_json(text, trace)
 
     def readable_manifests(self) -> dict[str, Manifest]:
         """Return the manifests by trace, leaving out damaged ones and ones of another format version."""
@@ -117,7 +122,7 @@ class Lake:
         if name not in COLUMNS:
             raise LakeError(f"no table {name!r}; the lake has {', '.join(COLUMNS)}")
         schema = frame_schema(COLUMNS[name])
-        files = [self._whole(output) for output in self._outputs(name, trace, cluster)]
+        files = self.storage.local(self._outputs(name, trace, cluster))
         if not files:
             return pl.LazyFrame(schema=schema)
         if self._has_older():
@@ -173,25 +178,15 @@ class Lake:
         finally:
             connection.close()
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Lock the lake for writing; create the folder if it does not exist.
+    def writing(self) -> AbstractContextManager[None]:
+        """Write to the lake: lock a folder, create it if it does not exist; note the manifests of a bucket.
 
         Raises
         ------
         LakeError
-            If another process is writing to the lake, or the folder holds files but is not a lake.
+            If another process is writing to the folder, or it holds files but is not a lake.
         """
-        if self.path.exists() and not self.path.is_dir():
-            raise LakeError(f"{self.path} is a file; expected the lake's folder")
-        # An ingest deletes files that no manifest names; in a folder that is not a lake they could be the user's.
-        ours = (self.path / ".lock").exists() or self.manifest_folder.is_dir()
-        if self.path.is_dir() and not ours and any(self.path.iterdir()):
-            raise LakeError(f"{self.path} is not empty and no lake; expected a new or empty folder, or a lake")
-        self.path.mkdir(parents=True, exist_ok=True)
-        refusal = LakeError(f"another ingest is writing to {self.path}; wait for it to end")
-        with exclusive(self.path / ".lock", refusal):
-            yield
+        return self.storage.writing()
 
     def refresh_views(self) -> None:
         """Rebuild the DuckDB file with the views unless it is up to date; the caller must hold the lock for writing."""
@@ -209,30 +204,23 @@ class Lake:
         fresh.replace(self.views_file)
 
     @property
+    def local(self) -> bool:
+        """Return whether the lake itself is a local folder."""
+        return isinstance(self.storage, Folder)
+
+    @property
     def manifest_folder(self) -> Path:
-        """Return the folder of the manifests."""
+        """Return the folder of the manifests of a local lake, and of the marks of ingested files of any lake."""
         return self.path / "manifests"
 
     @property
-    def staging_folder(self) -> Path:
-        """Return the folder to which an ingest writes tables before it commits them."""
-        return self.path / "staging"
-
-    @property
     def views_file(self) -> Path:
-        """Return the path of the DuckDB file with the views."""
+        """Return the path of the DuckDB file with the views, in `path`."""
         return self.path / "taut.duckdb"
 
-    def _whole(self, output: Output) -> Path:
-        """Return the path of a table file; raise LakeError if it is missing or its size differs from the manifest."""
-        path = self.path / output.path
-        size = path.stat().st_size if path.is_file() else None
-        if size != output.bytes:
-            raise missing(path) if size is None else damaged(path, f"{size} of {output.bytes} bytes")
-        return path
-
     def _files(self, name: str) -> list[Path]:
-        return [self.path / output.path for output in self._outputs(name)]
+        outputs = self._outputs(name)
+        return [self.path / output.path for output in outputs] if self.local else self.storage.local(outputs)
 
     def _outputs(self, name: str, trace: str | None = None, cluster: str | None = None) -> list[Output]:
         held = [self.manifest(t) for t in ([trace] if trace else self.traces())]
@@ -271,8 +259,8 @@ class Lake:
         digest = hashlib.sha256(str(self.path).encode())
         for statement in (*views.creations(self._zones()), *views.comments()):
             digest.update(statement.encode())
-        for trace in self.traces():
-            digest.update((self.manifest_folder / f"{trace}.json").read_bytes())
+        for text in self.storage.manifests().values():
+            digest.update(text.encode())
         return digest.hexdigest()
 
     def _views_are_fresh(self) -> bool:
@@ -286,13 +274,13 @@ class Lake:
         """Rebuild the DuckDB file with the views if it is outdated; return whether it is now up to date."""
         if self._views_are_fresh():
             return True
-        with suppress(LakeError, OSError, duckdb.Error), self.writing():
+        with suppress(LakeError, OSError, duckdb.Error), self.storage.rebuilding():
             self.refresh_views()
         return self._views_are_fresh()
 
     def _require(self) -> None:
         if not self.traces():
-            raise LakeError(f"no lake at {self.path}; make one with `taut ingest`")
+            raise LakeError(f"no lake at {self.where}; make one with `taut ingest`")
 
     def _own(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         self._open.append(connection)

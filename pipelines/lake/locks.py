@@ -1,14 +1,20 @@
-"""A lock between processes: a file that one process holds while it works; the kernel frees it if the process dies.
+"""A lock between processes, and temporary folders that do not outlive a killed process.
 
-Called by the lake for ingests, and by the commands that train.
+A lock is a file that one process holds while it works; the kernel frees it if the process dies.
+Called by the lake, and by the commands that train.
 """
 
 import fcntl
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 __all__ = ["exclusive"]
+
+LOCK: Final = "lock"
 
 
 @contextmanager
@@ -27,3 +33,29 @@ def exclusive(path: Path, refusal: Exception) -> Iterator[None]:
         except BlockingIOError as error:
             raise refusal from error
         yield
+
+
+@contextmanager
+def scratch(parent: Path, prefix: str) -> Iterator[Path]:
+    """Yield an empty folder and remove it at the end; first remove those of the same prefix of killed processes.
+
+    A process holds a lock on a file in its folder; the kernel frees the lock if the process dies.
+    """
+    for left in parent.glob(f"{prefix}*"):
+        if _abandoned(left):
+            shutil.rmtree(left, ignore_errors=True)
+    with (
+        tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True) as folder,
+        (Path(folder) / LOCK).open("w") as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Path(folder)
+
+
+def _abandoned(folder: Path) -> bool:
+    try:
+        with (folder / LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    except OSError:  # in use, of another user, or just being created
+        return False

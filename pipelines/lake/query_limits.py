@@ -5,23 +5,22 @@ Called by `pipelines.lake.sql`.
 
 import _thread
 import contextlib
-import fcntl
 import re
 import resource
-import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pipelines.lake.locks import scratch
+
 __all__ = ["CURE", "MB", "QueryLimits", "spill_folder"]
 
 PREFIX: Final = "taut-sql-"
-LOCK: Final = "lock"
 LEAST_MB: Final = 200
 """Memory in MB that a query gets in any case, in addition to what the process uses already."""
 LOOK_EVERY_S: Final = 0.05
@@ -143,27 +142,6 @@ def _status_mb(name: str) -> int:
     return 0
 
 
-@contextmanager
-def spill_folder() -> Iterator[Path]:
-    """Yield an empty folder and remove it at the end; first remove the folders of processes that were killed.
-
-    A process holds a lock on a file in its folder; the kernel frees the lock if the process dies.
-    """
-    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        if _abandoned(left):
-            shutil.rmtree(left, ignore_errors=True)
-    with (
-        tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as folder,
-        (Path(folder) / LOCK).open("w") as lock,
-    ):
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield Path(folder)
-
-
-def _abandoned(folder: Path) -> bool:
-    try:
-        with (folder / LOCK).open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-    except OSError:  # in use, of another user, or just being created
-        return False
+def spill_folder() -> AbstractContextManager[Path]:
+    """Yield an empty folder and remove it at the end; first remove the folders of processes that were killed."""
+    return scratch(Path(tempfile.gettempdir()), PREFIX)

@@ -34,6 +34,7 @@ from pipelines.models.versions import (
     by_alias,
     version_of,
 )
+from pipelines.settings import load_settings
 
 EXPERIMENT: Final = "taut"
 LOADER: Final = "modelserve.bundle.flavor"
@@ -188,13 +189,14 @@ def _client(uri: str, *, make: bool = False) -> Iterator[Any]:  # MLflow's clien
 def _experiment(client: Any, uri: str) -> str:
     """Return the id of the MLflow experiment `taut`; create it if missing.
 
-    With a SQLite database, the artifacts are stored next to it.
+    Its artifacts are stored below MLFLOW_DEFAULT_ARTIFACT_ROOT; if unset, next to a SQLite database, and for another
+    registry where MLflow decides.
     """
     found = client.get_experiment_by_name(EXPERIMENT)
     if found is not None:
         return str(found.experiment_id)
-    location = None
-    if uri.startswith(SQLITE):
+    location = load_settings().artifact_root
+    if location is None and uri.startswith(SQLITE):
         location = (Path(uri.removeprefix(SQLITE)).absolute().parent / "mlartifacts").as_uri()
     return str(client.create_experiment(EXPERIMENT, artifact_location=location))
 

@@ -76,7 +76,7 @@ def verify(lake: Lake, published: Published, traces: Sequence[str] | None = None
     held = [name for name in (traces or lake.traces()) if name in published.traces]
     if not held:
         raise LakeError(
-            f"{lake.path} holds {', '.join(lake.traces()) or 'no trace'}; numbers are published of "
+            f"{lake.where} holds {', '.join(lake.traces()) or 'no trace'}; numbers are published of "
             f"{', '.join(published.traces)}: ingest one under its own name"
         )
     comparison = _Comparison(lake=lake, published=published)

@@ -48,7 +48,7 @@ class Added:
 
 def update(
     folder: Path,
-    lake: Path,
+    lake: str | Path,
     *,
     trace: str,
     since: datetime | None,
@@ -125,7 +125,7 @@ def newest_end(folder: Path) -> datetime | None:
     return datetime.fromisoformat(max(ends)) if ends else None
 
 
-def ingest_records(folder: Path, lake: Path, trace: str) -> int:
+def ingest_records(folder: Path, lake: str | Path, trace: str) -> int:
     """Ingest all records into the lake as one trace; return the number of jobs in quarantine.
 
     Raises

@@ -44,7 +44,7 @@ def test_the_same_rows_again_change_nothing(lake: Lake) -> None:
     files = {path: path.stat().st_mtime_ns for path in lake.path.rglob("*.parquet")}
     assert add_rows(lake, "toy", "c", fresh) == first == lake.manifest("toy")
     assert {path.name for path in files} == {path.name for path in lake.path.rglob("*.parquet")}
-    assert not lake.staging_folder.exists()
+    assert not (lake.path / "staging").exists()
 
 
 def test_other_tables_stay_and_sql_sees_the_new_rows(lake: Lake) -> None:

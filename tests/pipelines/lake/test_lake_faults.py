@@ -9,6 +9,7 @@ import pytest
 
 from pipelines.errors import LakeError
 from pipelines.lake.lake import Lake
+from pipelines.lake.storage import Folder
 from pipelines.statistics.times import period
 from tests.pipelines.lake.test_sql import rows_of
 from tests.pipelines.statistics.lakes import job, make_lake
@@ -39,12 +40,12 @@ def test_the_first_question_sets_the_views_of_a_copy_right(lake: Lake, tmp_path:
 def test_a_copy_that_cannot_be_written_still_answers(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_: Lake) -> None:
+    def refused(_: Folder) -> None:
         raise PermissionError(30, "Read-only file system")
 
     shutil.move(lake.path, tmp_path / "moved")
     before = (tmp_path / "moved" / "taut.duckdb").read_bytes()
-    monkeypatch.setattr(Lake, "writing", refused)
+    monkeypatch.setattr(Folder, "rebuilding", refused)
 
     with Lake(tmp_path / "moved") as moved:
         assert rows_of(moved, COUNTED)["jobs"].item() == 2

@@ -1,0 +1,215 @@
+"""Where a lake is: the operations that differ between a folder and an object store, and the folder.
+
+`pipelines.lake.bucket` has the object store. Called by `pipelines.lake.lake` and `pipelines.lake.commits`.
+"""
+
+import os
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+from pipelines.errors import LakeError
+from pipelines.lake.connections import damaged, missing
+from pipelines.lake.locks import exclusive
+from pipelines.lake.manifest import Output
+from pipelines.lake.views import COLUMNS
+from pipelines.places import located
+
+__all__ = ["Storage", "storage_of"]
+
+
+class Storage(Protocol):
+    """The files of a lake; `folder` is the local folder from which DuckDB and Polars read them."""
+
+    folder: Path
+
+    @property
+    def where(self) -> str:
+        """Return the path or address of the lake, for messages."""
+        ...
+
+    def manifests(self) -> dict[str, str]:
+        """Return the text of every manifest, by trace."""
+        ...
+
+    def manifest(self, trace: str) -> str | None:
+        """Return the text of a trace's manifest; None if the lake lacks the trace."""
+        ...
+
+    def local(self, outputs: Sequence[Output]) -> list[Path]:
+        """Return the local paths of table files.
+
+        Raises
+        ------
+        LakeError
+            If a file is missing, or its size differs from the manifest.
+        """
+        ...
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Prepare to write: see `Lake.writing`."""
+        ...
+
+    def rebuilding(self) -> AbstractContextManager[None]:
+        """Hold the lock that protects the DuckDB file with the views."""
+        ...
+
+    def staged(self, name: str) -> AbstractContextManager[Path]:
+        """Yield an empty local folder for files that are not yet in the lake; an interrupted one is removed later."""
+        ...
+
+    def place(self, staged: Path, path: str) -> None:
+        """Move a staged file into the lake, to `path` relative to it; it must survive a crash."""
+        ...
+
+    def commit(self, trace: str, text: str) -> None:
+        """Replace a trace's manifest in one step: readers see the old one or the new one.
+
+        Raises
+        ------
+        LakeError
+            If another process replaced it since `writing` began; nothing was replaced.
+        """
+        ...
+
+    def intact(self, outputs: Sequence[Output]) -> bool:
+        """Return whether the lake holds every file with its recorded size."""
+        ...
+
+    def sweep(self, trace: str, named: Collection[str], unreadable: Collection[str]) -> None:
+        """Delete files that no manifest names; `named` are the others, relative to the lake.
+
+        Files of the traces `unreadable`, whose manifests cannot be read, are kept.
+        """
+        ...
+
+
+class Folder:
+    """A lake in a local folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def where(self) -> str:
+        """Return the path of the lake."""
+        return str(self.folder)
+
+    def manifests(self) -> dict[str, str]:
+        """Return the text of every manifest, by trace."""
+        return {path.stem: path.read_text() for path in sorted(self._manifests.glob("*.json"))}
+
+    def manifest(self, trace: str) -> str | None:
+        """Return the text of a trace's manifest; None if the lake lacks the trace."""
+        path = self._manifests / f"{trace}.json"
+        return path.read_text() if path.is_file() else None
+
+    def local(self, outputs: Sequence[Output]) -> list[Path]:
+        """Return the paths of table files; raise LakeError if one is missing, or its size differs."""
+        return [_whole(self.folder / output.path, output.bytes) for output in outputs]
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Lock the folder for writing; create it if it does not exist."""
+        folder = self.folder
+        if folder.exists() and not folder.is_dir():
+            raise LakeError(f"{folder} is a file; expected the lake's folder")
+        # An ingest deletes files that no manifest names; in a folder that is not a lake they could be the user's.
+        ours = (folder / ".lock").exists() or self._manifests.is_dir()
+        if folder.is_dir() and not ours and any(folder.iterdir()):
+            raise LakeError(f"{folder} is not empty and no lake; expected a new or empty folder, or a lake")
+        folder.mkdir(parents=True, exist_ok=True)
+        with self.rebuilding():
+            yield
+
+    def rebuilding(self) -> AbstractContextManager[None]:
+        """Hold the lock for writing, which also protects the views."""
+        refusal = LakeError(f"another ingest is writing to {self.folder}; wait for it to end")
+        return exclusive(self.folder / ".lock", refusal)
+
+    @contextmanager
+    def staged(self, name: str) -> Iterator[Path]:
+        """Yield an empty folder in the lake, so that files move into place by renaming; `sweep` removes it."""
+        folder = self.folder / "staging" / f"{name}-{uuid4().hex}"
+        folder.mkdir(parents=True)
+        yield folder
+
+    def place(self, staged: Path, path: str) -> None:
+        """Flush a staged file to disk, and rename it to `path`."""
+        place = self.folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _flush(staged)
+        staged.replace(place)
+
+    def commit(self, trace: str, text: str) -> None:
+        """Rename the trace's new manifest into place."""
+        self._manifests.mkdir(exist_ok=True)
+        final = self._manifests / f"{trace}.json"
+        fresh = final.with_suffix(".tmp")
+        fresh.write_text(text)
+        _flush(fresh)
+        fresh.replace(final)
+        _flush(self._manifests)
+
+    def intact(self, outputs: Sequence[Output]) -> bool:
+        """Return whether every file exists with its recorded size."""
+        paths = ((self.folder / output.path, output.bytes) for output in outputs)
+        return all(path.is_file() and path.stat().st_size == size for path, size in paths)
+
+    def sweep(self, trace: str, named: Collection[str], unreadable: Collection[str]) -> None:  # noqa: ARG002
+        """Delete the files of all traces that no manifest names: the lock guarantees that no other process writes."""
+        shutil.rmtree(self.folder / "staging", ignore_errors=True)
+        unknown = {f"trace={trace}" for trace in unreadable}
+        for name in COLUMNS:
+            folder = self.folder / name
+            for path in folder.rglob("*.parquet"):
+                relative = path.relative_to(self.folder)
+                if relative.as_posix() not in named and not unknown & set(relative.parts):
+                    path.unlink()
+            for empty in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
+                with suppress(OSError):  # the folder is not empty
+                    empty.rmdir()
+            with suppress(OSError):
+                folder.rmdir()
+        for leftover in (*self._manifests.glob("*.tmp"), *self.folder.glob("taut.fresh*")):
+            leftover.unlink()
+
+    @property
+    def _manifests(self) -> Path:
+        return self.folder / "manifests"
+
+
+def storage_of(where: str | Path) -> Storage:
+    """Return the storage of a lake: a folder, or s3://BUCKET/PREFIX.
+
+    Raises
+    ------
+    BadUsage
+        If the address is not valid, or the package for it is not installed.
+    """
+    place = located(where)
+    if isinstance(place, Path):
+        return Folder(place.absolute())
+    # Imported here because it takes time, and lakes in a folder do without its packages.
+    from pipelines.lake.bucket import Bucket
+
+    return Bucket(place)
+
+
+def _whole(path: Path, expected: int) -> Path:
+    size = path.stat().st_size if path.is_file() else None
+    if size != expected:
+        raise missing(path) if size is None else damaged(path, f"{size} of {expected} bytes")
+    return path
+
+
+def _flush(path: Path) -> None:
+    """Flush a file to disk, so that after a crash no manifest names a table that was lost."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
