@@ -148,7 +148,7 @@ def from_json(text: str, trace: str) -> Manifest:
     """
     try:
         fields = json.loads(text)
-        for name, kind in (("inputs", Input), ("accounts", _account), ("outputs", Output)):
+        for name, kind in (("inputs", Input), ("accounts", _account), ("outputs", _output)):
             fields[name] = tuple(kind(**item) for item in fields[name])
         if "representative" not in fields:
             clusters = [account.cluster for account in fields["accounts"]]
@@ -157,6 +157,15 @@ def from_json(text: str, trace: str) -> Manifest:
         return Manifest(**(fields | {"warnings": tuple(fields["warnings"])}))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(f"the manifest of {trace!r} cannot be read ({error}); ingest the trace again") from error
+
+
+def _output(**fields: Any) -> Output:  # values read from JSON
+    """Return an output; its path stays in the folder of its table, as the manifest may come from a bucket."""
+    output = Output(**fields)
+    folder, *parts = output.path.split("/")
+    if folder != output.table or not parts or not all(parts) or {".", ".."} & {folder, *parts}:
+        raise ValueError(f"the table file {output.path!r}")
+    return output
 
 
 def _account(**fields: Any) -> Account:  # values read from JSON

@@ -60,6 +60,16 @@ def _account(rows_in: int) -> Account:
     )
 
 
+@pytest.mark.parametrize(
+    "path", ["../x.parquet", "jobs/../../x", "/etc/passwd", "jobs", "jobs//x", "usage/x.parquet", ""]
+)
+def test_a_manifest_names_no_file_outside_the_folder_of_its_table(path: str) -> None:
+    output = {"table": "jobs", "cluster": "c", "path": path, "rows": 1, "bytes": 1}
+    text = json.dumps({"trace": "pai", "inputs": [], "accounts": [], "outputs": [output], "warnings": []})
+    with pytest.raises(LakeError, match="the table file"):
+        from_json(text, "pai")
+
+
 def test_an_account_that_adds_up_closes() -> None:
     assert _account(6).close().rows_quarantined == 3
 
