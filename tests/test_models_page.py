@@ -16,7 +16,12 @@ KEPT = 3
 
 @pytest.mark.slow
 def test_every_step_works_as_shown_with_fewer_trials(tmp_path: Path) -> None:
-    carry_out("taut synth pai --to raw --tasks 8000 --tagged-share 0.9 && taut ingest pai --from raw --as pai-synth", "", tmp_path, "")
+    carry_out(
+        "taut synth pai --to raw --tasks 8000 --tagged-share 0.9 && taut ingest pai --from raw --as pai-synth",
+        "",
+        tmp_path,
+        "",
+    )
     tuned, retrained, looked = (step.code for step in steps(TEXT))
 
     for shown, quick in QUICK.items():

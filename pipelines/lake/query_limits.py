@@ -7,6 +7,7 @@ import _thread
 import contextlib
 import re
 import resource
+import signal
 import tempfile
 import threading
 import time
@@ -67,6 +68,8 @@ class QueryLimits:
         used_mb, data_mb = _status_mb("VmRSS"), _status_mb("VmData")
         most = (data_mb + max(LEAST_MB, self.memory_mb - used_mb)) * MB
         phase = Phase()
+        # A shell's background jobs ignore SIGINT, so the main thread is interrupted as if by another signal.
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler) if phase.in_main else None
         threading.Thread(target=self._watch, args=(spill, stop, phase), daemon=True).start()
         try:
             if data_mb and (soft == resource.RLIM_INFINITY or most < soft):
@@ -75,6 +78,8 @@ class QueryLimits:
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
             phase.end()
+            if before is not None:
+                signal.signal(signal.SIGALRM, before)
 
     def _watch(self, spill: Path, stop: Callable[[str], None], phase: "Phase") -> None:
         # DuckDB 2.0 does not keep to its own setting of the size of spilled data.
@@ -95,7 +100,7 @@ class Phase:
 
     def __init__(self) -> None:
         self.over = threading.Event()
-        self._in_main = threading.current_thread() is threading.main_thread()
+        self.in_main = threading.current_thread() is threading.main_thread()
         self._change = threading.Lock()
         self._started_at = time.monotonic()
         self._ran_s: float | None = None
@@ -116,8 +121,8 @@ class Phase:
     def interrupt(self) -> None:
         """Raise KeyboardInterrupt in the main thread if it is rendering."""
         with self._change:
-            if self._ran_s is not None and self._in_main and not self.over.is_set():
-                _thread.interrupt_main()
+            if self._ran_s is not None and self.in_main and not self.over.is_set():
+                _thread.interrupt_main(signal.SIGALRM)
 
     def end(self) -> None:
         """Note that the query is over; nothing is interrupted from now on."""

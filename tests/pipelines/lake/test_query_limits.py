@@ -76,6 +76,15 @@ def test_rendering_is_part_of_the_time(folder: Path, form: str) -> None:
     assert time.process_time() - began < 5
 
 
+def test_a_background_job_of_a_shell_is_limited_too(folder: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(QueryRefused, match=r"longer than 0\.5 s"):
+            render_without_end(folder, "csv")
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def render_without_end(folder: Path, form: str) -> None:
     with (
         sql.query(Lake(folder), "FROM range(100000)", time_s=0.5, tabular=form == "table") as rows,
