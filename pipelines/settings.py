@@ -5,7 +5,7 @@ Options on the command line override settings. Called by `pipelines.cli` and `ta
 
 import os
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import AliasChoices, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -14,11 +14,9 @@ from modelserve.wrong_values import fault_of
 from pipelines.errors import BadUsage
 from pipelines.places import beside, located
 
-__all__ = ["NEWEST", "load_settings", "usable_cpus"]
+__all__ = ["load_settings", "usable_cpus"]
 
 PREFIX = "TAUT_"
-NEWEST: Final = 500_000
-"""Number of newest jobs that models are trained on unless told otherwise; it bounds time and memory."""
 
 
 def usable_cpus() -> int:

@@ -13,7 +13,8 @@ import polars as pl
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
-from pipelines.settings import NEWEST, load_settings
+from pipelines.models import NEWEST
+from pipelines.settings import load_settings
 from scheduler_core.shrink import ShrinkPolicy
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from pipelines.cli.options import (
     say,
     trace_of,
 )
-from pipelines.settings import NEWEST
+from pipelines.models import NEWEST
 
 
 class SplitOption(StrEnum):

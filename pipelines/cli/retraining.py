@@ -27,7 +27,7 @@ from pipelines.cli.options import (
     trace_of,
 )
 from pipelines.errors import Busy
-from pipelines.settings import NEWEST
+from pipelines.models import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

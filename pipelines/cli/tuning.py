@@ -33,7 +33,7 @@ from pipelines.cli.options import (
 )
 from pipelines.cli.progress import counting_progress
 from pipelines.errors import BadUsage
-from pipelines.settings import NEWEST
+from pipelines.models import NEWEST
 
 if TYPE_CHECKING:
     from pipelines.models.search import Progress, Tuned

@@ -3,3 +3,10 @@
 Training and evaluation are functions from frames to boosters and tables, deterministic given a seed. `model` writes
 bundles, `tracking` writes to MLflow, and `retrain` runs all steps. Called by `pipelines.cli` and `pipelines.studies`.
 """
+
+from typing import Final
+
+__all__ = ["NEWEST"]
+
+NEWEST: Final = 500_000
+"""Number of newest jobs that models are trained on unless told otherwise; it bounds time and memory."""

@@ -19,7 +19,7 @@ from modelserve.store import Store
 from modelserve.store.finished import Finished, newest_finished
 from pipelines.errors import TrainingError
 from pipelines.lake.lake import Lake
-from pipelines.settings import NEWEST
+from pipelines.models import NEWEST
 
 __all__ = ["Tables", "newest_tables", "read_tables"]
 

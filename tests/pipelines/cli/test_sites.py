@@ -89,7 +89,7 @@ def usual(world: Path) -> Place:
     ("text", "message"),
     [
         ("", "expected 2 to 8 [[sites]]"),
-        ("sites = 3", "valid list"),
+        ("sites = 3", "expected a list"),
         ("[[sites]", "expected [[sites]] with zone, gpus, pue and gpu_type"),
         (SITES.replace("gpus = 8", "gpus = 0"), "sites: 1.gpus"),
         (SITES.replace("pue = 1.5", "pue = 0.5"), "sites: 1.pue"),

@@ -153,7 +153,7 @@ def test_a_line_without_a_key_is_refused() -> None:
     ("text", "message"),
     [
         ("cluster = 'c'\nmode = 'on'", "mode: "),
-        ("cluster = 'c'\nmodes = 'off'", "modes: Extra"),
+        ("cluster = 'c'\nmodes = 'off'", "modes: no such field"),
         ("cluster = ", "expected the TOML file"),
         ("cluster = 'c'\ndeadline_ms = 500", "deadline_ms"),
         ("cluster = 'c'\n[partitions]\ngpu = 'on'", "partitions.gpu"),
