@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-import pipelines.lake.commits
+import pipelines.lake.storage
 from features.tables import TABLES
 from pipelines.errors import SourceError
 from pipelines.lake.generic.opening import opened_source
@@ -47,7 +47,7 @@ HOSTILE: Final = (
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out, a thousand times, waiting for the disk and the views: neither depends on what a file holds."""
-    monkeypatch.setattr(pipelines.lake.commits, "_flush", lambda _: None)
+    monkeypatch.setattr(pipelines.lake.storage, "_flush", lambda _: None)
     monkeypatch.setattr(Lake, "refresh_views", lambda _: None)
 
 

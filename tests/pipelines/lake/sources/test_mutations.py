@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-import pipelines.lake.commits
+import pipelines.lake.storage
 from features.tables import TABLES
 from pipelines.errors import SourceError
 from pipelines.lake.ingest import ingest
@@ -30,7 +30,7 @@ KINDS: Final = {source: len(MUTATIONS) + (3 if source in ("pai", "philly") else 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out, eight hundred times, waiting for the disk and the views: neither depends on what a file holds."""
-    monkeypatch.setattr(pipelines.lake.commits, "_flush", lambda _: None)
+    monkeypatch.setattr(pipelines.lake.storage, "_flush", lambda _: None)
     monkeypatch.setattr(Lake, "refresh_views", lambda _: None)
 
 
