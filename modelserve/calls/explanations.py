@@ -20,7 +20,7 @@ from modelserve.calls.request_context import RequestContext, asked_of_row
 from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import ExplainBody
 from modelserve.contract.writing import moment, written
-from modelserve.loading.served import Scored
+from modelserve.loading.feature_records import Scored
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray
 

@@ -16,7 +16,7 @@ from modelserve.bundle.card import complaint
 from modelserve.callers import Caller
 from modelserve.calls.request_context import Kind, RequestContext
 from modelserve.errors import BadRequest
-from modelserve.loading.served import encode_features
+from modelserve.loading.feature_records import encode_features
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
 

@@ -45,8 +45,9 @@ from modelserve.contract.plans import PlanBody
 from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.errors import BadRequest, BundleError, NotKnown
 from modelserve.learning.learned import Learned
+from modelserve.loading.feature_records import Scored, decode_features
 from modelserve.loading.models import Snapshot
-from modelserve.loading.served import Scored, ServedModel, decode_features
+from modelserve.loading.served import ServedModel
 
 if TYPE_CHECKING:
     from features.online import JobAsked

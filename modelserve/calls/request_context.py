@@ -15,7 +15,7 @@ import numpy.typing as npt
 from features.online import JobAsked, OnlineHistory
 from modelserve.contract.requests import JobRow
 from modelserve.errors import BadRequest
-from modelserve.loading.served import Scored
+from modelserve.loading.feature_records import Scored
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job
 

@@ -24,7 +24,8 @@ from scheduler_core.types import FloatArray, RunTimes
 if TYPE_CHECKING:
     from features.online import JobAsked
     from modelserve.calls.request_context import RequestContext
-    from modelserve.loading.served import Scored, ServedModel
+    from modelserve.loading.feature_records import Scored
+    from modelserve.loading.served import ServedModel
 
 __all__ = ["Shadow"]
 

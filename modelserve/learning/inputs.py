@@ -16,7 +16,7 @@ from modelserve.callers import Caller
 from modelserve.contract.learning import FeatureDrift, InputDrift
 from modelserve.errors import BadRequest
 from modelserve.learning.verdicts import THRESHOLDS, by_bounds
-from modelserve.loading.served import Scored, decode_features
+from modelserve.loading.feature_records import Scored, decode_features
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 

@@ -19,7 +19,8 @@ from modelserve.calls.request_context import RequestContext
 from modelserve.contract.writing import flat
 from modelserve.errors import NotKnown
 from modelserve.learning.learned import Learned
-from modelserve.loading.served import Scored, ServedModel, decode_features
+from modelserve.loading.feature_records import Scored, decode_features
+from modelserve.loading.served import ServedModel
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, read_answer
 

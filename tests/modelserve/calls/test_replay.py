@@ -12,7 +12,8 @@ from modelserve.calls.replay import replay
 from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.errors import BadRequest, NotKnown
 from modelserve.learning.learned import Learned, Stop
-from modelserve.loading.served import Scored, ServedModel, decode_features, encode_features
+from modelserve.loading.feature_records import Scored, decode_features, encode_features
+from modelserve.loading.served import ServedModel
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord

@@ -18,7 +18,7 @@ from modelserve.bundle.writing import write_bundle
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.learning import ModelDrift
 from modelserve.learning.verdicts import THRESHOLDS
-from modelserve.loading.served import Scored, encode_features
+from modelserve.loading.feature_records import Scored, encode_features
 from modelserve.scopes import Scope
 from modelserve.store.answers import AnswerRecord
 from modelserve.store.finished import Finished, insert_finished
