@@ -1,6 +1,8 @@
-"""Fixtures every package's tests share: where the real trace samples are."""
+"""Fixtures every package's tests share: where the real trace samples are, and logging as it was before a test."""
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,14 @@ def traces() -> Path:
     if not (folder / "README.md").is_file():
         pytest.skip("no real trace samples here: set TAUT_TRACES to their folder")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Take back what a command run inside a test did to the root logger: its stream is closed when the test ends."""
+    root = logging.getLogger()
+    level, before = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    for handler in [each for each in root.handlers if type(each) is logging.StreamHandler and each not in before]:
+        root.removeHandler(handler)

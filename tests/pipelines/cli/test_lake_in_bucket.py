@@ -104,7 +104,7 @@ def test_models_go_from_the_bucket_through_the_registry_into_the_service_and_are
     of = ("--type", "nlp")
     taut("train", *of)
     taut("promote", "--force")
-    listed = json.loads(taut("models", "--format", "json").output)
+    listed = json.loads(taut("models", "--format", "json").stdout)
     assert {row["name"] for row in listed} == {"runtime.pai-synth.nlp", "usage.pai-synth.nlp"}
     files = fsspec.filesystem("s3", use_listings_cache=False, skip_instance_cache=True)
     assert any(name.endswith("card.json") for name in files.find(ARTIFACTS))
@@ -112,7 +112,7 @@ def test_models_go_from_the_bucket_through_the_registry_into_the_service_and_are
 
     job = {**JOB, "task_type": "nlp"}
     (place / "nlp.json").write_text(json.dumps(job))
-    predicted = json.loads(taut("predict", "nlp.json", "--format", "json").output)
+    predicted = json.loads(taut("predict", "nlp.json", "--format", "json").stdout)
     taut("recommend", "nlp.json", "--offline", "--format", "json")
     simulated = taut("simulate", "--offline", "--hours", "2", "--format", "csv")
     assert "shrunk" in simulated.output
