@@ -95,7 +95,11 @@ def _groups(jobs: pl.DataFrame, usage: pl.DataFrame, trace: str) -> list[Part]:
 
 def _amounts(row: dict[str, float | None], of: str) -> str:
     asked = [(name, row[name] if row[f"{name}{of}"] is None else row[f"{name}{of}"]) for name in RESOURCES]
-    return ", ".join(f"{amount:.3g} {UNITS[name]}" for name, amount in asked if amount is not None)
+    return ", ".join(f"{amount:.3g} {_unit(name, amount)}" for name, amount in asked if amount is not None)
+
+
+def _unit(resource: str, amount: float) -> str:
+    return UNITS[resource].removesuffix("s") if amount == 1 else UNITS[resource]
 
 
 def _reclaimed(jobs: pl.DataFrame, usage: pl.DataFrame, trace: str) -> list[str]:

@@ -27,7 +27,17 @@ TIMED: Final = """timed AS (
     FROM jobs WHERE trace = $trace AND cluster = coalesce($cluster, cluster) GROUP BY cluster)"""
 """SQL of the CTE `timed`: whether each cluster records arrivals; it does not if all its submission times are equal."""
 
-_LOCAL = "'%Y-%m-%d %H:%M:%S'"
+_FIRST_KNOWN_YEAR: Final = 1990
+"""Traces that hide their dates count from an unknown day, kept as 1970-01-01; no trace is older than this year."""
+
+
+def _moment(local: str) -> str:
+    """Return the SQL that formats a local time; of a trace that hides its dates, as "day 12, 00:00:28"."""
+    day = f"'day ' || (1 + date_diff('day', DATE '1970-01-01', CAST({local} AS DATE)))"
+    return (
+        f"CASE WHEN year({local}) < {_FIRST_KNOWN_YEAR} THEN {day} || strftime({local}, ', %H:%M:%S') "
+        f"ELSE strftime({local}, '%Y-%m-%d %H:%M:%S') END"
+    )
 
 
 def period(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
@@ -35,8 +45,8 @@ def period(lake: Lake, trace: str, by: By = None, cluster: str | None = None) ->
 
     `tasks` counts rows, `jobs` counts distinct job ids (a PAI job has several tasks). `days` is the time from the first
     to the last submission; it and both submission times are null if all jobs have the same submission time, because
-    the trace then records no arrivals. `users`, `groups` and `vcs` (virtual clusters) count distinct names; null if the
-    trace has none.
+    the trace then records no arrivals. If a trace hides its dates, its submission times are days of the trace, as
+    "day 12, 00:00:28". `users`, `groups` and `vcs` (virtual clusters) count distinct names; null if the trace has none.
     """
     split = Split(by, JOB_DIMENSIONS)
     names = ", ".join(
@@ -49,7 +59,7 @@ def period(lake: Lake, trace: str, by: By = None, cluster: str | None = None) ->
         FROM job JOIN timed USING (cluster)
     )
     SELECT {split.defined}count(*) AS tasks, count(DISTINCT (cluster, job_id)) AS jobs,
-        strftime(min(come_local), {_LOCAL}) AS first_submit, strftime(max(come_local), {_LOCAL}) AS last_submit,
+        {_moment("min(come_local)")} AS first_submit, {_moment("max(come_local)")} AS last_submit,
         {ZONE} AS zone, epoch(max(come) - min(come)) / 86400 AS days, {names}
     FROM dated GROUP BY ALL HAVING count(*) > 0 ORDER BY ALL
     """

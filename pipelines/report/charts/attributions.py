@@ -28,7 +28,7 @@ def importances(rows: pl.DataFrame, model: str, unit: str, held_out: str) -> alt
     shown = rows.select("feature", "mean", low=pl.col("mean") - pl.col("std"), high=pl.col("mean") + pl.col("std"))
     base = alt.Chart(shown).encode(y=_named("feature", shown["feature"].to_list()))
     bars = base.mark_bar(color=BLUE, height={"band": 0.7}).encode(
-        x=alt.X("mean:Q").title(f"loss growth ({unit})").axis(tickCount=4),
+        x=alt.X("mean:Q").title(f"loss growth ({unit})").axis(_amounts(4)),
         tooltip=["feature:N", alt.Tooltip("mean:Q", format=".3~g")],
     )
     spread = base.mark_rule(color=BLACK).encode(x="low:Q", x2="high:Q")
@@ -44,10 +44,10 @@ def beeswarm(rows: pl.DataFrame, title: str, unit: str, jobs: str) -> alt.TopLev
     """
     order = rows["feature"].unique(maintain_order=True).to_list()
     shown = rows.with_columns(pl.Series("offset", swarm_offsets(rows)))
-    legend = alt.Legend(orient="bottom", direction="horizontal", gradientLength=120, values=[0, 1], format=".0f")
-    ranked = alt.Color("rank:Q").title("feature: 0 lowest, 1 highest").scale(scheme=RANKS, domain=[0, 1])
+    legend = alt.Legend(orient="bottom", direction="horizontal", gradientLength=96, values=[0, 1], format=".0f")
+    ranked = alt.Color("rank:Q").title("0 lowest, 1 highest").scale(scheme=RANKS, domain=[0, 1])
     base = alt.Chart(shown).encode(
-        x=alt.X("shap:Q").title(f"SHAP value ({unit})").axis(tickCount=5),
+        x=alt.X("shap:Q").title(f"SHAP value ({unit})").axis(_amounts(5)),
         y=_named("feature", order),
         yOffset=alt.YOffset("offset:Q").scale(domain=[-1, 1]),
         tooltip=["feature:N", alt.Tooltip("shap:Q", format=".3~g"), alt.Tooltip("rank:Q", format=".2f")],
@@ -56,7 +56,7 @@ def beeswarm(rows: pl.DataFrame, title: str, unit: str, jobs: str) -> alt.TopLev
     known = base.transform_filter("isValid(datum.rank)").mark_circle(size=16, opacity=0.9, aria=False)
     unknown = base.transform_filter("!isValid(datum.rank)").mark_circle(size=16, opacity=0.9, color=UNKNOWN, aria=False)
     zero = alt.Chart(pl.DataFrame({"shap": [0.0]})).mark_rule(color=BLACK, strokeWidth=0.7).encode(x="shap:Q")
-    of = [f"n = {jobs}; one point per job; grey: category or unknown"]
+    of = [f"n = {jobs}; one point per job, coloured by the feature's rank; grey: category or unknown"]
     points = known.encode(color=ranked.legend(legend))
     return panel(zero + points + unknown, title, of, height=ROW_PX * len(order))
 
@@ -94,6 +94,11 @@ def coverage(rows: pl.DataFrame, title: str) -> alt.TopLevelMixin:
     asked = base.mark_tick(color=VERMILLION, thickness=2, height=14).encode(x="level:Q")
     of = [f"n = {rows.height} targets, by the models' cards{counted}; tick: the level"]
     return panel(asked + found, title, of, height=max(70, 20 * rows.height))
+
+
+def _amounts(ticks: int) -> alt.Axis:
+    """Return an x axis that stays inside the chart beside wide labels: its title ends at the right edge."""
+    return alt.Axis(tickCount=ticks, titleAnchor="end", titleAlign="right")
 
 
 def _named(column: str, order: list[str]) -> alt.Y:

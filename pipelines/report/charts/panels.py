@@ -42,6 +42,7 @@ def panel(chart: Chart, title: str, of: Sequence[str], *, height: int | None = 1
     # Configure everything in one call, because a second call would overwrite these settings.
     given: alt.TopLevelMixin = sized.configure(
         font="sans-serif",
+        padding={"left": 5, "top": 5, "right": 10, "bottom": 5},  # half of a last tick's label extends to the right
         autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
         title=alt.TitleConfig(
             anchor="start", frame="bounds", fontSize=13, subtitleFontSize=11, subtitleColor="#444444", offset=10

@@ -13,7 +13,7 @@ from tests.pipelines.report.tiny import ATTACK, figures, tables
 
 pytestmark = pytest.mark.slow
 WAIT_MS = 60_000
-DESK, PHONE = (1280, 900), (390, 844)
+DESK, PHONE = (1280, 900), (360, 740)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,17 @@ def test_the_page_does_not_scroll_sideways_and_no_chart_is_cut(visit: Visit) -> 
         " each.querySelector('svg').getBoundingClientRect().width > each.getBoundingClientRect().width + 1).length"
     )
     assert cut == 0
+
+
+def test_no_text_of_a_chart_is_cut(visit: Visit) -> None:
+    cut = visit.page.evaluate(
+        """[...document.querySelectorAll('.chart svg')].flatMap(chart => {
+            const [own, texts] = [chart.getBoundingClientRect(), [...chart.querySelectorAll('text')]];
+            const beyond = box => box.width && (box.left < own.left - 1 || box.right > own.right + 1);
+            return texts.filter(each => beyond(each.getBoundingClientRect())).map(each => each.textContent);
+        })"""
+    )
+    assert cut == []
 
 
 def test_texts_of_charts_can_be_searched_and_a_name_that_attacks_is_text(visit: Visit) -> None:

@@ -1,5 +1,6 @@
 """Arrivals by local hour and weekday, and the period, worked by hand."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,10 @@ def test_the_period_counts_jobs_tasks_and_names(tmp_path: Path) -> None:
     assert (row["tasks"], row["jobs"], row["days"]) == (4, 3, 1.5)
     assert (row["first_submit"], row["last_submit"]) == ("2020-07-01 00:00:00", "2020-07-02 12:00:00")
     assert (row["users"], row["groups"], row["vcs"]) == (3, 1, None)
+
+
+def test_submissions_of_a_trace_that_hides_its_dates_are_days_of_the_trace(tmp_path: Path) -> None:
+    hidden = [datetime(1970, 1, day, hour, tzinfo=UTC) for day, hour in ((1, 0), (12, 23))]
+    jobs = [job(hour) | {"submit_ts": at} for hour, at in enumerate(hidden)]
+    [row] = period(make_lake(tmp_path, {"jobs": jobs}), "toy").to_dicts()
+    assert (row["first_submit"], row["last_submit"]) == ("day 1, 00:00:00", "day 12, 23:00:00")
