@@ -134,8 +134,10 @@ def init(
     from pipelines.errors import BadUsage
     from pipelines.lake.generic.guessing import guess_mapping
 
-    if to.exists() or not to.absolute().parent.is_dir():
-        raise BadUsage(f"--to {to}: expected the path of a new file in an existing folder")
+    if to.exists():
+        raise BadUsage(f"{to} exists already, and may hold your edits; name another with --to, or remove it")
+    if not to.absolute().parent.is_dir():
+        raise BadUsage(f"--to {to}: there is no folder {to.parent}; make it first")
     guessed = guess_mapping(file)
     to.write_text(guessed.toml(), encoding="utf-8")
     emit(guessed.rows(), form)

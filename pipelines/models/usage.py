@@ -116,7 +116,7 @@ def train_usage(
     if not models:
         raise TrainingError(
             f"no task type of {trace} has {LEAST_TRAINED} measured jobs that ended before {until.isoformat()}: "
-            "usage models need a trace with usage (pai, pai-synth); move --until later, or bring more jobs"
+            "usage models need jobs with measured use; move --until later, or bring more jobs"
         )
     return models
 

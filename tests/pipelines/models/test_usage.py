@@ -117,5 +117,5 @@ def test_answers_are_log1p_of_the_unit(made: pl.DataFrame, model: TrainedModel) 
 
 
 def test_a_trace_without_usage_has_no_usage_model(made: pl.DataFrame) -> None:
-    with pytest.raises(TrainingError, match="need a trace with usage"):
+    with pytest.raises(TrainingError, match="need jobs with measured use"):
         usage.train_usage(made, use_of(made)[:0], trace="made", until=CUT, recipe=QUICK)

@@ -177,6 +177,9 @@ def test_the_command_writes_a_new_file_only(tmp_path: Path) -> None:
     assert f"taut ingest generic --mapping {mapping} --from {jobs} --check" in first.stderr
     assert again.exit_code == 2
     assert CliRunner().invoke(app, ["init", str(tmp_path), "--to", str(tmp_path / "b.toml")]).exit_code == 1
+    homeless = CliRunner().invoke(app, ["init", str(jobs), "--to", str(tmp_path / "none" / "b.toml")])
+    assert homeless.exit_code == 2
+    assert "there is no folder" in homeless.stderr
     assert not (tmp_path / "b.toml").exists()
 
 
