@@ -62,6 +62,8 @@ def run(arguments: list[str], opener: Opener = service_application) -> None:
 
     An error at the start is logged as one line, and the process exits with 1.
     """
+    # What the start loads stays, so collecting garbage meanwhile costs a fifth of the time and frees next to nothing.
+    gc.disable()
     slot, descriptor = arguments
     settings = ServeSettings()
     write_log_lines(settings.log_format)
@@ -113,6 +115,7 @@ def serve_application(
     # The objects loaded so far live as long as the process, so exclude them from garbage collection.
     gc.collect()
     gc.freeze()
+    gc.enable()
     sys.setswitchinterval(SWITCH_S)
     server.run(sockets=[listening])
 
