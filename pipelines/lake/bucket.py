@@ -31,7 +31,7 @@ from pipelines.lake.views import COLUMNS
 __all__ = ["Bucket"]
 
 ADDRESS: Final = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?P<prefix>(/[\w.!*'()-]+)*)/?")
-EXPECTED: Final = "expected a folder, or s3://BUCKET/PREFIX"
+EXPECTED: Final = "expected a folder, or s3://BUCKET/PREFIX; AWS_ENDPOINT_URL names a store other than AWS"
 LEFTOVER_S: Final = 86_400
 """Age in seconds from which a file that no manifest names is deleted."""
 CONNECTION: Final = {"connect_timeout": 5, "read_timeout": 60, "retries": {"mode": "standard", "max_attempts": 3}}
@@ -54,7 +54,8 @@ class Bucket:
         found = ADDRESS.fullmatch(address)
         if found is None:  # the address may hold a password, so only its scheme is printed
             scheme = address.partition("://")[0]
-            raise BadUsage(f"a lake at {scheme[:20]}://...: {'invalid' if scheme == 's3' else 'unknown'}; {EXPECTED}")
+            found_out = "invalid address" if scheme == "s3" else "unknown scheme"
+            raise BadUsage(f"a lake at {scheme[:20]}://...: {found_out}; {EXPECTED}")
         self.bucket = found["bucket"]
         self.root = f"{self.bucket}{found['prefix']}"
         name = f"{self.bucket}-{hashlib.sha256(self.root.encode()).hexdigest()[:12]}"
@@ -164,13 +165,13 @@ class Bucket:
 
     @cached_property
     def _files(self) -> Any:  # Any: fsspec has no types
-        import fsspec
-
         try:
+            import fsspec
+
             # Without caches: other processes write to the bucket.
             return fsspec.filesystem("s3", use_listings_cache=False, skip_instance_cache=True, config_kwargs=CONNECTION)
         except ImportError as error:
-            raise BadUsage(f"a lake at {self.where} needs s3fs; install taut[s3]") from error
+            raise BadUsage(f"a lake at {self.where} needs the package s3fs: pip install 'taut[s3]'") from error
 
     def _held(self) -> dict[str, _Held]:
         if self._snapshot is None:
