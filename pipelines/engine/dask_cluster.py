@@ -31,6 +31,8 @@ Result = TypeVar("Result")
 LOOPBACK: Final = "127.0.0.1"
 CONNECT_S: Final = 10
 WORKERS_S: Final = 60
+"""How long a cluster may have no worker that takes units; one that is short of memory takes none."""
+CHECK_S: Final = 5
 DECIDING: Final = ("taut", "xgboost", "xgboost-cpu", "scikit-learn", "polars", "duckdb", "numpy")
 """Packages whose versions a result depends on."""
 
@@ -52,7 +54,7 @@ class Dask:
     ) -> Iterator[Callable[[Sequence[Unit]], Iterator[Result]]]:
         """Stay connected for the block."""
         with self._client() as client:
-            _check_versions(client)
+            self._check_versions(client)
             yield partial(self._run_on, client, work, shared)
 
     def _run_on(
@@ -74,7 +76,7 @@ class Dask:
                     yield found.pop(given)
                     given += 1
         if left:
-            raise _died(units[min(left)])
+            raise self._died(units[min(left)])
 
     def _gathered(
         self,
@@ -87,17 +89,34 @@ class Dask:
 
         Dask itself repeats the unit of a worker that died.
         """
-        held = client.scatter([shared], broadcast=True, hash=False)[0]
+        try:
+            held = client.scatter([shared], broadcast=True, hash=False, timeout=WORKERS_S)[0]
+        except TimeoutError as error:
+            raise self._idle() from error
+        except CommClosedError as error:
+            if client.status != "running":
+                raise self._gone() from error
+            return
         futures = {client.submit(work, held, unit, pure=False): index for index, unit in sorted(units.items())}
-        for future in as_completed(list(futures), loop=client.loop):
+        for future in self._ended(client, set(futures)):
             try:
                 yield futures[future], future.result()
             except KilledWorker as error:
-                raise _died(units[futures[future]]) from error
+                raise self._died(units[futures[future]]) from error
             except (CancelledError, CommClosedError) as error:
                 if client.status != "running":
                     raise self._gone() from error
             future.release()
+
+    def _ended(self, client: Any, futures: set[Any]) -> Iterator[Any]:  # Any: Dask's client and futures have no types
+        """Yield each future when it ends; raise EngineError if no worker takes units."""
+        while futures:
+            try:
+                for future in as_completed(list(futures), loop=client.loop, timeout=CHECK_S):
+                    futures.remove(future)
+                    yield future
+            except TimeoutError:
+                self._wait_for_worker(client)
 
     @contextmanager
     def _client(self) -> Iterator[Any]:  # Any: Dask's client has no types
@@ -111,6 +130,7 @@ class Dask:
                         threads_per_worker=1,
                         host=LOOPBACK,
                         dashboard_address=None,
+                        scheduler_kwargs={"dashboard_address": f"{LOOPBACK}:0"},  # any free port, without a warning
                         silence_logs=logging.CRITICAL,
                     ) as cluster,
                     Client(cluster, set_as_default=False) as client,
@@ -126,33 +146,50 @@ class Dask:
             with client:
                 yield client
 
+    def _wait_for_worker(self, client: Any) -> None:  # Any: Dask's client has no types
+        try:
+            client.wait_for_workers(1, timeout=WORKERS_S)
+        except TimeoutError as error:
+            raise self._idle() from error
+        except (CancelledError, OSError) as error:
+            raise self._gone() from error
+
+    def _check_versions(self, client: Any) -> None:  # Any: Dask's client has no types
+        """Wait for a worker; refuse workers with other versions than here, whose results could differ."""
+        self._wait_for_worker(client)
+        ours = _installed()
+        for worker, theirs in client.run(_installed, on_error="ignore").items():
+            if theirs != ours:
+                name = next(name for name in ours if theirs.get(name) != ours[name])
+                raise EngineError(
+                    f"the Dask worker {worker} has {name} {theirs.get(name)}; expected {ours[name]}, as here"
+                )
+
+    @property
+    def _where(self) -> str:
+        return self.address or LOOPBACK
+
     def _gone(self) -> EngineError:
         return EngineError(
-            f"the Dask scheduler at {self.address or LOOPBACK} is gone; nothing was committed. "
-            "Start it again and repeat the command"
+            f"the Dask scheduler at {self._where} is gone; nothing was committed. Start it again and repeat the command"
         )
 
+    def _idle(self) -> EngineError:
+        return EngineError(
+            f"the Dask scheduler at {self._where} has no worker that takes work after {WORKERS_S} s; nothing was "
+            "committed. Start some with `dask worker`; one that is short of memory needs a larger --memory-limit"
+        )
 
-def _died(unit: object) -> EngineError:
-    return EngineError(
-        f"{unit}: several workers died while they ran it, probably for lack of memory; nothing was committed. "
-        "Start workers with a larger --memory-limit"
-    )
-
-
-def _check_versions(client: Any) -> None:  # Any: Dask's client has no types
-    """Wait for a worker; refuse workers with other versions than here, whose results could differ."""
-    try:
-        client.wait_for_workers(1, timeout=WORKERS_S)
-    except TimeoutError as error:
-        raise EngineError(
-            f"the Dask scheduler has no worker after {WORKERS_S} s; start some with `dask worker`"
-        ) from error
-    ours = _installed()
-    for worker, theirs in client.run(_installed).items():
-        if theirs != ours:
-            name = next(name for name in ours if theirs.get(name) != ours[name])
-            raise EngineError(f"the Dask worker {worker} has {name} {theirs.get(name)}; expected {ours[name]}, as here")
+    def _died(self, unit: object) -> EngineError:
+        cure = (
+            "Run it with fewer processes (--threads gives each one more cores), or on a larger machine"
+            if self.address is None
+            else "Start workers with a larger --memory-limit"
+        )
+        return EngineError(
+            f"{unit}: several workers died while they ran it, probably for lack of memory; nothing was committed. "
+            f"{cure}; train models on fewer jobs with --newest"
+        )
 
 
 def _installed() -> dict[str, str | None]:

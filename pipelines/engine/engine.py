@@ -24,7 +24,8 @@ class Engine(Protocol):
         """Yield `work(shared, unit)` of every unit, in the order of the units.
 
         A unit must give the same result each time: if the process that ran it died, it is run again, at most `RETRIES`
-        times. The first error that a unit raises is raised here, and the other results are dropped. `shared` reaches
+        times. On Dask the count begins again, at most `RETRIES` times, if the workers that died held all copies of
+        `shared`. The first error that a unit raises is raised here, and the other results are dropped. `shared` reaches
         each process once; what `work` caches in it stays there.
 
         Raises

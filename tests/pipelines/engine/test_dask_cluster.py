@@ -12,9 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.engine.engine import Local
 from pipelines.errors import EngineError, TrainingError
+from pipelines.models.units import train_units
+from tests.benchmarks.faults.workers import held
 from tests.benchmarks.serving.processes import free_port
-from tests.pipelines.engine.work import Job, runs, square
+from tests.pipelines.engine.work import Job, Mortal, runs, square
+from tests.pipelines.lake.generic.own_rows import ROWS, written_as_csv
+from tests.pipelines.lake.test_ingest_engines import DOOMED, clusters_written, ingested
+from tests.pipelines.models.test_units import SETTING, UNITS
 
 pytest.importorskip("distributed", reason="the optional group dask is not installed")
 
@@ -25,13 +31,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"]]]:
+def cluster(folder: Path, *options: str) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"]]]:
     """Start a scheduler and two workers as a user does; yield its address and the processes, the scheduler first."""
     address = f"tcp://127.0.0.1:{free_port()}"
     host, port = "127.0.0.1", address.rpartition(":")[2]
     common = ["--no-dashboard", "--host", host]
     made = [[sys.executable, "-m", "distributed.cli.dask_scheduler", *common, "--port", port]]
-    worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, *common, "--nthreads", "1"]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, *common, "--nthreads", "1", *options]
     made += [[*worker, "--local-directory", str(folder / name)] for name in ("a", "b")]
     with (folder / "cluster.log").open("wb") as log:
         started = [subprocess.Popen(each, stdout=log, stderr=log, start_new_session=True) for each in made]
@@ -81,20 +87,90 @@ def test_other_versions_of_packages_are_refused(
         list(Dask(running[0], 1).run(square, tmp_path, jobs()))
 
 
-def test_a_scheduler_that_is_absent_or_goes_gives_an_error(running: Cluster, tmp_path: Path) -> None:
+def test_an_absent_scheduler_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_cluster, "CONNECT_S", 1)
     with pytest.raises(EngineError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         list(Dask("tcp://127.0.0.1:9", 1).run(square, tmp_path, jobs()))
+
+
+def test_a_scheduler_that_goes_during_an_ingest_leaves_the_lake_as_it_was(running: Cluster, tmp_path: Path) -> None:
     address, [scheduler, *_] = running
+    lake, source, runs = tmp_path / "lake", tmp_path / "from", tmp_path / "runs"
+    source.mkdir(), runs.mkdir()
+    clusters_written(source)
+    ingested(source, lake, Local())
+    before = held(lake)
+    written_as_csv(source / "part-north.csv", ROWS[:2])
 
     def kill_once_it_runs() -> None:
-        while not runs(tmp_path):
+        while not list(runs.iterdir()):
             time.sleep(0.05)
         scheduler.kill()
 
     killer = threading.Thread(target=kill_once_it_runs)
     killer.start()
-    begun = time.monotonic()
-    with pytest.raises(EngineError, match="is gone; nothing was committed"):
-        list(Dask(address, 1).run(square, tmp_path, jobs(wait_s=20.0)))
+    endless = Mortal(engine=Dask(address, 1), folder=runs, doomed=DOOMED, after_s=600.0)
+    with pytest.raises(EngineError, match=r"is gone; nothing was committed. Start it again and repeat the command$"):
+        ingested(source, lake, endless)
     killer.join()
-    assert time.monotonic() - begun < 60.0
+
+    assert held(lake) == before
+    assert not (lake / "staging").exists()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait seconds for a worker, not a minute."""
+    monkeypatch.setattr(dask_cluster, "WORKERS_S", 3)
+    monkeypatch.setattr(dask_cluster, "CHECK_S", 1)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_cluster_without_any_worker_left_is_an_error(tmp_path: Path) -> None:
+    with cluster(tmp_path, "--no-nanny") as (address, [_, *workers]):
+        (tmp_path / "runs").mkdir()
+
+        def kill_once_it_runs() -> None:
+            while not runs(tmp_path / "runs"):
+                time.sleep(0.05)
+            for each in workers:
+                each.kill()
+
+        killer = threading.Thread(target=kill_once_it_runs)
+        killer.start()
+        with pytest.raises(EngineError, match=r"has no worker that takes work after 3 s; nothing was committed.*Start"):
+            list(Dask(address, 1).run(square, tmp_path / "runs", jobs(wait_s=20.0)))
+        killer.join()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_workers_that_stay_short_of_memory_are_an_error(tmp_path: Path) -> None:
+    """Above 80 % of its limit a worker takes no units; above 95 % it is killed."""
+    (tmp_path / "runs").mkdir()
+    with cluster(tmp_path, "--memory-limit", "1GB") as (address, _):
+        filling = [Job(number=n, mib=740, wait_s=1.0) for n in range(6)]
+        with pytest.raises(EngineError, match=r"has no worker that takes work.*needs a larger --memory-limit"):
+            list(Dask(address, 1).run(square, tmp_path / "runs", filling))
+
+
+def test_beyond_the_memory_limit_of_workers_units_models_and_shared_data_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs").mkdir()
+    beyond = r"several workers died.*lack of memory; nothing was committed.*larger --memory-limit; .* --newest$"
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1")
+    monkeypatch.setattr(dask_cluster, "RETRIES", 1)
+    with cluster(tmp_path, "--memory-limit", "260MB") as (address, _):
+        engine = Dask(address, 1)
+        with pytest.raises(EngineError, match=f"job 1: {beyond}"):
+            list(engine.run(square, tmp_path / "runs", [Job(number=1, mib=400, wait_s=20.0)]))
+        assert 2 <= len(runs(tmp_path / "runs")) <= 4
+        with pytest.raises(EngineError, match=f"the runtime model of ctr: {beyond}"):
+            train_units(engine, SETTING, UNITS[:1])
+        with pytest.raises(EngineError, match=f"job 0: {beyond}"):
+            list(engine.run(shared_size, bytes(400 << 20), [Job(number=0)]))
+        assert list(engine.run(square, tmp_path / "runs", [Job(number=2)])) == [4]
+
+
+def shared_size(shared: bytes, _: Job) -> int:
+    return len(shared)

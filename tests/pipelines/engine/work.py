@@ -13,15 +13,22 @@ from typing import Any
 from pipelines.engine.engine import Engine
 from pipelines.errors import TrainingError
 
+LATE = "late"
+KEPT: list[bytes] = []
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A number to square; the first `deaths` runs kill their process after `wait_s`."""
+    """A number to square; the first `deaths` runs kill their process after `wait_s`.
+
+    A run allocates `mib`, and keeps them as long as the process lives.
+    """
 
     number: int
     deaths: int = 0
     fails: bool = False
     wait_s: float = 0.0
+    mib: int = 0
 
     def __str__(self) -> str:
         return f"job {self.number}"
@@ -30,6 +37,8 @@ class Job:
 def square(folder: Path, job: Job) -> int:
     ran = len(list(folder.glob(f"{job.number}-*")))
     (folder / f"{job.number}-{ran}-{os.getpid()}").touch()
+    if job.mib and not KEPT:
+        KEPT.append(b"\1" * (job.mib << 20))
     time.sleep(job.wait_s)
     if ran < job.deaths:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -53,7 +62,7 @@ def alive(folder: Path) -> list[int]:
 class Mortal:
     """An engine whose process dies in the first `deaths` runs of the unit `doomed`, `after_s` seconds into each.
 
-    `folder` gets a file for each run of a unit.
+    `folder` gets a file for each run of a unit, and one named `late` if a unit was done before its process died.
     """
 
     engine: Engine
@@ -65,6 +74,15 @@ class Mortal:
     def run(self, work: Callable[[Any, Any], Any], shared: Any, units: Sequence[Any]) -> Iterator[Any]:
         return self.engine.run(partial(_mortal, self, work), shared, units)
 
+    @property
+    def ran(self) -> list[str]:
+        """Return unit and number of each run, sorted."""
+        return sorted(each.name for each in self.folder.iterdir() if each.name != LATE)
+
+    @property
+    def late(self) -> bool:
+        return (self.folder / LATE).exists()
+
 
 def _mortal(fate: Mortal, work: Callable[[Any, Any], Any], shared: Any, unit: Any) -> Any:
     ran = len(list(fate.folder.glob(f"{unit}-*")))
@@ -72,5 +90,6 @@ def _mortal(fate: Mortal, work: Callable[[Any, Any], Any], shared: Any, unit: An
     if ran < fate.deaths and str(unit) == fate.doomed:
         threading.Timer(fate.after_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
         work(shared, unit)
+        (fate.folder / LATE).touch()
         time.sleep(60)  # so that it dies even if the work was done before
     return work(shared, unit)

@@ -1,4 +1,7 @@
-"""Models trained on several engines are equal to the byte, also if processes die while they train."""
+"""Models trained from copies of their data, as on several engines, are equal to the byte.
+
+`tests.benchmarks.faults` trains on Dask, with workers that die.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +21,6 @@ from pipelines.models.fitted import Recipe
 from pipelines.models.model import write_model
 from pipelines.models.training_tables import Tables
 from pipelines.models.units import Setting, Unit, train_units
-from tests.pipelines.engine.work import Mortal
 from tests.pipelines.models.conftest import T0, make_jobs
 from tests.pipelines.models.test_usage import use_of
 
@@ -47,20 +49,6 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     found = digests(Local(), tmp_path_factory.mktemp("local"))
     assert len(set(found)) == len(UNITS)
     return found
-
-
-def test_a_dask_worker_that_dies_in_a_model_changes_none_and_repeats_this_one_alone(
-    local: list[str], tmp_path: Path
-) -> None:
-    pytest.importorskip("distributed", reason="the optional group dask is not installed")
-    from pipelines.engine.dask_cluster import Dask
-
-    (tmp_path / "runs").mkdir()
-    engine = Mortal(engine=Dask(None, 2), folder=tmp_path / "runs", doomed=str(UNITS[0]), after_s=0.4)
-
-    assert digests(engine, tmp_path) == local
-    again = [f"{UNITS[0]}-1", *(f"{unit}-0" for unit in UNITS)]
-    assert sorted(each.name for each in engine.folder.iterdir()) == sorted(again)
 
 
 class Copying:
