@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numba
 
-__all__ = ["SOURCES", "Compiled", "digest", "kept", "kernel"]
+__all__ = ["SOURCES", "Compiled", "digest", "inlined", "kept", "kernel"]
 
 Compiled = Callable[..., Any]  # numba has no types for compiled functions: see the annotations of each kernel
 
@@ -41,9 +41,10 @@ class Kernel:
     That code takes longer to compile than most kernels. A call from Python, as in tests, compiles the function again.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, inlined: bool = False) -> None:
         self.py_func = function
-        self._compiled = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_BARE)(function)
+        options = {**_BARE, "forceinline": inlined}
+        self._compiled = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(function)
         self._numba_type_ = self._compiled._numba_type_  # by which numba finds it in other kernels
 
     @cached_property
@@ -58,6 +59,14 @@ class Kernel:
 def kernel(function: Callable[..., Any]) -> Compiled:
     """Compile a function that only other kernels call; it is cached as part of those."""
     return Kernel(function)
+
+
+def inlined(function: Callable[..., Any]) -> Compiled:
+    """Compile as `kernel` does, but copy the code into every caller.
+
+    For short functions of inner loops: a call passes all fields of every array, which takes longer than they do.
+    """
+    return Kernel(function, inlined=True)
 
 
 def kept(function: Callable[..., Any]) -> Compiled:

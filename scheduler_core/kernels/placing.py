@@ -7,7 +7,7 @@ bucket, which gives its demand. Only `shift` changes the cluster. Called by `ord
 
 import math
 
-from scheduler_core.kernels.kernel import kernel
+from scheduler_core.kernels.kernel import inlined, kernel
 from scheduler_core.kernels.state import BEST_FIT, CONSOLIDATE, FIRST_FIT, NONE, Cluster, Queue, Scratch
 from scheduler_core.types import FloatArray, IntArray
 
@@ -36,12 +36,12 @@ def copy_room(room: IntArray, copied: IntArray) -> None:
 @kernel
 def takes_one(room: IntArray, machine: int, units: IntArray, at: int) -> bool:
     """Return whether a machine could host one instance of bucket `at`."""
-    return bool(
-        units[at, 0] <= room[machine, 0] and units[at, 1] <= room[machine, 1] and units[at, 2] <= room[machine, 2]
+    return bool(  # GPUs first, which machines lack most often
+        units[at, 2] <= room[machine, 2] and units[at, 0] <= room[machine, 0] and units[at, 1] <= room[machine, 1]
     )
 
 
-@kernel
+@inlined
 def hosted(room: IntArray, machine: int, units: IntArray, at: int, instances: int) -> int:
     """Return how many instances a machine could host, at most `instances`."""
     if instances == 1:
@@ -172,15 +172,15 @@ def _best_fit(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, 
     left, used = gang.instances, 0
     last_room, last = -math.inf, NONE
     while left > 0:
-        best = NONE
+        best, best_room = NONE, math.inf
         for machine in range(len(free)):
-            if best != NONE and room[machine] >= room[best]:
+            if room[machine] >= best_room:
                 continue
             if room[machine] < last_room or (room[machine] == last_room and machine <= last):
                 continue
-            if open_to(cluster, machine, gang.gpu_type) and takes_one(free, machine, queue.units, at):
-                best = machine
-        last_room, last = room[best], best
+            if takes_one(free, machine, queue.units, at) and open_to(cluster, machine, gang.gpu_type):
+                best, best_room = machine, room[machine]
+        last_room, last = best_room, best
         scratch.chosen[used] = best
         scratch.counts[used] = hosted(free, best, queue.units, at, left)
         left -= scratch.counts[used]

@@ -197,18 +197,6 @@ def _has_room(state: State) -> bool:
 
 
 @kernel
-def _round(state: State) -> None:
-    if state.rules.preempting:
-        preempting_round(state)
-    elif state.rules.easy:
-        easy_round(state)
-    elif state.rules.overtakes >= 0:
-        bounded_round(state)
-    else:
-        unbounded_round(state)
-
-
-@kernel
 def _judge(state: State) -> None:
     """Mark the buckets whose jobs fit the empty cluster; jobs of the other buckets can never start."""
     queue, cluster = state.queue, state.cluster
@@ -220,11 +208,18 @@ def _looping(sources: str) -> Compiled:
     @kept
     def advance(state: State) -> bool:
         _ = sources  # captured, so that changed sources give a new cache key for the compiled code
-        tally, horizon_s = state.queue.tally[0], state.rules.horizon_s
+        tally, rules, horizon_s = state.queue.tally[0], state.rules, state.rules.horizon_s
         if tally.arrivals == 0:
             _judge(state)
         while _has_room(state):
-            _round(state)
+            if rules.preempting:  # no kernel of its own: LLVM would optimize all rounds once more
+                preempting_round(state)
+            elif rules.easy:
+                easy_round(state)
+            elif rules.overtakes >= 0:
+                bounded_round(state)
+            else:
+                unbounded_round(state)
             upcoming_s = next_moment(state)
             if upcoming_s > horizon_s or upcoming_s == math.inf:
                 if horizon_s < math.inf:

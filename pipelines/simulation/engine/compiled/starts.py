@@ -13,7 +13,7 @@ from pipelines.simulation.engine.compiled.heaps import put_end, take_end
 from pipelines.simulation.engine.compiled.waiting import bucket_of, put
 from pipelines.simulation.engine.schedule import Ending
 from scheduler_core.kernels import gittins
-from scheduler_core.kernels.kernel import kernel
+from scheduler_core.kernels.kernel import inlined, kernel
 from scheduler_core.kernels.placing import hosted, note_change, open_to, placed, shift
 from scheduler_core.kernels.state import NONE, Cluster, Log, Queue, Records, Rules, State
 
@@ -48,6 +48,17 @@ def key_of(rules: Rules, queue: Queue, job: int, attained_s: float, owed_s: floa
 
 
 @kernel
+def _table_key(rules: Rules, base: float, attained_s: float, owed_s: float, spread: int) -> float:
+    """Return the sort key, without aging, of the policies that read tables."""
+    if rules.policy == MLFQ:
+        return float(max(_level_of(attained_s), base))
+    if base < math.inf:
+        index = _remaining_of(rules.remaining, rules.ages, spread, base, attained_s)
+        return float(index + gittins.RESTARTS * owed_s)
+    return base
+
+
+@inlined
 def key_from(rules: Rules, base: float, attained_s: float, owed_s: float, spread: int, arrive_s: float) -> float:
     """Return the sort key from its constant part `base` and the other fields of a job, as `key_of` does."""
     key = base
@@ -57,10 +68,8 @@ def key_from(rules: Rules, base: float, attained_s: float, owed_s: float, spread
         key = attained_s * key / 1000
     elif rules.policy == LAS_TIME:
         key = attained_s
-    elif rules.policy == MLFQ:
-        key = max(_level_of(attained_s), key)
-    elif rules.policy == GITTINS and key < math.inf:
-        key = _remaining_of(rules.remaining, rules.ages, spread, key, attained_s) + gittins.RESTARTS * owed_s
+    elif rules.policy == MLFQ or rules.policy == GITTINS:
+        key = _table_key(rules, base, attained_s, owed_s, spread)
     return float(key + rules.aging * arrive_s)
 
 
