@@ -13,6 +13,7 @@ from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.kernels.kernel import SOURCES, Compiled, kept, kernel
 from scheduler_core.kernels.placing import fits_free, placed, shift
+from scheduler_core.kernels.records import FRONT
 from scheduler_core.kernels.state import (
     NONE,
     PLACEMENT_CODES,
@@ -152,7 +153,7 @@ def place_in_order(
         buckets=buckets_of(rows[first], np.arange(len(first))),
         units=np.ascontiguousarray(rows[first, :3]),
         filled=np.empty(0, dtype=np.int64),
-        front=np.empty(0, dtype=np.int64),
+        front=np.empty(0, dtype=FRONT),
         shut=np.full(len(first), NONE, dtype=np.int64),
         missing=np.zeros(len(first), dtype=np.int64),
         tally=tally_of(),

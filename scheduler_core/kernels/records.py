@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["ACTIVE", "BUCKET", "END", "ENTRY", "JOB", "NONE", "RUN", "TALLY", "Records"]
+__all__ = ["ACTIVE", "BUCKET", "END", "ENTRY", "FRONT", "JOB", "NONE", "RUN", "TALLY", "Records"]
 
 Records = Any  # an array with one of the dtypes below; mypy cannot check its fields
 
@@ -90,6 +90,7 @@ ACTIVE: Final = np.dtype(
 )
 
 END: Final = np.dtype([("end_s", "f8"), ("run", "i8")], align=True)
+FRONT: Final = np.dtype([("job", "i8"), ("bucket", "i8")], align=True)
 ENTRY: Final = np.dtype([("value", "f8"), ("tie", "i8"), ("what", "i8")], align=True)
 
 TALLY: Final = np.dtype(

@@ -57,7 +57,7 @@ class Queue(NamedTuple):
     buckets: Records
     units: IntArray  # (buckets, 3) demand per instance
     filled: IntArray
-    front: IntArray  # first waiting jobs, in queue order
+    front: Records  # first waiting jobs and their buckets, in queue order
     shut: IntArray  # by shape of bucket: the value of `changes` when it last did not fit, NONE if not known
     missing: IntArray  # by shape of bucket: a lower bound of the instances that did not fit then
     tally: Records  # (1,) totals, with the dtype `TALLY`
@@ -198,7 +198,7 @@ def log_of(jobs: int, runs: int, hosts: int) -> Log:
     return Log(
         runs=np.zeros(runs + 1, dtype=RUN),
         ends=np.empty(jobs, dtype=END),
-        expected=np.empty(jobs, dtype=ENTRY),
+        expected=np.empty(jobs, dtype=END),
         active=np.empty(jobs, dtype=ACTIVE),
         **{name: np.empty(hosts, dtype=np.int64) for name in BY_HOST},
     )

@@ -39,11 +39,13 @@ def _reserve(state: State, head: int) -> None:
     tally.reserved_for, tally.reserved_changes, tally.reserved_runs = head, tally.changes, tally.runs
     tally.shadow_s, tally.lent = math.inf, 0
     copy_room(cluster.free, bare)
-    count = hosted_in_all(cluster, bare, queue, at)
+    count = 0  # no machine hosts a single instance, as the head does not fit
+    if instances > 1:
+        count = hosted_in_all(cluster, cluster.free, queue, at)
     while count < instances and tally.lent < tally.running:
-        tally.shadow_s = max(tally.now_s, expected[tally.lent].value)
-        while tally.lent < tally.running and expected[tally.lent].value <= tally.shadow_s:
-            count += lent(state, expected[tally.lent].what, 1, at)
+        tally.shadow_s = max(tally.now_s, expected[tally.lent].end_s)
+        while tally.lent < tally.running and expected[tally.lent].end_s <= tally.shadow_s:
+            count += lent(state, expected[tally.lent].run, 1, at)
             tally.lent += 1
     copy_room(bare, scratch.spare)
     if count < instances:
@@ -71,7 +73,7 @@ def _still_reserved(state: State, head: int) -> bool:
     if not same or tally.reserved_runs != tally.runs:
         return False
     if tally.now_s > tally.shadow_s:
-        if tally.lent < tally.running and state.log.expected[tally.lent].value <= tally.now_s:
+        if tally.lent < tally.running and state.log.expected[tally.lent].end_s <= tally.now_s:
             return False
         tally.shadow_s = tally.now_s
         tally.seen = 0
@@ -87,18 +89,15 @@ def _narrow(state: State, machine: int) -> None:
 
 
 @kernel
-def _backfilled(state: State, place: int) -> bool:
+def _backfilled(state: State, place: int, late: bool) -> bool:
     """Start the job at index `place` of the front if that does not delay the head, and return whether it started.
 
-    If its demand does not fit, set the state `passed` of its bucket to `SHUT` or `SHORT_ONLY`.
+    `late` means that it is expected to end after the reservation begins. If its demand does not fit, set the state
+    `passed` of its bucket to `SHUT` or `SHORT_ONLY`.
     """
     queue, cluster, scratch, log = state.queue, state.cluster, state.scratch, state.log
-    job = queue.front[place]
-    at = bucket_of(queue.jobs, job)
+    at = queue.front[place].bucket
     bucket = queue.buckets[at]
-    late = queue.tally[0].now_s + queue.jobs[job].predicted_s > queue.tally[0].shadow_s
-    if bucket.passed == SHUT or (late and bucket.passed == SHORT_ONLY):
-        return False
     if not fits_free(cluster, queue, at):
         bucket.passed = SHUT
         return False
@@ -141,7 +140,8 @@ def _in_front(state: State, place: int) -> bool:
         at = next_offer(state)
         if at == NONE:
             return False
-        queue.front[tally.front] = unlink(queue, at)
+        queue.front[tally.front].job = unlink(queue, at)
+        queue.front[tally.front].bucket = at
         tally.front += 1
         offer_again(state, at)
     return True
@@ -153,7 +153,7 @@ def _behind(state: State) -> None:
 
     If the reservation still holds, only jobs that arrived since are tried: nothing changed for the others.
     """
-    queue, tally, head = state.queue, state.queue.tally[0], state.queue.front[0]
+    queue, tally, head = state.queue, state.queue.tally[0], state.queue.front[0].job
     usable = _still_open(state)
     if usable == 0:
         return  # no job fits the free capacity
@@ -166,12 +166,12 @@ def _behind(state: State) -> None:
     for _ in range(state.rules.depth):
         if usable == 0 or not _in_front(state, place):
             break
-        job = queue.front[place]
-        bucket = queue.buckets[bucket_of(queue.jobs, job)]
+        job, bucket = queue.front[place].job, queue.buckets[queue.front[place].bucket]
         if job < tally.seen or bucket.passed == SHUT:
             place += 1
             continue
-        if not _backfilled(state, place):
+        late = tally.now_s + queue.jobs[job].predicted_s > tally.shadow_s
+        if (late and bucket.passed == SHORT_ONLY) or not _backfilled(state, place, late):
             place += 1
         usable -= bucket.passed == SHUT
     tally.seen = tally.arrivals if tally.runs == runs and state.rules.policy != DRF else 0
@@ -183,7 +183,7 @@ def easy_round(state: State) -> None:
     queue, cluster, tally = state.queue, state.cluster, state.queue.tally[0]
     tally.offers = NONE
     while _in_front(state, 0):
-        if not fits_free(cluster, queue, bucket_of(queue.jobs, queue.front[0])):
+        if not fits_free(cluster, queue, queue.front[0].bucket):
             _behind(state)
             break
         start(state, leave_front(queue, len(cluster.free), 0))

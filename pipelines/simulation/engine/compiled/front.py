@@ -16,37 +16,38 @@ def join_front(rules: Rules, queue: Queue, machines: int, job: int) -> None:
     """
     front, tally = queue.front, queue.tally[0]
     count_in(queue, machines, bucket_of(queue.jobs, job))
-    if before(queue.jobs, front[tally.front - 1], job):
+    if before(queue.jobs, front[tally.front - 1].job, job):
         link(queue, job)
         return
     place = tally.front
-    while place > 0 and before(queue.jobs, job, front[place - 1]):
+    while place > 0 and before(queue.jobs, job, front[place - 1].job):
         front[place] = front[place - 1]
         place -= 1
-    front[place] = job
+    front[place].job = job
+    front[place].bucket = bucket_of(queue.jobs, job)
     tally.front += 1
     if tally.front > rules.depth + 1:
         tally.front -= 1
-        link(queue, front[tally.front])
+        link(queue, front[tally.front].job)
 
 
 @kernel
 def leave_front(queue: Queue, machines: int, place: int) -> int:
     """Remove the job at index `place` of the front, and return it."""
     front, tally = queue.front, queue.tally[0]
-    job = front[place]
+    job, at = int(front[place].job), int(front[place].bucket)
     tally.front -= 1
     for later in range(place, tally.front):
         front[later] = front[later + 1]
-    count_out(queue, machines, bucket_of(queue.jobs, job))
-    return int(job)
+    count_out(queue, machines, at)
+    return job
 
 
 @kernel
 def clear_front(queue: Queue) -> None:
     """Move all jobs of the front to the heaps of their buckets."""
     for place in range(queue.tally[0].front):
-        link(queue, queue.front[place])
+        link(queue, queue.front[place].job)
     queue.tally[0].front = 0
 
 
@@ -54,12 +55,11 @@ def clear_front(queue: Queue) -> None:
 def expect(log: Log, count: int, run: int, end_s: float) -> None:
     """Add a run to the current runs by expected end, of which there are `count`; its number is larger than theirs."""
     expected, place = log.expected, count
-    while place > 0 and expected[place - 1].value > end_s:
-        expected[place].value = expected[place - 1].value
-        expected[place].what = expected[place - 1].what
+    while place > 0 and expected[place - 1].end_s > end_s:
+        expected[place] = expected[place - 1]
         place -= 1
-    expected[place].value = end_s
-    expected[place].what = run
+    expected[place].end_s = end_s
+    expected[place].run = run
 
 
 @kernel
@@ -68,10 +68,9 @@ def unexpect(log: Log, count: int, run: int, end_s: float) -> None:
     expected, low, high = log.expected, 0, count
     while low < high:
         middle = (low + high) // 2
-        if expected[middle].value < end_s or (expected[middle].value == end_s and expected[middle].what < run):
+        if expected[middle].end_s < end_s or (expected[middle].end_s == end_s and expected[middle].run < run):
             low = middle + 1
         else:
             high = middle
     for place in range(low, count - 1):
-        expected[place].value = expected[place + 1].value
-        expected[place].what = expected[place + 1].what
+        expected[place] = expected[place + 1]

@@ -19,6 +19,7 @@ from scheduler_core.cluster import Cluster as Machinery
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.kernels import gittins
 from scheduler_core.kernels.ordered import distinct
+from scheduler_core.kernels.records import FRONT
 from scheduler_core.kernels.state import (
     JOB,
     NONE,
@@ -138,7 +139,7 @@ def queue_of(workload: Workload, discipline: Discipline) -> Queue:
         buckets=buckets_of(rows[first], shapes),
         units=np.ascontiguousarray(rows[first, :3]),
         filled=np.empty(len(first), dtype=np.int64),
-        front=np.empty(count, dtype=np.int64),
+        front=np.empty(count, dtype=FRONT),
         shut=np.full(len(kinds), NONE, dtype=np.int64),
         missing=np.zeros(len(kinds), dtype=np.int64),
         tally=tally_of(),
