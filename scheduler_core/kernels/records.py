@@ -85,6 +85,7 @@ ACTIVE: Final = np.dtype(
         ("arrive_s", "f8"),
         ("spread", "i8"),
         ("run", "i8"),
+        ("bucket", "i8"),
     ],
     align=True,
 )
@@ -122,6 +123,7 @@ TALLY: Final = np.dtype(
         ("reserved_runs", "i8"),
         ("shadow_s", "f8"),
         ("heaped", "i8"),  # number of `Scratch.picks` still in the heap
+        ("in_order", "?"),  # whether the heap is built; before, only its top is in place
     ],
     align=True,
 )

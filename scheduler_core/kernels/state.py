@@ -85,7 +85,7 @@ class Log(NamedTuple):
     runs: Records
     hosts: IntArray  # machines of all runs, one run after the other
     counts: IntArray  # number of instances on each of `hosts`
-    owner: IntArray  # number of the run of each of `hosts`
+    owner: IntArray  # index in `active` of the current run of each of `hosts`
     older: IntArray  # index in `hosts` of the next older run on the same machine, NONE for the oldest; so is `newer`
     newer: IntArray
     ends: Records

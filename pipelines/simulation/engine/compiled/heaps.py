@@ -9,7 +9,8 @@ from scheduler_core.kernels.state import Log, Records
 
 
 @kernel
-def _sooner(entries: Records, one: int, other: int) -> bool:
+def sooner(entries: Records, one: int, other: int) -> bool:
+    """Return whether the entry at index `one` goes before the entry at index `other`."""
     mine, theirs = entries[one].value, entries[other].value
     return bool(mine < theirs or (mine == theirs and entries[one].tie < entries[other].tie))
 
@@ -29,22 +30,26 @@ def swapped(entries: Records, one: int, other: int) -> None:
 @kernel
 def sunk(entries: Records, place: int, count: int) -> None:
     """Move the entry at index `place` down until the heap of the first `count` entries is in order again."""
+    value, tie, what = entries[place].value, entries[place].tie, entries[place].what
     while True:
         child = 2 * place + 1
         if child >= count:
-            return
-        if child + 1 < count and _sooner(entries, child + 1, child):
+            break
+        if child + 1 < count and sooner(entries, child + 1, child):
             child += 1
-        if not _sooner(entries, child, place):
-            return
-        swapped(entries, place, child)
+        if value < entries[child].value or (value == entries[child].value and tie <= entries[child].tie):
+            break
+        entries[place] = entries[child]
         place = child
+    entries[place].value = value
+    entries[place].tie = tie
+    entries[place].what = what
 
 
 @kernel
 def risen(entries: Records, place: int) -> None:
     """Move the entry at index `place` up until the heap is in order again."""
-    while place > 0 and _sooner(entries, place, (place - 1) // 2):
+    while place > 0 and sooner(entries, place, (place - 1) // 2):
         swapped(entries, place, (place - 1) // 2)
         place = (place - 1) // 2
 

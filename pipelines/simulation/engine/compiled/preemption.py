@@ -3,7 +3,7 @@
 A running job is not stopped if the waiting job fits without stopping it. Called by `loop`.
 """
 
-from pipelines.simulation.engine.compiled.heaps import heaped, popped
+from pipelines.simulation.engine.compiled.heaps import heaped, popped, sooner, swapped
 from pipelines.simulation.engine.compiled.offers import next_offer, offer_again, offer_all
 from pipelines.simulation.engine.compiled.reach import give_up, is_ripe, is_stuck, key_now, ripen
 from pipelines.simulation.engine.compiled.starts import PREEMPTED, RUNNING, lent, start, stop, wait
@@ -15,9 +15,9 @@ from scheduler_core.kernels.state import NONE, State
 
 @kernel
 def _stoppable(state: State, rank: float) -> int:
-    """Build a heap in `picks` of the preemptible runs with a worse sort key than `rank`, and return their number.
+    """Write to `picks` the preemptible runs with a worse sort key than `rank`, and return their number.
 
-    The worst key is at the top.
+    The worst key is at the top; `_worst` builds the heap if more are asked for.
     """
     log, picks, count = state.log, state.scratch.picks, 0
     for slot in range(state.queue.tally[0].running):
@@ -29,9 +29,11 @@ def _stoppable(state: State, rank: float) -> int:
             picks[count].value = -key
             picks[count].tie = -log.runs[run.run].job
             picks[count].what = run.run
+            if sooner(picks, count, 0):
+                swapped(picks, count, 0)
             count += 1
-    heaped(picks, count)
     state.queue.tally[0].heaped = count
+    state.queue.tally[0].in_order = False
     return count
 
 
@@ -58,17 +60,22 @@ def _worst(state: State, victims: int, place: int) -> int:
     """
     tally = state.queue.tally[0]
     if victims - place <= tally.heaped:
+        if place > 0 and not tally.in_order:
+            heaped(state.scratch.picks, tally.heaped)
+            tally.in_order = True
         tally.heaped = popped(state.scratch.picks, tally.heaped)
     return victims - 1 - place
 
 
 @kernel
-def _could_fit(state: State, at: int, victims: int) -> bool:
-    """Return whether the first job of bucket `at` fits once all runs with a worse key than its own are stopped."""
+def _could_fit(state: State, at: int, victims: int, count: int) -> bool:
+    """Return whether the first job of bucket `at` fits once all runs with a worse key than its own are stopped.
+
+    `count` is the number of its instances that the free capacity hosts.
+    """
     queue, scratch, log = state.queue, state.scratch, state.log
     rank, instances = queue.jobs[queue.buckets[at].top].rank, queue.buckets[at].instances
     copy_room(state.cluster.free, scratch.bare)
-    count = hosted_in_all(state.cluster, scratch.bare, queue, at)
     for place in range(victims):
         if count >= instances:
             return True
@@ -89,10 +96,12 @@ def _chosen_victims(state: State, at: int, victims: int) -> int:
     """
     queue, scratch, log = state.queue, state.scratch, state.log
     picks, instances, looked = scratch.picks, queue.buckets[at].instances, 0
-    if not _could_fit(state, at, victims):
+    count = 0  # no machine hosts a single instance, as the job does not fit
+    if instances > 1:
+        count = hosted_in_all(state.cluster, state.cluster.free, queue, at)
+    if not _could_fit(state, at, victims, count):
         return 0
     copy_room(state.cluster.free, scratch.bare)
-    count = hosted_in_all(state.cluster, scratch.bare, queue, at)
     while count < instances:
         pick = picks[_worst(state, victims, looked)]
         if log.runs[pick.what].ending == RUNNING:

@@ -93,13 +93,12 @@ def _reachable_on(state: State, machine: int, at: int) -> int:
         reach[0, resource] = state.cluster.free[machine, resource]
     place = state.cluster.first_on[machine]
     while place != NONE:
-        number = log.owner[place]
-        run = log.active[queue.jobs[log.runs[number].job].slot]
+        run = log.active[log.owner[place]]
         if is_ripe(state, run.start_s):
             key = key_now(state, run)
             if key > bucket.stuck_rank:
                 for resource in range(3):
-                    reach[0, resource] += queue.units[log.runs[number].bucket, resource] * log.counts[place]
+                    reach[0, resource] += queue.units[run.bucket, resource] * log.counts[place]
             elif _rises(state.rules):
                 bucket.stuck_until_s = min(bucket.stuck_until_s, _worse_at_s(state, run, key, bucket.stuck_rank))
         place = log.older[place]

@@ -146,6 +146,7 @@ def _activate(log: Log, row: Records, count: int, number: int) -> None:
     one.arrive_s = row.arrive_s
     one.spread = row.spread
     one.run = number
+    one.bucket = log.runs[number].bucket
     row.slot = count
 
 
@@ -153,7 +154,10 @@ def _activate(log: Log, row: Records, count: int, number: int) -> None:
 def _deactivate(log: Log, jobs: Records, count: int, slot: int) -> None:
     """Remove the run at index `slot` from the current runs, of which there are `count`."""
     log.active[slot] = log.active[count - 1]
-    jobs[log.runs[log.active[slot].run].job].slot = slot
+    number = log.active[slot].run
+    jobs[log.runs[number].job].slot = slot
+    for place in range(log.runs[number].first_host, log.runs[number + 1].first_host):
+        log.owner[place] = slot
 
 
 @kernel
@@ -165,7 +169,7 @@ def start_chosen(state: State, job: int, used: int) -> int:
     for place in range(used):
         log.hosts[tally.hosts] = scratch.chosen[place]
         log.counts[tally.hosts] = scratch.counts[place]
-        log.owner[tally.hosts] = tally.runs
+        log.owner[tally.hosts] = tally.running
         _settle(cluster, log, tally.hosts)
         tally.hosts += 1
         shift(cluster, scratch.chosen[place], queue.units, at, -scratch.counts[place])
