@@ -122,7 +122,7 @@ PARTS: Final[dict[str, Callable[[], None]]] = {
     "report": lambda: opening([]),
     "slurm": lambda: slurm([]),
 }
-ALONE: Final = ("prometheus", "serving", "ingest", "serving.soak", "scale")
+ALONE: Final = ("prometheus", "serving", "ingest", "serving.soak", "scale", "faults")
 """Benchmarks that run only by themselves: of Prometheus, `make bench-serve`, `make bench-ingest`, `make soak`."""
 
 

@@ -84,7 +84,8 @@ def uploaded(lake: Path, name: str) -> str:
     [
         (("ingest", "pai", "--from", "raw", "--as", "pai-synth"), "unchanged: trace pai-synth in s3://fleet/lake"),
         (("ingest", "pai", "--from", "raw", "--as", "pai-synth", "--check"), "nothing was written"),
-        (("sql", "SELECT count(*) AS n FROM jobs", "--format", "csv"), "1500"),
+        (("ingest", "pai", "--from", "raw", "--as", "by-dask", "--engine", "dask"), "by-dask"),
+        (("sql", "SELECT count(*) AS n FROM jobs WHERE trace = 'pai-synth'", "--format", "csv"), "1500"),
         (("stats", "sizes", "--format", "json"), "["),
         (("rightsize", "--format", "csv"), "ctr"),
         (("evaluate", "--type", "nlp", "--format", "csv"), "nlp"),
@@ -102,7 +103,7 @@ def test_a_command_reads_and_writes_the_lake_in_the_bucket(place: Path, words: t
 
 def test_models_go_from_the_bucket_through_the_registry_into_the_service_and_are_retrained(place: Path) -> None:
     of = ("--type", "nlp")
-    taut("train", *of)
+    taut("train", *of, "--engine", "dask")
     taut("promote", "--force")
     listed = json.loads(taut("models", "--format", "json").stdout)
     assert {row["name"] for row in listed} == {"runtime.pai-synth.nlp", "usage.pai-synth.nlp"}
@@ -165,6 +166,12 @@ def test_sites_and_studies_read_jobs_in_the_bucket(place: Path, command: tuple[s
         grids_on_disk(place / "grid")
         uploaded(place / "jobs", "sites")
     taut(*command, *(SITES if command[0] == "sites" else ()), "--trace", "toy", lake=f"s3://{BUCKET}/sites")
+
+
+def test_a_study_on_dask_reads_jobs_in_the_bucket(place: Path) -> None:
+    options = ("--arm", "reclaim", "--variation", "default", "--no-models", "--format", "json", "--processes", "2")
+    found = taut("study", "reclaim", "--seeds", "2", "--rate", "20", *options, "--engine", "dask").stdout
+    assert {row["trace"] for row in json.loads(found)} == {"pai-synth"}
 
 
 def test_the_page_works_as_shown(place: Path, tmp_path: Path) -> None:

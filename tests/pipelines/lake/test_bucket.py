@@ -1,14 +1,10 @@
 """A lake in a real S3-compatible server: the same tables, commits in one step, and errors with a cure."""
 
+import hashlib
 import json
-import os
-import random
 import re
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +16,7 @@ from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from pipelines.cli import app
+from pipelines.engine.engine import Local
 from pipelines.errors import LakeError
 from pipelines.lake import bucket
 from pipelines.lake.additions import add_rows
@@ -27,26 +24,17 @@ from pipelines.lake.commits import commit
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.lake.views import COLUMNS
+from tests.benchmarks.faults.commits import VERSIONS, ingested, killed_commits, seen
+from tests.benchmarks.faults.workers import held
 from tests.object_store import BUCKET, KEY, POOR_KEY, POOR_SECRET, SECRET, ObjectStore, running_store
 from tests.pipelines.conftest import HELIOS, PAI
+from tests.pipelines.engine.work import Mortal
 from tests.pipelines.lake.test_additions import use
+from tests.pipelines.lake.test_ingest_engines import DOOMED, clusters_written
+from tests.pipelines.lake.test_ingest_engines import ingested as of_clusters
 from tests.pipelines.lake.test_sql import rows_of
 
 pytestmark = pytest.mark.slow
-KILLS = int(os.environ.get("TAUT_KILLS", "5"))
-CHILD = """
-import sys
-from pipelines.lake.ingest import ingest
-from pipelines.lake.bucket import Bucket
-import s3fs
-def commit(bucket, trace, text, commit=Bucket.commit):
-    print("committing", flush=True)
-    commit(bucket, trace, text)
-Bucket.commit = commit
-print("ready", flush=True)
-ingest("pai", sys.stdin.readline().strip(), sys.argv[1])
-print("done", flush=True)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -203,54 +191,31 @@ def test_a_prefix_with_other_files_is_refused(address: str, first: Path) -> None
     assert objects(address) == ["jobs/trace=pai/mine.parquet", "thesis.tex"]
 
 
-def test_kills_during_an_ingest_leave_the_old_lake_or_the_new(address: str, first: Path, second: Path) -> None:
-    ingest("pai", first, address)
-    whole = {counts(address): first, (5, 3): second}
-    seen: list[tuple[int, int]] = []
-    over = threading.Event()
+def test_kills_within_a_commit_leave_the_old_trace_or_the_new(address: str, tmp_path: Path) -> None:
+    rows = list(killed_commits(address, tmp_path / "from", kills=3, seed=7))
 
-    def poll() -> None:
-        while not over.wait(0.02):
-            seen.append(counts(address))
-
-    reader = threading.Thread(target=poll)
-    reader.start()
-    rng, longest, committed = random.Random(7), 0.5, 0
-    try:
-        for kill in range(KILLS):
-            now = counts(address)
-            target = second if whole[now] is first else first
-            longest = max(longest, killed_ingest(address, target, kill % 2 == 0, rng.uniform(0.0, 1.0), longest))
-            after = counts(address)
-            assert after in whole
-            committed += after != now
-    finally:
-        over.set()
-        reader.join()
-    assert set(seen) <= set(whole)
-    assert len(seen) > KILLS
-    ingest("pai", first, address)
-    ingest("pai", second, address)
-    assert counts(address) == (5, 3)
-    print(f"{KILLS} kills, {committed} after the commit; {len(seen)} readings")
+    assert [row["found"] for row in rows] == [row["expected"] for row in rows]
+    assert {row["expected"] for row in rows[:-1]} == {"old", "new"}
+    ingested(address, tmp_path / "from" / "new")  # what the kills left behind does not matter to a later ingest
+    assert seen(address)[0] == VERSIONS["new"]
 
 
-def killed_ingest(address: str, folder: Path, at_commit: bool, share: float, longest: float) -> float:
-    """Kill an ingest: `at_commit` within 60 ms of it, else at `share` of the time before; return the latter in s."""
-    command = [sys.executable, "-c", CHILD, address]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        started = time.monotonic()
-        child.stdin.write(f"{folder}\n")
-        child.stdin.flush()
-        if at_commit:
-            assert child.stdout.readline() == "committing\n"
-            longest = time.monotonic() - started
-        time.sleep(share * (0.06 if at_commit else longest))
-        child.send_signal(signal.SIGKILL)
-    return longest
+def test_workers_of_dask_upload_the_files_of_a_local_ingest_also_if_one_is_killed(address: str, tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the optional group dask is not installed")
+    from pipelines.engine.dask_cluster import Dask
+
+    source, runs = tmp_path / "from", tmp_path / "runs"
+    source.mkdir(), runs.mkdir()
+    clusters_written(source)
+    engine = Mortal(engine=Dask(None, 2), folder=runs, doomed=DOOMED, after_s=0.3)
+    of_clusters(source, address, engine)
+    of_clusters(source, tmp_path / "lake", Local())
+
+    files = fsspec.filesystem("s3", skip_instance_cache=True)
+    there = {name: hashlib.sha256(files.cat_file(f"{address}/{name}")).hexdigest() for name in objects(address)}
+    here = held(tmp_path / "lake")
+    assert there == {name: digest for name, digest in here.items() if name != ".lock"}
+    assert engine.ran == sorted([*(f"cluster {each}-0" for each in ("north", "south", "west")), f"{DOOMED}-1"])
 
 
 ENDPOINT, ID, WORD = "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
