@@ -7,9 +7,9 @@ import argparse
 import sys
 
 from tests.benchmarks.serving.figures import Row, tell
-from tests.benchmarks.sharing.decisions import decision_rows, run_rows
+from tests.benchmarks.sharing.decisions import cold_rows, decision_rows, run_rows
 
-PARTS = {"a": decision_rows, "b": run_rows}
+PARTS = {"a": decision_rows, "b": run_rows, "c": cold_rows}
 
 
 def rows_of(parts: str) -> list[Row]:
@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> None:
     """Measure, print the table, and say on stderr which bars were missed."""
     every = "".join(PARTS)
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.sharing", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default=every, help="parts, such as a (default: all)")
+    parser.add_argument("--only", default=every, help="parts, such as a,c (default: all)")
     parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
     asked = parser.parse_args(argv)
     parts = "".join(sorted(set(asked.only.replace(",", ""))))

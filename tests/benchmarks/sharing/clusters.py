@@ -5,6 +5,7 @@ Nothing is timed here. Called by the other files of this folder.
 
 import csv
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +60,12 @@ def machines() -> list[Machine]:
         Machine(name=f"m{at:04}", cpu_cores=cores, mem_gib=gib, gpus=gpus, gpu_type=gpu_type)
         for at, (_, gpus, cores, gib, gpu_type) in enumerate(MODELS[kind] for kind in kinds)
     ]
+
+
+def many_machines(count: int) -> list[Machine]:
+    """Return `count` machines: those of `machines`, again and again under other names."""
+    nodes = machines()
+    return [replace(nodes[at % len(nodes)], name=f"m{at:05}") for at in range(count)]
 
 
 def pods() -> Pods:
