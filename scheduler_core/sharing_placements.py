@@ -14,7 +14,6 @@ import numpy as np
 from scheduler_core.cluster import Allocation, Demand, Room
 from scheduler_core.devices import Sharing, shape
 from scheduler_core.errors import BadInput
-from scheduler_core.fragmentation import gpu_types_of
 from scheduler_core.kernels.ordered import distinct
 from scheduler_core.kernels.sharing import placing
 from scheduler_core.kernels.sharing.state import (
@@ -37,7 +36,7 @@ Ties = Literal["first", "random"]
 MOST_SHAPES: Final = 1024
 """Maximum number of distinct demands with cached scores; one more empties the cache."""
 
-FEWEST_SHAPES: Final = 64
+FEWEST_SHAPES: Final = 16
 """Initial number of distinct demands that the cache can hold."""
 
 
@@ -173,7 +172,7 @@ def filled(
     code, drawing = policy_code(policy), ties == "random" or policy == "random"
     if room.devices is None or not room.devices.any():
         raise BadInput(f"placement {policy}: found {len(room.up)} machines without a GPU, expected at least one with")
-    kinds, kind = kinds_of(gpu_types_of(room))
+    kinds, kind = kinds_of(room.of_type, len(room.up))
     nodes = nodes_of(room.free, room.devices, kind, room.up, room.largest)
     named = {name: at for at, name in enumerate(dict.fromkeys(gpu_types))}
     codes, first = distinct(np.column_stack([units, [named[name] for name in gpu_types]]))
@@ -190,7 +189,7 @@ class _Mirror:
 
     def __init__(self, room: Room, devices: IntArray) -> None:
         self._of_type, self._largest = room.of_type, room.largest
-        self._kinds, kind = kinds_of(gpu_types_of(room))
+        self._kinds, kind = kinds_of(room.of_type, len(room.up))
         # Nothing is free until `follow` copies the free capacity.
         self._nodes = nodes_of(
             np.zeros_like(room.free), np.zeros_like(devices), kind, np.zeros_like(room.up), room.largest

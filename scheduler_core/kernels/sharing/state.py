@@ -3,7 +3,7 @@
 Used by every kernel of this folder, by `sharing_placements` and by the fragmentation study.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -126,11 +126,12 @@ def policy_code(policy: str) -> int:
     return POLICY_CODES[policy]
 
 
-def kinds_of(gpu_types: Sequence[str | None]) -> tuple[Kinds, IntArray]:
-    """Return the distinct GPU types of machines, and the kind of each machine."""
-    kinds = tuple(dict.fromkeys(gpu_types))
-    place = {kind: at for at, kind in enumerate(kinds)}
-    return kinds, np.array([place[kind] for kind in gpu_types], dtype=np.int64)
+def kinds_of(of_type: Mapping[str, BoolArray], machines: int) -> tuple[Kinds, IntArray]:
+    """Return the distinct GPU types of machines, None first, and the kind of each machine."""
+    kind = np.zeros(machines, dtype=np.int64)
+    for at, having in enumerate(of_type.values(), start=1):
+        kind[having] = at
+    return (None, *of_type), kind
 
 
 def open_kinds(requested: str | None, kinds: Kinds) -> BoolArray:
