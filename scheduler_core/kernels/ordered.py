@@ -13,17 +13,15 @@ from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.kernels.kernel import SOURCES, Compiled, kept, kernel
 from scheduler_core.kernels.placing import fits_free, placed, shift
-from scheduler_core.kernels.records import FRONT
 from scheduler_core.kernels.state import (
     NONE,
     PLACEMENT_CODES,
     Cluster,
     Queue,
     Scratch,
-    buckets_of,
     cluster_of,
+    empty_queue,
     scratch_of,
-    tally_of,
 )
 from scheduler_core.types import IntArray
 
@@ -148,16 +146,7 @@ def place_in_order(
         [(*demand.units, demand.instances, code[demand.gpu_type], 0) for demand in demands], dtype=np.int64
     ).reshape(-1, 6)
     codes, first = distinct(rows)
-    queue = Queue(
-        jobs=np.empty(0),
-        buckets=buckets_of(rows[first], np.arange(len(first))),
-        units=np.ascontiguousarray(rows[first, :3]),
-        filled=np.empty(0, dtype=np.int64),
-        front=np.empty(0, dtype=FRONT),
-        shut=np.full(len(first), NONE, dtype=np.int64),
-        missing=np.zeros(len(first), dtype=np.int64),
-        tally=tally_of(),
-    )
+    queue = empty_queue(np.empty(0), rows[first], np.arange(len(first)))
     machines = len(cluster.machines)
     most = int(np.minimum(rows[:, 3], machines).sum())
     offsets, hosts, counts = (np.empty(size, dtype=np.int64) for size in (len(rows) + 1, most, most))

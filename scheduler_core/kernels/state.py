@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from scheduler_core import cluster as machinery
-from scheduler_core.kernels.records import ACTIVE, BUCKET, END, ENTRY, JOB, NONE, RUN, TALLY, Records
+from scheduler_core.kernels.records import ACTIVE, BUCKET, END, ENTRY, FRONT, JOB, NONE, RUN, TALLY, Records
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "State",
     "buckets_of",
     "cluster_of",
+    "empty_queue",
     "log_of",
     "scratch_of",
     "tally_of",
@@ -168,6 +169,21 @@ def tally_of() -> Records:
     tally["head"] = NONE
     tally["reserved_for"] = NONE
     return tally
+
+
+def empty_queue(jobs: Records, rows: IntArray, shapes: IntArray) -> Queue:
+    """Create a queue in which none of the jobs waits; `rows` and `shapes` of the buckets are as in `buckets_of`."""
+    kinds = int(shapes.max(initial=NONE)) + 1
+    return Queue(
+        jobs=jobs,
+        buckets=buckets_of(rows, shapes),
+        units=np.ascontiguousarray(rows[:, :3]),
+        filled=np.empty(len(rows), dtype=np.int64),
+        front=np.empty(len(jobs), dtype=FRONT),
+        shut=np.full(kinds, NONE, dtype=np.int64),
+        missing=np.zeros(kinds, dtype=np.int64),
+        tally=tally_of(),
+    )
 
 
 def cluster_of(machines: machinery.Cluster, gpu_types: tuple[str, ...], users: int) -> Cluster:

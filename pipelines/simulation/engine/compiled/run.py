@@ -19,7 +19,6 @@ from scheduler_core.cluster import Cluster as Machinery
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.kernels import gittins
 from scheduler_core.kernels.ordered import distinct
-from scheduler_core.kernels.records import FRONT
 from scheduler_core.kernels.state import (
     JOB,
     NONE,
@@ -29,11 +28,10 @@ from scheduler_core.kernels.state import (
     Queue,
     Rules,
     State,
-    buckets_of,
     cluster_of,
+    empty_queue,
     log_of,
     scratch_of,
-    tally_of,
 )
 from scheduler_core.queueing import Discipline
 from scheduler_core.types import FloatArray, IntArray
@@ -122,7 +120,7 @@ def queue_of(workload: Workload, discipline: Discipline) -> Queue:
         part[:, 4] = _named_types(workload) if discipline.match_gpu_type else ANY_GPU_TYPE
         part[:, 5] = users if mode == DRF else 0
     codes, first = distinct(rows)
-    shapes, kinds = distinct(rows[first, :5])
+    shapes, _ = distinct(rows[first, :5])
     jobs = np.zeros(count, dtype=JOB)
     for name in ("arrive_s", "run_s", "granted_run_s", "dies", "fails"):
         jobs[name] = getattr(workload, name)
@@ -134,16 +132,7 @@ def queue_of(workload: Workload, discipline: Discipline) -> Queue:
     jobs["granted_bucket"], jobs["full_bucket"] = codes[:count], codes[count:]
     jobs["granted_key"] = base(workload, workload.granted_units[:, 2] * workload.instances)
     jobs["full_key"] = base(workload, workload.request_units[:, 2] * workload.instances)
-    return Queue(
-        jobs=jobs,
-        buckets=buckets_of(rows[first], shapes),
-        units=np.ascontiguousarray(rows[first, :3]),
-        filled=np.empty(len(first), dtype=np.int64),
-        front=np.empty(count, dtype=FRONT),
-        shut=np.full(len(kinds), NONE, dtype=np.int64),
-        missing=np.zeros(len(kinds), dtype=np.int64),
-        tally=tally_of(),
-    )
+    return empty_queue(jobs, rows[first], shapes)
 
 
 def _named_types(workload: Workload) -> IntArray:
