@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipelines.cli.engines import Chosen, EngineName, EngineOption, Scheduler, chosen_engine
+from pipelines.cli.failures import naming
 from pipelines.cli.options import Format, FormatOption, Lake, Seed, emit, place_of, say
 
 if TYPE_CHECKING:
@@ -79,12 +81,15 @@ def synth(
     from pipelines.synth.pai import PUBLISHED_INSTANCES, PUBLISHED_TASKS, synthesise
 
     drawn, instances = (PUBLISHED_TASKS, PUBLISHED_INSTANCES) if full else (tasks, None)
-    made = synthesise(to, tasks=drawn, instances=instances, seed=seed, tagged_share=tagged_share)
+    with naming(to):
+        made = synthesise(to, tasks=drawn, instances=instances, seed=seed, tagged_share=tagged_share)
     emit(made.rows(), Format.TABLE)
     if report is not None:
         from pipelines.studies.synth.report import calibration_report
 
-        report.write_text(calibration_report(to), encoding="utf-8")
+        text = calibration_report(to)
+        with naming(report):
+            report.write_text(text, encoding="utf-8")
     say("synthetic, not measured; ingest it under its own name:")
     say(f"  taut ingest {trace.value} --from {to} --as pai-synth")
 
@@ -139,12 +144,20 @@ def init(
     if not to.absolute().parent.is_dir():
         raise BadUsage(f"--to {to}: there is no folder {to.parent}; make it first")
     guessed = guess_mapping(file)
-    to.write_text(guessed.toml(), encoding="utf-8")
+    _write_whole(to, guessed.toml())
     emit(guessed.rows(), form)
     for doubt in guessed.doubts:
         say(f"look: {doubt}")
     say(f"not used: {', '.join(guessed.unused) or 'none'}")
     say(f"next: edit {to} where it says LOOK, then taut ingest generic --mapping {to} --from {file} --check")
+
+
+def _write_whole(to: Path, text: str) -> None:
+    """Write a new file beside its place and rename it, so that a full disk leaves no part of it."""
+    with naming(to), TemporaryDirectory(dir=to.absolute().parent, prefix=f".{to.name}.") as stage:
+        staged = Path(stage) / to.name
+        staged.write_text(text, encoding="utf-8")
+        staged.replace(to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

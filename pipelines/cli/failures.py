@@ -4,6 +4,10 @@ Called by the group of commands in `pipelines.cli`.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EIO
+from pathlib import Path
 from typing import Final
 
 from features.errors import FeatureError
@@ -50,6 +54,21 @@ def in_words(text: str) -> str:
     return text
 
 
+@contextmanager
+def naming(place: Path) -> Iterator[None]:
+    """Name the file or folder that a command writes in the errors of writing it; a full disk's error names none.
+
+    >>> with naming(Path("mapping.toml")):
+    ...     raise OSError(28, "No space left on device")
+    Traceback (most recent call last):
+    OSError: [Errno 28] No space left on device: 'mapping.toml'
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno or EIO, _reason(error), str(place)) from error
+
+
 def told(error: BaseException, command: str) -> tuple[str, int]:
     """Return what to print about the error of a command, in one line, and the exit code.
 
@@ -64,9 +83,15 @@ def told(error: BaseException, command: str) -> tuple[str, int]:
     if isinstance(error, PipelineError | FeatureError | ServeError | SchedulerError):
         return in_words(str(error)), EXIT_BAD_USAGE if isinstance(error, BadUsage) else EXIT_FAILED
     if isinstance(error, OSError):
-        place, reason = error.filename or "a file or connection", error.strerror or type(error).__name__
+        place, reason = error.filename or "a file or connection", _reason(error)
         return f"{place}: {reason}; check the path, its permissions and the free space", EXIT_FAILED
     if isinstance(error, UnicodeError):
         return "found bytes that are not UTF-8 text; expected text", EXIT_FAILED
     reason = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {reason} (taut --debug prints the traceback)", EXIT_FAILED
+
+
+def _reason(error: OSError) -> str:
+    """Return the system's reason; Polars gives it as text only, before the error's number."""
+    given = re.fullmatch(r"(.+) \(os error \d+\)", str(error))
+    return error.strerror or (given[1] if given else type(error).__name__)
