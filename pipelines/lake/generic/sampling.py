@@ -17,6 +17,10 @@ from pipelines.errors import SourceError
 MOST_BYTES: Final = 1 << 20
 MOST_ROWS: Final = 2000
 DELIMITERS: Final = ",;\t|"
+JSON_LINES: Final = re.compile(r'\{\s*".*\}')
+"""Pattern of a first line that is a JSON object as a whole."""
+
+JSON_START: Final = re.compile(r'\s*(\{\s*"|\[\s*[\[{])')
 PARQUET: Final = b"PAR1"
 
 Sample = tuple[dict[str, object], dict[str, list[str]]]
@@ -54,6 +58,7 @@ def _of_parquet(path: Path) -> Sample:
 
 def _of_text(path: Path) -> Sample:
     text, encoding = _text(path)
+    _check_no_json(path, text)
     delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
     header, *rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if row] or [[]]
     rows = rows[:: 1 + len(rows) // MOST_ROWS]
@@ -67,6 +72,18 @@ def _of_text(path: Path) -> Sample:
     how |= {"delimiter": delimiter} if delimiter != "," else {}
     how |= {"encoding": encoding} if encoding != "utf-8" else {}
     return how, {name: [row[i].strip() for row in rows if len(row) == len(names)] for i, name in enumerate(names)}
+
+
+def _check_no_json(path: Path, text: str) -> None:
+    """Raise SourceError with what to do about a text of JSON."""
+    mapping = 'write a mapping with format = "jsonl" by hand (docs/own-cluster.md)'
+    if JSON_LINES.fullmatch(text.lstrip().partition("\n")[0].rstrip()):
+        raise SourceError(f"{path}: found JSON lines; init reads CSV and Parquet. For JSON lines, {mapping}")
+    if JSON_START.match(text):
+        raise SourceError(
+            f"{path}: found a JSON document; init reads CSV and Parquet. Write one object per line, of an array with "
+            f"jq -c '.[]', then {mapping}"
+        )
 
 
 def _text(path: Path) -> tuple[str, str]:

@@ -160,6 +160,12 @@ def test_texts_of_the_file_cannot_add_lines_to_the_mapping(tmp_path: Path) -> No
         ("1,2,3\n4,5,6\n", "found no header"),
         ("job_id,colour\na,red\n", "found no column for submit_ts among job_id, colour"),
         ("job_id,submit\na,\0\n", "bytes that are no text"),
+        ('{"job_id": "a", "submit": 1}\r\n', 'found JSON lines.* write a mapping with format = "jsonl" by hand'),
+        (
+            '[{"job_id": "a", "submit": 1}]',
+            r"found a JSON document.* one object per line, of an array with jq -c '\.\[\]'",
+        ),
+        ('\n{\n "jobs": [{"job_id": "a", "submit": 1}]}\n', "found a JSON document"),
     ],
 )
 def test_files_that_are_no_table_of_jobs_are_refused(tmp_path: Path, text: str, message: str) -> None:
