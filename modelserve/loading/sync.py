@@ -5,6 +5,7 @@ Each round copies with `modelserve.bundle.registry`, and writes its result to `<
 """
 
 import logging
+import os
 import random
 import shutil
 import signal
@@ -23,11 +24,17 @@ from modelserve.settings import ServeSettings
 
 __all__ = ["main"]
 
+END_WITHIN_S: Final = 2
+"""Seconds after SIGTERM or SIGINT for the running round to end; then the process ends in the middle of it."""
+
 KEPT_VERSIONS: Final = 5
 """Number of newest versions without an alias that are kept per model, so that their responses can be replayed."""
 
 WAIT_MOST_S: Final = 300.0
 """Maximum wait between rounds while the registry is unavailable; the wait doubles with each failure up to this."""
+
+LEFTOVER_S: Final = 86_400.0
+"""Age in seconds at which the temporary folder of a download counts as left by a process that has ended."""
 
 JITTER_FRAC: Final = 0.2
 """Maximum share by which a wait is shortened at random, so that sync processes do not query all at the same time."""
@@ -68,7 +75,7 @@ class Sync:
                 for each in mirror(settings.tracking_uri, settings.bundles, alias=alias, verified=self._verified)
             ]
             for name in model_names(settings.bundles):
-                prune(settings.bundles, name)
+                prune(settings.bundles, name, now=attempted_at)
         except (MirrorError, OSError) as error:
             self.state = self.state.model_copy(update={"attempted_at": attempted_at, "error": str(error)[:500]})
             write_state(settings.bundles, self.state)
@@ -122,9 +129,16 @@ def wait_s(every_s: float, failed: int, drawn: float) -> float:
     return min(every_s * 2.0 ** min(failed, 30), longest) * (1.0 - JITTER_FRAC * drawn)
 
 
-def prune(folder: Path, name: str) -> list[str]:
-    """Remove the versions of a model without an alias, except the newest `KEPT_VERSIONS`, and return those removed."""
-    held = sorted((each for each in (folder / name).iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
+def prune(folder: Path, name: str, *, now: float) -> list[str]:
+    """Remove the versions of a model without an alias, except the newest `KEPT_VERSIONS`, and return those removed.
+
+    Temporary folders of interrupted downloads are removed as well.
+    """
+    inside = list((folder / name).iterdir())
+    for each in inside:
+        if each.name.startswith(".") and now - each.lstat().st_mtime > LEFTOVER_S:
+            shutil.rmtree(each, ignore_errors=True)
+    held = sorted((each for each in inside if each.name.isdigit()), key=lambda each: int(each.name))
     meant = set()
     for alias in ALIASES:
         try:
@@ -143,20 +157,31 @@ def prune(folder: Path, name: str) -> list[str]:
 
 
 def main() -> None:
-    """Copy models until SIGTERM or SIGINT; without a registry, log an error and exit."""
+    """Copy models until SIGTERM or SIGINT; without a registry, log an error and exit.
+
+    The rounds run in a thread, because an exception from a signal handler would break into a query of the registry.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     settings = ServeSettings()
     if settings.tracking_uri is None:
         logger.error("no registry to mirror, expected TAUT_SERVE_TRACKING_URI")
         sys.exit(2)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end)
-    Sync(settings).until(threading.Event())
+    stop = threading.Event()
 
+    def end(*_: object) -> None:
+        if stop.is_set():
+            # Nothing is half-written: bundles and pointers are moved into place whole.
+            os._exit(0)
+        stop.set()
+        signal.alarm(END_WITHIN_S)
 
-def _end(*_: object) -> None:
-    """Exit at once, even during a download: its files are in a temporary folder, which is removed on exit."""
-    raise SystemExit(0)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, end)
+    rounds = threading.Thread(target=Sync(settings).until, args=(stop,), daemon=True)
+    rounds.start()
+    rounds.join()
+    signal.alarm(0)
+    sys.exit(0 if stop.is_set() else 1)
 
 
 if __name__ == "__main__":

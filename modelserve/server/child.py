@@ -71,10 +71,15 @@ class Child:
         """Start the process; return the parent's end of the pipe, which reports end of file when the process ends."""
         self._end, theirs = socket.socketpair()
         self._end.setblocking(False)
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and modules
-                self.duty.command, stdin=theirs.fileno(), env=self.duty.environment, pass_fds=self.duty.files
-            )
+        # The child inherits the mask: Ctrl+C goes to all processes of a terminal, and the parent ends its children.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with theirs:
+                self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and modules
+                    self.duty.command, stdin=theirs.fileno(), env=self.duty.environment, pass_fds=self.duty.files
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._heard, self._heard_at, self._started_at = b"", None, now
         self.told, self.due_at = None, None
         return self._end

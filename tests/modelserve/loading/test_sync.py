@@ -16,11 +16,12 @@ from modelserve.bundle.registry import Mirrored
 from modelserve.errors import MirrorError
 from modelserve.loading import sync as module
 from modelserve.loading.models import ModelSet
-from modelserve.loading.sync import KEPT_VERSIONS, Sync, prune, wait_s
+from modelserve.loading.sync import KEPT_VERSIONS, LEFTOVER_S, Sync, prune, wait_s
 from modelserve.loading.sync_state import STATE, SyncState, read_state
 from modelserve.settings import ServeSettings
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 
+NOW = 1.7e9
 ABSENT = "sqlite:////nowhere/at-all/mlflow.db"
 
 
@@ -136,13 +137,13 @@ def test_old_versions_go_and_those_pointed_at_or_newest_stay(folder: Folder) -> 
     shutil.copytree(folder.path / NAME / "1", folder.path / NAME / "3", dirs_exist_ok=True)
     folder.point(NAME, "3", "challenger")
 
-    gone = prune(folder.path, NAME)
+    gone = prune(folder.path, NAME, now=NOW)
 
     assert gone == ["2", "4", "5", "6"]
     held = sorted(int(each.name) for each in (folder.path / NAME).iterdir() if each.is_dir())
     assert held == [1, 3, 7, 8, 9, 10, 11]
     assert len(held) == KEPT_VERSIONS + 2
-    assert prune(folder.path, USAGE) == []
+    assert prune(folder.path, USAGE, now=NOW) == []
 
 
 def test_nothing_goes_while_a_pointer_cannot_be_read(folder: Folder) -> None:
@@ -150,7 +151,19 @@ def test_nothing_goes_while_a_pointer_cannot_be_read(folder: Folder) -> None:
         (folder.path / NAME / str(version)).mkdir()
     (folder.path / NAME / "challenger.json").write_text("{")
 
-    assert prune(folder.path, NAME) == []
+    assert prune(folder.path, NAME, now=NOW) == []
+
+
+def test_only_old_folders_of_downloads_are_removed(folder: Folder) -> None:
+    old, new = (folder.path / NAME / each for each in (".2.old", ".2.new"))
+    for place, age_s in ((old, LEFTOVER_S + 1), (new, LEFTOVER_S - 1)):
+        place.mkdir()
+        (place / "model").write_text("{")
+        os.utime(place, (NOW - age_s, NOW - age_s))
+
+    assert prune(folder.path, NAME, now=NOW) == []
+
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_models_serve_on_while_the_registry_is_away(folder: Folder) -> None:
@@ -190,3 +203,37 @@ def test_the_process_ends_cleanly_when_it_is_told_to(folder: Folder) -> None:
     assert "no such database" in said
     assert "Traceback" not in said
     assert read_state(folder.path).error is not None
+
+
+IN_A_QUERY = """
+import time
+from modelserve.loading import sync
+def query(*_, **__):
+    print("in a query", flush=True)
+    try:
+        time.sleep(600)
+    except BaseException as error:
+        print("interrupted by", type(error).__name__, flush=True)
+        raise
+sync.mirror = query
+sync.main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_a_query_of_the_registry_ends_the_process_without_a_word(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    environment = {**os.environ, "TAUT_SERVE_BUNDLES": str(tmp_path), "TAUT_SERVE_TRACKING_URI": ABSENT}
+    process = subprocess.Popen(
+        [sys.executable, "-c", IN_A_QUERY], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "in a query\n"
+        process.send_signal(number)
+        said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+
+    assert (process.returncode, said) == (0, ("", ""))

@@ -1,6 +1,7 @@
 """How long the supervisor waits before it restarts a process."""
 
 import os
+import sys
 
 import pytest
 
@@ -17,3 +18,13 @@ def test_only_a_process_that_ends_soon_waits_longer_each_time(ran_s: float, paus
         waited.append(child.due_at - now)
 
     assert waited == pytest.approx([FIRST_PAUSE_S * times for times in pauses])
+
+
+def test_a_child_leaves_an_interrupt_to_its_parent() -> None:
+    interrupted = "import os, signal; os.kill(os.getpid(), signal.SIGINT); raise SystemExit(7)"
+    child = Child(Duty(name="a", command=(sys.executable, "-c", interrupted), environment=os.environ))
+    end = child.start(0.0)
+    end.setblocking(True)
+
+    assert end.recv(1) == b""
+    assert child.bury(0.0) == 7
