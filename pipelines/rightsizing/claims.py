@@ -31,9 +31,16 @@ MEASURES: Final = {
 """Column of `usage` with the measured use of each resource: the mean over a run for CPU and GPU, the largest peak over
 instances for memory."""
 
-EVIDENCE: Final = {"group": ("cluster", "group", "role"), "user": ("cluster", "user", "task_type", "role")}
-"""Key columns of the runs from which a target is derived: the group's runs in the same role; if those are too few, the
-user's runs of the same type and role."""
+OF_GROUP: Final = ("cluster", "group", "role")
+OF_USER: Final = ("cluster", "user", "task_type", "role")
+EVIDENCE: Final = {
+    "group_request": (*OF_GROUP, *REQUESTS),
+    "group": OF_GROUP,
+    "user_request": (*OF_USER, *REQUESTS),
+    "user": OF_USER,
+}
+"""Key columns of the runs from which a target is derived, the first with enough of them: the group's runs in the same role
+with the same request, then with any; the user's runs of the same type and role with the same request, then with any."""
 
 OWNERS: Final = ("cluster", "group", "user", "task_type", "role")
 LEVELS: Final = ("p95", "peak")
@@ -87,10 +94,10 @@ def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
     `evidence` (`group`, `user` or null) and `evidence_runs`; `<resource>_p95`, `_peak`, `_target` and `_reason`. `_p95`
     and `_peak` are the 95th percentile and the maximum of use over runs, null if no run was measured; use of GPUs is
     the larger of the busy fraction and the fraction of memory used, null if one of them was not measured. A target
-    other than the request requires `min_runs` measured runs. It is larger (reason `too_little`) if the peak
-    exceeds the request by the policy's `minimum_change` or more. So a `_p95` above its target is less than that above
-    it, or comes from too few runs. `not_measured`: there are enough measured runs, but not of all that this target
-    requires.
+    other than the request requires `min_runs` measured runs. It is larger (reason `too_little`) if the peak of runs
+    with this very request exceeds it by the policy's `minimum_change` or more: runs with larger requests do not raise
+    a smaller one. So a `_p95` above its target is less than that above it, or comes from other requests or too few
+    runs. `not_measured`: there are enough measured runs, but not of all that this target requires.
     """
     claims = runs.group_by(*OWNERS, "gpu_type", *REQUESTS, maintain_order=True).agg(
         runs=pl.len(),
@@ -102,8 +109,9 @@ def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
     known = _with_evidence(claims, runs, policy.min_runs).sort(*OWNERS, "gpu_type", *REQUESTS, nulls_last=True)
     device_gib = device_memory(known["gpu_type"].to_list(), policy.device_mem_gib, policy.assumed_device_mem_gib)
     needs = {level: _needs(known, level, device_gib) for level in LEVELS}
+    peaks = _needs(known, "own_peak", device_gib)
     targets, reasons = _targets(
-        requests_of(known), _floors(known, device_gib, policy), needs["peak"], known["evidence"].is_not_null(), policy
+        requests_of(known), _floors(known, device_gib, policy), peaks, known["evidence"].is_not_null(), policy
     )
     amounts = {**needs, "target": targets}
     return known.select(
@@ -123,27 +131,35 @@ def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
 
 
 def _with_evidence(claims: pl.DataFrame, runs: pl.DataFrame, min_runs: int) -> pl.DataFrame:
-    """Join to each claim the measured use of its group, or of its user if the group has fewer than `min_runs` runs."""
+    """Join to each claim the measured use in the first runs of `EVIDENCE` of which `min_runs` were measured."""
     known = claims
     for whose, keys in EVIDENCE.items():
-        # Null keys do not match in the join: jobs without a known group or user must not be pooled.
-        known = known.join(_measured(runs, keys, whose), on=list(keys), how="left")
+        # A request may be null; `_measured` leaves out null groups and users, whose jobs must not be pooled.
+        known = known.join(_measured(runs, keys, whose), on=list(keys), how="left", nulls_equal=True)
     enough = {whose: pl.col(f"{whose}_runs").fill_null(0) >= max(min_runs, 1) for whose in EVIDENCE}
-    chosen = pl.when(enough["group"]).then(pl.lit("group")).when(enough["user"]).then(pl.lit("user"))
-    return known.with_columns(evidence=chosen).with_columns(
-        evidence_runs=_of_evidence("runs").fill_null(pl.max_horizontal("group_runs", "user_runs")).fill_null(0),
-        **{f"{need}_{level}": _best_known(f"{need}_{level}") for need in MEASURES for level in LEVELS},
-        **{
-            f"{need}_floor": pl.when(_of_evidence(f"{need}_runs") >= min_runs).then(_of_evidence(f"{need}_peak"))
-            for need in MEASURES
-        },
+    chosen = pl.coalesce(pl.when(enough[whose]).then(pl.lit(whose)) for whose in EVIDENCE)
+    return (
+        known.with_columns(chosen=chosen)
+        .with_columns(
+            evidence_runs=_of_chosen("runs").fill_null(pl.max_horizontal("group_runs", "user_runs")).fill_null(0),
+            **{f"{need}_{level}": _best_known(f"{need}_{level}") for need in MEASURES for level in LEVELS},
+            **{
+                f"{need}_own_peak": pl.coalesce(f"group_request_{need}_peak", f"user_request_{need}_peak")
+                for need in MEASURES
+            },
+            **{
+                f"{need}_floor": pl.when(_of_chosen(f"{need}_runs") >= min_runs).then(_of_chosen(f"{need}_peak"))
+                for need in MEASURES
+            },
+        )
+        .with_columns(evidence=pl.col("chosen").str.strip_suffix("_request"))
     )
 
 
 def _measured(runs: pl.DataFrame, keys: Sequence[str], whose: str) -> pl.DataFrame:
     measured = pl.any_horizontal(pl.col(name).is_not_null() for name in MEASURES.values())
     return (
-        runs.filter(pl.all_horizontal(pl.col(key).is_not_null() for key in keys))
+        runs.filter(pl.all_horizontal(pl.col(key).is_not_null() for key in keys if key not in REQUESTS))
         .group_by(keys, maintain_order=True)
         .agg(
             measured.sum().alias(f"{whose}_runs"),
@@ -154,18 +170,17 @@ def _measured(runs: pl.DataFrame, keys: Sequence[str], whose: str) -> pl.DataFra
     )
 
 
-def _of_evidence(what: str) -> pl.Expr:
-    of_group = pl.when(pl.col("evidence") == "group").then(pl.col(f"group_{what}"))
-    return of_group.when(pl.col("evidence") == "user").then(pl.col(f"user_{what}"))
+def _of_chosen(what: str) -> pl.Expr:
+    return pl.coalesce(pl.when(pl.col("chosen") == whose).then(pl.col(f"{whose}_{what}")) for whose in EVIDENCE)
 
 
 def _best_known(what: str) -> pl.Expr:
     """Return a column of the chosen evidence; without evidence, the group's value, or the user's if that is null."""
-    return pl.coalesce(_of_evidence(what), f"group_{what}", f"user_{what}")
+    return pl.coalesce(_of_chosen(what), f"group_{what}", f"user_{what}")
 
 
 def _needs(known: pl.DataFrame, level: str, device_gib: FloatArray) -> FloatArray:
-    """Return the use of each resource at a level (`p95` or `peak`), shape (claims, 3); NaN if unknown."""
+    """Return the use of each resource at a level (`p95`, `peak` or `own_peak`), shape (claims, 3); NaN if unknown."""
     cpu_cores, mem_gib, gpus, gpu_mem_gib = (_column(known, f"{need}_{level}") for need in MEASURES)
     return np.column_stack([cpu_cores, mem_gib, np.maximum(gpus, gpu_mem_gib / device_gib)])
 
@@ -188,11 +203,15 @@ def _targets(
 ) -> tuple[FloatArray, npt.NDArray[np.object_]]:
     """Return targets and reasons, both of shape (claims, 3); NaN and no reason for a resource without a request.
 
-    `evident` (claims,) marks claims with enough measured runs.
+    `peaks` (claims, 3) is the largest use with this very request, NaN if unknown. `evident` (claims,) marks claims with
+    enough measured runs.
     """
     rounded = np.column_stack(
         [*(_up(floors[:, r], STEPS[name]) for r, name in enumerate(RESOURCES[:2])), _shares(floors[:, 2], policy)]
     )
+    # A part of a GPU cannot use more than that GPU, whatever the margin.
+    of_one = (requests[:, 2] <= 1.0) & (peaks[:, 2] <= 1.0)
+    rounded[of_one, 2] = np.minimum(rounded[of_one, 2], 1.0)
     saved = requests - rounded
     worthwhile = (saved > 0.0) & (saved >= (policy.minimum_change - ROUNDING_SLACK) * requests)
     under = (saved < 0.0) & (peaks >= (1.0 + policy.minimum_change - ROUNDING_SLACK) * requests)

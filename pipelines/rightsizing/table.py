@@ -127,7 +127,7 @@ def _slack_h(row: Named, resource: str) -> float:
 def _percent(slack_h: float, requested_h: float) -> str:
     if not requested_h > 0.0:
         return "-".rjust(len("slack"))
-    share = slack_h / requested_h
+    share = slack_h / requested_h if abs(slack_h) >= 0.005 * requested_h else 0.0
     return (f"{share:.0%}" if share > -MOST_LACKED else f"<-{MOST_LACKED:.0f}x").rjust(len("slack"))
 
 

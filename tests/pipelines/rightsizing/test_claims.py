@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from features.tables import Jobs, Usage
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from pipelines.errors import LakeError
-from pipelines.rightsizing.claims import submitted
+from pipelines.rightsizing.claims import measured_runs, sized_claims, submitted
 from pipelines.rightsizing.rows import By, rightsized, summary
 from pipelines.rightsizing.table import table_rows
 from scheduler_core.shrink import ShrinkPolicy
@@ -196,6 +196,30 @@ def test_a_group_with_several_requests_shows_the_usual_one_and_counts_the_hours_
     )
     assert (row["cpu_cores"], row["cpu_cores_target"], row["requests"]) == (8.0, 1.0, 2)
     assert row["cpu_cores_reclaimable_h"] == pytest.approx(3 * 2 * 7.0 + 2 * 1.0)
+
+
+def test_runs_with_larger_requests_raise_no_smaller_one() -> None:
+    sizes = {1.0: 0.6, 2.0: 1.2, 4.0: 2.4}
+    often = [
+        run(3 * at + n, {"used_gpus": used}, req_gpus=gpus)
+        for at, (gpus, used) in enumerate(sizes.items())
+        for n in range(3)
+    ]
+    once = run(9, {"used_gpus": 0.3}, req_gpus=0.5)
+    rows = rightsized(*tables(*often, once), "group", POLICY).to_dicts()
+    assert [(row["gpus_missing_h"], row["requests"]) for row in rows] == [(0.0, 4)]
+    sizes_of = sized_claims(measured_runs(*tables(*often, once)), POLICY).sort("req_gpus")
+    assert sizes_of["gpus_target"].to_list() == [0.5, 0.6, 2.0, 3.0]  # above one GPU, whole ones
+    assert sizes_of["gpus_reason"].to_list() == ["floor", "shrunk", "floor", "shrunk"]
+    assert sizes_of["evidence_runs"].to_list() == [10, 3, 3, 3], "one run is too few: those of all requests count"
+
+
+def test_a_part_of_a_gpu_is_raised_to_one_whole_gpu_at_most() -> None:
+    full = {"used_gpus": 0.9, "gpu_mem_max_gib": 15.7}  # of 16; x 1.15 is more than one GPU
+    [row] = sized(*(run(at, full, req_gpus=0.1) for at in range(3)))
+    assert (row["gpus_target"], row["gpus_reason"]) == (1.0, "too_little")
+    [two] = sized(*(run(at, full, req_gpus=2.0) for at in range(3)))
+    assert (two["gpus_target"], two["gpus_reason"]) == (2.0, "floor"), "of two GPUs the margin counts"
 
 
 def test_users_and_types_add_their_groups_up_each_sized_by_its_own() -> None:
