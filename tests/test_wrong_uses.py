@@ -96,6 +96,7 @@ rightsize --lake nowhere
 rightsize --lake LAKE --by colour
 rightsize --lake LAKE --only zzz
 rightsize --lake LAKE --limit 0
+rightsize --lake LAKE --by user --patch yaml
 place nowhere.json
 place FILE
 place BINARY

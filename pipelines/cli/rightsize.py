@@ -20,6 +20,9 @@ SCREEN_ROWS: Final = 10
 """Default maximum number of rows in a table; JSON and CSV hold all rows."""
 
 
+DATES: Final = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
+
+
 class ByOption(StrEnum):
     """How runs are grouped into rows: by recurring job, by user, or by type."""
 
@@ -36,10 +39,12 @@ def rightsize(
     trace: Trace = None,
     cluster: Cluster = None,
     since: Annotated[
-        datetime | None, typer.Option("--since", help="Only jobs submitted from this time on.", show_default=False)
+        datetime | None,
+        typer.Option("--since", formats=DATES, help="Only jobs submitted from this time on.", show_default=False),
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option("--until", help="Only jobs submitted before this time.", show_default=False)
+        datetime | None,
+        typer.Option("--until", formats=DATES, help="Only jobs submitted before this time.", show_default=False),
     ] = None,
     min_runs: Annotated[
         int,
@@ -74,8 +79,9 @@ def rightsize(
 
     Amounts are per instance; slack is in hours of all instances that the targets would have freed in the same
     runs, negative if they would have added hours. A target is the measured peak plus a margin, for GPUs below one on a
-    grid of 0.05. A request is raised (`too_little`) if the peak exceeds it by 5 % or more, and kept if the target
-    would save less than 5 %. A job killed for memory used at least its request. Reasons to keep it: `cold_start`, too
+    grid of 0.05. A request is raised (`too_little`) if the peak of runs with that request exceeds it by 5 % or more,
+    and kept if the target would save less than 5 %. By group, request and target are those of the usual request, hours
+    those of all its requests. A job killed for memory used at least its request. Reasons to keep it: `cold_start`, too
     few measured runs; `not_measured`, enough runs, but without the measurements that the target requires (for GPUs,
     both busy time and GPU memory). `rests_on` names the measured runs behind the targets and their number; `runs`
     counts all runs of the row. `raise` marks requests that are too small.
@@ -93,6 +99,8 @@ def rightsize(
         gpu_mem_margin=mem_margin,
         device_mem_gib=GPU_MEM_GIB_OF_TYPE,
     )
+    if patch is not None and by is not ByOption.GROUP:
+        raise BadUsage(f"--patch prints one request; rows by {by.value} are means of several: take --by group")
     with opened(lake, trace) as (source, name):
         jobs, usage = (source.table(table, name, cluster).collect() for table in ("jobs", "usage"))
         zone = source.manifest(name).zone
