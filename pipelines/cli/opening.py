@@ -69,7 +69,10 @@ def champions(place: Place, *, offline: bool) -> LakePredictor:
     for name, problem in found.failures.items():
         say(f"warning: {name} not loaded: {problem}")
     if not found.bundles:
-        raise RegistryError(f"no champion in {place.bundles}; train with `taut train`, then `taut promote`")
+        raise RegistryError(
+            f"no champion in {place.bundles}, the models of the lake {place.lake}; train with `taut train`, then "
+            "`taut promote`"
+        )
     bundles, reach = with_lake(found.bundles, Lake(place.lake))
     return LakePredictor(bundles=bundles, failures=found.failures, reach=reach)
 

@@ -72,9 +72,8 @@ class Lake:
         """
         if trace is not None:
             return self.manifest(trace).trace
+        self._require()
         held = self.traces()
-        if not held:
-            raise LakeError(f"no trace in {self.where}; ingest one with `taut ingest`")
         if len(held) > 1:
             raise BadUsage(f"{self.where} holds {', '.join(held)}: choose one with --trace, in Python with trace=")
         return held[0]

@@ -96,8 +96,13 @@ def task_types(jobs: pl.DataFrame, by: By, only: Sequence[str] | None = None) ->
     counts = (
         jobs[TYPE_COLUMN[by]].drop_nulls().value_counts().sort(["count", TYPE_COLUMN[by]], descending=[True, False])
     )
+    if jobs.is_empty():
+        raise TrainingError(
+            "found no job that ended, expected some to learn from: bring more jobs, or move --until later"
+        )
     if counts.is_empty():
-        raise TrainingError(f"no row has a {TYPE_COLUMN[by]}: expected tagged jobs; train with --by kind")
+        cure = "; train with --by kind" if by != "kind" else ""
+        raise TrainingError(f"no row has a {TYPE_COLUMN[by]}: expected tagged jobs{cure}")
     known = counts[TYPE_COLUMN[by]].to_list()
     if only and not set(only) & set(known):
         raise TrainingError(f"no job is of type {only[0]!r}; the trace has {', '.join(known)}{meant(only[0], known)}")

@@ -158,7 +158,7 @@ def test_the_former_name_prints_the_new_one_and_runs_the_study(lake: Path) -> No
     found = CliRunner().invoke(app, ["experiment", "ablate", "--lake", str(lake / "none")])
 
     assert found.stderr.splitlines()[0] == "taut experiment ablate is now taut study shrinking-ablation"
-    assert "no trace in" in found.stderr
+    assert "no lake at" in found.stderr
 
 
 def test_a_folder_that_holds_something_is_left_alone(lake: Path, tmp_path: Path) -> None:
