@@ -157,7 +157,7 @@ def promote(
     ] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Move the alias champion to a version that beat the best history baseline on later jobs."""
+    """Make a version the champion, which serves, if the gate passed it on later jobs."""
     from pipelines.cli.opening import version_rows
     from pipelines.errors import BadUsage, RegistryError
     from pipelines.models import tracking
