@@ -39,8 +39,8 @@ EVIDENCE: Final = {
     "user_request": (*OF_USER, *REQUESTS),
     "user": OF_USER,
 }
-"""Key columns of the runs from which a target is derived, the first with enough of them: the group's runs in the same role
-with the same request, then with any; the user's runs of the same type and role with the same request, then with any."""
+"""Key columns of the runs from which a target is derived, the first with enough of them: the group's runs in the same
+role with the same request, then with any; the user's runs of the same type and role, likewise."""
 
 OWNERS: Final = ("cluster", "group", "user", "task_type", "role")
 LEVELS: Final = ("p95", "peak")
