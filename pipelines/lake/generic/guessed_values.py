@@ -28,6 +28,9 @@ EPOCH_OF_SIZE: Final = ((1e8, 1e10, "epoch_s", 1.0), (1e11, 1e13, "epoch_ms", 1e
 MOST_GPUS: Final = 16
 """Mean use above it is in percent: no machine has more GPUs."""
 
+LETTERED: Final = r"[\d.]+([KMGTP]i?|k)"
+BINARY: Final = {"KB": "KiB", "MB": "MiB", "GB": "GiB", "TB": "TiB"}
+
 CLOCK: Final = re.compile(r"(\d+-)?(\d+:)?\d+:\d+(\.\d+)?")
 WORDS: Final = {
     "completed": ("complete", "done", "success", "succeeded", "finished", "pass", "passed", "ok"),
@@ -49,10 +52,11 @@ class Reading(NamedTuple):
     why: str
 
 
-def reading(kind: Kind, texts: Sequence[str], unit: str | None, name: str) -> Reading | None:
+def reading(kind: Kind, texts: Sequence[str], unit: str | None, name: str, *, of_slurm: bool = False) -> Reading | None:
     """Return how the texts of a column of this kind are read, None if they do not fit it; there is at least one text.
 
-    `unit` is the unit in the source column's name, if any; `name` is the canonical column.
+    `unit` is the unit in the source column's name, if any; `name` is the canonical column; `of_slurm` is true if the
+    source column is one of Slurm's.
     """
     if kind is COUNT:
         return Reading({}, True, "whole numbers") if _fit(texts, r"\d+(\.0)?") else None
@@ -67,7 +71,7 @@ def reading(kind: Kind, texts: Sequence[str], unit: str | None, name: str) -> Re
     if kind is DURATION:
         return _span(texts, unit)
     if kind is MEMORY:
-        return _memory(texts, unit)
+        return _memory(texts, unit, of_slurm=of_slurm)
     return _cores(texts, unit, name) if kind is CORES else _gpus(texts, unit, name)
 
 
@@ -137,14 +141,44 @@ def _span(texts: Sequence[str], unit: str | None) -> Reading | None:
     return _amount(texts, unit, "s")
 
 
-def _memory(texts: Sequence[str], unit: str | None) -> Reading | None:
-    if _fit(texts, r"(.*,)?mem=[^,]+(,.*)?") or _fit(texts, r"[\d.]+[KMGTP]"):
+def _memory(texts: Sequence[str], unit: str | None, *, of_slurm: bool) -> Reading | None:
+    if _fit(texts, r"(.*,)?mem=[^,]+(,.*)?"):
         return Reading({"as": "slurm_memory"}, True, f"memory like {texts[0][:40]}")
-    if _fit(texts, r"[\d.]+([KMGTP]i|[kMGTP])?") and not _fit(texts, r"[\d.]+"):
-        return Reading({"as": "kubernetes_quantity"}, True, f"memory like {texts[0]}")
+    sizes = [text for text in texts if not re.fullmatch(r"0+(\.0*)?", text)]  # zero is zero in every notation
+    if any(re.fullmatch(LETTERED, text) for text in sizes):
+        return _lettered(sizes, of_slurm=of_slurm)
+    if unit in BINARY:
+        return _of_decimal_unit(texts, unit)
     numbers = _numbers(texts)
     middle = median([n for n in numbers if n > 0] or [0]) if numbers else 0
     return _amount(texts, unit, "bytes" if middle >= 2**27 else "MiB" if middle >= 2**10 else "GiB")
+
+
+def _lettered(sizes: Sequence[str], *, of_slurm: bool) -> Reading | None:
+    """Return a reading of sizes of which at least one has a letter; numbers without are MiB in Slurm, else bytes."""
+    example = next(text for text in sizes if re.fullmatch(LETTERED, text))
+    numbers = [float(text) for text in sizes if re.fullmatch(r"\d+(\.\d*)?", text)]
+    bare = f"{median(numbers):.0f}" if numbers else ""
+    of_kubernetes = _fit(sizes, r"[\d.]+([KMGTP]i|[kMGTP])?")
+    if _fit(sizes, r"[\d.]+[KMGTP]?") and not (of_kubernetes and numbers and median(numbers) >= 2**27):
+        sure = of_slurm or not numbers
+        why = f"memory like {example}"
+        doubt = f"{bare} without a letter: MiB is assumed; kubernetes_quantity reads bytes"
+        return Reading({"as": "slurm_memory"}, sure, why if sure else doubt)
+    if not of_kubernetes:
+        return None
+    sure = not numbers or (median(numbers) >= 2**20 and not _fit(sizes, r"[\d.]+[KMGTP]?"))
+    doubt = f"{bare} without a letter: bytes are assumed; slurm_memory reads MiB"
+    return Reading({"as": "kubernetes_quantity"}, sure, f"memory like {example}" if sure else doubt)
+
+
+def _of_decimal_unit(texts: Sequence[str], unit: str) -> Reading | None:
+    """Return a reading in the decimal unit of the name, or in the binary one that many tools call by the same name."""
+    if not (numbers := _numbers(texts)):
+        return None
+    if _share(number % 512 == 0 and number % 1000 > 0 for number in numbers if number > 0) >= 0.5:
+        return Reading({"unit": BINARY[unit]}, False, f"{unit} in the name, but multiples of 512: {BINARY[unit]}")
+    return Reading({"unit": unit}, False, f"{unit} in the name: {BINARY[unit]} if it counts in 1024s")
 
 
 def _cores(texts: Sequence[str], unit: str | None, name: str) -> Reading | None:

@@ -8,13 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 from pipelines.errors import SourceError
-from pipelines.lake.generic.guessed_values import Reading, reading, seconds
-from pipelines.lake.generic.kinds import CORES, DURATION, JOB_COLUMNS, TIME, USAGE_COLUMNS, Kind
-from pipelines.lake.generic.mapping import DERIVED, NULLS
+from pipelines.lake.generic.guessed_checks import Guess, with_binary_units, with_checked_spans, with_id, with_start
+from pipelines.lake.generic.guessed_values import reading
+from pipelines.lake.generic.kinds import CORES, JOB_COLUMNS, TIME, USAGE_COLUMNS, Kind
+from pipelines.lake.generic.mapping import NULLS
 from pipelines.lake.generic.sampling import sampled
 
 __all__ = ["guess_mapping"]
@@ -57,6 +57,13 @@ NAMES: Final[Mapping[str, tuple[str, str]]] = {
 }
 """For each canonical column, patterns of the usual names and of names that may also mean something else."""
 
+SLURM_MEMORY_NAMES: Final = ("reqmem", "maxrss", "averss")
+SLURM_NAMES: Final = {
+    *SLURM_MEMORY_NAMES, "alloctres", "reqtres", "elapsed", "elapsedraw", "jobidraw", "ncpus", "nnodes", "state",
+    "totalcpu",
+}  # fmt: skip
+"""Names of Slurm's columns, in lower case; two of them in one table show that it is Slurm's."""
+
 UNIT_WORDS: Final = {
     **{word: unit for unit, words in {
         "s": "s sec secs second seconds", "ms": "ms millis milliseconds", "us": "us micros", "min": "min mins minutes",
@@ -65,15 +72,6 @@ UNIT_WORDS: Final = {
     }.items() for word in words.split()},
     **{unit.lower(): unit for unit in ("KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB")},
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guess:
-    """A canonical column, the input column it is read from ("" if it is derived), and how."""
-
-    name: str
-    source: str
-    reading: Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +129,7 @@ def guess_mapping(path: Path) -> GuessedMapping:
     names = list(cells)
     nulls = [each for each in MORE_NULLS if any(each in texts for texts in cells.values())]
     texts = {name: [t for t in column if t not in (*NULLS, *nulls)] for name, column in cells.items()}
-    columns = _with_start(_checked_spans(_with_id(_matched(texts), texts), cells))
+    columns = with_start(with_checked_spans(with_id(with_binary_units(_matched(texts)), texts), cells))
     lacking = [name for name in ("job_id", "submit_ts") if name not in {each.name for each in columns}]
     if lacking:
         raise SourceError(
@@ -150,6 +148,7 @@ def guess_mapping(path: Path) -> GuessedMapping:
 def _matched(texts: Mapping[str, Sequence[str]]) -> list[Guess]:
     """Return a guess for each canonical column with a source of a fitting name and fitting texts; usual names first."""
     found: dict[str, Guess] = {}
+    slurm_table = len(SLURM_NAMES & {source.lower() for source in texts}) > 1
     kinds = {**JOB_COLUMNS, **USAGE_COLUMNS}
     for usual in (True, False):
         for name, patterns in NAMES.items():
@@ -159,41 +158,13 @@ def _matched(texts: Mapping[str, Sequence[str]]) -> list[Guess]:
                 if name in found or taken or not texts[source]:
                     continue
                 key, unit = _key(source, kinds[name], patterns[not usual])
-                read = reading(kinds[name], texts[source], unit, name) if key else None
+                of_slurm = slurm_table or source.lower() in SLURM_MEMORY_NAMES
+                read = reading(kinds[name], texts[source], unit, name, of_slurm=of_slurm) if key else None
                 if read is not None and _plausible(name, texts[source]):
                     if not (usual or shared):
                         read = read._replace(sure=False, why=f"{read.why}; the name may mean something else")
                     found[name] = Guess(name=name, source=source, reading=read)
     return [found[name] for name in kinds if name in found]
-
-
-def _with_id(columns: Sequence[Guess], texts: Mapping[str, Sequence[str]]) -> list[Guess]:
-    """Return the columns with a job id: without a fitting name, the first unused column whose texts never repeat."""
-    if not columns or any(each.name == "job_id" for each in columns):
-        return list(columns)
-    used = {each.source for each in columns}
-    for source, found in texts.items():
-        distinct = len(found) > 1 and len(set(found)) == len(found)
-        if source not in used and distinct and not any(re.search(r"[.:]", text) for text in found):
-            read = Reading({}, False, "no text repeats; the name does not say that it is an id")
-            return [Guess(name="job_id", source=source, reading=read), *columns]
-    return list(columns)
-
-
-def _with_start(columns: Sequence[Guess]) -> list[Guess]:
-    """Return the columns with a start: without one, derived from other columns, so that jobs with a run time end."""
-    of = {each.name: each for each in columns}
-    if "start_ts" in of or "run_s" not in of or "submit_ts" not in of:
-        return list(columns)
-    derived = next((how for how in DERIVED["start_ts"] if set(how.split()[::2]) <= of.keys()), None)
-    if derived is not None:
-        read = Reading({"derive": derived}, True, "no column of starts")
-        return [*columns, Guess(name="start_ts", source="", reading=read)]
-    if "end_ts" in of:
-        return list(columns)
-    submitted = of["submit_ts"]
-    read = Reading(submitted.reading.keys, False, "no column of starts: waits count as unknown")
-    return [*columns, Guess(name="start_ts", source=submitted.source, reading=read)]
 
 
 def _key(source: str, kind: Kind, pattern: str) -> tuple[bool, str | None]:
@@ -212,30 +183,6 @@ def _plausible(name: str, texts: Sequence[str]) -> bool:
     if name == "job_id":
         return len(set(texts)) >= 0.95 * len(texts)
     return name != "vc" or not all(re.fullmatch(r"[\d.]+", text) for text in texts)
-
-
-def _checked_spans(columns: Sequence[Guess], cells: Mapping[str, Sequence[str]]) -> list[Guess]:
-    """Compare spans in numbers with the times they lie between, which gives their unit."""
-    of = {each.name: each for each in columns}
-    checked = []
-    for each in columns:
-        ends = {"run_s": ("start_ts", "end_ts"), "queue_s": ("submit_ts", "start_ts")}.get(each.name, ())
-        if "unit" in each.reading.keys and ends and set(ends) <= set(of):
-            early, late = (seconds(cells[of[end].source], str(of[end].reading.keys.get("time", "iso"))) for end in ends)
-            spans = zip(early, late, cells[each.source], strict=True)
-            ratios = [
-                (b - a) / float(text)
-                for a, b, text in spans
-                if a is not None and b is not None and re.fullmatch(r"\d+(\.\d+)?", text) and float(text) > 0
-            ]
-            middle = median(ratios) if ratios else 0.0
-            units = [unit for unit, factor in DURATION.units.items() if abs(middle / factor - 1) < 0.02]
-            if units:
-                read = Reading({"unit": units[0]}, True, f"equals {ends[1]} - {ends[0]} in {units[0]}")
-                checked.append(Guess(name=each.name, source=each.source, reading=read))
-                continue
-        checked.append(each)
-    return checked
 
 
 def _zone(columns: Sequence[Guess], texts: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:

@@ -34,7 +34,9 @@ def keys(guess: GuessedMapping) -> dict[str, tuple[str, dict[str, object], bool]
 @pytest.mark.parametrize(
     ("header", "cells", "name", "read", "sure"),
     [
-        ("mem_mb", "2048", "req_mem_gib", {"unit": "MB"}, True),
+        ("mem_mb", "2048", "req_mem_gib", {"unit": "MiB"}, False),
+        ("mem_mb", "64000", "req_mem_gib", {"unit": "MB"}, False),
+        ("mem_mib", "64000", "req_mem_gib", {"unit": "MiB"}, True),
         ("memory (GiB)", "64", "req_mem_gib", {"unit": "GiB"}, True),
         ("memory", "64", "req_mem_gib", {"unit": "GiB"}, False),
         ("memory", "8589934592", "req_mem_gib", {"unit": "bytes"}, False),
@@ -50,7 +52,7 @@ def keys(guess: GuessedMapping) -> dict[str, tuple[str, dict[str, object], bool]
         ("state", "Succeeded", "status", {"values": {"Succeeded": "completed"}}, True),
         ("cpu_time_sec", "17798", "used_cpu_cores", {"per": "run_s"}, False),
         ("avg cpu cores used", "2.2", "used_cpu_cores", {"unit": "cores"}, False),
-        ("peak_ram_mb", "5468", "mem_max_gib", {"unit": "MB"}, True),
+        ("peak_ram_mb", "5468", "mem_max_gib", {"unit": "MB"}, False),
         ("began", "2024-01-31 10:00:00", "start_ts", {}, True),
         ("gpu_util", "85", "used_gpus", {"unit": "percent"}, False),
         ("end_time", "1704103200123", "end_ts", {"time": "epoch_ms"}, True),
@@ -65,6 +67,40 @@ def test_units_and_formats_come_from_names_and_values(
     guess = guessed(tmp_path, f"job_id;submit;{header}\na;2024-01-31T10:00:00;{cells}\n")
 
     assert keys(guess)[name] == (header, read, sure)
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "name", "read", "sure"),
+    [
+        ("ReqMem", ["65536", "65536M", "4G"], "req_mem_gib", "slurm_memory", True),
+        ("memory;State;Elapsed", ["65536;RUNNING;1:00", "64G;FAILED;2:00"], "req_mem_gib", "slurm_memory", True),
+        ("memory", ["65536", "65536M"], "req_mem_gib", "slurm_memory", False),
+        ("memory", ["68719476736", "64G"], "req_mem_gib", "kubernetes_quantity", False),
+        ("memory", ["68719476736", "64Gi"], "req_mem_gib", "kubernetes_quantity", True),
+        ("memory", ["65536", "64Gi"], "req_mem_gib", "kubernetes_quantity", False),
+        ("MaxRSS", ["0", "0", "6728542K"], "mem_max_gib", "slurm_memory", True),
+        ("peak_rss", ["0", "6728542K"], "mem_max_gib", "slurm_memory", True),
+        ("memory", ["0", "64Gi"], "req_mem_gib", "kubernetes_quantity", True),
+    ],
+)
+def test_sizes_without_a_letter_are_certain_only_where_slurm_wrote_them(
+    tmp_path: Path, header: str, cells: list[str], name: str, read: str, sure: bool
+) -> None:
+    lines = [f"j{row};2024-01-31T10:00:00;{cell}" for row, cell in enumerate(cells)]
+
+    guess = guessed(tmp_path, "\n".join([f"job_id;submit;{header}", *lines, ""]))
+
+    assert keys(guess)[name] == (header.partition(";")[0], {"as": read}, sure)
+
+
+def test_sizes_in_mb_are_in_one_unit_in_one_table(tmp_path: Path) -> None:
+    text = "job_id,submit,memory_requested_mb,max_rss_mb\na,2024-01-31T10:00:00,65536,5468\n"
+    guess = guessed(tmp_path, text)
+    with opened_source(tmp_path / "mapping.toml", str(tmp_path / "jobs.csv")) as opened:
+        ingest(opened.source, opened.folder, tmp_path / "lake")
+
+    assert keys(guess)["mem_max_gib"] == ("max_rss_mb", {"unit": "MiB"}, False)
+    assert Lake(tmp_path / "lake").table("jobs", "generic").collect()["req_mem_gib"].to_list() == [64.0]
 
 
 def test_task_types_are_taken_where_they_are_known(tmp_path: Path) -> None:

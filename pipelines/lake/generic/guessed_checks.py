@@ -1,0 +1,90 @@
+"""Check guessed columns against each other: units of spans and use, and ids and starts that no column's name shows.
+
+`guessed_values.py` interprets a column's texts alone. Called by `guessing.py`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from pipelines.lake.generic.guessed_values import BINARY, Reading, seconds
+from pipelines.lake.generic.kinds import DURATION
+from pipelines.lake.generic.mapping import DERIVED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guess:
+    """A canonical column, the input column it is read from ("" if it is derived), and how."""
+
+    name: str
+    source: str
+    reading: Reading
+
+
+def with_id(columns: Sequence[Guess], texts: Mapping[str, Sequence[str]]) -> list[Guess]:
+    """Return the columns with a job id: without a fitting name, the first unused column whose texts never repeat."""
+    if not columns or any(each.name == "job_id" for each in columns):
+        return list(columns)
+    used = {each.source for each in columns}
+    for source, found in texts.items():
+        distinct = len(found) > 1 and len(set(found)) == len(found)
+        if source not in used and distinct and not any(re.search(r"[.:]", text) for text in found):
+            read = Reading({}, False, "no text repeats; the name does not say that it is an id")
+            return [Guess(name="job_id", source=source, reading=read), *columns]
+    return list(columns)
+
+
+def with_start(columns: Sequence[Guess]) -> list[Guess]:
+    """Return the columns with a start: without one, derived from other columns, so that jobs with a run time end."""
+    of = {each.name: each for each in columns}
+    if "start_ts" in of or "run_s" not in of or "submit_ts" not in of:
+        return list(columns)
+    derived = next((how for how in DERIVED["start_ts"] if set(how.split()[::2]) <= of.keys()), None)
+    if derived is not None:
+        read = Reading({"derive": derived}, True, "no column of starts")
+        return [*columns, Guess(name="start_ts", source="", reading=read)]
+    if "end_ts" in of:
+        return list(columns)
+    submitted = of["submit_ts"]
+    read = Reading(submitted.reading.keys, False, "no column of starts: waits count as unknown")
+    return [*columns, Guess(name="start_ts", source=submitted.source, reading=read)]
+
+
+def with_checked_spans(columns: Sequence[Guess], cells: Mapping[str, Sequence[str]]) -> list[Guess]:
+    """Compare spans in numbers with the times they lie between, which gives their unit."""
+    of = {each.name: each for each in columns}
+    checked = []
+    for each in columns:
+        ends = {"run_s": ("start_ts", "end_ts"), "queue_s": ("submit_ts", "start_ts")}.get(each.name, ())
+        if "unit" in each.reading.keys and ends and set(ends) <= set(of):
+            early, late = (seconds(cells[of[end].source], str(of[end].reading.keys.get("time", "iso"))) for end in ends)
+            spans = zip(early, late, cells[each.source], strict=True)
+            ratios = [
+                (b - a) / float(text)
+                for a, b, text in spans
+                if a is not None and b is not None and re.fullmatch(r"\d+(\.\d+)?", text) and float(text) > 0
+            ]
+            middle = median(ratios) if ratios else 0.0
+            units = [unit for unit, factor in DURATION.units.items() if abs(middle / factor - 1) < 0.02]
+            if units:
+                read = Reading({"unit": units[0]}, True, f"equals {ends[1]} - {ends[0]} in {units[0]}")
+                checked.append(Guess(name=each.name, source=each.source, reading=read))
+                continue
+        checked.append(each)
+    return checked
+
+
+def with_binary_units(columns: Sequence[Guess]) -> list[Guess]:
+    """Return the columns with sizes in MB as MiB if another column of the table is in MiB; the same for other units."""
+    units = {str(each.reading.keys.get("unit")): each.source for each in reversed(columns)}
+    checked = []
+    for each in columns:
+        unit = str(each.reading.keys.get("unit"))
+        binary = BINARY.get(unit, "")
+        if binary in units:
+            read = Reading({"unit": binary}, False, f"{unit} in the name, but {units[binary]} is in {binary}: {binary}")
+            checked.append(Guess(name=each.name, source=each.source, reading=read))
+        else:
+            checked.append(each)
+    return checked
