@@ -15,7 +15,7 @@ from typing import Final
 from pipelines.errors import MappingError
 from pipelines.lake.generic.conversions import TEXT_SLOT, cases, literal, time_value
 from pipelines.lake.generic.cures import JOB_STEP, cures_of
-from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, PERCENT, TIME, USAGE_COLUMNS, Kind
+from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, PERCENT, REQUEST_OF, TIME, USAGE_COLUMNS, Kind
 from pipelines.lake.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping
 from pipelines.lake.generic.plain_csv import plain_csv
 from pipelines.lake.generic.records import write_records, written_records
@@ -50,7 +50,7 @@ IMPLIED: Final = {"run_s": "end_ts - start_ts", "queue_s": "start_ts - submit_ts
 """Derivation of a column that is not mapped, used if both of its operands are mapped."""
 
 WHOLE: Final = "_whole"
-"""Suffix of the raw column with the value before division by `per`, such as CPU time or a whole gang's request."""
+"""Suffix of the raw column with the value before division by `per` or multiplication by the request (`of`)."""
 
 RESOURCES: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 SPANS: Final = ("queue_s", "run_s", "time_limit_s")
@@ -196,6 +196,7 @@ def _columns(
     derived |= {name: IMPLIED[name] for name in implied}
     needs: dict[str, set[str]] = {name: set(_parts(how)) for name, how in derived.items()}
     needs |= {name: {each.per} for name, each in columns.items() if each.per}
+    needs |= {name: {REQUEST_OF[name]} for name, each in columns.items() if each.of}
     known = set(columns) | implied
     for name, parts in needs.items():
         if parts - known:
@@ -211,10 +212,12 @@ def _columns(
     for name in ordered:
         if name in derived:
             made.append(Column(name=name, text=COMPUTED, value=_derived(derived[name])))
-        elif columns[name].per:
+        elif columns[name].per or columns[name].of:
             # Two columns, so that a null quotient (a job that did not run) does not count as an unparsable text.
             made.append(replace(_column(name, columns[name], kinds[name], rows, places), name=name + WHOLE, fault=name))
-            made.append(Column(name=name, text=COMPUTED, value=f"{name}{WHOLE} / nullif({columns[name].per}, 0)"))
+            per = columns[name].per
+            by = f"/ nullif({per}, 0)" if per else f"* {REQUEST_OF[name]}"
+            made.append(Column(name=name, text=COMPUTED, value=f"{name}{WHOLE} {by}"))
         else:
             made.append(_column(name, columns[name], kinds[name], rows, places))
     return made

@@ -7,10 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Final
 
-from pipelines.lake.generic.guessed_values import BINARY, Reading, seconds
-from pipelines.lake.generic.kinds import DURATION
+from pipelines.lake.generic.guessed_values import BINARY, Reading, numbers_of, seconds
+from pipelines.lake.generic.kinds import DURATION, JOB_COLUMNS, PERCENT, REQUEST_OF
 from pipelines.lake.generic.mapping import DERIVED
+
+MOST_PERCENT: Final = 110.0
+"""Largest percentage of a request: a little above 100, by errors of measurement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,3 +92,32 @@ def with_binary_units(columns: Sequence[Guess]) -> list[Guess]:
         else:
             checked.append(each)
     return checked
+
+
+def with_percents(columns: Sequence[Guess], cells: Mapping[str, Sequence[str]]) -> list[Guess]:
+    """Return the columns with a doubt on percentages that can be of one core (or GPU) and of a job's request."""
+    of = {each.name: each for each in columns}
+    checked = []
+    for each in columns:
+        request = of.get(REQUEST_OF.get(each.name, ""))
+        highest = max(numbers_of([text.rstrip(" %") for text in cells.get(each.source, ())]), default=0.0)
+        one = "core" if each.name == "used_cpu_cores" else "GPU"
+        if each.reading.keys.get("unit") != PERCENT or highest > MOST_PERCENT or _all_of_one(request, cells):
+            checked.append(each)
+            continue
+        if request is None:
+            why = f"percent of one {one} is assumed; if of the request, map {REQUEST_OF[each.name]}, too, and set `of`"
+            read = Reading({"unit": PERCENT}, False, why)
+        else:
+            why = f"none is above {highest:g}: percent of the request is assumed; if of one {one}, remove `of`"
+            read = Reading({"unit": PERCENT, "of": "request"}, False, why)
+        checked.append(Guess(name=each.name, source=each.source, reading=read))
+    return checked
+
+
+def _all_of_one(request: Guess | None, cells: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether every job requests one core or GPU, of which a percentage means the same as of the request."""
+    if request is None or "unit" not in request.reading.keys:
+        return False
+    factor = JOB_COLUMNS[request.name].units[str(request.reading.keys["unit"])]
+    return {number * factor for number in numbers_of(cells[request.source])} == {1.0}

@@ -94,7 +94,7 @@ def _second(text: str, form: str) -> float | None:
 def _time(texts: Sequence[str]) -> Reading | None:
     if _fit(texts, f"{ISO}({ISO_ZONE})?"):
         return Reading({}, True, f"times like {texts[0]}")
-    if numbers := _numbers(texts):
+    if numbers := numbers_of(texts):
         middle = median(numbers)
         for least, most, form, _ in EPOCH_OF_SIZE:
             if least <= middle < most:
@@ -149,7 +149,7 @@ def _memory(texts: Sequence[str], unit: str | None, *, of_slurm: bool) -> Readin
         return _lettered(sizes, of_slurm=of_slurm)
     if unit in BINARY:
         return _of_decimal_unit(texts, unit)
-    numbers = _numbers(texts)
+    numbers = numbers_of(texts)
     middle = median([n for n in numbers if n > 0] or [0]) if numbers else 0
     return _amount(texts, unit, "bytes" if middle >= 2**27 else "MiB" if middle >= 2**10 else "GiB")
 
@@ -174,7 +174,7 @@ def _lettered(sizes: Sequence[str], *, of_slurm: bool) -> Reading | None:
 
 def _of_decimal_unit(texts: Sequence[str], unit: str) -> Reading | None:
     """Return a reading in the decimal unit of the name, or in the binary one that many tools call by the same name."""
-    if not (numbers := _numbers(texts)):
+    if not (numbers := numbers_of(texts)):
         return None
     if _share(number % 512 == 0 and number % 1000 > 0 for number in numbers if number > 0) >= 0.5:
         return Reading({"unit": BINARY[unit]}, False, f"{unit} in the name, but multiples of 512: {BINARY[unit]}")
@@ -189,7 +189,7 @@ def _cores(texts: Sequence[str], unit: str | None, name: str) -> Reading | None:
     if _fit(texts, r"\d+m?") and not _fit(texts, r"\d+"):
         return Reading({"as": "kubernetes_quantity"}, True, f"cores like {texts[0]}")
     if unit == "s":  # CPU time
-        used = name == "used_cpu_cores" and _numbers(texts)
+        used = name == "used_cpu_cores" and numbers_of(texts)
         return Reading({"per": "run_s"}, True, "CPU seconds over run time") if used else None
     return _amount(texts, unit, "cores", certain=name == "req_cpu_cores")
 
@@ -198,21 +198,21 @@ def _gpus(texts: Sequence[str], unit: str | None, name: str) -> Reading | None:
     if not _fit(texts, r"[\d.]+ *%?") and any("gpu" in text.lower() for text in texts):
         return Reading({"as": "slurm_gpus"}, True, "the GPUs of a list of resources")
     used = name == "used_gpus"
-    numbers = _numbers([text.rstrip(" %") for text in texts])
+    numbers = numbers_of([text.rstrip(" %") for text in texts])
     of_percent = used and max(numbers, default=0.0) > MOST_GPUS
     return _amount([text.rstrip(" %") for text in texts], unit, "percent" if of_percent else "gpus", certain=not used)
 
 
 def _amount(texts: Sequence[str], unit: str | None, assumed: str, *, certain: bool = False) -> Reading | None:
     """Return a reading as numbers in the unit of the name, else in an assumed one."""
-    if not _numbers(texts):
+    if not numbers_of(texts):
         return None
     if unit is not None:
         return Reading({"unit": unit}, True, f"{unit}, as the name says")
     return Reading({"unit": assumed}, certain, f"numbers of {assumed}" if certain else f"{assumed} is assumed")
 
 
-def _numbers(texts: Sequence[str]) -> list[float]:
+def numbers_of(texts: Sequence[str]) -> list[float]:
     """Return the numbers of texts, empty if too many are none."""
     found = [float(text) for text in texts if re.fullmatch(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", text)]
     return found if texts and len(found) >= (1 - MOST_MISFITS) * len(texts) else []

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.errors import SourceError
-from pipelines.lake.generic.guessed_checks import Guess, with_binary_units, with_checked_spans, with_id, with_start
+from pipelines.lake.generic.guessed_checks import (
+    Guess,
+    with_binary_units,
+    with_checked_spans,
+    with_id,
+    with_percents,
+    with_start,
+)
 from pipelines.lake.generic.guessed_values import reading
 from pipelines.lake.generic.kinds import CORES, JOB_COLUMNS, TIME, USAGE_COLUMNS, Kind
 from pipelines.lake.generic.mapping import NULLS
@@ -129,7 +136,8 @@ def guess_mapping(path: Path) -> GuessedMapping:
     names = list(cells)
     nulls = [each for each in MORE_NULLS if any(each in texts for texts in cells.values())]
     texts = {name: [t for t in column if t not in (*NULLS, *nulls)] for name, column in cells.items()}
-    columns = with_start(with_checked_spans(with_id(with_binary_units(_matched(texts)), texts), cells))
+    columns = with_percents(with_binary_units(_matched(texts)), texts)
+    columns = with_start(with_checked_spans(with_id(columns, texts), cells))
     lacking = [name for name in ("job_id", "submit_ts") if name not in {each.name for each in columns}]
     if lacking:
         raise SourceError(

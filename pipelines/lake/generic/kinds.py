@@ -32,6 +32,9 @@ from pipelines.lake.generic.slurm import (
 PERCENT: Final = "percent"
 """The unit in whose texts a percent sign may follow the number."""
 
+REQUEST_OF: Final = {"used_cpu_cores": "req_cpu_cores", "used_gpus": "req_gpus"}
+"""The request of which a column of use may be a percentage."""
+
 COMMA: Final = {"decimal_comma": DECIMAL_COMMA}
 _KIB: Final = 1024
 

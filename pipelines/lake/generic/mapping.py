@@ -18,7 +18,7 @@ from features.vocabulary import Status, TaskType
 from modelserve.wrong_values import fault_of
 from pipelines.errors import MappingError
 from pipelines.lake.generic.conversions import EPOCHS, TIME_PART
-from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_COLUMNS, Kind
+from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, PERCENT, REQUEST_OF, TIME, USAGE_COLUMNS, Kind
 from pipelines.lake.sources.source import CLUSTER
 
 MOST_BYTES: Final = 1 << 16
@@ -60,6 +60,7 @@ class ColumnMapping(BaseModel):
     values: dict[Text, Text] = Field(default_factory=dict, max_length=1000)
     otherwise: Text | None = None
     per: Literal["run_s", "instances"] | None = None
+    of: Literal["request"] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -239,6 +240,8 @@ def _column_faults(name: str, column: ColumnMapping, kind: Kind, section: str) -
         faults.append(f"time = {column.time!r}; expected iso, {', '.join(EPOCHS)}, or a pattern like %d.%m.%Y %H:%M:%S")
     if column.per is not None and (not kind.units or section == "machines" or name == column.per):
         faults.append(f"per = {column.per!r}; expected it on a resource or a duration of a job")
+    if column.of is not None and (name not in REQUEST_OF or column.unit != PERCENT or column.per is not None):
+        faults.append(f"of = 'request'; expected it with unit = 'percent', without per, on {' or '.join(REQUEST_OF)}")
     return faults + _translation_faults(name, column, kind)
 
 

@@ -79,6 +79,14 @@ def test_the_least_mapping_is_enough(tmp_path: Path) -> None:
         ),
         (LEAST + 'req_cpu_cores = { column = "c", per = "nodes" }\n', "'run_s' or 'instances'"),
         (LEAST + 'req_cpu_cores = { column = "c", per = "run_s" }\n', "made of run_s, which is not mapped"),
+        (
+            LEAST + '[usage.columns]\nused_gpus = { column = "u", of = "request" }\n',
+            "with unit = 'percent', without per",
+        ),
+        (
+            LEAST + '[usage.columns]\nused_gpus = { column = "u", unit = "percent", of = "request" }\n',
+            "made of req_gpus, which is not mapped",
+        ),
         (LEAST + '[usage.columns]\ninstances_measured = "n"\n', "names nothing measured"),
         (LEAST + '[machines.columns]\nmachine = "n"\n', "lacks gpus"),
         (LEAST.replace('"f"', '"../f"'), "expected a path below the folder"),

@@ -103,6 +103,36 @@ def test_sizes_in_mb_are_in_one_unit_in_one_table(tmp_path: Path) -> None:
     assert Lake(tmp_path / "lake").table("jobs", "generic").collect()["req_mem_gib"].to_list() == [64.0]
 
 
+@pytest.mark.parametrize(
+    ("requested", "percent", "read", "sure", "used"),
+    [
+        (("8", "2"), ("80", "50"), {"unit": "percent", "of": "request"}, False, (6.4, 1.0)),
+        (("8", "2"), ("640", "50"), {"unit": "percent"}, True, (6.4, 0.5)),
+        (("1", "1"), ("80", "50"), {"unit": "percent"}, True, (0.8, 0.5)),
+        (("1000m", "8000m"), ("80", "50"), {"unit": "percent", "of": "request"}, False, (0.8, 4.0)),
+        (None, ("80", "50"), {"unit": "percent"}, False, (0.8, 0.5)),
+    ],
+)
+def test_percentages_that_never_exceed_100_may_be_of_the_request(
+    tmp_path: Path,
+    requested: tuple[str, str] | None,
+    percent: tuple[str, str],
+    read: dict[str, object],
+    sure: bool,
+    used: tuple[float, float],
+) -> None:
+    cores = requested or ("", "")
+    lines = [f"j{i},2024-01-31T10:00:00,{cores[i]},{percent[i]}" for i in (0, 1)]
+
+    guess = guessed(tmp_path, "\n".join(["job_id,submit,cpus,cpu_util_pct", *lines, ""]))
+    with opened_source(tmp_path / "mapping.toml", str(tmp_path / "jobs.csv")) as opened:
+        ingest(opened.source, opened.folder, tmp_path / "lake")
+
+    assert keys(guess)["used_cpu_cores"] == ("cpu_util_pct", read, sure)
+    usage = Lake(tmp_path / "lake").table("usage", "generic").sort("job_id").collect()
+    assert usage["used_cpu_cores"].to_list() == pytest.approx(list(used))
+
+
 def test_task_types_are_taken_where_they_are_known(tmp_path: Path) -> None:
     def types(*texts: str) -> tuple[str, dict[str, object], bool] | None:
         lines = [f"j{i},2024-01-31T10:00:00,{text}" for i, text in enumerate(texts)]
