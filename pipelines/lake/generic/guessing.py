@@ -83,7 +83,7 @@ UNIT_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuessedMapping:
-    """A guessed mapping: how the file is read, its columns, and the input columns that are not used."""
+    """A guessed mapping: how the file is read, its columns, and the input columns that are not used, with reasons."""
 
     settings: Mapping[str, object]
     columns: Sequence[Guess]
@@ -148,7 +148,7 @@ def guess_mapping(path: Path) -> GuessedMapping:
     return GuessedMapping(
         settings={**how, "zone": zone} | ({"nulls": nulls} if nulls else {}),
         columns=columns,
-        unused=[_printable(name) for name in names if name not in {each.source for each in columns}],
+        unused=[_unused(name, texts[name], columns) for name in names if name not in {each.source for each in columns}],
         doubts=doubt,
     )
 
@@ -191,6 +191,24 @@ def _plausible(name: str, texts: Sequence[str]) -> bool:
     if name == "job_id":
         return len(set(texts)) >= 0.95 * len(texts)
     return name != "vc" or not all(re.fullmatch(r"[\d.]+", text) for text in texts)
+
+
+def _unused(source: str, texts: Sequence[str], columns: Sequence[Guess]) -> str:
+    """Return the name of a column that is not used, with the reason if a canonical column may have its name."""
+    kinds = {**JOB_COLUMNS, **USAGE_COLUMNS}
+    named = [
+        name for name, patterns in NAMES.items() if any(_key(source, kinds[name], pattern)[0] for pattern in patterns)
+    ]
+    if not named:
+        return _printable(source)
+    if not texts:
+        return _printable(f"{source} (no row has a value)")
+    used = {each.name: each.source for each in columns}
+    unread = next((name for name in named if not used.get(name)), None)
+    if unread is None:
+        return _printable(f"{source} ({named[0]} is read from {used[named[0]]})")
+    example = next((text for text in texts if re.fullmatch(r"[\d.]*", text) is None), texts[0])
+    return _printable(f"{source} ({unread} cannot be read from texts like {example[:40]})")
 
 
 def _zone(columns: Sequence[Guess], texts: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:

@@ -211,6 +211,23 @@ def test_a_parquet_file_is_guessed_and_read_like_the_same_csv_file(tmp_path: Pat
         guess_mapping(tmp_path / "damaged")
 
 
+def test_columns_of_known_names_that_are_not_used_are_named_with_the_reason(tmp_path: Path) -> None:
+    header = "job_id,submit,mem_gib,memory,MaxRSS,AveRSS,colour,start"
+
+    guess = guessed(
+        tmp_path, f"{header}\na,2024-01-31T10:00:00,4,8,,0,red,never\nb,2024-01-31T10:00:00,4,8,,x\tn,red,never"
+    )
+
+    assert guess.unused == [
+        "memory (req_mem_gib is read from mem_gib)",
+        "MaxRSS (no row has a value)",
+        "AveRSS (mem_avg_gib cannot be read from texts like x?n)",
+        "colour",
+        "start (start_ts cannot be read from texts like never)",
+    ]
+    assert "# not used: memory (req_mem_gib is read from mem_gib), MaxRSS (no row has a value), AveRSS" in guess.toml()
+
+
 def test_texts_of_the_file_cannot_add_lines_to_the_mapping(tmp_path: Path) -> None:
     guess = guessed(tmp_path, 'job_id,submit,state,"od\nd"\na,2024-01-31,done,1\nb,2024-01-31,"x\nzone = 1",2\n')
 
