@@ -5,7 +5,7 @@ Advice that applies to all sources is in `pipelines.lake.checking`. Called by `p
 
 from typing import Final
 
-from pipelines.lake.generic.conversions import EPOCHS
+from pipelines.lake.generic.conversions import EPOCHS, skipped_hours
 from pipelines.lake.generic.kinds import PERCENT, TIME, Kind
 from pipelines.lake.generic.mapping import ColumnMapping, GenericMapping, columns_of
 from pipelines.lake.generic.records import COLUMN_COUNT, MOST_RECORD_CHARACTERS, TOO_LONG, UNREADABLE
@@ -25,14 +25,16 @@ def cures_of(mapping: GenericMapping) -> dict[str, str]:
     for columns, kinds in columns_of(mapping).values():
         for name, mapped in columns.items():
             if name in kinds:
-                cures[f"unparsable_{name}"] = _unparsable(name, mapped, kinds[name])
+                cures[f"unparsable_{name}"] = _unparsable(name, mapped, kinds[name], mapped.zone or mapping.jobs.zone)
     return cures
 
 
-def _unparsable(name: str, mapped: ColumnMapping, kind: Kind) -> str:
+def _unparsable(name: str, mapped: ColumnMapping, kind: Kind, zone: str) -> str:
     where = f"column {mapped.column!r}" if mapped.column is not None else "the constant"
     if kind is TIME:
         expected = "a time like 2024-01-31T12:00:00" if mapped.time == "iso" else f"a time by {mapped.time!r}"
+        if mapped.time not in EPOCHS and skipped_hours(zone):
+            expected += f" that no clock change of {zone} skips"
         other = "another time format" if mapped.time in EPOCHS else f"another time format ({', '.join(EPOCHS)})"
         return f"{where} should be {expected}; give {name} {other}, or add the text that means no time to nulls"
     expects = kind.named[mapped.convert].expects if mapped.convert else kind.plain.expects

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
+from pipelines.lake.checking import check
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import IngestReport, ingest
 from pipelines.lake.lake import Lake
@@ -41,6 +42,18 @@ def test_dates_on_the_command_line_are_those_of_the_mapping(tmp_path: Path, unti
     done = CliRunner().invoke(app, asked)
 
     assert sum(row["runs"] for row in json.loads(done.stdout)) == runs
+
+
+def test_a_time_that_a_clock_change_skips_is_quarantined_with_the_zone_as_cure(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("id,at\na,2024-03-31T01:30:00\nb,2024-03-31T02:30:00\n")
+    (tmp_path / "m.toml").write_text(
+        '[jobs]\nzone = "Europe/Berlin"\n[jobs.columns]\njob_id = "id"\nsubmit_ts = "at"\n'
+    )
+    with opened_source(tmp_path / "m.toml", str(tmp_path / "jobs.csv")) as opened:
+        [problem] = check(opened.source, opened.folder, tmp_path / "lake").problems
+
+    assert (problem.rule, problem.rows, problem.first) == ("unparsable_submit_ts", 1, "line 3")
+    assert "that no clock change of Europe/Berlin skips" in problem.cure
 
 
 def test_a_manifest_that_names_no_zone_is_ingested_again(tmp_path: Path) -> None:
