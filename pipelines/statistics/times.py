@@ -46,7 +46,7 @@ def period(lake: Lake, trace: str, by: By = None, cluster: str | None = None) ->
     `tasks` counts rows, `jobs` counts distinct job ids (a PAI job has several tasks). `days` is the time from the first
     to the last submission; it and both submission times are null if all jobs have the same submission time, because
     the trace then records no arrivals. If a trace hides its dates, its submission times are days of the trace, as
-    "day 12, 00:00:28". `users`, `groups` and `vcs` (virtual clusters) count distinct names; null if the trace has none.
+    `day 12, 00:00:28`. `users`, `groups` and `vcs` (virtual clusters) count distinct names; null if the trace has none.
     """
     split = Split(by, JOB_DIMENSIONS)
     names = ", ".join(
