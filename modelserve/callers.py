@@ -39,20 +39,20 @@ class Caller:
         is predicted from the jobs of all clusters.
         """
         if self.traces is not None and trace not in self.traces:
-            raise Forbidden(f"{field}.trace: {trace[:40]!r} is out of reach; expected one of {sorted(self.traces)}")
+            raise Forbidden(_out_of_reach(f"{field}.trace", trace, self.traces))
         if self.clusters is not None and cluster not in self.clusters:
-            found = (
-                "found none, but the token is limited to clusters"
-                if cluster is None
-                else f"{cluster[:40]!r} is out of reach"
-            )
-            raise Forbidden(f"{field}.cluster: {found}; expected one of {sorted(self.clusters)}")
+            raise Forbidden(_out_of_reach(f"{field}.cluster", cluster, self.clusters))
 
     def reaches(self, trace: str, cluster: str | None = None) -> bool:
         """Return whether the caller may see `trace`, and `cluster` if given."""
         if self.traces is not None and trace not in self.traces:
             return False
         return self.clusters is None or cluster is None or cluster in self.clusters
+
+
+def _out_of_reach(field: str, name: str | None, reach: frozenset[str]) -> str:
+    found = "none" if name is None else repr(name[:40])
+    return f"{field}: found {found}, expected one within the token's reach: {', '.join(sorted(reach)) or 'none at all'}"
 
 
 ANYONE: Final = Caller(name="anyone", scopes=frozenset(Scope))
@@ -86,7 +86,7 @@ def check_jobs(rows: Sequence[OfCluster], trace: str | None, caller: Caller, *, 
         if of is None or bound:
             where = f"{field}.{i}" if field == "jobs" else field
             if of is None:
-                raise BadRequest(f"{where}.trace: found none, set `trace` in the job or call, or TAUT_SERVE_TRACE")
+                raise BadRequest(f"{where}.trace: found none, expected it in the job, the call or TAUT_SERVE_TRACE")
             caller.check_reach(of, row.cluster, field=where)
 
 

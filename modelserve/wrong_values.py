@@ -9,14 +9,13 @@ from typing import Final
 
 from pydantic_core import ErrorDetails
 
-__all__ = ["expected_of", "fault_of"]
+__all__ = ["fault_of", "found_and_expected"]
 
 _MOMENT: Final = "a date and time with a time zone, like 2024-01-31T12:00:00Z"
 _LIST: Final = "a list"
 _OBJECT: Final = "an object with named fields"
 _WHOLE: Final = "a whole number"
 EXPECTED: Final[Mapping[str, str]] = {
-    "missing": "a value",
     "extra_forbidden": "no such field",
     "none_required": "null",
     "bool_type": "true or false",
@@ -73,13 +72,27 @@ _LEADING: Final = re.compile(
     r"^(?:Value error, |(?:Input|Value|String|URL|List|Tuple|Data) should (?:be |have )?)", re.I
 )
 
+_SENTENCE: Final = re.compile(r"(?:(?:found )?(?P<found>.+)[,;] )?expected (?P<expected>.+)", re.DOTALL)
+"""A message of this project: `found X, expected Y`, either part alone, or a statement in place of `found X`."""
 
-def expected_of(fault: ErrorDetails) -> str:
-    """Return what was expected, such as `at most 1`; the message of a validator of this project stays as it is.
 
-    >>> expected_of({"type": "less_than_equal", "loc": ("theta",), "msg": "", "input": 2, "ctx": {"le": 1.0}})
-    'at most 1'
+def found_and_expected(message: str) -> tuple[str | None, str]:
+    """Split a message into what was found, if it names that, and what was expected.
+
+    >>> found_and_expected("found 3 rows, expected at most 2")
+    ('3 rows', 'at most 2')
+    >>> found_and_expected("found none, expected a trace")
+    (None, 'a trace')
     """
+    parts = _SENTENCE.fullmatch(message)
+    if parts is None:
+        return None, message
+    found = parts["found"]
+    return (None if found is None or found.partition(" ")[0] in ("none", "no", "neither") else found), parts["expected"]
+
+
+def _message(fault: ErrorDetails) -> str:
+    """Return what was expected, or the whole message of a validator of this project."""
     words = EXPECTED.get(fault["type"])
     if words is None:
         return _LEADING.sub("", fault["msg"])
@@ -101,6 +114,6 @@ def fault_of(fault: ErrorDetails) -> str:
         return "missing"
     if kind == "json_invalid":
         return f"not valid JSON: {fault.get('ctx', {}).get('error', 'cut short')}"
-    text = expected_of(fault)
+    text = _message(fault)
     ours = kind == "extra_forbidden" or (kind not in EXPECTED and not _LEADING.match(fault["msg"]))
     return text if ours or fault["msg"].startswith("Value error, ") else f"expected {text}"

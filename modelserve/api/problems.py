@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from modelserve.errors import BadRequest, BundleError, Forbidden, ModelNotFound, NotKnown, StoreError
-from modelserve.wrong_values import expected_of, fault_of
+from modelserve.wrong_values import fault_of, found_and_expected
 from scheduler_core.errors import PredictorUnavailable
 
 RETRY_AFTER_S: Final = 1
@@ -110,8 +110,15 @@ def refusal_of(error: Exception) -> Refusal | None:
         return None
     detail = str(error)
     named = _FIELD.fullmatch(detail) if status in (403, 422) else None
-    faults: list[Fault] = [] if named is None else [{"field": named[1], "expected": named[2]}]
-    return Refusal(status, detail, faults=faults)
+    return Refusal(status, detail, faults=[] if named is None else [_fault(named[1], named[2])])
+
+
+def _fault(field: str, message: str) -> Fault:
+    found, expected = found_and_expected(message)
+    fault: Fault = {"field": field, "expected": expected}
+    if found is not None:
+        fault["found"] = found[:SHOWN]
+    return fault
 
 
 def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
@@ -122,22 +129,26 @@ def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
         return Refusal(400, f"the body is not valid JSON: {str(reason)[:200]}")
     faults: list[Fault] = []
     for each in found[:FAULTS_SHOWN]:
-        field = ".".join(str(part)[:SHOWN] for part in each["loc"]) or "body"
-        fault: Fault = {
-            "field": field,
-            "expected": _listed(each, expected_of(each))[:200],
-            "type": each["type"],
-        }
+        field, message = _located(each)
+        expected = "a value" if each["type"] == "missing" else found_and_expected(message)[1]
+        fault: Fault = {"field": field, "expected": expected[:200], "type": each["type"]}
         if each["type"] != "missing" and isinstance(each["input"], str | int | float | bool | None):
             fault["found"] = json.dumps(each["input"])[:SHOWN]
         faults.append(fault)
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    first = _listed(found[0], fault_of(found[0]))[:200]
-    return Refusal(status, f"{faults[0]['field']}: {first}{more}", faults=faults)
+    field, first = _located(found[0])
+    return Refusal(status, f"{field}: {first[:200]}{more}", faults=faults)
 
 
-def _listed(each: ErrorDetails, text: str) -> str:
-    return f"{text}; /openapi.json lists all fields" if each["type"] == "extra_forbidden" else text
+def _located(each: ErrorDetails) -> tuple[str, str]:
+    """Return the path of an invalid field, and the message; a validator of several fields names one in its message."""
+    path, message = [str(part)[:SHOWN] for part in each["loc"]], fault_of(each)
+    if each["type"] == "extra_forbidden":
+        message = f"{message}; /openapi.json lists all fields"
+    named = _FIELD.fullmatch(message) if each["type"] == "value_error" else None
+    if named is not None:
+        return ".".join([*path, named[1]]), named[2]
+    return ".".join(path) or "body", message
 
 
 def _follows(each: ErrorDetails, error: ValidationError) -> bool:

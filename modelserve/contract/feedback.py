@@ -85,7 +85,7 @@ class FeedbackRow(BaseModel):
     def _runs_within_its_times(cls, run_s: float | None, info: ValidationInfo) -> float | None:
         submit, end = info.data.get("submit_ts"), info.data.get("end_ts")
         if run_s is None and info.data.get("start_ts") is None:
-            raise ValueError("found neither start_ts nor run_s, expected one of them")
+            raise ValueError("found neither, expected start_ts or run_s")
         if run_s is not None and submit and end and run_s > (end - submit).total_seconds() + SLACK_S:
             raise ValueError(f"found {run_s}, expected at most the seconds from submit_ts to end_ts")
         return run_s

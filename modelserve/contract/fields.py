@@ -20,7 +20,7 @@ StrictFinite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 
 def _without_nul(text: str) -> str:
     if "\x00" in text:
-        raise ValueError("found a NUL character, expected text without one")
+        raise ValueError("found a NUL character, expected text without a NUL character")
     return text
 
 

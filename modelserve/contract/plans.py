@@ -152,7 +152,7 @@ class PlanBody(Part):
         needs = ("g_per_kwh", "budget_g") if self.objective == "carbon" else ("usd_per_kwh",)
         missing = [name for name in needs if getattr(self, name) is None]
         if missing:
-            raise ValueError(f"found no {' and no '.join(missing)}, expected it for the objective {self.objective}")
+            raise ValueError(f"found none, expected {' and '.join(missing)} for the objective {self.objective}")
         types = {(group.gpu_type, group.gpu_full_w) for group in self.nodes}
         if self.objective == "carbon" and len(types) > 1:
             raise ValueError(
@@ -160,7 +160,7 @@ class PlanBody(Part):
             )
         mhz, speeds = [clock.mhz for clock in self.clocks], [clock.speed for clock in self.clocks]
         if mhz != sorted(set(mhz)) or speeds != sorted(speeds):
-            raise ValueError("clocks: expected them in ascending order of frequency and of speed")
+            raise ValueError("clocks: expected ascending frequencies and speeds")
         if self.clocks and (self.clocks[-1].speed, self.clocks[-1].power) != (1.0, 1.0):
             raise ValueError("clocks: expected speed 1 and power 1 at the highest frequency; the others are relative")
         check_ids(self.jobs)
@@ -179,16 +179,16 @@ class PlanBody(Part):
             )
         gpus = {name: group.gpus for group in self.nodes for name in group.names}
         if len(gpus) < count:
-            raise ValueError("nodes: found a name twice, expected each once")
+            raise ValueError("nodes: found a name twice, expected each name once")
         running = Counter[str]()
-        for row in self.jobs:
+        for at, row in enumerate(self.jobs):
             if row.node is not None and row.node not in gpus:
-                raise ValueError(f"node: found {row.node[:40]!r}, expected one such as {next(iter(gpus))!r}")
+                raise ValueError(f"jobs.{at}.node: found {row.node[:40]!r}, expected one such as {next(iter(gpus))!r}")
             running[row.node or ""] += row.running_gpus
         for name, used in running.items():
             if used > gpus.get(name, sum(gpus.values())):
                 raise ValueError(
-                    f"running_gpus: found {used} on {name or 'the nodes'}, expected at most their "
+                    f"jobs: found {used} running_gpus on {name or 'the nodes'}, expected at most their "
                     f"{gpus.get(name, sum(gpus.values()))} GPUs"
                 )
 

@@ -184,7 +184,7 @@ class ModeBody(BaseModel):
     def _one_of_three(self) -> "ModeBody":
         given = [name for name in ("mode", "unset", "reset") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"found {' and '.join(given) or 'none'} of mode, unset and reset, expected one of them")
+            raise ValueError(f"found {' and '.join(given) or 'none'}, expected one of mode, unset and reset")
         if self.reset and self.group is not None:
             raise ValueError("group: found one with reset, expected none; brakes are of types")
         return self

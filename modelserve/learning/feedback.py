@@ -129,7 +129,7 @@ def _finished(body: FeedbackBody, index: int, caller: Caller, default_trace: str
     row = body.feedback[index]
     trace = row.trace or body.trace or default_trace
     if trace is None:
-        raise BadRequest(f"feedback.{index}.trace: found none, set `trace` in the row or call, or TAUT_SERVE_TRACE")
+        raise BadRequest(f"feedback.{index}.trace: found none, expected it in the row, the call or TAUT_SERVE_TRACE")
     caller.check_reach(trace, row.cluster, field=f"feedback.{index}")
     if row.end_ts.timestamp() > at + AHEAD.total_seconds():
         raise BadRequest(f"feedback.{index}.end_ts: found {row.end_ts.isoformat()}, expected a time in the past")

@@ -83,7 +83,10 @@ def test_a_hold_waits_for_the_hour_that_yesterday_was_clean(files: Path) -> None
         ({"jobs.jsonl": "\n".join([json.dumps(JOBS[0])] * 2)}, "jobs.jsonl: jobs: found job_id '1' 2 times"),
         ({"jobs.jsonl": "\n".join([json.dumps(JOBS[0])] * 1001)}, "found 1001 jobs, expected at most 1000"),
         ({"jobs.jsonl": json.dumps({**JOBS[0], "run_s": 1e300})}, "line 1: run_s"),
-        ({"jobs.jsonl": json.dumps({**JOBS[0], "node": "x-0", "running_gpus": 1})}, "jobs.jsonl: node: found 'x-0'"),
+        (
+            {"jobs.jsonl": json.dumps({**JOBS[0], "node": "x-0", "running_gpus": 1})},
+            "jobs.jsonl: jobs.0.node: found 'x-0'",
+        ),
         ({"nodes.toml": "nodes = 3"}, "found no [[nodes]]"),
         ({"nodes.toml": 'objective = "cost"\n' + NODES}, "found objective"),
         ({"nodes.toml": "surplus = 1\n" + NODES}, "nodes.toml: surplus"),
