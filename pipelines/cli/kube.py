@@ -66,12 +66,15 @@ def webhook(
 
 @kube.command()
 def review(
-    file: Annotated[str, typer.Argument(help="JSON file of a pod or suspended job; - reads stdin.")],
+    file: Annotated[str, typer.Argument(help="JSON file of a pod, suspended job or AdmissionReview; - reads stdin.")],
     config: Config,
     url: ServiceUrls,
     token_file: TokenFile = None,
 ) -> None:
-    """Show what the webhook would answer if an object were created: reason, warnings and JSON patch."""
+    """Show what the webhook would answer if an object were created: reason, warnings and JSON patch.
+
+    The exit code is 1 if the service did not answer.
+    """
     import asyncio
     import json
 
@@ -92,6 +95,8 @@ def review(
     except BadSettings as error:
         raise BadUsage(str(error)) from error
     typer.echo(json.dumps(answer, indent=2))
+    if str(answer["reason"]).startswith("failed"):
+        raise typer.Exit(1)
 
 
 @kube.command()

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 from starlette.applications import Starlette
@@ -21,6 +22,9 @@ from modelserve.api.kubernetes.webhook import DEADLINE_S, Webhook, webhook_app
 from modelserve.client import AsyncClient, Retries, Timeouts
 
 __all__ = ["open_extender", "open_webhook", "review_object"]
+
+REVIEW_DEADLINE_S: Final = 10.0
+"""Longest time for the answer to a person; no pod waits for it."""
 
 log = logging.getLogger("taut.kubernetes")
 
@@ -36,12 +40,12 @@ def open_webhook(config: Path, urls: Sequence[str], token: str | None) -> Starle
     return webhook_app(Webhook(config=read_config(config), ask=_client(urls, token).recommend))
 
 
-def _client(urls: Sequence[str], token: str | None) -> AsyncClient:
+def _client(urls: Sequence[str], token: str | None, deadline_s: float = DEADLINE_S) -> AsyncClient:
     # The webhook has the deadline. The client's is longer, so that a late service is seen as late.
     return AsyncClient(
         *urls,
         token=token,
-        timeouts=Timeouts(connect_s=DEADLINE_S, answer_s=2 * DEADLINE_S, total_s=2 * DEADLINE_S),
+        timeouts=Timeouts(connect_s=deadline_s, answer_s=2 * deadline_s, total_s=2 * deadline_s),
         retries=Retries(tries=1),
     )
 
@@ -49,30 +53,35 @@ def _client(urls: Sequence[str], token: str | None) -> AsyncClient:
 async def review_object(config: Path, urls: Sequence[str], token: str | None, found: Json) -> dict[str, object]:
     """Return what the webhook would answer if an object were created: the reason, warnings and the patch.
 
+    `found` is the object, or a recorded AdmissionReview with it. The wait for the service is longer than the webhook's.
+
     Raises
     ------
     BadSettings, BadRequest
         The configuration, or an address of the service, is not valid.
     """
-    group, _, version = str(found.get("apiVersion")).rpartition("/")
-    metadata = mapping(found.get("metadata"))
-    request = {
-        "uid": str(uuid4()),
-        "operation": "CREATE",
-        "dryRun": False,
-        "kind": {"group": group, "version": version, "kind": found.get("kind")},
-        "namespace": text(metadata.get("namespace")) or "default",
-        "object": found,
-    }
+    request = mapping(found.get("request")) if found.get("kind") == "AdmissionReview" else _request_of(found)
+    request = {**request, "uid": str(uuid4()), "operation": "CREATE", "subResource": None, "dryRun": False}
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     settings = read_config(config)
-    async with _client(urls, token) as client:
-        answer = await Webhook(config=settings, ask=client.recommend).answer(json.dumps(review).encode())
+    async with _client(urls, token, REVIEW_DEADLINE_S) as client:
+        webhook = Webhook(config=settings, ask=client.recommend, deadline_s=REVIEW_DEADLINE_S)
+        answer = await webhook.answer(json.dumps(review).encode())
     response = json.loads(answer)["response"]
     return {
         "reason": response["auditAnnotations"]["reason"],
         "warnings": response.get("warnings", []),
         "patch": json.loads(base64.b64decode(response.get("patch", "W10="))),
+    }
+
+
+def _request_of(found: Json) -> Json:
+    """Return the part of an AdmissionReview that the API server would send about an object."""
+    group, _, version = str(found.get("apiVersion")).rpartition("/")
+    return {
+        "kind": {"group": group, "version": version, "kind": found.get("kind")},
+        "namespace": text(mapping(found.get("metadata")).get("namespace")) or "default",
+        "object": found,
     }
 
 

@@ -108,7 +108,7 @@ def planned(review: Review, config: KubernetesConfig) -> Plan:
     mode = config.mode_of(review.namespace)
     templates = templates_of(review.group, review.kind, review.found)
     if not templates:
-        raise LeftAlone("no pod, and no suspended job with a template")
+        raise LeftAlone(f"{review.kind[:60] or 'no kind'}, expected a pod or a suspended job with a template")
     slots, reasons = [], []
     for template in templates:
         try:

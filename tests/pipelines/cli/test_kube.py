@@ -1,17 +1,24 @@
 """`taut kube`: bad usage is named, and the commands work together against a service and an API server."""
 
+import asyncio
 import json
 import re
 import signal
 import sys
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from modelserve.api.kubernetes import opening
+from modelserve.api.kubernetes.webhook import DEADLINE_S
+from modelserve.client import Advice
 from pipelines.cli import app
+from scheduler_core.types import Job
+from tests.modelserve.api.kubernetes.advising import advice
 from tests.modelserve.api.kubernetes.api_server import recorded
 from tests.modelserve.running import running
 from tests.modelserve.server.running import start, stop, until
@@ -70,12 +77,63 @@ def test_what_cannot_be_used_is_one_line_with_exit_two(tmp_path: Path, config: s
         assert named in errors
 
 
-def test_a_review_without_a_service_says_so(tmp_path: Path, config: str) -> None:
+def test_a_review_without_a_service_says_so_and_fails(tmp_path: Path, config: str) -> None:
     code, out, _ = invoke("review", pod_file(tmp_path), "--config", config, "--url", "http://127.0.0.1:9")
 
-    assert code == 0
+    assert code == 1
     assert json.loads(out)["reason"].startswith("failed: POST /v1/recommendations")
     assert json.loads(out)["patch"] == []
+
+
+class Late:
+    """A client of a service that answers later than a webhook would wait."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """Ignore the address, the token and the limits."""
+
+    async def __aenter__(self) -> "Late":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close nothing."""
+
+    async def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
+        await asyncio.sleep(2 * DEADLINE_S)
+        return [advice(job) for job in jobs]
+
+
+@pytest.mark.parametrize("unwrapped", [False, True])
+def test_a_recorded_review_is_answered_as_its_object_though_the_service_is_late(
+    tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch, unwrapped: bool
+) -> None:
+    monkeypatch.setattr(opening, "AsyncClient", Late)
+    found = recorded("pod-dry-run")
+    (tmp_path / "found.json").write_text(json.dumps(found["request"]["object"] if unwrapped else found))
+
+    code, out, _ = invoke("review", str(tmp_path / "found.json"), "--config", config, "--url", "http://127.0.0.1:9")
+
+    assert code == 0
+    assert json.loads(out)["reason"] == "shrunk"
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        ({"apiVersion": "apps/v1", "kind": "Deployment"}, "Deployment"),
+        ({"kind": "AdmissionReview", "request": {"kind": {"kind": "Node"}, "object": {"kind": "Node"}}}, "Node"),
+        ({"kind": "AdmissionReview"}, "no kind"),
+        ({"Pod": {}}, "no kind"),
+    ],
+)
+def test_a_review_of_another_kind_names_the_kind(
+    tmp_path: Path, config: str, found: dict[str, object], kind: str
+) -> None:
+    (tmp_path / "found.json").write_text(json.dumps(found))
+
+    code, out, _ = invoke("review", str(tmp_path / "found.json"), "--config", config, "--url", "http://127.0.0.1:9")
+
+    assert code == 0
+    assert json.loads(out)["reason"] == f"left alone: {kind}, expected a pod or a suspended job with a template"
 
 
 @pytest.mark.slow
