@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def pytest_configure(config: pytest.Config) -> None:
     """Draw the same examples every time, fewer if slow tests are left out; others with HYPOTHESIS_PROFILE=wide."""
+    os.environ.pop("COLUMNS", None)  # some parent processes set it, and tables are fitted to it
     quick = config.option.markexpr == "not slow"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", QUICK if quick else "steady"))
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from pipelines.errors import BadUsage
-from pipelines.render import FORMATS, render
+from pipelines.render import render
+from pipelines.render.rows import FORMATS
 
 
 class Colour(StrEnum):

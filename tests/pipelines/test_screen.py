@@ -41,15 +41,59 @@ ARMS = [
 
 @pytest.mark.parametrize("width", [57, 58, 200])
 def test_what_fits_is_shown_as_it_is_piped(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    assert max(map(len, piped(ARMS))) == 57
-    assert shown(ARMS, width, monkeypatch) == piped(ARMS)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    whole = piped(ARMS)
+    assert max(map(len, whole)) == 57
+    assert shown(ARMS, width, monkeypatch) == whole
 
 
-def test_a_pipe_gets_every_column_whatever_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = piped(ARMS)
-    monkeypatch.setenv("COLUMNS", "10")
+def test_a_pipe_gets_every_column_unless_a_width_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    whole = piped(ARMS)
+    for unusable in ("", "0", "-3", "wide"):
+        monkeypatch.setenv("COLUMNS", unusable)
+        assert piped(ARMS) == whole
 
-    assert piped(ARMS) == wide
+    monkeypatch.setenv("COLUMNS", "35")
+
+    assert piped(ARMS) == shown(ARMS, 35, monkeypatch)
+
+
+LONG = [{"model": f"model {at}", "detail": "x" * 300 if at == 2 else "ok", "rows": 100 + at} for at in range(4)]
+
+
+def test_a_long_text_is_shortened_and_every_column_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(LONG, 60, monkeypatch)
+
+    assert lines[0].split() == ["model", "detail", "rows"]
+    assert lines[4].split() == ["model", "2", "x" * 44 + "…", "102"]
+    assert lines[5].split() == ["model", "3", "ok", "103"]
+    assert lines[-1] == "texts that end in … are longer; --format json shows all"
+    assert max(map(cell_len, lines)) == 60
+
+
+def test_columns_are_left_out_only_where_short_texts_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(LONG, 30, monkeypatch)
+
+    assert lines[0].split() == ["model"]
+    assert " ".join(lines[6:]) == "columns not shown: 2; --format json shows all"
+
+
+def test_one_row_with_a_long_text_is_turned_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {f"column {at}": at for at in range(20)} | {"detail": "漢" * 200}
+
+    lines = shown([row], 80, monkeypatch)
+
+    assert len(lines) == 1 + 21 + 1
+    assert lines[21].split() == ["detail", "漢" * 34 + "…"]
+
+
+def test_json_and_csv_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    for form in ("json", "csv"):
+        stream = Terminal()
+        render(LONG, form, stream=stream)
+        assert "x" * 300 in stream.getvalue()
 
 
 def test_few_rows_are_turned_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +127,8 @@ def test_rows_that_are_all_the_same_are_still_counted(monkeypatch: pytest.Monkey
     assert lines.count("requested") == 9
 
 
-CELLS = st.none() | st.integers(-(10**6), 10**6) | st.text("ab é漢 ", max_size=12)
+TEXTS = st.text("ab é漢 ", max_size=12) | st.text("ab é漢 ", min_size=30, max_size=90)
+CELLS = st.none() | st.integers(-(10**6), 10**6) | TEXTS
 TABLES = st.integers(1, 9).flatmap(
     lambda count: st.lists(
         st.lists(CELLS, min_size=count, max_size=count).map(lambda row: {f"c{at}": v for at, v in enumerate(row)}),

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import shutil
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -22,6 +21,7 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from pipelines.errors import BadUsage
+from pipelines.render.fitting import GAP, Layout, fitted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,8 +61,9 @@ def render(
     `Z` if they have a time zone, unchanged if they have none (local times); durations are in seconds. A table rounds
     numbers and prints null and NaN as `-`. JSON and CSV keep every digit; null, NaN and infinities are `null` in JSON
     and empty in CSV. With `kinds` (rows of several kinds), a JSON row has only its own columns. With `inert`, a text in
-    CSV that a spreadsheet would run as a formula gets a leading apostrophe. On a terminal, `fitted` fits a table to the
-    terminal's width, and a column `severity` colours the rows; NO_COLOR prevents colours.
+    CSV that a spreadsheet would run as a formula gets a leading apostrophe. `fitted` fits a table to the width of the
+    terminal, or to COLUMNS if that is set. On a terminal, a column `severity` colours the rows; NO_COLOR prevents
+    colours.
 
     Raises
     ------
@@ -92,7 +93,8 @@ def _write_table(grid: _Grid, stream: TextIO) -> None:
     columns = [_column(name, [row[index] for row in rows]) for index, name in enumerate(grid.columns)]
     if not columns:
         return
-    layout = fitted(columns, shutil.get_terminal_size().columns) if stream.isatty() else Layout(columns=columns)
+    width = _width_of(stream)
+    layout = Layout(columns=columns) if width is None else fitted(columns, width)
     lines = list(zip(*layout.columns, strict=True))
     rule = "-" * cell_len(GAP.join(lines[0])) if lines else ""
     table = [GAP.join(line).rstrip() for line in (*lines[:1], (rule,), *lines[1:])] if lines else []
@@ -102,6 +104,14 @@ def _write_table(grid: _Grid, stream: TextIO) -> None:
         table = [*table[:2], *(style.render(line) for style, line in zip(styles, table[2:], strict=True))]
     for text in (*layout.before, *table, *layout.after):
         stream.write(f"{text}\n")
+
+
+def _width_of(stream: TextIO) -> int | None:
+    """Return the width to fit a table to: COLUMNS, else the terminal's width; None for a file or pipe."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
 def _column(name: str, values: Sequence[Plain]) -> list[str]:
@@ -223,68 +233,3 @@ def _text(value: Plain, decimals: int) -> str:
 def _printable(text: str) -> str:
     """Escape unprintable characters, which could move the terminal's cursor or break the row."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
-
-
-GAP: Final = "  "
-
-Column = Sequence[str]
-"""A heading followed by the column's cells, padded to equal width."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """The table's columns that fit the width, and lines of text to print before and after the table.
-
-    In a `turned` table each row of the grid is a column.
-    """
-
-    columns: Sequence[Column]
-    turned: bool = False
-    before: Sequence[str] = ()
-    after: Sequence[str] = ()
-
-
-def fitted(columns: Sequence[Column], width: int) -> Layout:
-    """Fit a table to a terminal of `width` characters; `columns` are given most important first.
-
-    A table that is too wide is transposed. If the transposed table is too wide as well, columns with the same value in
-    all rows are printed once above the table, and the last of the other columns are left out.
-
-    Examples
-    --------
-    >>> fitted([["arm", "a  "], ["completed", "       12"], ["killed", "     3"]], 16).columns
-    [['arm      ', 'completed', 'killed   '], [' a', '12', ' 3']]
-    """
-    if _width(columns) <= width:
-        return Layout(columns=columns)
-    turned = _turned(columns)
-    if _width(turned) <= width:
-        return Layout(columns=turned, turned=True)
-    several = len(columns[0]) > len(("heading", "row"))
-    same = [column for column in columns if several and len(set(column[1:])) == 1]
-    varied = [column for column in columns if column not in same] or columns[:1]
-    count = next((each for each in range(len(varied), 1, -1) if _width(varied[:each]) <= width), 1)
-    constant = ", ".join(f"{heading.strip()}: {cell.strip()}" for heading, cell, *_ in same)
-    more = f"columns not shown: {len(varied) - count}; --format json shows all"
-    return Layout(
-        columns=varied[:count],
-        before=textwrap.wrap(f"in all rows {constant}", width) if same else (),
-        after=textwrap.wrap(more, width) if len(varied) > count else (),
-    )
-
-
-def _turned(columns: Sequence[Column]) -> list[Column]:
-    """Transpose the table: the headings become the first column, left-aligned; cells are right-aligned."""
-    headings, *rows = zip(*([cell.strip() for cell in column] for column in columns), strict=True)
-    return [_padded(headings, to_the_right=False), *(_padded(row, to_the_right=True) for row in rows)]
-
-
-def _padded(cells: Sequence[str], *, to_the_right: bool) -> Column:
-    # East Asian wide characters take two terminal columns.
-    widths = [cell_len(cell) for cell in cells]
-    gaps = [" " * (max(widths) - each) for each in widths]
-    return [gap + cell if to_the_right else cell + gap for cell, gap in zip(cells, gaps, strict=True)]
-
-
-def _width(columns: Sequence[Column]) -> int:
-    return sum(cell_len(column[0]) for column in columns) + len(GAP) * (len(columns) - 1)
