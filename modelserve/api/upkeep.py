@@ -49,7 +49,8 @@ def follow_pointers(desk: Desk, *, ready: bool) -> None:
     for reload in desk.service.models.refresh():
         desk.metrics.reloads.labels(reload.result).inc()
         say = logger.warning if reload.result == "failed" else logger.info
-        say("model %s@%s (%s): %s %s", reload.name, reload.version, reload.alias, reload.result, reload.detail)
+        outcome = f"{reload.result}: {reload.detail}" if reload.detail else reload.result
+        say("model %s@%s (%s): %s", reload.name, reload.version, reload.alias, outcome)
     set_gauges(desk, ready=ready)
 
 

@@ -235,6 +235,8 @@ class ModelSet:
         work.failures.pop(failure_key(name, alias), None)
         if work.models.get(place) is not model:
             work.models[place] = model
+            if alias == CHALLENGER and model is work.models.get((name, CHAMPION)):
+                return  # it serves already, and is not compared with itself
             work.done.append(Reload(name=name, version=pointer.version, alias=alias, result="loaded"))
 
     def _load(self, pointer: Pointer, work: _Work) -> ServedModel:

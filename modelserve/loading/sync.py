@@ -103,11 +103,11 @@ class Sync:
             logger.info("registry is available again")
             self._away = None
         for each in done:
-            key, outcome = (each.name, each.alias), f"{each.outcome} {each.version} {each.detail}"
-            if each.outcome != "present" and self._logged.get(key) != outcome:
-                level = logging.WARNING if each.outcome == "failed" else logging.INFO
-                logger.log(level, "%s@%s %s %s %s", each.name, each.version, each.alias, each.outcome, each.detail)
-            self._logged[key] = outcome
+            outcome = f"{each.outcome}: {each.detail}" if each.detail else each.outcome
+            key, line = (each.name, each.alias), f"{each.name}@{each.version} {each.alias} {outcome}"
+            if each.outcome != "present" and self._logged.get(key) != line:
+                logger.log(logging.WARNING if each.outcome == "failed" else logging.INFO, "%s", line)
+            self._logged[key] = line
 
     def _say_away(self, detail: str) -> None:
         if self._away is None:

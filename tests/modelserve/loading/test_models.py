@@ -78,6 +78,19 @@ def test_a_challenger_is_loaded_beside_and_becomes_champion_without_being_read_a
     assert models.current.challengers == {}
 
 
+def test_a_challenger_that_serves_as_champion_is_not_loaded_again(folder: Folder, other_version: Path) -> None:
+    models = models_of(folder.path)
+    folder.point(NAME, "1", "challenger")
+
+    assert results(models.refresh()) == {(NAME, "champion"): "loaded", (USAGE, "champion"): "loaded"}
+
+    folder.add(NAME, "2", alias="challenger", source=other_version)
+    assert results(models.refresh()) == {(NAME, "challenger"): "loaded"}
+    folder.point(NAME, "1", "challenger")
+    assert models.refresh() == []
+    assert models.current.challengers == {}
+
+
 def test_challengers_are_left_alone_where_nobody_wants_them(folder: Folder, other_version: Path) -> None:
     folder.add(NAME, "2", alias="challenger", source=other_version)
     models = models_of(folder.path, challengers=False)

@@ -119,7 +119,11 @@ def test_only_changes_are_logged(registry: Registry, tmp_path: Path, caplog: pyt
     with caplog.at_level(logging.INFO, logger="modelserve.loading.sync"):
         Sync(settings_of(tmp_path)).until(stop, draw=draw)
 
-    assert [record.getMessage().split()[-1] for record in caplog.records] == ["fetched", "connection", "again"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{NAME}@1 champion fetched",
+        "registry x: no connection",
+        "registry is available again",
+    ]
 
 
 def test_waits_double_while_the_registry_is_away_and_no_two_are_alike() -> None:
