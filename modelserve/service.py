@@ -224,8 +224,8 @@ class Service:
 
     def set_mode(self, body: ModeBody, caller: Caller) -> ModeChange:
         """Set a mode, unset a mode, or release a brake."""
-        default_trace = self.settings.trace
-        return set_mode(self.store, self.feed, body, caller, default_trace=default_trace, at=self.clock())
+        champions, default_trace, at = self.models.current.champions, self.settings.trace, self.clock()
+        return set_mode(self.store, self.feed, body, caller, champions=champions, default_trace=default_trace, at=at)
 
     def erase_user(self, caller: Caller, trace: str, user: str, cluster: str | None = None) -> ErasureAnswer:
         """Delete a user's history in one cluster; `cluster` None: in all clusters that the caller may use."""

@@ -154,10 +154,14 @@ class ModeAnswer(Answer):
 
 
 class ModeChange(ModeAnswer):
-    """The state after a change, the mode that the change replaced or unset, and the brakes that it released."""
+    """The state after a change, the mode that the change replaced or unset, and the brakes that it released.
+
+    `note` says that no model serves the trace or task type of the mode now; the mode is set all the same.
+    """
 
     replaced: tuple[ModeHeld, ...]
     released: tuple[BrakeHeld, ...]
+    note: str | None = None
 
 
 class Coverage(Answer):

@@ -3,7 +3,7 @@
 The effect of modes and brakes on a recommendation is in `modelserve.calls.recommendations`. Called by the service.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from statistics import median
 from typing import Final
@@ -36,9 +36,18 @@ RECENT_JOBS: Final = 10_000
 
 
 def set_mode(
-    store: Store, feed: Feed, body: ModeBody, caller: Caller, *, default_trace: str | None, at: float
+    store: Store,
+    feed: Feed,
+    body: ModeBody,
+    caller: Caller,
+    *,
+    champions: Collection[str],
+    default_trace: str | None,
+    at: float,
 ) -> ModeChange:
     """Set a mode, remove a mode or release brakes; return the new state, and what was replaced or released.
+
+    `champions` are the names of the models that serve; a mode for which none of them serves is noted.
 
     A caller bound to clusters must name one of them, since a mode of the whole trace affects all clusters.
 
@@ -65,7 +74,24 @@ def set_mode(
     write_control(store, change)
     feed.poll()
     now = read_modes(store, feed, caller)
-    return ModeChange(**dict(now), replaced=_replaced(before, change), released=_released(before, change))
+    return ModeChange(
+        **dict(now),
+        replaced=_replaced(before, change),
+        released=_released(before, change),
+        note=_note(change, champions),
+    )
+
+
+def _note(change: ModeSet | Reset, champions: Collection[str]) -> str | None:
+    """Return that no model serves the trace or task type of a mode that was set, or None."""
+    if isinstance(change, Reset) or not change.mode:
+        return None
+    types = [name.rpartition(".")[2] for name in champions if name.split(".")[1] == change.trace]
+    if not types:
+        return f"no model serves the trace {change.trace} now"
+    if change.task_type and change.task_type not in types:
+        return f"no model serves the task type {change.task_type} of the trace {change.trace} now"
+    return None
 
 
 def _change(body: ModeBody, trace: str, *, caller: str, at: float) -> ModeSet | Reset:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from modelserve.scopes import Scope
 from modelserve.store.answers import AnswerRecord
 from modelserve.store.finished import newest_finished
 from tests.modelserve.answering import write_answers
-from tests.modelserve.feedback_cases import body, row, service_of
+from tests.modelserve.feedback_cases import NO_MODELS, FakeModels, body, row, service_of
 
 EAST = Caller(name="east", scopes=frozenset({Scope.ADMIN}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
 
@@ -74,6 +75,29 @@ def test_a_mode_that_was_set_is_shown_and_holds_in_other_workers(service: Any) -
     assert answer.default == "observe"
     assert other.feed.fresh().mode("pai", "ctr", "g1") == "enforce"
     other.store.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "note"),
+    [
+        ({"trace": "typo", "mode": "enforce"}, "no model serves the trace typo now"),
+        ({"task_type": "crt", "mode": "enforce"}, "no model serves the task type crt of the trace pai now"),
+        ({"task_type": "ctr", "mode": "enforce"}, None),
+        ({"trace": "pai", "cluster": "new", "mode": "enforce"}, None),
+        ({"trace": "typo", "unset": True}, None),
+        ({"trace": "typo", "reset": True}, None),
+    ],
+)
+def test_a_mode_that_no_model_serves_is_set_and_noted(tmp_path: Path, said: dict[str, Any], note: str | None) -> None:
+    champions = {"runtime.pai.ctr": object(), "usage.pai.ctr": object()}
+    models = FakeModels(current=replace(NO_MODELS, champions=champions))
+    service = service_of(tmp_path / "serve.db", models)
+
+    answer = service.set_mode(ModeBody(**said), ANYONE)
+
+    assert answer.note == note
+    assert [each.mode for each in answer.modes] == ([said["mode"]] if "mode" in said else [])
+    service.store.close()
 
 
 def test_a_mode_that_is_taken_back_leaves_the_wider_one(service: Any) -> None:
@@ -237,8 +261,6 @@ def test_a_reset_that_releases_nothing_says_so(service: Any) -> None:
 
 
 def test_stretch_holds_shrunk_run_times_against_unshrunk_ones(service: Any) -> None:
-    from dataclasses import replace
-
     from modelserve.store.finished import insert_finished
 
     service.take_feedback(body([row("seed")]), ANYONE)
@@ -260,7 +282,8 @@ def test_enforce_without_a_scope_is_refused_and_observe_is_not(service: Any) -> 
     from modelserve.learning.modes import set_mode
 
     def set_to(**said: Any) -> Any:
-        return set_mode(service.store, service.feed, ModeBody(**said), ANYONE, default_trace="pai", at=1.0)
+        asked = ModeBody(**said)
+        return set_mode(service.store, service.feed, asked, ANYONE, champions=(), default_trace="pai", at=1.0)
 
     with pytest.raises(BadRequest, match=r"enforce without a scope, which covers every job of pai"):
         set_to(mode="enforce")
