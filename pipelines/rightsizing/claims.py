@@ -94,10 +94,10 @@ def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
     `evidence` (`group`, `user` or null) and `evidence_runs`; `<resource>_p95`, `_peak`, `_target` and `_reason`. `_p95`
     and `_peak` are the 95th percentile and the maximum of use over runs, null if no run was measured; use of GPUs is
     the larger of the busy fraction and the fraction of memory used, null if one of them was not measured. A target
-    other than the request requires `min_runs` measured runs. It is larger (reason `too_little`) if the peak of runs
-    with this very request exceeds it by the policy's `minimum_change` or more: runs with larger requests do not raise
-    a smaller one. So a `_p95` above its target is less than that above it, or comes from other requests or too few
-    runs. `not_measured`: there are enough measured runs, but not of all that this target requires.
+    other than the request requires `min_runs` measured runs. It is larger (reason `too_little`) if these runs had this
+    very request and the owner's peak with it exceeds it by the policy's `minimum_change` or more: runs with larger
+    requests do not raise a smaller one. So a `_p95` above its target is less than that above it, or comes from other
+    requests or too few runs. `not_measured`: there are enough measured runs, but not of all that this target requires.
     """
     claims = runs.group_by(*OWNERS, "gpu_type", *REQUESTS, maintain_order=True).agg(
         runs=pl.len(),
@@ -143,10 +143,7 @@ def _with_evidence(claims: pl.DataFrame, runs: pl.DataFrame, min_runs: int) -> p
         .with_columns(
             evidence_runs=_of_chosen("runs").fill_null(pl.max_horizontal("group_runs", "user_runs")).fill_null(0),
             **{f"{need}_{level}": _best_known(f"{need}_{level}") for need in MEASURES for level in LEVELS},
-            **{
-                f"{need}_own_peak": pl.coalesce(f"group_request_{need}_peak", f"user_request_{need}_peak")
-                for need in MEASURES
-            },
+            **{f"{need}_own_peak": _own_peak(need) for need in MEASURES},
             **{
                 f"{need}_floor": pl.when(_of_chosen(f"{need}_runs") >= min_runs).then(_of_chosen(f"{need}_peak"))
                 for need in MEASURES
@@ -172,6 +169,12 @@ def _measured(runs: pl.DataFrame, keys: Sequence[str], whose: str) -> pl.DataFra
 
 def _of_chosen(what: str) -> pl.Expr:
     return pl.coalesce(pl.when(pl.col("chosen") == whose).then(pl.col(f"{whose}_{what}")) for whose in EVIDENCE)
+
+
+def _own_peak(need: str) -> pl.Expr:
+    """Return the peak of the group's (else the user's) runs with this request, if the evidence has this request too."""
+    known = pl.coalesce(f"group_request_{need}_peak", f"user_request_{need}_peak")
+    return pl.when(pl.col("chosen").str.ends_with("_request")).then(known)
 
 
 def _best_known(what: str) -> pl.Expr:
@@ -203,8 +206,8 @@ def _targets(
 ) -> tuple[FloatArray, npt.NDArray[np.object_]]:
     """Return targets and reasons, both of shape (claims, 3); NaN and no reason for a resource without a request.
 
-    `peaks` (claims, 3) is the largest use with this very request, NaN if unknown. `evident` (claims,) marks claims with
-    enough measured runs.
+    `peaks` (claims, 3) is the largest use in enough runs with this very request, else NaN. `evident` (claims,) marks
+    claims with enough measured runs.
     """
     rounded = np.column_stack(
         [*(_up(floors[:, r], STEPS[name]) for r, name in enumerate(RESOURCES[:2])), _shares(floors[:, 2], policy)]

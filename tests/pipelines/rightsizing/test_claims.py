@@ -214,6 +214,13 @@ def test_runs_with_larger_requests_raise_no_smaller_one() -> None:
     assert sizes_of["evidence_runs"].to_list() == [10, 3, 3, 3], "one run is too few: those of all requests count"
 
 
+def test_one_run_with_a_request_does_not_raise_it_to_what_larger_requests_of_its_group_used() -> None:
+    large = [run(at, {"used_gpus": 2.4}, req_gpus=4.0) for at in range(3)]
+    once = run(3, {"used_gpus": 1.2}, req_gpus=1.0)
+    small, _ = sized_claims(measured_runs(*tables(*large, once)), POLICY).sort("req_gpus").to_dicts()
+    assert (small["gpus_target"], small["gpus_reason"]) == (1.0, "floor")
+
+
 def test_a_part_of_a_gpu_is_raised_to_one_whole_gpu_at_most() -> None:
     full = {"used_gpus": 0.9, "gpu_mem_max_gib": 15.7}  # of 16; x 1.15 is more than one GPU
     [row] = sized(*(run(at, full, req_gpus=0.1) for at in range(3)))
