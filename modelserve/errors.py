@@ -77,7 +77,9 @@ class ListenError(ServeError):
 
 
 class ClientError(ServeError):
-    """A client's call of a running service failed."""
+    """A client's call of a running service failed; `retry_after` is the header with which the service asked to wait."""
+
+    retry_after: str | None = None
 
 
 class ServiceUnavailable(ClientError):

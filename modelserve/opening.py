@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from modelserve.bundle.routing_policy import RoutingPolicy, read_routing_policy
+from modelserve.bundle.routing_policy import read_routing_policy
 from modelserve.calls.shadow import Shadow
 from modelserve.learning.erasure import strike_late
 from modelserve.learning.feed import Feed
@@ -71,7 +71,7 @@ def open_service(
         store=store,
         log=log,
         feed=feed,
-        routing=RoutingPolicy() if settings.sites_policy is None else read_routing_policy(settings.sites_policy),
+        routing=None if settings.sites_policy is None else read_routing_policy(settings.sites_policy),
         shadow=Shadow(partial(write_comparisons, store, kept=settings.answers_kept)) if settings.challengers else None,
         clock=clock,
     )

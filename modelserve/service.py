@@ -1,56 +1,34 @@
 """The service: settings, models, store, answer log and feedback feed in one object, with a method for each call.
 
-Each method passes on only the parts that its call needs. This module knows no HTTP and starts no thread or process.
-Opened by `modelserve.opening`; called by the routes of `modelserve.api`.
+This module knows no HTTP and starts no thread or process. Opened by `modelserve.opening`.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from modelserve.bundle.routing_policy import RoutingPolicy
 from modelserve.callers import Caller, check_jobs
 from modelserve.calls.catalogue import Compared, card_of, importances_of, list_models, show_model
-from modelserve.calls.explanations import explain_job
-from modelserve.calls.holds import holds
-from modelserve.calls.logged_context import (
-    HOLD,
-    PENDING,
-    PLACEMENT,
-    PLAN,
-    PREDICTION,
-    RECOMMENDATION,
-    RESERVATION,
-    ROUTE,
-    Answered,
-    Call,
-    as_json,
-    record_of,
-)
-from modelserve.calls.measured import measured, write_logged
+from modelserve.calls.context import Answered, RequestContext, as_json, record_of
+from modelserve.calls.explanations import explain_job, what_if
 from modelserve.calls.placements import explained, placed
-from modelserve.calls.plans import plans
+from modelserve.calls.plans import holds, plans
 from modelserve.calls.predictions import predicted
 from modelserve.calls.recent import recent_recommendations
 from modelserve.calls.recommendations import recommended
-from modelserve.calls.request_context import RequestContext
-from modelserve.calls.reservations import POLICY, reserved
-from modelserve.calls.routes import routed, write_logged_routes
+from modelserve.calls.reservations import reserved
+from modelserve.calls.routes import routed
 from modelserve.calls.scoring import Columns, Scores, body_of, model_named, scores_of
 from modelserve.calls.shadow import Shadow
-from modelserve.calls.what_if import what_if
+from modelserve.contract.calls import PREDICT, CallShape
 from modelserve.contract.feedback import FeedbackBody
 from modelserve.contract.fields import Alias
-from modelserve.contract.holds import HoldBody
 from modelserve.contract.jobs import RecentAnswer
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, Error, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
-from modelserve.contract.placements import ClusterBody, PendingBody
-from modelserve.contract.plans import PlanBody
-from modelserve.contract.requests import ExplainBody, ModeBody, PredictBody, RecommendBody, WhatIfBody
-from modelserve.contract.reservations import ReserveBody
-from modelserve.contract.routes import RouteBody
+from modelserve.contract.requests import ModeBody
 from modelserve.learning.drift import champion_errors, read_drift
 from modelserve.learning.erasure import erase_user
 from modelserve.learning.feed import Feed
@@ -64,17 +42,31 @@ from modelserve.store.answer_log import AnswerLog
 if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
 
-__all__ = ["Service"]
+__all__ = ["DECISIONS", "Service"]
 
-Decided = TypeVar("Decided", PlanBody, HoldBody)
+DECISIONS: Final[Mapping[str, Callable[[RequestContext, Any], Answered]]] = {  # Any: each has a body of its own
+    "predict": predicted,
+    "recommend": recommended,
+    "reserve": reserved,
+    "place": placed,
+    "explain_pending": explained,
+    "route": routed,
+    "plan": plans,
+    "hold": holds,
+    "explain": explain_job,
+    "what_if": what_if,
+}
+"""The calls that decide on or explain jobs, by the function in the table of calls."""
+
+NEWEST_FEEDBACK: Final = frozenset({"recommend", "reserve", "plan", "hold"})
+"""Decisions before which feedback that is new in the store is applied to the models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """The parts of the service, and its calls as methods; `clock` returns Unix time in seconds.
 
-    A method raises the errors of the imported function with the same name. A method that takes jobs also raises
-    `BadRequest` for a job without a trace, and `Forbidden` for a job whose trace or cluster the caller may not use.
+    A method raises the errors of the imported function with the same name.
     """
 
     settings: ServeSettings
@@ -82,96 +74,54 @@ class Service:
     store: Store
     log: AnswerLog
     feed: Feed
-    routing: RoutingPolicy = field(default_factory=RoutingPolicy)
+    routing: RoutingPolicy | None = None
     shadow: Shadow | None = None
     clock: Callable[[], float] = time.time
 
-    def predict_jobs(self, body: PredictBody, caller: Caller, *, answer_id: str, call_json: bytes = b"") -> Answered:
-        """Predict the requested outputs of each job, and log the answer; `call_json` is the body as received."""
-        call = self._call(answer_id, body.trace)
-        check_jobs(body.jobs, call.trace, caller)
-        context = self._context()
-        answered = predicted(context, body, call)
-        self._keep(PREDICTION, context, call, caller, call_json or as_json(body), answered)
-        return answered
-
-    def recommend_jobs(
-        self, body: RecommendBody, caller: Caller, *, answer_id: str, call_json: bytes = b""
+    def decide(
+        self, of: CallShape[Any], body: Any, caller: Caller, *, answer_id: str = "", call_json: bytes = b""
     ) -> Answered:
-        """Recommend a target for each job, and log the answer; `call_json` is the request body as received.
+        """Answer a call about jobs (`DECISIONS`), and log the answer; `call_json` is the body as received.
 
-        Feedback that is new in the store is applied to the models first.
+        Raises
+        ------
+        BadRequest
+            A job has no trace, or the function refuses the body.
+        Forbidden
+            The caller may not use the trace or cluster of a job.
         """
-        call = self._call(answer_id, body.trace)
-        check_jobs(body.jobs, call.trace, caller)
-        context = RequestContext(snapshot=self.models.current, learned=self.feed.fresh())
-        answered = recommended(context, body, call, self.settings.types)
-        self._keep(RECOMMENDATION, context, call, caller, call_json or as_json(body), answered)
+        trace = body.trace or self.settings.trace
+        rows = (body,) if of.of_call else of.jobs_of(body)
+        check_jobs(rows, trace, caller, field="call" if of.of_call else of.jobs)
+        learned = self.feed.fresh() if of.function in NEWEST_FEEDBACK else self.feed.learned
+        context = RequestContext(
+            snapshot=self.models.current,
+            learned=learned,
+            answer_id=answer_id,
+            trace=trace,
+            now=self.clock(),
+            types=self.settings.types,
+            routing=self.routing,
+        )
+        answered = DECISIONS[of.function](context, body)
+        if of.kind:
+            self._keep(of.kind, context, caller, call_json or as_json(body), answered)
         return answered
-
-    def reserve_jobs(self, body: ReserveBody, caller: Caller, *, answer_id: str) -> Answered:
-        """Return what to reserve for each running job, and log the answer with statistics instead of samples.
-
-        Feedback that is new in the store is applied first.
-        """
-        call = self._call(answer_id, body.trace)
-        check_jobs(body.jobs, call.trace, caller)
-        context = RequestContext(snapshot=self.models.current, learned=self.feed.fresh())
-        found = measured(body, call.now, POLICY)
-        answered = reserved(context, body.jobs, found, call, self.settings.types)
-        self._keep(RESERVATION, context, call, caller, write_logged(body, found), answered)
-        return answered
-
-    def place_jobs(self, body: ClusterBody, caller: Caller, *, answer_id: str, call_json: bytes = b"") -> Answered:
-        """Return where each job of a queue starts now and why, and log the answer; `call_json` as in `predict_jobs`."""
-        call = self._call(answer_id, body.trace)
-        check_jobs([body], call.trace, caller, field="call")
-        answered = placed(body, call)
-        self._keep(PLACEMENT, self._context(), call, caller, call_json or as_json(body), answered)
-        return answered
-
-    def explain_pending(self, body: PendingBody, caller: Caller, *, answer_id: str, call_json: bytes = b"") -> Answered:
-        """Return why jobs wait and what would start them, and log the answer; `call_json` as in `predict_jobs`."""
-        call = self._call(answer_id, body.trace)
-        check_jobs([body], call.trace, caller, field="call")
-        answered = explained(body, call)
-        self._keep(PENDING, self._context(), call, caller, call_json or as_json(body), answered)
-        return answered
-
-    def route_jobs(self, body: RouteBody, caller: Caller, *, answer_id: str) -> Answered:
-        """Return the site where each waiting job starts now and why, and log the answer with the policy."""
-        call = self._call(answer_id, body.trace)
-        check_jobs([body], call.trace, caller, field="call")
-        answered = routed(body, call, self.routing)
-        self._keep(ROUTE, self._context(), call, caller, write_logged_routes(body, self.routing), answered)
-        return answered
-
-    def plan_jobs(self, body: PlanBody, caller: Caller, *, answer_id: str) -> Answered:
-        """Return which jobs run now on what, within a carbon budget or at least cost, and log the answer."""
-        return self._decide(PLAN, plans, body, caller, answer_id)
-
-    def hold_jobs(self, body: HoldBody, caller: Caller, *, answer_id: str) -> Answered:
-        """Return for each job whether to start it now or until when to hold it, and log the answer."""
-        return self._decide(HOLD, holds, body, caller, answer_id)
 
     def score(self, model: "ServedModel", columns: Columns, caller: Caller, *, answer_id: str) -> Scores:
         """Predict jobs given as columns, with one model for all of them, and log the answer."""
         body = body_of(model, columns, caller)
         card = model.bundle.card
-        call = Call(answer_id=answer_id, trace=card.trace, now=self.clock())
-        snapshot = replace(self.models.current, champions={card.name: model}, failures={})
-        context = RequestContext(snapshot=snapshot, learned=self.feed.learned)
-        answered = predicted(context, body, call)
-        self._keep(PREDICTION, context, call, caller, as_json(body), answered)
+        context = RequestContext(
+            snapshot=replace(self.models.current, champions={card.name: model}, failures={}),
+            learned=self.feed.learned,
+            answer_id=answer_id,
+            trace=card.trace,
+            now=self.clock(),
+        )
+        answered = predicted(context, body)
+        self._keep(PREDICT.kind, context, caller, as_json(body), answered)
         return scores_of(model, answered)
-
-    def explain_job(self, body: ExplainBody, caller: Caller) -> Answered:
-        """Return how much each feature adds to the predicted run time of one job."""
-        return explain_job(self._context(), body, caller, default_trace=self.settings.trace, now=self.clock())
-
-    def what_if(self, body: WhatIfBody, caller: Caller) -> Answered:
-        """Predict the run time of one job for several amounts of one resource."""
-        return what_if(self._context(), body, caller, default_trace=self.settings.trace, now=self.clock())
 
     def recent_recommendations(
         self, caller: Caller, trace: str | None = None, task_type: str | None = None
@@ -237,34 +187,9 @@ class Service:
             self.shadow.stop()
         self.store.close()
 
-    def _decide(
-        self,
-        kind: str,
-        decide: Callable[[RequestContext, Decided, Call], Answered],
-        body: Decided,
-        caller: Caller,
-        answer_id: str,
-    ) -> Answered:
-        """Decide on jobs from the call and the newest modes alone, and log the answer."""
-        call = self._call(answer_id, body.trace)
-        check_jobs(body.jobs, call.trace, caller)
-        context = RequestContext(snapshot=self.models.current, learned=self.feed.fresh())
-        answered = decide(context, body, call)
-        self._keep(kind, context, call, caller, as_json(body), answered)
-        return answered
-
-    def _call(self, answer_id: str, trace: str | None) -> Call:
-        return Call(answer_id=answer_id, trace=trace or self.settings.trace, now=self.clock())
-
-    def _context(self) -> RequestContext:
-        return RequestContext(snapshot=self.models.current, learned=self.feed.learned)
-
-    def _keep(
-        self, kind: str, context: RequestContext, call: Call, caller: Caller, body: bytes, answered: Answered
-    ) -> None:
+    def _keep(self, kind: str, context: RequestContext, caller: Caller, body: bytes, answered: Answered) -> None:
         """Log an answer unless logging is off, and queue its jobs for challenger models if there are any."""
         if self.settings.answers_kept:
-            types = self.settings.types if kind in (RECOMMENDATION, RESERVATION) else {}
-            self.log.put(record_of(kind, context, call, caller, body, answered, types))
+            self.log.put(record_of(kind, context, caller, body, answered))
         if self.shadow is not None and context.snapshot.challengers:
-            self.shadow.offer(context, call)
+            self.shadow.offer(context)

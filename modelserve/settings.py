@@ -114,7 +114,7 @@ class ServeSettings(BaseSettings):
     reload_every_s: Seconds = Field(default=1.0, description="how often a worker reads the aliases in the folder")
     mirror_every_s: Seconds = Field(default=5.0, description="how often the registry's aliases are read")
     feedback_every_s: Seconds = Field(default=0.5, description="how often a worker reads others' feedback")
-    answers_kept: int = Field(default=200_000, ge=0, description="answers kept for replay; 0 logs none")
+    answers_kept: int = Field(default=200_000, ge=0, description="answers kept in the log; 0 logs none")
     answers_kept_bytes: int = Field(
         default=2 * 2**30, ge=2**20, description="largest total size of the answers kept; the oldest are deleted first"
     )

@@ -11,7 +11,7 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from modelserve.api import answers, health, inference, learning, models, pages, scoring
+from modelserve.api import health, inference, pages, routes, scoring
 from modelserve.api.calls import UNKNOWN_PER_S, Desk, Held, Ids, Rates, Slots
 from modelserve.api.gate import AccessLog, Endpoint, Gate, ServiceApp
 from modelserve.api.metrics import Metrics
@@ -23,9 +23,7 @@ from modelserve.service import Service
 __all__ = ["create_app"]
 
 OPERATIONS: Final[Sequence[Operation]] = (
-    *answers.OPERATIONS,
-    *models.OPERATIONS,
-    *learning.OPERATIONS,
+    *routes.OPERATIONS,
     *inference.OPERATIONS,
     *scoring.OPERATIONS,
     *health.OPERATIONS,

@@ -47,11 +47,6 @@ class Slots:
         """Run `ask` in a thread and return its result.
 
         A call holds its slot until `ask` has ended, even if the call timed out before.
-
-        Raises
-        ------
-        Refusal
-            No slot is free, or `ask` takes too long (503).
         """
         if self._taken >= self._limit:
             raise Refusal(503, f"{self._taken} large calls in progress, expected fewer than {self._limit}; try again")
@@ -93,13 +88,7 @@ class Rates:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, name: str) -> None:
-        """Count a call of the caller `name`.
-
-        Raises
-        ------
-        Refusal
-            The caller makes more calls a second than allowed (429).
-        """
+        """Count a call of the caller `name`."""
         rate = self._calls_per_s
         if rate is None:
             return
@@ -200,13 +189,7 @@ class Call:
         self.started_s = time.perf_counter()
 
     def hold(self, size_bytes: int, limit_bytes: int) -> None:
-        """Record how many bytes of the request body are in memory; `release` sets the number back to 0.
-
-        Raises
-        ------
-        Refusal
-            The bodies of all calls together exceed the limit (503).
-        """
+        """Record how many bytes of the request body are in memory; `release` sets the number back to 0."""
         self.desk.held.add(size_bytes - self.held_bytes)
         self.held_bytes = size_bytes
         if self.desk.held.size_bytes > limit_bytes:
@@ -232,13 +215,7 @@ class Call:
         return found.decode() if found is not None and _SANE_TRACEPARENT.fullmatch(found) else None
 
     def allowed(self, scope: TokenScope) -> Caller:
-        """Return the caller if its token has the scope.
-
-        Raises
-        ------
-        Forbidden
-            The token lacks the scope.
-        """
+        """Return the caller if its token has the scope."""
         if self.caller is None:
             raise RuntimeError(f"{self.path}: asked for a scope before anybody was admitted")
         self.caller.check_scope(scope)

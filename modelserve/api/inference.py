@@ -15,29 +15,20 @@ from starlette.responses import Response
 from modelserve.api.bodies import JsonBody
 from modelserve.api.calls import Call, call_of
 from modelserve.api.health import readiness
-from modelserve.api.operations import CALL, OPEN_CALL, SLOT, OipError, Operation, Parameter
+from modelserve.api.operations import CALL, OPEN_CALL, SLOT, OipError, Operation
 from modelserve.api.problems import Refusal
 from modelserve.api.tensors import DATATYPE, Datatype, InferBody, OutputTensor, columns_of, refuse_binary, tensors_of
 from modelserve.bundle.flavor import INPUTS, OUTPUTS
 from modelserve.callers import Caller
+from modelserve.contract.calls import CALLS, Parameter
 from modelserve.errors import BadRequest
 from modelserve.loading.served import ServedModel
 from modelserve.scopes import Scope
+from modelserve.service import DECISIONS
 
 TAG: Final = "Open Inference Protocol"
 PLATFORM: Final = "taut_xgboost"
-EXTENSIONS: Final = (
-    "predictions",
-    "recommendations",
-    "reservations",
-    "placements",
-    "explain-pending",
-    "route",
-    "plan",
-    "hold",
-    "explanations",
-    "what-if",
-)
+EXTENSIONS: Final = tuple(of.path.removeprefix("/v1/") for of in CALLS if of.function in DECISIONS)
 """Calls of this service under `/v1`, which the protocol does not define; listed in the server's metadata."""
 
 INFER: Final = JsonBody(InferBody, fault_status=400)

@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from modelserve.api.bodies import strict
 from modelserve.api.problems import Problem
+from modelserve.contract.calls import Parameter
 
 Schema = dict[str, Any]  # Any: a JSON schema, or a part of the OpenAPI document
 
@@ -64,30 +65,20 @@ class MlflowError(BaseModel):
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
-    """One parameter in the path, the query or the headers; path parameters are always required."""
-
-    name: str
-    description: str
-    place: Literal["path", "query", "header"] = "path"
-    required: bool = False
-    among: tuple[str, ...] = ()
-
-    def described(self) -> Schema:
-        """Return the parameter's description in the OpenAPI document."""
-        schema: Schema = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[^\\u0000]*$"}
-        if self.place == "header":
-            schema = {"type": "string"}
-        if self.among:
-            schema = {"type": "string", "enum": list(self.among)}
-        return {
-            "name": self.name,
-            "in": self.place,
-            "required": self.required or self.place == "path",
-            "description": self.description,
-            "schema": schema,
-        }
+def described(parameter: Parameter) -> Schema:
+    """Return a parameter's description in the OpenAPI document."""
+    schema: Schema = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[^\\u0000]*$"}
+    if parameter.place == "header":
+        schema = {"type": "string"}
+    if parameter.among:
+        schema = {"type": "string", "enum": list(parameter.among)}
+    return {
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": parameter.required or parameter.place == "path",
+        "description": parameter.description,
+        "schema": schema,
+    }
 
 
 EVERYWHERE: Final = (
@@ -217,7 +208,7 @@ def methods_of(operations: Iterable[Operation]) -> dict[str, str]:
 
 
 def _extra(operation: Operation, refs: Mapping[Any, Schema]) -> Schema:
-    extra: Schema = {"parameters": [each.described() for each in (*operation.parameters, *EVERYWHERE)]}
+    extra: Schema = {"parameters": [described(each) for each in (*operation.parameters, *EVERYWHERE)]}
     if operation.needs_token:
         extra["security"] = [{"token": []}]
     if operation.body is not None:

@@ -17,8 +17,9 @@ from starlette.responses import Response
 from modelserve.api.bodies import JsonBody, asked_for, check_plain, take
 from modelserve.api.calls import Call, call_of
 from modelserve.api.health import readiness
-from modelserve.api.operations import CALL, OPEN_CALL, SLOT, MlflowError, Operation, Parameter
+from modelserve.api.operations import CALL, OPEN_CALL, SLOT, MlflowError, Operation
 from modelserve.api.problems import Refusal
+from modelserve.contract.calls import Parameter
 from modelserve.contract.writing import written
 from modelserve.errors import BadRequest
 from modelserve.scopes import Scope

@@ -65,13 +65,7 @@ class OutputTensor(BaseModel):
 
 
 def columns_of(body: InferBody, *, rows_limit: int) -> dict[str, list[Value]]:
-    """Return the input tensors of a call as columns.
-
-    Raises
-    ------
-    Refusal
-        A tensor is unknown, does not match its datatype or shape, or differs in length from the others.
-    """
+    """Return the input tensors of a call as columns."""
     columns: dict[str, list[Value]] = {}
     for tensor in body.inputs:
         if tensor.name in columns:
@@ -122,13 +116,7 @@ def _column(tensor: InputTensor) -> list[Value]:
 def tensors_of(
     columns: Mapping[str, Sequence[float | None]], asked: Sequence[OutputAsked] | None
 ) -> list[OutputTensor]:
-    """Return the requested output columns as tensors; all columns if none are requested.
-
-    Raises
-    ------
-    Refusal
-        A requested column does not exist.
-    """
+    """Return the requested output columns as tensors; all columns if none are requested."""
     names = list(columns) if not asked else [each.name for each in asked]
     for name in names:
         if name not in columns:

@@ -1,4 +1,4 @@
-"""The calls of the service, one module per kind of call: compute the response from one snapshot, and log it for replay.
+"""The calls of the service, one module per kind of call: each computes a response from the context of the call.
 
-No HTTP here: the routes are in `modelserve.api`. Called by the service and, for replays, by the commands.
+No HTTP here: the routes are in `modelserve.api`.
 """

@@ -1,10 +1,9 @@
 """Calls for the models that a caller may see: their versions, aliases, metrics, importances and cards.
 
-Read from the serving snapshot and the stored comparisons with challengers. No predictions are made here. Called by the
-service.
+Read from the serving snapshot and the stored comparisons with challengers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from modelserve.bundle.card import MODEL_NAME
-from modelserve.bundle.champions import CHALLENGER, CHAMPION
+from modelserve.bundle.champions import CHALLENGER
 from modelserve.callers import Caller
 from modelserve.contract.fields import Alias
 from modelserve.contract.models import (
@@ -49,75 +48,61 @@ def list_models(snapshot: "Snapshot", caller: Caller) -> ModelsAnswer:
     names = _within_reach(snapshot, caller)
     return ModelsAnswer(
         generation=snapshot.generation,
-        models=tuple(row for name in names for row in _rows(snapshot, name)),
+        models=tuple(_row(model, alias) for name in names for alias, model in _versions(snapshot, name).items()),
         failures=tuple(failure for name in names for failure in _failures(snapshot, name)),
     )
 
 
 def show_model(snapshot: "Snapshot", caller: Caller, name: str, compared: Compared | None) -> ModelAnswer:
-    """Return one model; with `compared`, also how its challenger differs from its champion.
-
-    Raises
-    ------
-    NotKnown
-        The caller may see no model with that name.
-    StoreError
-        The comparisons cannot be read from the store.
-    """
-    if name not in _within_reach(snapshot, caller):
-        raise _not_known(name, _within_reach(snapshot, caller))
-    rows = {row.alias: row for row in _rows(snapshot, name)}
+    """Return one model; with `compared`, also how its challenger differs from its champion."""
+    _check_known(snapshot, caller, name)
+    versions = _versions(snapshot, name)
+    rows = {alias: _row(model, alias) for alias, model in versions.items()}
     return ModelAnswer(
         name=name,
         generation=snapshot.generation,
         champion=rows.get("champion"),
         challenger=rows.get("challenger"),
-        shadow=_shadow(compared, caller, snapshot.champions.get(name), snapshot.challengers.get(name)),
+        shadow=None if compared is None or len(versions) < 2 else _shadow(compared, caller, versions),
         failures=tuple(_failures(snapshot, name)),
     )
 
 
 def importances_of(snapshot: "Snapshot", caller: Caller, name: str, alias: Alias = "champion") -> ImportancesAnswer:
-    """Return the importances of a model's features, the most important first.
-
-    Raises
-    ------
-    NotKnown
-        The caller may see no model with that name, or the model has no version with that alias.
-    """
-    model = _model(snapshot, caller, name, alias)
-    ranked = sorted(model.bundle.importances, key=lambda each: -(each.mean if each.mean is not None else float("-inf")))
+    """Return the importances of a model's features, the most important first; errors as `card_of`."""
+    bundle = _model(snapshot, caller, name, alias).bundle
+    ranked = sorted(bundle.importances, key=lambda each: -(each.mean if each.mean is not None else float("-inf")))
     return ImportancesAnswer(
         name=name,
-        version=model.bundle.version,
+        version=bundle.version,
         alias=alias,
         importances=tuple(ranked),
-        important=model.bundle.card.important,
-        resources=model.bundle.card.resource_importances,
+        important=bundle.card.important,
+        resources=bundle.card.resource_importances,
     )
 
 
 def card_of(snapshot: "Snapshot", caller: Caller, name: str, alias: Alias = "champion") -> CardAnswer:
-    """Return the card of a model's champion or challenger.
-
-    Raises
-    ------
-    NotKnown
-        The caller may see no model with that name, or the model has no version with that alias.
-    """
+    """Return the card of a model's champion or challenger."""
     bundle = _model(snapshot, caller, name, alias).bundle
     return CardAnswer(name=name, version=bundle.version, alias=alias, digest=bundle.digest, card=bundle.card)
 
 
 def _model(snapshot: "Snapshot", caller: Caller, name: str, alias: Alias) -> "ServedModel":
-    names = _within_reach(snapshot, caller)
-    held = snapshot.champions if alias == CHAMPION else snapshot.challengers
-    if name not in names:
-        raise _not_known(name, names)
-    if name not in held:
+    _check_known(snapshot, caller, name)
+    model = _versions(snapshot, name).get(alias)
+    if model is None:
         why = next((each.error for each in _failures(snapshot, name) if each.alias == alias), "none has that alias")
         raise NotKnown(f"{name}: no {alias} is loaded ({why})")
-    return held[name]
+    return model
+
+
+def _versions(snapshot: "Snapshot", name: str) -> "dict[Alias, ServedModel]":
+    aliased: tuple[tuple[Alias, ServedModel | None], ...] = (
+        ("champion", snapshot.champions.get(name)),
+        ("challenger", snapshot.challengers.get(name)),
+    )
+    return {alias: model for alias, model in aliased if model is not None}
 
 
 def _within_reach(snapshot: "Snapshot", caller: Caller) -> list[str]:
@@ -126,23 +111,15 @@ def _within_reach(snapshot: "Snapshot", caller: Caller) -> list[str]:
     return [match[0] for match in matches if caller.reaches(match[2])]
 
 
-def _not_known(name: str, names: Iterable[str]) -> NotKnown:
-    """Return an error that lists similar names of models that the caller may see.
+def _check_known(snapshot: "Snapshot", caller: Caller, name: str) -> None:
+    """Raise `NotKnown`, with similar names, unless the caller may see the model.
 
-    It is the same for a model that does not exist and for one that the caller may not see.
+    The error is the same for a model that does not exist and for one that the caller may not see.
     """
-    near = get_close_matches(name[:200], list(names), n=3, cutoff=0.0)
-    return NotKnown(
-        f"model {name[:80]!r} is not known, expected one of {', '.join(near) or 'none: no model is loaded'}"
-    )
-
-
-def _rows(snapshot: "Snapshot", name: str) -> list[ModelRow]:
-    aliased: tuple[tuple[Alias, ServedModel | None], ...] = (
-        ("champion", snapshot.champions.get(name)),
-        ("challenger", snapshot.challengers.get(name)),
-    )
-    return [_row(model, alias) for alias, model in aliased if model is not None]
+    names = _within_reach(snapshot, caller)
+    if name not in names:
+        near = ", ".join(get_close_matches(name[:200], names, n=3, cutoff=0.0)) or "none: no model is loaded"
+        raise NotKnown(f"model {name[:80]!r} is not known, expected one of {near}")
 
 
 def _row(model: "ServedModel", alias: Alias) -> ModelRow:
@@ -165,10 +142,9 @@ def _row(model: "ServedModel", alias: Alias) -> ModelRow:
     )
 
 
-def _shadow(
-    compared: Compared | None, caller: Caller, champion: "ServedModel | None", challenger: "ServedModel | None"
-) -> ShadowRow | None:
-    if champion is None or challenger is None or compared is None or champion.bundle.card.kind != "runtime":
+def _shadow(compared: Compared, caller: Caller, versions: "Mapping[Alias, ServedModel]") -> ShadowRow | None:
+    champion, challenger = versions["champion"], versions["challenger"]
+    if champion.bundle.card.kind != "runtime":
         return None
     pair = (champion.reference, challenger.reference)
     rows = newest_comparisons(compared.store, limit=compared.window, pair=pair, clusters=caller.clusters)

@@ -64,11 +64,6 @@ def predict(
     """Predict run time and peak use of each job with its own request, as flat rows in the order of `rows`.
 
     `basis` and `ended_jobs` are those of `modelserve.contract.jobs.Prediction`. Unknown values are None.
-
-    Raises
-    ------
-    PredictorUnavailable
-        A model cannot be read, or its prediction fails.
     """
     jobs, sources = _jobs(rows, predictor, trace, now)
     requests = np.array([job.request.row() for job in jobs], dtype=np.float64).reshape(-1, len(RESOURCES))

@@ -1,14 +1,13 @@
 """Calls for placements and for explanations of waiting jobs: the cluster of a call in, decisions with reasons out.
 
-The decisions are `scheduler_core.decisions` and `scheduler_core.changes`; no model is used. No HTTP here. Called by the
-service, by `modelserve.calls.replay` and by the commands.
+The decisions are `scheduler_core.decisions` and `scheduler_core.changes`; no model is used.
 """
 
 import math
 from collections import Counter
 from typing import Final
 
-from modelserve.calls.logged_context import Answered, Call
+from modelserve.calls.context import Answered, RequestContext
 from modelserve.contract.placements import MAX_EXPLAINED, ClusterBody, PendingBody, RequestRow
 from modelserve.contract.writing import Values, known, written
 from modelserve.errors import BadRequest
@@ -26,29 +25,24 @@ MOST_INSTANCES: Final = 20_000
 """Maximum number of instances of all waiting jobs of a call."""
 
 
-def placed(body: ClusterBody, call: Call) -> Answered:
+def placed(context: RequestContext, body: ClusterBody) -> Answered:
     """Return the response to a placement call."""
     rows = place(body)
     counts: Counter[tuple[str, ...]] = Counter(("placement", str(row["code"])) for row in rows)
     heads = [{name: row.pop(name) for name in ("job_id", "starts", "on")} for row in rows]
     answers = [{**head, "reason": reason} for head, reason in zip(heads, rows, strict=True)]
-    return Answered(body=written({"answer_id": call.answer_id, "placements": answers}), counts=counts)
+    return Answered(body=written({"answer_id": context.answer_id, "placements": answers}), counts=counts)
 
 
-def explained(body: PendingBody, call: Call) -> Answered:
+def explained(context: RequestContext, body: PendingBody) -> Answered:
     """Return the response to a call for explanations of waiting jobs."""
-    return Answered(body=written({"answer_id": call.answer_id, "pending": explain(body)}))
+    return Answered(body=written({"answer_id": context.answer_id, "pending": explain(body)}))
 
 
 def place(body: ClusterBody) -> list[Values]:
     """Return where each job of the queue starts now and why, with the keys of `contract.placements.Placed`.
 
     The keys of its reason are beside the others.
-
-    Raises
-    ------
-    BadRequest
-        The machines and jobs contradict each other; the message begins with the field.
     """
     try:
         return [_decision(each) for each in place_queue(_snapshot(body))]
@@ -57,13 +51,7 @@ def place(body: ClusterBody) -> list[Values]:
 
 
 def explain(body: PendingBody) -> list[Values]:
-    """Return why jobs wait and what would start them, with the keys of `contract.placements.PendingJob`.
-
-    Raises
-    ------
-    BadRequest
-        The machines and jobs contradict each other; the message begins with the field.
-    """
+    """Return why jobs wait and what would start them, with the keys of `contract.placements.PendingJob`."""
     try:
         return [_explained(each) for each in explain_waiting(_snapshot(body), body.explain, MAX_EXPLAINED)]
     except BadInput as error:

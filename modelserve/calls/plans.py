@@ -1,68 +1,59 @@
-"""Plan calls: which jobs run now on what, within a carbon budget or at least cost, with a reason for each.
+"""Plan and hold calls: which jobs run now on what, and until when jobs wait for cleaner or cheaper energy.
 
-The decisions are `scheduler_core.planning`; this module converts rows and gives reasons. No HTTP and no models here.
-Called by the service, by `modelserve.calls.replay` for logged calls, and by `taut plan`.
+The decisions are `scheduler_core.planning`; this module converts rows and gives reasons.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from modelserve.calls.logged_context import Answered, Call
-from modelserve.calls.request_context import RequestContext
-from modelserve.contract.holds import HoldBody
-from modelserve.contract.plans import PlanBody, PlanJob
+from modelserve.calls.context import Answered, RequestContext
+from modelserve.contract.plans import HoldBody, PlanBody, PlanJob
 from modelserve.contract.requests import JobRow
 from modelserve.contract.writing import written
 from modelserve.errors import BadRequest
 from scheduler_core.planning.carbon.elastic import ElasticJobs
 from scheduler_core.planning.carbon.monitor import JobStates
 from scheduler_core.planning.carbon.round import Round, Site, carbon_round
-from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.release import CLAIRVOYANT, foreseen, released_s
+from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["plan_rows", "plans"]
+__all__ = ["hold_rows", "holds", "plan_rows", "plans"]
 
 Values = dict[str, Any]  # Any: JSON values of the response
-SECONDS_PER_HOUR: Final = 3600.0
 
 
-def plans(context: RequestContext, body: PlanBody, call: Call) -> Answered:
+def plans(context: RequestContext, body: PlanBody) -> Answered:
     """Return the response to a plan call."""
-    found = plan_rows(body, moment_of(body, call))
-    rows = with_modes(context, body.jobs, found["plans"], call)
+    return _answered("plan", context, body.jobs, plan_rows(body, _moment(body, context)), "plans")
+
+
+def holds(context: RequestContext, body: HoldBody) -> Answered:
+    """Return the response to a hold call."""
+    return _answered("hold", context, body.jobs, {"holds": hold_rows(body, _moment(body, context))}, "holds")
+
+
+def _moment(body: PlanBody | HoldBody, context: RequestContext) -> float:
+    """Return the moment of a decision (Unix time): the call's, else that of the call's arrival."""
+    return context.now if body.now_ts is None else body.now_ts.timestamp()
+
+
+def _answered(kind: str, context: RequestContext, jobs: Sequence[JobRow], found: Values, name: str) -> Answered:
+    """Add the mode of each job, which says whether to apply the decision, and count the reasons."""
+    rows = [{**row, "mode": context.mode(job)} for row, job in zip(found[name], jobs, strict=True)]
     return Answered(
-        body=written({"answer_id": call.answer_id, **found, "plans": rows}), counts=reason_counts("plan", rows)
+        body=written({"answer_id": context.answer_id, **found, name: rows}),
+        counts=Counter((kind, row["reason"]) for row in rows),
     )
 
 
-def moment_of(body: PlanBody | HoldBody, call: Call) -> float:
-    """Return the moment of a decision (Unix time): the call's, else that of the call's arrival."""
-    return call.now if body.now_ts is None else body.now_ts.timestamp()
-
-
-def with_modes(context: RequestContext, jobs: Sequence[JobRow], rows: Sequence[Values], call: Call) -> list[Values]:
-    """Add the mode of each job, which says whether to apply the decision."""
-    modes = [context.mode(row.trace or call.trace or "", row.task_type, row.group, row.cluster) for row in jobs]
-    return [{**row, "mode": mode} for row, mode in zip(rows, modes, strict=True)]
-
-
-def reason_counts(kind: str, rows: Sequence[Values]) -> dict[tuple[str, ...], int]:
-    """Count the answers by reason."""
-    return {(kind, reason): number for reason, number in Counter(row["reason"] for row in rows).items()}
-
-
 def plan_rows(body: PlanBody, now: float) -> Values:
-    """Return a plan at `now` (Unix time) as the fields of `PlanAnswer`, without modes and the id of the answer.
-
-    Raises
-    ------
-    BadRequest
-        A job can run on no node.
-    """
+    """Return a plan at `now` (Unix time) as the fields of `PlanAnswer`, without modes and the id of the answer."""
     nodes = [name for group in body.nodes for name in group.names]
     return _by_carbon(body, nodes, now) if body.objective == "carbon" else _by_cost(body, nodes, now)
 
@@ -204,7 +195,7 @@ def _by_cost(body: PlanBody, nodes: list[str], now: float) -> Values:
         )
         for group in body.nodes
     )
-    weights = [row.weight_usd_per_h / SECONDS_PER_HOUR for row in body.jobs]
+    weights = [row.weight_usd_per_h / HOUR_S for row in body.jobs]
     problem = Problem(
         jobs=WaitingJobs(due_s=due_s, weight_usd_per_s=np.array(weights), run_s=run_s),
         nodes=Nodes(types=types, type_of=np.repeat(np.arange(len(types)), [group.count for group in body.nodes])),
@@ -267,6 +258,36 @@ def _cost_note(row: PlanJob, gpus: int, late_s: float) -> str:
     if row.due_ts is None:
         return due
     return f"{due}; ends {late_s:.0f} s late by this plan" if late_s else f"{due}; ends in time by this plan"
+
+
+def hold_rows(body: HoldBody, now: float) -> list[Values]:
+    """Return until when to hold each job at `now` (Unix time), as the fields of `Held` without modes."""
+    unit = "g/kWh" if body.by == "carbon" else "USD/kWh"
+    known = HourlySeries(start_s=body.hours.start_ts.timestamp(), values=np.array(body.hours.values), unit=unit)
+    if not known.start_s <= now < known.until_s:
+        raise BadRequest(f"hours: found none of {utc_text(now)}, expected the value of the current hour among them")
+    run_s, slack_s = (np.array([getattr(row, name) for row in body.jobs]) for name in ("run_s", "slack_s"))
+    arrive_s = np.full(len(run_s), now)
+    series = foreseen(known, now + float((run_s + slack_s).max()) + 2 * HOUR_S)
+    until_s = released_s(arrive_s, slack_s, run_s, series, 0.0, CLAIRVOYANT)
+    now_mean, then_mean = (series.integral(at, at + run_s) / (run_s / HOUR_S) for at in (arrive_s, until_s))
+    held: BoolArray = until_s > arrive_s
+    rows = []
+    for at, row in enumerate(body.jobs):
+        mean, then = float(now_mean[at]), float(then_mean[at])
+        reason = "better_hour" if held[at] else "now_is_best" if row.slack_s >= HOUR_S else "no_slack"
+        note = f"{mean:.4g} {unit} now" + (f", {then:.4g} from {utc_text(float(until_s[at]))} on" if held[at] else "")
+        rows.append(
+            {
+                "job_id": row.job_id,
+                "until_ts": utc_text(float(until_s[at])) if held[at] else None,
+                "mean_now": mean,
+                "mean_then": then,
+                "reason": reason,
+                "note": note,
+            }
+        )
+    return rows
 
 
 def utc_text(ts: float) -> str:

@@ -1,7 +1,6 @@
 """Prediction calls: the run time and peak use of each job, or the reason why one of them is missing.
 
-No HTTP here. Data frames are avoided, so that calls with one job are fast. Called by the service, and by
-`modelserve.calls.replay` for logged calls.
+Data frames are avoided, so that calls with one job are fast.
 """
 
 from collections import defaultdict
@@ -15,8 +14,7 @@ from features.online import JobAsked
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
 from modelserve.bundle.predictor import calibrated_use
 from modelserve.bundle.run_times import basis_of, calibrated_run_times
-from modelserve.calls.logged_context import Answered, Call
-from modelserve.calls.request_context import Kind, RequestContext, asked_of_row
+from modelserve.calls.context import Answered, Kind, RequestContext, asked_of
 from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import JobRow, PredictBody
 from modelserve.contract.writing import moment, written
@@ -42,17 +40,17 @@ class Part:
     note: str | None = None
 
 
-def predicted(context: RequestContext, body: PredictBody, call: Call) -> Answered:
+def predicted(context: RequestContext, body: PredictBody) -> Answered:
     """Return the response to a prediction call."""
     nothing: list[Part | None] = [None] * len(body.jobs)
     wanted = body.outputs
-    peaks = _parts(context, "usage", body.jobs, call, _peak_use) if "peak_use" in wanted else nothing
+    peaks = _parts(context, "usage", body.jobs, _peak_use) if "peak_use" in wanted else nothing
     # Measured runs are counted with peak use, so they are not counted again with run time.
     score = _run_times if "peak_use" in wanted else _run_times_and_runs
-    times = _parts(context, "runtime", body.jobs, call, score) if "run_time" in wanted else nothing
+    times = _parts(context, "runtime", body.jobs, score) if "run_time" in wanted else nothing
     predictions = [_prediction(row, time, peak) for row, time, peak in zip(body.jobs, times, peaks, strict=True)]
     return Answered(
-        body=written({"answer_id": call.answer_id, "predictions": predictions}),
+        body=written({"answer_id": context.answer_id, "predictions": predictions}),
         models=context.cited(),
         counts=_counts([part for part in (*times, *peaks) if part is not None]),
     )
@@ -64,12 +62,12 @@ Values = list[Found]
 Score = Callable[[RequestContext, "ServedModel", Sequence[JobAsked], IntArray], Values]
 
 
-def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], call: Call, score: Score) -> list[Part | None]:
+def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], score: Score) -> list[Part | None]:
     parts: list[Part | None] = [None] * len(rows)
     members: dict[str, list[int]] = defaultdict(list)
     models: dict[str, ServedModel] = {}
     for i, row in enumerate(rows):
-        whose = (row.trace or call.trace or "", row.workload, row.task_type)
+        whose = (row.trace or context.trace or "", row.workload, row.task_type)
         choice = context.choice(kind, whose)
         if choice.model is not None:
             reference = choice.model.reference
@@ -81,7 +79,7 @@ def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], call: Ca
             parts[i] = Part(reason="no_model", note=f"no model {kind}.{whose[0]}.{row.task_type}"[:400])
     for reference, places in members.items():
         model = models[reference]
-        asked = [asked_of_row(rows[i], model.history, trace=call.trace or "", now=call.now) for i in places]
+        asked = [asked_of(rows[i], model.history, context) for i in places]
         try:
             found = score(context, model, asked, np.array(places, dtype=np.int64))
         except PredictorUnavailable as error:
@@ -116,7 +114,7 @@ def _peak_use(context: RequestContext, model: "ServedModel", asked: Sequence[Job
     use = {target: np.full(len(asked), np.nan) for target in USAGE_TARGETS}
     for target, raw in context.outputs(model, seen).items():
         use[target] = calibrated_use(model.bundle.card, target, raw)
-    floors = [context.memory_floor_gib(job.trace, job.cluster, job.group, job.role, job.user) for job in asked]
+    floors = [context.memory_floor_gib(job) for job in asked]
     use["mem_gib"] = np.fmax(use["mem_gib"], floors)
     columns = [use[target].tolist() for target in USAGE_TARGETS]
     rows = zip(zip(*columns, strict=True), seen.runs.tolist(), strict=True)

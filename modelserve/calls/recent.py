@@ -1,6 +1,6 @@
 """Calls for recent recommendations: the newest logged recommendations the caller may see, and their jobs' outcomes.
 
-No recommendations are made here. Users and groups are not shown. Called by the service.
+Users and groups are not shown.
 """
 
 import json
@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.callers import Caller
-from modelserve.calls.logged_context import RECOMMENDATION
 from modelserve.contract.jobs import RECENT_SHOWN, Amounts, Became, Recent, RecentAnswer
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
@@ -22,6 +21,8 @@ from modelserve.store.realised import RESOURCES, Ran, named_ran
 
 __all__ = ["recent_recommendations"]
 
+RECOMMENDATION: Final = "recommendation"
+"""Kind of the logged responses that are read."""
 LOOKED_THROUGH: Final = 1000
 """Maximum number of logged responses searched for recommendations, newest first."""
 READ_BYTES: Final = 32 * 2**20
@@ -32,13 +33,7 @@ _PARTS: Final[tuple[Part, ...]] = ("context", "response")
 def recent_recommendations(
     store: Store, caller: Caller, trace: str | None = None, task_type: str | None = None
 ) -> RecentAnswer:
-    """Return the newest logged recommendations that the caller may see, filtered by trace and task type if given.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
+    """Return the newest logged recommendations that the caller may see, filtered by trace and task type if given."""
     records = newest_answers(store, parts=_PARTS, kind=RECOMMENDATION, limit=LOOKED_THROUGH, limit_bytes=READ_BYTES)
     asked = Asked(caller=caller, trace=trace, task_type=task_type)
     newest = list(islice((row for record in records for row in _rows(record, asked)), RECENT_SHOWN))

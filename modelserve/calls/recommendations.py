@@ -1,11 +1,10 @@
 """Recommendation calls: run Algorithm 1 on each job with the service's models (`LivePredictor`).
 
-Algorithm 1 (Yang, Hong and Tang) shrinks requests; it is in `scheduler_core.shrink`. No HTTP here. Responses are
-written by `modelserve.contract.writing`. Called by the service, and by `modelserve.calls.replay` for logged calls.
+Algorithm 1 (Yang, Hong and Tang) shrinks requests; it is in `scheduler_core.shrink`.
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,11 +17,10 @@ from modelserve.bundle.alike import held
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
 from modelserve.bundle.predictor import Sources, calibrated_use, knowledge_of
 from modelserve.bundle.run_times import calibrated_run_times
-from modelserve.calls.logged_context import Answered, Call
-from modelserve.calls.request_context import Kind, RequestContext, Whose, asked_of
+from modelserve.calls.context import Answered, Kind, RequestContext, Whose, asked_of
 from modelserve.contract.fields import Minimums
 from modelserve.contract.requests import NO_FLOORS, RecommendBody, RecommendJob, job_of, request_of
-from modelserve.contract.writing import answer_of, written
+from modelserve.contract.writing import Values, answer_of, written
 from modelserve.settings import TypePolicy
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import ShrinkPolicy, shrink
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
 
-__all__ = ["minimum_of", "recommended"]
+__all__ = ["POLICY", "LivePredictor", "decide", "minimum_of", "recommended"]
 
 UNKNOWN: Final = Knowledge()
 """Knowledge about a job without a run-time model: no important resources and no training range."""
@@ -78,11 +76,6 @@ class LivePredictor:
         """Predict k run times; the i-th is the run time of `jobs[rows[i]]` with the request `requests[i]`.
 
         `rows` has shape (k,), `requests` (k, 3). Each model scores all its rows as one matrix.
-
-        Raises
-        ------
-        PredictorUnavailable
-            A model could not be loaded, or its prediction fails.
         """
         p50, p90 = np.full((2, len(rows)), np.nan)
         for model, members in self._by_model("runtime", jobs):
@@ -92,7 +85,7 @@ class LivePredictor:
             if not len(mine):
                 continue
             mine_of_model = place[rows[mine]]
-            asked = [asked_of(jobs[i], model.history) for i in members]
+            asked = [asked_of(jobs[i], model.history, self.context) for i in members]
             seen = self.context.rows(model, asked, self._places(jobs, members), counted=False)
             matrix = model.rows.with_requests(seen.matrix, asked, mine_of_model, requests[mine])
             raw = self.context.margins(model, RUNTIME_TARGET, matrix)
@@ -101,17 +94,11 @@ class LivePredictor:
         return RunTimes(p50=p50, p90=p90)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Return upper bounds on each job's peak use per instance (n,), and the number of measured runs behind each.
-
-        Raises
-        ------
-        PredictorUnavailable
-            A model could not be loaded, or its prediction fails.
-        """
+        """Return upper bounds on each job's peak use per instance (n,), and the number of measured runs behind each."""
         use = {target: np.full(len(jobs), np.nan) for target in USAGE_TARGETS}
         runs = np.zeros(len(jobs), dtype=np.int64)
         for model, members in self._by_model("usage", jobs):
-            asked = [asked_of(jobs[i], model.history) for i in members]
+            asked = [asked_of(jobs[i], model.history, self.context) for i in members]
             seen = self.context.rows(model, asked, self._places(jobs, members), counted=True)
             card = model.bundle.card
             raw = self.context.outputs(model, seen)
@@ -176,30 +163,29 @@ if TYPE_CHECKING:
     SATISFIES: type[Predictor] = LivePredictor
 
 
-Types = Mapping[str, TypePolicy]
-
-
-def recommended(context: RequestContext, body: RecommendBody, call: Call, types: Types) -> Answered:
-    """Return the response to a recommendation call; `types` are the settings' policies by task type."""
-    now = datetime.fromtimestamp(call.now, UTC)
-    brakes = [context.braked(row.trace or call.trace or "", row.task_type, row.cluster) for row in body.jobs]
+def recommended(context: RequestContext, body: RecommendBody) -> Answered:
+    """Return the response to a recommendation call."""
+    now = datetime.fromtimestamp(context.now, UTC)
+    brakes = [context.braked(row) for row in body.jobs]
     jobs = []
     for row, brake in zip(body.jobs, brakes, strict=True):
         # The minimum of a job that must not be shrunk is its request.
-        least = request_of(row) if brake else minimum_of(context, row, call.trace or "", body.floors, types)
-        jobs.append(job_of(row, trace=call.trace or "", submitted=now, minimum=least))
+        least = request_of(row) if brake else minimum_of(context, row, body.floors)
+        jobs.append(job_of(row, trace=context.trace or "", submitted=now, minimum=least))
     predictor = LivePredictor.seeing(context, jobs)
     sources = [predictor.sources(job) for job in jobs]
-    policies = {task_type: policy_of(body, types.get(task_type)) for task_type in {job.task_type for job in jobs}}
+    policies = {name: policy_of(body, context.types.get(name)) for name in {job.task_type for job in jobs}}
     found = decide(jobs, sources, predictor, [policies[job.task_type] for job in jobs])
     recommendations = [
-        _braked(answer_of(each, source), brake) | _beside(context, job, source, each, call)
-        for job, source, brake, each in zip(jobs, sources, brakes, found, strict=True)
+        _braked(answer_of(each, source), brake) | _beside(context, row, source, each)
+        for row, source, brake, each in zip(body.jobs, sources, brakes, found, strict=True)
     ]
     return Answered(
-        body=written({"answer_id": call.answer_id, "recommendations": recommendations}),
+        body=written({"answer_id": context.answer_id, "recommendations": recommendations}),
         models=context.cited(),
-        counts=_counts(found),
+        counts=Counter(
+            ("recommendation", resource, str(reason)) for each in found for resource, reason in each.reasons.items()
+        ),
         reclaimed=_reclaimed(jobs, found),
     )
 
@@ -211,29 +197,27 @@ def policy_of(body: RecommendBody, of_type: TypePolicy | None) -> ShrinkPolicy:
     return replace(POLICY, **of_settings | {name: value for name, value in called.items() if value is not None})
 
 
-def _beside(context: RequestContext, job: Job, source: Sources, found: Recommendation, call: Call) -> dict[str, object]:
-    age_s = None if source.history is None else max(call.now - source.history.timestamp(), 0.0)
+def _beside(context: RequestContext, row: RecommendJob, source: Sources, found: Recommendation) -> Values:
+    age_s = None if source.history is None else max(context.now - source.history.timestamp(), 0.0)
     return {
-        "mode": context.mode(job.trace, job.task_type, job.group, job.cluster),
+        "mode": context.mode(row),
         "alpha": found.alpha,
         "model_decided": found.model_decided,
         "evidence": {"measured_runs": found.runs, "history_age_s": age_s},
     }
 
 
-def _braked(answer: dict[str, object], brake: str | None) -> dict[str, object]:
+def _braked(answer: Values, brake: str | None) -> Values:
     notes = [f"not shrunk: {brake}" if brake else None, answer["note"]]
     return answer | {"note": "; ".join(str(note) for note in notes if note) or None}
 
 
-def minimum_of(
-    context: RequestContext, row: RecommendJob, trace: str, of_call: Minimums, types: Types
-) -> Request | None:
+def minimum_of(context: RequestContext, row: RecommendJob, of_call: Minimums) -> Request | None:
     """Return the minimum amounts of a job, or None: the largest of the call's, its own, its type's and the learnt."""
-    of_type = types.get(row.task_type)
+    of_type = context.types.get(row.task_type)
     floors = (of_call, row.floors, NO_FLOORS if of_type is None else of_type.minimums)
     given = [each for each in floors if each is not NO_FLOORS]
-    killed_gib = context.memory_floor_gib(row.trace or trace, row.cluster, row.group, row.role, row.user)
+    killed_gib = context.memory_floor_gib(row)
     if math.isnan(killed_gib) and not given:
         return None
     least = {name: [getattr(each, name) for each in given] for name in RESOURCES}
@@ -243,15 +227,6 @@ def minimum_of(
 
 def _largest(values: Sequence[float | None]) -> float:
     return max((value for value in values if value is not None), default=math.nan)
-
-
-def _counts(found: Sequence[Recommendation]) -> dict[tuple[str, ...], int]:
-    counted: dict[tuple[str, ...], int] = {}
-    for each in found:
-        for resource, reason in each.reasons.items():
-            key = ("recommendation", resource, str(reason))
-            counted[key] = counted.get(key, 0) + 1
-    return counted
 
 
 def _reclaimed(jobs: Sequence[Job], found: Sequence[Recommendation]) -> dict[str, tuple[float, float]]:

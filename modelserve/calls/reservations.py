@@ -1,27 +1,25 @@
-"""Reservation calls: what to reserve for each running job, given its statistics, and whether to apply it.
+"""Reservation calls: what to reserve for each running job, given its samples, and whether to apply it.
 
-The decision is `scheduler_core.reserve`; this module adds modes, brakes, memory floors and minimums. No HTTP here.
-Called by the service, and by `modelserve.calls.replay` for logged calls.
+The decision is `scheduler_core.reserve`; this module adds modes, brakes, memory floors and minimums.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from modelserve.calls.logged_context import Answered, Call
-from modelserve.calls.measured import Measured, requests_of
+from modelserve.calls.context import Answered, RequestContext
 from modelserve.calls.recommendations import minimum_of
-from modelserve.calls.request_context import RequestContext
-from modelserve.calls.samples import USES, device_gib
+from modelserve.calls.samples import USES, Refusal, device_gib, refused_cells, samples_of, statistics_of, whole
 from modelserve.contract.requests import NO_FLOORS
-from modelserve.contract.reservations import RunningJob
+from modelserve.contract.reservations import ReserveBody, RunningJob
 from modelserve.contract.writing import written
-from modelserve.settings import TypePolicy
-from scheduler_core.measuring import measurements_of
+from scheduler_core.measuring import Running, Samples, faults_of, measure, measurements_of
 from scheduler_core.reserve import ReservePolicy, ReserveReason, reserve
-from scheduler_core.types import RESOURCES, FloatArray
+from scheduler_core.types import RESOURCES, FloatArray, IntArray
 
 __all__ = ["POLICY", "reserved"]
 
@@ -31,6 +29,8 @@ POLICY: Final = ReservePolicy()
 REFUSED: Final = "refused"
 """Reason of a job whose samples or statistics are refused."""
 
+_NO_SAMPLES: Final = {"jobs": {"__all__": {"samples", "statistics"}}}
+
 Values = dict[str, Any]  # Any: JSON values of the response
 Amounts = tuple[FloatArray, FloatArray, FloatArray]
 """Mean, spread and memory to reserve for n jobs, each (n, 2), as in `scheduler_core.reserve.Reservations`."""
@@ -38,49 +38,94 @@ Pair = Sequence[float]
 """A value of CPU cores and one of GPUs."""
 
 
-def reserved(
-    context: RequestContext, rows: Sequence[RunningJob], found: Measured, call: Call, types: Mapping[str, TypePolicy]
-) -> Answered:
-    """Return the response to a reservation call; `types` are the settings' policies by task type."""
-    trace = call.trace or ""
-    brakes = [context.braked(row.trace or trace, row.task_type, row.cluster) for row in rows]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Statistics and age (n,) of the jobs of one call, and what was refused of each job."""
+
+    age_s: FloatArray
+    known: Running
+    refused: Sequence[Sequence[Refusal]]
+
+
+def reserved(context: RequestContext, body: ReserveBody) -> Answered:
+    """Return the response to a reservation call; the log keeps its jobs without samples and statistics."""
+    rows = body.jobs
+    found = measured(rows, context.now)
+    brakes = [context.braked(row) for row in rows]
     out = [bool(each) for each in found.refused]
     held = [row.held or row.opted_out or bool(brake) for row, brake in zip(rows, brakes, strict=True)]
-    requests = requests_of(rows)
+    requests = _requests(rows)
     seen = measurements_of(requests, found.known, found.age_s, np.array(held) | np.array(out))
-    made = reserve(requests, seen, found.policy)
-    least = _minimums(context, rows, trace, types)
-    amounts = _at_least((made.mean, made.spread, made.memory), requests, least, found.policy)
+    made = reserve(requests, seen, POLICY)
+    amounts = _at_least((made.mean, made.spread, made.memory), requests, _minimums(context, rows))
     names = tuple(map(str, ReserveReason))
     reasons = [REFUSED if o else names[code] for o, code in zip(out, made.reason.tolist(), strict=True)]
     answers = [
-        {"job_id": row.job_id, "mode": context.mode(row.trace or trace, row.task_type, row.group, row.cluster)} | answer
+        {"job_id": row.job_id, "mode": context.mode(row)} | answer
         for row, answer in zip(rows, _answers(rows, amounts, found, reasons, brakes), strict=True)
     ]
     return Answered(
-        body=written({"answer_id": call.answer_id, "z": found.policy.z, "reservations": answers}),
+        body=written({"answer_id": context.answer_id, "z": POLICY.z, "reservations": answers}),
         counts=_counts(reasons, found),
         reserved=_totals(rows, requests, amounts),
+        kept=body.__pydantic_serializer__.to_json(body, exclude=_NO_SAMPLES, exclude_defaults=True),
     )
 
 
-def _minimums(
-    context: RequestContext, rows: Sequence[RunningJob], trace: str, types: Mapping[str, TypePolicy]
-) -> FloatArray:
+def measured(rows: Sequence[RunningJob], now: float) -> Measured:
+    """Check the samples and statistics of all jobs, and return the statistics after the samples.
+
+    If anything of a job is refused, no sample of it is added; its sound memory samples still raise the largest.
+    """
+    refused: list[list[Refusal]] = [[] for _ in rows]
+    age_s = np.array([_age_s(row, now, refused[i]) for i, row in enumerate(rows)])
+    known = statistics_of(rows, age_s, refused)
+    samples = samples_of(rows, refused)
+    codes = faults_of(samples, known.at_s, age_s)
+    refused_cells(rows, codes, refused)
+    _leave_out(np.flatnonzero([bool(each) for each in refused]), samples, codes, known)
+    known = measure(_requests(rows), samples, known, POLICY)
+    return Measured(age_s=np.nan_to_num(age_s), known=known, refused=refused)
+
+
+def _leave_out(jobs: IntArray, samples: Samples, codes: IntArray, known: Running) -> None:
+    """Remove the samples of these jobs, but keep the largest memory among their valid samples."""
+    sound = np.where(codes[jobs, :, 3:] == 0, samples.use[jobs, :, 2:], np.nan)
+    known.memory[jobs] = np.fmax(known.memory[jobs], np.fmax.reduce(sound, axis=1, initial=np.nan))
+    samples.at_s[jobs] = samples.use[jobs] = np.nan
+
+
+def _age_s(row: RunningJob, now: float, refused: list[Refusal]) -> float:
+    if row.age_s is not None:
+        refused += [] if row.start_ts is None else [whole("start_ts", "ambiguous")]
+        return row.age_s
+    if row.start_ts is None:
+        refused.append(whole("age_s", "missing"))
+        return math.nan
+    return max(now - row.start_ts.timestamp(), 0.0)
+
+
+def _requests(rows: Sequence[RunningJob]) -> FloatArray:
+    """Return the requests of all jobs (n, 3): CPU cores, GiB of memory and GPUs; 0 if not requested."""
+    asked = [row.request for row in rows]
+    return np.array([(each.cpu_cores or 0.0, each.mem_gib or 0.0, each.gpus or 0.0) for each in asked])
+
+
+def _minimums(context: RequestContext, rows: Sequence[RunningJob]) -> FloatArray:
     """Return the minimum amounts of each job (n, 3), in the order of `RESOURCES`; 0 for none."""
-    least = [minimum_of(context, row, trace, NO_FLOORS, types) for row in rows]
+    least = [minimum_of(context, row, NO_FLOORS) for row in rows]
     amounts: FloatArray = np.array([(0.0, 0.0, 0.0) if each is None else each.row() for each in least])
     return np.where(np.isnan(amounts), 0.0, amounts)
 
 
-def _at_least(amounts: Amounts, requests: FloatArray, least: FloatArray, policy: ReservePolicy) -> Amounts:
+def _at_least(amounts: Amounts, requests: FloatArray, least: FloatArray) -> Amounts:
     """Return reservations of at least the minimum amounts, but not above the request for their sake."""
     if not least.any():
         return amounts
     mean, spread, memory = amounts
     low = np.minimum(least, requests)
     mean = np.maximum(mean, low[:, [0, 2]])
-    room = (requests[:, [0, 2]] - mean) / policy.z if policy.z > 0.0 else np.inf
+    room = (requests[:, [0, 2]] - mean) / POLICY.z if POLICY.z > 0.0 else np.inf
     return mean, np.minimum(spread, room), np.maximum(memory, low[:, [1, 2]])
 
 
@@ -123,7 +168,7 @@ def _answers(
             "reason": reason,
             "refused": [{"field": field, "why": why, "samples": at} for field, why, at in refused],
             "statistics": statistics,
-            "note": _note(row, reason, statistics, age_s, brake, found.policy),
+            "note": _note(row, reason, statistics, age_s, brake),
         }
 
 
@@ -139,9 +184,7 @@ def _compute(place: int, mean: Pair, recent: Pair, squares: Pair, pressed_s: Pai
     }
 
 
-def _note(
-    row: RunningJob, reason: str, statistics: Values, age_s: float, brake: str | None, policy: ReservePolicy
-) -> str | None:
+def _note(row: RunningJob, reason: str, statistics: Values, age_s: float, brake: str | None) -> str | None:
     """Return why the request, or a part of it, stands; None if all of the job was measured."""
     if reason == ReserveReason.MEASURED:
         missing = _unmeasured(row, statistics)
@@ -151,16 +194,16 @@ def _note(
     if reason == ReserveReason.HELD:
         return f"not reduced: {brake}" if brake else "opted out" if row.opted_out and not row.held else None
     if reason == ReserveReason.PROBATION:
-        return f"expected an age of {policy.probation_s:g} s and {policy.min_samples:g} samples"
+        return f"expected an age of {POLICY.probation_s:g} s and {POLICY.min_samples:g} samples"
     if reason == ReserveReason.STALE:
         silent_s = age_s - statistics["at_s"]
-        return f"the newest sample is {silent_s:.0f} s old, expected at most {policy.stale_s:g} s"
-    return f"use pressed on the reservation of {_pressed(statistics, age_s, policy)}"
+        return f"the newest sample is {silent_s:.0f} s old, expected at most {POLICY.stale_s:g} s"
+    return f"use pressed on the reservation of {_pressed(statistics, age_s)}"
 
 
-def _pressed(statistics: Values, age_s: float, policy: ReservePolicy) -> str:
+def _pressed(statistics: Values, age_s: float) -> str:
     seen = {name: statistics[name] for name in ("cpu_cores", "gpus") if statistics[name] is not None}
-    return " and ".join(name for name, of in seen.items() if age_s - of["pressed_s"] < policy.press_s)
+    return " and ".join(name for name, of in seen.items() if age_s - of["pressed_s"] < POLICY.press_s)
 
 
 def _unmeasured(row: RunningJob, statistics: Values) -> list[str]:

@@ -1,30 +1,24 @@
 """Calls for routes of waiting jobs among sites: sites and jobs in, a site and a reason for each job out.
 
-The decision is `scheduler_core.planning.sites.routing`, with the policy of the settings. No HTTP here. Called by the
-service, and by `modelserve.calls.replay` for logged calls.
+The decision is `scheduler_core.planning.sites.routing`, with the policy of the settings.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
-from pydantic import ConfigDict, ValidationError
-from pydantic_core import to_json
 
-from modelserve.bundle.card import complaint
-from modelserve.bundle.routing_policy import TERMS, RoutingPolicy
-from modelserve.calls.logged_context import Answered, Call
+from modelserve.bundle.routing_policy import RoutingPolicy
+from modelserve.calls.context import Answered, RequestContext
 from modelserve.contract.routes import RouteBody, RoutedJob, SiteRow
 from modelserve.contract.writing import Values, written
 from modelserve.errors import BadRequest
-from scheduler_core.errors import BadInput
-from scheduler_core.planning.sites.policies import policy
-from scheduler_core.planning.sites.routing import SiteState, Support, WaitingJobs, route
+from scheduler_core.planning.sites.routing import SiteState, WaitingJobs, route
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["read_logged_routes", "routed", "write_logged_routes"]
+__all__ = ["routed"]
 
 STEP_S: Final = 900.0
 DAY_S: Final = 86_400.0
@@ -32,56 +26,9 @@ FREEING_H: Final = 48
 G_PER_T: Final = 1e6
 
 
-class Logged(RouteBody):
-    """What the log keeps of a call: the call, and the policy that decided; `support` is null if there is none."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    policy: str
-    params: tuple[float, ...]
-    support: tuple[tuple[float, ...], tuple[float, ...]] | None
-    terms: tuple[float, ...]
-
-
-def write_logged_routes(body: RouteBody, rules: RoutingPolicy) -> bytes:
-    """Return what the log keeps of a call, as JSON; its jobs are where those of other calls are."""
-    support = None if rules.support is None else [rules.support.low.tolist(), rules.support.high.tolist()]
-    rest: Values = {
-        "policy": rules.policy.name,
-        "params": rules.policy.params.tolist(),
-        "support": support,
-        "terms": [getattr(rules, name) for name in TERMS],
-    }
-    return body.__pydantic_serializer__.to_json(body, exclude_defaults=True)[:-1] + b"," + to_json(rest)[1:]
-
-
-def read_logged_routes(body: Mapping[str, object]) -> tuple[RouteBody, RoutingPolicy]:
-    """Read what `write_logged_routes` wrote, parsed as JSON.
-
-    Raises
-    ------
-    BadRequest
-        The log was written by another version of the service.
-    """
-    try:
-        logged = Logged.model_validate(body, strict=False)
-        chosen, terms = policy(logged.policy, logged.params), dict(zip(TERMS, logged.terms, strict=True))
-        ends = None if logged.support is None else [np.array(each) for each in logged.support]
-        support = None if ends is None else Support(low=ends[0], high=ends[1])
-    except (ValidationError, ValueError, BadInput) as error:
-        what = complaint(error) if isinstance(error, ValidationError) else str(error)
-        raise BadRequest(f"call of the answer: {what}; it was written by another version") from error
-    return logged, RoutingPolicy(policy=chosen, support=support, **terms)
-
-
-def routed(body: RouteBody, call: Call, rules: RoutingPolicy) -> Answered:
-    """Return the response to a call for routes.
-
-    Raises
-    ------
-    BadRequest
-        Two sites have one name, or a job names a site that is not in the call.
-    """
+def routed(context: RequestContext, body: RouteBody) -> Answered:
+    """Return the response to a call for routes."""
+    rules = context.routing or RoutingPolicy()
     names = [each.site for each in body.sites]
     at = {name: place for place, name in enumerate(names)}
     if len(at) < len(names):
@@ -90,7 +37,7 @@ def routed(body: RouteBody, call: Call, rules: RoutingPolicy) -> Answered:
         if each.site not in at:
             raise BadRequest(f"jobs: {each.job_id[:40]!r} is at {each.site[:40]!r}, expected one of the call's sites")
     origin = np.array([at[each.site] for each in body.jobs], dtype=np.int64)
-    state = _state(body.sites, body.at or datetime.fromtimestamp(call.now, UTC))
+    state = _state(body.sites, body.at or datetime.fromtimestamp(context.now, UTC))
     found = route(
         _waiting(body.jobs, origin, state, rules),
         state,
@@ -112,8 +59,8 @@ def routed(body: RouteBody, call: Call, rules: RoutingPolicy) -> Answered:
         for row, site, reason, gain, safe in zip(body.jobs, *columns, strict=True)
     ]
     return Answered(
-        body=written({"answer_id": call.answer_id, "policy": rules.policy.name, "routes": answers}),
-        counts={("route", reason): number for reason, number in Counter(found.reason).items()},
+        body=written({"answer_id": context.answer_id, "policy": rules.policy.name, "routes": answers}),
+        counts=Counter(("route", reason) for reason in found.reason),
     )
 
 

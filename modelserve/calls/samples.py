@@ -1,6 +1,6 @@
 """Samples and running statistics of a reservation call, as arrays, with a list of what is refused of each job.
 
-The rules for a single sample are in `scheduler_core.measuring`. Called by `modelserve.calls.measured`.
+The rules for a single sample are in `scheduler_core.measuring`.
 """
 
 import math

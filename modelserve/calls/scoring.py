@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from modelserve.bundle.flavor import INPUTS, OUTPUTS
 from modelserve.callers import Caller, check_jobs
-from modelserve.calls.logged_context import Answered
+from modelserve.calls.context import Answered
 from modelserve.contract.jobs import PredictAnswer, Prediction
 from modelserve.contract.requests import OUTPUTS as WANTED
 from modelserve.contract.requests import Output, PredictBody

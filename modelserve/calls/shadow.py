@@ -1,7 +1,6 @@
 """Shadow comparisons: predict the jobs of a response with the challenger too, and store both predictions.
 
-Comparisons never change or delay a response: those that do not fit into the queue are dropped and counted. Called by
-the service; summarised by `modelserve.calls.catalogue`.
+Comparisons never change or delay a response: those that do not fit into the queue are dropped and counted.
 """
 
 import logging
@@ -16,14 +15,13 @@ import numpy.typing as npt
 
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.run_times import calibrated_run_times
-from modelserve.calls.logged_context import Call
 from modelserve.contract.writing import known
 from modelserve.store.comparisons import Comparison
 from scheduler_core.types import FloatArray, RunTimes
 
 if TYPE_CHECKING:
     from features.online import JobAsked
-    from modelserve.calls.request_context import RequestContext
+    from modelserve.calls.context import RequestContext
     from modelserve.loading.feature_records import Scored
     from modelserve.loading.served import ServedModel
 
@@ -44,7 +42,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    call: Call
+    answer_id: str
+    at: float
     champion: "ServedModel"
     challenger: "ServedModel"
     seen: "Scored"
@@ -66,7 +65,7 @@ class Shadow:
         self._stopped = False
         self.dropped = 0
 
-    def offer(self, context: "RequestContext", call: Call) -> None:
+    def offer(self, context: "RequestContext") -> None:
         """Queue the jobs of a response whose run-time model has a challenger, without blocking."""
         if not context.snapshot.challengers or self._stopped:
             return
@@ -74,7 +73,16 @@ class Shadow:
             card = champion.bundle.card
             challenger = context.snapshot.challengers.get(card.name) if card.kind == "runtime" else None
             if challenger is not None:
-                self._put(_Task(call=call, champion=champion, challenger=challenger, seen=seen, asked=asked))
+                self._put(
+                    _Task(
+                        answer_id=context.answer_id,
+                        at=context.now,
+                        champion=champion,
+                        challenger=challenger,
+                        seen=seen,
+                        asked=asked,
+                    )
+                )
 
     def stop(self) -> None:
         """Empty the queue, and end the thread after the running comparison."""
@@ -119,8 +127,8 @@ class Shadow:
         self._keep(
             [
                 Comparison(
-                    answer_id=task.call.answer_id,
-                    at=task.call.now,
+                    answer_id=task.answer_id,
+                    at=task.at,
                     trace=job.trace,
                     cluster=job.cluster or "",
                     job_id=job.job_id,

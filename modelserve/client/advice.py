@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from modelserve.bundle.card import complaint
-from modelserve.client.calls import Call, check_ids, rows_as
+from modelserve.client.messages import Call, check_ids, rows_as
 from modelserve.contract.fields import Mode
 from modelserve.contract.jobs import Amounts, Recommended
 from modelserve.contract.requests import RecommendJob
@@ -56,13 +56,7 @@ class Advice(Recommendation):
 
 
 def row_of(job: Job) -> RecommendJob:
-    """Return a scheduler's job as a row of a call.
-
-    Raises
-    ------
-    BadRequest
-        The service would refuse the job, for example for an infinite request; the message names the field.
-    """
+    """Return a scheduler's job as a row of a call."""
     values: dict[str, object] = {name: getattr(job, name) for name in TEXTS}
     values |= {"request": _known(job.request), "instances": job.instances, "opted_out": job.opted_out}
     if job.submit_ts:  # 0: unknown
@@ -110,11 +104,6 @@ def read_advice(content: bytes, jobs: Sequence[Job], call: Call, *, floors_expec
 
     If a row fails a check, its job keeps its request. With `floors_expected`, a row with a target below its request but
     without a lower bound fails.
-
-    Raises
-    ------
-    WrongAnswer
-        The content is not JSON, or its list does not hold these jobs in this order.
     """
     try:
         # Use Python's parser: unlike pydantic's, it accepts half of a surrogate pair, which `writable` then replaces.

@@ -1,59 +1,132 @@
 """`AsyncClient`: every call of the service as a coroutine that takes jobs and returns typed answers.
 
-`modelserve.client.exchange` sends the calls. Called by asyncio programs and by the blocking `Client`.
+The calls are those of the table `modelserve.contract.calls`; `modelserve.client.exchange` sends them.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Literal, Self, TypeVar
+
+import httpx2
+from pydantic import BaseModel
 
 from modelserve.bundle.card import Resource
 from modelserve.client.advice import Advice, read_advice, rows_of, unchanged
-from modelserve.client.calls import (
+from modelserve.client.exchange import Exchange, Surroundings
+from modelserve.client.messages import (
+    Call,
+    body_as,
     check_ids,
-    delete,
-    fields,
-    get,
+    given,
+    message_of,
     parts,
-    post,
     read_answer,
     rows_as,
-    segment,
     whole,
-    with_job,
-    with_list,
+    with_jobs,
 )
-from modelserve.client.connected import Batch, Connected
+from modelserve.client.policy import JOBS_PER_CALL, Retries, Timeouts
+from modelserve.contract import calls
+from modelserve.contract.calls import CallShape
 from modelserve.contract.feedback import FeedbackRow
-from modelserve.contract.fields import Minimums, Mode
-from modelserve.contract.holds import Held, HoldAnswer, HoldJob, HourlyValues
-from modelserve.contract.jobs import (
-    ExplainAnswer,
-    PredictAnswer,
-    Prediction,
-    RecentAnswer,
-    RecommendAnswer,
-    Recommended,
-    WhatIfAnswer,
-)
+from modelserve.contract.fields import Alias, Minimums, Mode
+from modelserve.contract.jobs import ExplainAnswer, Prediction, RecentAnswer, Recommended, WhatIfAnswer
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
-from modelserve.contract.placements import ClusterBody, PendingAnswer, PendingBody, PlaceAnswer
-from modelserve.contract.plans import MAX_PLANNED, PlanAnswer, PlanBody
-from modelserve.contract.requests import JobRow, RecommendJob
-from modelserve.contract.reservations import MAX_RUNNING, ReserveAnswer, Reserved, RunningJob
+from modelserve.contract.placements import ClusterBody, PendingAnswer, PlaceAnswer
+from modelserve.contract.plans import MAX_PLANNED, Held, HoldJob, HourlyValues, PlanAnswer, PlanBody
+from modelserve.contract.requests import MAX_JOBS, JobRow, RecommendJob
+from modelserve.contract.reservations import MAX_RUNNING, Reserved, RunningJob
 from modelserve.contract.routes import RouteAnswer, RouteBody
-from modelserve.errors import ClientError
+from modelserve.errors import BadRequest, ClientError, Refused
 from scheduler_core.types import Job
 
+Row = TypeVar("Row")
+Found = TypeVar("Found")
+Said = TypeVar("Said", bound=BaseModel)
+Item = BaseModel | Mapping[str, object]
 Jobs = Sequence[JobRow | Mapping[str, object]]
 
+LISTS: Final = ("jobs", "feedback")
+"""Fields of the request bodies whose lists are sent in parts."""
+ANSWER_BYTES: Final = 65_536
+ANSWER_BYTES_PER_JOB: Final = 4_096
+"""Maximum bytes of a recommendation for each job, in addition to `ANSWER_BYTES`; the service writes about 700."""
 
-class AsyncClient(Connected):
-    """A client of the prediction service for asyncio; `Connected` describes its parameters.
+
+class AsyncClient:
+    """A client of the prediction service for asyncio.
 
     Every call may raise `BadRequest` if what it is given is not valid, and `ClientError` if no answer came:
     `ServiceUnavailable`, `Refused` or `WrongAnswer`.
+
+    Parameters
+    ----------
+    addresses
+        Addresses of the service, such as `http://127.0.0.1:8080`; several addresses are replicas, tried in turn.
+    token
+        Bearer token, sent to these addresses only, and never part of a message.
+    ca_file
+        PEM file of the trusted certificate authorities; None means those of the system.
+    verify
+        Whether TLS certificates are checked; use False for trials only.
+    timeouts, retries
+        How long a call may take, and when it is retried. Only calls that change nothing and feedback (which the service
+        counts once, however often it is sent) are retried.
+    jobs_per_call
+        Maximum number of jobs in one call. Longer lists are sent in parts; their answers are joined in order.
     """
+
+    def __init__(
+        self,
+        *addresses: str,
+        token: str | None = None,
+        ca_file: Path | None = None,
+        verify: bool = True,
+        timeouts: Timeouts | None = None,
+        retries: Retries | None = None,
+        jobs_per_call: int = JOBS_PER_CALL,
+        surroundings: Surroundings | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        if not 1 <= jobs_per_call <= MAX_JOBS:
+            raise BadRequest(f"client: found jobs_per_call={jobs_per_call}, expected 1 to {MAX_JOBS}")
+        self.jobs_per_call = jobs_per_call
+        self.exchange = Exchange(
+            addresses,
+            token=token,
+            ca_file=ca_file,
+            verify=verify,
+            timeouts=timeouts or Timeouts(),
+            retries=retries or Retries(),
+            surroundings=surroundings or Surroundings(),
+            transport=transport,
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.exchange.addresses))})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; later calls raise `ClientError`."""
+        await self.exchange.close()
+
+    async def call(self, of: CallShape[Said], body: Item | None = None, **parameters: str | None) -> Said:
+        """Send any call of the table with its body or parameters, and return its answer."""
+        if body is None or of.body is None:
+            return await self._ask(of.answer, message_of(of, None, **parameters))
+        sent = body_as(of.body, body)
+        message = message_of(of, whole(sent))
+        said = await self._ask(of.answer, message)
+        if of.rows or of.jobs == "job":
+            check_ids([job.job_id for job in of.jobs_of(sent)], [row.job_id for row in of.rows_of(said)], message)
+        return said
 
     async def predictions(
         self,
@@ -63,8 +136,7 @@ class AsyncClient(Connected):
         outputs: Sequence[Literal["run_time", "peak_use"]] | None = None,
     ) -> list[Prediction]:
         """Predict the run time and peak resource use of jobs; answers are in the order of the jobs."""
-        of = Batch("/v1/predictions", PredictAnswer, lambda said: (said.answer_id, said.predictions))
-        return await self.each(of, rows_as(JobRow, jobs), trace=trace, outputs=outputs)
+        return await self._each(calls.PREDICT, jobs, trace=trace, outputs=outputs)
 
     async def recommendations(
         self,
@@ -81,84 +153,76 @@ class AsyncClient(Connected):
         `theta`, `alpha`, `guard` and `floors` apply to every job of the call; a job may have its own `floors`.
         """
         least = None if floors is None else floors.model_dump(exclude_none=True)
-        of = Batch("/v1/recommendations", RecommendAnswer, lambda said: (said.answer_id, said.recommendations))
-        rows = rows_as(RecommendJob, jobs)
-        return await self.each(of, rows, trace=trace, theta=theta, alpha=alpha, guard=guard, floors=least)
+        return await self._each(calls.RECOMMEND, jobs, trace=trace, theta=theta, alpha=alpha, guard=guard, floors=least)
 
     async def recent_recommendations(self, *, trace: str | None = None, task_type: str | None = None) -> RecentAnswer:
         """Return the newest recommendations, the resources they freed, and the outcomes of their jobs."""
-        return await self.ask(RecentAnswer, get("/v1/recommendations", trace=trace, task_type=task_type))
+        return await self.call(calls.RECENT, trace=trace, task_type=task_type)
 
     async def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
         """Recommend a target for each job of a scheduler, as `scheduler_core.shrink` does; raise no error.
 
         A job without a valid answer keeps its request, with the reason `predictor_unavailable`; `note` holds the cause.
         """
+        # Do not expect lower bounds, since the settings of the service may allow targets without them.
+        return (await self.advise(jobs, floors_expected=False))[0]
+
+    async def advise(
+        self, jobs: Sequence[Job], *, floors_expected: bool, **limits: object
+    ) -> tuple[list[Advice], ClientError | None]:
+        """Return the advice for each job, and the error of the last part of the list that got no answer."""
         rows, notes = rows_of(jobs)
         found = [unchanged(job, note) for job, note in zip(jobs, notes, strict=True)]
-        valid = [(job, row) for job, row in zip(jobs, rows, strict=True) if row is not None]
-        places = [i for i, row in enumerate(rows) if row is not None]
-        deadline = self.exchange.deadline()
-        for part, at in zip(parts(valid, self.jobs_per_call), parts(places, self.jobs_per_call), strict=True):
-            try:
-                answers = await self.halved(part, self._advice, deadline)
-            except ClientError as error:
-                answers = [unchanged(job, str(error)) for job, _ in part]
-            for i, answer in zip(at, answers, strict=True):
-                found[i] = answer
-        return found
+        valid = [(i, job, row) for i, (job, row) in enumerate(zip(jobs, rows, strict=True)) if row is not None]
+        deadline, failed = self.exchange.deadline(), None
 
-    async def _advice(self, part: Sequence[tuple[Job, RecommendJob]], deadline: float) -> list[Advice]:
-        call = post("/v1/recommendations", with_list("jobs", [row for _, row in part]), repeatable=True)
-        # Do not expect lower bounds, since the settings of the service may allow targets without them.
-        content = await self.exchange.send(call, deadline)
-        return read_advice(content, [job for job, _ in part], call, floors_expected=False)
+        async def ask(part: Sequence[tuple[int, Job, RecommendJob]], deadline: float) -> list[Advice]:
+            message = message_of(calls.RECOMMEND, with_jobs("jobs", [row for _, _, row in part], **limits))
+            message = replace(message, most_bytes=ANSWER_BYTES + ANSWER_BYTES_PER_JOB * len(part))
+            content = await self.exchange.send(message, deadline)
+            return read_advice(content, [job for _, job, _ in part], message, floors_expected=floors_expected)
+
+        for part in parts(valid, self.jobs_per_call):
+            try:
+                answers = await self._halved(part, ask, deadline)
+            except ClientError as error:
+                answers, failed = [unchanged(job, str(error)) for _, job, _ in part], error
+            for (i, _, _), answer in zip(part, answers, strict=True):
+                found[i] = answer
+        return found, failed
 
     async def reservations(
         self, jobs: Sequence[RunningJob | Mapping[str, object]], *, trace: str | None = None
     ) -> list[Reserved]:
         """Return what to reserve for running jobs, given their samples; answers are in the order of the jobs.
 
-        The `statistics` of an answer may be sent with the job's newer samples in its next call.
-
-        Wrong samples are no error: the answer lists them, and the job's request stands. Without an answer, all requests
-        stand.
+        The `statistics` of an answer may be sent with the job's newer samples in its next call. Wrong samples are no
+        error: the answer lists them, and the job's request stands. Without an answer, all requests stand.
         """
-        of = Batch("/v1/reservations", ReserveAnswer, lambda said: (said.answer_id, said.reservations))
-        return await self.each(of, rows_as(RunningJob, jobs), most=MAX_RUNNING, trace=trace)
+        return await self._each(calls.RESERVE, jobs, most=MAX_RUNNING, trace=trace)
 
     async def routes(self, call: RouteBody | Mapping[str, object]) -> RouteAnswer:
         """Return the site where each waiting job starts now, and why; sites and jobs are sent in one call."""
-        [body] = rows_as(RouteBody, [call], field="calls")
-        return await self.ask_about(
-            body.jobs, RouteAnswer, post("/v1/route", whole(body), repeatable=True), lambda said: said.routes
-        )
+        return await self.call(calls.ROUTE, call)
 
     async def placements(self, cluster: ClusterBody | Mapping[str, object]) -> PlaceAnswer:
         """Return where each waiting job of a cluster starts now, and why; the cluster is sent in one call."""
-        [body] = rows_as(ClusterBody, [cluster], field="clusters")
-        return await self.ask_about(
-            body.jobs, PlaceAnswer, post("/v1/placements", whole(body), repeatable=True), lambda said: said.placements
-        )
+        return await self.call(calls.PLACE, cluster)
 
     async def explain_pending(
         self, cluster: ClusterBody | Mapping[str, object], *, job_ids: Sequence[str] | None = None
     ) -> PendingAnswer:
         """Return why jobs of a cluster wait, and what would start them; `job_ids` None: the first in queue order."""
-        [body] = rows_as(ClusterBody, [cluster], field="clusters")
-        asked = {**body.model_dump(exclude_unset=True), **({} if job_ids is None else {"explain": tuple(job_ids)})}
-        [pending] = rows_as(PendingBody, [asked], field="clusters")
-        return await self.ask(PendingAnswer, post("/v1/explain-pending", whole(pending), repeatable=True))
+        body = cluster.model_dump(exclude_unset=True) if isinstance(cluster, BaseModel) else dict(cluster)
+        explain = None if job_ids is None else tuple(job_ids)
+        return await self.call(calls.PENDING, body | given({"explain": explain}))
 
     async def plan(self, body: PlanBody | Mapping[str, object]) -> PlanAnswer:
         """Return which jobs run now on what, within a carbon budget or at least cost.
 
         Without an answer, all jobs go on as they are.
         """
-        [asked] = rows_as(PlanBody, [body], field="plan")
-        return await self.ask_about(
-            asked.jobs, PlanAnswer, post("/v1/plan", whole(asked), repeatable=True), lambda said: said.plans
-        )
+        return await self.call(calls.PLAN, body)
 
     async def holds(
         self,
@@ -172,10 +236,8 @@ class AsyncClient(Connected):
 
         Without an answer, all jobs may start.
         """
-        (series,) = rows_as(HourlyValues, [hours], field="hours")
-        given = series.model_dump(mode="json")
-        of = Batch("/v1/hold", HoldAnswer, lambda said: (said.answer_id, said.holds))
-        return await self.each(of, rows_as(HoldJob, jobs), most=MAX_PLANNED, trace=trace, by=by, hours=given)
+        series = body_as(HourlyValues, hours, field="hours.").model_dump(mode="json")
+        return await self._each(calls.HOLD, jobs, most=MAX_PLANNED, trace=trace, by=by, hours=series)
 
     async def explanations(
         self,
@@ -186,9 +248,7 @@ class AsyncClient(Connected):
         quantile: Literal["p50", "p90"] | None = None,
     ) -> ExplainAnswer:
         """Return how many seconds each of the `top` features adds to a job's predicted run time."""
-        [row] = rows_as(JobRow, [job])
-        call = post("/v1/explanations", with_job(row, trace=trace, top=top, quantile=quantile), repeatable=True)
-        return await self.ask_about([row], ExplainAnswer, call, lambda said: [said])
+        return await self.call(calls.EXPLAIN, given({"job": job, "trace": trace, "top": top, "quantile": quantile}))
 
     async def what_if(
         self,
@@ -199,9 +259,9 @@ class AsyncClient(Connected):
         points: int | None = None,
     ) -> WhatIfAnswer:
         """Predict a job's run time for several amounts of one resource."""
-        [row] = rows_as(JobRow, [job])
-        call = post("/v1/what-if", with_job(row, resource=resource, trace=trace, points=points), repeatable=True)
-        return await self.ask_about([row], WhatIfAnswer, call, lambda said: [said])
+        return await self.call(
+            calls.WHAT_IF, given({"job": job, "resource": resource, "trace": trace, "points": points})
+        )
 
     async def feedback(
         self, finished: Sequence[FeedbackRow | Mapping[str, object]], *, trace: str | None = None
@@ -210,14 +270,7 @@ class AsyncClient(Connected):
 
         After a `ClientError`, report all of them again: perhaps not all were stored.
         """
-
-        async def send(part: Sequence[FeedbackRow], deadline: float) -> list[FeedbackAnswer]:
-            call = post("/v1/feedback", with_list("feedback", part, trace=trace), repeatable=True)
-            said = read_answer(FeedbackAnswer, await self.exchange.send(call, deadline), call)
-            check_ids([row.job_id for row in part], [result.job_id for result in said.results], call)
-            return [said]
-
-        taken = await self.in_parts(rows_as(FeedbackRow, finished, field="feedback"), send)
+        taken = await self._in_parts(calls.FEEDBACK, finished, lambda said: [said], trace=trace)
         return FeedbackAnswer(
             accepted=sum(each.accepted for each in taken),
             duplicates=sum(each.duplicates for each in taken),
@@ -227,7 +280,7 @@ class AsyncClient(Connected):
 
     async def modes(self) -> ModeAnswer:
         """Return the current modes and brakes, and the resources that finished jobs saved."""
-        return await self.ask(ModeAnswer, get("/v1/mode"))
+        return await self.call(calls.MODES)
 
     async def set_mode(
         self,
@@ -243,9 +296,9 @@ class AsyncClient(Connected):
         If `mode` is None, unset the mode there, so that the mode of a wider scope applies again. The call is never
         retried.
         """
-        unset = True if mode is None else None
-        body = fields(mode=mode, unset=unset, trace=trace, cluster=cluster, task_type=task_type, group=group)
-        return await self.ask(ModeChange, post("/v1/mode", body, repeatable=False))
+        change = {"unset": True} if mode is None else {"mode": mode}
+        where = {"trace": trace, "cluster": cluster, "task_type": task_type, "group": group}
+        return await self.call(calls.SET_MODE, change | given(where))
 
     async def release_brake(
         self, *, trace: str | None = None, cluster: str | None = None, task_type: str | None = None
@@ -254,33 +307,107 @@ class AsyncClient(Connected):
 
         A brake stops the shrinking of a type after too many kills. The call is never retried.
         """
-        body = fields(reset=True, trace=trace, cluster=cluster, task_type=task_type)
-        return await self.ask(ModeChange, post("/v1/mode", body, repeatable=False))
+        where = {"trace": trace, "cluster": cluster, "task_type": task_type}
+        return await self.call(calls.SET_MODE, {"reset": True} | given(where))
 
     async def drift(self, *, trace: str | None = None, task_type: str | None = None) -> DriftAnswer:
         """Return the drift of the models: changes of accuracy since evaluation, and of inputs since training."""
-        return await self.ask(DriftAnswer, get("/v1/drift", trace=trace, task_type=task_type))
+        return await self.call(calls.DRIFT, trace=trace, task_type=task_type)
 
     async def erase_user(self, user: str, *, trace: str, cluster: str | None = None) -> ErasureAnswer:
         """Delete a user's history in one cluster (None: all); the call is never retried."""
-        return await self.ask(ErasureAnswer, delete(f"/v1/users/{segment(user)}/history", trace=trace, cluster=cluster))
+        return await self.call(calls.ERASE, user=user, trace=trace, cluster=cluster)
 
     async def models(self) -> ModelsAnswer:
         """Return the models that the token may use."""
-        return await self.ask(ModelsAnswer, get("/v1/models"))
+        return await self.call(calls.MODELS)
 
     async def model(self, name: str) -> ModelAnswer:
         """Return one model; its name is `runtime.<trace>.<type>` or `usage.<trace>.<type>`."""
-        return await self.ask(ModelAnswer, get(f"/v1/models/{segment(name)}"))
+        return await self.call(calls.MODEL, name=name)
 
-    async def importances(self, name: str) -> ImportancesAnswer:
+    async def importances(self, name: str, *, alias: Alias | None = None) -> ImportancesAnswer:
         """Return the importances of a model's features."""
-        return await self.ask(ImportancesAnswer, get(f"/v1/models/{segment(name)}/importances"))
+        return await self.call(calls.IMPORTANCES, name=name, alias=alias)
 
-    async def card(self, name: str) -> CardAnswer:
+    async def card(self, name: str, *, alias: Alias | None = None) -> CardAnswer:
         """Return a model's card."""
-        return await self.ask(CardAnswer, get(f"/v1/models/{segment(name)}/card"))
+        return await self.call(calls.CARD, name=name, alias=alias)
 
     async def ready(self) -> Ready:
         """Return the readiness of the worker that replies; no error is raised if it is not ready."""
-        return await self.ask(Ready, get("/readyz", expected=frozenset({200, 503})))
+        return await self._ask(
+            Ready, Call(method="GET", path="/readyz", repeatable=True, expected=frozenset({200, 503}))
+        )
+
+    async def _ask(self, kind: type[Said], message: Call) -> Said:
+        return read_answer(kind, await self.exchange.send(message, self.exchange.deadline()), message)
+
+    async def _each(
+        self, of: CallShape[Any], jobs: Sequence[Item], *, most: int = MAX_JOBS, **options: object
+    ) -> list[Any]:  # Any: rows of any answer
+        """Send jobs in parts, each with `options`, and return one row per job, in order, with its `answer_id`."""
+
+        def rows(said: Any) -> list[Any]:  # Any: the answer of any call
+            return [row.model_copy(update={"answer_id": said.answer_id}) for row in of.rows_of(said)]
+
+        return await self._in_parts(of, jobs, rows, most=most, **options)
+
+    async def _in_parts(
+        self,
+        of: CallShape[Said],
+        items: Sequence[Item],
+        taken: Callable[[Said], list[Found]],
+        *,
+        most: int = MAX_JOBS,
+        **options: object,
+    ) -> list[Found]:
+        """Send consecutive parts of a list, and join what `taken` takes from their answers, in order.
+
+        A part has at most `most` items, and at most `jobs_per_call`.
+        """
+
+        async def ask(part: Sequence[Any], deadline: float) -> list[Found]:  # Any: rows of any call
+            message = message_of(of, with_jobs(of.jobs, part, **options))
+            said = read_answer(of.answer, await self.exchange.send(message, deadline), message)
+            check_ids([row.job_id for row in part], [row.job_id for row in of.rows_of(said)], message)
+            return taken(said)
+
+        rows, deadline = rows_as(of.item, items, field=of.jobs), self.exchange.deadline()
+        found: list[Found] = []
+        for part in parts(rows, min(self.jobs_per_call, most)):
+            found += await self._halved(part, ask, deadline)
+        return found
+
+    async def _halved(
+        self, part: Sequence[Row], ask: Callable[[Sequence[Row], float], Awaitable[list[Found]]], deadline: float
+    ) -> list[Found]:
+        """Call `ask` with a part; if the service refuses the part as too large, with its halves."""
+        if not part:
+            return []
+        try:
+            return await ask(part, deadline)
+        except Refused as refusal:
+            if len(part) < 2 or not is_too_long(refusal):
+                raise
+        middle = len(part) // 2
+        return [
+            *await self._halved(part[:middle], ask, deadline),
+            *await self._halved(part[middle:], ask, deadline),
+        ]
+
+
+def is_too_long(refusal: Refused) -> bool:
+    """Return whether a list was refused for its length: too many bytes (413), or too many rows (422 for the list).
+
+    Examples
+    --------
+    >>> is_too_long(Refused("", status=413, problem={}))
+    True
+    >>> is_too_long(Refused("", status=422, problem={"errors": [{"field": "jobs.0.instances"}]}))
+    False
+    """
+    faults = refusal.problem.get("errors")
+    first = faults[0] if isinstance(faults, list) and faults else None
+    of_list = isinstance(first, dict) and first.get("field") in LISTS
+    return refusal.status == 413 or (refusal.status == 422 and of_list)

@@ -1,7 +1,7 @@
 """Send calls to the service over HTTP, within limits on time and size, and retry them until a deadline.
 
-`modelserve.client.calls` builds requests and reads answers; `modelserve.client.policy` decides when to retry. Called by
-`modelserve.client.connected` and `modelserve.client.http_scale`; no other module uses httpx2's client.
+`modelserve.client.messages` builds requests and reads answers; `modelserve.client.policy` decides when to retry. No
+other module uses httpx2's client.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from modelserve.client.calls import OK, SHOWN, Call, Reply, check_status, problem_of, problem_text
+from modelserve.client.messages import OK, SHOWN, Call, Reply, check_status, problem_of, problem_text
 from modelserve.client.policy import BUSY_STATUSES, Retries, Timeouts, Turns, retry_after_s
 from modelserve.errors import BadRequest, ClientError, ServiceUnavailable, WrongAnswer
 
@@ -32,9 +32,6 @@ FOREIGN: Final = (
     OSError,
 )
 """All errors of httpx2 and of sockets, which `Exchange.send` reports as `ServiceUnavailable`."""
-
-DROPPED: Final = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
-"""Errors of a lost connection, for example one that the server closed while it was idle."""
 
 REFUSAL_BYTES: Final = 65_536
 """Maximum bytes read of a reply whose status is not 200."""
@@ -57,13 +54,7 @@ class Surroundings:
 
 
 class Exchange:
-    """Connections to a service at one or several addresses, which are tried in turn.
-
-    Raises
-    ------
-    BadRequest
-        An address, the token or the certificate file is not valid.
-    """
+    """Connections to a service at one or several addresses, which are tried in turn."""
 
     def __init__(
         self,
@@ -99,21 +90,13 @@ class Exchange:
         return self._around.clock() + self._timeouts.total_s
 
     async def once(self, call: Call, *, address: int = 0) -> Reply:
-        """Send a call once to one of the addresses and return the reply, whatever its status.
-
-        Raises
-        ------
-        WrongAnswer
-            The answer is compressed or larger than `call.most_bytes`.
-        httpx2.HTTPError, OSError
-            The connection failed; see `FOREIGN`.
-        """
+        """Send a call once to one of the addresses and return the reply, whatever its status."""
         async with self._http.stream(
             call.method, self.addresses[address] + call.path, content=call.body, params=dict(call.params)
         ) as response:
             encoding = response.headers.get("content-encoding", "identity")
             if encoding != "identity":
-                raise WrongAnswer(f"found an answer compressed as {encoding[:40]!r}, expected a plain one")
+                raise WrongAnswer(f"{call}: found an answer compressed as {encoding[:40]!r}, expected a plain one")
             answered = response.status_code in OK
             most_bytes = call.most_bytes if answered else REFUSAL_BYTES
             content = bytearray()
@@ -122,21 +105,13 @@ class Exchange:
                 if len(content) > most_bytes:
                     break
             if answered and len(content) > most_bytes:
-                raise WrongAnswer(f"found an answer of more than {most_bytes} bytes")
+                raise WrongAnswer(f"{call}: found an answer of more than {most_bytes} bytes")
             return Reply(
                 status=response.status_code, content=bytes(content), retry_after=response.headers.get("retry-after")
             )
 
     async def send(self, call: Call, deadline: float) -> bytes:
-        """Send a call, retry it if it is repeatable, and return the body of the answer.
-
-        Raises
-        ------
-        ServiceUnavailable
-            No address answered before `deadline`, or the service failed (5xx).
-        Refused, WrongAnswer
-            The service answered with a status that the call does not expect.
-        """
+        """Send a call, retry it if it is repeatable, and return the body of the answer."""
         if self._http.is_closed:
             raise ClientError(f"{call}: found the client closed; expected calls before `close()` only")
         turns = Turns(addresses=len(self.addresses), first=self._first, retries=self._retries, rng=self._around.rng)
@@ -147,7 +122,7 @@ class Exchange:
                 await self._around.sleep(wait)
             tries += 1
             outcome = await self._try(address, call, deadline)
-            if isinstance(outcome, Reply) and (outcome.status in call.expected or outcome.status not in BUSY_STATUSES):
+            if isinstance(outcome, Reply) and self._is_final(call, outcome):
                 self._first = address
                 check_status(call, outcome)
                 return outcome.content
@@ -159,6 +134,9 @@ class Exchange:
             f"{call}: found no answer in {tries} tries at {', '.join(self.addresses)}; the last: {last}; "
             f"expected one within {self._timeouts.total_s:g} s; see that the service runs and is ready"
         )
+
+    def _is_final(self, call: Call, reply: Reply) -> bool:
+        return reply.status in call.expected or reply.status not in BUSY_STATUSES or not self._retries.busy
 
     async def _try(self, address: int, call: Call, deadline: float) -> Reply | str:
         """Send a call once; return the reply, or as a text the reason why none came."""
@@ -189,11 +167,6 @@ class Exchange:
 def checked_address(address: str) -> str:
     """Check the address of a service, and return it without the final slash.
 
-    Raises
-    ------
-    BadRequest
-        The text is not an HTTP address, or has a query, a fragment or a user name.
-
     Examples
     --------
     >>> checked_address("http://127.0.0.1:8080/")
@@ -214,13 +187,7 @@ def checked_address(address: str) -> str:
 
 
 def token_from(token: str | None, file: Path | None) -> str | None:
-    """Return `token`, or the token in `file`; None if neither is given.
-
-    Raises
-    ------
-    BadRequest
-        Both are given, or the file cannot be read.
-    """
+    """Return `token`, or the token in `file`; None if neither is given."""
     if token is not None and file is not None:
         raise BadRequest("client: found a token and a token file, expected one of them")
     if file is None:

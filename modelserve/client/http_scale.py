@@ -1,35 +1,32 @@
 """Recommendations from a running service over HTTP, for schedulers that must go on if no answer comes.
 
-`modelserve.client.exchange` sends the calls, `modelserve.client.advice` reads the answers, and the circuit breaker in
-`modelserve.client.policy` pauses calls to a failing service. Called by schedulers and by `taut simulate`.
+It is `AsyncClient.recommend` with one try within a deadline, behind a circuit breaker.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
-import httpx2
-
-from modelserve.client.advice import NOTE_LENGTH, Advice, observed, read_advice, rows_of, unchanged, writable
-from modelserve.client.calls import OK, Call, Reply, parts, post, problem_of, problem_text, with_list
-from modelserve.client.exchange import DROPPED, Exchange, token_from
-from modelserve.client.policy import Breaker, Timeouts, retry_after_s
-from modelserve.client.waiting import LoopThread
+from modelserve.client.advice import NOTE_LENGTH, Advice, observed, unchanged, writable
+from modelserve.client.asynchronous import AsyncClient
+from modelserve.client.exchange import token_from
+from modelserve.client.messages import given
+from modelserve.client.policy import Breaker, Retries, Timeouts, retry_after_s
+from modelserve.client.synchronous import LoopThread
 from modelserve.contract.fields import Guard
-from modelserve.contract.requests import MAX_JOBS, RecommendJob
-from modelserve.errors import BadRequest, ClientError
+from modelserve.contract.requests import MAX_JOBS
+from modelserve.errors import ClientError
 from scheduler_core.types import Job, Reason, Recommendation
 
 __all__ = ["HttpScale"]
 
-PATH: Final = "/v1/recommendations"
-ANSWER_BYTES: Final = 65_536
-ANSWER_BYTES_PER_JOB: Final = 4_096
-"""Maximum bytes of an answer for each job, in addition to `ANSWER_BYTES`; the service writes about 700 for a job."""
+ONE_TRY: Final = Retries(tries=2, first_wait_s=0.0, longest_wait_s=0.0, busy=False)
+"""Once more at once if no reply came, as on a connection that the server closed while it was idle."""
+LATE_S: Final = 0.5
+"""Seconds after the deadline at which a round gives up waiting for the client's thread."""
 
 
 @dataclass(slots=True)
@@ -86,9 +83,7 @@ class HttpScale:
         Whether jobs keep their requests if the service's mode for them is `observe`. If False, targets are used in
         either mode, as in a simulation.
     breaker
-        Circuit breaker; by default it pauses calls for 30 s after three failed calls in a row.
-    clock
-        Function that returns monotonic time in seconds.
+        Circuit breaker; by default it pauses calls for 30 s after three failed rounds in a row.
 
     Raises
     ------
@@ -119,26 +114,23 @@ class HttpScale:
         guard: Guard | None = None,
         heed_mode: bool = True,
         breaker: Breaker | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not (0.0 < deadline_s <= 86_400.0 and 1 <= jobs_per_call <= MAX_JOBS):
-            raise BadRequest(
-                f"HTTP scale: found deadline_s={deadline_s}, jobs_per_call={jobs_per_call}; "
-                f"expected seconds up to a day, and 1 to {MAX_JOBS}"
-            )
-        self.address, self.deadline_s, self.jobs_per_call, self.heed_mode = (
-            address,
-            deadline_s,
-            jobs_per_call,
-            heed_mode,
-        )
-        self.breaker = breaker or Breaker(clock=clock)
+        self.address, self.deadline_s, self.heed_mode = address, deadline_s, heed_mode
+        self.breaker = breaker or Breaker(clock=time.monotonic)
         self._token = token_from(token, token_file)
-        timeouts = Timeouts(connect_s=deadline_s, answer_s=deadline_s, total_s=deadline_s)
-        self._thread = LoopThread(lambda: Exchange([address], token=self._token, ca_file=ca_file, timeouts=timeouts))
-        self._options = {"theta": theta, "alpha": alpha, "guard": guard}
+        self._limits = given({"theta": theta, "alpha": alpha, "guard": guard})
         self._versions = ModelVersions()
-        self._clock = clock
+        timeouts = Timeouts(connect_s=deadline_s, answer_s=deadline_s, total_s=deadline_s)
+        self._thread = LoopThread(
+            lambda: AsyncClient(
+                address,
+                token=self._token,
+                ca_file=ca_file,
+                timeouts=timeouts,
+                retries=ONE_TRY,
+                jobs_per_call=jobs_per_call,
+            )
+        )
 
     def __repr__(self) -> str:
         return f"HttpScale({self.address!r})"
@@ -151,76 +143,37 @@ class HttpScale:
 
     def __call__(self, jobs: Sequence[Job]) -> list[Recommendation]:
         """Recommend a target for each job, in the order of `jobs`."""
-        deadline = self._clock() + self.deadline_s
-        rows, notes = rows_of(jobs)
-        found = [unchanged(job, note).recommendation for job, note in zip(jobs, notes, strict=True)]
-        valid = [(i, row) for i, row in enumerate(rows) if row is not None]
-        for part in parts(valid, self.jobs_per_call):
-            answers = self._answers([jobs[i] for i, _ in part], [row for _, row in part], deadline)
-            for (i, _), answer in zip(part, answers, strict=True):
-                found[i] = answer
-        return found
+        if not jobs:
+            return []
+        if not self.breaker.admits():
+            note = f"not sent: the service failed, and rests {self.breaker.rest_s:.0f} s"
+            return [self._followed(unchanged(job, note), "") for job in jobs]
+        bound = self._limits.get("guard") != "none"
+        failed: Exception | None
+        try:
+            advice, failed = self._thread.run(
+                lambda client: client.advise(jobs, floors_expected=bound, **self._limits), self.deadline_s + LATE_S
+            )
+        except Exception as error:  # any error: the scheduler must go on
+            note = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
+            advice, failed = [unchanged(job, f"{self.address}: {note}") for job in jobs], error
+        if failed is None:
+            self.breaker.succeeded()
+        else:
+            rest = failed.retry_after if isinstance(failed, ClientError) else None
+            self.breaker.failed(asked_rest_s=retry_after_s(rest, datetime.now(UTC)))
+        older = self._versions.older(sorted({model for each in advice for model in each.models}))
+        return [self._followed(each, older if each.models else "") for each in advice]
 
     def close(self) -> None:
         """Close the connections; in later rounds all jobs keep their requests."""
         self._thread.close()
 
-    def _answers(self, jobs: Sequence[Job], rows: Sequence[RecommendJob], deadline: float) -> list[Recommendation]:
-        """Send one call and return a recommendation for every job, also if the call fails."""
-        if not jobs:
-            return []
-        if self._clock() >= deadline:
-            return self._unchanged(jobs, f"not sent: the round's {self.deadline_s:g} s were over")
-        if not self.breaker.admits():
-            return self._unchanged(jobs, f"not sent: the service failed, and rests {self.breaker.rest_s:.0f} s")
-        rest_s = 0.0
-        try:
-            outcome = self._exchanged(jobs, rows, deadline)
-            if isinstance(outcome, Reply):
-                rest_s = retry_after_s(outcome.retry_after, datetime.now(UTC))
-                raise ClientError(f"the service replied {problem_text(outcome.status, problem_of(outcome))}")
-        except Exception as error:  # any error: the scheduler must go on
-            self.breaker.failed(asked_rest_s=rest_s)
-            kind = "" if isinstance(error, ClientError) else f"{type(error).__name__}: "
-            return self._unchanged(jobs, f"{self.address}: {kind}{error}")
-        self.breaker.succeeded()
-        older = self._versions.older(sorted({model for advice in outcome for model in advice.models}))
-        answers = [self._followed(advice) for advice in outcome]
-        return [replace(answer, note=self._note(answer.note, older)) for answer in answers]
-
-    def _followed(self, advice: Advice) -> Recommendation:
+    def _followed(self, advice: Advice, older: str) -> Recommendation:
+        """Return the recommendation to follow; the token is hidden in its note, in case the service repeats it."""
         predicted = Reason.PREDICTOR_UNAVAILABLE not in advice.reasons.values()
         follows = advice.mode == "enforce" or not self.heed_mode
-        return observed(advice.recommendation) if predicted and not follows else advice.recommendation
-
-    def _exchanged(self, jobs: Sequence[Job], rows: Sequence[RecommendJob], deadline: float) -> list[Advice] | Reply:
-        """Send one call and return the advice for the jobs, or the reply if its status is not 200."""
-        most_bytes = ANSWER_BYTES + ANSWER_BYTES_PER_JOB * len(jobs)
-        call = post(PATH, with_list("jobs", rows, **self._options), repeatable=True, most_bytes=most_bytes)
-
-        async def read(exchange: Exchange) -> list[Advice] | Reply:
-            reply = await _sent(exchange, call)
-            if reply.status not in OK:
-                return reply
-            return read_advice(reply.content, jobs, call, floors_expected=self._options["guard"] != "none")
-
-        try:
-            return self._thread.run(read, max(deadline - self._clock(), 0.0))
-        except (TimeoutError, httpx2.TimeoutException):
-            raise ClientError(f"found no whole answer in time: the deadline of {self.deadline_s:g} s passed") from None
-
-    def _unchanged(self, jobs: Sequence[Job], note: str) -> list[Recommendation]:
-        note = self._note(note)
-        return [unchanged(job, note).recommendation for job in jobs]
-
-    def _note(self, *texts: str) -> str:
-        # Hide the token, in case the service repeats it in a message.
-        text = "; ".join(filter(None, texts))
-        return writable(text if self._token is None else text.replace(self._token, "***"))[:NOTE_LENGTH]
-
-
-async def _sent(exchange: Exchange, call: Call) -> Reply:
-    """Send a call; if the connection was lost, send it once more."""
-    with suppress(*DROPPED):
-        return await exchange.once(call)
-    return await exchange.once(call)
+        found = observed(advice.recommendation) if predicted and not follows else advice.recommendation
+        text = "; ".join(filter(None, [found.note, older]))
+        note = writable(text if self._token is None else text.replace(self._token, "***"))[:NOTE_LENGTH]
+        return replace(found, note=note)

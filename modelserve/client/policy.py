@@ -1,7 +1,6 @@
 """Decide when calls are sent: timeouts, retries at several addresses, and a circuit breaker.
 
-This module does no I/O; clock and random numbers are arguments. Called by `modelserve.client.exchange` and
-`modelserve.client.http_scale`.
+This module does no I/O; clock and random numbers are arguments.
 """
 
 import random
@@ -53,12 +52,13 @@ class Retries:
     """The number of tries of a repeatable call at each address, and the waits between the tries.
 
     After the n-th failure at an address, the wait is drawn from 0 to `first_wait_s * 2**(n - 1)`, but at most to
-    `longest_wait_s`.
+    `longest_wait_s`. If not `busy`, a reply that the service is busy is not tried again.
     """
 
     tries: int = 4
     first_wait_s: float = 0.1
     longest_wait_s: float = 2.0
+    busy: bool = True
 
     def __post_init__(self) -> None:
         if not (1 <= self.tries <= 100 and 0.0 <= self.first_wait_s <= self.longest_wait_s <= 3600.0):

@@ -6,11 +6,10 @@ Sent by `modelserve.client`; stored and learnt from by `modelserve.learning.feed
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from features.vocabulary import ROLE_WHOLE_JOB, TaskType
-from modelserve.contract.fields import Amount, Text
-from modelserve.contract.requests import MAX_JOBS, Moment, RequestRow
+from modelserve.contract.fields import Amount, Part, Text
+from modelserve.contract.requests import MAX_JOBS, JobIdentity, Moment, RequestRow
 
 __all__ = ["EARLIEST", "FeedbackBody", "FeedbackRow"]
 
@@ -19,10 +18,8 @@ SLACK_S: Final = 1.0
 """Seconds by which a run time may exceed the time from submission to end, since schedulers round to seconds."""
 
 
-class UsedRow(BaseModel):
+class UsedRow(Part):
     """Use per instance: mean CPU and GPU use, and the largest peak memory of all instances; null if not measured."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     cpu_cores: Amount | None = None
     gpus: Amount | None = None
@@ -30,22 +27,9 @@ class UsedRow(BaseModel):
     gpu_mem_max_gib: Amount | None = None
 
 
-class FeedbackRow(BaseModel):
+class FeedbackRow(JobIdentity):
     """The report of one finished job; `allocation` is what it was given, by default its request."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    job_id: Text
-    task_type: Text = str(TaskType.OTHER)
-    trace: Text | None = None
-    cluster: Text | None = None
-    user: Text | None = None
-    group: Text | None = None
-    vc: Text | None = None
-    role: Text = ROLE_WHOLE_JOB
-    workload: Text | None = None
-    gpu_type: Text | None = None
-    instances: int = Field(default=1, ge=1, le=1_000_000)
     submit_ts: Moment
     start_ts: Moment | None = None
     end_ts: Moment
@@ -91,10 +75,8 @@ class FeedbackRow(BaseModel):
         return run_s
 
 
-class FeedbackBody(BaseModel):
+class FeedbackBody(Part):
     """A feedback call: reports of finished jobs, and the trace of jobs that name none."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     feedback: tuple[FeedbackRow, ...] = Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)
     trace: Text | None = None

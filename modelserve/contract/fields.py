@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-__all__ = ["Alias", "Guard", "Minimums", "Mode", "Text"]
+__all__ = ["Alias", "Answer", "Guard", "Minimums", "Mode", "Part", "Text"]
 
 Mode = Literal["observe", "enforce"]
 Alias = Literal["champion", "challenger"]
@@ -34,16 +34,20 @@ Amount = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 """An amount of one resource, in cores, GiB or GPUs."""
 
 
+class Part(BaseModel):
+    """Base class of every call and of its parts; unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
 class Answer(BaseModel):
     """Base class of every response; unknown fields are ignored, since a newer service may add some."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Minimums(BaseModel):
+class Minimums(Part):
     """Minimum amounts of a recommendation, per instance; null sets no minimum."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     cpu_cores: Amount | None = None
     mem_gib: Amount | None = None

@@ -1,7 +1,6 @@
-"""Responses about submitted jobs: predictions, recommendations, explanations and what-if curves, as pydantic models.
+"""Responses about submitted jobs: predictions, recommendations, explanations and what-if curves.
 
-Made by `modelserve.calls`, mostly as dicts instead of these models, for speed (`modelserve.contract.writing`). Read by
-`modelserve.client`.
+The service writes them as dicts, for speed (`modelserve.contract.writing`); tests validate these with the models here.
 """
 
 from typing import Final, Literal
@@ -14,19 +13,9 @@ from modelserve.contract.fields import Answer, Finite, Mode, StrictFinite
 from scheduler_core.types import Reason
 
 __all__ = [
-    "RECENT_SHOWN",
-    "Amounts",
-    "Became",
-    "ExplainAnswer",
-    "MissingReason",
-    "PredictAnswer",
-    "Prediction",
-    "Recent",
-    "RecentAnswer",
-    "RecommendAnswer",
-    "Recommended",
-    "WhatIfAnswer",
-]
+    "RECENT_SHOWN", "Amounts", "Became", "ExplainAnswer", "MissingReason", "PredictAnswer", "Prediction", "Recent",
+    "RecentAnswer", "RecommendAnswer", "Recommended", "WhatIfAnswer",
+]  # fmt: skip
 
 MissingReason = Literal["no_model", "predictor_unavailable"]
 """Reasons why an output is null."""

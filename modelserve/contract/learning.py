@@ -10,27 +10,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from modelserve.contract.fields import Alias, Answer, Finite, Kind, Mode
 
 __all__ = [
-    "BrakeHeld",
-    "Coverage",
-    "DriftAnswer",
-    "ErasureAnswer",
-    "Error",
-    "FeatureDrift",
-    "FeedbackAnswer",
-    "FeedbackResult",
-    "Hours",
-    "InputDrift",
-    "ModeAnswer",
-    "ModeChange",
-    "ModeHeld",
-    "ModelDrift",
-    "NotApplied",
-    "Realised",
-    "RowStatus",
-    "Stretch",
-    "Thresholds",
-    "Verdict",
-]
+    "BrakeHeld", "Coverage", "DriftAnswer", "ErasureAnswer", "Error", "FeatureDrift", "FeedbackAnswer",
+    "FeedbackResult", "Hours", "InputDrift", "ModeAnswer", "ModeChange", "ModeHeld", "ModelDrift", "NotApplied",
+    "Realised", "RowStatus", "Stretch", "Thresholds", "Verdict",
+]  # fmt: skip
 
 Verdict = Literal["ok", "watch", "drifted", "unknown"]
 

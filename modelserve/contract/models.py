@@ -11,16 +11,9 @@ from modelserve.bundle.card import Card, Importance, Resource, ResourceImportanc
 from modelserve.contract.fields import Alias, Answer, Kind
 
 __all__ = [
-    "CardAnswer",
-    "ImportancesAnswer",
-    "MirrorState",
-    "ModelAnswer",
-    "ModelFailure",
-    "ModelRow",
-    "ModelsAnswer",
-    "Ready",
-    "ShadowRow",
-]
+    "CardAnswer", "ImportancesAnswer", "MirrorState", "ModelAnswer", "ModelFailure", "ModelRow", "ModelsAnswer",
+    "Ready", "ShadowRow",
+]  # fmt: skip
 
 MEAN: Final = (
     "how much worse the held-out error became when the feature's values were shuffled among the rows: the mean over "

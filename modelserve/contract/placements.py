@@ -6,9 +6,9 @@ Names and amounts that contradict each other are refused by `scheduler_core.scen
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from modelserve.contract.fields import Amount, Answer, Finite, StrictFinite, Text
+from modelserve.contract.fields import Amount, Answer, Finite, Part, StrictFinite, Text
 from modelserve.contract.jobs import Amounts
 from modelserve.contract.requests import RequestRow
 
@@ -40,10 +40,6 @@ PlacementName = Literal[
 """The names of `scheduler_core.queue_policies` and `scheduler_core.placement`, which clients do not load."""
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 class FreeRow(RequestRow):
     """What is free on a machine beside all its running jobs, listed or not; absent: all that the listed jobs leave.
 
@@ -53,7 +49,7 @@ class FreeRow(RequestRow):
     devices: Annotated[tuple[Share, ...], Field(max_length=MAX_GPUS, fail_fast=True)] = ()
 
 
-class MachineRow(_Row):
+class MachineRow(Part):
     """One machine: its capacity, the type of its GPUs and the memory of each, and what is free.
 
     A `closed` machine (cordoned, draining) takes no new jobs.
@@ -69,7 +65,7 @@ class MachineRow(_Row):
     closed: bool = False
 
 
-class SpotRow(_Row):
+class SpotRow(Part):
     """Instances of a running job on one machine, and the GPUs that they hold, by index from 0, if known."""
 
     machine: Text
@@ -77,7 +73,7 @@ class SpotRow(_Row):
     devices: Devices = ()
 
 
-class RunningRow(_Row):
+class RunningRow(Part):
     """One running job: its request per instance, its machines, and the seconds until it should end, if known."""
 
     job_id: Text
@@ -87,7 +83,7 @@ class RunningRow(_Row):
     ends_in_s: Seconds | None = None
 
 
-class QueuedRow(_Row):
+class QueuedRow(Part):
     """One waiting job: its request per instance, its constraints, and what queue policies read.
 
     `gpu_type` may list alternatives (`T4|P100`). `machines` are the only machines that the job may use, if given, and
@@ -107,15 +103,13 @@ class QueuedRow(_Row):
     run_time_s: Seconds | None = None
 
 
-class ClusterBody(BaseModel):
+class ClusterBody(Part):
     """A call for placements: the machines, the running jobs, the queue (`jobs`), and the rules by which jobs start.
 
     `overtakes` is the number of later jobs that may start before one that does not fit; absent: any number. With
     `backfill` `easy`, later jobs must not delay it. GPUs are pooled per machine, or shared by device: by default as the
     placement needs, and by device if any GPU is named.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     machines: Annotated[tuple[MachineRow, ...], Field(min_length=1, max_length=MAX_MACHINES, fail_fast=True)]
     running: Annotated[tuple[RunningRow, ...], Field(max_length=MAX_RUNNING_JOBS, fail_fast=True)] = ()

@@ -11,9 +11,7 @@ from typing import Annotated, Final, Literal, cast
 
 from pydantic import (
     AwareDatetime,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
@@ -24,27 +22,15 @@ from pydantic_core.core_schema import ErrorType
 
 from features.vocabulary import ROLE_WHOLE_JOB, TaskType
 from modelserve.bundle.card import Resource, complaint
-from modelserve.contract.fields import Amount, Guard, Minimums, Mode, Text
+from modelserve.contract.fields import Amount, Guard, Minimums, Mode, Part, Text
 from modelserve.errors import BadRequest
 from scheduler_core.shrink import MAX_ALPHA
 from scheduler_core.types import Job, Request
 
 __all__ = [
-    "MAX_JOBS",
-    "NO_FLOORS",
-    "OUTPUTS",
-    "ExplainBody",
-    "JobRow",
-    "ModeBody",
-    "Output",
-    "PredictBody",
-    "RecommendBody",
-    "RecommendJob",
-    "WhatIfBody",
-    "job_of",
-    "parse_lines",
-    "request_of",
-]
+    "MAX_JOBS", "NO_FLOORS", "OUTPUTS", "ExplainBody", "JobRow", "ModeBody", "Output", "PredictBody", "RecommendBody",
+    "RecommendJob", "WhatIfBody", "job_of", "parse_lines", "request_of",
+]  # fmt: skip
 
 MAX_JOBS: Final = 10_000
 NO_FLOORS: Final = Minimums()
@@ -80,24 +66,19 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
 """A date and time with a time zone, in ISO 8601 format."""
 
 
-class RequestRow(BaseModel):
+class RequestRow(Part):
     """The resource request of one instance; null or absent if the resource is not requested."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     cpu_cores: Amount | None = None
     mem_gib: Amount | None = None
     gpus: Amount | None = None
 
 
-class JobRow(BaseModel):
-    """One submitted job; a missing `trace` or `submit_ts` is taken from the call."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class JobIdentity(Part):
+    """Which job a call or report is about, and what models tell jobs apart by."""
 
     job_id: Text
     task_type: Text = str(TaskType.OTHER)
-    request: RequestRow
     trace: Text | None = None
     cluster: Text | None = None
     user: Text | None = None
@@ -107,6 +88,12 @@ class JobRow(BaseModel):
     workload: Text | None = None
     gpu_type: Text | None = None
     instances: int = Field(default=1, ge=1, le=1_000_000)
+
+
+class JobRow(JobIdentity):
+    """One submitted job; a missing `trace` or `submit_ts` is taken from the call."""
+
+    request: RequestRow
     submit_ts: Moment | None = None
     opted_out: bool = False
 
@@ -117,25 +104,21 @@ class RecommendJob(JobRow):
     floors: Minimums = NO_FLOORS
 
 
-class PredictBody(BaseModel):
+class PredictBody(Part):
     """A prediction call: jobs, the trace of jobs that name none, and the requested outputs."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     jobs: Annotated[tuple[JobRow, ...], Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)]
     trace: Text | None = None
     outputs: Annotated[tuple[Output, ...], Field(min_length=1, max_length=len(OUTPUTS))] = OUTPUTS
 
 
-class RecommendBody(BaseModel):
+class RecommendBody(Part):
     """A recommendation call: jobs, the trace of jobs that name none, and limits on shrinking.
 
     A limit that is absent is taken from the settings for the job's task type. `theta` is the largest accepted relative
     change of the predicted run time, `alpha` the smallest share of a request that is tried. With guard `usage`,
     measured peak use bounds targets from below. If several `floors` apply to a job, the largest is used.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     jobs: Annotated[tuple[RecommendJob, ...], Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)]
     trace: Text | None = None
@@ -145,10 +128,8 @@ class RecommendBody(BaseModel):
     floors: Minimums = NO_FLOORS
 
 
-class ExplainBody(BaseModel):
+class ExplainBody(Part):
     """An explanation call: one job, the run-time quantile to explain, and the number of features to list (`top`)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     job: JobRow
     trace: Text | None = None
@@ -156,10 +137,8 @@ class ExplainBody(BaseModel):
     quantile: Literal["p50", "p90"] = "p50"
 
 
-class WhatIfBody(BaseModel):
+class WhatIfBody(Part):
     """A what-if call: one job, the resource to vary, and the number of its values (`points`)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     job: JobRow
     resource: Resource
@@ -167,10 +146,8 @@ class WhatIfBody(BaseModel):
     points: Annotated[int, Field(ge=2, le=1000)] = POINTS
 
 
-class ModeBody(BaseModel):
+class ModeBody(Part):
     """Set a mode, unset a mode, or release a brake; an absent cluster, task type or group means all."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     trace: Text | None = None
     cluster: Text | None = None
@@ -194,13 +171,7 @@ _JOB_ROWS: Final = TypeAdapter(list[JobRow])
 
 
 def parse_lines(lines: Iterable[str]) -> list[JobRow]:
-    """Read jobs from lines with one JSON object each, or from one JSON array; empty lines are skipped.
-
-    Raises
-    ------
-    BadRequest
-        A line or an item is not a valid job; the message names its number and field.
-    """
+    """Read jobs from lines with one JSON object each, or from one JSON array; empty lines are skipped."""
     rows: list[JobRow] = []
     rest = iter(lines)
     for number, line in enumerate(rest, start=1):

@@ -6,27 +6,17 @@ Wrong samples do not make a call invalid: they are refused one by one in the res
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from modelserve.contract.fields import Answer, Finite, Mode, StrictFinite, Text
+from modelserve.contract.fields import Answer, Finite, Mode, Part, StrictFinite, Text
 from modelserve.contract.jobs import Amounts
 from modelserve.contract.requests import Moment, RecommendJob
 
 __all__ = [
-    "MAX_RUNNING",
-    "MAX_SAMPLES",
-    "ComputeKnown",
-    "Fault",
-    "InputFault",
-    "Reason",
-    "ReserveAnswer",
-    "ReserveBody",
-    "Reserved",
-    "RunningJob",
-    "SampleColumns",
-    "Statistics",
-]
+    "MAX_RUNNING", "MAX_SAMPLES", "ComputeKnown", "Fault", "InputFault", "Reason", "ReserveAnswer", "ReserveBody",
+    "Reserved", "RunningJob", "SampleColumns", "Statistics",
+]  # fmt: skip
 
 MAX_RUNNING: Final = 1000
 """Maximum number of running jobs in one call."""
@@ -45,14 +35,12 @@ Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 Age = Annotated[float, Field(ge=0.0, le=1e10, allow_inf_nan=False)]
 
 
-class SampleColumns(BaseModel):
+class SampleColumns(Part):
     """Samples of one running job in the order of time, as lists of equal length; a resource not sampled is absent.
 
     `at_s` are seconds since the job's start. Values are per instance: the mean over all instances for CPU cores and
     GPUs, the largest for memory. GPU memory is given in GiB, or in GPUs: its share of a device's memory times devices.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     at_s: Column
     cpu_cores: Column | None = None
@@ -62,14 +50,12 @@ class SampleColumns(BaseModel):
     gpu_mem_gib: Column | None = None
 
 
-class ComputeKnown(BaseModel):
+class ComputeKnown(Part):
     """Running statistics of CPU cores or GPUs: `squares` is the sum of squared deviations from the mean, or give `std`.
 
     `recent` is the mean of the newest samples: after each sample, it moves a third of the way to it. `pressed_s` are
     the seconds from the job's start to the last time at which it pressed on its reservation of this resource.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     mean: float
     recent: float
@@ -78,13 +64,11 @@ class ComputeKnown(BaseModel):
     pressed_s: float | None = None
 
 
-class Statistics(BaseModel):
+class Statistics(Part):
     """Running statistics of one job's samples, as the last response returned them or as computed elsewhere.
 
     `at_s` are the seconds from the job's start to the newest sample. Memory and GPU memory are the largest samples.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     count: Count
     at_s: float | None = None
@@ -110,10 +94,8 @@ class RunningJob(RecommendJob):
     statistics: Statistics | None = None
 
 
-class ReserveBody(BaseModel):
+class ReserveBody(Part):
     """A call for reservations: running jobs, and the trace of jobs that name none."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     jobs: Annotated[tuple[RunningJob, ...], Field(min_length=1, max_length=MAX_RUNNING, fail_fast=True)]
     trace: Text | None = None

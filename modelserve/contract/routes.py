@@ -5,9 +5,9 @@ Used by `modelserve.calls.routes` and `modelserve.client`.
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from modelserve.contract.fields import Answer, StrictFinite, Text
+from modelserve.contract.fields import Answer, Part, StrictFinite, Text
 from modelserve.contract.requests import Moment
 
 __all__ = ["RouteAnswer", "RouteBody", "RoutedJob", "SiteRow"]
@@ -27,14 +27,12 @@ Carbon = Annotated[float, Field(ge=0.0, le=10_000.0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0.0, le=1e8, allow_inf_nan=False)]
 
 
-class SiteRow(BaseModel):
+class SiteRow(Part):
     """One site: its GPUs, what a running GPU adds to its power (PUE included), and forecasts by hour.
 
     The forecasts begin with the current hour; 24 hours, which then repeat. `freeing` are GPUs that running jobs are
     expected to free within each of the next hours.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     site: Text
     gpus: Annotated[int, Field(ge=1, le=MOST_GPUS)]
@@ -51,10 +49,8 @@ class SiteRow(BaseModel):
         return self
 
 
-class RoutedJob(BaseModel):
+class RoutedJob(Part):
     """A waiting job at its site of origin: GPUs, predicted run time, time left until its due date, data to move."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     job_id: Text
     site: Text
@@ -64,10 +60,8 @@ class RoutedJob(BaseModel):
     data_gb: Annotated[float, Field(ge=0.0, le=1e9, allow_inf_nan=False)] = 0.0
 
 
-class RouteBody(BaseModel):
+class RouteBody(Part):
     """A call for routes: sites, waiting jobs, and the moment (ISO 8601), by default now."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     sites: Annotated[tuple[SiteRow, ...], Field(min_length=1, max_length=MAX_SITES, fail_fast=True)]
     jobs: Annotated[tuple[RoutedJob, ...], Field(min_length=1, max_length=MAX_ROUTED, fail_fast=True)]

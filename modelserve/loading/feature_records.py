@@ -1,6 +1,6 @@
 """The feature rows that a model received for the jobs of a call, and their encoding for the log of answers.
 
-Made by `modelserve.calls` from the rows of `served`, and decoded when an answer is replayed or explained.
+Made by `modelserve.calls` from the rows of `served`, and decoded when an answer is explained.
 """
 
 import json

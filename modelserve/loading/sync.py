@@ -28,7 +28,7 @@ END_WITHIN_S: Final = 2
 """Seconds after SIGTERM or SIGINT for the running round to end; then the process ends in the middle of it."""
 
 KEPT_VERSIONS: Final = 5
-"""Number of newest versions without an alias that are kept per model, so that their responses can be replayed."""
+"""Number of newest versions without an alias that are kept per model, so that their responses can be explained."""
 
 WAIT_MOST_S: Final = 300.0
 """Maximum wait between rounds while the registry is unavailable; the wait doubles with each failure up to this."""

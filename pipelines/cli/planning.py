@@ -133,7 +133,7 @@ def hold(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Say for each job whether to start it now, or until when to hold it within its slack."""
-    from modelserve.calls.holds import hold_rows
+    from modelserve.calls.plans import hold_rows
     from pipelines.connect.plan_inputs import hold_body
     from pipelines.simulation.energy.grid_files import series_of
 

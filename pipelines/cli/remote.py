@@ -75,13 +75,7 @@ def cut_of(url: str, token_file: Path | None, *, traces: Collection[str]) -> dat
 
 
 def client_of(urls: Sequence[str], token_file: Path | None, *, jobs: int) -> Client:
-    """Return a client of the service at `urls` with a timeout that grows with the number of `jobs`.
-
-    Raises
-    ------
-    BadUsage
-        The token file cannot be read.
-    """
+    """Return a client of the service at `urls` with a timeout that grows with the number of `jobs`."""
     parts = max(-(-jobs // MAX_JOBS), 1)
     return Client(
         *urls,
@@ -91,13 +85,7 @@ def client_of(urls: Sequence[str], token_file: Path | None, *, jobs: int) -> Cli
 
 
 def each_round(made: Callable[[], Sequence[Row]], form: Format, *, every_s: float, rounds: int | None) -> None:
-    """Write the rows of one round after another; a failure is reported, and raised if the last of the rounds fails.
-
-    Raises
-    ------
-    PipelineError, ClientError
-        The last round failed.
-    """
+    """Write the rows of one round after another; a failure is reported, and raised if the last of the rounds fails."""
     done = 0
     while rounds is None or done < rounds:
         if done:
@@ -140,13 +128,7 @@ def _predicted(job: JobRow, row: Prediction, trace: str | None) -> Row:
 
 
 def token_of(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
-    """Return the token in a file, else in an environment variable; None without either.
-
-    Raises
-    ------
-    BadUsage
-        The file cannot be read.
-    """
+    """Return the token in a file, else in an environment variable; None without either."""
     if file is None:
         return os.environ.get(variable) or None
     try:

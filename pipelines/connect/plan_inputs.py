@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from modelserve.bundle.card import complaint
-from modelserve.contract.holds import HoldBody, HoldJob
+from modelserve.contract.plans import HoldBody, HoldJob
 from modelserve.contract.plans import MAX_PLANNED, PlanBody, PlanJob
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.power_file import power_file

@@ -149,25 +149,6 @@ def test_a_body_of_another_type_is_refused(client: TestClient, headers: dict[str
 
 
 @pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"cluster": "c2"}, "jobs.0.cluster"),
-        ({"cluster": None}, "jobs.0.cluster"),
-        ({"trace": "philly"}, "jobs.0.trace"),
-    ],
-)
-@pytest.mark.parametrize("path", OF_JOBS)
-def test_a_job_out_of_reach_is_forbidden_by_its_field(
-    serve: Make, path: str, changes: dict[str, object], field: str
-) -> None:
-    client = serve(tokens=TOKENS)
-
-    said = check_problem(client.post(path, json={"jobs": [job(**changes)]}, headers=bearer("bound")), 403)
-
-    assert said["errors"][0]["field"] == field
-
-
-@pytest.mark.parametrize(
     ("path", "name", "status"),
     [
         ("/v1/predictions", "reporter", 403),

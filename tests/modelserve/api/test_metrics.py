@@ -10,10 +10,10 @@ from pathlib import Path
 from starlette.testclient import TestClient
 
 from modelserve.api.metrics import METRIC_NAMES, Metrics
-from modelserve.calls.logged_context import Answered
+from modelserve.calls.context import Answered
 
 WORKER = """
-from modelserve.calls.logged_context import Answered
+from modelserve.calls.context import Answered
 from modelserve.api.metrics import Metrics
 metrics = Metrics()
 metrics.answered(Answered(body=b"", counts={("prediction", "m", "1", "predicted"): 3}, reclaimed={"gpus": (4.0, 3.0)}))

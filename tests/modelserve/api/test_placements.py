@@ -1,4 +1,4 @@
-"""Placements and explanations of waiting jobs over HTTP: fields at fault, limits, tokens, log, and replay."""
+"""Placements and explanations of waiting jobs over HTTP: fields at fault, limits, tokens, and log."""
 
 import json
 from collections.abc import Callable
@@ -6,7 +6,6 @@ from typing import get_args
 
 import pytest
 from starlette.testclient import TestClient
-from typer.testing import CliRunner
 
 from modelserve.contract.placements import (
     MAX_EXPLAINED,
@@ -18,10 +17,8 @@ from modelserve.contract.placements import (
     PlacementName,
     Policy,
 )
-from pipelines.cli import app
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queue_policies import QUEUE_POLICIES
-from tests.modelserve.api.conftest import TOKENS, bearer
 from tests.modelserve.api.test_gate import check_problem
 
 Make = Callable[..., TestClient]
@@ -123,24 +120,6 @@ def test_a_million_jobs_are_refused(serve: Make) -> None:
     assert said["errors"][0]["field"] == "body"
 
 
-@pytest.mark.parametrize("path", [PLACE, EXPLAIN])
-@pytest.mark.parametrize(
-    ("name", "where", "status"),
-    [
-        ("predictor", "c2", 200), ("chief", "c2", 200), ("reporter", "c2", 403), ("bound", "c1", 200),
-        ("bound", "c2", 403), ("bound", None, 403),
-    ],
-)  # fmt: skip
-def test_a_token_does_what_its_scopes_and_bounds_allow(
-    serve: Make, path: str, name: str, where: str | None, status: int
-) -> None:
-    answer = serve(tokens=TOKENS).post(path, json=cluster(cluster=where), headers=bearer(name))
-
-    assert answer.status_code == status
-    if name == "bound" and status == 403:
-        assert answer.json()["errors"][0]["field"] == "call.cluster"
-
-
 @pytest.mark.parametrize("listed", ["jobs", "running"])
 def test_an_erased_user_takes_the_answer_along(serve: Make, listed: str) -> None:
     client = serve()
@@ -154,26 +133,3 @@ def test_an_erased_user_takes_the_answer_along(serve: Make, listed: str) -> None
     here = client.delete(gone, params={"trace": "pai", "cluster": "c1"})
 
     assert (elsewhere.json()["answers"], here.json()["answers"]) == (0, 1)
-
-
-@pytest.mark.parametrize(("path", "key"), [(PLACE, "placements"), (EXPLAIN, "pending")])
-def test_the_command_makes_a_logged_answer_again(serve: Make, path: str, key: str) -> None:
-    client = serve()
-    said = posted(client, path, cluster()).json()
-    service = client.app.state.desk.service
-    service.log.flush()
-
-    where = ["--store", service.settings.store, "--bundles", str(service.settings.bundles)]
-    done = CliRunner().invoke(app, ["recommend", "--explain", said["answer_id"], *where])
-
-    assert done.exit_code == 0, done.output
-    rows = json.loads(done.stdout)
-    assert [(row["job_id"], row["byte_equal"]) for row in rows] == [(row["job_id"], True) for row in said[key]]
-
-
-def test_recent_recommendations_list_no_placements(serve: Make) -> None:
-    client = serve()
-    posted(client, PLACE, cluster())
-    client.app.state.desk.service.log.flush()
-
-    assert client.get("/v1/recommendations").json()["recommendations"] == []

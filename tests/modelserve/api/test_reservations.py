@@ -1,14 +1,12 @@
-"""Reservations over HTTP: limits, fields at fault, tokens, counts, and the answer made again by the command."""
+"""Reservations over HTTP: limits, fields at fault, floors of tenants, and counts."""
 
 import json
 from collections.abc import Callable
 
 import pytest
 from starlette.testclient import TestClient
-from typer.testing import CliRunner
 
 from modelserve.contract.reservations import MAX_RUNNING, MAX_SAMPLES
-from pipelines.cli import app
 from tests.modelserve.api.conftest import TOKENS, bearer, job
 from tests.modelserve.api.test_gate import check_problem
 
@@ -79,15 +77,6 @@ def test_whole_numbers_count_as_any_other(serve: Make) -> None:
     assert posted(serve(), whole).json()["reservations"] == posted(serve(), running()).json()["reservations"]
 
 
-@pytest.mark.parametrize(("name", "status"), [("predictor", 200), ("chief", 200), ("reporter", 403), ("bound", 403)])
-def test_a_token_does_what_its_scopes_and_bounds_allow(serve: Make, name: str, status: int) -> None:
-    client = serve(tokens=TOKENS)
-
-    answer = client.post(PATH, json={"jobs": [running(cluster="c2")]}, headers=bearer(name))
-
-    assert answer.status_code == status
-
-
 def test_a_tenants_kills_raise_no_floor_of_another(serve: Make) -> None:
     client = serve(tokens=TOKENS)
     killed = {
@@ -118,39 +107,3 @@ def test_reservations_are_counted_and_named_in_the_metrics(serve: Make) -> None:
     assert 'taut_samples_refused_total{why="not_finite"} 1.0' in page
     assert 'taut_running_amount_total{resource="cpu_cores"} 24.0' in page
     assert 'taut_reserved_amount_total{resource="mem_gib"}' in page
-
-
-def test_recent_recommendations_list_no_reservations(serve: Make) -> None:
-    client = serve()
-    posted(client, running())
-    client.app.state.desk.service.log.flush()
-
-    assert client.get("/v1/recommendations").json()["recommendations"] == []
-
-
-def test_an_erased_user_takes_the_answer_along(serve: Make) -> None:
-    client = serve()
-    posted(client, running(user="gone"))
-    posted(client, running(user="stays"))
-
-    answer = client.delete("/v1/users/gone/history", params={"trace": "pai"})
-
-    assert answer.json()["answers"] == 1
-
-
-def test_the_command_makes_a_logged_answer_again(serve: Make) -> None:
-    client = serve()
-    said = posted(client, running(), running("b", samples={"at_s": [5.0, 4.0]})).json()
-    service = client.app.state.desk.service
-    service.log.flush()
-
-    where = ["--store", service.settings.store, "--bundles", str(service.settings.bundles)]
-    done = CliRunner().invoke(app, ["recommend", "--explain", said["answer_id"], *where])
-
-    assert done.exit_code == 0, done.output
-    rows = json.loads(done.stdout)
-    assert [(row["job_id"], row["reason"], row["byte_equal"]) for row in rows] == [
-        ("a1", "measured", True),
-        ("b", "refused", True),
-    ]
-    assert rows[0]["mean_cpu_cores"] == said["reservations"][0]["mean"]["cpu_cores"]

@@ -10,6 +10,7 @@ import pytest
 from features.rows import RowBuilder
 from modelserve.bundle.boosters import contributions, raw_outputs
 from modelserve.callers import ANYONE, Caller
+from modelserve.contract.calls import EXPLAIN, PREDICT
 from modelserve.contract.jobs import ExplainAnswer
 from modelserve.contract.requests import ExplainBody, PredictBody
 from modelserve.errors import Forbidden
@@ -26,7 +27,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, P
 
 def explain(service: Service, job: dict[str, object], **said: object) -> dict:
     body = ExplainBody.model_validate({"job": job, **said})
-    answered = service.explain_job(body, ANYONE)
+    answered = service.decide(EXPLAIN, body, ANYONE)
     ExplainAnswer.model_validate_json(answered.body)
     return json.loads(answered.body)
 
@@ -56,7 +57,7 @@ def test_seconds_add_up_and_factors_multiply_to_the_run_time(
 ) -> None:
     service = with_card(service, **card)
     body = PredictBody.model_validate({"jobs": [job(i)]})
-    predicted = json.loads(service.predict_jobs(body, ANYONE, answer_id="a").body)["predictions"][0]
+    predicted = json.loads(service.decide(PREDICT, body, ANYONE, answer_id="a").body)["predictions"][0]
 
     found = explain(service, job(i), quantile=quantile, top=3)
 
@@ -138,7 +139,7 @@ def test_a_job_out_of_reach_is_refused(service: Service) -> None:
     bound = Caller(name="t", scopes=frozenset({Scope.PREDICT}), clusters=frozenset({"pai"}))
 
     with pytest.raises(Forbidden, match=r"^job\.cluster"):
-        service.explain_job(ExplainBody.model_validate({"job": job()}), bound)
+        service.decide(EXPLAIN, ExplainBody.model_validate({"job": job()}), bound)
 
 
 def test_measured_runs_of_the_group_are_counted_by_role(service: Service) -> None:

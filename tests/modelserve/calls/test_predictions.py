@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from modelserve.callers import ANYONE, Caller
 from modelserve.calls.offline import predict
+from modelserve.contract.calls import PREDICT
 from modelserve.contract.jobs import PredictAnswer
 from modelserve.contract.requests import JobRow, PredictBody
 from modelserve.errors import BadRequest, Forbidden
@@ -38,7 +39,7 @@ def service(folder: Path) -> Service:
 
 def ask(service: Service, jobs: list[dict[str, object]], caller: Caller = ANYONE, **said: object) -> list[dict]:
     body = PredictBody.model_validate({"jobs": jobs, **said})
-    answered = service.predict_jobs(body, caller, answer_id="answer-1")
+    answered = service.decide(PREDICT, body, caller, answer_id="answer-1")
     PredictAnswer.model_validate_json(answered.body)
     return json.loads(answered.body)["predictions"]
 
@@ -175,7 +176,7 @@ def test_ids_match_under_many_threads(service: Service) -> None:
     def one(i: int) -> bool:
         jobs = [job(i * 10 + k) for k in range(1 + i % 3)]
         body = PredictBody.model_validate({"jobs": jobs, "outputs": ["run_time"]})
-        said = json.loads(service.predict_jobs(body, ANYONE, answer_id=f"id-{i}").body)
+        said = json.loads(service.decide(PREDICT, body, ANYONE, answer_id=f"id-{i}").body)
         return (said["answer_id"], [each["job_id"] for each in said["predictions"]]) == (
             f"id-{i}",
             [each["job_id"] for each in jobs],
@@ -253,7 +254,7 @@ def test_jobs_out_of_reach_or_of_no_trace_are_refused(service: Service, folder: 
 def test_what_is_counted_and_cited(service: Service) -> None:
     body = PredictBody.model_validate({"jobs": [job(0), job(1), job(2, task_type="nlp")], "outputs": ["run_time"]})
 
-    answered = service.predict_jobs(body, ANYONE, answer_id="a")
+    answered = service.decide(PREDICT, body, ANYONE, answer_id="a")
 
     assert answered.models == (f"{NAME}@7",)
     assert answered.counts == {("prediction", NAME, "7", "predicted"): 2, ("prediction", "", "", "no_model"): 1}

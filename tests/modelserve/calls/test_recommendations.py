@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from modelserve.callers import ANYONE, Caller
 from modelserve.calls.offline import recommend
 from modelserve.calls.recommendations import policy_of
+from modelserve.contract.calls import RECOMMEND
 from modelserve.contract.jobs import RecommendAnswer
 from modelserve.contract.requests import JobRow, RecommendBody
 from modelserve.learning.learned import Learned, Stop
@@ -35,7 +36,7 @@ def service(folder: Path) -> Service:
 
 def ask(service: Service, jobs: list[dict[str, object]], caller: Caller = ANYONE, **said: object) -> list[dict]:
     body = RecommendBody.model_validate({"jobs": jobs, **said})
-    answered = service.recommend_jobs(body, caller, answer_id="answer-1")
+    answered = service.decide(RECOMMEND, body, caller, answer_id="answer-1")
     RecommendAnswer.model_validate_json(answered.body)
     return json.loads(answered.body)["recommendations"]
 
@@ -252,7 +253,7 @@ def test_a_model_that_falls_over_takes_only_its_own_jobs_along(service: Service)
 def test_what_is_counted_and_reclaimed(service: Service) -> None:
     body = RecommendBody.model_validate({"jobs": [job(0, instances=3), job(1, opted_out=True, instances=1)]})
 
-    answered = service.recommend_jobs(body, ANYONE, answer_id="a")
+    answered = service.decide(RECOMMEND, body, ANYONE, answer_id="a")
     shrunk, kept = json.loads(answered.body)["recommendations"]
 
     assert sum(count for key, count in answered.counts.items() if key[1] == "gpus") == 2

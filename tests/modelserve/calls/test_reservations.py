@@ -1,18 +1,15 @@
 """Reservations of running jobs: reasons, floors, statistics that go on, and a log that holds no samples."""
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from modelserve.callers import ANYONE
-from modelserve.calls.replay import replay
+from modelserve.contract.calls import RESERVE
 from modelserve.contract.fields import Minimums
 from modelserve.contract.reservations import Fault, InputFault, Reason, ReserveBody
-from modelserve.errors import BadRequest
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
 from scheduler_core.measuring import SampleFault
@@ -165,27 +162,15 @@ def test_a_job_is_answered_alike_whoever_is_in_the_call(service: Service) -> Non
     assert together[5:] == alone
 
 
-def test_the_log_holds_statistics_and_no_samples(service: Service) -> None:
+def test_the_log_holds_no_samples(service: Service) -> None:
     asked(service, job(samples=columns(30, cpu_cores=[1.23456] * 30)))
 
     record = service.log.records[-1]  # type: ignore[attr-defined]
     logged = json.loads(record.context)["body"]
     assert (record.kind, record.models) == ("reservation", "")
     assert logged["jobs"][0]["user"] == "u1", "where an erasure looks for it"
-    assert "samples" not in logged["jobs"][0]
-    assert logged["known"]["count"] == [30.0]
+    assert not {"samples", "statistics"} & set(logged["jobs"][0])
     assert len(record.context) < 1500
-
-
-@pytest.mark.parametrize("spoil", [lambda body: body.pop("known"), lambda body: body["policy"].update(gone=1.0)])
-def test_a_log_of_another_version_is_refused(service: Service, spoil: Callable[[Row], object]) -> None:
-    asked(service, job())
-    record = service.log.records[-1]  # type: ignore[attr-defined]
-    context = json.loads(record.context)
-    spoil(context["body"])
-
-    with pytest.raises(BadRequest, match="another version"):
-        replay(replace(record, context=json.dumps(context).encode()), service.settings.bundles)
 
 
 def test_the_contract_lists_the_reasons_and_faults_of_the_decision() -> None:
@@ -197,7 +182,7 @@ def test_counts_tell_reasons_and_refusals(service: Service) -> None:
     bad = job("b", samples=columns(30, gpus=[-1.0] * 3 + [0.1] * 27))
     body = ReserveBody.model_validate_json(json.dumps({"jobs": [job(instances=3), bad]}), strict=True)
 
-    answered = service.reserve_jobs(body, ANYONE, answer_id="x")
+    answered = service.decide(RESERVE, body, ANYONE, answer_id="x")
 
     assert answered.counts == {
         ("reservation", "measured"): 1,

@@ -11,6 +11,7 @@ import pytest
 from modelserve.callers import ANYONE
 from modelserve.calls import shadow as shadow_module
 from modelserve.calls.shadow import Shadow
+from modelserve.contract.calls import PREDICT, RECOMMEND
 from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.service import Service
 from modelserve.store.comparisons import Comparison
@@ -47,7 +48,7 @@ def service(small_bundles: dict[str, Path], other_version: Path, tmp_path: Path,
 
 
 def predict(service: Service, jobs: list[dict[str, object]]) -> bytes:
-    return service.predict_jobs(PredictBody.model_validate({"jobs": jobs}), ANYONE, answer_id="p").body
+    return service.decide(PREDICT, PredictBody.model_validate({"jobs": jobs}), ANYONE, answer_id="p").body
 
 
 def test_a_challenger_is_compared_and_never_returned(service: Service, kept: list[Sequence[Comparison]]) -> None:
@@ -81,7 +82,7 @@ def test_the_first_jobs_of_a_large_answer_are_compared(
 
 
 def test_recommendations_are_compared_at_the_request(service: Service, kept: list[Sequence[Comparison]]) -> None:
-    service.recommend_jobs(RecommendBody.model_validate({"jobs": [job()]}), ANYONE, answer_id="r")
+    service.decide(RECOMMEND, RecommendBody.model_validate({"jobs": [job()]}), ANYONE, answer_id="r")
     predict(service, [job()])
 
     check_soon(lambda: len(kept) == 2)

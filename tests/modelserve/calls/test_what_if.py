@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelserve.callers import ANYONE
-from modelserve.calls.what_if import values_along
+from modelserve.calls.explanations import values_along
+from modelserve.contract.calls import PREDICT, WHAT_IF
 from modelserve.contract.jobs import WhatIfAnswer
 from modelserve.contract.requests import PredictBody, WhatIfBody
 from modelserve.service import Service
@@ -24,14 +25,14 @@ def service(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, P
 
 def ask(service: Service, job: dict[str, object], resource: str = "cpu_cores", **said: object) -> dict:
     body = WhatIfBody.model_validate({"job": job, "resource": resource, **said})
-    answered = service.what_if(body, ANYONE)
+    answered = service.decide(WHAT_IF, body, ANYONE)
     WhatIfAnswer.model_validate_json(answered.body)
     return json.loads(answered.body)
 
 
 def predicted(service: Service, request: dict[str, float]) -> dict[str, float]:
     body = PredictBody.model_validate({"jobs": [job(request=request)]})
-    return json.loads(service.predict_jobs(body, ANYONE, answer_id="a").body)["predictions"][0]["run_time_s"]
+    return json.loads(service.decide(PREDICT, body, ANYONE, answer_id="a").body)["predictions"][0]["run_time_s"]
 
 
 @pytest.mark.parametrize("resource", ["cpu_cores", "mem_gib", "gpus"])

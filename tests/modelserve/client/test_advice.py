@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelserve.client.advice import Advice, read_advice, row_of
-from modelserve.client.calls import post, with_list
+from modelserve.client.messages import message_of, with_jobs
+from modelserve.contract.calls import RECOMMEND
 from modelserve.errors import WrongAnswer
 from scheduler_core.gangs import UNITS
 from scheduler_core.types import RESOURCES, Job, Reason
@@ -18,11 +19,11 @@ from tests.modelserve.client.services import Row, rows_of
 from tests.scheduler_core.cases import job, request
 
 JOBS = [job("a", request(4.0, 8.0, 0.5)), job("b", request(1.0, 0.0, math.nan))]
-CALL = post("/v1/recommendations", b"", repeatable=True)
+CALL = message_of(RECOMMEND)
 
 
 def answer_to(jobs: list[Job]) -> list[Row]:
-    return rows_of(json.loads(with_list("jobs", [row_of(each) for each in jobs])))
+    return rows_of(json.loads(with_jobs("jobs", [row_of(each) for each in jobs])))
 
 
 SOUND = answer_to(JOBS)

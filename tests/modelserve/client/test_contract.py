@@ -16,8 +16,9 @@ from pydantic import BaseModel
 from modelserve.api.app import OPERATIONS
 from modelserve.api.operations import add_operations
 from modelserve.client import AsyncClient
-from modelserve.contract import holds, jobs, learning, models, placements, plans, reservations, routes
+from modelserve.contract.calls import CALLS as TABLE
 from modelserve.contract.fields import Minimums
+from modelserve.contract.models import Ready
 from modelserve.errors import WrongAnswer
 from tests.examples import examples
 from tests.modelserve.api.test_answers import ROUTES
@@ -69,45 +70,34 @@ PLAN = {
 HOURS = {"start_ts": "2023-06-01T00:00:00Z", "values": [300.0]}
 Ask = Callable[[AsyncClient], Any]
 
+ASKED: dict[str, Ask] = {
+    "predict": lambda c: c.predictions([JOB], trace="pai", outputs=["run_time", "peak_use"]),
+    "recommend": lambda c: c.recommendations(
+        [{**JOB, "floors": {"gpus": 0.2}}], theta=0.1, alpha=0.4, guard="none", floors=Minimums(mem_gib=1.0)
+    ),
+    "recent_recommendations": lambda c: c.recent_recommendations(task_type="ctr"),
+    "reserve": lambda c: c.reservations([RUNNING], trace="pai"),
+    "place": lambda c: c.placements(CLUSTER),
+    "explain_pending": lambda c: c.explain_pending(CLUSTER, job_ids=["a1"]),
+    "route": lambda c: c.routes(ROUTES),
+    "plan": lambda c: c.plan(PLAN),
+    "hold": lambda c: c.holds([{**GPU_JOB, "slack_s": 60.0}], by="carbon", hours=HOURS, trace="pai"),
+    "explain": lambda c: c.explanations(JOB, top=3, quantile="p90"),
+    "what_if": lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5),
+    "take_feedback": lambda c: c.feedback([FINISHED], trace="pai"),
+    "read_modes": lambda c: c.modes(),
+    "set_mode": lambda c: c.set_mode("enforce", trace="pai", cluster="c", group="g"),
+    "read_drift": lambda c: c.drift(trace="pai", task_type="ctr"),
+    "erase_user": lambda c: c.erase_user("a/b", trace="pai", cluster="c1"),
+    "list_models": lambda c: c.models(),
+    "show_model": lambda c: c.model("runtime.pai.ctr"),
+    "importances_of": lambda c: c.importances("runtime.pai.ctr"),
+    "card_of": lambda c: c.card("runtime.pai.ctr"),
+}
+"""A call of the client for every function in the table of calls."""
 CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
-    ("POST", "/v1/predictions"): (
-        jobs.PredictAnswer,
-        lambda c: c.predictions([JOB], trace="pai", outputs=["run_time", "peak_use"]),
-    ),
-    ("POST", "/v1/recommendations"): (
-        jobs.RecommendAnswer,
-        lambda c: c.recommendations(
-            [{**JOB, "floors": {"gpus": 0.2}}], theta=0.1, alpha=0.4, guard="none", floors=Minimums(mem_gib=1.0)
-        ),
-    ),
-    ("GET", "/v1/recommendations"): (jobs.RecentAnswer, lambda c: c.recent_recommendations(task_type="ctr")),
-    ("POST", "/v1/reservations"): (reservations.ReserveAnswer, lambda c: c.reservations([RUNNING], trace="pai")),
-    ("POST", "/v1/placements"): (placements.PlaceAnswer, lambda c: c.placements(CLUSTER)),
-    ("POST", "/v1/explain-pending"): (
-        placements.PendingAnswer,
-        lambda c: c.explain_pending(CLUSTER, job_ids=["a1"]),
-    ),
-    ("POST", "/v1/route"): (routes.RouteAnswer, lambda c: c.routes(ROUTES)),
-    ("POST", "/v1/plan"): (plans.PlanAnswer, lambda c: c.plan(PLAN)),
-    ("POST", "/v1/hold"): (
-        holds.HoldAnswer,
-        lambda c: c.holds([{**GPU_JOB, "slack_s": 60.0}], by="carbon", hours=HOURS, trace="pai"),
-    ),
-    ("POST", "/v1/explanations"): (jobs.ExplainAnswer, lambda c: c.explanations(JOB, top=3, quantile="p90")),
-    ("POST", "/v1/what-if"): (jobs.WhatIfAnswer, lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5)),
-    ("POST", "/v1/feedback"): (learning.FeedbackAnswer, lambda c: c.feedback([FINISHED], trace="pai")),
-    ("GET", "/v1/mode"): (learning.ModeAnswer, lambda c: c.modes()),
-    ("POST", "/v1/mode"): (learning.ModeChange, lambda c: c.set_mode("enforce", trace="pai", cluster="c", group="g")),
-    ("GET", "/v1/drift"): (learning.DriftAnswer, lambda c: c.drift(trace="pai", task_type="ctr")),
-    ("DELETE", "/v1/users/{user}/history"): (
-        learning.ErasureAnswer,
-        lambda c: c.erase_user("a/b", trace="pai", cluster="c1"),
-    ),
-    ("GET", "/v1/models"): (models.ModelsAnswer, lambda c: c.models()),
-    ("GET", "/v1/models/{name}"): (models.ModelAnswer, lambda c: c.model("runtime.pai.ctr")),
-    ("GET", "/v1/models/{name}/importances"): (models.ImportancesAnswer, lambda c: c.importances("runtime.pai.ctr")),
-    ("GET", "/v1/models/{name}/card"): (models.CardAnswer, lambda c: c.card("runtime.pai.ctr")),
-    ("GET", "/readyz"): (models.Ready, lambda c: c.ready()),
+    **{(of.method, of.path): (of.answer, ASKED[of.function]) for of in TABLE},
+    ("GET", "/readyz"): (Ready, lambda c: c.ready()),
 }
 OWN = {"answer_id"}
 """What the client writes into each row itself."""

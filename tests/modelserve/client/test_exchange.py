@@ -8,15 +8,16 @@ from collections.abc import Callable
 import httpx2
 import pytest
 
-from modelserve.client.calls import Call, fields, get, post
 from modelserve.client.exchange import FOREIGN, Exchange
+from modelserve.client.messages import Call, fields, message_of
+from modelserve.contract.calls import MODELS, SET_MODE
 from modelserve.errors import BadRequest, ClientError, Refused, ServiceUnavailable, WrongAnswer
 from tests.modelserve.client.conftest import FakeService, Time, half, hang, reply, reset, trickle
 
 Serve = Callable[..., FakeService]
 Make = Callable[..., Exchange]
-READ = get("/v1/models")
-WRITE = post("/v1/mode", fields(mode="enforce"), repeatable=False)
+READ = message_of(MODELS)
+WRITE = message_of(SET_MODE, fields(mode="enforce"))
 
 
 def sent(exchange: Exchange, call: Call = READ) -> bytes:

@@ -45,9 +45,9 @@ def test_both_clients_get_the_same_answers(address: str) -> None:
 
 def test_a_cluster_of_the_wrong_shape_is_refused_before_it_is_sent() -> None:
     with Client("http://127.0.0.1:9") as client:  # no service runs there
-        with pytest.raises(BadRequest, match=r"clusters\.0\.policy"):
+        with pytest.raises(BadRequest, match=r"policy"):
             client.placements(cluster(policy="lifo"))
-        with pytest.raises(BadRequest, match=r"clusters\.0\.explain"):
+        with pytest.raises(BadRequest, match=r"explain"):
             client.explain_pending(cluster(), job_ids=["a2"] * (MAX_EXPLAINED + 1))
 
 

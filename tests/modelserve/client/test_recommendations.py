@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelserve.client import Client
-from modelserve.client.calls import parts
+from modelserve.client.messages import parts
 from modelserve.contract.fields import Minimums
 from modelserve.errors import BadRequest, Refused, WrongAnswer
 from scheduler_core.types import Reason, Request
-from tests.modelserve.client.conftest import FakeService, job, recommending, reply, reset, rows
+from tests.modelserve.client.conftest import FakeService, job, recommending, reply, rows
 
 Serve = Callable[..., FakeService]
 
@@ -123,31 +123,6 @@ def test_a_scheduler_gets_its_own_nouns_back(serve: Serve, client_of: Callable[.
     assert (found.run_time_p50_s, found.run_time_change, found.runs) == (60.0, 0.01, 12)
 
 
-@pytest.mark.parametrize(
-    ("script", "note"),
-    [
-        ([reset], "ReadError"),
-        ([reply(503, {"detail": "busy"})], "503 busy"),
-        ([reply(401, {"title": "Unauthorized"})], "401 Unauthorized"),
-        ([reply(500)], "500"),
-        ([reply(200, b"{")], "found no JSON in the answer, read 1 bytes"),
-        ([recommending(swapped)], "found job 'b'"),
-    ],
-)
-def test_whatever_fails_the_requests_stand_and_say_why(
-    serve: Serve, client_of: Callable[..., Client], script: list[object], note: str
-) -> None:
-    asked = [job("a"), job("b", opted_out=True)]
-
-    with client_of(serve(*script).url) as client:
-        found = client.recommend(asked)
-
-    assert [each.job_id for each in found] == ["a", "b"]
-    assert all(each.target is each.request for each in found)
-    assert all(set(each.reasons.values()) == {Reason.PREDICTOR_UNAVAILABLE} for each in found)
-    assert note in found[0].note
-
-
 def test_a_part_without_an_answer_takes_no_other_part_along(serve: Serve, client_of: Callable[..., Client]) -> None:
     service = serve(recommending(), reply(500), recommending())
 
@@ -155,33 +130,6 @@ def test_a_part_without_an_answer_takes_no_other_part_along(serve: Serve, client
         found = client.recommend([job(name) for name in "abcdef"])
 
     assert [each.reasons["cpu_cores"] is Reason.SHRUNK for each in found] == [True, True, False, False, True, True]
-
-
-@pytest.mark.parametrize("said", [7.0, -1.0, 1e-9, None])
-def test_a_target_that_cannot_be_meant_is_not_taken(
-    serve: Serve, client_of: Callable[..., Client], said: float | None
-) -> None:
-    def spoil(answer: dict[str, object]) -> None:
-        answer["recommendations"][0]["target"]["cpu_cores"] = said
-
-    with client_of(serve(recommending(spoil)).url) as client:
-        wrong, right = client.recommend([job("a"), job("b")])
-
-    assert wrong.target is wrong.request
-    assert "cpu_cores" in wrong.note
-    assert right.reasons["cpu_cores"] is Reason.SHRUNK
-
-
-def test_a_job_that_cannot_be_asked_about_stands_alone(serve: Serve, client_of: Callable[..., Client]) -> None:
-    odd = job("odd", request=Request(cpu_cores=math.inf, mem_gib=1.0, gpus=0.0))
-
-    with client_of(serve(recommending()).url) as client:
-        first, stood, last = client.recommend([job("a"), odd, job("b")])
-
-    assert stood.target is odd.request
-    assert "cpu_cores" in stood.note
-    assert [first.job_id, last.job_id] == ["a", "b"]
-    assert first.reasons["cpu_cores"] is last.reasons["cpu_cores"] is Reason.SHRUNK
 
 
 def test_the_least_a_job_is_given_goes_along(serve: Serve, client_of: Callable[..., Client]) -> None:

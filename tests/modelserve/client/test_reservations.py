@@ -1,9 +1,8 @@
 """Reservations by both clients: against a real service without models, and against wrong answers of a scripted one."""
 
 import asyncio
-import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,10 +11,8 @@ import pytest
 from modelserve.api.app import create_app
 from modelserve.client import AsyncClient, Client
 from modelserve.contract.reservations import MAX_RUNNING, Reserved
-from modelserve.errors import BadRequest, WrongAnswer
 from modelserve.opening import open_service
 from modelserve.settings import ServeSettings
-from tests.modelserve.client.conftest import FakeService, reply
 from tests.modelserve.running import serving
 
 
@@ -60,16 +57,6 @@ def test_both_clients_get_the_same_reservations(address: str) -> None:
     ]
 
 
-def test_statistics_go_back_as_they_came(address: str) -> None:
-    with Client(address) as client:
-        [early] = client.reservations([running("a", 0, 10)])
-        [parted] = client.reservations([running("a", 10, 20, statistics=early.statistics.model_dump())])
-        [whole] = client.reservations([running("a")])
-
-    assert parted.statistics == whole.statistics
-    assert parted.mean == whole.mean
-
-
 def test_more_jobs_than_a_call_takes_are_sent_in_parts(address: str) -> None:
     jobs = [running(f"j{i}", 0, 1) for i in range(MAX_RUNNING + 5)]
 
@@ -78,18 +65,3 @@ def test_more_jobs_than_a_call_takes_are_sent_in_parts(address: str) -> None:
 
     assert [row.job_id for row in found] == [row["job_id"] for row in jobs]
     assert len({row.answer_id for row in found}) == 2
-
-
-def test_a_job_of_the_wrong_shape_is_refused_before_it_is_sent(address: str) -> None:
-    with Client(address) as client, pytest.raises(BadRequest, match=r"jobs\.0\.samples\.at_s"):
-        client.reservations([running("a", samples={"cpu_cores": [1.0]})])
-
-
-@pytest.mark.parametrize("said", [{"answer_id": "x", "z": 1.0, "reservations": []}, {"predictions": []}])
-def test_an_answer_to_something_else_is_an_error(
-    serve: Callable[..., FakeService], client_of: Callable[..., Client], said: dict[str, object]
-) -> None:
-    service = serve(reply(200, json.dumps(said).encode()))
-
-    with client_of(service.url) as client, pytest.raises(WrongAnswer, match="expected"):
-        client.reservations([running("a")])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from modelserve.callers import ANYONE
+from modelserve.contract.calls import PREDICT
 from modelserve.contract.requests import PredictBody
 from modelserve.learning.hindsight import scored_in_hindsight
 from modelserve.loading.models import ModelSet
@@ -49,7 +50,7 @@ def asked(job: dict[str, Any]) -> dict[str, Any]:
 
 def predicted(service: Any, *jobs: dict[str, Any]) -> list[dict[str, Any]]:
     said = PredictBody.model_validate({"jobs": [asked(job) for job in jobs]})
-    return json.loads(service.predict_jobs(said, ANYONE, answer_id="x").body)["predictions"]
+    return json.loads(service.decide(PREDICT, said, ANYONE, answer_id="x").body)["predictions"]
 
 
 def test_what_is_stored_is_what_was_answered(service: Any) -> None:

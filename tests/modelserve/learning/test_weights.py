@@ -15,6 +15,7 @@ from modelserve.bundle.card import COMBINABLE
 from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.callers import ANYONE
 from modelserve.calls.offline import predict
+from modelserve.contract.calls import EXPLAIN, PREDICT
 from modelserve.contract.requests import ExplainBody, JobRow, PredictBody
 from modelserve.errors import BundleError
 from modelserve.store import Store
@@ -52,7 +53,7 @@ def finished(job_id: str, minutes: int = 0, run_s: float = 5e4, **changes: Any) 
 
 def predicted(service: Any, **changes: Any) -> dict[str, Any]:
     said = PredictBody.model_validate({"jobs": [job(submit_ts="2020-08-20T00:00:00Z", **changes)]})
-    return json.loads(service.predict_jobs(said, ANYONE, answer_id="x").body)["predictions"][0]
+    return json.loads(service.decide(PREDICT, said, ANYONE, answer_id="x").body)["predictions"][0]
 
 
 def weights(service: Any, cluster: str = "pai") -> list[float]:
@@ -115,7 +116,7 @@ def test_erased_jobs_no_longer_count(service: Any) -> None:
 def test_an_explanation_adds_up_to_the_combined_answer(service: Any) -> None:
     said = ExplainBody.model_validate({"job": job(submit_ts="2020-08-20T00:00:00Z"), "quantile": "p50", "top": 3})
 
-    found = json.loads(service.explain_job(said, ANYONE).body)
+    found = json.loads(service.decide(EXPLAIN, said, ANYONE).body)
 
     parts = sum(each["seconds"] for each in found["contributions"])
     assert found["base_s"] + parts + found["rest_s"] == pytest.approx(found["run_time_s"])

@@ -1,19 +1,16 @@
-"""Build the requests of the clients, and check and read the replies.
-
-This module does no I/O. Called by the other modules of this package.
-"""
+"""Build the requests of the clients, and check and read the replies. This module does no I/O."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
 
 from modelserve.bundle.card import complaint
-from modelserve.contract.requests import JobRow
-from modelserve.errors import BadRequest, Refused, ServiceUnavailable, WrongAnswer
+from modelserve.contract.calls import CallShape
+from modelserve.errors import BadRequest, ClientError, Refused, ServiceUnavailable, WrongAnswer
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Item = TypeVar("Item")
@@ -51,28 +48,17 @@ class Reply:
     retry_after: str | None = None
 
 
-def get(path: str, *, expected: frozenset[int] = OK, **params: str | None) -> Call:
-    """Return a GET request; query parameters that are None are left out."""
-    return Call(method="GET", path=path, repeatable=True, params=_given(params), expected=expected)
-
-
-def post(path: str, body: bytes, *, repeatable: bool, most_bytes: int = MOST_BYTES) -> Call:
-    """Return a POST request with a JSON body."""
-    return Call(method="POST", path=path, repeatable=repeatable, body=body, most_bytes=most_bytes)
-
-
-def delete(path: str, **params: str | None) -> Call:
-    """Return a DELETE request, which is never retried; query parameters that are None are left out."""
-    return Call(method="DELETE", path=path, repeatable=False, params=_given(params))
+def message_of(of: CallShape[Any], body: bytes | None = None, **values: str | None) -> Call:
+    """Return the request of a call; `values` are its parameters, of which those that are None are left out."""
+    path, params = of.path, given(values)
+    for each in of.parameters:
+        if each.place == "path":
+            path = path.replace(f"{{{each.name}}}", segment(params.pop(each.name)))
+    return Call(method=of.method, path=path, repeatable=of.repeatable, body=body, params=params)
 
 
 def segment(name: str) -> str:
     """Return a name, percent-encoded as one segment of a URL path.
-
-    Raises
-    ------
-    BadRequest
-        The name is empty, "." or "..".
 
     Examples
     --------
@@ -92,43 +78,34 @@ def fields(**values: object) -> bytes:
     >>> fields(trace="pai", theta=None)
     b'{"trace":"pai"}'
     """
-    return json.dumps(_given(values), separators=(",", ":")).encode()
+    return json.dumps(given(values), separators=(",", ":")).encode()
 
 
-def with_list(name: str, rows: Iterable[BaseModel], **values: object) -> bytes:
+def with_jobs(field: str, rows: Iterable[BaseModel], **values: object) -> bytes:
     """Return a JSON body with a list of rows and other values; fields that are unset or None are left out."""
-    return _with(name, b"[" + b",".join(map(_row, rows)) + b"]", values)
+    rest = fields(**values)[1:]
+    listed = b",".join(map(whole, rows))
+    return b'{"%s":[%s]%s%s' % (field.encode(), listed, b"," if rest != b"}" else b"", rest)
 
 
 def whole(body: BaseModel) -> bytes:
     """Return a body as JSON; fields that are unset or None are left out."""
-    return _row(body)
-
-
-def with_job(row: JobRow, **values: object) -> bytes:
-    """Return a JSON body with one job and other values; fields that are unset or None are left out."""
-    return _with("job", _row(row), values)
+    return body.model_dump_json(exclude_unset=True, exclude_none=True).encode()
 
 
 def rows_as(kind: type[Row], items: Iterable[BaseModel | Mapping[str, object]], *, field: str = "jobs") -> list[Row]:
-    """Validate items as rows of the model `kind`; `field` is the name of the list in error messages.
+    """Validate items as rows of the model `kind`; `field` is the name of the list in error messages."""
+    return [body_as(kind, item, field=f"{field}.{place}.") for place, item in enumerate(items)]
 
-    Raises
-    ------
-    BadRequest
-        An item is not valid; the message names its index and the invalid field.
-    """
-    rows = []
-    for place, item in enumerate(items):
-        try:
-            if type(item) is kind:
-                rows.append(item)
-            else:
-                values = item.model_dump(exclude_unset=True) if isinstance(item, BaseModel) else item
-                rows.append(kind.model_validate(values))
-        except ValidationError as error:
-            raise BadRequest(f"{field}.{place}.{complaint(error)}") from error
-    return rows
+
+def body_as(kind: type[Row], item: BaseModel | Mapping[str, object], *, field: str = "") -> Row:
+    """Validate a body as the model `kind`; `field` comes before the invalid field in the message of `BadRequest`."""
+    try:
+        if type(item) is kind:
+            return item
+        return kind.model_validate(item.model_dump(exclude_unset=True) if isinstance(item, BaseModel) else item)
+    except ValidationError as error:
+        raise BadRequest(f"{field}{complaint(error)}") from error
 
 
 def parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
@@ -144,13 +121,7 @@ def parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
 
 
 def read_answer(kind: type[Answer], content: bytes, call: Call) -> Answer:
-    """Parse the JSON of an answer as the model `kind`.
-
-    Raises
-    ------
-    WrongAnswer
-        The content is not a valid `kind`.
-    """
+    """Parse the JSON of an answer as the model `kind`."""
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
@@ -172,24 +143,22 @@ def check_ids(asked: Sequence[str], answered: Sequence[str], call: Call) -> None
 def check_status(call: Call, reply: Reply) -> None:
     """Raise the error for a reply's status, unless the call expects this status.
 
-    Raises
-    ------
-    Refused
-        The service refused the call (4xx).
-    ServiceUnavailable
-        The service failed (5xx).
-    WrongAnswer
-        Any other status, such as a redirect; redirects are not followed, so that the token goes nowhere else.
+    It is `Refused` for 4xx and `ServiceUnavailable` for 5xx. Any other status is a `WrongAnswer`, such as a redirect:
+    redirects are not followed, so that the token goes nowhere else.
     """
     if reply.status in call.expected:
         return
     problem = problem_of(reply)
     text = problem_text(reply.status, problem)
+    error: ClientError
     if 400 <= reply.status < 500:
-        raise Refused(f"{call}: {text}", status=reply.status, problem=problem)
-    if reply.status >= 500:
-        raise ServiceUnavailable(f"{call}: {text}")
-    raise WrongAnswer(f"{call}: found status {reply.status}, expected {sorted(call.expected)}")
+        error = Refused(f"{call}: {text}", status=reply.status, problem=problem)
+    elif reply.status >= 500:
+        error = ServiceUnavailable(f"{call}: {text}")
+    else:
+        error = WrongAnswer(f"{call}: found status {reply.status}, expected {sorted(call.expected)}")
+    error.retry_after = reply.retry_after
+    raise error
 
 
 def problem_of(reply: Reply) -> Mapping[str, object]:
@@ -213,14 +182,6 @@ def problem_text(status: int, problem: Mapping[str, object]) -> str:
     return " ".join([str(status), ": ".join(texts)]).strip()
 
 
-def _with(name: str, written: bytes, values: Mapping[str, object]) -> bytes:
-    rest = fields(**values)[1:]
-    return b'{"%s":%s%s%s' % (name.encode(), written, b"," if rest != b"}" else b"", rest)
-
-
-def _row(row: BaseModel) -> bytes:
-    return row.model_dump_json(exclude_unset=True, exclude_none=True).encode()
-
-
-def _given(values: Mapping[str, Item | None]) -> dict[str, Item]:
+def given(values: Mapping[str, Item | None]) -> dict[str, Item]:
+    """Return the values that are not None."""
     return {name: value for name, value in values.items() if value is not None}

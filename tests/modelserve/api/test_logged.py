@@ -1,0 +1,78 @@
+"""What holds for every call that is logged: tokens, erasure of a user, and the answer shown by the command."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from modelserve.contract.calls import CALLS as TABLE
+from pipelines.cli import app
+from tests.modelserve.api.conftest import TOKENS, bearer
+from tests.modelserve.api.test_answers import CALLS, LOGGED
+
+Make = Callable[..., TestClient]
+OF_CALL = {of.path for of in TABLE if of.of_call}
+ROWS = {of.path: of.rows or "pending" for of in TABLE if of.kind}
+
+
+def body_of(path: str, *, cluster: str | None = "pai", user: str | None = None) -> dict[str, object]:
+    """Return the body of a call whose jobs are in a cluster and of a user."""
+    body = dict(CALLS[path])
+    changes = {"cluster": cluster} if path not in OF_CALL else {}
+    changes |= {} if user is None else {"user": user}
+    jobs = [{**each, **changes} for each in body["jobs"]]
+    return {**body, "jobs": jobs, **({"cluster": cluster} if path in OF_CALL else {})}
+
+
+def test_the_table_says_which_calls_are_logged() -> None:
+    assert set(LOGGED) == set(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "status"),
+    [
+        ("predictor", "c2", 200), ("chief", "c2", 200), ("reporter", "c2", 403), ("bound", "c1", 200),
+        ("bound", "c2", 403), ("bound", None, 403),
+    ],
+)  # fmt: skip
+def test_a_token_does_what_its_scopes_and_bounds_allow(serve: Make, name: str, where: str | None, status: int) -> None:
+    client = serve(tokens=TOKENS)
+    for path in LOGGED:
+        answer = client.post(path, json=body_of(path, cluster=where), headers=bearer(name))
+
+        assert answer.status_code == status, path
+        if name == "bound" and status == 403:
+            field = "call.cluster" if path in OF_CALL else "jobs.0.cluster"
+            assert answer.json()["errors"][0]["field"] == field, path
+
+
+def test_an_erased_user_takes_the_answers_along(serve: Make) -> None:
+    client = serve()
+    paths = [path for path in LOGGED if path != "/v1/route"]  # its jobs name no user
+    for path in paths:
+        for user in ("gone", "stays"):
+            assert client.post(path, json=body_of(path, user=user)).status_code == 200, path
+    gone = "/v1/users/gone/history"
+
+    elsewhere = client.delete(gone, params={"trace": "pai", "cluster": "c9"})
+    here = client.delete(gone, params={"trace": "pai"})
+
+    assert (elsewhere.json()["answers"], here.json()["answers"]) == (0, len(paths))
+
+
+def test_the_command_shows_every_logged_answer_as_it_was(serve: Make) -> None:
+    client = serve()
+    answers = {path: client.post(path, json=body_of(path)).json() for path in LOGGED}
+    service = client.app.state.desk.service  # type: ignore[attr-defined]
+    service.log.flush()
+    where = ["--store", service.settings.store, "--bundles", str(service.settings.bundles)]
+
+    for path, said in answers.items():
+        done = CliRunner().invoke(app, ["recommend", "--explain", said["answer_id"], *where])
+        assert done.exit_code == 0, done.output
+        rows = json.loads(done.stdout)
+        assert [row["job_id"] for row in rows] == [row["job_id"] for row in said[ROWS[path]]], path
+    listed = client.get("/v1/recommendations").json()["recommendations"]
+    assert [row["answer_id"] for row in listed] == [answers["/v1/recommendations"]["answer_id"]]

@@ -1,0 +1,92 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from modelserve.callers import ANYONE
+from modelserve.contract.calls import PREDICT
+from modelserve.contract.requests import PredictBody
+from modelserve.learning.learned import Learned, Stop
+from modelserve.loading.feature_records import Scored, decode_features, encode_features
+from modelserve.loading.served import ServedModel
+from modelserve.service import Service
+from modelserve.settings import TypePolicy
+from modelserve.store.answers import AnswerRecord
+from tests.modelserve.answering import folder_of, job, mixed, service_of
+from tests.modelserve.mirrored import NAME, USAGE, run_of
+
+LEARNED = Learned(
+    modes={("pai", "", "ctr", ""): "enforce"},
+    brakes={("pai", "", "nlp"): Stop(why="too many kills", since=1.0)},
+    floors={("pai", "pai", "group", "g1", "worker"): 28.5},
+    seq=12,
+)
+
+
+@pytest.fixture
+def service(small_bundles: dict[str, Path], tmp_path: Path) -> Service:
+    folder = folder_of(tmp_path, small_bundles)
+    types = {"ctr": TypePolicy(minimums={"cpu_cores": 4.5}, mem_margin=0.3)}
+    return service_of(folder.path, learned=LEARNED, types=types)
+
+
+def predicted(service: Service, jobs: list[dict[str, object]], **said: object) -> AnswerRecord:
+    body = PredictBody.model_validate({"jobs": jobs, **said})
+    service.decide(PREDICT, body, ANYONE, answer_id="0190-p")
+    return service.log.records[-1]  # type: ignore[attr-defined]
+
+
+def test_a_record_says_what_it_was_made_from(service: Service) -> None:
+    record = predicted(service, mixed(9))
+
+    said = json.loads(record.context)
+    digest = service.models.current.champions[NAME].bundle.digest
+    assert said["models"][f"{NAME}@7"] == {"name": NAME, "version": "7", "digest": digest, "history": [0, 0]}
+    assert (said["seq"], said["trace"], record.caller) == (12, "pai", "anyone")
+    assert record.models == f"{NAME}@7 {USAGE}@7"
+    shown = {each.model: each for each in decode_features(record.features)}
+    assert set(shown) == {f"{NAME}@7", f"{USAGE}@7"}
+    assert shown[f"{NAME}@7"].rows.tolist() == [0, 2, 3, 4, 5, 7]
+
+
+def test_feedback_that_comes_after_the_rows_is_not_said_to_be_in_them(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, late = ServedModel.outputs, iter(range(9))
+
+    def taught_meanwhile(model: ServedModel, matrix: object) -> object:
+        service.models.learn([run_of(f"late{next(late)}")])
+        return answers(model, matrix)
+
+    service.models.learn([run_of("early")])
+    monkeypatch.setattr(ServedModel, "outputs", taught_meanwhile)
+    record = predicted(service, [job()], outputs=["run_time"])
+
+    assert service.models.current.champions[NAME].history.version == 2
+    assert json.loads(record.context)["models"][f"{NAME}@7"]["history"] == [1, 1]
+
+
+def test_features_come_back_as_they_went() -> None:
+    rng = np.random.default_rng(1)
+    scored = [
+        Scored(
+            model=f"runtime.pai.ctr@{n}",
+            digest="ab",
+            rows=np.arange(n, dtype=np.int64),
+            matrix=np.where(rng.random((n, 5)) < 0.2, np.nan, rng.random((n, 5))).astype(np.float32),
+            reference_log_s=rng.random((n, 2)),
+            shift_log_s=rng.random((n, 2)),
+            evidence=rng.integers(0, 1000, (n, 3)),
+            runs=rng.integers(0, 9, n),
+        )
+        for n in (1, 0, 7)
+    ]
+
+    again = decode_features(encode_features(scored))
+
+    assert [(each.model, each.digest) for each in again] == [(each.model, each.digest) for each in scored]
+    for one, other in zip(again, scored, strict=True):
+        for name in ("rows", "matrix", "reference_log_s", "shift_log_s", "evidence", "runs"):
+            left, right = getattr(one, name), getattr(other, name)
+            assert (left.dtype, left.shape, left.tobytes()) == (right.dtype, right.shape, right.tobytes())
