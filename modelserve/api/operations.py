@@ -97,22 +97,9 @@ EVERYWHERE: Final = (
 class Operation:
     """One operation of the HTTP interface: a method of a path.
 
-    Attributes
-    ----------
-    answer
-        Model of the response, or its media type if it is not JSON.
-    faults
-        HTTP statuses of the possible refusals.
-    body, other_bodies
-        Model of the JSON body; schemas of other accepted bodies by media type.
-    error
-        Model of a refusal.
-    not_ready
-        Model of a response with status 503 that is no refusal.
-    slashes
-        Whether path parameters may contain slashes.
-    any_query
-        Whether unknown query parameters are ignored instead of refused.
+    `answer` is the model of the response, or its media type if it is not JSON. `faults` are the statuses of refusals,
+    `error` is their model. `other_bodies` are schemas by media type. `not_ready` is the model of a response with status
+    503 that is no refusal. Path parameters may contain `slashes`; with `any_query`, unknown parameters are ignored.
     """
 
     method: Literal["GET", "POST", "DELETE"]

@@ -6,6 +6,7 @@ Data frames are avoided, so that calls with one job are fast.
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,7 +47,7 @@ def predicted(context: RequestContext, body: PredictBody) -> Answered:
     wanted = body.outputs
     peaks = _parts(context, "usage", body.jobs, _peak_use) if "peak_use" in wanted else nothing
     # Measured runs are counted with peak use, so they are not counted again with run time.
-    score = _run_times if "peak_use" in wanted else _run_times_and_runs
+    score = partial(_run_times, counted="peak_use" not in wanted)
     times = _parts(context, "runtime", body.jobs, score) if "run_time" in wanted else nothing
     predictions = [_prediction(row, time, peak) for row, time, peak in zip(body.jobs, times, peaks, strict=True)]
     return Answered(
@@ -92,8 +93,8 @@ def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], score: S
     return parts
 
 
-def _run_times_and_runs(
-    context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray, *, counted: bool = True
+def _run_times(
+    context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray, *, counted: bool
 ) -> Values:
     seen = context.rows(model, asked, index, counted=counted)
     raw = context.outputs(model, seen)[RUNTIME_TARGET]
@@ -103,10 +104,6 @@ def _run_times_and_runs(
     bases = [basis_of(members, counts) for counts in seen.evidence.tolist()]
     rows = zip(times.p50.tolist(), times.p90.tolist(), seen.runs.tolist(), bases, strict=True)
     return [({"p50": p50, "p90": p90}, runs, basis) for p50, p90, runs, basis in rows]
-
-
-def _run_times(context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray) -> Values:
-    return _run_times_and_runs(context, model, asked, index, counted=False)
 
 
 def _peak_use(context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray) -> Values:
@@ -145,10 +142,9 @@ def _prediction(row: JobRow, time: Part | None, peak: Part | None) -> dict[str, 
 
 
 def _counts(parts: Sequence[Part]) -> dict[tuple[str, ...], int]:
-    counted: dict[tuple[str, ...], int] = {}
+    counted: dict[tuple[str, ...], int] = defaultdict(int)
     for part in parts:
         bundle = None if part.model is None else part.model.bundle
         name, version = ("", "") if bundle is None else (bundle.card.name, bundle.version or "")
-        key = ("prediction", name, version, part.reason or "predicted")
-        counted[key] = counted.get(key, 0) + 1
+        counted["prediction", name, version, part.reason or "predicted"] += 1
     return counted

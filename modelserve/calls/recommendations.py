@@ -38,8 +38,6 @@ from scheduler_core.types import (
 )
 
 if TYPE_CHECKING:
-    from modelserve.learning.learned import Learned
-    from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
 
 __all__ = ["POLICY", "LivePredictor", "decide", "minimum_of", "recommended"]
@@ -60,11 +58,6 @@ class LivePredictor:
     context: RequestContext
     places: Mapping[int, int]
     cited: dict[Whose, Sources] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, snapshot: "Snapshot", learned: "Learned", jobs: Sequence[Job]) -> "LivePredictor":
-        """Return a predictor for the jobs of one call, with a new request context."""
-        return cls.seeing(RequestContext(snapshot=snapshot, learned=learned), jobs)
 
     @classmethod
     def seeing(cls, context: RequestContext, jobs: Sequence[Job]) -> "LivePredictor":

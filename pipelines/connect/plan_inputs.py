@@ -11,8 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from modelserve.bundle.card import complaint
-from modelserve.contract.plans import HoldBody, HoldJob
-from modelserve.contract.plans import MAX_PLANNED, PlanBody, PlanJob
+from modelserve.contract.plans import MAX_PLANNED, HoldBody, HoldJob, PlanBody, PlanJob
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.power_file import power_file
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries

@@ -10,9 +10,11 @@ from typing import Final
 import numpy as np
 
 from modelserve.bundle.routing_policy import RoutingPolicy
-from modelserve.calls.logged_context import Call
+from modelserve.calls.context import RequestContext
 from modelserve.calls.routes import routed
 from modelserve.contract.routes import RouteBody, RoutedJob, SiteRow
+from modelserve.learning.learned import Learned
+from modelserve.loading.models import Snapshot
 from scheduler_core.kernels.sites.scoring import FEATURES
 from scheduler_core.planning.sites.policies import policy
 from scheduler_core.planning.sites.routing import Support
@@ -27,20 +29,22 @@ PARAMS: Final = {"greedy": (), "rolling": (0.2, 0.2), "scorer": tuple(np.linspac
 
 def route_rows() -> list[Row]:
     """Time calls in CPU milliseconds of the one thread; every job has a day to choose its start in."""
-    body, call = _body(), Call(answer_id="x", trace="pai", now=datetime(2026, 1, 1, tzinfo=UTC).timestamp())
+    body, now = _body(), datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    nothing = Snapshot(champions={}, challengers={}, failures={}, generation=0, loaded_at=0.0)
     ends = np.full(len(FEATURES), np.inf)
     rows = []
     for name, params in PARAMS.items():
         support = None if name == "greedy" else Support(low=-ends, high=ends)
         rules = RoutingPolicy(policy=policy(name, params), support=support)
-        taken_ms = [_milliseconds(body, call, rules) for _ in range(CALLS)][2:]
+        context = RequestContext(snapshot=nothing, learned=Learned(), answer_id="x", now=now, routing=rules)
+        taken_ms = [_milliseconds(context, body) for _ in range(CALLS)][2:]
         rows.append(amount_row("routes", f"{JOBS} jobs, {SITES} sites, {name}", taken_ms, unit="ms", bar=BAR))
     return rows
 
 
-def _milliseconds(body: RouteBody, call: Call, rules: RoutingPolicy) -> float:
+def _milliseconds(context: RequestContext, body: RouteBody) -> float:
     begin = time.process_time()
-    routed(body, call, rules)
+    routed(context, body)
     return (time.process_time() - begin) * 1000.0
 
 

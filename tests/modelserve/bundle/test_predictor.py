@@ -20,6 +20,7 @@ Maker = Callable[[dict[str, Bundle]], Predictor]
 
 def live(bundles: dict[str, Bundle]) -> Predictor:
     from features.online import OnlineHistory  # compiles kernels: only for the tests that need it
+    from modelserve.calls.context import RequestContext
     from modelserve.calls.recommendations import LivePredictor
     from modelserve.learning.learned import Learned
     from modelserve.loading.models import Snapshot
@@ -27,7 +28,7 @@ def live(bundles: dict[str, Bundle]) -> Predictor:
 
     champions = {name: ServedModel.of(bundle, OnlineHistory(bundle.history)) for name, bundle in bundles.items()}
     snapshot = Snapshot(champions=champions, challengers={}, failures={}, generation=1, loaded_at=0.0)
-    return LivePredictor.of(snapshot, Learned(), [])
+    return LivePredictor.seeing(RequestContext(snapshot=snapshot, learned=Learned()), [])
 
 
 PREDICTORS: dict[str, Maker] = {
