@@ -129,8 +129,8 @@ class Service:
         """Return the newest logged recommendations for traces and clusters that the caller may use."""
         return recent_recommendations(self.store, caller, trace, task_type)
 
-    def model_named(self, caller: Caller, name: str | None, version: str | None = None) -> "ServedModel":
-        """Return the champion registered under `name`; if `name` is None, the only one that the caller may use."""
+    def model_named(self, caller: Caller, name: str, version: str | None = None) -> "ServedModel":
+        """Return the champion registered under `name`."""
         return model_named(self.models.current, caller, name, version)
 
     def list_models(self, caller: Caller) -> ModelsAnswer:

@@ -12,10 +12,10 @@ import pytest
 import typer
 
 from modelserve.api.app import OPERATIONS
-from modelserve.api.manual import with_tables
 from pipelines.cli import app
 from tests.modelserve.running import running
 from tests.serving_examples import ADDRESS, PAGE, carry_out, differences, examples, last_answer_id
+from tests.serving_tables import with_tables
 
 TEXT = PAGE.read_text(encoding="utf-8")
 SAID_ELSEWHERE = {"/version", "/v2"}
@@ -61,7 +61,7 @@ def python_differences(code: str, names: dict[str, object], line: int) -> list[s
 
 
 def test_the_tables_are_those_of_the_code() -> None:
-    assert with_tables(TEXT) == TEXT, "write them anew with `python -m modelserve.api.manual`"
+    assert with_tables(TEXT) == TEXT, "write them anew with `python -m tests.serving_tables`"
 
 
 def test_every_call_has_an_example() -> None:

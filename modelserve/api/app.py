@@ -11,7 +11,7 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from modelserve.api import health, inference, pages, routes, scoring
+from modelserve.api import health, inference, pages, routes
 from modelserve.api.calls import UNKNOWN_PER_S, Desk, Held, Ids, Rates, Slots
 from modelserve.api.gate import AccessLog, Endpoint, Gate, ServiceApp
 from modelserve.api.metrics import Metrics
@@ -25,7 +25,6 @@ __all__ = ["create_app"]
 OPERATIONS: Final[Sequence[Operation]] = (
     *routes.OPERATIONS,
     *inference.OPERATIONS,
-    *scoring.OPERATIONS,
     *health.OPERATIONS,
 )
 """All operations (method and path) of the HTTP interface."""

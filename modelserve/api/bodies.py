@@ -1,11 +1,11 @@
 """Read the body, query and path parameters of a call, within limits on size and time, and validate them strictly.
 
-The fields of a body are checked by its Pydantic model. Called by the routes.
+The fields of a body are checked by its Pydantic model.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -14,7 +14,6 @@ from pydantic_core import from_json, to_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from modelserve.api.body_sizes import check_size
 from modelserve.api.calls import Call
 from modelserve.api.problems import Refusal, invalid_body
 
@@ -22,15 +21,23 @@ Body = TypeVar("Body", bound=BaseModel)
 
 SMALL_BYTES: Final = 16_384
 """Bodies up to this size are parsed on the event loop, in well under a millisecond; larger ones in a thread."""
-
 FEW_FIELDS: Final = 60_000
 """Number of colons up to which a body has few fields; a reservation call of 1000 jobs has about half as many."""
-
 TOGETHER: Final = 8
 """Maximum total size of all bodies in a worker's memory, as a multiple of the largest allowed body."""
-
 CLOSE: Final = {"connection": "close"}
 """Header sent when a body is refused before its end: the connection closes, since the rest is not read."""
+PARTS_LIMIT: Final = 100_000
+VALUES_LIMIT: Final = 600_000
+FIELDS_LIMIT: Final = 100
+ROWS_LIMIT: Final = 10_000
+"""Maximum number of items in one list of a body.
+
+`PARTS_LIMIT`, `VALUES_LIMIT` and `FIELDS_LIMIT` are the maximum numbers of lists and objects in a body, of values in a
+body, and of fields in one object. A valid row has about sixty values and a few objects.
+"""
+LENGTH_LIMIT: Final = 256
+"""Maximum number of characters of a parameter in a path or a query."""
 
 
 class JsonBody(Generic[Body]):
@@ -56,11 +63,8 @@ class JsonBody(Generic[Body]):
         check_json(call)
         data = await take(call)
         try:
-            body, call.body = (
-                self._checked(data)
-                if len(data) <= SMALL_BYTES
-                else await call.desk.slots.run(partial(self._large, data))
-            )
+            small = len(data) <= SMALL_BYTES
+            body, call.body = self._checked(data) if small else await call.desk.slots.run(partial(self._large, data))
         except ValidationError as error:
             raise invalid_body(error, status=self._fault_status) from error
         return body
@@ -112,23 +116,51 @@ def whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def check_size(data: bytes, *, status: int) -> None:
+    """Raise `Refusal` if a body has more values, lists or objects than any valid body can have.
+
+    Validation takes microseconds for each invalid value, so a body with millions of them would block the worker. Values
+    are therefore counted before validation.
+    """
+    if data.count(b"{") + data.count(b"[") > PARTS_LIMIT or data.count(b",") > VALUES_LIMIT:
+        raise _too_much(status, "the body", f"{PARTS_LIMIT} lists and objects, and {VALUES_LIMIT} values")
+    try:
+        waiting = [from_json(data)]
+    except ValueError:
+        return  # not JSON, which is reported when the body is parsed
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict) and len(part) > FIELDS_LIMIT:
+            raise _too_much(status, "an object", f"{FIELDS_LIMIT} fields")
+        if isinstance(part, list) and len(part) > ROWS_LIMIT:
+            raise _too_much(status, f"a list of {len(part)}", f"{ROWS_LIMIT} jobs in one call")
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        waiting.extend(each for each in inner if isinstance(each, dict | list))
+
+
+def _too_much(status: int, what: str, limit: str) -> Refusal:
+    return Refusal.of_field(status, "body", f"at most {limit}", detail=f"{what} is too large, expected at most {limit}")
+
+
 def check_json(call: Call) -> None:
-    """Raise `Refusal` (415) if the content type is not JSON; a missing content type counts as JSON."""
+    """Raise `Refusal` (415) if the content type is not JSON, or the body is compressed: its size is not known then.
+
+    A missing content type counts as JSON.
+    """
     header = call.headers.get(b"content-type", b"application/json")
     if header != b"application/json":
         kind = header.partition(b";")[0].strip().lower()
         if kind != b"application/json" and not (kind.startswith(b"application/") and kind.endswith(b"+json")):
-            raise Refusal(
-                415, f"content-type: {shown(header)}, expected application/json", headers={"accept": "application/json"}
-            )
-    check_plain(call)
-
-
-def check_plain(call: Call) -> None:
-    """Raise `Refusal` (415) if a body is compressed, since its uncompressed size is not known in advance."""
+            accept = {"accept": "application/json"}
+            raise Refusal(415, f"content-type: {_shown(header)}, expected application/json", headers=accept)
     coding = call.headers.get(b"content-encoding")
     if coding is not None and coding.strip().lower() != b"identity":
-        raise Refusal(415, f"content-encoding: {shown(coding)}, expected none", headers={"accept-encoding": "identity"})
+        accept = {"accept-encoding": "identity"}
+        raise Refusal(415, f"content-encoding: {_shown(coding)}, expected none", headers=accept)
+
+
+def _shown(value: bytes) -> str:
+    return repr(value[:60].decode("ascii", errors="replace"))
 
 
 async def take(call: Call) -> bytes:
@@ -139,87 +171,36 @@ async def take(call: Call) -> bytes:
     Refusal
         The body is too large (413), does not arrive in time (408), or all bodies together are too large (503).
     """
-    limit = call.desk.settings.body_limit_bytes
+    limit, limit_s = call.desk.settings.body_limit_bytes, call.desk.settings.body_read_limit_s
     header = call.headers.get(b"content-length")
     if header is not None and header.isdigit() and int(header[:20]) > limit:
         raise _too_large(f"{int(header[:20])} bytes", limit)
-    limit_s = call.desk.settings.body_read_limit_s
-    taking = _taken(call, limit)
-    try:
-        awaited = taking.send(None)
-    except StopIteration as whole_body:
-        body: bytes = whole_body.value
-        return body  # it arrived together with the request head, so no timer was needed
     try:
         async with asyncio.timeout(limit_s):
-            return await _Begun(taking, awaited)
+            parts, size, more = [], 0, True
+            while more:
+                message = await call.receive()
+                if message["type"] != "http.request":
+                    raise ClientDisconnect
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > limit:
+                    raise _too_large("more", limit)
+                if size > SMALL_BYTES:
+                    call.hold(size, TOGETHER * limit)
+                more = message.get("more_body", False)
     except TimeoutError:
         raise Refusal(408, f"the body did not arrive within {limit_s:g} s", headers=CLOSE) from None
-
-
-class _Begun:
-    """A coroutine that has run up to its first `await`; awaiting this object runs the rest.
-
-    `awaited` is the object that the coroutine yielded there.
-    """
-
-    def __init__(self, begun: Coroutine[Any, Any, bytes], awaited: Any) -> None:  # Any: internal to the event loop
-        self._begun, self._awaited = begun, awaited
-
-    def __await__(self) -> Generator[Any, Any, bytes]:  # Any: internal to the event loop
-        awaited = self._awaited
-        while True:
-            step: Callable[[], Any]  # Any: internal to the event loop
-            try:
-                step = partial(self._begun.send, (yield awaited))
-            except BaseException as error:  # for example a timeout
-                step = partial(self._begun.throw, error)
-            try:
-                awaited = step()
-            except StopIteration as done:
-                body: bytes = done.value
-                return body
-
-
-async def _taken(call: Call, limit: int) -> bytes:
-    message = await call.receive()
-    parts, size = [], 0
-    while message["type"] == "http.request":
-        part = message.get("body", b"")
-        size += len(part)
-        if size > limit:
-            raise _too_large("more", limit)
-        if size > SMALL_BYTES:
-            call.hold(size, TOGETHER * limit)
-        parts.append(part)
-        if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-        message = await call.receive()
-    raise ClientDisconnect
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _too_large(found: str, limit: int) -> Refusal:
-    return Refusal(
-        413, f"the body has {found}, expected at most {limit} bytes; send fewer jobs in one call", headers=CLOSE
-    )
-
-
-def shown(value: bytes) -> str:
-    """Return the first 60 characters of a header's value in printable form, for an error message."""
-    return repr(value[:60].decode("ascii", errors="replace"))
-
-
-LENGTH_LIMIT: Final = 256
+    detail = f"the body has {found}, expected at most {limit} bytes; send fewer jobs in one call"
+    return Refusal(413, detail, headers=CLOSE)
 
 
 def check_known(request: Request, names: Sequence[str], *, status: int = 422) -> None:
-    """Check that the query has no parameters other than `names`.
-
-    Raises
-    ------
-    Refusal
-        The query has another parameter.
-    """
+    """Raise `Refusal` if the query has parameters other than `names`."""
     for name in request.query_params:
         if name not in names:
             raise _wrong(status, name, f"one of {', '.join(names)}" if names else "no parameters here")
@@ -246,34 +227,28 @@ def asked_for(request: Request, *, required: Sequence[str] = (), status: int = 4
     Refusal
         A parameter is repeated, empty or too long, or a required one is missing.
     """
-    found: dict[str, str] = {}
+    given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
-        if name in found or not 1 <= len(value) <= LENGTH_LIMIT or "\0" in value:
+        if name in given or not _sound(value):
             raise _wrong(status, name, f"once, with 1 to {LENGTH_LIMIT} characters")
-        found[name] = value
+        given[name] = value
     for name in required:
-        if name not in found:
+        if name not in given:
             raise _wrong(status, name, "one")
-    return found
+    return given
 
 
 def in_path(request: Request, name: str) -> str:
-    """Return the value of a parameter in the path of a call.
-
-    Raises
-    ------
-    Refusal
-        The value is empty, too long or contains NUL (422).
-    """
+    """Return a parameter in the path of a call; raise `Refusal` (422) if it is empty, too long or contains NUL."""
     value: str = request.path_params[name]
-    if not 1 <= len(value) <= LENGTH_LIMIT or "\0" in value:
-        raise _refused(422, f"path.{name}", f"1 to {LENGTH_LIMIT} characters, none of them NUL")
+    if not _sound(value):
+        raise Refusal.of_field(422, f"path.{name}", f"1 to {LENGTH_LIMIT} characters, none of them NUL")
     return value
 
 
+def _sound(value: str) -> bool:
+    return 1 <= len(value) <= LENGTH_LIMIT and "\0" not in value
+
+
 def _wrong(status: int, name: str, expected: str) -> Refusal:
-    return _refused(status, f"query.{name[:60]}", expected)
-
-
-def _refused(status: int, field: str, expected: str) -> Refusal:
-    return Refusal(status, f"{field}: expected {expected}", faults=[{"field": field, "expected": expected}])
+    return Refusal.of_field(status, f"query.{name[:60]}", expected)

@@ -2,7 +2,7 @@
 
 Before the route, the gate checks the token and the call rate. After it, the gate turns errors into responses, and
 counts and logs the call. It is plain ASGI around the application's router; a path without variables is looked up in a
-table instead of the router. HEAD is answered as GET without the body. Created by `create_app`.
+table instead of the router. HEAD is answered as GET without the body.
 """
 
 import json
@@ -13,8 +13,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Final, Literal, TextIO
+from typing import Any, Final, Literal
 
 from fastapi import FastAPI
 from starlette.requests import ClientDisconnect, Request
@@ -28,19 +27,28 @@ from modelserve.background import give_way
 
 WAITING_LIMIT: Final = 50_000
 """Maximum number of log lines waiting to be written; further lines are dropped and counted."""
-
 TOGETHER_S: Final = 0.05
 """Seconds for which log lines are collected before they are written together."""
+
+HEALTH: Final = ("/healthz", "/readyz", "/ping", "/version", "/v2/health/live", "/v2/health/ready")
+OPEN: Final = frozenset({*HEALTH, "/docs", "/openapi.json", *PATHS})
+"""Paths that need no token: health, documentation and the web page."""
+UNKNOWN_ROUTE: Final = "unknown"
+CLIENT_LEFT: Final = 499
+"""Status that is logged if the caller closed the connection before the response."""
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+Line = dict[str, Any]  # Any: the values of a log line, as JSON has them
+logger = logging.getLogger(__name__)
 
 
 class AccessLog:
     """The access log of one worker: one line for each call, written by a thread; `dropped` counts lost lines."""
 
-    def __init__(self, form: Literal["json", "console"], *, out: TextIO | None = None) -> None:
+    def __init__(self, form: Literal["json", "console"]) -> None:
         self.dropped = 0
-        self._out = out
-        self._line = json_line if form == "json" else console_line
-        self._waiting: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._text = json_line if form == "json" else console_line
+        self._waiting: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -60,7 +68,23 @@ class AccessLog:
         if self._thread is None or self._waiting.qsize() >= WAITING_LIMIT:
             self.dropped += 1
             return
-        self._waiting.put(self._line(call, duration_s, time.time()))
+        line = {
+            "ts": time.time(),
+            "level": "info",
+            "event": "request",
+            "request_id": call.request_id,
+            "answer_id": call.answer_id,
+            "method": call.method[:16],
+            "route": call.route,
+            "status": call.status,
+            "duration_s": duration_s,
+            "caller": None if call.caller is None else call.caller.name,
+            "rows": call.rows,
+            "models": call.models,
+        }
+        if (traceparent := call.traceparent) is not None:
+            line["traceparent"] = traceparent
+        self._waiting.put(line)
 
     def _write(self) -> None:
         give_way()
@@ -71,71 +95,30 @@ class AccessLog:
             while not self._waiting.empty():
                 lines.append(self._waiting.get())
             going = None not in lines
-            out = self._out or sys.stderr
             try:
-                out.write("".join(line for line in lines if line is not None))
-                out.flush()
+                sys.stderr.write("".join(self._text(line) for line in lines if line is not None))
+                sys.stderr.flush()
             except (OSError, ValueError):  # nothing reads stderr: drop the lines and go on
                 self.dropped += len(lines)
 
 
-def json_line(call: Call, duration_s: float, at_s: float) -> str:
-    """Return a call's log line as JSON; for speed, only values that come from outside the service are escaped."""
-    caller = "null" if call.caller is None else _quoted(call.caller.name)
-    trace = call.traceparent
-    return (
-        f'{{"ts":"{_moment(at_s)}","level":"info","event":"request","request_id":"{call.request_id}",'
-        f'"answer_id":"{call.answer_id}","method":{_quoted(call.method[:16])},"route":"{call.route}",'
-        f'"status":{call.status},"duration_s":{duration_s:.6f},"caller":{caller},"rows":{call.rows},'
-        f'"models":{_listed(call.models)}' + (f',"traceparent":"{trace}"}}\n' if trace else "}\n")
-    )
+def json_line(line: Line) -> str:
+    """Return a call's log line as JSON."""
+    shown = line | {"ts": _moment(line["ts"]), "duration_s": round(line["duration_s"], 6)}
+    return json.dumps(shown, separators=(",", ":")) + "\n"
 
 
-def console_line(call: Call, duration_s: float, at_s: float) -> str:
+def console_line(line: Line) -> str:
     """Return a call's log line as readable text."""
-    caller = "-" if call.caller is None else call.caller.name
-    models = ",".join(call.models) or "-"
     return (
-        f"{_moment(at_s)} {call.status} {call.method[:16]} {call.route} {duration_s * 1e3:.2f} ms "
-        f"rows={call.rows} caller={caller} models={models} id={call.request_id}\n"
+        f"{_moment(line['ts'])} {line['status']} {line['method']} {line['route']} {line['duration_s'] * 1e3:.2f} ms "
+        f"rows={line['rows']} caller={line['caller'] or '-'} models={','.join(line['models']) or '-'} "
+        f"id={line['request_id']}\n"
     )
-
-
-@lru_cache(maxsize=256)
-def _quoted(text: str) -> str:
-    return json.dumps(text)
-
-
-@lru_cache(maxsize=256)
-def _listed(texts: tuple[str, ...]) -> str:
-    return json.dumps(texts)
-
-
-@lru_cache(maxsize=2)
-def _second(at_s: int) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _moment(at_s: float) -> str:
-    whole_s = int(at_s)
-    return f"{_second(whole_s)}.{int((at_s - whole_s) * 1e3):03d}+00:00"
-
-
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-OPEN: Final = frozenset(
-    {
-        *("/healthz", "/readyz", "/ping", "/version", "/v2/health/live", "/v2/health/ready", "/docs", "/openapi.json"),
-        *PATHS,
-    }
-)
-"""Paths that need no token: health, version, documentation and the web page."""
-
-UNKNOWN_ROUTE: Final = "unknown"
-CLIENT_LEFT: Final = 499
-"""Status that is logged if the caller closed the connection before the response."""
-
-logger = logging.getLogger(__name__)
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds")
 
 
 class Gate:
@@ -161,10 +144,9 @@ class Gate:
             await self._router(scope, receive, send)
             return
         scope[KEY] = call = Call(self._desk, scope, receive)
-
         bodiless = call.method == "HEAD"
         # Change a copy, since uvicorn reads the method from the original scope.
-        asked = {**scope, "method": "GET"} if bodiless else scope
+        inner = {**scope, "method": "GET"} if bodiless else scope
 
         async def reply(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -174,47 +156,47 @@ class Gate:
                 message["body"] = b""
             await send(message)
 
-        endpoint = self._quick.get((asked["method"], call.path))
+        endpoint = self._quick.get((inner["method"], call.path))
         if endpoint is not None:
             call.route = call.path
         try:
             self._admit(call)
             if endpoint is None:
-                await self._router(asked, receive, reply)
-                call.route = getattr(asked.get("route"), "path_format", UNKNOWN_ROUTE)
+                await self._router(inner, receive, reply)
+                call.route = getattr(inner.get("route"), "path_format", UNKNOWN_ROUTE)
             else:
-                response = await endpoint(Request(asked, receive))
-                await response(asked, receive, reply)
+                response = await endpoint(Request(inner, receive))
+                await response(inner, receive, reply)
         except ClientDisconnect:
             call.status = CLIENT_LEFT
         except Exception as error:
             if call.status:
                 raise  # the response has begun and can only be cut off
-            call.route = call.route or getattr(asked.get("route"), "path_format", UNKNOWN_ROUTE)
+            call.route = call.route or getattr(inner.get("route"), "path_format", UNKNOWN_ROUTE)
             response = refuse(self._refusal(error, call), path=call.path, request_id=call.request_id)
-            await response(asked, receive, reply)
+            await response(inner, receive, reply)
         finally:
             # Break the reference cycle between scope and call, so that both are freed without garbage collection.
             del scope[KEY]
             call.release()
+            call.route = call.route or UNKNOWN_ROUTE
             duration_s = time.perf_counter() - call.started_s
-            self._desk.metrics.ended(call.route or UNKNOWN_ROUTE, call.method, call.status, duration_s)
+            self._desk.metrics.ended(call.route, call.method, call.status, duration_s)
             self._log.put(call, duration_s)
 
     def _admit(self, call: Call) -> None:
         desk = self._desk
         call.caller = desk.tokens.caller_of(call.headers.get(b"authorization"))
+        if call.path in OPEN:
+            return
         if call.caller is not None:
-            if call.path not in OPEN:
-                desk.rates.take(call.caller.name)
-        elif call.path not in OPEN:
-            desk.unknown.take(call.address)
-            given = b"authorization" in call.headers
-            why = "the token is not known, or not sent as Bearer" if given else "no token"
-            challenge = 'Bearer realm="taut"' + (', error="invalid_token"' if given else "")
-            raise Refusal(
-                401, f"{why}; expected Authorization: Bearer <token>", headers={"www-authenticate": challenge}
-            )
+            desk.rates.take(call.caller.name)
+            return
+        desk.unknown.take(call.address)
+        given = b"authorization" in call.headers
+        why = "the token is not known, or not sent as Bearer" if given else "no token"
+        challenge = 'Bearer realm="taut"' + (', error="invalid_token"' if given else "")
+        raise Refusal(401, f"{why}; expected Authorization: Bearer <token>", headers={"www-authenticate": challenge})
 
     def _refusal(self, error: Exception, call: Call) -> Refusal:
         refusal = refusal_of(error)

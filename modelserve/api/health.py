@@ -1,9 +1,6 @@
-"""Routes about the service itself: liveness, readiness and metrics.
+"""Routes about the service itself: liveness, readiness and metrics."""
 
-Called by probes, load balancers and Prometheus. Added by `modelserve.api.app`.
-"""
-
-from collections.abc import Callable
+from importlib.metadata import version
 from typing import Final, Literal
 
 from pydantic import BaseModel
@@ -12,7 +9,8 @@ from starlette.responses import JSONResponse, Response
 
 from modelserve.api.calls import Call, call_of
 from modelserve.api.operations import CALL, OPEN_CALL, Operation
-from modelserve.contract.models import MirrorState, Ready
+from modelserve.api.problems import Refusal
+from modelserve.contract.models import Ready
 from modelserve.errors import Forbidden
 from modelserve.loading.sync_state import read_mirror_state
 
@@ -38,6 +36,19 @@ async def readyz(request: Request) -> Response:
     return JSONResponse(state.model_dump(mode="json"), 200 if state.status == "ready" else 503, headers)
 
 
+async def ping(request: Request) -> Response:
+    """Reply with 200 if at least one model is loaded, otherwise 503."""
+    state = readiness(call_of(request), draining=request.app.state.draining)
+    if state.status != "ready":
+        raise Refusal(503, f"not ready: {state.status}")
+    return Response("\n", media_type="text/plain")
+
+
+async def version_text(_: Request) -> Response:
+    """Return the version of taut."""
+    return Response(version("taut"), media_type="text/plain")
+
+
 async def metrics(request: Request) -> Response:
     """Return the metrics of all callers; a token must not be bound to a trace or a cluster."""
     call = call_of(request)
@@ -54,6 +65,7 @@ def readiness(call: Call, *, draining: bool) -> Ready:
     service, store = call.service, call.service.store
     snapshot = service.models.current
     caller = call.caller
+    mirror = None if caller is None else read_mirror_state(service.settings.bundles, now_s=service.clock())
 
     def shown(name: str) -> bool:
         return caller is not None and caller.reaches(f"{name}..".split(".")[1])
@@ -65,14 +77,9 @@ def readiness(call: Call, *, draining: bool) -> Ready:
         failing=len(snapshot.failures),
         models=sorted(model.reference for name, model in snapshot.champions.items() if shown(name)),
         failures={name: why for name, why in sorted(snapshot.failures.items()) if shown(name)},
-        mirror=_mirror(call, shown) if caller is not None else None,
+        mirror=mirror and mirror.model_copy(update={"failing": [name for name in mirror.failing if shown(name)]}),
         store=service.feed.trouble or store.unwritten if caller is not None else None,
     )
-
-
-def _mirror(call: Call, shown: Callable[[str], bool]) -> MirrorState | None:
-    state = read_mirror_state(call.service.settings.bundles, now_s=call.service.clock())
-    return None if state is None else state.model_copy(update={"failing": [n for n in state.failing if shown(n)]})
 
 
 OPERATIONS: Final = (
@@ -83,6 +90,14 @@ OPERATIONS: Final = (
     Operation(
         method="GET", path="/readyz", endpoint=readyz, summary="Whether calls should be sent here", tag=TAG,
         answer=Ready, not_ready=Ready, faults=OPEN_CALL, needs_token=False,
+    ),
+    Operation(
+        method="GET", path="/ping", endpoint=ping, summary="Whether a model serves", tag=TAG,
+        answer="text/plain", faults=(*OPEN_CALL, 503), needs_token=False,
+    ),
+    Operation(
+        method="GET", path="/version", endpoint=version_text, summary="Which version answers", tag=TAG,
+        answer="text/plain", faults=OPEN_CALL, needs_token=False,
     ),
     Operation(
         method="GET", path="/metrics", endpoint=metrics, summary="Metrics, as Prometheus reads them", tag=TAG,

@@ -5,7 +5,7 @@ Operations are declared in the modules with the routes, and added to the applica
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
@@ -58,13 +58,6 @@ class OipError(BaseModel):
     error: str
 
 
-class MlflowError(BaseModel):
-    """The error response of MLflow's scoring protocol."""
-
-    error_code: str
-    message: str
-
-
 def described(parameter: Parameter) -> Schema:
     """Return a parameter's description in the OpenAPI document."""
     schema: Schema = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[^\\u0000]*$"}
@@ -98,7 +91,7 @@ class Operation:
     """One operation of the HTTP interface: a method of a path.
 
     `answer` is the model of the response, or its media type if it is not JSON. `faults` are the statuses of refusals,
-    `error` is their model. `other_bodies` are schemas by media type. `not_ready` is the model of a response with status
+    `error` is their model. `not_ready` is the model of a response with status
     503 that is no refusal. Path parameters may contain `slashes`; with `any_query`, unknown parameters are ignored.
     """
 
@@ -110,7 +103,6 @@ class Operation:
     answer: type[BaseModel] | str
     faults: Sequence[int]
     body: type[BaseModel] | None = None
-    other_bodies: Mapping[str, Schema] = field(default_factory=dict)
     parameters: tuple[Parameter, ...] = ()
     error: type[BaseModel] = Problem
     not_ready: type[BaseModel] | None = None
@@ -199,8 +191,7 @@ def _extra(operation: Operation, refs: Mapping[Any, Schema]) -> Schema:
     if operation.needs_token:
         extra["security"] = [{"token": []}]
     if operation.body is not None:
-        bodies = {JSON: refs[operation.body, "validation"], **operation.other_bodies}
-        extra["requestBody"] = {"required": True, "content": {kind: {"schema": each} for kind, each in bodies.items()}}
+        extra["requestBody"] = {"required": True, "content": {JSON: {"schema": refs[operation.body, "validation"]}}}
     return extra
 
 

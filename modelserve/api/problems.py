@@ -1,7 +1,6 @@
 """Refusals: error responses, in the format that the path's protocol prescribes.
 
-The format is problem+json (RFC 9457) under `/v1` and for unknown paths, `{"error"}` of the Open Inference Protocol
-under `/v2`, and MLflow's `{"error_code", "message"}` for `/invocations`. Called by the gate and the routes.
+The format is problem+json (RFC 9457), and `{"error"}` of the Open Inference Protocol under `/v2`.
 """
 
 import json
@@ -36,19 +35,6 @@ STATUS_OF: Final[Mapping[type[Exception], int]] = {
     PredictorUnavailable: 503,
 }
 """HTTP status of each error class; any other error is replied to with 500 and no details."""
-
-MLFLOW_CODES: Final[Mapping[int, str]] = {
-    400: "BAD_REQUEST",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "RESOURCE_DOES_NOT_EXIST",
-    405: "BAD_REQUEST",
-    408: "BAD_REQUEST",
-    413: "BAD_REQUEST",
-    415: "BAD_REQUEST",
-    429: "RESOURCE_EXHAUSTED",
-    503: "TEMPORARILY_UNAVAILABLE",
-}
 
 _FIELD: Final = re.compile(r"([A-Za-z_][\w.\[\]-]{0,127}): (.+)", re.DOTALL)
 
@@ -97,6 +83,11 @@ class Refusal(Exception):
         self.headers = dict(headers or {})
         if status in (429, 503):
             self.headers.setdefault("retry-after", str(RETRY_AFTER_S))
+
+    @classmethod
+    def of_field(cls, status: int, field: str, expected: str, *, detail: str | None = None) -> "Refusal":
+        """Return the refusal of one field; without `detail`, the field and what was expected are the detail."""
+        return cls(status, detail or f"{field}: expected {expected}", faults=[{"field": field, "expected": expected}])
 
 
 def refusal_of(error: Exception) -> Refusal | None:
@@ -169,12 +160,10 @@ def refuse(refusal: Refusal, *, path: str, request_id: str) -> Response:
 
 def speaks_json(path: str) -> bool:
     """Return whether errors of a path are plain JSON (paths of other protocols) rather than problem+json."""
-    return path == "/invocations" or path == "/v2" or path.startswith("/v2/")
+    return path == "/v2" or path.startswith("/v2/")
 
 
 def _shape(refusal: Refusal, path: str, request_id: str) -> dict[str, object]:
-    if path == "/invocations":
-        return {"error_code": MLFLOW_CODES.get(refusal.status, "INTERNAL_ERROR"), "message": refusal.detail}
     if speaks_json(path):
         return {"error": refusal.detail}
     return {

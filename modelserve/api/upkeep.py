@@ -1,7 +1,6 @@
 """Periodic tasks of a worker: reload models, read feedback, update gauges.
 
-If a task fails, the error is logged and the task runs again at its next time. The application runs the tasks from its
-start to its end.
+If a task fails, the error is logged and the task runs again at its next time.
 """
 
 import asyncio
@@ -26,13 +25,15 @@ async def upkeep(desk: Desk, log: AccessLog, *, draining: Callable[[], bool]) ->
     service, settings = desk.service, desk.settings
     log.start()
     service.log.start()
-    rounds = (
-        (lambda: follow_pointers(desk, ready=not draining()), settings.reload_every_s),
-        (lambda: follow_feedback(desk), settings.feedback_every_s),
-        (lambda: follow_errors(desk), ERRORS_EVERY_S),
-    )
     set_gauges(desk, ready=True)
-    tasks = [asyncio.create_task(_again_and_again(work, every_s)) for work, every_s in rounds]
+    tasks = [
+        asyncio.create_task(_repeat(work, every_s))
+        for work, every_s in (
+            (lambda: follow_pointers(desk, ready=not draining()), settings.reload_every_s),
+            (service.feed.poll, settings.feedback_every_s),
+            (lambda: follow_errors(desk), ERRORS_EVERY_S),
+        )
+    ]
     try:
         yield
     finally:
@@ -44,19 +45,23 @@ async def upkeep(desk: Desk, log: AccessLog, *, draining: Callable[[], bool]) ->
         log.stop()
 
 
+async def _repeat(work: Callable[[], object], every_s: float) -> None:
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            await asyncio.to_thread(work)
+        except Exception:
+            logger.exception("upkeep failed; next round in %g s", every_s)
+
+
 def follow_pointers(desk: Desk, *, ready: bool) -> None:
     """Load the models whose alias points to another version now, and count the results."""
     for reload in desk.service.models.refresh():
         desk.metrics.reloads.labels(reload.result).inc()
-        say = logger.warning if reload.result == "failed" else logger.info
         outcome = f"{reload.result}: {reload.detail}" if reload.detail else reload.result
-        say("model %s@%s (%s): %s", reload.name, reload.version, reload.alias, outcome)
+        level = logging.WARNING if reload.result == "failed" else logging.INFO
+        logger.log(level, "model %s@%s (%s): %s", reload.name, reload.version, reload.alias, outcome)
     set_gauges(desk, ready=ready)
-
-
-def follow_feedback(desk: Desk) -> None:
-    """Learn from the feedback that was reported to any worker."""
-    desk.service.feed.poll()
 
 
 def follow_errors(desk: Desk) -> None:
@@ -71,27 +76,17 @@ def set_gauges(desk: Desk, *, ready: bool) -> None:
     service, metrics = desk.service, desk.metrics
     now_s = service.clock()
     snapshot = service.models.current
-    aliased = {"champion": snapshot.champions, "challenger": snapshot.challengers}
     metrics.serving(
         {
             (name, str(model.bundle.version), alias): now_s - model.bundle.card.until.timestamp()
-            for alias, models in aliased.items()
+            for alias, models in (("champion", snapshot.champions), ("challenger", snapshot.challengers))
             for name, model in models.items()
         }
     )
     metrics.ready.set(1 if ready and snapshot.champions else 0)
-    mirror = read_mirror_state(service.settings.bundles, now_s=now_s)
     if service.settings.tracking_uri is not None:
+        mirror = read_mirror_state(service.settings.bundles, now_s=now_s)
         # If the registry was never mirrored, report the time since the worker started.
         never_s = now_s - metrics.began_s
         metrics.sync_age.set(never_s if mirror is None or mirror.age_s is None else mirror.age_s)
     metrics.dropped(service.log.dropped)
-
-
-async def _again_and_again(work: Callable[[], None], every_s: float) -> None:
-    while True:
-        await asyncio.sleep(every_s)
-        try:
-            await asyncio.to_thread(work)
-        except Exception:
-            logger.exception("upkeep failed; next round in %g s", every_s)

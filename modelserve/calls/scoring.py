@@ -1,7 +1,7 @@
 """Scoring calls: one named model predicts jobs that are given as the columns of its MLflow signature.
 
 The columns are converted to a call of `/v1/predictions`, so both calls give the same predictions and log records. No
-HTTP here. Called by the service for the Open Inference Protocol and for MLflow's scoring protocol.
+HTTP here. Called by the service for the Open Inference Protocol.
 """
 
 import math
@@ -44,23 +44,16 @@ class Scores:
     answered: Answered
 
 
-def model_named(snapshot: "Snapshot", caller: Caller, name: str | None, version: str | None = None) -> "ServedModel":
-    """Return the champion with a name; without a name, the only champion that the caller may use.
+def model_named(snapshot: "Snapshot", caller: Caller, name: str, version: str | None = None) -> "ServedModel":
+    """Return the champion with a name.
 
     Raises
     ------
-    BadRequest
-        No name is given, and the caller may use no model or several.
     NotKnown
         The caller may use no such model, or another version of it serves.
     """
-    reached = {n: m for n, m in snapshot.champions.items() if caller.reaches(m.bundle.card.trace)}
-    if name is None:
-        if len(reached) != 1:
-            raise BadRequest(f"model: found none, expected one of {', '.join(sorted(reached)) or 'none at all'}"[:400])
-        return next(iter(reached.values()))
-    model = reached.get(name)
-    if model is None:
+    model = snapshot.champions.get(name)
+    if model is None or not caller.reaches(model.bundle.card.trace):
         raise NotKnown(f"model {name[:120]!r} does not serve; expected one that /v1/models lists")
     if version is not None and version != model.bundle.version:
         raise NotKnown(f"model {name} serves version {model.bundle.version}, found {version[:20]!r}")

@@ -1,8 +1,4 @@
-"""The server: processes, sockets, signals and time limits around the application of `modelserve.api`.
-
-`supervisor` is the parent process, which imports neither uvicorn nor a model. `worker` is a child process that answers
-calls. `connection` limits the time and size of one client's requests. Called by `taut serve`.
-"""
+"""The server: processes, sockets, signals and time limits around the application of `modelserve.api`."""
 
 from modelserve.server.supervisor import serve
 

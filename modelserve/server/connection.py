@@ -1,9 +1,10 @@
 """One client's connection: limits on the time and size of request heads, and on the time a response may stay unread.
 
-Uvicorn's protocol parses HTTP; `modelserve.api.bodies` limits bodies. Created and checked by
-`modelserve.server.draining.DrainingServer`.
+Uvicorn's protocol parses HTTP; `modelserve.api.bodies` limits bodies.
 """
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import islice
@@ -12,24 +13,24 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from modelserve.server.refusals import HEAD_LIMIT_BYTES, fault_of, overloaded, refusing, response_of
-
 if TYPE_CHECKING:
     import asyncio
 
+    from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
     from uvicorn.server import ServerState
 
+HEAD_LIMIT_BYTES: Final = 65_536
+"""Maximum size of a request head (request line and headers); httptools itself has no limit."""
 SETTLED_S: Final = 1.0
 """Minimum seconds for which a connection has been idle before it may be closed to accept a new one."""
-
 HALF_OPEN_S: Final = 0.1
 """The same for a connection that has not sent a whole request head yet; clients send one as soon as they connect."""
-
 LOOKED_AT: Final = 8
 """Maximum number of waiting connections that are checked, longest wait first, to find one to close."""
-
 BACKLOG: Final = 4096
 """Connections that the system holds until they are accepted; Linux's default maximum."""
+
+Headers = Sequence[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +90,8 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self.limits, self._half_open, self._idle = config.limits, config.half_open, config.idle
         self.waits_since: float | None = None
-        self._head_bytes = 0
-        self.in_body = False
-        self.lingers = False
-        self._unsent_bytes = 0
+        self.in_body = self.lingers = False
+        self._head_bytes = self._unsent_bytes = 0
         self._unsent_since = 0.0
 
     def connection_made(self, transport: "asyncio.Transport") -> None:  # type: ignore[override]  # as in uvicorn
@@ -117,23 +116,23 @@ class Connection(HttpToolsProtocol):
             for each in islice(waiting, LOOKED_AT):
                 if each._may_go(0.0 if crowded else settled_s):
                     each.transport.abort()
-                    each._left()
+                    each._leave()
                     return True
         return False
 
-    def _left(self) -> None:
+    def _may_go(self, settled_s: float) -> bool:
+        settled = self.waits_since is not None and self.loop.time() - self.waits_since > settled_s
+        return settled and not self.in_body and self.transport.get_write_buffer_size() == 0
+
+    def _leave(self) -> None:
         self._half_open.pop(self, None)
         self._idle.pop(self, None)
         self.connections.discard(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self._left()
+        self._leave()
         super().connection_lost(exc)
-
-    def _may_go(self, settled_s: float) -> bool:
-        settled = self.waits_since is not None and self.loop.time() - self.waits_since > settled_s
-        return settled and not self.in_body and self.transport.get_write_buffer_size() == 0
 
     def data_received(self, data: bytes) -> None:
         """Count the bytes of a request head, and refuse a head that is too long."""
@@ -143,21 +142,22 @@ class Connection(HttpToolsProtocol):
                 waiting = self._idle if self in self._idle else self._half_open
                 waiting.pop(self, None)
                 waiting[self] = None
-            self._head_bytes += len(data)
+            end = data.find(b"\r\n\r\n") if len(data) > HEAD_LIMIT_BYTES - self._head_bytes else -1
+            self._head_bytes += len(data) if end < 0 else end
+            if self._head_bytes > HEAD_LIMIT_BYTES:
+                self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"expected at most {HEAD_LIMIT_BYTES} bytes")
+                return
         super().data_received(data)
-        if self._head_bytes > HEAD_LIMIT_BYTES and self.waits_since is not None:
-            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"expected a head of {HEAD_LIMIT_BYTES} bytes")
 
     def on_headers_complete(self) -> None:
-        """Record that the request head is complete, and refuse it if it is invalid."""
-        self.waits_since = None
+        """Record that the request head is complete, and refuse it if two readers of it might disagree."""
+        self.waits_since, self._head_bytes, self.in_body = None, 0, True
         self._half_open.pop(self, None)
         self._idle.pop(self, None)
-        self._head_bytes = 0
-        self.in_body = True
-        fault = fault_of(self.url, self.headers, self.parser.get_http_version())
-        if fault is not None:
-            self.app = refusing(*fault)
+        names = [name for name, _ in self.headers]
+        hosts = names.count(b"host")
+        if hosts > 1 or names.count(b"authorization") > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            self.app = refusing(HTTPStatus.BAD_REQUEST, "expected one host header and at most one authorization header")
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -181,8 +181,12 @@ class Connection(HttpToolsProtocol):
         super().shutdown()
 
     def sweep(self, now: float) -> None:
-        """Close the connection if its client is too slow."""
-        self._sweep_unsent(now)
+        """Close the connection if its client sends a head or body too slowly, or reads nothing of a response."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent == 0 or unsent != self._unsent_bytes:
+            self._unsent_bytes, self._unsent_since = unsent, now
+        elif now - self._unsent_since > self.limits.unread_s:
+            self.transport.abort()
         if self.waits_since is None or self.transport.is_closing():
             return
         waited_s = now - self.waits_since
@@ -194,19 +198,12 @@ class Connection(HttpToolsProtocol):
         elif self.cycle is None and waited_s > self.limits.head_s:
             self.transport.abort()
 
-    def _sweep_unsent(self, now: float) -> None:
-        """Close the connection if the client has read nothing of a response for too long."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent == 0 or unsent != self._unsent_bytes:
-            self._unsent_bytes, self._unsent_since = unsent, now
-        elif now - self._unsent_since > self.limits.unread_s:
-            self.transport.abort()
-
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
-        if self.transport.is_closing():
-            return
-        self.transport.write(response_of(status, detail))
-        self.transport.close()
+        if not self.transport.is_closing():
+            headers, body = _problem(status, detail)
+            lines = [b"HTTP/1.1 %d %s" % (status, status.phrase.encode()), *(b"%s: %s" % each for each in headers)]
+            self.transport.write(b"\r\n".join([*lines, b"", body]))
+            self.transport.close()
 
 
 class Lingering:
@@ -218,11 +215,10 @@ class Lingering:
 
     def __init__(self, transport: "asyncio.Transport", connection: Connection) -> None:
         self._transport, self._connection = transport, connection
-        # Store the methods of the transport, so that calls of them skip this wrapper.
-        self.write, self.is_closing = transport.write, transport.is_closing
-        self.abort, self.get_extra_info = transport.abort, transport.get_extra_info
-        self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
-        self.get_write_buffer_size = transport.get_write_buffer_size
+        self.write, self.is_closing = transport.write, transport.is_closing  # stored, since every call uses them
+
+    def __getattr__(self, name: str) -> Any:  # Any: a method of the transport
+        return getattr(self._transport, name)
 
     def close(self) -> None:
         """Close the connection, now or when the request body has arrived."""
@@ -230,3 +226,31 @@ class Lingering:
             self._connection.lingers = True
         else:
             self._transport.close()
+
+
+def refusing(status: HTTPStatus, detail: str, *more: tuple[bytes, bytes]) -> "ASGI3Application":
+    """Return an ASGI application that responds to a request with a problem; `more` are further headers."""
+    headers, body = _problem(status, detail)
+
+    async def refuse(_scope: "Scope", _receive: "ASGIReceiveCallable", send: "ASGISendCallable") -> None:
+        await send({"type": "http.response.start", "status": int(status), "headers": [*headers, *more]})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    return refuse
+
+
+def _problem(status: HTTPStatus, detail: str) -> tuple[Headers, bytes]:
+    """Return a problem (RFC 9457) that closes the connection."""
+    body = json.dumps({"type": "about:blank", "title": status.phrase, "status": status, "detail": detail}).encode()
+    length = str(len(body)).encode()
+    return [
+        (b"content-type", b"application/problem+json"),
+        (b"content-length", length),
+        (b"connection", b"close"),
+    ], body
+
+
+overloaded: Final = refusing(
+    HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try again in 1 s", (b"retry-after", b"1")
+)
+"""The application of a connection beyond the limit."""

@@ -1,6 +1,6 @@
 """The environment of child processes: the settings as variables, and the folder in which workers share metrics.
 
-`ServeSettings()` reads the settings back in the child. Called by `modelserve.server.supervisor` and the worker.
+`ServeSettings()` reads the settings back in the child.
 """
 
 import json
@@ -15,20 +15,20 @@ from pydantic import SecretStr
 
 from modelserve.settings import PREFIX, ServeSettings
 
-
-def environment_of(settings: ServeSettings) -> dict[str, str]:
-    """Return the variables that make `ServeSettings()` equal to `settings`; an absent value is an empty variable."""
-    plain = settings.model_dump(mode="json")
-    return {f"{PREFIX}{name.upper()}": _text(getattr(settings, name), plain[name]) for name in plain}
+STORE_INODE: Final = "TAUT_STORE_INODE"
+"""Variable with the inode of the store's file that the first ready worker opened; later workers open no other."""
+METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def child_environment(settings: ServeSettings, more: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a child process: that of this process, the settings, and `more`.
 
-    OpenMP gets one thread unless the environment says otherwise: its idle threads would busy-wait on cores that other
-    workers need.
+    `ServeSettings()` equals `settings` there; an absent value is an empty variable. OpenMP gets one thread unless the
+    environment says otherwise: its idle threads would busy-wait on cores that other workers need.
     """
-    return {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **os.environ, **environment_of(settings), **more}
+    plain = settings.model_dump(mode="json")
+    given = {f"{PREFIX}{name.upper()}": _text(getattr(settings, name), plain[name]) for name in plain}
+    return {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **os.environ, **given, **more}
 
 
 def _text(value: object, plain: object) -> str:
@@ -39,11 +39,6 @@ def _text(value: object, plain: object) -> str:
     return plain if isinstance(plain, str) else json.dumps(plain)
 
 
-STORE_INODE: Final = "TAUT_STORE_INODE"
-"""Variable with the inode of the store's file that the first ready worker opened; later workers open no other."""
-METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
-
-
 @contextmanager
 def metrics_folder(workers: int) -> Iterator[Mapping[str, str]]:
     """Yield the environment variables with which workers share their metrics in a folder; none for a single worker.
@@ -52,11 +47,9 @@ def metrics_folder(workers: int) -> Iterator[Mapping[str, str]]:
     """
     named = os.environ.get(METRICS_FOLDER)
     if named:
-        folder = Path(named)
-        folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob("*.db"):
-            left.unlink(missing_ok=True)
-        yield {METRICS_FOLDER: str(folder)}
+        Path(named).mkdir(parents=True, exist_ok=True)
+        _remove(named, "*.db")
+        yield {METRICS_FOLDER: named}
     elif workers == 1:
         yield {}
     else:
@@ -66,17 +59,10 @@ def metrics_folder(workers: int) -> Iterator[Mapping[str, str]]:
 
 def forget_live(folder: str | None, slot: str) -> None:
     """Remove the gauges of a dead worker from the shared metrics; its counters stay."""
-    for left in Path(folder).glob(f"gauge_live*_{slot}.db") if folder else ():
+    if folder:
+        _remove(folder, f"gauge_live*_{slot}.db")
+
+
+def _remove(folder: str, pattern: str) -> None:
+    for left in Path(folder).glob(pattern):
         left.unlink(missing_ok=True)
-
-
-def count_under(slot: str) -> None:
-    """Store this process's metrics under its worker number, so that a restarted worker continues its counters.
-
-    Call this before any metric is created.
-    """
-    if os.environ.get(METRICS_FOLDER):
-        from prometheus_client import values
-
-        # The documentation of prometheus_client sets the worker number in this way (for uWSGI).
-        values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]  # untyped in prometheus_client

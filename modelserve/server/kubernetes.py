@@ -3,12 +3,9 @@
 Kubernetes restarts the process if it dies, so no other process watches it. Called by `taut kube`.
 """
 
-import asyncio
-import contextlib
 import logging
-import signal
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -77,17 +74,6 @@ class Certificate:
         return certificate.st_mtime, certificate.st_ino, key.st_mtime, key.st_ino
 
 
-class HookServer(DrainingServer):
-    """A draining server that also stops at Ctrl+C, since it has no parent that would stop it."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle SIGTERM and SIGINT by draining."""
-        with super().capture_signals():
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self.drain)
-            yield
-
-
 def serve_hook(
     app: "Starlette",
     host: str,
@@ -111,7 +97,7 @@ def serve_hook(
             timeout_keep_alive=KEEP_ALIVE_S,
             ssl_context_factory=None if certificate is None else lambda *_: certificate.context,
         )
-        server = HookServer(
+        server = DrainingServer(
             config,
             state=app.state,
             drain_s=drain_s,

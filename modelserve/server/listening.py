@@ -1,13 +1,9 @@
-"""The listening socket, the check of the TLS certificate, and the limit of open files.
-
-Called by `modelserve.server.supervisor` and `modelserve.server.worker`.
-"""
+"""The listening socket, the check of the TLS certificate, and the limit of open files."""
 
 import contextlib
 import resource
 import socket
 import ssl
-from pathlib import Path
 from typing import Final
 
 from modelserve.errors import BadSettings, ListenError
@@ -15,7 +11,6 @@ from modelserve.settings import PREFIX, ServeSettings
 
 SPARE_FILES: Final = 128
 """Maximum number of open files that a worker needs besides its connections: models, the store, libraries."""
-
 LEAST_CONNECTIONS: Final = 16
 """Number of connections below which the server does not start for lack of open files."""
 
@@ -57,31 +52,22 @@ def address_of(listening: socket.socket, *, tls: bool) -> str:
 
 
 def check_certificate(settings: ServeSettings) -> None:
-    """Raise `BadSettings`, naming the setting, unless the TLS certificate and its key can be used together."""
-    if settings.tls_certificate is None or settings.tls_key is None:
+    """Raise `BadSettings`, naming the settings, unless the TLS certificate and its key can be used together."""
+    certificate, key, secret = settings.tls_certificate, settings.tls_key, settings.tls_key_password
+    if certificate is None or key is None:
         return
-    for name, path in (("TLS_CERTIFICATE", settings.tls_certificate), ("TLS_KEY", settings.tls_key)):
-        _check_readable(name, path)
-    secret = settings.tls_key_password
     try:
+        for path in (certificate, key):
+            path.open("rb").close()
         # With no password at all, OpenSSL would ask for it at the terminal; an empty password fails instead.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
-            settings.tls_certificate, settings.tls_key, secret.get_secret_value() if secret else ""
-        )
+        password = secret.get_secret_value() if secret else ""
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password)
     except (ssl.SSLError, OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or "not a certificate in PEM"
+        unreadable = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
+        reason = str(error)[:200] if unreadable else getattr(error, "reason", None) or "not a certificate in PEM"
         raise BadSettings(
             f"{PREFIX}TLS_CERTIFICATE, {PREFIX}TLS_KEY, {PREFIX}TLS_KEY_PASSWORD: found {reason}, "
             f"expected a PEM certificate, its key, and the key's password if it has one"
-        ) from error
-
-
-def _check_readable(name: str, path: Path) -> None:
-    try:
-        path.open("rb").close()
-    except OSError as error:
-        raise BadSettings(
-            f"{PREFIX}{name}: {str(path)[:120]!r} cannot be read ({error.strerror}); expected a PEM file"
         ) from error
 
 

@@ -7,49 +7,38 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Literal
 
 __all__ = ["write_log_lines"]
 
-QUIET: Final = ("uvicorn", "asyncio")
-"""Loggers whose records below the level WARNING are dropped."""
-
 
 class JsonLines(logging.Formatter):
-    """Formatter that writes each record as one line with a JSON object, as in the access log."""
+    """Write each record as one line with a JSON object, as in the access log; `error` holds the traceback, if any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a log record as JSON; the field `error` holds the traceback, if there is one."""
-        line = {
-            "ts": _moment(record),
-            "level": record.levelname.lower(),
-            "event": "log",
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
+        """Return a log record as JSON."""
+        line = {"ts": _moment(record), "level": record.levelname.lower(), "event": "log"}
+        line |= {"logger": record.name, "message": record.getMessage()}
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line)
 
 
 class ConsoleLines(logging.Formatter):
-    """Formatter that writes each record as one readable line, followed by its traceback."""
+    """Write each record as its time, level and message, followed by its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a log record as its time, level and message, and its traceback if there is one."""
+        """Return a log record as readable text."""
         line = f"{_moment(record)} {record.levelname.lower()} {record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
-FORMS: Final = {"json": JsonLines, "console": ConsoleLines}
 
 
 def write_log_lines(form: Literal["json", "console"]) -> None:
     """Set up logging of this process: to stderr, as JSON or readable text."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(FORMS[form]())
+    handler.setFormatter(JsonLines() if form == "json" else ConsoleLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    for name in QUIET:
+    for name in ("uvicorn", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

@@ -5,6 +5,7 @@ FD the file descriptor of the socket. Slow imports happen here, never in the par
 """
 
 import gc
+import json
 import logging
 import os
 import socket
@@ -14,10 +15,10 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from modelserve.errors import ServeError
-from modelserve.server.environment import STORE_INODE, count_under
+from modelserve.server.environment import METRICS_FOLDER, STORE_INODE
 from modelserve.server.listening import allow_open_files
 from modelserve.server.log_lines import write_log_lines
-from modelserve.server.supervisor_pipe import SupervisorPipe
+from modelserve.server.pipe import follow_supervisor
 from modelserve.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_S: Final = 75
 """Seconds for which an idle connection is kept; longer than in proxies (nginx: 60 s), so that they close first."""
-
-EXIT_FAILED: Final = 1
 SWITCH_S: Final = 0.0005
 """Longest wait of a call for the interpreter lock while another thread runs, for example the log's."""
 
@@ -67,23 +66,28 @@ def run(arguments: list[str], opener: Opener = service_application) -> None:
     slot, descriptor = arguments
     settings = ServeSettings()
     write_log_lines(settings.log_format)
-    pipe = SupervisorPipe.hold(end_within_s=settings.drain_s + settings.stop_limit_s)
-    count_under(slot)
+    send = follow_supervisor(end_within_s=settings.drain_s + settings.stop_limit_s)
+    if os.environ.get(METRICS_FOLDER):
+        from prometheus_client import values
+
+        # Store metrics under the worker's number, so that a restarted worker continues its counters. The documentation
+        # of prometheus_client sets the number in this way (for uWSGI).
+        values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]  # untyped in prometheus_client
     try:
         connections = allow_open_files(settings.connections_limit)
         settings = settings.model_copy(update={"connections_limit": connections})
         with opener(settings) as (app, facts), socket.socket(fileno=int(descriptor)) as listening:
-            serve_application(app, facts, settings, pipe, listening)
+            serve_application(app, facts, settings, send, listening)
     except ServeError as error:
         log.error("worker %s: %s", slot, error)
-        sys.exit(EXIT_FAILED)
+        sys.exit(1)
 
 
 def serve_application(
     app: "Starlette",
     facts: Callable[[], Facts],
     settings: ServeSettings,
-    pipe: SupervisorPipe,
+    send: Callable[[bytes], None],
     listening: socket.socket,
 ) -> None:
     """Serve on a bound socket with uvicorn (uvloop, httptools); return after a stop signal and the last responses."""
@@ -109,8 +113,8 @@ def serve_application(
         state=app.state,
         drain_s=settings.drain_s,
         stop_limit_s=settings.stop_limit_s,
-        on_start=lambda: pipe.ready(facts()),
-        on_beat=pipe.beat,
+        on_start=lambda: send(json.dumps(facts()).encode() + b"\n"),
+        on_beat=lambda: send(b"\n"),
     )
     # The objects loaded so far live as long as the process, so exclude them from garbage collection.
     gc.collect()

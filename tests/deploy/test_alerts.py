@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from modelserve.api.metrics import METRIC_NAMES
+from modelserve.api.metrics import Metrics
 from tests.deploy.tools import tool
+from tests.modelserve.api.test_metrics import names_of
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RULES = DEPLOY / "prometheus-rules.yaml"
@@ -30,7 +31,7 @@ def test_every_metric_that_is_named_is_one_of_ours(path: Path) -> None:
     named = {base_name(name) for name in re.findall(r"\btaut_\w+", path.read_text())}
 
     assert named
-    assert named - set(METRIC_NAMES) == set()
+    assert named - names_of(Metrics().page().decode()) == set()
 
 
 def test_what_can_go_wrong_has_an_alert_and_says_what_to_do() -> None:

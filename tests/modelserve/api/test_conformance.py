@@ -37,7 +37,6 @@ BEYOND_A_SCHEMA = {
     "POST /v1/mode": "422",  # either a mode or a reset
     "POST /v2/models/{model}/infer": "400",  # shapes as long as their data, types as their columns
     "POST /v2/models/{model}/versions/{version}/infer": "400",
-    "POST /invocations": "400",  # columns that the model has, of one length
 }
 """Calls whose document cannot say everything that is expected, and how they refuse the rest."""
 
@@ -76,7 +75,6 @@ FITTING = {
     "/v1/hold": HOLD,
     "/v1/feedback": {"feedback": [RUN]},
     "/infer": {"inputs": [{"name": "user", "shape": [2], "datatype": "BYTES", "data": ["u1", "u2"]}]},
-    "/invocations": {"dataframe_split": {"columns": ["user"], "data": [["u1"]]}, "params": {"model": NAMES[0]}},
 }
 """Bodies that fit, by the end of their path: what is drawn at random hardly ever does."""
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from modelserve.callers import Token
 from modelserve.scopes import Scope
-from modelserve.server.environment import child_environment, environment_of
+from modelserve.server.environment import child_environment
 from modelserve.settings import ServeSettings, TypePolicy
 
 TEXT = st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1, max_size=20)
@@ -34,7 +34,7 @@ def test_what_is_handed_over_is_read_back(**said: object) -> None:
     settings = ServeSettings(bundles=Path("some/bundles"), tls_key_password=said.pop("password"), **said)
 
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment_of(settings).items():
+        for name, value in child_environment(settings, {}).items():
             patch.setenv(name, value)
         read = ServeSettings()
 

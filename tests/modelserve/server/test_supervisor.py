@@ -4,10 +4,12 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
+from modelserve.server.supervisor import FIRST_PAUSE_S, pause_after
 from tests.modelserve.server.running import Running, alive, until
 
 Start = Callable[..., Running]
@@ -88,6 +90,19 @@ def test_it_says_where_it_listens_what_it_serves_and_that_tokens_are_off(launch:
     assert any(line.startswith("listening on http://127.0.0.1:") for line in server.said)
     assert any("tokens are OFF" in line for line in server.said)
     assert "serving runtime.pai.ctr@7" in server.said
+
+
+@pytest.mark.parametrize(("ran_s", "pauses"), [(20.0, [1, 1, 1, 1]), (1.0, [1, 2, 4, 8])])
+def test_only_a_process_that_ends_soon_waits_longer_each_time(ran_s: float, pauses: list[int]) -> None:
+    found = list(accumulate(pauses, lambda pause_s, _: pause_after(pause_s, ran_s=ran_s), initial=0.0))[1:]
+
+    assert found == pytest.approx([FIRST_PAUSE_S * times for times in pauses])
+
+
+def test_a_terminal_sends_no_interrupt_to_the_workers(launch: Start) -> None:
+    server = launch()
+
+    assert {os.getsid(pid) for pid in server.workers()}.isdisjoint({os.getsid(server.process.pid)})
 
 
 def test_the_parent_imports_no_server_and_no_model() -> None:

@@ -1,7 +1,4 @@
-"""Generate the tables in `docs/serving.md`: endpoints, settings and metrics.
-
-A test checks that the page is up to date. `python -m modelserve.api.manual` writes the tables into the page.
-"""
+"""The tables in `docs/serving.md`: endpoints, settings and metrics; `python -m tests.serving_tables` writes them."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,10 +8,10 @@ from typing import Final
 from pydantic_core import PydanticUndefined
 
 from modelserve.api.app import OPERATIONS
-from modelserve.api.metrics import METRIC_NAMES, Metrics
+from modelserve.api.metrics import Metrics
 from modelserve.settings import PREFIX, ServeSettings
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "serving.md"
 
 _HELP: Final = re.compile(r"^# HELP (\S+) (.*)\n# TYPE \S+ (\S+)$", re.MULTILINE)
 
@@ -45,8 +42,8 @@ def settings() -> str:
 
 def metrics() -> str:
     """Return the Markdown table of the metrics, with the descriptions that `/metrics` shows."""
-    described = {name: (kind, text) for name, text, kind in _HELP.findall(Metrics().page().decode())}
-    return _table(("metric", "type", "meaning"), [(f"`{name}`", *described[name]) for name in METRIC_NAMES])
+    rows = [(f"`{name}`", kind, text) for name, text, kind in _HELP.findall(Metrics().page().decode())]
+    return _table(("metric", "type", "meaning"), sorted(rows))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
