@@ -1,6 +1,6 @@
 """taut from Python: open a lake and train on it, or call a service.
 
-Only names of other packages, put together; heavy imports wait for their first use. Called by scripts and notebooks.
+Only names of other packages, put together; heavy imports wait for their first use.
 
     lake = taut.open("data/demo/lake")
     lake.rightsize().head(10)

@@ -1,6 +1,6 @@
 """The lake as `taut.open` returns it: tables, SQL, right-sizing and training in one call each.
 
-Each call is the function behind the command of that name. Called by scripts and notebooks.
+Each call is the function behind the command of that name.
 """
 
 from collections.abc import Sequence

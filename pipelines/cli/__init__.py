@@ -2,7 +2,6 @@
 
 An error is printed as one line and gives an exit code (0 done, 1 failed, 2 bad usage). Slow imports are inside the
 command functions, so that `--help` is fast.
-Called by the `taut` script.
 """
 
 import os

@@ -1,7 +1,6 @@
 """`taut fetch | synth | init | ingest | sql`: get trace files, guess mappings, fill and query a lake.
 
 Options and output only; the work is in `pipelines.fetch`, `pipelines.synth` and `pipelines.lake`.
-Called by `pipelines.cli`, which registers the commands.
 """
 
 import sys
@@ -171,13 +170,7 @@ class _Files:
 
 @contextmanager
 def _opened_files(source: str, location: str, mapping: Path | None) -> Iterator[_Files]:
-    """Open the files to ingest: the folder of a published format, or own files described by a mapping.
-
-    Raises
-    ------
-    BadUsage
-        If a mapping is given for a published format, or none for own files.
-    """
+    """Open the files to ingest: the folder of a published format, or own files described by a mapping."""
     from pipelines.cli.progress import step
     from pipelines.errors import BadUsage
     from pipelines.lake.sources import SOURCES

@@ -2,7 +2,6 @@
 
 The demo calls the functions behind the other commands, with its own folder for the lake and the models. Its tables are
 built in `pipelines.cli.demo_tables` and `pipelines.cli.demo_tables`.
-Called by `pipelines.cli`, which registers the command.
 """
 
 import shutil

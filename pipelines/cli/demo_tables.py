@@ -1,7 +1,7 @@
 """Build the tables of `taut demo` and the picture and sentence it ends with, from training and simulation results.
 
 The last table compares jobs as requested, with taut, and possible; its figures come from a simulation under the
-slowdown model `shared`. Called by `pipelines.cli.demo`.
+slowdown model `shared`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Options that choose the engine of a command, and the engine and the threads of each unit that they name.
 
-`pipelines.engine` has the engines. Called by the commands that run units of work.
+`pipelines.engine` has the engines.
 """
 
 from enum import StrEnum
@@ -50,13 +50,7 @@ class Chosen(NamedTuple):
 
 
 def chosen_engine(name: EngineName, scheduler: str | None, threads: int | None) -> Chosen:
-    """Return the engine, with as many processes as the cores of this machine allow.
-
-    Raises
-    ------
-    BadUsage
-        A scheduler is given for another engine than Dask, or Dask is not installed.
-    """
+    """Return the engine, with as many processes as the cores of this machine allow."""
     if name is EngineName.LOCAL:
         return Chosen(engine_of(name, scheduler, 1), threads_of(threads))
     from pipelines.settings import load_settings, usable_cpus
@@ -67,13 +61,7 @@ def chosen_engine(name: EngineName, scheduler: str | None, threads: int | None) 
 
 
 def engine_of(name: EngineName, scheduler: str | None, count: int) -> "Engine":
-    """Return the engine, with `count` processes.
-
-    Raises
-    ------
-    BadUsage
-        A scheduler is given for another engine than Dask, or Dask is not installed.
-    """
+    """Return the engine, with `count` processes."""
     if scheduler is not None and name is not EngineName.DASK:
         raise BadUsage(f"--scheduler {scheduler} needs --engine dask")
     if name is EngineName.LOCAL:

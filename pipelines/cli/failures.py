@@ -1,7 +1,4 @@
-"""Errors and interrupts of commands as one line and an exit code: 1 failed, 2 bad usage, 130 interrupted.
-
-Called by the group of commands in `pipelines.cli`.
-"""
+"""Errors and interrupts of commands as one line and an exit code: 1 failed, 2 bad usage, 130 interrupted."""
 
 import re
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """`taut kube webhook | review | extender | feedback | reclaim | manifests`: connect a Kubernetes cluster.
 
-Options and output only. Called by `pipelines.cli`, which registers the commands.
+Options and output only.
 """
 
 import sys

@@ -1,7 +1,6 @@
 """Options of `taut simulate` for power, grid and slack, and the simulated site that they describe.
 
-Slow imports happen only when `site` is called. Called by `pipelines.cli.simulation` and the commands that read a
-grid.
+Slow imports happen only when `site` is called.
 """
 
 import re
@@ -110,11 +109,6 @@ class Metering:
         """Return the site of a cluster; None if neither --grid nor --power is given.
 
         `first_ts` is the Unix time of the first recorded submission, None for drawn arrivals.
-
-        Raises
-        ------
-        BadUsage
-            If a file has an invalid format, or an option is invalid.
         """
         from pipelines.simulation.energy.grid_columns import moment_of
         from pipelines.simulation.energy.grid_files import zone_files
@@ -147,11 +141,6 @@ class Metering:
 
 def slack_of(text: str) -> "Slack":
     """Parse a slack: a time as `6h`, `90m`, `1.5d` or `600s`, or a share of the predicted run time as `50%`.
-
-    Raises
-    ------
-    BadUsage
-        If the text has another form, or the time is longer than a week.
 
     Examples
     --------

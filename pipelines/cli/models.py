@@ -1,6 +1,6 @@
 """`taut train | evaluate | promote | models | predict`: train models from a lake and use them.
 
-Options and output only. Called by `pipelines.cli`, which registers the commands.
+Options and output only.
 """
 
 from datetime import datetime

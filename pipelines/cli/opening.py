@@ -52,11 +52,6 @@ def champions(place: Place, *, offline: bool) -> LakePredictor:
 
     A job's features count every job in the lake that ended before its submission, not only those before the training
     cut.
-
-    Raises
-    ------
-    RegistryError
-        If the cache then has no model.
     """
     if not offline:
         try:
@@ -116,13 +111,7 @@ def _grown(bundle: Bundle, lake: Lake) -> History:
 
 
 def read_jobs(source: str) -> list[JobRow]:
-    """Read jobs from a file of JSON lines or of one JSON array, or from stdin for `-`.
-
-    Raises
-    ------
-    BadUsage
-        If the file cannot be read.
-    """
+    """Read jobs from a file of JSON lines or of one JSON array, or from stdin for `-`."""
     if source == "-":
         return parse_lines(sys.stdin)
     try:

@@ -1,6 +1,6 @@
 """Options that several commands share, the paths, lake, trace and times that they name, and output of rows and text.
 
-Fast to import: slow imports happen inside the functions. Called by the command files of `pipelines.cli`.
+Fast to import: slow imports happen inside the functions.
 """
 
 import sys

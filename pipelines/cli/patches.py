@@ -1,6 +1,6 @@
 """Smaller requests as text to paste: `#SBATCH` lines for Slurm, `resources` for Kubernetes.
 
-Amounts are of one instance, rounded up to what the scheduler accepts. Called by `taut recommend` and `taut rightsize`.
+Amounts are of one instance, rounded up to what the scheduler accepts.
 """
 
 import math

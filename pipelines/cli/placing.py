@@ -1,6 +1,6 @@
 """`taut place | explain-pending`: where waiting jobs of a cluster start now, why they wait, and what would start them.
 
-Options and output only. Called by `pipelines.cli`, which registers the commands.
+Options and output only.
 """
 
 import sys
@@ -73,15 +73,7 @@ def explain_pending(
 
 
 def _read(source: str, jobs: Sequence[str] | None = None) -> "PendingBody":
-    """Read a cluster from a file or stdin; `jobs`, the ids of the jobs to explain, replace the ids in the file.
-
-    Raises
-    ------
-    BadUsage
-        If the file cannot be read or is too large.
-    BadRequest
-        If it is not a valid cluster.
-    """
+    """Read a cluster from a file or stdin; `jobs`, the ids of the jobs to explain, replace the ids in the file."""
     from pydantic import ValidationError
 
     from modelserve.bundle.card import complaint

@@ -1,6 +1,6 @@
 """`taut plan carbon | cost | hold | speeds`: the next decision for own jobs, with reasons, carried out on request.
 
-Options and output only; decisions are in `modelserve.calls.plans`. Called by `pipelines.cli`.
+Options and output only; decisions are in `modelserve.calls.plans`.
 """
 
 import json

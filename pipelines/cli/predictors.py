@@ -1,7 +1,7 @@
 """Predictors of `taut simulate` by name.
 
 Each function makes one predictor. For each arm that shrinks requests, it returns a `Scale`: a function from jobs to
-recommendations, by Algorithm 1 with that predictor. Called by `pipelines.cli.simulation_run`.
+recommendations, by Algorithm 1 with that predictor.
 """
 
 import os
@@ -95,11 +95,6 @@ def service(address: str, context: AdviceContext) -> Advisers:
     """Ask a prediction service: call it once per guard with all jobs of the pool.
 
     The service's mode is ignored. A job for which it gives no recommendation keeps its request.
-
-    Raises
-    ------
-    ServiceUnavailable
-        If the service answered for no job, because unchanged requests would look like its recommendations.
     """
     jobs = [entry.job for entry in context.pool.jobs]
     scales: dict[str, Scale] = {}
@@ -143,13 +138,7 @@ PREDICTORS: Final[Mapping[str, Callable[[AdviceContext], Advisers]]] = {
 
 
 def advisers(name: str, context: AdviceContext) -> Advisers:
-    """Return the recommendation functions and notes of a predictor, given its name or the address of a service.
-
-    Raises
-    ------
-    BadUsage
-        If there is no predictor of that name.
-    """
+    """Return the recommendation functions and notes of a predictor, given its name or the address of a service."""
     if name.startswith(("http://", "https://")):
         return service(name, context)
     if name not in PREDICTORS:

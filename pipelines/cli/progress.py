@@ -1,7 +1,4 @@
-"""Show progress on stderr: bars with rate and remaining time on a terminal; lines or nothing if stderr is none.
-
-Called by the command files of `pipelines.cli`.
-"""
+"""Show progress on stderr: bars with rate and remaining time on a terminal; lines or nothing if stderr is none."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,6 @@
 """`taut report`: traces and their models as one HTML page that opens without a network.
 
 Options and output only; the work is in `pipelines.report`.
-Called by `pipelines.cli`, which registers the command.
 """
 
 from pathlib import Path

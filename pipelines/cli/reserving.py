@@ -1,6 +1,6 @@
 """Options of `taut simulate` for the slowdown model `shared`: reservations of running jobs, and how use varies.
 
-Slow imports happen only when `settings` is called. Called by `pipelines.cli.simulation`.
+Slow imports happen only when `settings` is called.
 """
 
 from dataclasses import dataclass, replace
@@ -59,13 +59,7 @@ class Reserving:
     ] = None
 
     def settings(self, *, shared: bool) -> "SharedSettings":
-        """Return the settings that the options describe; `shared` tells whether `--truth shared` was given.
-
-        Raises
-        ------
-        BadUsage
-            If an option is given without `--truth shared`.
-        """
+        """Return the settings that the options describe; `shared` tells whether `--truth shared` was given."""
         from pipelines.simulation.shared.settings import SharedSettings
         from scheduler_core.reserve import ReservePolicy
 

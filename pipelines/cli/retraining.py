@@ -1,6 +1,6 @@
 """`taut retrain`: one run of a schedule, such as cron: check the last promotion, train, promote or keep.
 
-Options, the lock, the line on stdout and the exit code. Called by `pipelines.cli`, which registers the command.
+Options, the lock, the line on stdout and the exit code.
 """
 
 import json

@@ -1,6 +1,6 @@
 """`taut rightsize`: requests of recurring jobs next to their measured use, worst first.
 
-Options and output only. Called by `pipelines.cli`, which registers the command.
+Options and output only.
 """
 
 from datetime import datetime

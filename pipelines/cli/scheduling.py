@@ -1,6 +1,6 @@
 """`taut recommend`: a smaller request for each job, from the local models or a service.
 
-Options and output only. Called by `pipelines.cli`, which registers the command.
+Options and output only.
 """
 
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Read the settings of `taut serve`: from options, else `TAUT_SERVE_*` variables, else files next to the lake.
-
-Called by `pipelines.cli.serving`.
-"""
+"""Read the settings of `taut serve`: from options, else `TAUT_SERVE_*` variables, else files next to the lake."""
 
 import os
 import re
@@ -30,13 +27,7 @@ CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def serve_settings(lake: str | Path | None, options: Mapping[str, object]) -> ServeSettings:
-    """Return the settings of the service; `options` of the command line that are None count as not given.
-
-    Raises
-    ------
-    BadUsage
-        A value is invalid, or a variable `TAUT_SERVE_*` is not a setting; the message names every such setting.
-    """
+    """Return the settings of the service; `options` of the command line that are None count as not given."""
     _check_names(os.environ)
     given = {name: value for name, value in options.items() if value is not None}
     said = _read(given)

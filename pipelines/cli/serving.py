@@ -1,6 +1,6 @@
 """`taut serve | token`: start the prediction service, and make tokens for its clients.
 
-Options and output only; the service is in `modelserve`. Called by `pipelines.cli`, which registers the commands.
+Options and output only; the service is in `modelserve`.
 """
 
 import sys

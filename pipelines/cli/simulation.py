@@ -1,7 +1,6 @@
 """`taut simulate`: the command, made from its groups of options.
 
-The groups are declared in `simulation_options`, `metering` and `reserving`; the run is in `simulation_run`. Called by
-`pipelines.cli`, which registers the command.
+The groups are declared in `simulation_options`, `metering` and `reserving`; the run is in `simulation_run`.
 """
 
 from collections.abc import Callable

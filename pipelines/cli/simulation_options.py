@@ -1,7 +1,7 @@
 """The options of `taut simulate`, in groups: a group is a dataclass whose fields are options.
 
 To keep imports fast, the names of policies and placements are repeated here instead of imported; a test checks that
-they are equal. The command is in `pipelines.cli.simulation`. Called by `simulation`, `simulation_run` and `demo`.
+they are equal. The command is in `pipelines.cli.simulation`.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Run a simulation from the options of `taut simulate`: read the jobs, make the settings, simulate, return rows.
 
-The options are declared in `pipelines.cli.simulation_options`. Called by `pipelines.cli.simulation`.
+The options are declared in `pipelines.cli.simulation_options`.
 """
 
 import math
@@ -101,13 +101,7 @@ def simulated(
 
 
 def discipline_of(rules: Rules) -> Discipline:
-    """Return the discipline (queue policy, placement and related rules) that the options describe.
-
-    Raises
-    ------
-    BadUsage
-        If two options contradict each other.
-    """
+    """Return the discipline (queue policy, placement and related rules) that the options describe."""
     try:
         discipline = Discipline(
             policy=rules.policy,

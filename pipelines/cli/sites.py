@@ -1,6 +1,6 @@
 """`taut sites simulate | train | evaluate`: route a trace's jobs among sites in several grid zones.
 
-Slow imports happen inside the functions. Called by `pipelines.cli`, which registers the commands.
+Slow imports happen inside the functions.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """`taut slurm files | agent | history | feedback`, `taut reclaim slurm` and `taut job`: connect a Slurm cluster.
 
-Options and output only; the work is in `pipelines.connect.slurm`. Called by `pipelines.cli`, which registers the group.
+Options and output only; the work is in `pipelines.connect.slurm`.
 """
 
 import re

@@ -1,7 +1,6 @@
 """`taut stats`: statistics of a trace, their definitions, and a comparison with published numbers.
 
 Options and output only; the work is in `pipelines.statistics`.
-Called by `pipelines.cli`, which registers the command.
 """
 
 from pathlib import Path

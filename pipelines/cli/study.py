@@ -1,7 +1,6 @@
 """`taut study NAME`: every study as a command whose options are the fields of its config.
 
 The command opens the inputs of the study and writes its findings. A study is imported only when it is run.
-Called by `pipelines.cli`.
 """
 
 import dataclasses

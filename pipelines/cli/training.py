@@ -1,7 +1,4 @@
-"""What `taut train` and `taut retrain` share: the tables and options of a training, and the training itself.
-
-Called by `pipelines.cli.models` and `pipelines.cli.retraining`.
-"""
+"""What `taut train` and `taut retrain` share: the tables and options of a training, and the training itself."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,13 +43,7 @@ class Training:
 
 
 def read_training(lake: str | Path | None, trace: str | None, choices: Choices) -> Training:
-    """Read the recipes and the tables; the lake is closed again before anything is trained.
-
-    Raises
-    ------
-    BadUsage, LakeError, TrainingError
-        The trace, the cluster, the recipes or the feedback cannot be read.
-    """
+    """Read the recipes and the tables; the lake is closed again before anything is trained."""
     engine, threads = chosen_engine(choices.engine, choices.scheduler, choices.threads)
     with opened(lake, trace) as (source, name):
         recipes = read_recipes(choices.recipe, name)

@@ -1,6 +1,6 @@
 """`taut tune`: search hyper-parameters of the run-time models inside the training period.
 
-Options, progress and output only. Called by `pipelines.cli`, which registers the command.
+Options, progress and output only.
 """
 
 from pathlib import Path

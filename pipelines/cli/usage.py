@@ -1,6 +1,6 @@
 """`taut usage prometheus`: measure the jobs and machines of a trace from what a live cluster's exporters recorded.
 
-Options and output only; the work is in `pipelines.connect`. Called by `pipelines.cli`, which registers the commands.
+Options and output only; the work is in `pipelines.connect`.
 """
 
 from collections.abc import Mapping

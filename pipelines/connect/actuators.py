@@ -1,7 +1,7 @@
 """Carry out a plan: commands that hold and release Slurm jobs, suspend Kubernetes jobs, and set GPU clocks and limits.
 
 An actuator turns the change of one job into the commands of a real system; nothing runs unless `carry_out` is called.
-Plans come from `modelserve.calls.plans`. Called by `taut plan`.
+Plans come from `modelserve.calls.plans`.
 """
 
 import json
@@ -100,11 +100,6 @@ def commands_of(
     """Return the commands that carry out a plan; `ran` are the ids of the jobs that run now.
 
     Jobs that share a node get the lowest of their clocks there, which draws the least power.
-
-    Raises
-    ------
-    BadUsage
-        If a job or node has no name that the system could have.
     """
     clocks: dict[str, float | None] = {}
     for row in rows:
@@ -135,13 +130,7 @@ def shown(command: Command) -> str:
 
 
 def carry_out(commands: Iterable[Command], *, say: Callable[[str], None]) -> int:
-    """Run the commands, and return how many failed; a failure is reported, and the others still run.
-
-    Raises
-    ------
-    SourceError
-        If a program is not installed here.
-    """
+    """Run the commands, and return how many failed; a failure is reported, and the others still run."""
     failed = 0
     for command in commands:
         program = shutil.which(command[0])

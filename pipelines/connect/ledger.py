@@ -1,7 +1,6 @@
 """What is known of running jobs from one round to the next, kept in a file so that a restart loses nothing.
 
-Jobs that are no longer asked about leave it, so it is as large as what runs. Called by the rounds of
-`pipelines.connect.kubernetes` and `pipelines.connect.slurm`.
+Jobs that are no longer asked about leave it, so it is as large as what runs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,11 +47,6 @@ class Ledger(BaseModel):
         """Ask the service what to reserve for all running jobs, and keep the statistics that it returns.
 
         `counted` holds the new counters of jobs by id. Jobs that are in neither are forgotten.
-
-        Raises
-        ------
-        ClientError
-            The service does not answer; the ledger stays as it was.
         """
         asked, fresh = list(jobs), dict(counted or {})
         answers = client.reservations(asked) if asked else []
@@ -64,13 +58,7 @@ class Ledger(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "Ledger":
-        """Return the ledger in a file; an empty one if there is no file.
-
-        Raises
-        ------
-        ConnectError
-            The file cannot be read, is too large, or is no ledger.
-        """
+        """Return the ledger in a file; an empty one if there is no file."""
         try:
             with path.open("rb") as stream:
                 content = stream.read(MOST_BYTES + 1)
@@ -84,13 +72,7 @@ class Ledger(BaseModel):
             raise ConnectError(f"ledger {path}: {why}; remove it to begin anew") from error
 
     def write(self, path: Path) -> None:
-        """Write the ledger to a file, which then holds all of it, or what it held before.
-
-        Raises
-        ------
-        ConnectError
-            The file cannot be written.
-        """
+        """Write the ledger to a file, which then holds all of it, or what it held before."""
         part = path.with_name(f".{path.name}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Read what `taut plan` decides on: own jobs (JSON lines) and nodes (TOML).
 
-Fields are those of `modelserve.contract.plans`, the calls of the service. Called by `pipelines.cli.planning`.
+Fields are those of `modelserve.contract.plans`, the calls of the service.
 """
 
 import tomllib
@@ -32,11 +32,6 @@ def body_of(objective: Literal["carbon", "cost"], jobs: Path, nodes: Path, now: 
     """Read jobs and nodes into a call for a plan at `now` (Unix time); `options` are other fields of the call.
 
     The power of a node group without its own figures is that of its GPU type in the shipped table.
-
-    Raises
-    ------
-    BadUsage
-        If a file cannot be read or is invalid; the message names line and field.
     """
     table = _nodes_of(nodes)
     given = {"objective": objective, "trace": TRACE, "now_ts": datetime.fromtimestamp(now, UTC), **options}
@@ -55,13 +50,7 @@ def body_of(objective: Literal["carbon", "cost"], jobs: Path, nodes: Path, now: 
 
 
 def plan_jobs(path: Path) -> list[PlanJob]:
-    """Read the jobs to plan.
-
-    Raises
-    ------
-    BadUsage
-        If the file cannot be read or is invalid; the message names line and field.
-    """
+    """Read the jobs to plan."""
     return _rows(path, PlanJob)
 
 
@@ -84,13 +73,7 @@ def _nodes_of(path: Path) -> dict[str, Any]:  # TOML holds any type; the call's 
 
 
 def hold_body(jobs: Path, series: HourlySeries, by: Literal["carbon", "price"], now: float) -> HoldBody:
-    """Read jobs into a call for holds by the hours of a series that are known at `now`, at most the last 15 days.
-
-    Raises
-    ------
-    BadUsage
-        If the file cannot be read or is invalid.
-    """
+    """Read jobs into a call for holds by the hours of a series that are known at `now`, at most the last 15 days."""
     known = series.truncated(now + 1.0)
     values = known.values[-PAST_HOURS:]
     start_s = known.until_s - len(values) * HOUR_S

@@ -1,4 +1,4 @@
-"""Speeds of own jobs for `taut plan`, fitted to the history of their groups. Called by `pipelines.cli.planning`."""
+"""Speeds of own jobs for `taut plan`, fitted to the history of their groups."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,11 +24,6 @@ def with_speeds(jobs: Sequence[PlanJob], history: pl.DataFrame) -> tuple[list[Pl
     """Return the jobs with `speedup` and `speed_on` from earlier runs of their groups (table `jobs`), and their notes.
 
     A job keeps what it states itself. Speeds are for counts and types that its group has run with.
-
-    Raises
-    ------
-    BadUsage
-        No completed run of the history has a group and GPUs.
     """
     runs = _runs(history)
     groups, kinds = (runs[name].unique(maintain_order=True).to_list() for name in ("group", "gpu_type"))

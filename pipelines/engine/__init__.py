@@ -1,5 +1,4 @@
 """Engines that run independent units of work: in this process, in several processes, or on a Dask cluster.
 
-A unit gets the same answer on every engine; only the caller commits results. Called by `pipelines.lake`,
-`pipelines.models` and `pipelines.cli`.
+A unit gets the same answer on every engine; only the caller commits results.
 """

@@ -1,6 +1,6 @@
 """The engine `dask`: units run on the workers of a Dask cluster, an existing one or one on this machine.
 
-Only this module imports Dask, which is an optional package. Called by `pipelines.cli`.
+Only this module imports Dask, which is an optional package.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The interface of an engine, and the engine that runs every unit in this process.
 
-`processes` and `dask_cluster` have the other engines. Called by every module that runs units.
+`processes` and `dask_cluster` have the other engines.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +27,6 @@ class Engine(Protocol):
         times. On Dask the count begins again, at most `RETRIES` times, if the workers that died held all copies of
         `shared`. The first error that a unit raises is raised here, and the other results are dropped. `shared` reaches
         each process once; what `work` caches in it stays there.
-
-        Raises
-        ------
-        EngineError
-            Processes that ran the same unit died too often, or the cluster is gone.
         """
         ...
 

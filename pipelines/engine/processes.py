@@ -1,6 +1,6 @@
 """The engine `processes`: units run in several processes of this machine; a process that dies is replaced.
 
-Each process is a pool of its own, so that its death affects its own unit only. Called by `pipelines.cli`.
+Each process is a pool of its own, so that its death affects its own unit only.
 """
 
 import os

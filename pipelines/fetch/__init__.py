@@ -1,4 +1,4 @@
 """Download of published traces: downloads can be resumed, are verified by SHA-256 and unpacked.
 
-Nothing is parsed here. Called by `pipelines.cli`.
+Nothing is parsed here.
 """

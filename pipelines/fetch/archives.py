@@ -1,6 +1,6 @@
 """Unpack the wanted members of published archives, never outside the target folder or beyond the declared sizes.
 
-Archives are checked even if their checksum is right. Called by `pipelines.fetch.fetch`.
+Archives are checked even if their checksum is right.
 """
 
 import gzip
@@ -43,12 +43,6 @@ def unpack(archive: Path, target: Path, members: Sequence[Member], *, max_bytes:
     -------
     list of Path
         The files written, in the order of `members`.
-
-    Raises
-    ------
-    FetchError
-        If the archive is damaged or unpacks to more than `max_bytes`; if a wanted member is missing, occurs twice or
-        differs from its declaration; or if any member is a link, a device, or outside the target.
     """
     staging = archive.with_name(f".{archive.name}.unpacking")
     shutil.rmtree(staging, ignore_errors=True)  # left over from an interrupted run

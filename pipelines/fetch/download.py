@@ -1,7 +1,6 @@
 """Download one file over HTTP: resume a broken download, limit the size, verify, then give the file its final name.
 
 An incomplete file is called `<name>.part`. Manifests and archives are handled elsewhere.
-Called by `pipelines.fetch.fetch`.
 """
 
 import hashlib
@@ -88,11 +87,6 @@ def open_client(start_url: str, patience: Patience) -> httpx2.Client:
     """Open a client that follows redirects, but only to HTTPS.
 
     Plain HTTP is allowed from one loopback address to another, for mirrors on this machine.
-
-    Raises
-    ------
-    FetchError
-        If `start_url` is not an allowed address. The client also raises it if redirected to such an address.
     """
     try:
         start = httpx2.URL(start_url)
@@ -134,12 +128,6 @@ def download(
     -------
     str
         `resumed` if the download continued the partial file of an earlier run, else `fetched`.
-
-    Raises
-    ------
-    FetchError
-        If the file does not exist, differs from the manifest (the partial file is deleted), or the server keeps
-        failing (the partial file stays for the next run).
     """
     with open_alone(folder / f"{file.name}.part") as partial:
         furthest, failures = partial.held_bytes, 0

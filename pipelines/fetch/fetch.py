@@ -1,7 +1,6 @@
 """Fetch a published trace into a folder: download, verify and unpack its files.
 
 `pipelines.fetch.download` downloads, `pipelines.fetch.archives` unpacks; `data/manifests/*.toml` list the files.
-Called by `taut fetch`.
 """
 
 import time
@@ -79,14 +78,6 @@ def fetch(
         Function called with a file's name, the number of bytes received, and the file's size in bytes if known.
     sleep
         Function that waits a number of seconds between attempts.
-
-    Raises
-    ------
-    BadUsage
-        If no published trace has that name.
-    FetchError
-        If a file cannot be downloaded, differs from the manifest, or cannot be unpacked safely. Verified files
-        are kept; incomplete files never have their final name.
     """
     published = publication(name) if manifest is None else read_publication(manifest)
     patience = patience or Patience()

@@ -1,6 +1,6 @@
 """The partial file of an incomplete download, locked by one process, and a file next to it with the server's ETag.
 
-`download` receives the bytes. Called by `pipelines.fetch.download`.
+`download` receives the bytes.
 """
 
 import fcntl
@@ -54,13 +54,7 @@ class Partial:
 
 @contextmanager
 def open_alone(path: Path) -> Iterator[Partial]:
-    """Open and lock a partial file; on exit, delete it if it is empty or `Unfit` was raised.
-
-    Raises
-    ------
-    FetchError
-        If another process has locked the file.
-    """
+    """Open and lock a partial file; on exit, delete it if it is empty or `Unfit` was raised."""
     with path.open("ab") as body:
         try:
             fcntl.flock(body, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,6 @@
 """Read the manifests of published traces in `data/manifests`: files, addresses, sizes and checksums.
 
-Nothing is downloaded here. Called by `pipelines.fetch.fetch`, `pipelines.fetch.download` and
-`pipelines.fetch.archives`.
+Nothing is downloaded here.
 """
 
 import tomllib
@@ -86,13 +85,7 @@ class Publication(_Record):
 
 
 def published_names() -> list[str]:
-    """Return the names of the traces that can be fetched.
-
-    Raises
-    ------
-    FetchError
-        If the folder of manifests is missing; only a clone of the project has it.
-    """
+    """Return the names of the traces that can be fetched."""
     if not MANIFESTS.is_dir():
         raise FetchError(
             f"found no folder {MANIFESTS}, expected the manifests of the published traces there: "
@@ -103,13 +96,6 @@ def published_names() -> list[str]:
 
 def publication(name: str) -> Publication:
     """Return the published trace called `name`.
-
-    Raises
-    ------
-    BadUsage
-        If no manifest has that name.
-    FetchError
-        If the folder of manifests is missing, or this trace's manifest is not valid.
 
     Examples
     --------
@@ -123,13 +109,7 @@ def publication(name: str) -> Publication:
 
 
 def read_publication(path: Path) -> Publication:
-    """Read and check one manifest.
-
-    Raises
-    ------
-    FetchError
-        If the file is missing, not TOML, or not a valid manifest; the message names every fault.
-    """
+    """Read and check one manifest."""
     try:
         return Publication.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Render flat rows as a table for reading, as JSON or as CSV. Called by `pipelines.cli`, which chooses the rows."""
+"""Render flat rows as a table for reading, as JSON or as CSV."""
 
 from pipelines.render.rows import render
 

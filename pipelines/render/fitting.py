@@ -1,6 +1,6 @@
 """Fit the columns of a table to a width: transpose it, shorten long texts, then leave columns out.
 
-No cell is made here. Called by `pipelines.render.rows`.
+No cell is made here.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Render flat rows as a table for reading, as JSON or as CSV; the same rows give the same bytes.
-
-Called by `pipelines.cli`, which chooses the rows and the output stream.
-"""
+"""Render flat rows as a table for reading, as JSON or as CSV; the same rows give the same bytes."""
 
 import csv
 import json
@@ -65,10 +62,6 @@ def render(
     terminal, or to COLUMNS if that is set. On a terminal, a column `severity` colours the rows; NO_COLOR prevents
     colours.
 
-    Raises
-    ------
-    BadUsage
-        If the format is not in `FORMATS`.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """The report's section on over-claim: request and use, slack in resource-hours, and its cost at a given price.
 
-Statistics are computed in `pipelines.statistics`. Called by `pipelines.report.report`.
+Statistics are computed in `pipelines.statistics`.
 """
 
 from typing import Final

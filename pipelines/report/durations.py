@@ -1,6 +1,6 @@
 """The report's sections on run times, queueing delays and machine use over the week.
 
-Statistics are computed in `pipelines.statistics`. Called by `pipelines.report.report`.
+Statistics are computed in `pipelines.statistics`.
 """
 
 from typing import Final

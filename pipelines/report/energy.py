@@ -1,6 +1,6 @@
 """The report's section on energy, carbon and money: power grid by hour, kWh of machines, idle energy of unused GPUs.
 
-The report has it only with `--grid`. Called by `pipelines.report.report`.
+The report has it only with `--grid`.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """The report's section on GPUs as their exporters measured them: power, temperature, energy and errors.
 
-The report has it only if a trace has rows in `environment`. Called by `pipelines.report.report`.
+The report has it only if a trace has rows in `environment`.
 """
 
 from typing import Final

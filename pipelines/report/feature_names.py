@@ -1,7 +1,4 @@
-"""Names of features for readers: `user_run_s_p50_20` becomes `user: median run time, last 20`.
-
-Called by the report's section on models.
-"""
+"""Names of features for readers: `user_run_s_p50_20` becomes `user: median run time, last 20`."""
 
 import re
 from typing import Final

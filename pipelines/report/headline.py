@@ -1,7 +1,4 @@
-"""The report's opening: what was claimed and not used, the groups to fix first, and what reclaiming would finish.
-
-Called by `pipelines.report.report`.
-"""
+"""The report's opening: what was claimed and not used, the groups to fix first, and what reclaiming would finish."""
 
 from typing import Final
 

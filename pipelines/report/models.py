@@ -1,6 +1,6 @@
 """The report's section on models: model cards, accuracy, coverage, feature importances and SHAP values.
 
-Accuracy comes from the model cards; only SHAP values are computed here. Called by `pipelines.report.report`.
+Accuracy comes from the model cards; only SHAP values are computed here.
 """
 
 import warnings

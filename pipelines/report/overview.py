@@ -1,6 +1,6 @@
 """The report's sections on the traces (jobs, users, machines, statuses, sizes) and on data quality.
 
-Statistics are computed in `pipelines.statistics`. Called by `pipelines.report.report`.
+Statistics are computed in `pipelines.statistics`.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """The report as one HTML file: styles, charts with their scripts, tables and CSV downloads, without network access.
 
 A content security policy allows only scripts with known hashes and no connection, so text of a trace cannot run as a
-script. Called by `pipelines.report.report`.
+script.
 """
 
 import io

@@ -1,6 +1,6 @@
 """Parts of a report (sections with figures, tables and notes), and queries of a statistic for several traces at once.
 
-Nothing is rendered here; `page` does that. Called by the sections of `pipelines.report`.
+Nothing is rendered here; `page` does that.
 """
 
 from collections.abc import Sequence
@@ -98,13 +98,7 @@ class Traces:
     """The cluster to report. None: all clusters or, if clusters are alternatives, the representative one."""
 
     def ask(self, statistic: str, *by: str) -> Asked:
-        """Compute a statistic for every trace, split by the dimensions `by`.
-
-        Raises
-        ------
-        LakeError
-            If the lake lacks a trace.
-        """
+        """Compute a statistic for every trace, split by the dimensions `by`."""
         told, reasons = [], []
         for name in self.names:
             answer = STATISTICS[statistic].answer(self.lake, name, by, self.cluster)

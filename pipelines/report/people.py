@@ -1,6 +1,6 @@
 """The report's section on users, groups and virtual clusters: GPU-hours, recurrence and slack.
 
-Names of users, groups and virtual clusters are shortened. Called by `pipelines.report.report`.
+Names of users, groups and virtual clusters are shortened.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """The price of a GPU-hour, given by the user as in `2.50 USD`.
 
-There is no default price. Called by `taut report`.
+There is no default price.
 """
 
 import math
@@ -30,11 +30,6 @@ class Price:
 
 def price_of(text: str) -> Price:
     """Parse an amount with its currency.
-
-    Raises
-    ------
-    BadUsage
-        If the amount is not above 0 and at most 10^9, or the currency not one of 1 to 12 printable characters.
 
     Examples
     --------

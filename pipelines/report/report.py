@@ -1,6 +1,6 @@
 """Assemble a report: all sections about the chosen traces on one page.
 
-The other modules of this folder build the sections. Called by `taut report`.
+The other modules of this folder build the sections.
 """
 
 from collections.abc import Callable
@@ -61,15 +61,7 @@ SECTIONS: Final[dict[str, Callable[[Traces, Order], Section | None]]] = {
 
 
 def chosen(lake: Lake, names: list[str] | None) -> tuple[str, ...]:
-    """Return the named traces, each once, or all traces of the lake.
-
-    Raises
-    ------
-    LakeError
-        If the lake lacks one of them, or has no trace.
-    BadUsage
-        If there are more than `MOST_TRACES` traces.
-    """
+    """Return the named traces, each once, or all traces of the lake."""
     wanted = tuple(dict.fromkeys(names or lake.traces()))
     if not wanted:
         raise LakeError(f"no lake at {lake.where}; make one with `taut ingest`")

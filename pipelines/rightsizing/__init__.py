@@ -1,4 +1,4 @@
 """Right-sizing: what each recurring group of jobs requests and uses, and how much smaller its requests could be.
 
-No request is changed here. Called by `taut rightsize`.
+No request is changed here.
 """

@@ -1,7 +1,6 @@
 """Claims of recurring jobs. A claim is one distinct request of one owner, with its measured use and a target request.
 
-Targets are bounded below by the floors (peak use plus margin) of `taut recommend`. `rows` builds the output. Called by
-`rows` and by `taut rightsize`.
+Targets are bounded below by the floors (peak use plus margin) of `taut recommend`. `rows` builds the output.
 """
 
 from collections.abc import Sequence
@@ -64,11 +63,6 @@ def measured_runs(jobs: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
     A job that was killed for memory used at least its request, so that no target is below a request that was too small.
     Parameter servers count as not measured, because the traces report their workers' measurements for them. Running
     jobs count as not measured, because their use may still rise. The order of rows does not matter.
-
-    Raises
-    ------
-    LakeError
-        If no run was measured.
     """
     ran = jobs.filter(pl.col("run_s").fill_null(0.0) > 0.0).join(usage, on=KEYS, how="left")
     ran = ran.with_columns(needed_mem_gib())

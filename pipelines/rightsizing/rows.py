@@ -1,6 +1,6 @@
 """Rows of `taut rightsize`: over-claims and under-requests by group, user or type, worst first.
 
-Claims and their targets are computed in `claims`. Called by `taut rightsize`.
+Claims and their targets are computed in `claims`.
 """
 
 from typing import Final, Literal
@@ -66,11 +66,6 @@ def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPo
     `dominant` is the resource whose reclaimable or missing hours, whichever are more, are the largest share of its
     requested hours in the trace, and `share` is this share. `age_days` is the time from the row's last run to the
     trace's last run.
-
-    Raises
-    ------
-    LakeError
-        If no run was measured.
     """
     claims = sized_claims(measured_runs(jobs, usage), policy).with_columns(
         loners_user=pl.when(pl.col("group").is_null()).then(pl.col("user")),

@@ -1,6 +1,6 @@
 """Terminal tables of `taut rightsize` and `taut recommend`: one line per requested resource, with its severity.
 
-The rows of `taut rightsize` are computed in `rows`. Called by the two commands.
+The rows of `taut rightsize` are computed in `rows`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,6 @@
 """Statistics of a trace, listed in `STATISTICS`; each is a function that runs one query.
 
 `verification` compares them with published numbers; charts are in `pipelines.report`.
-Called by `taut stats` and by reports.
 """
 
 from typing import Final

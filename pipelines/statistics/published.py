@@ -1,7 +1,6 @@
 """Read the published numbers of the full traces and the samples from `data/published/*.toml`.
 
 Each number has a population (`of`), the statistic that computes it, and its source; nothing is computed here.
-Called by `verification` and `taut stats --verify`.
 """
 
 import re
@@ -107,13 +106,7 @@ def printed(text: str) -> Printed | None:
 
 
 def read_published(folder: Path = FOLDER) -> Published:
-    """Read every `*.toml` file in a folder; a file may refer to populations of another file.
-
-    Raises
-    ------
-    SourceError
-        If there is no file, or a file is not valid or refers to an unknown population.
-    """
+    """Read every `*.toml` file in a folder; a file may refer to populations of another file."""
     read = [_read(path) for path in sorted(folder.glob("*.toml"))]
     if not read:
         raise SourceError(f"found no *.toml in {folder}; expected the published numbers that come with taut")

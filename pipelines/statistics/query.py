@@ -1,6 +1,6 @@
 """Run the query of a statistic: one SELECT on one trace, in bounded memory, split by dimensions such as `user`.
 
-The lake opens the connection. Called by the modules of this folder that define statistics.
+The lake opens the connection.
 """
 
 import re
@@ -90,13 +90,7 @@ class Split:
 
 
 def run_query(lake: Lake, sql: str, *, trace: str, cluster: str | None) -> pl.DataFrame:
-    """Run one SELECT on the lake's tables with the parameters `$trace` and `$cluster` (null: all clusters).
-
-    Raises
-    ------
-    LakeError
-        If there is no such trace or cluster, or the tables cannot be read.
-    """
+    """Run one SELECT on the lake's tables with the parameters `$trace` and `$cluster` (null: all clusters)."""
     lake.table("jobs", trace, cluster)
     with tempfile.TemporaryDirectory(prefix="taut-stats-") as spill:
         connection = lake.connect_sealed(Path(spill))

@@ -1,6 +1,6 @@
 """Lay out statistics for a terminal (a few wide rows are transposed), and comparisons with published numbers.
 
-No statistic is computed here; JSON and CSV output uses the frames directly. Called by `taut stats`.
+No statistic is computed here; JSON and CSV output uses the frames directly.
 """
 
 import textwrap

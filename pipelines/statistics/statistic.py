@@ -1,6 +1,6 @@
 """The type of a statistic (function, title, needed columns), and of its result: rows, or the reason for having none.
 
-`pipelines.statistics` lists the statistics. Called by that package, `taut stats` and reports.
+`pipelines.statistics` lists the statistics.
 """
 
 from collections.abc import Callable, Mapping
@@ -67,13 +67,6 @@ class Statistic:
 
         If the trace's clusters are alternatives, and neither `cluster` nor `by` distinguishes them, only the
         representative cluster is used.
-
-        Raises
-        ------
-        LakeError
-            If there is no such trace or cluster.
-        BadUsage
-            If the statistic cannot be split by `by`.
         """
         if cluster is None and self.adds_up and "cluster" not in ((by,) if isinstance(by, str) else by or ()):
             cluster = lake.manifest(trace).representative

@@ -1,7 +1,6 @@
 """Compare a lake's statistics with published numbers, one by one: `match`, `off`, or `not computable` with a reason.
 
 A published number is compared only if the lake has the rows that it describes. `published` reads these numbers.
-Called by `taut stats --verify`.
 """
 
 from collections.abc import Sequence
@@ -61,13 +60,6 @@ def verify(lake: Lake, published: Published, traces: Sequence[str] | None = None
 
     A number matches if the computed value rounds to it. A number read off a figure matches within the stated tolerance;
     a lower bound (`> 3`) matches if the computed value is larger. `off_by_frac` is relative to the published number.
-
-    Raises
-    ------
-    BadUsage
-        If a named trace has no published numbers.
-    LakeError
-        If the lake lacks a named trace, or has no trace with published numbers.
     """
     for name in traces or ():
         lake.manifest(name)

@@ -1,6 +1,6 @@
 """The published statistics from which the synthetic trace is drawn: read from `data/calibration/pai.toml`.
 
-Nothing is drawn here. Called by the other modules of `pipelines.synth`, and by the synth study.
+Nothing is drawn here.
 """
 
 import tomllib
@@ -247,13 +247,7 @@ def _curves(table: Mapping[str, Any]) -> Mapping[str, Curve]:  # Any: raw TOML
 
 
 def load_calibration(file: Path = CALIBRATION_FILE) -> Calibration:
-    """Read a calibration file.
-
-    Raises
-    ------
-    SynthesisError
-        If the file is absent, not TOML, or lacks a part.
-    """
+    """Read a calibration file."""
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))
         return Calibration(

@@ -1,6 +1,6 @@
 """The published machines, and machine metrics averaged over the life of each worker.
 
-`tables` assigns workers to machines. Called by `tables` and `pai`.
+`tables` assigns workers to machines.
 """
 
 from collections.abc import Mapping

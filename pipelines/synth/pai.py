@@ -1,7 +1,6 @@
 """Write a synthetic trace in the published format of all seven PAI tables, in chunks.
 
 Arrays with one entry per task are kept in memory (a few hundred MB for the full trace); larger tables are not.
-Called by `taut synth`, the demo and the tests.
 """
 
 from collections.abc import Callable
@@ -78,11 +77,6 @@ def synthesise(
         Minimum number of instances; the largest gangs are enlarged to reach it. By default the drawn number.
     progress
         Function called after every chunk with the number of jobs written and the total number of jobs.
-
-    Raises
-    ------
-    SynthesisError
-        If there are too few tasks or days, or the share is outside 0..1.
     """
     known = calibration or load_calibration()
     _check(tasks, days, tagged_share)

@@ -1,6 +1,6 @@
 """Draw users, groups (recurring templates) and their jobs with submission times and requests, as arrays.
 
-Run times are in `runtime`, use in `use`, text in `tables`. Called by `pipelines.synth.pai`.
+Run times are in `runtime`, use in `use`, text in `tables`.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """The published format of PAI: its seven tables with their columns in order, and the mark of a synthetic trace.
 
-Nothing is drawn here. Called by `pipelines.synth`, and by `pipelines.lake.inputs` for the mark.
+Nothing is drawn here.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -1,7 +1,7 @@
 """Random numbers computed from seed, stream name and index, and quantile curves that convert them to values.
 
-The generator has no state, so a trace's bytes do not depend on its chunks or on the order of calls. The calibration has
-the curves' numbers. Called by the other modules of `pipelines.synth`.
+The generator has no state, so a trace's bytes do not depend on its chunks or on the order of calls. The calibration
+has the curves' numbers.
 """
 
 import hashlib
@@ -35,13 +35,7 @@ class Curve:
 
     @classmethod
     def of(cls, at: Sequence[float], values: Sequence[float]) -> "Curve":
-        """Make a curve from probabilities and their quantiles, both ascending.
-
-        Raises
-        ------
-        ValueError
-            If they differ in length or the values decrease.
-        """
+        """Make a curve from probabilities and their quantiles, both ascending."""
         if len(at) != len(values) or list(values) != sorted(values):
             raise ValueError(f"quantiles {list(values)} at {list(at)}: expected as many, ascending")
         scores = ndtri(np.asarray(at, dtype=np.float64))

@@ -2,7 +2,6 @@
 
 Run time depends on user, group, gang size and how far the request is below the need, plus noise whose size varies by
 group; its distribution follows the published curves.
-Called by `pipelines.synth.pai`.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Build the tables of jobs, tasks, instances and sensors for one chunk of jobs.
 
-`runtime` and `use` draw the numbers; nothing is written here. Called by `pipelines.synth.pai`.
+`runtime` and `use` draw the numbers; nothing is written here.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
 """Draw the use of workers: a Gaussian copula gives normal scores per task, quantile curves give values per worker.
 
-The copula has the published rank correlations, including those with run time and gang size. Called by `pai` and
-`tables`.
+The copula has the published rank correlations, including those with run time and gang size.
 """
 
 from dataclasses import dataclass

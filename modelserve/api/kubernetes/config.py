@@ -1,7 +1,6 @@
 """The configuration of the Kubernetes interface, read from a TOML file: modes, names of groups, GPUs and limit ranges.
 
-Webhooks see neither the labels of a namespace nor its LimitRange, so both are stated here. Called by `taut kube`, and
-used by the other modules of this folder.
+Webhooks see neither the labels of a namespace nor its LimitRange, so both are stated here.
 """
 
 import re
@@ -116,13 +115,7 @@ class KubernetesConfig(_Part):
 
 
 def read_config(path: Path) -> KubernetesConfig:
-    """Read the configuration from a TOML file.
-
-    Raises
-    ------
-    BadSettings
-        The file cannot be read, is not TOML, or has an invalid field; the message names it.
-    """
+    """Read the configuration from a TOML file."""
     try:
         return KubernetesConfig.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except ValidationError as error:

@@ -1,7 +1,4 @@
-"""The names under which a pod is a job of the service: group, user, task type, role and GPU type, by templates.
-
-Called by `modelserve.api.kubernetes.reviews`; the commands use it for the pods that they report.
-"""
+"""The names under which a pod is a job of the service: group, user, task type, role and GPU type, by templates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

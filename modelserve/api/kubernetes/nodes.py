@@ -1,4 +1,4 @@
-"""What is free on each node, kept up to date with events of the API server. Called by the extender's command.
+"""What is free on each node, kept up to date with events of the API server.
 
 A node is known by its allocatable amounts, a pod by its requests. Safe from several threads.
 """
@@ -113,24 +113,12 @@ class NodeView:
         return [Demand(units=units, instances=count) for units, count in counts.items()]
 
     def demand(self, pod: Json) -> Demand:
-        """Return the demand of a pod.
-
-        Raises
-        ------
-        BadQuantity
-            A request is not a quantity.
-        """
+        """Return the demand of a pod."""
         return demand_of_pod(pod, self._gpus)
 
 
 def demand_of_pod(pod: Json, gpus: Sequence[str]) -> Demand:
-    """Return what a pod takes of a node: the sum over its containers, or its largest init container if that is more.
-
-    Raises
-    ------
-    BadQuantity
-        A request is not a quantity.
-    """
+    """Return what a pod takes of a node: the sum over its containers, or its largest init container if that is more."""
     spec = mapping(pod.get("spec"))
     asked = list(items(spec.get("initContainers")))
     beside = [i for i, each in enumerate(asked) if mapping(each).get("restartPolicy") == "Always"]

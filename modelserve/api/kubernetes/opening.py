@@ -1,7 +1,4 @@
-"""Open the applications of this folder with what they need, or ask one of them once.
-
-Called by `modelserve.server.kubernetes` and `taut kube review`.
-"""
+"""Open the applications of this folder with what they need, or ask one of them once."""
 
 import base64
 import json
@@ -30,13 +27,7 @@ log = logging.getLogger("taut.kubernetes")
 
 
 def open_webhook(config: Path, urls: Sequence[str], token: str | None) -> Starlette:
-    """Return the webhook's application, which asks the service at `urls`.
-
-    Raises
-    ------
-    BadSettings, BadRequest
-        The configuration, or an address of the service, is not valid.
-    """
+    """Return the webhook's application, which asks the service at `urls`."""
     return webhook_app(Webhook(config=read_config(config), ask=_client(urls, token).recommend))
 
 
@@ -54,11 +45,6 @@ async def review_object(config: Path, urls: Sequence[str], token: str | None, fo
     """Return what the webhook would answer if an object were created: the reason, warnings and the patch.
 
     `found` is the object, or a recorded AdmissionReview with it. The wait for the service is longer than the webhook's.
-
-    Raises
-    ------
-    BadSettings, BadRequest
-        The configuration, or an address of the service, is not valid.
     """
     request = mapping(found.get("request")) if found.get("kind") == "AdmissionReview" else _request_of(found)
     request = {**request, "uid": str(uuid4()), "operation": "CREATE", "subResource": None, "dryRun": False}

@@ -1,7 +1,7 @@
 """The JSON patch (RFC 6902) that shrinks containers, and the texts that say what it changes.
 
 A patch lowers requests, never raises them, and never lowers a limit unless the pod stays Guaranteed by it. Pure
-functions. Called by `modelserve.api.kubernetes.reviews`.
+functions.
 """
 
 import json

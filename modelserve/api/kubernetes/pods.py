@@ -1,7 +1,6 @@
 """What one pod template requests, and the least that its requests may become; or the reason to leave it alone.
 
 Only the container with the GPUs is shrunk, in CPU and memory; all others stay as they are. Pure functions on JSON.
-Called by `modelserve.api.kubernetes.reviews` and `extender`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,13 +61,7 @@ class Slot:
 
 
 def slot_of(template: Template, namespace: str, config: KubernetesConfig) -> Slot:
-    """Return the container of a pod template that may be shrunk, with the least that its requests may become.
-
-    Raises
-    ------
-    LeftAlone
-        The template is not to be changed.
-    """
+    """Return the container of a pod template that may be shrunk, with the least that its requests may become."""
     spec = mapping(template.body.get("spec"))
     if spec.get("resources"):
         raise LeftAlone("pod-level resources")
@@ -102,13 +95,7 @@ def slot_of(template: Template, namespace: str, config: KubernetesConfig) -> Slo
 
 
 def containers_of(spec: Json, field: str) -> Iterator[Container]:
-    """Return the containers in a field of a pod's specification.
-
-    Raises
-    ------
-    BadQuantity
-        An amount is not a quantity.
-    """
+    """Return the containers in a field of a pod's specification."""
     for i, each in enumerate(map(mapping, items(spec.get(field)))):
         resources = mapping(each.get("resources"))
         limits = {name: quantity(value) for name, value in mapping(resources.get("limits")).items()}
@@ -123,13 +110,7 @@ def containers_of(spec: Json, field: str) -> Iterator[Container]:
 
 
 def main_container(spec: Json, config: KubernetesConfig) -> tuple[Container, float]:
-    """Return the only container with GPUs, and its number of GPUs.
-
-    Raises
-    ------
-    LeftAlone
-        No container has GPUs, several have, or it requests neither CPU nor memory.
-    """
+    """Return the only container with GPUs, and its number of GPUs."""
     try:
         found = [each for each in containers_of(spec, "containers") if _gpus(each, config)]
     except BadQuantity as error:

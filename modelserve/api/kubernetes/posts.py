@@ -16,13 +16,7 @@ class TooLarge(Exception):
 
 
 async def body_of(request: Request) -> bytes:
-    """Return the body of a call.
-
-    Raises
-    ------
-    TooLarge
-        The body is larger than the limit.
-    """
+    """Return the body of a call."""
     found = bytearray()
     async for part in request.stream():
         found += part

@@ -1,7 +1,4 @@
-"""Kubernetes quantities such as `500m`, `1.5Gi` and `2e3`: parse them exactly, and write amounts rounded up.
-
-Called by the other modules of this folder.
-"""
+"""Kubernetes quantities such as `500m`, `1.5Gi` and `2e3`: parse them exactly, and write amounts rounded up."""
 
 import math
 import re
@@ -25,11 +22,6 @@ class BadQuantity(ValueError):
 
 def quantity(value: object) -> Fraction:
     """Return the exact number of a quantity, in cores, bytes or units; numbers of JSON are quantities, too.
-
-    Raises
-    ------
-    BadQuantity
-        The value is not a quantity, or is negative.
 
     Examples
     --------

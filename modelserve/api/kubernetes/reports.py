@@ -1,7 +1,4 @@
-"""The report of an ended pod to the service: its times, its outcome, what it requested and what it got.
-
-Called by `taut kube feedback`.
-"""
+"""The report of an ended pod to the service: its times, its outcome, what it requested and what it got."""
 
 import json
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Running pods as jobs of the service with a sample of their use, and the patch that resizes one to its reservation.
 
 Only requests of CPU and memory of the container with GPUs are resized, between the LimitRange and what was requested
-first. Pods of QoS class Guaranteed are left alone. Pure functions. Called by `taut kube reclaim`.
+first. Pods of QoS class Guaranteed are left alone. Pure functions.
 """
 
 from collections.abc import Mapping

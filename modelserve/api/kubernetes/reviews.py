@@ -1,6 +1,6 @@
 """From an AdmissionReview to the jobs to ask about, and from their advice to the answer to the API server.
 
-Pure functions; every answer allows the object. Called by `modelserve.api.kubernetes.webhook`.
+Pure functions; every answer allows the object.
 """
 
 import base64
@@ -65,13 +65,7 @@ class Decision:
 
 
 def read_review(body: bytes) -> Review:
-    """Read an AdmissionReview of version v1.
-
-    Raises
-    ------
-    BadReview
-        The body is not JSON, is of another version, or has no uid.
-    """
+    """Read an AdmissionReview of version v1."""
     try:
         review = mapping(from_json(body))
     except ValueError as error:
@@ -94,13 +88,7 @@ def read_review(body: bytes) -> Review:
 
 
 def planned(review: Review, config: KubernetesConfig) -> Plan:
-    """Return which containers of an object may be shrunk, and the jobs to ask about.
-
-    Raises
-    ------
-    LeftAlone
-        Nothing of the object may be shrunk; the message is the reason.
-    """
+    """Return which containers of an object may be shrunk, and the jobs to ask about."""
     if not review.created:
         raise LeftAlone("not a creation")
     if review.dry_run:

@@ -1,7 +1,6 @@
 """Find the pod templates in a Kubernetes object: a pod itself, or the templates of a suspended job.
 
-The templates of a running job stay as they are; the webhook sees its pods one by one. Called by
-`modelserve.api.kubernetes.reviews`.
+The templates of a running job stay as they are; the webhook sees its pods one by one.
 """
 
 from collections.abc import Callable, Iterator, Mapping

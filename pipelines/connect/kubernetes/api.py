@@ -1,6 +1,6 @@
 """Ask a Kubernetes API server: lists of objects in pages, and their changes from then on.
 
-The only module of this folder that uses HTTP. Called by `taut kube extender` and `taut kube feedback`.
+The only module of this folder that uses HTTP.
 """
 
 import json
@@ -45,13 +45,7 @@ class ApiServer:
     sleep: Callable[[float], None] = time.sleep
 
     def listed(self, path: str) -> tuple[list[Object], str]:
-        """Return all objects at a path such as `/api/v1/pods`, and the version at which later changes begin.
-
-        Raises
-        ------
-        ConnectError
-            The API server cannot be reached, or refuses.
-        """
+        """Return all objects at a path such as `/api/v1/pods`, and the version at which later changes begin."""
         found: list[Object] = []
         params = {"limit": str(PAGE)}
         while True:
@@ -72,13 +66,7 @@ class ApiServer:
             params = {"limit": str(PAGE), "continue": metadata["continue"]}
 
     def resize(self, namespace: str, pod: str, container: str, requests: Mapping[str, str]) -> None:
-        """Change the requests of a container of a running pod in place.
-
-        Raises
-        ------
-        ConnectError
-            The API server cannot be reached, or refuses.
-        """
+        """Change the requests of a container of a running pod in place."""
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/resize"
         patch = {"spec": {"containers": [{"name": container, "resources": {"requests": dict(requests)}}]}}
         headers = {**self._headers(), "content-type": "application/strategic-merge-patch+json"}
@@ -146,13 +134,7 @@ class ApiServer:
 
 
 def open_api_server(url: str | None) -> ApiServer:
-    """Return the API server at `url` without a token, as `kubectl proxy` offers it; None: that of this pod's cluster.
-
-    Raises
-    ------
-    BadUsage
-        `url` is no address, or it is None and this process runs in no pod.
-    """
+    """Return the API server at `url` (no token, as for `kubectl proxy`), else that of this pod's cluster."""
     if url is not None:
         if not _is_address(url):
             raise BadUsage(f"--api-server {url[:60]!r}: expected an address such as http://127.0.0.1:8001")

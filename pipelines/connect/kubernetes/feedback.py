@@ -1,4 +1,4 @@
-"""Report ended pods to the service, once or as they end. Called by `taut kube feedback`."""
+"""Report ended pods to the service, once or as they end."""
 
 import logging
 from collections import OrderedDict
@@ -23,13 +23,7 @@ log = logging.getLogger("taut.kubernetes")
 
 
 def report_pods(pods: Sequence[Object], report: Report, client: Client) -> dict[str, int]:
-    """Report all pods of a list that have ended; return the numbers of pods, reports, and how the service took them.
-
-    Raises
-    ------
-    ClientError
-        The service does not take them.
-    """
+    """Report all pods of a list that have ended; return the numbers of pods, reports, and how the service took them."""
     rows = [row for row in map(report, pods) if row is not None]
     counts = {"pods": len(pods), "reports": len(rows), "accepted": 0, "duplicates": 0, "conflicts": 0}
     for at in range(0, len(rows), TOGETHER):

@@ -1,6 +1,6 @@
 """Write the manifests that connect a cluster to the service: settings, webhook, certificate, extender and the rest.
 
-The texts are in `templates`, as plain YAML. Called by `taut kube manifests`.
+The texts are in `templates`, as plain YAML.
 """
 
 import os
@@ -49,11 +49,6 @@ def write_manifests(
 
     `url` is the address of the service, `trace` and `cluster` the names of the cluster's jobs in it, and `gpus` the
     extended resources that are GPUs.
-
-    Raises
-    ------
-    BadUsage
-        A value has a character that is not allowed in it, or the folder cannot be written.
     """
     named = [("image", image), ("url", url), ("trace", trace), ("cluster", cluster), *(("gpu", each) for each in gpus)]
     for option, value in named:

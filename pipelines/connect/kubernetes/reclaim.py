@@ -1,7 +1,4 @@
-"""Resize running pods to what they use: one round measures all pods, asks the service, and applies its reservations.
-
-Called by `taut kube reclaim`.
-"""
+"""Resize running pods to what they use: one round measures all pods, asks the service, and applies its reservations."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -53,13 +50,7 @@ class Reclaimer:
         self._ledger = Ledger()
 
     def round(self, now: datetime) -> list[dict[str, object]]:
-        """Measure all pods once, and return a row for each pod that is, or would be, resized.
-
-        Raises
-        ------
-        ConnectError, ClientError
-            The API server or the service does not answer; no pod is changed then.
-        """
+        """Measure all pods once, and return a row for each pod that is, or would be, resized."""
         pods, usage = self._server.listed(PODS)[0], {_name(each): each for each in self._server.listed(USAGE)[0]}
         asked = []
         for pod in pods:

@@ -185,11 +185,6 @@ DIALECTS: Final[Mapping[str, Dialect]] = {each.name: each for each in _ALL}
 def checked_matchers(text: str) -> str:
     """Return PromQL label matchers, as `cluster="a100",job=~"dcgm.*"`, if they are well-formed.
 
-    Raises
-    ------
-    BadUsage
-        If the text is no list of matchers.
-
     Examples
     --------
     >>> checked_matchers('cluster="a100", job=~"dcgm.*"')

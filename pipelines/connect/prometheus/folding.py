@@ -1,6 +1,6 @@
 """Fold readings of hours into the use of jobs: rows of the table `usage`, and counts of jobs without one.
 
-Pure. `readings` describes the columns. Called by `pipelines.connect.prometheus.measuring`.
+Pure. `readings` describes the columns.
 
 Notes
 -----

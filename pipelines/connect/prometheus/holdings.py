@@ -1,7 +1,4 @@
-"""Which job held which GPU, for exporters whose series name no job: a file of the site's, joined by machine and time.
-
-Called by `pipelines.connect.prometheus.measuring`.
-"""
+"""Which job held which GPU, for exporters whose series name no job: a file joined by machine and time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,11 +24,6 @@ def read_holdings(path: Path, jobs: pl.DataFrame) -> pl.DataFrame:
     """Read a CSV file with columns `job_id,machine,gpu` and, optionally, `start,end` in Unix seconds.
 
     Without times, a job (with `job`, `start_s`, `end_s`) holds its GPUs from its start to its end.
-
-    Raises
-    ------
-    BadUsage
-        If the file is missing, is no CSV, or lacks a column.
     """
     try:
         rows = pl.read_csv(path, infer_schema=False)
@@ -66,11 +58,6 @@ def attributed(
     """Return readings of jobs from those of GPUs: a job that held a GPU for the whole hour gets the GPU's reading.
 
     If jobs changed within the hour, the GPU's samples are read, and each goes to the jobs that held it then.
-
-    Raises
-    ------
-    ConnectError
-        If the server fails.
     """
     of_gpus = readings.filter(pl.col("measure").is_in(["gpus", "gpu_mem_gib"]))
     whole = pl.col("to_s") - pl.col("from_s") >= HOUR_S

@@ -1,6 +1,6 @@
 """The hours that were read from a server, as Parquet files in the lake: a broken run goes on where it stopped.
 
-Only whole hours are kept. Called by `pipelines.connect.prometheus.measuring`.
+Only whole hours are kept.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Fold readings of one hour into rows of the tables `machine_usage` and `environment`.
 
-Pure. `readings` describes the columns. Called by `pipelines.connect.prometheus.measuring`.
+Pure. `readings` describes the columns.
 """
 
 from datetime import UTC, datetime

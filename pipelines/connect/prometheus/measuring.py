@@ -1,7 +1,4 @@
-"""Measure the jobs and machines of a trace: read the hours that are missing, fold them, and add rows to the lake.
-
-Called by `taut usage prometheus`.
-"""
+"""Measure the jobs and machines of a trace: read the hours that are missing, fold them, and add rows to the lake."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -64,17 +61,7 @@ class Measured:
 
 
 def measure(lake: Lake, server: Server, wanted: Wanted, progress: Progress | None = None) -> Measured:
-    """Read what the server knows of the ended jobs of a cluster, and add it to the lake in one commit.
-
-    Raises
-    ------
-    BadUsage
-        If the dialect or matchers are invalid, or a file of held GPUs is missing or given in vain.
-    ConnectError
-        If the server fails; whole hours read so far are kept, and the next run goes on from there.
-    LakeError
-        If the lake lacks the trace or cluster, or it has no ended job in this time.
-    """
+    """Read what the server knows of the ended jobs of a cluster, and add it to the lake in one commit."""
     dialect, match = _checked(wanted)
     now_s = server.now()
     jobs, waiting = _ended_jobs(lake, wanted, now_s - LAG_S)

@@ -1,7 +1,7 @@
 """Read hours of a dialect's measures from a server: per job, machine and GPU the sum over time, seconds and peak.
 
 A mean is `total / seconds`; seconds are samples times the scrape interval. The jobs are joined in `folding`, machines
-in `machines`. Called by `pipelines.connect.prometheus.measuring`.
+in `machines`.
 """
 
 import json
@@ -60,11 +60,6 @@ def read_hours(server: Server, dialect: Dialect, match: str, hours_s: Sequence[f
     """Return the readings of neighbouring hours, given by their starts in Unix seconds.
 
     The start of an hour belongs to the hour before.
-
-    Raises
-    ------
-    ConnectError
-        If the server fails.
     """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         ends_s = [hour_s + HOUR_S for hour_s in hours_s]
@@ -83,11 +78,6 @@ def read_now(server: Server, dialect: Dialect, match: str) -> pl.DataFrame:
     """Return the use of jobs in the last minutes: `job`, `measure` and `value`, the sum over machines and GPUs.
 
     Of memory, the largest samples are added.
-
-    Raises
-    ------
-    ConnectError
-        If the server fails.
     """
     at_s, parts = server.now(), [pl.DataFrame(schema=dict.fromkeys(KEY, pl.String) | {"value": pl.Float64})]
     for each in dialect.measures:
@@ -180,13 +170,7 @@ def interval_of(samples: pl.DataFrame) -> float:
 
 
 def samples_of(server: Server, measure: Measure, match: str, at_s: float, places: Sequence[str]) -> pl.DataFrame:
-    """Return the good samples of an hour on some machines: `place`, `device`, `kind`, `at_s` and the scaled `value`.
-
-    Raises
-    ------
-    ConnectError
-        If the server fails.
-    """
+    """Return the good samples of an hour on some machines: `place`, `device`, `kind`, `at_s` and the scaled `value`."""
     found, left = [], sorted(places)
     for label in measure.place[0]:  # exporters of another release use another label
         listed = "|".join(re.escape(place) for place in left)

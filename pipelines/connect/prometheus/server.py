@@ -1,6 +1,6 @@
 """Ask a Prometheus server: instant queries over its HTTP API, with bounded retries, time and bytes.
 
-No metric is named here. The only module of this folder that uses HTTP. Called by its `readings` and `measuring`.
+No metric is named here. The only module of this folder that uses HTTP.
 """
 
 import math
@@ -75,27 +75,14 @@ class Server:
     partial: int = 0
 
     def now(self) -> float:
-        """Return the server's own time in Unix seconds, which its samples follow.
-
-        Raises
-        ------
-        ConnectError
-            As `vector`.
-        """
+        """Return the server's own time in Unix seconds, which its samples follow."""
         try:
             return float(self._result("time()", {}, "scalar")[1])
         except (TypeError, ValueError, LookupError) as error:
             raise self._no_result() from error
 
     def vector(self, query: str, at_s: float, labels: Sequence[str]) -> pl.DataFrame:
-        """Return the series of an instant query at a time: the named labels as texts ("" if absent), and `value`.
-
-        Raises
-        ------
-        ConnectError
-            If the server cannot be reached, refuses the query, or sends an answer that is too large or is no
-            Prometheus result.
-        """
+        """Return the series of an instant query at a time: the named labels as texts ("" if absent), and `value`."""
         rows = self._result(query, {"time": f"{at_s:.3f}"}, "vector")
         try:
             named: dict[str, list[Any]] = {  # label texts, checked by the frame's schema
@@ -110,11 +97,6 @@ class Server:
         """Return what `vector` returns at each of several times, which have equal steps; asked for at once.
 
         The server then looks for the series once: a block of weeks holds those of all jobs that ended in it.
-
-        Raises
-        ------
-        ConnectError
-            As `vector`.
         """
         if len(times_s) == 1:
             return [self.vector(query, times_s[0], labels)]
@@ -135,13 +117,7 @@ class Server:
         return [series[of[each]].with_columns(value=pl.Series(values[each], dtype=pl.Float64)) for each in then]
 
     def labels(self, query: str, at_s: float) -> list[dict[str, str]]:
-        """Return the labels of the series of an instant query at a time, without the metric's name.
-
-        Raises
-        ------
-        ConnectError
-            As `vector`.
-        """
+        """Return the labels of the series of an instant query at a time, without the metric's name."""
         rows = self._result(query, {"time": f"{at_s:.3f}"}, "vector")
         try:
             return [{str(k): str(v) for k, v in row["metric"].items() if k != "__name__"} for row in rows]
@@ -149,13 +125,7 @@ class Server:
             raise self._no_result() from error
 
     def samples(self, query: str, at_s: float, labels: Sequence[str]) -> pl.DataFrame:
-        """Return the raw samples of a range selector that ends at a time: labels, `at_s` and `value`, one row a sample.
-
-        Raises
-        ------
-        ConnectError
-            As `vector`.
-        """
+        """Return the raw samples of a range selector that ends at `at_s`: labels, `at_s` and `value`."""
         parts = []
         schema = dict.fromkeys(labels, pl.String) | {"at_s": pl.Float64, "value": pl.Float64}
         try:
@@ -239,11 +209,6 @@ def open_server(
     """Open a Prometheus server by the address under which its `/api/v1` is found; `ca` verifies its certificate.
 
     A token goes into the header `Authorization`, never into a message. Redirects are not followed.
-
-    Raises
-    ------
-    BadUsage
-        If the address is none, the token is no token, or the file `ca` cannot be read.
     """
     if token is not None and not all("!" <= sign <= "~" for sign in token):
         raise BadUsage("the Prometheus token has blanks or other signs; expected visible ASCII only")

@@ -1,4 +1,4 @@
 """Slurm: advice at submission, history and feedback from its accounting, and a summary of one job.
 
-Slurm's programs are run by `commands.py`; nothing else here starts a process. Called by `pipelines.cli.slurm`.
+Slurm's programs are run by `commands.py`; nothing else here starts a process.
 """

@@ -1,7 +1,6 @@
 """Read `sacct`'s text and fold the steps of each job: what it asked for, was given and used.
 
-Without `-X`, since only the steps hold the use. Starts no process; `commands.py` does. Called by `history.py`,
-`feedback.py` and `summary.py`.
+Without `-X`, since only the steps hold the use. Starts no process; `commands.py` does.
 """
 
 import re
@@ -91,11 +90,6 @@ def read_jobs(text: str, *, cluster: str, interval_s: float) -> Iterator[EndedJo
         Name of the cluster if the text has no field `Cluster`.
     interval_s
         Seconds between two samples of use (JobAcctGatherFrequency).
-
-    Raises
-    ------
-    SourceError
-        A field is missing, or a line has more or fewer fields than the header.
     """
     rows = list(_rows(text))
     steps: dict[tuple[str, str], list[Step]] = {}

@@ -1,6 +1,6 @@
 """The agent beside slurmctld: asks the service about each submission, within a deadline and behind a circuit breaker.
 
-`protocol.py` has the socket, `policy.py` the decision. Called by `taut slurm agent`.
+`protocol.py` has the socket, `policy.py` the decision.
 """
 
 import asyncio
@@ -81,15 +81,7 @@ class Agent:
 
 
 def client_of(settings: SlurmSettings) -> AsyncClient:
-    """Return a client of the settings' services that tries each once within the deadline.
-
-    Raises
-    ------
-    BadUsage
-        The token file cannot be read.
-    BadRequest
-        An address or a certificate is not valid.
-    """
+    """Return a client of the settings' services that tries each once within the deadline."""
     limit_s = settings.deadline_ms / 1000.0
     return AsyncClient(
         *settings.services,
@@ -101,13 +93,7 @@ def client_of(settings: SlurmSettings) -> AsyncClient:
 
 
 def token_of(file: Path | None) -> str | None:
-    """Return the token in a file, else in the environment, else None.
-
-    Raises
-    ------
-    BadUsage
-        The file cannot be read.
-    """
+    """Return the token in a file, else in the environment, else None."""
     if file is None:
         return os.environ.get(TOKEN_VARIABLE) or None
     try:
@@ -117,13 +103,7 @@ def token_of(file: Path | None) -> str | None:
 
 
 async def run_agent(settings: SlurmSettings, path: Path, *, say: Say) -> None:
-    """Serve at a Unix socket until SIGTERM or SIGINT.
-
-    Raises
-    ------
-    BadUsage
-        The socket cannot be made there.
-    """
+    """Serve at a Unix socket until SIGTERM or SIGINT."""
     async with client_of(settings) as client:
         agent = Agent(settings=settings, client=client, say=say)
         say(await _readiness(client))

@@ -1,7 +1,4 @@
-"""Run Slurm's programs `sacct`, `scontrol`, `squeue` and `sstat`; times are in UTC. Nothing else starts processes here.
-
-Called by the other modules of this folder.
-"""
+"""Run Slurm's programs `sacct`, `scontrol`, `squeue` and `sstat`; times are in UTC."""
 
 import os
 import re
@@ -27,13 +24,7 @@ AT_ONCE: Final = 200
 
 
 def jobs_between(since: datetime, until: datetime, *, interval_s: float) -> Iterator[EndedJob]:
-    """Yield the jobs that ended in a window, a day after the other; a job may come twice at the limit of two days.
-
-    Raises
-    ------
-    SourceError
-        `sacct` is not installed, or fails.
-    """
+    """Yield the jobs that ended in a window, a day after the other; a job may come twice at the limit of two days."""
     while since < until:
         end = min(since + PART, until)
         window = ("-a", "-s", ENDED_STATES, "-S", _written(since), "-E", _written(end))
@@ -42,13 +33,7 @@ def jobs_between(since: datetime, until: datetime, *, interval_s: float) -> Iter
 
 
 def jobs_numbered(number: str, *, interval_s: float) -> list[EndedJob]:
-    """Return the ended runs of one job, the oldest first; of an array, of all its tasks.
-
-    Raises
-    ------
-    SourceError
-        `sacct` is not installed, or fails.
-    """
+    """Return the ended runs of one job, the oldest first; of an array, of all its tasks."""
     return list(read_jobs(_sacct("-a", "-j", number), cluster="main", interval_s=interval_s))
 
 
@@ -63,36 +48,18 @@ def sampling_interval_s() -> float:
 
 
 def queue_text() -> str:
-    """Return the jobs that run or wait, the next to start first, as `queue.read_queue` reads them.
-
-    Raises
-    ------
-    SourceError
-        `squeue` is not installed, or fails.
-    """
+    """Return the jobs that run or wait, the next to start first, as `queue.read_queue` reads them."""
     fields = ",".join(f"{name}:\x1f" for name in JOB_FIELDS)
     return _run("squeue", "-h", "-a", "-t", "R,PD", "-S", "-p,i", "-O", fields, limit_s=LIMIT_S)
 
 
 def nodes_text() -> str:
-    """Return all nodes, as `queue.read_nodes` reads them.
-
-    Raises
-    ------
-    SourceError
-        `scontrol` is not installed, or fails.
-    """
+    """Return all nodes, as `queue.read_nodes` reads them."""
     return _run("scontrol", "-o", "show", "nodes", limit_s=LIMIT_S)
 
 
 def steps_text(numbers: Sequence[str]) -> str:
-    """Return the running steps of jobs, as `queue.read_steps` reads them; a job that has just ended is left out.
-
-    Raises
-    ------
-    SourceError
-        `sstat` is not installed, or fails.
-    """
+    """Return the running steps of jobs, as `queue.read_steps` reads them; a job that has just ended is left out."""
     parts = [numbers[at : at + AT_ONCE] for at in range(0, len(numbers), AT_ONCE)]
     words = ("-a", "-n", "-P", "-o", ",".join(STEP_FIELDS))
     return "".join(_run("sstat", *words, "-j", ",".join(part), limit_s=LIMIT_S) for part in parts)
@@ -100,26 +67,14 @@ def steps_text(numbers: Sequence[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def hosts_in(text: str) -> tuple[str, ...]:
-    """Return the nodes in a list of Slurm's, such as n[1-2].
-
-    Raises
-    ------
-    SourceError
-        `scontrol` is not installed, or fails.
-    """
+    """Return the nodes in a list of Slurm's, such as n[1-2]."""
     if "[" not in text:
         return tuple(text.split(",")) if text else ()
     return tuple(_run("scontrol", "show", "hostnames", text, limit_s=LIMIT_S).split())
 
 
 def states_of(numbers: Sequence[str]) -> dict[str, str]:
-    """Return the state of each job that waits, runs or is suspended (PENDING, RUNNING, SUSPENDED), by its number.
-
-    Raises
-    ------
-    SourceError
-        `squeue` is not installed, or fails.
-    """
+    """Return the state of each job that waits, runs or is suspended (PENDING, RUNNING, SUSPENDED), by its number."""
     wanted = set(numbers)
     # Not with -j, which fails once slurmctld has forgotten a job.
     lines = _run("squeue", "-h", "-a", "-r", "-t", "PD,R,S", "-o", "%i %T", limit_s=20.0).splitlines()

@@ -1,7 +1,6 @@
 """The agent's line in a job's `admin_comment`: the answer's id, and what was asked for before the request changed.
 
 `policy.py` writes it. Slurm's own fields hold the changed request only, so this is where the original is read.
-Called by `accounting.py`.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Report ended jobs to the service, so that it learns at once: a poll of accounting over overlapping windows.
 
 Accounting lags by seconds, and by hours after an outage of slurmdbd: most polls look back a little, some far. The
-service counts a job once, however often it is reported. Called by `taut slurm feedback`.
+service counts a job once, however often it is reported.
 """
 
 import time
@@ -49,15 +49,7 @@ class Reporter:
     _far_at: datetime | None = None
 
     def poll(self, now: datetime) -> int:
-        """Post the jobs that ended since the last poll; return how many the service had not counted before.
-
-        Raises
-        ------
-        SourceError
-            Accounting does not answer, or the state cannot be written.
-        ClientError
-            The service did not store all jobs; the next poll sends them again.
-        """
+        """Post the jobs that ended since the last poll; return how many the service had not counted before."""
         last = self._last()
         far = self._far_at is None or now - self._far_at >= FAR_EVERY
         since = now - self.first if last is None else min(last, now) - (FAR if far else NEAR)
@@ -107,13 +99,7 @@ class Reporter:
 
 
 def report(client: Client, *, trace: str, state: Path, every_s: float | None, say: Say) -> None:
-    """Report ended jobs to the service until interrupted; without `every_s`, once.
-
-    Raises
-    ------
-    SourceError, ClientError
-        The only poll failed.
-    """
+    """Report ended jobs to the service until interrupted; without `every_s`, once."""
     jobs = partial(jobs_between, interval_s=sampling_interval_s())
     reporter = Reporter(client=client, jobs=jobs, trace=trace, state=state, say=say)
     if every_s is None:
@@ -139,13 +125,7 @@ def poll_forever(reporter: Reporter, *, every_s: float, say: Say) -> None:
 
 
 def row_of(job: EndedJob) -> FeedbackRow:
-    """Return the report of a job: the original request, and what it was given.
-
-    Raises
-    ------
-    ValidationError
-        A value is beyond what the service takes.
-    """
+    """Return the report of a job: the original request, and what it was given."""
     return FeedbackRow.model_validate(
         {
             "job_id": job.job_id,

@@ -1,7 +1,7 @@
 """Write the files that connect Slurm to the agent: plugin script, prolog and epilog, unit of the agent, settings.
 
 The texts are in `templates`. The plugin script is compiled before it replaces an earlier one, since slurmctld does not
-start with a broken script. Called by `taut slurm files`.
+start with a broken script.
 """
 
 import ctypes
@@ -32,11 +32,6 @@ def write_files(
     """Write the files to a folder, and return a row for each: file, what it is, where it goes.
 
     An existing `slurm.toml` stays, since it is edited by hand; all other files are replaced atomically.
-
-    Raises
-    ------
-    BadUsage
-        A path has other characters than letters, digits and `/._+-`, or the folder cannot be written.
     """
     out = out.absolute()
     slots = {
@@ -92,13 +87,7 @@ def _write(target: Path, name: str, slots: Mapping[str, str]) -> None:
 
 
 def check_lua(text: str) -> bool:
-    """Compile a Lua script with the library that slurmctld uses; return False if no Lua is installed here.
-
-    Raises
-    ------
-    BadUsage
-        The script does not compile.
-    """
+    """Compile a Lua script with the library that slurmctld uses; return False if no Lua is installed here."""
     lua = _library()
     if lua is None:
         return False

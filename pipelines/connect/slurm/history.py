@@ -1,7 +1,7 @@
 """Keep the ended jobs of Slurm clusters as tables of records, and ingest these into the lake.
 
 A record is one run of a job; its key is cluster, id and submission (`run`), so windows may overlap. The request is the
-original one, also where a job was shrunk. Called by `taut slurm history`.
+original one, also where a job was shrunk.
 """
 
 import csv
@@ -65,15 +65,6 @@ def update(
         Text to read in place of running `sacct`, and the name of the cluster if the text has none.
     interval_s
         Seconds between two samples of use; None takes slurmctld's, or Slurm's default for a text.
-
-    Raises
-    ------
-    SourceError
-        `sacct` fails, its text is not valid, or the records cannot be read or written.
-    LakeError
-        Another ingest is writing to the lake.
-    BadUsage
-        The trace's name is not valid; nothing was read or written.
     """
     check_trace_name(trace)
     if told is not None:
@@ -88,13 +79,7 @@ def update(
 
 
 def add_records(folder: Path, jobs: Iterable[EndedJob]) -> list[Added]:
-    """Add jobs to the records in a folder, one file for each cluster; a job that is there is replaced.
-
-    Raises
-    ------
-    SourceError
-        A cluster's name fits no file, or a file of records cannot be read or written.
-    """
+    """Add jobs to the records in a folder, one file for each cluster; a job that is there is replaced."""
     found: dict[str, dict[str, Record]] = {}
     for job in jobs:
         found.setdefault(job.cluster, {})[job.run_id] = record_of(job)
@@ -126,13 +111,7 @@ def newest_end(folder: Path) -> datetime | None:
 
 
 def ingest_records(folder: Path, lake: str | Path, trace: str) -> int:
-    """Ingest all records into the lake as one trace; return the number of jobs in quarantine.
-
-    Raises
-    ------
-    SourceError
-        The folder holds no records.
-    """
+    """Ingest all records into the lake as one trace; return the number of jobs in quarantine."""
     with opened_source(MAPPING, str(folder)) as opened:
         report = ingest(opened.source, opened.folder, lake, as_name=trace)
     return sum(account.rows_quarantined for account in report.manifest.accounts)

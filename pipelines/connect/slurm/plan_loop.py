@@ -1,6 +1,6 @@
 """Keep the jobs of a Slurm cluster within a carbon budget: hold, release, suspend and resume them, period by period.
 
-Commands are `pipelines.connect.actuators`; the caller brings the decision. Called by `taut plan carbon --rounds`.
+Commands are `pipelines.connect.actuators`; the caller brings the decision.
 """
 
 import time
@@ -67,13 +67,6 @@ def run_loop(
     emitting from the look before it was seen running to the look after (an upper bound). Running jobs are suspended
     only if the budget does not suffice for them. The loop ends after `rounds` periods, or when no job is left in the
     queue. `speed` is seconds of the grid per second, `decide` returns the plan of a call at a time.
-
-    Raises
-    ------
-    SourceError
-        Slurm's programs are not installed or fail.
-    BadUsage
-        A job has no id that Slurm could have.
     """
     loop = _Loop(body, series, now, speed, decide)
     rows: list[Row] = []

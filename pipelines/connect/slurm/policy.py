@@ -1,6 +1,6 @@
 """What the agent does with the service's advice for one submission: settings, modes, and the change of the request.
 
-Pure: the agent asks and answers. Called by `agent.py` and `pipelines.cli.slurm`.
+Pure: the agent asks and answers.
 """
 
 import math
@@ -66,13 +66,7 @@ class SlurmSettings(BaseModel):
 
 
 def read_settings(path: Path) -> SlurmSettings:
-    """Read and check the agent's TOML file.
-
-    Raises
-    ------
-    BadUsage
-        The file cannot be read, is not TOML, or has an unknown key or value.
-    """
+    """Read and check the agent's TOML file."""
     try:
         return SlurmSettings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:

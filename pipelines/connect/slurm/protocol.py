@@ -1,7 +1,7 @@
 r"""The exchange of the job_submit plugin and the agent: lines `key=value` over a Unix socket, bounded in size and time.
 
 A request ends with an empty line, an answer with `end=1`; then the agent closes. Text is percent-encoded where it has
-line ends. What is answered is in `policy.py`. Called by `agent.py`.
+line ends. What is answered is in `policy.py`.
 """
 
 import asyncio
@@ -45,13 +45,7 @@ def _one_line(text: str) -> str:
 
 
 async def serve(path: Path, handle: Handle, *, deadline_s: float, ready: Callable[[], None]) -> None:
-    """Answer requests at a Unix socket until cancelled; a request without an answer in time gets an empty one.
-
-    Raises
-    ------
-    BadUsage
-        The path is no place for a socket, or another agent listens there.
-    """
+    """Answer requests at a Unix socket until cancelled; a request without an answer in time gets an empty one."""
     _clear(path)
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

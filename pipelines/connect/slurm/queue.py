@@ -1,6 +1,6 @@
 """Read the text of `squeue`, `scontrol show nodes` and `sstat`: jobs that run or wait, nodes, and running steps.
 
-Starts no process; `commands.py` does. Called by `reclaim.py`.
+Starts no process; `commands.py` does.
 """
 
 import re
@@ -80,13 +80,7 @@ class Node:
 
 
 def read_queue(text: str, hosts_in: Callable[[str], tuple[str, ...]]) -> list[QueuedJob]:
-    """Return the jobs in `squeue`'s text, in its order; `hosts_in` returns the nodes in a list of Slurm's.
-
-    Raises
-    ------
-    SourceError
-        A line has more or fewer fields than were asked for.
-    """
+    """Return the jobs in `squeue`'s text, in its order; `hosts_in` returns the nodes in a list of Slurm's."""
     jobs = []
     for number, line in enumerate(text.splitlines(), 1):
         values = line.removesuffix("\x1f").split("\x1f")

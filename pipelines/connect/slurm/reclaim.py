@@ -1,6 +1,6 @@
 """Measure running jobs, and report what could run beside them: one round samples, asks the service, and adds up.
 
-Nothing in Slurm is changed. Called by `taut reclaim slurm`.
+Nothing in Slurm is changed.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,13 +43,7 @@ class SlurmReclaimer:
     exported: Exported | None = None
 
     def round(self, now: datetime) -> list[Row]:
-        """Sample all running jobs once; return a row for each node, and one for each waiting job that would fit.
-
-        Raises
-        ------
-        SourceError, ConnectError, ClientError
-            Slurm, Prometheus or the service does not answer; the ledger stays as it was.
-        """
+        """Sample all running jobs once; return a row for each node, and one for each waiting job that would fit."""
         queue, nodes = read_queue(queue_text(), hosts_in), read_nodes(nodes_text())
         running = {job.run_id: job for job in queue if job.start is not None}
         steps = read_steps(steps_text([job.job_id for job in running.values()]), hosts_in)
@@ -130,15 +124,7 @@ def _merged(job: QueuedJob, sample: dict[str, float] | None, exported: Mapping[s
 
 
 def exported_use(server: Server, dialect: str, match: str) -> dict[str, dict[str, float]]:
-    """Return what exporters measure of jobs now, by Slurm's raw job id and measure.
-
-    Raises
-    ------
-    BadUsage
-        The matchers are invalid.
-    ConnectError
-        The server fails.
-    """
+    """Return what exporters measure of jobs now, by Slurm's raw job id and measure."""
     found: dict[str, dict[str, float]] = {}
     for job, measure, value in read_now(server, DIALECTS[dialect], checked_matchers(match)).iter_rows():
         found.setdefault(job, {})[measure] = value

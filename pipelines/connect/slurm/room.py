@@ -1,6 +1,6 @@
 """What may run beside running jobs: the room that their reservations leave on each node, and waiting jobs that fit in.
 
-Pure. Called by `reclaim.py`.
+Pure.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,6 @@
 """The use of a job from its steps: mean CPUs, and bounds of the peak memory of one machine.
 
-Slurm's MaxRSS is the largest *task*, TRESUsageInTot the sum over all machines of each step's peaks. Called by
-`accounting.py`.
+Slurm's MaxRSS is the largest *task*, TRESUsageInTot the sum over all machines of each step's peaks.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,6 +1,6 @@
 """One submission to Slurm, as the job_submit plugin sends it, and which of its requests may change.
 
-The plugin sends only the fields that the user gave, under Slurm's names for them. Called by `policy.py` and `agent.py`.
+The plugin sends only the fields that the user gave, under Slurm's names for them.
 """
 
 import math
@@ -156,11 +156,6 @@ def gpus_of(text: str) -> tuple[int, str | None]:
 
 def read_submission(content: bytes) -> Submission:
     r"""Read the lines `key=value` of a request.
-
-    Raises
-    ------
-    BadRequestLine
-        A line has another form; the message shows its beginning.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """What one ended job asked for, was given and used, and what the next submission of its kind should ask for.
 
-From accounting alone, or with the forecast of a service. Called by `taut job`.
+From accounting alone, or with the forecast of a service.
 """
 
 import math
@@ -27,13 +27,7 @@ Row = dict[str, object]
 
 
 def summarise(number: str, *, client: Client | None, trace: str) -> list[Row]:
-    """Return rows about the newest ended run of a job; those of `client` are left out if its service does not answer.
-
-    Raises
-    ------
-    SourceError
-        Accounting does not answer, or holds no ended job of that number.
-    """
+    """Return rows about the newest ended run of a job, with the forecasts of `client` if its service answers."""
     jobs = jobs_numbered(number, interval_s=sampling_interval_s())
     if not jobs:
         raise SourceError(

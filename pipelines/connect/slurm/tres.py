@@ -1,6 +1,6 @@
 """Slurm's notations in `sacct`'s text: lists of resources, memory, and spans of time.
 
-The lake has the same conversions as SQL (`pipelines.lake.generic.slurm`). Called by `accounting.py`.
+The lake has the same conversions as SQL (`pipelines.lake.generic.slurm`).
 """
 
 import re

@@ -1,4 +1,4 @@
 """Charts: functions from a frame of rows to an Altair chart.
 
-No statistics are computed here. Called by the report and the studies.
+No statistics are computed here.
 """

@@ -1,6 +1,6 @@
 """Charts of models: feature importances with their spread, SHAP values as a beeswarm, coverage of quantiles.
 
-The rows come from model cards and from `pipelines.report`. Called by `pipelines.report`.
+The rows come from model cards and from `pipelines.report`.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """Charts of distributions: request and use, run times and queueing delays, as CDFs and as ranges.
 
-The rows come from `pipelines.statistics`; no quantile is computed here. Called by `pipelines.report`.
+The rows come from `pipelines.statistics`; no quantile is computed here.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Charts of GPUs as their exporters measured them: power by hour of the day, power by use.
 
-The rows come from `pipelines.statistics`. Called by `pipelines.report.environment`.
+The rows come from `pipelines.statistics`.
 """
 
 import altair as alt

@@ -1,6 +1,6 @@
 """Heat maps of machine use by weekday and hour, and of known values per column; ranges of use by machine type.
 
-The rows come from `pipelines.statistics` and `pipelines.report.overview`. Called by `pipelines.report`.
+The rows come from `pipelines.statistics` and `pipelines.report.overview`.
 """
 
 import math

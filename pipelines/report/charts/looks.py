@@ -1,6 +1,6 @@
 """Style of charts: colours, font sizes, titles.
 
-Colours are the colour-blind safe set of Okabe and Ito. Called by the chart functions.
+Colours are the colour-blind safe set of Okabe and Ito.
 """
 
 from collections.abc import Sequence

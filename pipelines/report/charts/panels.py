@@ -1,7 +1,6 @@
 """Style of report charts: full width, title, subtitle lines that name the data and counts, trace colours.
 
 Colours are Okabe and Ito's, amounts use cividis: both are colour-blind safe, and amounts readable in greyscale.
-Called by the chart functions of reports.
 """
 
 import textwrap

@@ -1,6 +1,6 @@
 """Write a chart to disk as HTML (opens without a network), SVG and PNG.
 
-The other modules of this folder make the charts. Called by the modules that write result folders.
+The other modules of this folder make the charts.
 """
 
 from pathlib import Path

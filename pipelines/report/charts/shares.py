@@ -1,6 +1,6 @@
 """Charts of shares and amounts: job status, arrivals, job sizes, GPU-hours by user or group, slack, recurrence.
 
-The rows come from `pipelines.statistics`. Called by `pipelines.report`.
+The rows come from `pipelines.statistics`.
 """
 
 from collections.abc import Sequence

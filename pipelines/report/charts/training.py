@@ -1,6 +1,6 @@
 """Charts of a training run: loss by week beside the best baseline, and calibration of the predicted quantiles.
 
-The rows come from `pipelines.models.fit_record`. Called by the commands that train, which store the picture in MLflow.
+The rows come from `pipelines.models.fit_record`.
 """
 
 from typing import Final
