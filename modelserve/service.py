@@ -20,7 +20,6 @@ from modelserve.calls.recent import recent_recommendations
 from modelserve.calls.recommendations import recommended
 from modelserve.calls.reservations import reserved
 from modelserve.calls.routes import routed
-from modelserve.calls.scoring import Columns, Scores, body_of, model_named, scores_of
 from modelserve.calls.shadow import Shadow
 from modelserve.contract.calls import PREDICT, CallShape
 from modelserve.contract.feedback import FeedbackBody
@@ -28,7 +27,7 @@ from modelserve.contract.fields import Alias
 from modelserve.contract.jobs import RecentAnswer
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, Error, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
-from modelserve.contract.requests import ModeBody
+from modelserve.contract.requests import ModeBody, PredictBody
 from modelserve.learning.drift import champion_errors, read_drift
 from modelserve.learning.erasure import erase_user
 from modelserve.learning.feed import Feed
@@ -108,10 +107,11 @@ class Service:
             self._keep(of.kind, context, caller, call_json or as_json(body), answered)
         return answered
 
-    def score(self, model: "ServedModel", columns: Columns, caller: Caller, *, answer_id: str) -> Scores:
-        """Predict jobs given as columns, with one model for all of them, and log the answer."""
-        body = body_of(model, columns, caller)
+    def score(self, model: "ServedModel", body: PredictBody, caller: Caller, *, answer_id: str) -> Answered:
+        """Predict all jobs with one model, whatever their type, and log the answer."""
         card = model.bundle.card
+        for i, job in enumerate(body.jobs):
+            check_jobs((job,), card.trace, caller, field=f"row {i}")
         context = RequestContext(
             snapshot=replace(self.models.current, champions={card.name: model}, failures={}),
             learned=self.feed.learned,
@@ -121,17 +121,13 @@ class Service:
         )
         answered = predicted(context, body)
         self._keep(PREDICT.kind, context, caller, as_json(body), answered)
-        return scores_of(model, answered)
+        return answered
 
     def recent_recommendations(
         self, caller: Caller, trace: str | None = None, task_type: str | None = None
     ) -> RecentAnswer:
         """Return the newest logged recommendations for traces and clusters that the caller may use."""
         return recent_recommendations(self.store, caller, trace, task_type)
-
-    def model_named(self, caller: Caller, name: str, version: str | None = None) -> "ServedModel":
-        """Return the champion registered under `name`."""
-        return model_named(self.models.current, caller, name, version)
 
     def list_models(self, caller: Caller) -> ModelsAnswer:
         """Return the models that the caller may use."""

@@ -12,7 +12,7 @@ from typing import Final
 from fastapi import FastAPI
 
 from modelserve.api import health, inference, pages, routes
-from modelserve.api.calls import UNKNOWN_PER_S, Desk, Held, Ids, Rates, Slots
+from modelserve.api.calls import UNKNOWN_PER_S, Desk, Rates, Slots
 from modelserve.api.gate import AccessLog, Endpoint, Gate, ServiceApp
 from modelserve.api.metrics import Metrics
 from modelserve.api.operations import Operation, add_operations, methods_of
@@ -40,8 +40,6 @@ def create_app(service: Service) -> FastAPI:
         unknown=Rates(UNKNOWN_PER_S, clock=time.monotonic),
         slots=Slots(limit=settings.busy_limit, answer_limit_s=settings.answer_limit_s),
         metrics=Metrics(),
-        ids=Ids(),
-        held=Held(),
     )
 
     log = AccessLog(settings.log_format)

@@ -4,14 +4,15 @@ The gate creates a `Call`; its route gets it with `call_of`.
 """
 
 import asyncio
+import itertools
 import math
 import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from starlette.requests import Request
@@ -114,37 +115,15 @@ _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _SANE_TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-class Ids:
-    """Generator of ids for calls and answers: a random prefix and a count.
-
-    Ids are unique across workers and restarts.
-    """
-
-    def __init__(self) -> None:
-        self._prefix, self._count = secrets.token_hex(8), 0
-
-    def next(self) -> str:
-        """Return a new id."""
-        self._count += 1
-        return f"{self._prefix}-{self._count}"
+def new_ids() -> Iterator[str]:
+    """Yield ids for calls and answers, unique across workers and restarts: a random prefix and a count."""
+    prefix = secrets.token_hex(8)
+    return (f"{prefix}-{number}" for number in itertools.count(1))
 
 
-class Held:
-    """Total size in bytes of the request bodies in memory; small bodies are not counted."""
-
-    __slots__ = ("size_bytes",)
-
-    def __init__(self) -> None:
-        self.size_bytes = 0
-
-    def add(self, size_bytes: int) -> None:
-        """Add `size_bytes` (may be negative) to the total; call only on the event loop."""
-        self.size_bytes += size_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Desk:
-    """Objects of a worker that all its calls share."""
+    """Objects of a worker that all its calls share; `held_bytes` is the size of the large request bodies in memory."""
 
     service: Service
     tokens: Tokens
@@ -152,8 +131,8 @@ class Desk:
     unknown: Rates
     slots: Slots
     metrics: Metrics
-    ids: Ids
-    held: Held
+    ids: Iterator[str] = field(default_factory=new_ids)
+    held_bytes: int = 0
 
     @property
     def settings(self) -> ServeSettings:
@@ -175,7 +154,7 @@ class Call:
         self.address = (scope.get("client") or ("",))[0]
         self.path: str = scope["path"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
-        self.answer_id = desk.ids.next()
+        self.answer_id = next(desk.ids)
         given = self.headers.get(b"x-request-id")
         sane = given is not None and _SANE_ID.fullmatch(given)
         self.request_id = given.decode() if sane and given is not None else self.answer_id
@@ -190,17 +169,17 @@ class Call:
 
     def hold(self, size_bytes: int, limit_bytes: int) -> None:
         """Record how many bytes of the request body are in memory; `release` sets the number back to 0."""
-        self.desk.held.add(size_bytes - self.held_bytes)
+        self.desk.held_bytes += size_bytes - self.held_bytes
         self.held_bytes = size_bytes
-        if self.desk.held.size_bytes > limit_bytes:
+        if self.desk.held_bytes > limit_bytes:
             raise Refusal(
-                503, f"bodies of {self.desk.held.size_bytes} bytes in memory, expected at most {limit_bytes}; try again"
+                503, f"bodies of {self.desk.held_bytes} bytes in memory, expected at most {limit_bytes}; try again"
             )
 
     def release(self) -> None:
         """Subtract this call's body from the total of bodies in memory."""
         if self.held_bytes:
-            self.desk.held.add(-self.held_bytes)
+            self.desk.held_bytes -= self.held_bytes
             self.held_bytes = 0
 
     @property

@@ -17,14 +17,16 @@ from modelserve.api.calls import Call, call_of
 from modelserve.api.health import readiness
 from modelserve.api.operations import CALL, OPEN_CALL, SLOT, OipError, Operation
 from modelserve.api.problems import Refusal
-from modelserve.api.tensors import DATATYPE, Datatype, InferBody, OutputTensor, columns_of, refuse_binary, tensors_of
+from modelserve.api.tensors import DATATYPE, Datatype, InferBody, OutputTensor, body_of, refuse_binary, tensors_of
 from modelserve.bundle.flavor import INPUTS, OUTPUTS
 from modelserve.callers import Caller
 from modelserve.contract.calls import CALLS, Parameter
-from modelserve.errors import BadRequest
+from modelserve.contract.jobs import PredictAnswer
+from modelserve.errors import NotKnown
 from modelserve.loading.served import ServedModel
 from modelserve.scopes import Scope
 from modelserve.service import DECISIONS
+from scheduler_core.errors import PredictorUnavailable
 
 TAG: Final = "Open Inference Protocol"
 PLATFORM: Final = "taut_xgboost"
@@ -133,33 +135,40 @@ async def infer(request: Request) -> Response:
     """Predict the jobs in a call's tensors with one model."""
     call = call_of(request)
     model, caller = _model(request)
+    card = model.bundle.card
     body = await INFER.of(call)
     refuse_binary(body, call.headers)
-    columns = columns_of(body, rows_limit=call.desk.settings.rows_limit)
-    call.rows = len(next(iter(columns.values())))
-    ask = partial(call.service.score, model, columns, caller, answer_id=call.answer_id)
-    try:
-        scores = await call.desk.slots.run(ask)
-    except BadRequest as error:
-        raise Refusal(400, str(error)) from error
-    call.models = scores.answered.models
-    call.desk.metrics.answered(scores.answered)
+    asked = body_of(body, card, rows_limit=call.desk.settings.rows_limit)
+    call.rows = len(asked.jobs)
+    answered = await call.desk.slots.run(partial(call.service.score, model, asked, caller, answer_id=call.answer_id))
+    predictions = PredictAnswer.model_validate_json(answered.body).predictions
+    failed = next((each for each in predictions if each.reason is not None), None)
+    if failed is not None:
+        raise PredictorUnavailable(failed.note or f"{model.reference} cannot answer")
+    call.models = answered.models
+    call.desk.metrics.answered(answered)
     return _said(
         Inferred(
-            model_name=scores.name,
-            model_version=scores.version,
+            model_name=card.name,
+            model_version=model.bundle.version or "",
             id=call.answer_id if body.id is None else body.id,
             parameters={"answer_id": call.answer_id},
-            outputs=tensors_of(scores.columns, body.outputs),
+            outputs=tensors_of(predictions, card, body.outputs),
         )
     )
 
 
 def _model(request: Request) -> tuple[ServedModel, Caller]:
+    """Return the champion that the path names, and the caller, who may use it."""
     call: Call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
-    named = request.path_params
-    return call.service.model_named(caller, named["model"], named.get("version")), caller
+    name, version = request.path_params["model"], request.path_params.get("version")
+    model = call.service.models.current.champions.get(name)
+    if model is None or not caller.reaches(model.bundle.card.trace):
+        raise NotKnown(f"model {name[:120]!r} does not serve; expected one that /v1/models lists")
+    if version is not None and version != model.bundle.version:
+        raise NotKnown(f"model {name} serves version {model.bundle.version}, found {version[:20]!r}")
+    return model, caller
 
 
 def _said(answer: BaseModel) -> Response:

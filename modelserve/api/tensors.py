@@ -1,15 +1,17 @@
-"""Convert tensors of the Open Inference Protocol to columns and back: one tensor for each column, one row for each job.
-
-Called by `modelserve.api.inference`.
-"""
+"""Convert tensors of the Open Inference Protocol to a prediction call and back: one tensor a column, one row a job."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from modelserve.api.problems import Refusal
-from modelserve.bundle.flavor import INPUTS
+from modelserve.bundle.card import Card
+from modelserve.bundle.flavor import INPUTS, OUTPUTS
+from modelserve.contract.fields import Part
+from modelserve.contract.jobs import Prediction
+from modelserve.contract.requests import PredictBody
+from modelserve.wrong_values import fault_of
 
 Datatype = Literal[
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"
@@ -22,11 +24,12 @@ DATATYPE: Final[Mapping[str, Datatype]] = {"datetime": "BYTES", "string": "BYTES
 TAKEN: Final[Mapping[Datatype, str]] = {"BYTES": "BYTES", "INT64": "INT UINT", "FP64": "FP INT UINT"}
 """Tensor datatypes accepted for each column datatype; `INT` stands for INT8 to INT64, and so on."""
 
+REQUEST: Final = "req_"
+"""Prefix of the columns of the request."""
 
-class InputTensor(BaseModel):
+
+class InputTensor(Part):
     """One input column: its values in `data`, as a flat list or one list per row; null if unknown."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str
     shape: list[int] = Field(min_length=1, max_length=2)
@@ -35,19 +38,15 @@ class InputTensor(BaseModel):
     parameters: dict[str, Any] | None = None  # Any: the protocol does not define the values
 
 
-class OutputAsked(BaseModel):
+class OutputAsked(Part):
     """One output column that the call requests."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str
     parameters: dict[str, Any] | None = None  # Any: the protocol does not define the values
 
 
-class InferBody(BaseModel):
+class InferBody(Part):
     """The body of an inference call: one tensor per column."""
-
-    model_config = ConfigDict(extra="forbid")
 
     id: str | None = Field(default=None, max_length=256)
     parameters: dict[str, Any] | None = None  # Any: the protocol does not define the values
@@ -64,8 +63,8 @@ class OutputTensor(BaseModel):
     data: list[float | None]
 
 
-def columns_of(body: InferBody, *, rows_limit: int) -> dict[str, list[Value]]:
-    """Return the input tensors of a call as columns."""
+def body_of(body: InferBody, card: Card, *, rows_limit: int) -> PredictBody:
+    """Return the input tensors of a call as a prediction call for one model; absent and empty values are left out."""
     columns: dict[str, list[Value]] = {}
     for tensor in body.inputs:
         if tensor.name in columns:
@@ -78,7 +77,22 @@ def columns_of(body: InferBody, *, rows_limit: int) -> dict[str, list[Value]]:
             raise _wrong(name, f"{length} rows", f"{count}, as many as {first} has")
     if not 1 <= count <= rows_limit:
         raise _wrong(first, f"{count} rows", f"1 to {rows_limit}")
-    return columns
+    jobs = []
+    for i, values in enumerate(zip(*columns.values(), strict=True)):
+        row = {name: value for name, value in zip(columns, values, strict=True) if value not in (None, "")}
+        request = {name.removeprefix(REQUEST): row.pop(name) for name in list(row) if name.startswith(REQUEST)}
+        if isinstance(at := row.get("submit_ts"), str):
+            row["submit_ts"] = _in_utc(at.strip())
+        jobs.append({**row, "job_id": str(i), "task_type": card.task_type, "request": request})
+    outputs = ("run_time" if card.kind == "runtime" else "peak_use",)
+    try:
+        return PredictBody.model_validate({"jobs": jobs, "trace": card.trace, "outputs": outputs})
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        _, place, *path = fault["loc"]
+        column = f"{REQUEST}{path[-1]}" if path[0] == "request" else str(path[0])
+        found = repr(columns[column][int(place)])[:60]
+        raise Refusal(400, f"column {column!r}, row {place}: {fault_of(fault)[:200]}, found {found}") from error
 
 
 def refuse_binary(body: InferBody, headers: Mapping[bytes, bytes]) -> None:
@@ -114,17 +128,31 @@ def _column(tensor: InputTensor) -> list[Value]:
 
 
 def tensors_of(
-    columns: Mapping[str, Sequence[float | None]], asked: Sequence[OutputAsked] | None
+    predictions: Sequence[Prediction], card: Card, asked: Sequence[OutputAsked] | None
 ) -> list[OutputTensor]:
-    """Return the requested output columns as tensors; all columns if none are requested."""
+    """Return the predictions of one model as the requested output columns; all columns if none are requested."""
+    rows = [_values(each) for each in predictions]
+    columns = dict(zip(OUTPUTS[card.kind], zip(*rows, strict=True), strict=True))
     names = list(columns) if not asked else [each.name for each in asked]
     for name in names:
         if name not in columns:
             raise Refusal(400, f"output {name[:60]!r}: no such output, expected some of {', '.join(columns)}")
-    return [
-        OutputTensor(name=name, shape=[len(columns[name]), 1], datatype="FP64", data=list(columns[name]))
-        for name in names
-    ]
+    return [OutputTensor(name=name, shape=[len(rows), 1], datatype="FP64", data=list(columns[name])) for name in names]
+
+
+def _values(prediction: Prediction) -> tuple[float | None, ...]:
+    time, use = prediction.run_time_s, prediction.peak_use
+    if time is not None:
+        return time.p50, time.p90
+    return (None,) * 4 if use is None else (use.cpu_cores, use.mem_gib, use.gpus, use.gpu_mem_gib)
+
+
+def _in_utc(at: str) -> str:
+    """Return a time as text with a time zone; a time without one is in UTC, as in MLflow."""
+    date, _, time = at.replace(" ", "T").partition("T")
+    if not time:
+        return f"{date}T00:00:00Z"
+    return at if time[-1] in "Zz" or "+" in time or "-" in time else f"{date}T{time}Z"
 
 
 def _wrong(name: str, found: str, expected: str) -> Refusal:

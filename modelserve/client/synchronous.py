@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
 from modelserve.client.advice import Advice, unchanged
-from modelserve.client.asynchronous import AsyncClient
+from modelserve.client.asynchronous import AsyncClient, Item, Said
 from modelserve.client.exchange import Surroundings
 from modelserve.client.policy import JOBS_PER_CALL, Retries, Timeouts
+from modelserve.contract.calls import CallShape
 from modelserve.errors import ClientError
 from scheduler_core.types import Job
 
@@ -150,6 +151,10 @@ class Client:
         """Run a call of the asynchronous client in the thread and return its result."""
         return self._thread.run(call)
 
+    def call(self, of: CallShape[Said], body: Item | None = None, **parameters: str | None) -> Said:
+        """Send any call of the table with its body or parameters, and return its answer."""
+        return self.wait(lambda client: client.call(of, body, **parameters))
+
     def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
         """Recommend a target for each job of a scheduler; raise no error; see `AsyncClient.recommend`."""
         try:
@@ -157,7 +162,6 @@ class Client:
         except ClientError as error:
             return [unchanged(job, str(error)) for job in jobs]
 
-    call = blocking(AsyncClient.call)
     predictions = blocking(AsyncClient.predictions)
     recommendations = blocking(AsyncClient.recommendations)
     recent_recommendations = blocking(AsyncClient.recent_recommendations)

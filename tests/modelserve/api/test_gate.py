@@ -189,10 +189,10 @@ def test_bodies_of_all_calls_together_are_bounded(hollow: Callable[..., FastAPI]
     others = 8 * 100_000 - 1000
 
     with TestClient(app) as client:
-        app.state.desk.held.add(others)
+        app.state.desk.held_bytes += others
         refused = client.post("/v1/predictions", json=large)
         small = client.post("/v1/predictions", json={"jobs": []})
 
     assert (refused.status_code, refused.headers["retry-after"].isdigit()) == (503, True)
     assert small.status_code == 422
-    assert app.state.desk.held.size_bytes == others
+    assert app.state.desk.held_bytes == others
