@@ -5,9 +5,8 @@ import math
 import random
 import socket
 import struct
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -17,8 +16,9 @@ from modelserve.client import Client
 from modelserve.client.exchange import Exchange, Surroundings
 from modelserve.client.policy import Retries, Timeouts
 from scheduler_core.types import Job, Request
+from tests.modelserve.client.services import Answer, Service, serving
 
-Act = Callable[["FakeService", socket.socket], None]
+Act = Callable[[Service, socket.socket], None]
 LONGEST_S = 20.0
 
 
@@ -26,7 +26,7 @@ def reply(status: int = 200, content: object = None, **headers: str) -> Act:
     """Answer as a service does."""
     body = content if isinstance(content, bytes) else json.dumps(content or {}).encode()
 
-    def act(_service: "FakeService", connection: socket.socket) -> None:
+    def act(_service: Service, connection: socket.socket) -> None:
         lines = [f"HTTP/1.1 {status} Said", f"content-length: {len(body)}", "connection: close"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
@@ -34,22 +34,22 @@ def reply(status: int = 200, content: object = None, **headers: str) -> Act:
     return act
 
 
-def half(_service: "FakeService", connection: socket.socket) -> None:
+def half(_service: Service, connection: socket.socket) -> None:
     """Promise a hundred bytes, send ten, and go."""
     connection.sendall(b'HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"predicti')
 
 
-def reset(_service: "FakeService", connection: socket.socket) -> None:
+def reset(_service: Service, connection: socket.socket) -> None:
     """Break the connection off instead of answering."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def hang(service: "FakeService", _connection: socket.socket) -> None:
+def hang(service: Service, _connection: socket.socket) -> None:
     """Say nothing for as long as the test lasts."""
     service.over.wait(LONGEST_S)
 
 
-def trickle(service: "FakeService", connection: socket.socket) -> None:
+def trickle(service: Service, connection: socket.socket) -> None:
     """Send a header without end, a byte at a time: no read ever waits long."""
     with suppress(OSError):
         connection.sendall(b"HTTP/1.1 200 OK\r\nx: ")
@@ -57,65 +57,15 @@ def trickle(service: "FakeService", connection: socket.socket) -> None:
             connection.sendall(b"y")
 
 
-@dataclass(kw_only=True)
-class FakeService:
-    """A service at a free port; each call takes the next act of the script, the last one again and again."""
-
-    script: list[Act]
-    seen: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
-    over: threading.Event = field(default_factory=threading.Event)
-
-    def __post_init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._threads = [threading.Thread(target=self._listen)]
-        self._threads[0].start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-
-    def close(self) -> None:
-        self.over.set()
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join(LONGEST_S)
-
-    def _listen(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                self._threads.append(threading.Thread(target=self._answer, args=(connection,)))
-                self._threads[-1].start()
-
-    def _answer(self, connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            connection.settimeout(LONGEST_S)
-            with connection.makefile("rb") as lines:
-                first = lines.readline().decode().strip()
-                headers = {}
-                while line := lines.readline().decode().strip():
-                    name, _, value = line.partition(":")
-                    headers[name.lower()] = value.strip()
-                body = lines.read(int(headers.get("content-length", 0)))
-            act = self.script[min(len(self.seen), len(self.script) - 1)]
-            self.seen.append((first, headers, body))
-            act(self, connection)
-
-
 @pytest.fixture
-def serve() -> Iterator[Callable[..., FakeService]]:
-    """Return a maker of services, all ended with the test."""
-    made: list[FakeService] = []
+def serve() -> Iterator[Callable[..., Service]]:
+    """Return a maker of services, all ended with the test; each call takes the next act, then the last one again."""
+    with ExitStack() as stack:
+        yield lambda *script: stack.enter_context(serving(*map(_answer, script)))
 
-    def start(*script: Act) -> FakeService:
-        made.append(FakeService(script=list(script)))
-        return made[-1]
 
-    yield start
-    for service in made:
-        service.close()
+def _answer(act: Act) -> Answer:
+    return lambda connection, _, service: act(service, connection)
 
 
 @dataclass(kw_only=True)
@@ -182,7 +132,7 @@ def rows(count: int) -> list[dict[str, object]]:
 def recommending(change: Callable[[dict[str, object]], None] = lambda said: None) -> Act:
     """Answer as the service would that halves every request; `change` spoils the answer before it is sent."""
 
-    def act(service: FakeService, connection: socket.socket) -> None:
+    def act(service: Service, connection: socket.socket) -> None:
         jobs = json.loads(service.seen[-1][2])["jobs"]
         said: dict[str, object] = {"answer_id": f"a-{len(service.seen)}", "recommendations": [halved(j) for j in jobs]}
         change(said)

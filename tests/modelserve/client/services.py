@@ -34,6 +34,8 @@ class Service:
     address: str = ""
     bodies: list[Row] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
+    seen: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+    """Request line, headers and body of every call, in order."""
     over: threading.Event = field(default_factory=threading.Event)
 
 
@@ -160,22 +162,26 @@ def drip(connection: socket.socket, service: Service) -> None:
 
 
 @contextmanager
-def serving(*answers: Answer, models: bytes = b"") -> Iterator[Service]:
+def serving(*answers: Answer, models: bytes | None = None) -> Iterator[Service]:
     """Serve on a free port: the n-th body is answered by the n-th answer, those after by the last.
 
-    Whoever asks without a body (for the models) gets the reply `models`, and is not counted.
+    With `models`, whoever asks without a body gets this reply, and is not counted.
     """
     service = Service()
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             with suppress(OSError):
-                head, body = _received(self.request)
-                if head.startswith("GET"):
+                head, content = _received(self.request)
+                if models is not None and head.startswith("GET"):
                     self.request.sendall(models)
                     return
+                first, *lines = head.split("\r\n")
+                headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+                body = json.loads(content or b"{}")
                 service.heads.append(head)
                 service.bodies.append(body)
+                service.seen.append((first, headers, content))
                 answers[min(len(service.bodies), len(answers)) - 1](self.request, body, service)
 
     class Server(socketserver.ThreadingTCPServer):
@@ -194,7 +200,7 @@ def serving(*answers: Answer, models: bytes = b"") -> Iterator[Service]:
             thread.join(LONGEST_S)
 
 
-def _received(connection: socket.socket) -> tuple[str, Row]:
+def _received(connection: socket.socket) -> tuple[str, bytes]:
     connection.settimeout(LONGEST_S)
     said = b""
     while b"\r\n\r\n" not in said:
@@ -204,7 +210,7 @@ def _received(connection: socket.socket) -> tuple[str, Row]:
     lengths = [int(line.split(":")[1]) for line in text.lower().split("\r\n") if line.startswith("content-length")]
     while len(body) < sum(lengths):
         body += _some(connection)
-    return text, json.loads(body or b"{}")
+    return text, body
 
 
 def _some(connection: socket.socket) -> bytes:

@@ -16,9 +16,10 @@ from modelserve.client import AsyncClient, Client
 from modelserve.client.exchange import Surroundings
 from modelserve.errors import BadRequest, ClientError, Refused, ServiceUnavailable
 from scheduler_core.types import Recommendation
-from tests.modelserve.client.conftest import FakeService, hang, job, recommending, reply, reset, rows
+from tests.modelserve.client.conftest import hang, job, recommending, reply, reset, rows
+from tests.modelserve.client.services import Service
 
-Serve = Callable[..., FakeService]
+Serve = Callable[..., Service]
 HEAVY = ("polars", "xgboost", "fastapi", "starlette", "pandas", "sqlalchemy", "mlflow", "numba", "scipy", "uvicorn")
 
 
@@ -35,7 +36,7 @@ def finished(name: str, **changes: object) -> dict[str, object]:
     return {**said, **changes}
 
 
-def taking(service: FakeService, connection: socket.socket) -> None:
+def taking(service: Service, connection: socket.socket) -> None:
     names = [row["job_id"] for row in json.loads(service.seen[-1][2])["feedback"]]
     results = [{"job_id": name, "status": "accepted"} for name in names]
     said = {"accepted": len(names), "duplicates": 0, "conflicts": 0, "results": results}
@@ -45,7 +46,7 @@ def taking(service: FakeService, connection: socket.socket) -> None:
 def test_feedback_is_sent_again_in_parts_and_summed_up(serve: Serve, client_of: Callable[..., Client]) -> None:
     service = serve(taking, reset, taking)
 
-    with client_of(service.url, jobs_per_call=2) as client:
+    with client_of(service.address, jobs_per_call=2) as client:
         taken = client.feedback([finished(name) for name in "abc"])
 
     assert taken.accepted == 3
@@ -58,7 +59,7 @@ def test_feedback_that_cannot_be_meant_is_refused_before_it_is_sent(
 ) -> None:
     service = serve(taking)
 
-    with client_of(service.url) as client, pytest.raises(BadRequest, match=r"feedback\.1\.end_ts"):
+    with client_of(service.address) as client, pytest.raises(BadRequest, match=r"feedback\.1\.end_ts"):
         client.feedback([finished("a"), finished("b", end_ts="2026-11-19T00:00:00Z")])
 
     assert service.seen == []
@@ -78,7 +79,7 @@ def test_what_changes_something_is_sent_once(
 ) -> None:
     service = serve(reply(503))
 
-    with client_of(service.url) as client, pytest.raises(ServiceUnavailable):
+    with client_of(service.address) as client, pytest.raises(ServiceUnavailable):
         ask(client)
 
     assert len(service.seen) == 1
@@ -94,7 +95,7 @@ def test_nobody_gets_somebody_elses_answer(serve: Serve) -> None:
     service = serve(recommending())
     found: dict[int, list[str]] = {}
 
-    with Client(service.url) as client:
+    with Client(service.address) as client:
 
         def ask(n: int) -> None:
             found[n] = [each.job_id for each in client.recommend([job(f"{n}-{i}") for i in range(3)])]
@@ -112,7 +113,7 @@ def test_the_async_client_answers_alike(serve: Serve, surroundings: Surroundings
     service = serve(recommending())
 
     async def ask() -> list[str]:
-        async with AsyncClient(service.url, surroundings=surroundings) as client:
+        async with AsyncClient(service.address, surroundings=surroundings) as client:
             return [row.job_id for row in await client.recommendations(rows(3))]
 
     assert asyncio.run(ask()) == ["j0", "j1", "j2"]
@@ -131,7 +132,7 @@ def test_a_token_is_never_shown(serve: Serve, caplog: pytest.LogCaptureFixture) 
     service = serve(reply(401, {"title": "Unauthorized"}))
     caplog.set_level("DEBUG")
 
-    with Client(service.url, token="s3cret-token") as client:
+    with Client(service.address, token="s3cret-token") as client:
         with pytest.raises(Refused) as caught:
             client.recommendations(rows(1))
         shown = [repr(client), str(caught.value), repr(caught.value), caplog.text]
@@ -160,7 +161,7 @@ def test_a_forked_process_makes_connections_of_its_own(serve: Serve) -> None:
     service = serve(recommending())
     code = (
         "import os, sys; from modelserve.client import Client\n"
-        f"client = Client({service.url!r})\n"
+        f"client = Client({service.address!r})\n"
         "ask = lambda: client.recommendations([{'job_id': 'j', 'task_type': 't', 'request': {}}])\n"
         "ask(); child = os.fork()\n"
         "if child == 0: os._exit(0 if ask()[0].job_id == 'j' else 1)\n"
@@ -172,7 +173,7 @@ def test_a_forked_process_makes_connections_of_its_own(serve: Serve) -> None:
 
 def test_closing_breaks_off_what_others_wait_for(serve: Serve) -> None:
     service = serve(hang)
-    client = Client(service.url)
+    client = Client(service.address)
     found: list[Recommendation] = []
     waiting = threading.Thread(target=lambda: found.extend(client.recommend([job()])))
 

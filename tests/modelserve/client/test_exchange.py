@@ -12,9 +12,10 @@ from modelserve.client.exchange import FOREIGN, Exchange
 from modelserve.client.messages import Call, fields, message_of
 from modelserve.contract.calls import MODELS, SET_MODE
 from modelserve.errors import BadRequest, ClientError, Refused, ServiceUnavailable, WrongAnswer
-from tests.modelserve.client.conftest import FakeService, Time, half, hang, reply, reset, trickle
+from tests.modelserve.client.conftest import Time, half, hang, reply, reset, trickle
+from tests.modelserve.client.services import Service
 
-Serve = Callable[..., FakeService]
+Serve = Callable[..., Service]
 Make = Callable[..., Exchange]
 READ = message_of(MODELS)
 WRITE = message_of(SET_MODE, fields(mode="enforce"))
@@ -38,7 +39,7 @@ def closed_port() -> str:
 def test_an_answer_comes_back_as_it_is(serve: Serve, exchange_of: Make) -> None:
     service = serve(reply(200, b'{"a":1}'))
 
-    assert sent(exchange_of(service.url, token="s3cret")) == b'{"a":1}'
+    assert sent(exchange_of(service.address, token="s3cret")) == b'{"a":1}'
     first, headers, _ = service.seen[0]
     assert first == "GET /v1/models HTTP/1.1"
     assert headers["authorization"] == "Bearer s3cret"
@@ -50,7 +51,7 @@ def test_a_call_that_changes_nothing_is_sent_again(
 ) -> None:
     service = serve(failure, failure, reply(200, b"7"))
 
-    assert sent(exchange_of(service.url)) == b"7"
+    assert sent(exchange_of(service.address)) == b"7"
     assert len(service.seen) == 3
     assert len(passing.slept) == 2
     assert 0.0 < passing.slept[0] < 0.1
@@ -62,7 +63,7 @@ def test_a_call_that_changes_something_is_sent_once(serve: Serve, exchange_of: M
     service = serve(failure)
 
     with pytest.raises(ServiceUnavailable, match="may have been done"):
-        sent(exchange_of(service.url), WRITE)
+        sent(exchange_of(service.address), WRITE)
 
     assert len(service.seen) == 1
 
@@ -72,7 +73,7 @@ def test_a_refusal_is_final_and_carries_the_problem(serve: Serve, exchange_of: M
     service = serve(reply(status, {"title": "No", "detail": "jobs.0.instances: found 0, expected at least 1"}))
 
     with pytest.raises(Refused, match=r"jobs\.0\.instances: found 0") as caught:
-        sent(exchange_of(service.url))
+        sent(exchange_of(service.address))
 
     assert caught.value.status == status
     assert caught.value.problem["title"] == "No"
@@ -88,7 +89,7 @@ def test_what_is_neither_answer_nor_refusal_is_final(
     service = serve(answer)
 
     with pytest.raises(expected):
-        sent(exchange_of(service.url))
+        sent(exchange_of(service.address))
 
     assert len(service.seen) == 1
 
@@ -96,7 +97,7 @@ def test_what_is_neither_answer_nor_refusal_is_final(
 def test_retry_after_is_honoured(serve: Serve, exchange_of: Make, passing: Time) -> None:
     service = serve(reply(503, retry_after="7"), reply(429, retry_after="Fri, 20 Nov 2026 12:00:05 GMT"), reply(200))
 
-    sent(exchange_of(service.url))
+    sent(exchange_of(service.address))
 
     assert 7.0 <= passing.slept[0] < 7.1
     assert 5.0 <= passing.slept[1] < 5.2
@@ -106,7 +107,7 @@ def test_a_wait_beyond_the_end_is_not_waited_for(serve: Serve, exchange_of: Make
     service = serve(reply(503, {"detail": "64 calls at work"}, retry_after="60"))
 
     with pytest.raises(ServiceUnavailable, match="64 calls at work"):
-        sent(exchange_of(service.url, total_s=30.0))
+        sent(exchange_of(service.address, total_s=30.0))
 
     assert passing.slept == []
 
@@ -115,7 +116,7 @@ def test_tries_come_to_an_end(serve: Serve, exchange_of: Make) -> None:
     service = serve(reply(503))
 
     with pytest.raises(ServiceUnavailable, match="4 tries"):
-        sent(exchange_of(service.url))
+        sent(exchange_of(service.address))
 
     assert len(service.seen) == 4
 
@@ -126,7 +127,7 @@ def test_a_service_that_hangs_is_left_when_the_time_is_over(serve: Serve, exchan
     began = time.monotonic()
 
     with pytest.raises(ServiceUnavailable, match=r"did not answer within|ReadTimeout"):
-        sent(exchange_of(service.url, connect_s=0.05, answer_s=0.05, total_s=0.1))
+        sent(exchange_of(service.address, connect_s=0.05, answer_s=0.05, total_s=0.1))
 
     assert time.monotonic() - began < 5.0
 
@@ -137,13 +138,13 @@ def test_another_address_takes_over_without_a_wait(
 ) -> None:
     sick, sound = serve(silence), serve(reply(200, b"1"))
 
-    assert sent(exchange_of(sick.url, sound.url, answer_s=0.2)) == b"1"
+    assert sent(exchange_of(sick.address, sound.address, answer_s=0.2)) == b"1"
     assert passing.slept == []
 
 
 def test_the_address_that_answered_is_asked_first(serve: Serve, exchange_of: Make) -> None:
     away, sound = closed_port(), serve(reply(200, b"1"))
-    exchange = exchange_of(away, sound.url)
+    exchange = exchange_of(away, sound.address)
 
     async def run() -> None:
         await exchange.send(READ, exchange.deadline())
@@ -157,7 +158,7 @@ def test_the_address_that_answered_is_asked_first(serve: Serve, exchange_of: Mak
 
 def test_nothing_is_sent_once_the_time_is_over(serve: Serve, exchange_of: Make, passing: Time) -> None:
     service = serve(reply(200))
-    exchange = exchange_of(service.url)
+    exchange = exchange_of(service.address)
 
     async def run() -> None:
         deadline = exchange.deadline()

@@ -13,9 +13,10 @@ from modelserve.client.messages import parts
 from modelserve.contract.fields import Minimums
 from modelserve.errors import BadRequest, Refused, WrongAnswer
 from scheduler_core.types import Reason, Request
-from tests.modelserve.client.conftest import FakeService, job, recommending, reply, rows
+from tests.modelserve.client.conftest import job, recommending, reply, rows
+from tests.modelserve.client.services import Service
 
-Serve = Callable[..., FakeService]
+Serve = Callable[..., Service]
 
 
 @given(st.lists(st.integers(), max_size=50), st.integers(1, 60))
@@ -33,7 +34,7 @@ def test_a_long_list_is_sent_in_parts_and_answered_as_one(
 ) -> None:
     service = serve(recommending())
 
-    with client_of(service.url, jobs_per_call=7) as client:
+    with client_of(service.address, jobs_per_call=7) as client:
         found = client.recommendations(rows(count))
 
     assert [row.job_id for row in found] == [f"j{i}" for i in range(count)]
@@ -50,7 +51,7 @@ def test_a_part_that_is_too_large_is_sent_in_halves(
 ) -> None:
     service = serve(refusal, refusal, recommending())
 
-    with client_of(service.url) as client:
+    with client_of(service.address) as client:
         found = client.recommendations(rows(9))
 
     assert [row.job_id for row in found] == [f"j{i}" for i in range(9)]
@@ -60,7 +61,7 @@ def test_a_part_that_is_too_large_is_sent_in_halves(
 def test_one_job_that_is_too_large_is_refused(serve: Serve, client_of: Callable[..., Client]) -> None:
     service = serve(reply(413))
 
-    with client_of(service.url) as client, pytest.raises(Refused, match="413"):
+    with client_of(service.address) as client, pytest.raises(Refused, match="413"):
         client.recommendations(rows(2))
 
     assert len(service.seen) == 2
@@ -88,7 +89,7 @@ def test_an_answer_to_something_else_is_an_error(
 ) -> None:
     service = serve(recommending(spoil))
 
-    with client_of(service.url) as client, pytest.raises(WrongAnswer, match="expected"):
+    with client_of(service.address) as client, pytest.raises(WrongAnswer, match="expected"):
         client.recommendations(rows(3))
 
 
@@ -96,7 +97,7 @@ def test_an_answer_to_something_else_is_an_error(
 def test_what_is_no_answer_is_an_error(serve: Serve, client_of: Callable[..., Client], said: bytes) -> None:
     service = serve(reply(200, said))
 
-    with client_of(service.url) as client, pytest.raises(WrongAnswer, match="taut service"):
+    with client_of(service.address) as client, pytest.raises(WrongAnswer, match="taut service"):
         client.recommendations(rows(1))
 
 
@@ -105,7 +106,7 @@ def test_a_job_that_cannot_be_meant_is_refused_before_it_is_sent(
 ) -> None:
     service = serve(recommending())
 
-    with client_of(service.url) as client, pytest.raises(BadRequest, match="instances"):
+    with client_of(service.address) as client, pytest.raises(BadRequest, match="instances"):
         client.recommendations([{**rows(1)[0], "instances": 0}])
 
     assert service.seen == []
@@ -114,7 +115,7 @@ def test_a_job_that_cannot_be_meant_is_refused_before_it_is_sent(
 def test_a_scheduler_gets_its_own_nouns_back(serve: Serve, client_of: Callable[..., Client]) -> None:
     service = serve(recommending())
 
-    with client_of(service.url) as client:
+    with client_of(service.address) as client:
         [found] = client.recommend([job()])
 
     assert (found.target.cpu_cores, found.target.mem_gib) == (3.0, 14.5)
@@ -126,7 +127,7 @@ def test_a_scheduler_gets_its_own_nouns_back(serve: Serve, client_of: Callable[.
 def test_a_part_without_an_answer_takes_no_other_part_along(serve: Serve, client_of: Callable[..., Client]) -> None:
     service = serve(recommending(), reply(500), recommending())
 
-    with client_of(service.url, jobs_per_call=2) as client:
+    with client_of(service.address, jobs_per_call=2) as client:
         found = client.recommend([job(name) for name in "abcdef"])
 
     assert [each.reasons["cpu_cores"] is Reason.SHRUNK for each in found] == [True, True, False, False, True, True]
@@ -136,7 +137,7 @@ def test_the_least_a_job_is_given_goes_along(serve: Serve, client_of: Callable[.
     service = serve(recommending())
     least = Request(cpu_cores=4.0, mem_gib=math.nan, gpus=math.nan)
 
-    with client_of(service.url) as client:
+    with client_of(service.address) as client:
         client.recommend([job(minimum=least)])
         client.recommendations([{**rows(1)[0], "floors": {"gpus": 0.25}}], floors=Minimums(mem_gib=8.0))
 
@@ -153,7 +154,7 @@ def test_only_what_is_enforced_is_given(
     def say(answer: dict[str, object]) -> None:
         answer["recommendations"][0]["mode"] = mode
 
-    with client_of(serve(recommending(say)).url) as client:
+    with client_of(serve(recommending(say)).address) as client:
         [found] = client.recommend([job()])
 
     assert found.given.cpu_cores == given
