@@ -72,9 +72,6 @@ def synth(
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="As many rows as published, 3.7 GB; ignores --tasks.")] = False,
     seed: Seed = 0,
-    report: Annotated[
-        Path | None, typer.Option("--report", help="File for a comparison of published and synthetic quantiles.")
-    ] = None,
 ) -> None:
     """Generate a synthetic trace in the published format, with all its tables."""
     from pipelines.synth.pai import PUBLISHED_INSTANCES, PUBLISHED_TASKS, synthesise
@@ -83,12 +80,6 @@ def synth(
     with naming(to):
         made = synthesise(to, tasks=drawn, instances=instances, seed=seed, tagged_share=tagged_share)
     emit(made.rows(), Format.TABLE)
-    if report is not None:
-        from pipelines.studies.synth.report import calibration_report
-
-        text = calibration_report(to)
-        with naming(report):
-            report.write_text(text, encoding="utf-8")
     say("synthetic, not measured; ingest it under its own name:")
     say(f"  taut ingest {trace.value} --from {to} --as pai-synth")
 

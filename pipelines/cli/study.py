@@ -31,7 +31,7 @@ from pipelines.cli.options import (
     threads_of,
 )
 from pipelines.errors import BadUsage
-from pipelines.studies.registry import RENAMED, STUDIES
+from pipelines.studies.registry import STUDIES
 
 if TYPE_CHECKING:
     from pipelines.engine.engine import Engine
@@ -74,11 +74,8 @@ class StudyCommand(TyperCommand):
     """A study in the list of commands; its real command, with options, is built only when it is called."""
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:  # Any: click's
-        """Parse the options of the study; if called by its former name, print the new name first."""
+        """Parse the options of the study."""
         name = str(self.name)
-        if parent is not None and parent.info_name == "experiment":
-            say(f"taut experiment {name} is now taut study {RENAMED[name]}")
-            name = RENAMED[name]
         made: Any = typer.main.get_command(app_of(load(name), STUDIES[name].help))
         flags_without_type(made, parent)
         return made.make_context(info_name, args, parent, **extra)
@@ -220,17 +217,10 @@ def _print(findings: "Findings", form: Format) -> None:
         emit(rows if findings.flat is not None else rendered(rows), form)
 
 
-def _group(about: str) -> typer.Typer:
-    return typer.Typer(no_args_is_help=True, help=about)
-
-
 def register(app: typer.Typer) -> None:
-    """Add `taut study`, and `taut experiment` with the former names, to the app."""
-    studies = _group("Studies: one question each, answered on real, rebuilt or synthetic jobs, with intervals.")
-    former = _group("Former names of studies.")
+    """Add `taut study` to the app."""
+    about = "Studies: one question each, answered on real, rebuilt or synthetic jobs, with intervals."
+    studies = typer.Typer(no_args_is_help=True, help=about)
     for name, entry in STUDIES.items():
         studies.command(name, help=entry.help, cls=StudyCommand)(lambda: None)
-    for old, name in RENAMED.items():
-        former.command(old, help=f"Now `taut study {name}`.", cls=StudyCommand)(lambda: None)
     app.add_typer(studies, name="study")
-    app.add_typer(former, name="experiment", hidden=True)

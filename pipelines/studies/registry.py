@@ -7,7 +7,7 @@ No study is imported here, so that the command line starts fast; a study is impo
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["RENAMED", "STUDIES"]
+__all__ = ["STUDIES"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,6 @@ STUDIES: Final[dict[str, Entry]] = {
         f"{_ROOM}.shrinking.study:SHRINKING",
         "Shrink requests: jobs finished, use of every resource and harm over load; the goal under contention.",
     ),
-    "shrinking-ablation": Entry(
-        f"{_ROOM}.shrinking.study:BY_PART",
-        "Gain and harm of each part of the method, against percentile rules and the oracle.",
-    ),
     "shrinking-paper": Entry(
         f"{_ROOM}.shrinking.paper:PAPER_STUDY",
         "Rebuild the algorithm as published: one instance a task, five features, and a sweep of its parameters.",
@@ -40,10 +36,6 @@ STUDIES: Final[dict[str, Entry]] = {
     "fragmentation": Entry(
         f"{_ROOM}.fragmentation.study:FRAGMENTATION",
         "Fill clusters of shared GPUs up under six placements; GPUs left unallocated, against the published figures.",
-    ),
-    "small-clusters": Entry(
-        f"{_ROOM}.forecasts.study:SMALL_CLUSTERS",
-        "Forecast run times on small parts of a trace: loss and coverage against the best simple answer of each.",
     ),
     "replay": Entry(
         f"{_ROOM}.replay.study:REPLAY",
@@ -85,22 +77,5 @@ STUDIES: Final[dict[str, Entry]] = {
         f"{_ROOM}.energy.forecasts:FORECAST_ERRORS",
         "Errors of simple forecasts of carbon and price, for every zone and horizon of a folder of hourly series.",
     ),
-    "synth": Entry(f"{_ROOM}.synth.report:SYNTH", "The synthetic PAI trace against the published statistics."),
 }
 """Studies by name, in the order in which `taut study --help` lists them."""
-
-RENAMED: Final[dict[str, str]] = {
-    "1": "shrinking",
-    "ablate": "shrinking-ablation",
-    "fgd": "fragmentation",
-    "replay": "replay",
-    "carbon": "carbon",
-    "carbon-gap": "carbon-gap",
-    "cost": "cost",
-    "cost-gap": "cost-gap",
-    "savings": "savings",
-    "slack": "slack",
-    "energy-fits": "energy-fits",
-    "grid-forecast": "forecasts",
-}
-"""Name of the study for each name that the deprecated command `taut experiment` accepts, for one more release."""

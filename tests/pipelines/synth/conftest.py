@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.studies.synth.comparison import Tables, read_tables
 from pipelines.synth.pai import SynthReport, synthesise
+from tests.pipelines.synth.trace_tables import Tables, read_tables
 
 
 @pytest.fixture(scope="session")

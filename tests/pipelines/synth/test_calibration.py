@@ -1,91 +1,106 @@
 """The synthetic trace against what is published: every tolerance is one that a broken generator breaks."""
 
-import math
-import re
-from pathlib import Path
+from collections.abc import Mapping
 
+import numpy as np
+import polars as pl
 import pytest
 
-from pipelines.studies.study import Context
-from pipelines.studies.synth.comparison import Comparison, Pair, Tables
-from pipelines.studies.synth.job_comparisons import JOB_COMPARISONS
-from pipelines.studies.synth.report import Config, calibration_report, run
-from pipelines.studies.synth.use_comparisons import USE_COMPARISONS
-from pipelines.synth.calibration import load_calibration
-from pipelines.synth.pai import synthesise
+from pipelines.synth.calibration import Calibration, load_calibration
+from tests.pipelines.synth.trace_tables import Tables, numbers, published_values
 
-ROOT = Path(__file__).resolve().parents[3]
+TAGS = ["ctr", "bert", "inception"]
+QUANTILES = (0.05, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99)
 
 
 @pytest.fixture(scope="module")
-def comparisons(tables: Tables) -> dict[str, Comparison]:
-    known = load_calibration()
-    made = [compare(known, tables) for compare in (*JOB_COMPARISONS, *USE_COMPARISONS)]
-    return {each.title: each for each in made}
+def known() -> Calibration:
+    return load_calibration()
 
 
-def pair(comparisons: dict[str, Comparison], title: str, name: str) -> Pair:
-    return next(p for p in comparisons[title].pairs if p.name == name)
+@pytest.mark.parametrize("which", ["terminated", "all"])
+def test_run_times_lie_within_a_third_of_the_published(known: Calibration, tables: Tables, which: str):
+    law = known.published.run_time
+    ended = tables.task.filter(pl.col("status").is_in(["Terminated", "Failed"]))
+    rows = tables.finished if which == "terminated" else ended
+
+    found = np.quantile(numbers(rows, "run_s"), law[f"{which}_at"]) / law[which]
+    assert ((found > 0.67) & (found < 1.5)).all(), found
 
 
-@pytest.mark.parametrize("name", ["Terminated GPU tasks", "all ended tasks"])
-def test_run_times_lie_within_a_third_of_the_published(comparisons: dict[str, Comparison], name: str):
-    found = pair(comparisons, "Run time (s)", name)
+@pytest.mark.parametrize("tag", TAGS)
+def test_run_times_of_a_workload_follow_its_quantiles(known: Calibration, tables: Tables, tag: str):
+    rows = tables.tagged.filter(pl.col("workload") == tag)
 
-    for published, synthetic in zip(found.published, found.synthetic, strict=True):
-        assert 0.67 < synthetic / published < 1.5, found
-
-
-@pytest.mark.parametrize("tag", ["ctr", "bert", "inception"])
-def test_run_times_of_a_workload_follow_its_quantiles(comparisons: dict[str, Comparison], tag: str):
-    found = pair(comparisons, "Run time by workload (s)", tag)
-
-    inner = list(zip(found.published, found.synthetic, strict=True))[1:6]
-    assert all(0.6 < synthetic / published < 1.7 for published, synthetic in inner), found
+    found = np.quantile(numbers(rows, "run_s"), QUANTILES) / published_values(known.run_time_curves[tag])
+    assert ((found > 0.6) & (found < 1.7))[1:6].all(), found
 
 
-def test_larger_gangs_run_longer(comparisons: dict[str, Comparison]):
-    medians = {p.name: p.synthetic[2] for p in comparisons["Run time by GPUs of the task (s)"].pairs}
+def test_larger_gangs_run_longer(tables: Tables):
+    gpus = pl.col("inst_num") * (pl.col("plan_gpu") / 100).round().clip(1)
+    of_gpus = tables.finished.with_columns(gpus=gpus)
+    one, many = (of_gpus.filter(pl.col("gpus").is_between(*ends))["run_s"].median() for ends in ((1, 1), (17, 64)))
 
-    assert 1.5 < medians["17 to 64"] / medians["1"] < 12
+    assert 1.5 < many / one < 12
+
+
+def test_shares_are_the_published_ones(known: Calibration, tables: Tables):
+    law, said, task = known.outcomes, known.published, tables.task
+    status = {"Failed": law.failed, "Running": law.running, "Waiting": law.waiting}
+    tags: dict[str, float] = {}
+    for each in known.classes:
+        tags[each.tag] = tags.get(each.tag, 0.0) + each.jobs
+    plan_gpu = {value: count / known.trace.tasks for value, count in said.plan_gpu.items()}
+    hours = {str(hour): share for hour, share in enumerate(known.arrivals.hours)}
+    local = (task["start_time"] + known.trace.utc_offset_s) // 3600 % 24
+    cases: list[tuple[Mapping[str, float], pl.Series, float]] = [
+        ({"Terminated": 1.0 - sum(status.values()), **status}, tables.job["status"], 0.01),
+        (said.task_status, task["status"], 0.03),
+        (tags, task.unique("job_name")["workload"], 0.02),
+        (plan_gpu, task["plan_gpu"], 0.08),
+        (said.gpu_type, task["gpu_type"].drop_nulls(), 0.08),
+        (said.plan_cpu, task["plan_cpu"], 0.10),
+        (said.plan_mem, task["plan_mem"], 0.10),
+        (said.role, tables.finished["task_name"], 0.04),
+        (hours, local.cast(pl.Int64), 0.02),
+    ]
+    for published, column, tolerance in cases:
+        texts, total = column.cast(pl.String).fill_null(""), max(1.0, sum(published.values()))
+        for value, count in published.items():
+            assert (texts == value).mean() == pytest.approx(count / total, abs=tolerance), (column.name, value)
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_use_follows_the_published_quantiles(known: Calibration, tables: Tables, tag: str):
+    rows = tables.tagged.filter(pl.col("workload") == tag)
+
+    assert len(known.use.names) == 10
+    for name in known.use.names:
+        found = np.quantile(numbers(rows, name), QUANTILES)
+        published = published_values(known.use_curves[tag][name])
+        assert found[1:5] == pytest.approx(published[1:5], rel=0.45, abs=1e-3), name
+
+
+def test_failed_workers_hardly_use_their_gpus(tables: Tables):
+    failed = tables.task.filter(pl.col("status") == "Failed").select("job_name", "task_name")
+    rows = tables.sensor.join(failed, on=["job_name", "task_name"], how="semi")
+
+    assert np.median(numbers(rows, "gpu_wrk_util")) < 0.05
 
 
 @pytest.mark.parametrize(
-    ("title", "tolerance"),
+    ("used", "request_", "low", "high"),
     [
-        ("Jobs by status", 0.01),
-        ("Tasks by status", 0.03),
-        ("Jobs by workload tag", 0.02),
-        ("Tasks by plan_gpu (% of a GPU)", 0.08),
-        ("Tasks by gpu_type", 0.08),
-        ("Tasks by plan_cpu (% of a core)", 0.10),
-        ("Tasks by plan_mem (GB)", 0.10),
-        ("Terminated GPU tasks by role", 0.04),
-        ("Starts by hour of day", 0.02),
+        ("cpu_usage", "plan_cpu", 0.15, 0.5),
+        ("avg_mem", "plan_mem", 0.1, 0.45),
+        ("gpu_wrk_util", "plan_gpu", 0.01, 0.12),
     ],
 )
-def test_shares_are_the_published_ones(comparisons: dict[str, Comparison], title: str, tolerance: float):
-    for found in comparisons[title].pairs:
-        assert found.synthetic[0] == pytest.approx(found.published[0], abs=tolerance), found
+def test_some_use_more_than_they_requested(tables: Tables, used: str, request_: str, low: float, high: float):
+    tagged = tables.finished.filter(pl.col("workload").is_not_null())
+    rows = tables.sensor.join(tagged, on=["job_name", "task_name"])
 
-
-@pytest.mark.parametrize("tag", ["ctr", "bert", "inception"])
-def test_use_follows_the_published_quantiles(comparisons: dict[str, Comparison], tag: str):
-    pairs = [p for p in comparisons["Use by workload"].pairs if p.name.startswith(f"{tag}:")]
-
-    assert len(pairs) == 10
-    for found in pairs:
-        for published, synthetic in list(zip(found.published, found.synthetic, strict=True))[1:5]:
-            assert synthetic == pytest.approx(published, rel=0.45, abs=1e-3), found
-
-
-def test_failed_workers_hardly_use_their_gpus(comparisons: dict[str, Comparison]):
-    assert pair(comparisons, "Use of failed tasks' workers", "gpu_wrk_util").synthetic[0] < 0.05
-
-
-@pytest.mark.parametrize(("name", "low", "high"), [("cpu", 0.15, 0.5), ("mem", 0.1, 0.45), ("gpu", 0.01, 0.12)])
-def test_some_use_more_than_they_asked_for(comparisons: dict[str, Comparison], name: str, low: float, high: float):
-    assert low < pair(comparisons, "Use over request", name).synthetic[-1] < high
+    assert low < (rows[used] / rows[request_] > 1).drop_nulls().mean() < high
 
 
 @pytest.mark.parametrize(
@@ -97,62 +112,50 @@ def test_some_use_more_than_they_asked_for(comparisons: dict[str, Comparison], n
         ("read", "cpu_usage"),
     ],
 )
-def test_strong_correlations_are_there(comparisons: dict[str, Comparison], first: str, second: str):
-    found = pair(comparisons, "Rank correlations", f"{first} and {second}")
+def test_strong_correlations_are_there(known: Calibration, tables: Tables, first: str, second: str):
+    names = ("run_s", "inst_num", *known.use.names)
+    rows = tables.tagged.filter(pl.col("workload").is_in(list(known.published.tags)))
 
-    assert found.synthetic[0] == pytest.approx(found.published[0], abs=0.2)
-
-
-def test_runs_of_a_group_are_alike_as_published(comparisons: dict[str, Comparison]):
-    spread = {p.name: p.synthetic[0] for p in comparisons["Spread within groups"].pairs}
-
-    assert spread["run_time_sd"] == pytest.approx(0.91, abs=0.12)
-    assert 0.25 < spread["after_group_sd"] < 0.6
-    assert spread["after_group_sd"] < spread["after_user_sd"] < spread["run_time_sd"]
-    assert 0.15 < spread["group_cv_run_time"] < 0.6
-    assert spread["group_cv_max_mem"] < 0.08
-    assert spread["group_cv_gpu_wrk_util"] > 3 * spread["group_cv_max_mem"]
+    found = rows.select(pl.corr(first, second, method="spearman")).item()
+    assert found == pytest.approx(known.use.correlations[names.index(first)][names.index(second)], abs=0.2)
 
 
-def test_most_groups_hold_one_job(comparisons: dict[str, Comparison]):
-    assert pair(comparisons, "Groups and users", "jobs per group, p50").synthetic == (1.0,)
+def test_runs_of_a_group_are_alike_as_published(tables: Tables):
+    done = tables.task.filter(
+        pl.col("status") == "Terminated", pl.col("workload").is_not_null(), pl.col("run_s") > 0
+    ).unique("job_name", keep="first", maintain_order=True)
+    done = done.with_columns(log_run=pl.col("run_s").log10())
+    gpu_workers = tables.sensor.filter(pl.col("gpu_wrk_util").is_not_null())
+    used = done.join(gpu_workers.group_by("job_name").agg(pl.col("max_mem", "gpu_wrk_util").mean()), on="job_name")
+
+    def left_after(key: str, rows: pl.DataFrame = done) -> float:
+        return rows.select((pl.col("log_run") - pl.col("log_run").mean().over(key)).std(ddof=0)).item()
+
+    def variation(column: str) -> float:
+        groups = used.filter(pl.len().over("group") >= 3).group_by("group")
+        return groups.agg(cv=pl.col(column).std() / pl.col(column).mean())["cv"].fill_nan(None).median()
+
+    recurring = done.filter(pl.len().over("group") >= 3)
+    assert done["log_run"].std(ddof=0) == pytest.approx(0.91, abs=0.12)
+    assert 0.25 < left_after("group", recurring) < 0.6
+    assert left_after("group", recurring) < left_after("user") < done["log_run"].std(ddof=0)
+    assert 0.15 < variation("run_s") < 0.6
+    assert variation("max_mem") < 0.08
+    assert variation("gpu_wrk_util") > 3 * variation("max_mem")
 
 
-def test_rows_per_task_are_near_the_published(comparisons: dict[str, Comparison]):
-    for found in comparisons["Rows per task"].pairs:
-        assert 0.6 < found.synthetic[0] / found.published[0] < 1.6, found
+def test_most_groups_hold_one_job(tables: Tables):
+    assert tables.task.unique("job_name").group_by("group").len()["len"].median() == 1.0
 
 
-def test_the_report_names_every_comparison_and_both_origins(folder: Path, comparisons: dict[str, Comparison]):
-    text = calibration_report(folder)
+@pytest.mark.parametrize("which", ["jobs", "instances", "sensor_rows", "metric_rows"])
+def test_rows_per_task_are_near_the_published(known: Calibration, tables: Tables, which: str):
+    found = {
+        "jobs": tables.job.height,
+        "instances": tables.instances,
+        "sensor_rows": tables.sensor.height,
+        "metric_rows": tables.metric.height,
+    }[which]
+    published = getattr(known.trace, which) / known.trace.tasks
 
-    assert all(f"## {title}" in text for title in comparisons)
-    assert "| Terminated GPU tasks | published |" in text
-    assert "|  | synthetic |" in text
-    assert "| nmt | chosen |" in text
-    assert not math.isnan(pair(comparisons, "Run time (s)", "all ended tasks").synthetic[0])
-
-
-def test_the_study_has_a_table_for_each_comparison(folder: Path, comparisons: dict[str, Comparison]):
-    found = run(Config(folder=folder), Context())
-
-    assert list(found.tables) == list(comparisons)
-    assert all(rows[1]["origin"] == "synthetic" for rows in found.tables.values())
-
-
-NUMBER = re.compile(r"(?<![\w.])-?\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]\d+)?")
-
-
-def figures(text: str) -> list[float]:
-    return [float(found.replace(" ", "")) for found in NUMBER.findall(text)]
-
-
-@pytest.mark.slow
-def test_the_page_in_the_docs_is_the_report(tmp_path: Path):
-    """The words are equal; a figure may differ in its last digit, as processors round ties differently."""
-    synthesise(tmp_path, tasks=100_000, seed=0)
-
-    found, page = calibration_report(tmp_path), (ROOT / "docs" / "synthetic.md").read_text(encoding="utf-8")
-
-    assert NUMBER.sub("#", found) == NUMBER.sub("#", page)
-    assert figures(found) == pytest.approx(figures(page), rel=0.01)
+    assert 0.6 < found / tables.task.height / published < 1.6

@@ -13,10 +13,10 @@ import pytest
 
 from pipelines.errors import SynthesisError
 from pipelines.lake.ingest import ingest
-from pipelines.studies.synth.comparison import Tables, scan
 from pipelines.synth.calibration import load_calibration
 from pipelines.synth.pai import SynthReport, draw_trace, synthesise
 from pipelines.synth.published import COLUMNS
+from tests.pipelines.synth.trace_tables import Tables, scan
 
 FLOAT = r"\d+\.\d+"
 HEX24, HEX60 = r"[0-9a-f]{24}", r"[0-9a-f]{60}"

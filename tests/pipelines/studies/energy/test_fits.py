@@ -1,4 +1,4 @@
-"""`taut experiment energy-fits`: what models made fits them, what is odd is told, bad folders are refused."""
+"""`taut study energy-fits`: what models made fits them, what is odd is told, bad folders are refused."""
 
 import json
 from pathlib import Path

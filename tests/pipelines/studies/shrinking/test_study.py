@@ -1,6 +1,5 @@
 """The shrinking studies from a tiny pool to rows, and `taut study` on a tiny lake."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -142,23 +141,6 @@ def test_the_tables_by_load_are_the_golden_ones(lake: Path) -> None:
     if os.environ.get("TAUT_GOLDEN") == "write":
         GOLDEN.write_text(result.stdout, encoding="utf-8")
     assert result.stdout == GOLDEN.read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_json_is_one_list_of_flat_rows(lake: Path) -> None:
-    result = taut(lake, "shrinking-ablation", "--format", "json")
-
-    rows = json.loads(result.stdout)
-    assert {row["about"] for row in rows} == {"part", "binding", "jobs_harmed"}
-    assert not any(isinstance(value, list | dict) for row in rows for value in row.values())
-    assert "completed_gain_pct" not in next(row for row in rows if row["about"] == "binding")
-
-
-def test_the_former_name_prints_the_new_one_and_runs_the_study(lake: Path) -> None:
-    found = CliRunner().invoke(app, ["experiment", "ablate", "--lake", str(lake / "none")])
-
-    assert found.stderr.splitlines()[0] == "taut experiment ablate is now taut study shrinking-ablation"
-    assert "no lake at" in found.stderr
 
 
 def test_a_folder_that_holds_something_is_left_alone(lake: Path, tmp_path: Path) -> None:

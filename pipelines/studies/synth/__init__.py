@@ -1,1 +1,0 @@
-"""Study that compares the synthetic PAI trace with the statistics published about the real one."""
