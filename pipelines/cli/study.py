@@ -214,7 +214,7 @@ def _print(findings: "Findings", form: Format) -> None:
     for title, rows in findings.every_table().items():
         if title:
             say(f"\n{title}")
-        emit(rows if findings.flat is not None else rendered(rows), form)
+        emit(rendered(rows), form)
 
 
 def register(app: typer.Typer) -> None:

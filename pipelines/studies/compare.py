@@ -1,4 +1,4 @@
-"""Compare arms on the same seeds: one row a run, values paired by seed, and differences with their intervals."""
+"""Compare arms on the same seeds: one row a run, and its values paired by seed; intervals are in `intervals`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
@@ -7,11 +7,10 @@ import numpy as np
 import polars as pl
 
 from pipelines.engine.engine import Engine, Local
-from pipelines.studies.intervals import mean, ratio
 from pipelines.studies.study import SEED, Row
 from scheduler_core.types import FloatArray
 
-__all__ = ["ARM", "Values", "compare", "differences", "paired"]
+__all__ = ["ARM", "Values", "compare", "paired"]
 
 Arm = TypeVar("Arm")
 Run = Callable[[Arm, int], Row | Sequence[Row]]
@@ -74,28 +73,3 @@ def paired(runs: pl.DataFrame, by: Sequence[str] = ()) -> Iterator[tuple[Row, Va
             kept = ~np.isnan(values).all(axis=0)
             arms[str(arm)] = {name: values[:, at] for at, name in enumerate(columns) if kept[at]}
         yield dict(zip(by, key, strict=True)), arms
-
-
-def differences(runs: pl.DataFrame, base: str, columns: Sequence[str], by: Sequence[str] = ()) -> list[Row]:
-    """Return one row per group and arm other than `base`: each column's mean, and how it differs from that of `base`.
-
-    `{column}_difference` is the mean difference paired by seed, `{column}_gain` the relative one (0.1 is 10 % more);
-    both have their interval in `_lo` and `_hi`.
-
-    >>> runs = compare({"a": 1.0, "b": 3.0}, [1, 2, 3], lambda arm, seed: {"wait_s": arm * seed})
-    >>> row, = differences(runs, "a", ["wait_s"])
-    >>> row["wait_s"], row["wait_s_difference"], row["wait_s_gain"], row["wait_s_gain_hi"]
-    (6.0, 4.0, 2.0, 2.0)
-    """
-    rows: list[Row] = []
-    for of, arms in paired(runs, by):
-        for arm, values in arms.items():
-            if arm == base:
-                continue
-            row: Row = {**of, ARM: arm, "seeds": len(next(iter(values.values()), ()))}
-            for column in columns:
-                own, less = values[column], arms[base][column]
-                row |= {column: mean(own).value, **mean(own - less).columns(f"{column}_difference")}
-                row |= ratio(own, less).scaled(1.0, less=1.0).columns(f"{column}_gain")
-            rows.append(row)
-    return rows

@@ -1,7 +1,5 @@
 """95 % confidence intervals: of means and ratios over paired seeds, of event rates, and by resampling weeks.
 
-Pure functions. Called by the studies, which choose what is compared.
-
 References: Politis and Romano, "A circular block-resampling procedure for stationary data" (1992); Künsch, "The
 jackknife and the bootstrap for general stationary observations" (1989), for `Resamples`.
 """
@@ -12,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
-import polars as pl
 from scipy.stats import beta, t
 
 from scheduler_core.types import FloatArray, IntArray
@@ -173,17 +170,3 @@ def day_counts(days: int, *, rng: np.random.Generator, draws: int = DRAWS, block
     begun = np.bincount(first.ravel(), minlength=draws * days).reshape(draws, days)
     counts: FloatArray = sum(np.roll(begun, later, axis=1) for later in range(block)) + np.zeros((draws, days))
     return counts
-
-
-def spreads(runs: pl.DataFrame, keys: Sequence[str], value: str) -> pl.DataFrame:
-    """Return one row per group of runs: the `mean` of a column, and its interval `low` and `high`, null for one run.
-
-    >>> runs = pl.DataFrame({"arm": ["a", "a"], "wait_s": [1.0, 3.0]})
-    >>> spreads(runs, ["arm"], "wait_s").rows()
-    [('a', 2.0, -10.7..., 14.7...)]
-    """
-    found = []
-    for key, members in runs.group_by(keys, maintain_order=True):
-        each = mean(members[value].to_numpy())
-        found.append({**dict(zip(keys, key, strict=True)), "mean": each.value, "low": each.low, "high": each.high})
-    return pl.DataFrame(found, infer_schema_length=None).with_columns(pl.col("mean", "low", "high").fill_nan(None))

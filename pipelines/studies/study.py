@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Context", "Findings", "Study", "rendered", "write"]
 
 Row = dict[str, object]
-Draw = Callable[[], "alt.TopLevelMixin"]
+DrawChart = Callable[[], "alt.TopLevelMixin"]
 Default = TypeVar("Default")
 Config = TypeVar("Config")
 Task = TypeVar("Task")
@@ -174,22 +174,16 @@ class Findings:
         Sentences on data and assumptions.
     flat
         Rows for JSON, CSV and `rows.json`, if they differ from the rows of `tables`, which are only shown on screen.
-    full
-        Rows for `rows.json`, if they differ from the rows for JSON and CSV.
-    png
-        Whether to save charts as PNG too; false if a chart may be empty, because empty charts cannot be saved as PNG.
     """
 
     study: str
     trace: str
     tables: Mapping[str, list[Row]]
     claims: Sequence[Row] = ()
-    charts: Mapping[str, Draw] = field(default_factory=dict)
+    charts: Mapping[str, DrawChart] = field(default_factory=dict)
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     notes: Sequence[str] = ()
     flat: Sequence[Row] | None = None
-    full: Sequence[Row] | None = None
-    png: bool = True
 
     def every_table(self) -> dict[str, list[Row]]:
         """Return all tables by title, the claims (if any) first."""
@@ -226,8 +220,8 @@ def write(findings: Findings, folder: Path) -> list[Path]:
     from pipelines.report.charts.saving import saved
 
     folder.mkdir(parents=True, exist_ok=True)
-    rows = findings.rows() if findings.full is None else findings.full
-    book = {"notes": list(findings.notes), "rows": [{name: _finite(row[name]) for name in row} for row in rows]}
+    rows = [{name: _finite(value) for name, value in row.items()} for row in findings.rows()]
+    book = {"notes": list(findings.notes), "rows": rows}
     text = json.dumps(book, indent=1, ensure_ascii=False, allow_nan=False)
     written = [folder / "rows.json"]
     written[0].write_text(text + "\n", encoding="utf-8", newline="\n")
@@ -235,7 +229,7 @@ def write(findings: Findings, folder: Path) -> list[Path]:
         frame.write_parquet(folder / f"{name}.parquet")
         written.append(folder / f"{name}.parquet")
     for name, draw in findings.charts.items():
-        written += saved(draw(), folder, name, png=findings.png)
+        written += saved(draw(), folder, name)
     return written
 
 

@@ -1,13 +1,14 @@
 """The inflation protocol of FGD: pods are submitted one by one until they request 130 % of the cluster's GPUs.
 
-No pod ever ends, and pods that do not fit are dropped; there is no time and no queue. Called by `runs`.
+No pod ever ends, and pods that do not fit are dropped; there is no time and no queue.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
+import polars as pl
 
 from scheduler_core.cluster import Cluster, Demand, Machine
 from scheduler_core.devices import rounded
@@ -25,14 +26,8 @@ UNTIL: Final = 1.3
 class Pods:
     """Pods in the order of their submission (n).
 
-    Attributes
-    ----------
-    units
-        Requested CPU, memory and GPUs in the integer units of `cluster.UNITS` (n, 3).
-    gpu_type
-        Index into `gpu_types`, or `ANY_GPU_TYPE` (n,).
-    gpu_types
-        Names of GPU types; a name may list alternatives, separated by "|".
+    `units` are requested CPU, memory and GPUs in the integers of `cluster.UNITS` (n, 3); `gpu_type` are indices into
+    `gpu_types`, or `ANY_GPU_TYPE` (n,). The name of a GPU type may list alternatives, separated by "|".
     """
 
     units: IntArray
@@ -71,20 +66,11 @@ class Pods:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Inflation:
-    """The state of a cluster after each submitted pod (n).
+    """The state of a cluster of `capacity_milli` milli-GPUs after each submitted pod (n).
 
-    Attributes
-    ----------
-    capacity_milli
-        Milli-GPUs of all machines.
-    arrived_milli, used_milli
-        Milli-GPUs requested so far, and allocated so far (n,).
-    fragmentation
-        Free milli-GPUs that a pod of the target workload could not use, averaged over these pods (n,).
-    node
-        Index of the machine on which the pod was placed, or -1 if it was dropped (n,).
-    taken
-        Mask of the devices of that machine that the pod uses (n, largest number of devices).
+    `arrived_milli` and `used_milli` are milli-GPUs requested and allocated so far (n,); `fragmentation` is the free
+    milli-GPUs that a pod of the target workload could not use, averaged over these pods (n,). `node` is the machine of
+    the pod, or -1 if it was dropped (n,); `taken` masks the devices that it uses (n, largest number of devices).
     """
 
     capacity_milli: int
@@ -151,16 +137,9 @@ def run_inflation(
 ) -> Inflation:
     """Submit pods in their order to empty machines under one of the device placements.
 
-    Of machines with equal scores, the first listed is taken, or with `ties="random"` a random one. The published
-    simulator takes the smallest name, but prefixes names with numbers permuted by the seed: so it takes the first
-    machine in an order drawn once per run. Placements with coarse scores depend on the order (by up to one
-    percentage point of allocated GPUs), so results with a fixed order are not comparable. The fragmentation is measured
-    against `target` under every placement, including those that ignore `target`.
+    Of machines with equal scores, the first listed is taken, or with `ties="random"` a random one. The fragmentation is
+    measured against `target` under every placement, including those that ignore `target`.
 
-    Raises
-    ------
-    BadInput
-        If no device placement has that name, or no machine has a GPU.
     """
     room = Cluster(machines, sharing="devices").room()
     names = [pods.name(row) for row in range(len(pods))]
@@ -175,20 +154,17 @@ def run_inflation(
     )
 
 
-class Binned(NamedTuple):
-    """Allocated and fragmented GPUs in percent, averaged within each whole percent of GPUs requested so far."""
+def curve(inflation: Inflation) -> pl.DataFrame:
+    """Return, by whole percent of GPUs requested so far, `unallocated_pct` and `fragmented_pct` of all GPUs.
 
-    percent: IntArray
-    allocated_pct: FloatArray
-    fragmented_pct: FloatArray
-
-
-def binned(inflation: Inflation) -> Binned:
-    """Return allocated GPUs and fragmented GPUs in percent of all GPUs, by percent of GPUs requested so far."""
+    Both are means over the pods submitted within that percent (`arrived_pct`).
+    """
     to_pct = 100.0 / inflation.capacity_milli
-    percent, at = np.unique(np.round(to_pct * inflation.arrived_milli).astype(np.int64), return_inverse=True)
-    allocated, fragmented = (
-        np.bincount(at, weights=to_pct * column) / np.bincount(at)
-        for column in (inflation.used_milli, inflation.fragmentation)
+    pods = pl.DataFrame(
+        {
+            "arrived_pct": np.round(to_pct * inflation.arrived_milli).astype(np.int64),
+            "unallocated_pct": 100.0 - to_pct * inflation.used_milli,
+            "fragmented_pct": to_pct * inflation.fragmentation,
+        }
     )
-    return Binned(percent=percent, allocated_pct=allocated, fragmented_pct=fragmented)
+    return pods.group_by("arrived_pct").mean().sort("arrived_pct")

@@ -1,7 +1,4 @@
-"""Reader of the results published with FGD's simulator: unallocated GPUs of each run.
-
-The results are not part of the project; they are read from the folder of published traces. Called by `study`.
-"""
+"""The results published with FGD's simulator: unallocated GPUs of each run, read from the published traces."""
 
 import re
 from pathlib import Path
@@ -51,36 +48,24 @@ def read_published(folder: Path) -> pl.DataFrame:
         If the file is absent or does not have the expected format.
     """
     path = folder / ALLOCATED
-    expected = f"expected FGD's published {path.name}"
     try:
         wide = pl.read_csv(path, infer_schema=False)
-    except FileNotFoundError as error:
-        raise SourceError(f"no file {path}; {expected}") from error
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise SourceError(f"{path} cannot be read ({_first_line(error)}); {expected}") from error
-    percents = [name for name in wide.columns if re.fullmatch("[0-9]{1,3}", name)]
-    if absent := [name for name in _NAMED if name not in wide.columns] or ([] if percents else ["0 to 130"]):
-        raise SourceError(f"{path} lacks the columns {', '.join(absent)}; {expected}")
-    long = wide.select(*_NAMED, *percents).unpivot(index=_NAMED, variable_name="arrived_pct", value_name="allocated")
-    try:
+        percents = [name for name in wide.columns if re.fullmatch("[0-9]{1,3}", name)]
+        long = wide.select(*_NAMED, *percents).unpivot(
+            index=_NAMED, variable_name="arrived_pct", value_name="allocated"
+        )
         typed = long.cast({"tune": pl.Float64, "seed": pl.Int64, "arrived_pct": pl.Int64, "allocated": pl.Float64})
-    except pl.exceptions.PolarsError as error:
-        raise SourceError(f"{path} holds what is no number ({_first_line(error)}); {expected}") from error
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).partition("\n")[0][:120]
+        raise SourceError(f"{path} cannot be read ({reason}); expected FGD's published {ALLOCATED}") from error
     runs = typed.filter(
         pl.col("tune") == _TUNE, pl.col("sc_policy").is_in(list(_POLICY_OF)), pl.col("allocated").is_finite()
-    )
-    if runs.is_empty():
-        raise SourceError(f"{path} holds no run of {', '.join(_POLICY_OF)} with tune {_TUNE:g}; {expected}")
-    found = runs.select(
+    ).select(
         pl.col("workload").str.strip_prefix(_LIST),
-        pl.col("sc_policy").replace_strict(_POLICY_OF).alias("policy"),
+        pl.col("sc_policy").replace_strict(_POLICY_OF, return_dtype=pl.String).alias("policy"),
         *("seed", "arrived_pct"),
         unallocated_pct=100.0 - pl.col("allocated"),
     )
-    if twice := found.filter(found.select(KEYS).is_duplicated()).rows():
-        raise SourceError(f"{path} holds {twice[0][1]} on {twice[0][0]} with seed {twice[0][2]} twice; {expected}")
-    return found.sort(KEYS)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:120]
+    if runs.is_empty() or runs.select(KEYS).is_duplicated().any():
+        raise SourceError(f"{path} lacks runs of {', '.join(_POLICY_OF)}, or has some twice; expected {ALLOCATED}")
+    return runs.sort(KEYS)

@@ -1,35 +1,29 @@
-"""The study `fragmentation`: placements on shared GPUs by FGD's inflation protocol, against the published results.
+"""The study `fragmentation`: placements on shared GPUs by FGD's inflation protocol, against the published results."""
 
-Joins pod lists, simulation runs and tables, and draws the unallocated GPUs as clusters fill up. Called by
-`taut study fragmentation`.
-"""
-
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Final, Literal
 
 import altair as alt
+import numpy as np
 import polars as pl
 
+from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
-from pipelines.report.charts.looks import BLACK, GREEN, ORANGE, PURPLE, SKY, VERMILLION, titled
-from pipelines.studies.fragmentation.arms import (
-    FGD,
-    POLICIES,
-    POPULARITIES,
-    TIES,
-    arms_of,
-    is_arm,
-)
+from pipelines.simulation.cluster_file import recorded_cluster
+from pipelines.simulation.workloads import gangs_of
+from pipelines.studies.charts import chart
+from pipelines.studies.compare import ARM, compare
+from pipelines.studies.fragmentation.arms import FGD, POLICIES, POPULARITIES, TIES, Arm, arms_of, is_arm
+from pipelines.studies.fragmentation.bars import bars, by_workload, unallocated_rows
+from pipelines.studies.fragmentation.inflation import Pods, curve, inflate, run_inflation
 from pipelines.studies.fragmentation.published import FOLDER, no_results, read_published, usual_folder
-from pipelines.studies.fragmentation.runs import Curves, chosen, filled_up, pod_list
-from pipelines.studies.fragmentation.tables import bars, by_workload, mean_curves, unallocated_rows
-from pipelines.studies.study import Context, Findings, Study, option, seed_option, seeds_option
+from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option, seeds_option
+from scheduler_core.cluster import Machine
 from scheduler_core.sharing_placements import Ties
+from scheduler_core.target import TargetWorkload, target_of
 
 NAMES: Final = {
     "random": "random",
@@ -41,55 +35,13 @@ NAMES: Final = {
 }
 """Name of each placement in legends."""
 
-OURS, PUBLISHED = "taut", "published"
 FROM_PCT: Final = 80
-"""Percent of requested GPUs at which the axis begins; below it every placement allocates all requested GPUs."""
-
-WIDTH, HEIGHT, COLUMNS = 210, 170, 4
-_COLOURS: Final = (BLACK, ORANGE, SKY, PURPLE, GREEN, VERMILLION)
-
-_DASHES: Final = {OURS: [1, 0], PUBLISHED: [4, 3]}
-
-
-def unallocated_over_arrived(curves: pl.DataFrame, workloads: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the percent of GPUs unallocated against the percent requested; published curves are dashed.
-
-    There is one panel per workload.
-    """
-    shown = curves.filter(pl.col("arrived_pct") >= FROM_PCT)
-    shown = shown.with_columns(name=pl.col("policy").replace_strict(NAMES))
-    held = shown["name"].unique().to_list()
-    names = [name for name in NAMES.values() if name in held]
-    colours = [colour for name, colour in zip(NAMES.values(), _COLOURS, strict=True) if name in held]
-    dashes = {source: dash for source, dash in _DASHES.items() if source in shown["source"]}
-    lines = (
-        alt.Chart(shown)
-        .mark_line(strokeWidth=1.4)
-        .encode(
-            x=alt.X("arrived_pct:Q").title("GPUs asked for, % of all").scale(domain=[FROM_PCT, 130], nice=False),
-            y=alt.Y("unallocated_pct:Q").title("GPUs unallocated, %").scale(zero=True),
-            color=alt.Color("name:N")
-            .title(None)
-            .scale(domain=names, range=colours)
-            .legend(orient="bottom", columns=len(names), symbolType="stroke", symbolOpacity=1.0),
-            strokeDash=alt.StrokeDash("source:N")
-            .title(None)
-            .scale(domain=list(dashes), range=list(dashes.values()))
-            .legend(alt.Legend(orient="bottom", symbolType="stroke") if len(dashes) > 1 else None),
-        )
-        .properties(width=WIDTH, height=HEIGHT)
-    )
-    panel = alt.Facet("workload:N").title(None).sort(list(workloads))
-    return titled(lines.facet(facet=panel, columns=COLUMNS), "GPUs left unallocated as a cluster fills up", of)
-
-
-PolicyName = Literal["random", "dot_product", "gpu_clustering", "gpu_packing", "best_fit_gpu", "fgd"]
+"""Percent of requested GPUs at which the chart begins; below it every placement allocates all requested GPUs."""
 
 FIRST_SEED: Final = 42
 """First seed of the ten published runs."""
 
-DRAWN_DECIMALS: Final = 3
-"""Decimals of percents in charts, rounded because a chart's page contains the data of all its points."""
+TITLE: Final = "GPUs unallocated where as many were asked for as there are, in percent of all: mean and sd over seeds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +60,8 @@ class Config:
         help="Only this pod list (may be repeated).",
         shown="those with published results, or all without any",
     )
-    policies: tuple[PolicyName, ...] = option(
-        (), name="--policy", help="Only this placement (may be repeated).", shown="all six"
+    policies: tuple[Literal["random", "dot_product", "gpu_clustering", "gpu_packing", "best_fit_gpu", "fgd"], ...] = (
+        option((), name="--policy", help="Only this placement (may be repeated).", shown="all six")
     )
     popularities: tuple[float, ...] = option(
         POPULARITIES,
@@ -130,113 +82,142 @@ class Config:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodList:
+    """One workload: pods and machines of one cluster of a trace, both sorted by name, and the target workloads."""
+
+    name: str
+    machines: tuple[Machine, ...]
+    pods: Pods
+    targets: Mapping[float, TargetWorkload]
+
+
 def run(config: Config, context: Context) -> Findings:
-    """Fill clusters up under every placement, and compare unallocated GPUs with the published results.
+    """Fill clusters up under every placement, and compare unallocated GPUs with the published results."""
+    lake, folder = context.lake(), config.published or usual_folder(context.traces)
+    published = no_results() if folder is None else read_published(folder)
+    known = by_workload(published["workload"].unique().to_list())
+    names = chosen(lake, config.trace, config.workloads, known)
+    published = published.filter(pl.col("workload").is_in(names))
+    arms = {str(arm): arm for arm in arms_of(config.policies, config.popularities, config.ties)}
+    seeds = range(config.seed, config.seed + config.seeds)
+    frames = []
+    for name in names:
+        pods = pod_list(lake, config.trace, name, config.popularities)
+        frames.append(compare(arms, seeds, partial(filled_up, pods=pods), engine=context.engine).drop(ARM))
+        context.talk(f"{name}: {len(arms)} arms, {config.seeds} seeds")
+    curves = pl.concat(frames, how="vertical_relaxed")
+    tables = {"unallocated": unallocated_rows(curves, published)}
+    tables["bar"] = bars(tables["unallocated"])
+    notes = _notes(config, [] if config.workloads else [name for name in known if name not in names])
+    if folder is None:
+        notes.append(
+            "no published results: their columns are empty, and what is held to them is not judged; --published names "
+            f"their folder, or TAUT_TRACES the one that holds {FOLDER}"
+        )
+    return Findings(
+        study="fragmentation",
+        trace=config.trace,
+        tables={TITLE: tables["unallocated"], "The bars": tables["bar"]},
+        charts={"unallocated_over_arrived": partial(_chart, config, curves, published, by_workload(names))},
+        frames={"curves": curves},
+        notes=notes,
+        flat=[{"trace": config.trace, "table": table, **row} for table, rows in tables.items() for row in rows],
+    )
+
+
+def chosen(lake: Lake, trace: str, wanted: Sequence[str], published: Sequence[str]) -> list[str]:
+    """Return the `wanted` workloads; by default those `published` that the lake has, or all if none is published."""
+    held = sorted({output.cluster for output in lake.manifest(trace).outputs if output.table == "jobs"})
+    if strange := [name for name in wanted if name not in held]:
+        raise BadUsage(f"no workload {strange[0]!r} in {trace}; it has {', '.join(held)}")
+    taken = list(dict.fromkeys(wanted or (name for name in published or held if name in held)))
+    if not taken:
+        raise BadUsage(
+            f"{trace} has none of the workloads with published results, but {', '.join(held)}: "
+            "name one with --workload, or another trace with --trace"
+        )
+    return taken
+
+
+def pod_list(lake: Lake, trace: str, name: str, popularities: Sequence[float]) -> PodList:
+    """Read one workload; every instance of a job is a pod.
 
     Raises
     ------
     BadUsage
-        If a workload is unknown, a popularity is not a share, or the trace lacks needed columns.
-    LakeError
-        If the lake has no such trace.
-    SourceError
-        If the published results are absent or do not have the expected format.
+        If the trace lacks its machines' GPUs, CPU or memory, or no pod requests a GPU.
     """
-    lake = context.lake()
-    published, about = _published(config.published or usual_folder(context.traces))
-    known = by_workload(published["workload"].unique().to_list())
-    names = chosen(lake, config.trace, config.workloads, known)
-    published = published.filter(pl.col("workload").is_in(names))
-    curves = curves_of(lake, config, names, context)
-    unallocated = unallocated_rows(curves, published)
-    judged = bars(unallocated)
-    lines, of = drawn(config, curves, published), subtitle_of(config, published)
-    chart = partial(unallocated_over_arrived, lines, by_workload(names), of)
-    return Findings(
-        study="fragmentation",
-        trace=config.trace,
-        tables={
-            "GPUs unallocated where as many were asked for as there are, in percent of all: mean and sd over seeds": (
-                unallocated
-            ),
-            "The bars": judged,
-        },
-        charts={"unallocated_over_arrived": chart},
-        frames={"curves": curves},
-        notes=(*_assumptions(config, [name for name in known if name not in names]), *about),
-        flat=[
-            {"trace": config.trace, "table": table, **row}
-            for table, rows in (("unallocated", unallocated), ("bar", judged))
-            for row in rows
-        ],
-    )
+    cluster = recorded_cluster(lake.table("machines", trace, name).collect(), f"{trace}, cluster {name}")
+    if cluster.unstated:
+        raise BadUsage(f"{trace} lacks {' and '.join(cluster.unstated)} of its machines; expected all of them")
+    gangs = gangs_of(lake.table("jobs", trace, name).collect().sort("job_id", "role"))
+    rows = np.repeat(np.arange(len(gangs.instances)), gangs.instances)
+    pods = Pods(units=gangs.request_units[rows], gpu_type=gangs.gpu_type[rows], gpu_types=gangs.gpu_types)
+    if not pods.milli_gpus.any() or not cluster.most_gpus:
+        raise BadUsage(f"{trace}, {name}: found no pod that asks for a GPU, or no machine with one; expected both")
+    demands = pods.demands()
+    targets = {share: target_of(demands, share) for share in popularities}
+    return PodList(name=name, machines=cluster.machines, pods=pods, targets=targets)
 
 
-def curves_of(lake: Lake, config: Config, names: Sequence[str], context: Context) -> pl.DataFrame:
-    """Return the curves of every arm of a config on these pod lists; raises the errors of `run`."""
-    arms = arms_of(config.policies, config.popularities, config.ties)
-    lists = [pod_list(lake, config.trace, name) for name in names]
-    began = time.perf_counter()
-    seeds = range(config.seed, config.seed + config.seeds)
-    curves = filled_up(lists, arms, seeds, engine=context.engine, talk=context.talk)
-    context.talk(_took(curves, time.perf_counter() - began))
-    return curves.frame
+def filled_up(arm: Arm, seed: int, *, pods: PodList) -> list[Row]:
+    """Fill a cluster up once; return a row for each whole percent of requested GPUs.
+
+    The order of pods, the order of nodes and the random ties use independent random streams. So all arms get the same
+    pods and the same order of nodes. (The published simulator takes the smallest name among equal nodes, but prefixes
+    names with numbers permuted by the seed.)
+    """
+    for_pods, for_nodes, for_ties = (np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(3))
+    capacity_milli = 1000 * sum(machine.gpus for machine in pods.machines)
+    order = inflate(pods.pods.milli_gpus, capacity_milli, rng=for_pods)
+    machines = [pods.machines[at] for at in for_nodes.permutation(len(pods.machines))]
+    target = pods.targets[arm.popularity]
+    filled = run_inflation(machines, pods.pods.ordered(order), arm.policy, target, ties=arm.ties, rng=for_ties)
+    return [{"workload": pods.name, **arm.columns, **row} for row in curve(filled).iter_rows(named=True)]
 
 
-def drawn(config: Config, all_curves: pl.DataFrame, published: pl.DataFrame) -> pl.DataFrame:
-    """Return the curves to draw: ours for the first popularity and tie rule, and the published ones."""
-    main = all_curves.filter(is_arm(config.popularities[0], config.ties[0]))
-    return pl.concat(
-        mean_curves(curves).with_columns(pl.col(pl.Float64).round(DRAWN_DECIMALS), source=pl.lit(source))
-        for curves, source in (
-            (main, OURS),
-            (published.filter(pl.col("policy").is_in(main["policy"].unique().to_list())), PUBLISHED),
-        )
-    )
-
-
-def subtitle_of(config: Config, published: pl.DataFrame) -> list[str]:
-    """Return the lines below the title of a chart: trace, seeds, protocol, and choices drawn."""
-    return [
-        f"{config.trace}: means of {config.seeds} seeds; pods submitted one by one, none departs, what does not fit is "
-        "dropped",
-        f"{FGD.upper()} aims at specs of {100 * config.popularities[0]:g} % of the pods; ties: {config.ties[0]}"
-        f"{'' if published.is_empty() else '; dashed: as published with its simulator'}",
+def _chart(
+    config: Config, curves: pl.DataFrame, published: pl.DataFrame, workloads: Sequence[str]
+) -> alt.TopLevelMixin:
+    """Draw the percent of GPUs unallocated against the percent requested; published curves are dashed."""
+    main = curves.filter(is_arm(config.popularities[0], config.ties[0]))
+    key = ["workload", "policy", "arrived_pct"]
+    lines = [
+        each.group_by(key, maintain_order=True)
+        .agg(pl.col("unallocated_pct").mean().round(3))
+        .with_columns(source=pl.lit(source))
+        for each, source in ((main, "taut"), (published, "published"))
     ]
-
-
-def _published(folder: Path | None) -> tuple[pl.DataFrame, list[str]]:
-    """Return the published results, or an empty frame and a note on how to provide them."""
-    if folder is not None:
-        return read_published(folder), []
-    said = (
-        "no published results: their columns are empty, and what is held to them is not judged; --published names "
-        f"their folder, or TAUT_TRACES the one that holds {FOLDER}"
+    shown = pl.concat(lines).filter(pl.col("arrived_pct") >= FROM_PCT, pl.col("policy").is_in(main["policy"].implode()))
+    of = [
+        f"{config.trace}: means of {config.seeds} seeds; {FGD.upper()} aims at specs of "
+        f"{100 * config.popularities[0]:g} % of the pods; ties: {config.ties[0]}"
+    ]
+    return chart(
+        shown.sort(pl.col("workload").replace_strict({name: at for at, name in enumerate(workloads)})),
+        x=("arrived_pct:Q", "GPUs asked for, % of all", ""),
+        y=("unallocated_pct:Q", "GPUs unallocated, %", ""),
+        series="policy",
+        names=NAMES,
+        panel="workload",
+        title="GPUs left unallocated as a cluster fills up",
+        of=of,
+        dash="source",
     )
-    return no_results(), [said]
 
 
-def _assumptions(config: Config, absent: Sequence[str]) -> list[str]:
+def _notes(config: Config, absent: Sequence[str]) -> list[str]:
     aims = " and ".join(f"{100 * share:g} %" for share in config.popularities)
-    said = [
+    notes = [
         "inflation as published: pods shuffled, then drawn anew until they ask for 130 % of the GPUs; one by one, none "
         "departs, what does not fit is dropped; other random streams than the published ones, so compare means",
-        "nodes are in an order drawn for each seed, the published protocol (its simulator puts numbers so drawn before "
-        "the names, and gives ties to the smallest)",
+        "nodes are in an order drawn for each seed, as published",
         f"seeds {config.seed} to {config.seed + config.seeds - 1}; all arms have the same pods in the same order",
         f"{FGD} aims at the most frequent specs that make {aims} of the pods; the others are measured "
         f"against {100 * config.popularities[0]:g} %",
     ]
-    if not config.workloads and absent:
-        said.append(f"the lake lacks {', '.join(absent)}: left out")
-    return said
-
-
-def _took(curves: Curves, all_s: float) -> str:
-    runs = sum(map(len, curves.seconds.values()))
-    slowest = max(curves.seconds, key=lambda policy: median(curves.seconds[policy]))
-    each = f"one of {slowest} {median(curves.seconds[slowest]):.2f} s, at most {max(curves.seconds[slowest]):.2f} s"
-    return f"{runs} runs took {all_s:.0f} s ({each})"
+    return [*notes, f"the lake lacks {', '.join(absent)}: left out"] if absent else notes
 
 
 FRAGMENTATION: Final = Study(

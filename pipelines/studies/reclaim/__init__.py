@@ -1,1 +1,1 @@
-"""Study of reclaiming while jobs run: what running jobs leave unused is given to waiting jobs."""
+"""Study of reclaiming while jobs run: reservations that follow measured use, against sizes fixed at submission."""

@@ -1,39 +1,58 @@
-"""Reclaiming while jobs run: the share of an oracle's gain that measured reservations reach, and at what harm.
+"""The study `reclaim`: the share of an oracle's gain that measured reservations reach, and at what harm.
 
-Jobs are drawn from measured ones, under the slowdown model `shared`. Called by `taut study`.
+Jobs are drawn from measured ones, under the slowdown model `shared`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
+from itertools import product
 from typing import Final, Literal
+
+import numpy as np
+import polars as pl
 
 from pipelines.errors import BadUsage, TrainingError
 from pipelines.simulation.advice import ORACLE, REQUESTED, oracle_of
+from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
+from pipelines.simulation.job_pool import Pool, job_pool
+from pipelines.simulation.measures.job_metrics import job_metrics
+from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
+from pipelines.simulation.reclaiming import Sized
 from pipelines.simulation.rows import trace_of
+from pipelines.simulation.shared.inputs import Load, load_of
 from pipelines.simulation.shared.variation import VARIATIONS
-from pipelines.studies.reclaim.arms import ARMS
-from pipelines.studies.reclaim.charts import drawings
-from pipelines.studies.reclaim.pool import MeasuredJobs, drawn, measured_in, measured_jobs
-from pipelines.studies.reclaim.runs import PLACE, Setting, run_all, share_rows
-from pipelines.studies.shrinking.arms import asked_of
-from pipelines.studies.shrinking.crossfit import FoldedPredictor, crossfit
+from pipelines.simulation.simulate import ALL
+from pipelines.simulation.workloads import Gangs, arriving, gangs_of
+from pipelines.studies.charts import chart
+from pipelines.studies.compare import ARM, compare
+from pipelines.studies.intervals import clopper_pearson, mean, ratio
+from pipelines.studies.reclaim.arms import ARMS, sized
+from pipelines.studies.shrinking.arms import sizing
+from pipelines.studies.shrinking.predictors import crossfit
+from pipelines.studies.shrinking.runs import GNN, TYPES, WITH, drawn, populations, weights_of
 from pipelines.studies.study import (
     Context,
+    DrawChart,
     Findings,
     Row,
     Study,
     option,
-    rendered,
     seed_option,
     seeds_option,
     trace_option,
 )
+from scheduler_core.cluster import paper_machines
+from scheduler_core.devices import Sharing
+from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.shrink import ShrinkPolicy
-from scheduler_core.types import Predictor
+from scheduler_core.types import IntArray, Predictor
 
 MAIN: Final = ("default", "prototype")
+SETTING: Final = ("mix", "sharing", "policy", "variation")
+PLACE: Final = ("trace", *SETTING, "rate_per_h", "z", "probation_s")
+"""Columns within which arms are compared. `mix` is `all` if jobs are drawn uniformly."""
 
 NOTES: Final = (
     "how use varies within a run is assumed: see `Variation` in pipelines/simulation/shared/variation.py",
@@ -46,11 +65,6 @@ class Config:
     """Options of the study: the jobs, what the runs vary, models, and the policy of reclaiming."""
 
     trace: str | None = trace_option()
-    pool: Path | None = option(
-        None,
-        help="Measured jobs instead of a trace's: a Parquet or CSV file with the columns of the tables jobs and usage, "
-        "or a folder with jobs.parquet and usage.parquet.",
-    )
     variation: tuple[str, ...] = option(
         (), help=f"How use varies: {', '.join(VARIATIONS)} (may be repeated).", shown=" and ".join(MAIN)
     )
@@ -75,88 +89,214 @@ class Config:
     folds: int = option(10, help="Parts that groups are dealt to for predictions.", minimum=2, maximum=100)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredJobs:
+    """The pool that arrivals are drawn from, the tables that models train on, and notes."""
+
+    pool: Pool
+    jobs: pl.DataFrame
+    usage: pl.DataFrame
+    notes: tuple[str, ...]
+
+
 def run_study(config: Config, context: Context) -> Findings:
     """Simulate the arms on drawn jobs; return shares of the oracle's gain with intervals, kills and stretch."""
     _check("variation", config.variation, VARIATIONS)
     _check("arm", config.arm, ARMS)
     arms = [arm for arm in ARMS if not config.arm or arm in (*config.arm, REQUESTED, ORACLE)]
-    jobs, predictor = _jobs(config, context), None
-    if any(ARMS[arm].predicts for arm in arms):
-        predictor, note = _predictor(jobs, config, context)
-        jobs = replace(jobs, notes=(*jobs.notes, note))
-    return _findings(config, jobs, _rows(config, context, jobs, predictor, arms))
-
-
-def _check(option: str, given: Sequence[str], known: Iterable[str]) -> None:
-    if unknown := [each for each in given if each not in set(known)]:
-        raise BadUsage(f"--{option} {unknown[0]}: expected one of {', '.join(known)}")
-
-
-def _jobs(config: Config, context: Context) -> MeasuredJobs:
-    if config.pool is not None:
-        return measured_in(config.pool)
     lake, trace = context.lake(), context.trace(config.trace)
-    return measured_jobs(*(lake.table(table, trace).collect() for table in ("jobs", "usage")))
-
-
-def _predictor(jobs: MeasuredJobs, config: Config, context: Context) -> tuple[Predictor | None, str]:
-    """Train models out of fold; return their predictions and a note, or None without models."""
-    if not config.models:
-        return None, "arms that need models were not run"
-    try:
-        fitted = crossfit(
-            jobs.pool,
-            jobs.jobs,
-            jobs.usage,
-            folds=config.folds,
-            seed=config.seed,
-            nthread=context.threads,
-            talk=context.talk,
-        )
-    except TrainingError as error:
-        return None, f"arms that need models were not run: {error}"
-    return FoldedPredictor.of(fitted, jobs.pool), f"predictions out of {config.folds} folds of groups"
-
-
-def _rows(
-    config: Config,
-    context: Context,
-    jobs: MeasuredJobs,
-    predictor: Predictor | None,
-    arms: Sequence[str],
-) -> list[Row]:
-    """Simulate the arms, without those that need models if there is no predictor; return a row per place and arm."""
-    setting = Setting(
-        arms=arms if predictor is not None else [arm for arm in arms if not ARMS[arm].predicts],
-        variations=config.variation or MAIN,
-        sharings=config.sharing or ("pooled", "devices"),
-        policies=config.policy or ("fifo",),
-        reserve=replace(ReservePolicy(), z=config.z, probation_s=60.0 * config.probation_min),
-    )
-    asked = asked_of(jobs.pool, predictor or oracle_of(jobs.pool), ShrinkPolicy())
-    seeds = range(config.seed, config.seed + config.seeds)
-    cases = drawn(jobs.pool, seeds=seeds, rate_per_h=config.rate)
-    return share_rows(run_all(asked, cases, setting, trace_of(jobs.pool.jobs), context.engine), jobs.pool)
-
-
-def _findings(config: Config, jobs: MeasuredJobs, rows: list[Row]) -> Findings:
-    trace = trace_of(jobs.pool.jobs)
-    about = f"{trace}: {len(jobs.pool.jobs)} measured jobs; {config.rate:g} jobs/h, means of {config.seeds} seeds"
+    measured = measured_jobs(*(lake.table(table, trace).collect() for table in ("jobs", "usage")))
+    predictor, notes = None, measured.notes
+    if any(ARMS[arm].predicts for arm in arms):
+        predictor, note = _predictor(measured, config, context)
+        notes = (*notes, note)
+    if predictor is None:
+        arms = [arm for arm in arms if not ARMS[arm].predicts]
+    runs = simulated(config, context, measured.pool, predictor, arms)
+    rows = share_rows(runs, len(measured.pool.jobs))
+    about = f"{trace}: {len(measured.pool.jobs)} measured jobs; {config.rate:g} jobs/h, means of {config.seeds} seeds"
     return Findings(
         study="reclaim",
         trace=trace,
-        tables={"": _shown(rows)},
-        charts=drawings(rows, [about]),
-        notes=(*jobs.notes, *NOTES),
+        tables={"": _screen(rows)},
+        charts=_charts(rows, about),
+        notes=(*notes, *NOTES),
         flat=rows,
     )
 
 
-def _shown(rows: Sequence[Row]) -> list[Row]:
+def _check(option_name: str, given: Sequence[str], known: Iterable[str]) -> None:
+    if unknown := [each for each in given if each not in set(known)]:
+        raise BadUsage(f"--{option_name} {unknown[0]}: expected one of {', '.join(known)}")
+
+
+def measured_jobs(jobs: pl.DataFrame, usage: pl.DataFrame) -> MeasuredJobs:
+    """Return the measured jobs of canonical tables; if they have cv, nlp and ctr, only the types of the paper's mix."""
+    pool = job_pool(jobs, usage)
+    how = "drawn uniformly, because cv, nlp or ctr of the paper's mix is missing"
+    if _has_mix(pool):
+        jobs, measured = jobs.filter(pl.col("task_type").is_in(TYPES)), len(pool.jobs)
+        pool = job_pool(jobs, usage)
+        others = measured - len(pool.jobs)
+        how = "drawn in the paper's mix" + (f"; {others} of other task types are left out" if others else "")
+    left = ", ".join(f"{count} {why}" for why, count in pool.dropped.items() if count)
+    notes = (f"{len(pool.jobs)} measured jobs, {how}", *([f"not in the pool: {left}"] if left else []))
+    return MeasuredJobs(pool=pool, jobs=jobs, usage=usage, notes=notes)
+
+
+def _has_mix(pool: Pool) -> bool:
+    return {kind for kind in TYPES if kind != GNN} <= {entry.job.task_type for entry in pool.jobs}
+
+
+def _predictor(measured: MeasuredJobs, config: Config, context: Context) -> tuple[Predictor | None, str]:
+    """Train models out of fold; return their predictions and a note, or None without models."""
+    if not config.models:
+        return None, "arms that need models were not run"
+    options = {"folds": config.folds, "seed": config.seed, "nthread": context.threads}
+    try:
+        fitted = crossfit(measured.pool, measured.jobs, measured.usage, talk=context.talk, **options)
+    except TrainingError as error:
+        return None, f"arms that need models were not run: {error}"
+    return fitted, f"predictions out of {config.folds} folds of groups"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What every arm is simulated in: jobs, the populations by mix, and the combinations of settings."""
+
+    pool: Pool
+    mixes: Mapping[str, tuple[IntArray, Mapping[str, float] | None]]
+    gangs: Gangs
+    load: Load
+    settings: Sequence[tuple[Sharing, str, str]]
+    rate_per_h: float
+
+
+def simulated(
+    config: Config, context: Context, pool: Pool, predictor: Predictor | None, arms: Sequence[str]
+) -> pl.DataFrame:
+    """Simulate every arm in every mix and setting; return one row per run."""
+    policy = replace(ReservePolicy(), z=config.z, probation_s=60.0 * config.probation_min)
+    working = gangs_of(pool.frame, gpus_per_machine=max(machine.gpus for machine in paper_machines()))
+    # A drawn job completes, even if the recorded job failed.
+    gangs = replace(working, fails=np.zeros_like(working.fails))
+    inputs = sizing(pool, predictor or oracle_of(pool), ShrinkPolicy())
+    mixes: dict[str, tuple[IntArray, Mapping[str, float] | None]] = {ALL: (np.arange(len(pool.jobs)), None)}
+    if _has_mix(pool):
+        mixes = {
+            "gnn" if gnn == WITH else "no-gnn": (members, weights_of(gnn))
+            for (gnn, devices), members in populations(pool).items()
+            if devices == ALL
+        }
+    settings = product(config.sharing or ("pooled", "devices"), config.policy or ("fifo",), config.variation or MAIN)
+    plan = Plan(
+        pool=pool,
+        mixes=mixes,
+        gangs=gangs,
+        load=load_of(pool.jobs, gangs),
+        settings=list(settings),
+        rate_per_h=config.rate,
+    )
+    treated = {arm: sized(arm, inputs, gangs, policy) for arm in arms}
+    seeds = range(config.seed, config.seed + config.seeds)
+    runs = compare(treated, seeds, partial(_run, plan=plan), engine=context.engine, talk=context.talk)
+    of = {"trace": trace_of(pool.jobs), "rate_per_h": config.rate, "z": policy.z, "probation_s": policy.probation_s}
+    return runs.with_columns(pl.lit(value).alias(name) for name, value in of.items())
+
+
+def _run(arm: Sized, seed: int, *, plan: Plan) -> list[Row]:
+    """Simulate one arm with one seed, in every mix and setting."""
+    # Imported here, because it loads compiled code that the first process compiles.
+    from pipelines.simulation.shared.run import simulate_shared
+
+    rows: list[Row] = []
+    for mix, (members, weights) in plan.mixes.items():
+        arrivals = drawn(plan.pool, members, weights, plan.rate_per_h, PAPER_HORIZON_S, seed)
+        picks = arrivals.picks
+        for sharing, policy, variation in plan.settings:
+            run = simulate_shared(
+                arriving(plan.gangs, arm.starts, arrivals.at_s, picks),
+                plan.load.picked(picks),
+                paper_machines(),
+                arm.reserving.picked(picks),
+                variation=VARIATIONS[variation],
+                discipline=Discipline(policy=policy, sharing=sharing, preempt=False),
+                horizon_s=PAPER_HORIZON_S,
+                seed=seed,
+            )
+            jobs = job_metrics(run.schedule)
+            started = ~np.isnan(jobs.first_start_s)
+            stretch = jobs.stretch[started]
+            work_s = plan.gangs.run_s[picks] * np.nan_to_num(jobs.done_frac) * plan.gangs.instances[picks]
+            gpus = np.minimum(plan.load.compute[picks][:, 1], plan.gangs.request_units[picks, 2]) / 1000.0
+            rows.append(
+                {"mix": mix, "sharing": sharing, "policy": policy, "variation": variation}
+                | {"finished": float(jobs.completed.sum()), "killed": float(jobs.killed.sum())}
+                | {"stretch_p99": float(np.quantile(stretch, 0.99)) if len(stretch) else np.nan}
+                | {"stretched_share": float((stretch > STRETCHED_ABOVE).mean()) if len(stretch) else np.nan}
+                | {"gpus_used": float((work_s * gpus).sum() / run.schedule.end_s)}
+                | {"killed_rows": np.unique(picks[jobs.killed]).tolist()}
+                | {"started_rows": np.unique(picks[started]).tolist()}
+            )
+    return rows
+
+
+def share_rows(runs: pl.DataFrame, jobs: int) -> list[Row]:
+    """Return one row per place and arm: its share of the oracle's gain, and its kills and stretch.
+
+    `share` is (finished - finished as requested) / (finished by the oracle - finished as requested), a ratio of means
+    over seeds with its interval. `killed` sums over seeds. `killed_rows_hi` is the upper end of the interval of the
+    share of distinct jobs of the pool that were killed at least once, of those that started. `gpus_used` is the mean
+    number of GPUs that did work which was not lost.
+    """
+    rows: list[Row] = []
+    for key, members in runs.group_by(PLACE, maintain_order=True):
+        by_arm = {str(arm): own.sort("seed") for (arm,), own in members.group_by(ARM, maintain_order=True)}
+        base, most = (by_arm[name]["finished"].to_numpy() for name in (REQUESTED, ORACLE))
+        for arm, own in by_arm.items():
+            finished = own["finished"].to_numpy()
+            killed, started = (own[name].explode().drop_nulls().n_unique() for name in ("killed_rows", "started_rows"))
+            rows.append(
+                {**dict(zip(PLACE, key, strict=True)), ARM: arm, **ratio(finished - base, most - base).columns("share")}
+                | {"finished": mean(finished).value, "requested_finished": mean(base).value}
+                | {"oracle_finished": mean(most).value, "gpus_used": mean(own["gpus_used"].to_numpy()).value}
+                | {"killed": int(own["killed"].sum()), "killed_rows": killed}
+                | {"killed_rows_hi": clopper_pearson(killed, started).high}
+                | {"stretch_p99": mean(own["stretch_p99"].to_numpy()).value}
+                | {"requested_stretch_p99": mean(by_arm[REQUESTED]["stretch_p99"].to_numpy()).value}
+                | {"stretched_share": mean(own["stretched_share"].to_numpy()).value}
+                | {"seeds": own.height, "rows": jobs}
+            )
+    return rows
+
+
+def _screen(rows: Sequence[Row]) -> list[Row]:
     """Return rows for the screen: the columns of places that differ, and the main figures."""
     differing = [name for name in PLACE if len({row[name] for row in rows}) > 1]
-    kept = (*differing, "arm", "share", "share_lo", "share_hi", "finished", "gpus_used", "killed", "stretch_p99")
-    return rendered([{name: row[name] for name in kept} for row in rows])
+    kept = (*differing, ARM, "share", "share_lo", "share_hi", "finished", "gpus_used", "killed", "stretch_p99")
+    return [{name: row[name] for name in kept} for row in rows]
+
+
+def _charts(rows: Sequence[Row], about: str) -> dict[str, DrawChart]:
+    """Return a chart of gain against stretch for each variation and queue order, unless the oracle gains nothing."""
+    frame = pl.DataFrame(rows, infer_schema_length=None).filter(pl.col("share").is_finite(), pl.col(ARM) != REQUESTED)
+    frame = frame.with_columns(panel=pl.format("mix {}, GPUs {}", "mix", "sharing"))
+    return {
+        f"reclaim_{variation}_{policy}": partial(
+            chart,
+            members,
+            x=("stretch_p99:Q", "p99 of stretch of started jobs", ""),
+            y=("share:Q", "share of the oracle's gain in finished jobs", "%"),
+            series=ARM,
+            names={arm: arm.replace("_", " ") for arm in ARMS},
+            panel="panel",
+            title="Gain against stretch by arm",
+            of=[about, f"variation {variation}, {str(policy).upper()}"],
+            mark="point",
+            columns=2,
+        )
+        for (variation, policy), members in frame.group_by("variation", "policy", maintain_order=True)
+    }
 
 
 _WHAT: Final = {name: arm.what for name, arm in ARMS.items()}

@@ -1,7 +1,7 @@
 """Readings: assumptions about the machines of a trace's cluster, each stated in its note.
 
 Traces say little about their machines: they have a list that contradicts the log, GPUs per day, or nothing. A reading
-divides the machines into pools, each with a queue of its own. Called by `replay` and `study`.
+divides the machines into pools, each with a queue of its own.
 """
 
 import math
@@ -24,10 +24,6 @@ VC_LEVEL: Final = 0.99
 SECONDS_PER_DAY: Final = 86_400.0
 
 
-Basis = Literal["published", "inferred", "chosen"]
-"""Source of the number of GPUs: published, inferred from the log, or chosen for this study."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """Machines with one queue, for the jobs of one virtual cluster (VC), or of all if `vc` is None."""
@@ -43,30 +39,19 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One assumption about the machines of a cluster: its pools, the source (`basis`), and an explanation (`note`)."""
+    """One assumption about the machines of a cluster: its pools, the source of their number, and an explanation."""
 
     name: str
-    basis: Basis
+    basis: Literal["published", "inferred", "chosen"]
     pools: tuple[Pool, ...]
     note: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The data from which readings are made.
+    """What readings are made from: the jobs to replay, machines of their cluster, and GPUs per day of the trace.
 
-    Attributes
-    ----------
-    jobs
-        The jobs to replay, each with a run time.
-    machines
-        Machines of the jobs' cluster; may be empty.
-    capacity
-        GPUs per day of all clusters of the trace; may be empty.
-    since
-        Submission time from which jobs are measured.
-    loads
-        Target loads of the readings `load`.
+    Jobs are measured from their submission at `since`; `loads` are the target loads of the readings `load`.
     """
 
     jobs: pl.DataFrame
@@ -74,6 +59,11 @@ class Evidence:
     capacity: pl.DataFrame
     since: datetime
     loads: tuple[float, ...]
+
+    @property
+    def vcs(self) -> list[str]:
+        """Return the names of the VCs of the jobs, sorted."""
+        return self.jobs["vc"].drop_nulls().unique().sort().to_list()
 
 
 def evidence_of(lake: Lake, jobs: pl.DataFrame, *, since: datetime, loads: Sequence[float]) -> Evidence:
@@ -84,14 +74,9 @@ def evidence_of(lake: Lake, jobs: pl.DataFrame, *, since: datetime, loads: Seque
     trace, cluster = str(jobs["trace"][0]), str(jobs["cluster"][0])
     listed = lake.table("machines").filter(pl.col("cluster") == cluster).collect()
     own = listed.filter(pl.col("trace") == trace)
-    first = listed.filter(pl.col("trace") == pl.col("trace").min())
-    return Evidence(
-        jobs=jobs,
-        machines=own if own.height else first,
-        capacity=lake.table("capacity", trace).collect(),
-        since=since,
-        loads=tuple(loads),
-    )
+    machines = own if own.height else listed.filter(pl.col("trace") == pl.col("trace").min())
+    capacity = lake.table("capacity", trace).collect()
+    return Evidence(jobs=jobs, machines=machines, capacity=capacity, since=since, loads=tuple(loads))
 
 
 def listed(evidence: Evidence) -> Reading | None:
@@ -99,45 +84,38 @@ def listed(evidence: Evidence) -> Reading | None:
     if evidence.machines.is_empty():
         return None
     names = evidence.machines.select("machine", "gpus").sort("machine")
-    machines = tuple(_machine(name, gpus) for name, gpus in names.iter_rows())
-    source = evidence.machines["trace"][0]
-    return _one_pool("machine_list", machines, f"the machine list of {source}, one pool for all VCs")
+    pool = Pool(vc=None, machines=tuple(_machine(name, gpus) for name, gpus in names.iter_rows()))
+    note = f"the machine list of {evidence.machines['trace'][0]}, one pool for all VCs"
+    return Reading(name="machine_list", basis="published", pools=(pool,), note=note)
 
 
 def vc_table(evidence: Evidence) -> Reading | None:
     """Return one pool per VC with its median GPUs per day, from the capacity table over the days of the log."""
-    vcs = evidence.jobs["vc"].drop_nulls().unique().sort().to_list()
-    first, last = evidence.jobs["submit_ts"].min(), evidence.jobs["submit_ts"].max()
-    days = pl.col("date").is_between(first.date(), last.date())  # type: ignore[union-attr]  # jobs have times
-    known = evidence.capacity.filter(pl.col("vc").is_in(vcs), days)
+    submit_ts = evidence.jobs["submit_ts"]
+    days = pl.col("date").is_between(submit_ts.min().date(), submit_ts.max().date())  # type: ignore[union-attr]  # times
+    known = evidence.capacity.filter(pl.col("vc").is_in(evidence.vcs), days)
     sizes = known.group_by("vc").agg(pl.col("gpus").quantile(0.5, interpolation="nearest")).sort("vc")
-    if not vcs or sizes["vc"].to_list() != vcs:
+    if not evidence.vcs or sizes["vc"].to_list() != evidence.vcs:
         return None
     pools = tuple(Pool(vc=vc, machines=_machines(int(gpus))) for vc, gpus in sizes.iter_rows())
-    said = ", ".join(f"{pool.vc} {pool.gpus}" for pool in pools)
-    return Reading(
-        name="vc_table",
-        basis="published",
-        pools=pools,
-        note=f"GPUs of each VC by the capacity table ({said}), machines of {GPUS_PER_MACHINE} assumed, a pool per VC",
-    )
+    note = f"GPUs of each VC by the capacity table ({_sizes(pools)}), machines of {GPUS_PER_MACHINE}, a pool per VC"
+    return Reading(name="vc_table", basis="published", pools=pools, note=note)
 
 
 def vc_inferred(evidence: Evidence) -> Reading | None:
     """Return one pool per VC, whose size is inferred: the p99 over time of the GPUs that its jobs hold at once."""
-    vcs = evidence.jobs["vc"].drop_nulls().unique().sort().to_list()
-    if len(vcs) < 2 or vc_table(evidence) is not None:
+    if len(evidence.vcs) < 2 or vc_table(evidence) is not None:
         return None
-    pools = []
-    for vc in vcs:
-        own = evidence.jobs.filter(pl.col("vc") == vc)
-        pools.append(Pool(vc=vc, machines=_machines(concurrent_gpus(own, VC_LEVEL))))
-    said = ", ".join(f"{pool.vc} {pool.gpus}" for pool in pools)
+    jobs = evidence.jobs
+    pools = tuple(
+        Pool(vc=vc, machines=_machines(concurrent_gpus(jobs.filter(pl.col("vc") == vc), VC_LEVEL)))
+        for vc in evidence.vcs
+    )
     note = (
         f"INFERRED: each VC has the p99 over time of its concurrent GPUs, up to whole machines of {GPUS_PER_MACHINE} "
-        f"({said}); runs begin at submission in it, so bursts count as capacity"
+        f"({_sizes(pools)}); runs begin at submission in it, so bursts count as capacity"
     )
-    return Reading(name="vc_inferred", basis="inferred", pools=tuple(pools), note=note)
+    return Reading(name="vc_inferred", basis="inferred", pools=pools, note=note)
 
 
 def at_load(jobs: pl.DataFrame, since: datetime, load: float) -> Reading:
@@ -147,7 +125,8 @@ def at_load(jobs: pl.DataFrame, since: datetime, load: float) -> Reading:
         f"NOT THE TRACE'S CLUSTER: {len(machines)} machines of {GPUS_PER_MACHINE}, chosen so that the measured jobs "
         f"offer a load of {load:g} on average over their months; one pool for all VCs"
     )
-    return _one_pool(f"load_{load:g}", machines, note, "chosen")
+    pools = (Pool(vc=None, machines=machines),)
+    return Reading(name=f"load_{load:g}", basis="chosen", pools=pools, note=note)
 
 
 READINGS: Final[Mapping[str, Callable[[Evidence], Reading | None]]] = {
@@ -155,10 +134,10 @@ READINGS: Final[Mapping[str, Callable[[Evidence], Reading | None]]] = {
     "vc_table": vc_table,
     "vc_inferred": vc_inferred,
 }
-"""Functions that make the readings, by name; each returns None if the trace lacks the data. `load` is not among them,
-because it makes one reading per target load."""
+"""Functions that make the readings, by name; each returns None if the trace lacks the data."""
 
 LOAD: Final = "load"
+"""Name of the readings made for each target load."""
 
 
 def readings_of(evidence: Evidence, names: Sequence[str] | None = None) -> list[Reading]:
@@ -171,19 +150,19 @@ def readings_of(evidence: Evidence, names: Sequence[str] | None = None) -> list[
     LakeError
         If the lake has the data for none of them.
     """
-    asked = names or (*READINGS, LOAD)
-    if unknown := sorted(set(asked) - {*READINGS, LOAD}):
+    wanted = names or (*READINGS, LOAD)
+    if unknown := sorted(set(wanted) - {*READINGS, LOAD}):
         raise BadUsage(f"no reading {', '.join(unknown)}; there are {', '.join((*READINGS, LOAD))}")
-    made = [READINGS[name](evidence) for name in asked if name != LOAD]
-    found = [reading for reading in made if reading is not None]
-    if LOAD in asked:
-        found += [at_load(evidence.jobs, evidence.since, load) for load in evidence.loads]
-    if not found:
+    made = [READINGS[name](evidence) for name in wanted if name != LOAD]
+    readings = [reading for reading in made if reading is not None]
+    if LOAD in wanted:
+        readings += [at_load(evidence.jobs, evidence.since, load) for load in evidence.loads]
+    if not readings:
         raise LakeError(
-            f"no reading {', '.join(asked)} of the cluster {evidence.jobs['cluster'][0]}: the lake has neither its "
+            f"no reading {', '.join(wanted)} of the cluster {evidence.jobs['cluster'][0]}: the lake has neither its "
             f"machines nor its GPUs per day; take the reading {LOAD}"
         )
-    return found
+    return readings
 
 
 def offered_gpus(jobs: pl.DataFrame, since: datetime) -> float:
@@ -207,8 +186,8 @@ def concurrent_gpus(jobs: pl.DataFrame, level: float) -> int:
     return math.ceil(float(at_once[rank][min(reached, len(rank) - 1)]))
 
 
-def _one_pool(name: str, machines: tuple[Machine, ...], note: str, basis: Basis = "published") -> Reading:
-    return Reading(name=name, basis=basis, pools=(Pool(vc=None, machines=machines),), note=note)
+def _sizes(pools: Sequence[Pool]) -> str:
+    return ", ".join(f"{pool.vc} {pool.gpus}" for pool in pools)
 
 
 def _machines(gpus: int) -> tuple[Machine, ...]:

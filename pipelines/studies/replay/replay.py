@@ -1,29 +1,97 @@
-"""Replay the recorded jobs of a trace on one reading of its cluster, under every queue order and source of sizes.
+"""Replay the recorded jobs of a trace on one reading of its cluster, under queue orders and sources of sizes.
 
-Arrivals and run times are as recorded; no request is shrunk. The orders are in `orders`, metrics in `rows`. Called by
-`study`.
+Arrivals and run times are as recorded; no request is shrunk.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypedDict
 
 import numpy as np
 import polars as pl
 
-from pipelines.errors import LakeError
+from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.job_pool import submissions
 from pipelines.simulation.workloads import recorded_workload
 from pipelines.studies.replay.capacity import SECONDS_PER_DAY, Pool, Reading
-from pipelines.studies.replay.orders import FIFO, ORDERS, UNSIZED
-from pipelines.studies.replay.sizes import Sizes
+from pipelines.studies.replay.sizes import ORACLE, PREDICTED, Sizes
+from scheduler_core.queueing import Discipline
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 QUANTUM_S: Final = 600.0
 """Minimum seconds that a started job runs before it may be preempted, if a restart costs little."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A queue order, and whether it uses sizes (run-time estimates).
+
+    If `compared`, it is replayed with sizes from history too, and not only with predicted sizes and the oracle's.
+    `least_runs` is the minimum run time before a preemption, as a multiple of the restart cost. `needs` is a column of
+    the jobs table without which the order is not replayed.
+    """
+
+    discipline: Discipline
+    sized: bool = True
+    compared: bool = False
+    least_runs: float = 6.0
+    needs: str | None = None
+
+
+STRICT: Final = Discipline(overtakes=0)
+
+ORDERS: Final[dict[str, Order]] = {
+    "fifo": Order(discipline=STRICT, sized=False),
+    "fifo+easy": Order(discipline=Discipline(backfill="easy")),
+    "sjf": Order(discipline=replace(STRICT, policy="sjf"), compared=True),
+    "sjf+easy": Order(discipline=Discipline(policy="sjf", backfill="easy"), compared=True),
+    "qssf": Order(discipline=replace(STRICT, policy="qssf"), compared=True),
+    "srtf": Order(discipline=Discipline(policy="srtf"), compared=True),
+    "las": Order(discipline=Discipline(policy="las"), sized=False),
+    "las_time": Order(discipline=Discipline(policy="las_time"), sized=False),
+    "mlfq": Order(discipline=Discipline(policy="mlfq")),
+    "gittins": Order(discipline=Discipline(policy="gittins"), least_runs=2.0),
+    "drf": Order(discipline=Discipline(policy="drf"), sized=False, needs="user"),
+    "priority": Order(discipline=replace(STRICT, policy="priority"), sized=False, needs="priority"),
+}
+"""Queue orders by name.
+
+Without a suffix, no job starts before a job ahead of it that does not fit (except under `drf` and the preemptive
+orders). With `+easy`, a job may start if by the predictions it does not delay the first job that does not fit (EASY
+backfilling). `las` sorts by attained GPU time, `las_time` by attained run time. `mlfq` and `gittins` use
+sizes and attained run time. `least_runs` was chosen on Philly's jobs of October 2017: if restarts cost much, `las` and
+`las_time` gain from long runs, while `gittins` spares running jobs by itself.
+"""
+
+FIFO: Final = "fifo"
+
+
+def orders_for(jobs: pl.DataFrame, names: Sequence[str] | None = None) -> dict[str, Order]:
+    """Return the queue orders of these names; by default all whose needed column the jobs have."""
+    told = {n: o for n, o in ORDERS.items() if o.needs is None or jobs[o.needs].null_count() < jobs.height}
+    if unknown := sorted(set(names or ()) - set(told)):
+        raise BadUsage(f"no order {', '.join(unknown)} for these jobs; there are {', '.join(told)}")
+    return {n: o for n, o in told.items() if not names or n in names}
+
+
+UNSIZED: Final = "none"
+"""Name of the source of sizes for orders that use no sizes."""
+
+
+def planned(orders: Mapping[str, Order], sources: Sequence[str], *, everywhere: bool) -> dict[str, list[str]]:
+    """Return the sources of sizes with which each order is replayed.
+
+    FIFO is always replayed, and every order that uses sizes is replayed with the oracle's. Sizes from history are used
+    for orders with `compared` only, or with `everywhere` for all.
+    """
+    plan: dict[str, list[str]] = {FIFO: [UNSIZED]}
+    for name, order in orders.items():
+        own = [s for s in sources if everywhere or order.compared or s in (PREDICTED, ORACLE)]
+        plan[name] = [*dict.fromkeys([*own, ORACLE])] if order.sized else [UNSIZED]
+    return plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,22 +104,11 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The measured jobs (n) of one simulation run in one pool.
+    """The measured jobs (n) of one queue order and source of sizes in one pool.
 
-    Attributes
-    ----------
-    reading, pool, order, sizes
-        The reading and its pool, the name of the queue order, and the source of sizes.
-    day
-        UTC day of submission, counted from the epoch (n,).
-    gpus, run_s
-        GPUs of the whole gang, and recorded run time (n,).
-    jct_s
-        Job completion time: submission to end (n,). NaN for jobs too large for the pool.
-    stops
-        Number of preemptions (n,).
-    offered_gpus
-        Mean number of GPUs that the measured jobs need.
+    `day` is the UTC day of submission, counted from the epoch (n,); `gpus` and `run_s` are GPUs of the whole gang and
+    recorded run time (n,). `jct_s` is the time from submission to end (n,), NaN for jobs too large for the pool;
+    `stops` is the number of preemptions (n,). `offered_gpus` is the mean number of GPUs that the measured jobs need.
     """
 
     reading: Reading
@@ -71,10 +128,6 @@ def replayed(jobs: pl.DataFrame) -> Replayed:
 
     Their CPU and memory requests are removed, because the CPU and memory of machines are unknown.
 
-    Raises
-    ------
-    LakeError
-        If no job asks for GPUs.
     """
     on_gpus = jobs.filter((pl.col("req_gpus") * pl.col("instances")).fill_null(0.0) > 0.0)
     if on_gpus.is_empty():
@@ -98,19 +151,9 @@ def replay(
 ) -> Iterator[Outcome]:
     """Yield the outcome of every queue order and source of sizes in a plan, for every pool of a reading.
 
-    If no job of a pool ever waits under strict FIFO, all orders would have the same outcome: then only FIFO is
-    simulated there, and its outcome is returned for all orders.
-
-    Parameters
-    ----------
-    jobs
-        The jobs that `replayed` returns.
-    sizes
-        Sizes in the order of the jobs. Jobs submitted before `sizes.since` only fill the pool and are not measured.
-    plan
-        Sources of sizes for each order, as `planned` returns them.
-    restart_cost_s
-        Seconds that each restart after a preemption costs.
+    Jobs are as `replayed` returns them, with sizes in their order; those submitted before `sizes.since` only fill the
+    pool and are not measured. If no job of a pool ever waits under strict FIFO, all orders have its outcome. Each
+    restart after a preemption costs `restart_cost_s`.
     """
     for pool in reading.pools:
         rows = np.flatnonzero((jobs["vc"] == pool.vc).to_numpy()) if pool.vc is not None else np.arange(jobs.height)
@@ -119,7 +162,6 @@ def replay(
         if not measured.any():
             continue
         workload = recorded_workload(own, gpus_per_machine=max(machine.gpus for machine in pool.machines))
-        queue = _queue(reading, pool, own, workload, measured)
         first = simulate(workload, pool.machines, ORDERS[FIFO].discipline)
         waits = bool((first.start_s > workload.arrive_s[first.job]).any())
         for order, sources in plan.items():
@@ -130,7 +172,8 @@ def replay(
                 run = first
                 if waits and order != FIFO:
                     run = simulate(_sized(workload, sizes, source, rows), pool.machines, discipline)
-                yield queue.outcome(run, order, source)
+                measures = _measures(own, run, measured)
+                yield Outcome(reading=reading, pool=pool, order=order, sizes=source, **measures)
 
 
 def _sized(workload: Workload, sizes: Sizes, source: str, rows: IntArray) -> Workload:
@@ -140,45 +183,27 @@ def _sized(workload: Workload, sizes: Sizes, source: str, rows: IntArray) -> Wor
     return replace(workload, predicted_s=p50_s, predicted_p90_s=p90_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Queue:
-    """One pool, a mask of its measured jobs, and the columns of an outcome that are the same for all runs."""
+class _Measures(TypedDict):
+    """The columns of an `Outcome` that a run decides."""
 
-    reading: Reading
-    pool: Pool
-    measured: BoolArray
     day: IntArray
     gpus: FloatArray
     run_s: FloatArray
+    jct_s: FloatArray
+    stops: IntArray
     offered_gpus: float
 
-    def outcome(self, run: Schedule, order: str, sizes: str) -> Outcome:
-        """Return the outcome of a run, which has the measured jobs only."""
-        preempted = run.job[run.ending == Ending.PREEMPTED]
-        return Outcome(
-            reading=self.reading,
-            pool=self.pool,
-            order=order,
-            sizes=sizes,
-            day=self.day,
-            gpus=self.gpus,
-            run_s=self.run_s,
-            jct_s=(run.finished_s - run.workload.arrive_s)[self.measured],
-            stops=np.bincount(preempted, minlength=len(self.measured))[self.measured],
-            offered_gpus=self.offered_gpus,
-        )
 
-
-def _queue(reading: Reading, pool: Pool, jobs: pl.DataFrame, workload: Workload, measured: BoolArray) -> _Queue:
+def _measures(jobs: pl.DataFrame, run: Schedule, measured: BoolArray) -> _Measures:
+    workload = run.workload
     gpus = (jobs["req_gpus"] * jobs["instances"]).to_numpy()[measured]
     arrive_s, run_s = workload.arrive_s[measured], workload.run_s[measured]
-    span_s = max(float(arrive_s[-1] - arrive_s[0]), SECONDS_PER_DAY)
-    return _Queue(
-        reading=reading,
-        pool=pool,
-        measured=measured,
-        day=jobs["submit_ts"].dt.epoch("d").to_numpy().astype(np.int64)[measured],
-        gpus=gpus,
-        run_s=run_s,
-        offered_gpus=float((gpus * run_s).sum()) / span_s,
-    )
+    preempted = run.job[run.ending == Ending.PREEMPTED]
+    return {
+        "day": jobs["submit_ts"].dt.epoch("d").to_numpy().astype(np.int64)[measured],
+        "gpus": gpus,
+        "run_s": run_s,
+        "jct_s": (run.finished_s - workload.arrive_s)[measured],
+        "stops": np.bincount(preempted, minlength=len(measured))[measured],
+        "offered_gpus": float((gpus * run_s).sum()) / max(float(arrive_s[-1] - arrive_s[0]), SECONDS_PER_DAY),
+    }

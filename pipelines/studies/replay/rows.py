@@ -1,7 +1,6 @@
 """Metrics of replays as flat rows: JCT, delay and slowdown, by VC and by gang size, compared between orders.
 
-JCT is the job completion time, from submission to end. Nothing is simulated here. Called by `taut study replay`; the
-charts are drawn from the same rows.
+JCT is the job completion time, from submission to end.
 """
 
 import math
@@ -12,14 +11,14 @@ from typing import Final
 import numpy as np
 
 from pipelines.studies.intervals import Resamples
-from pipelines.studies.replay.orders import FIFO, UNSIZED
-from pipelines.studies.replay.replay import Outcome
+from pipelines.studies.replay.replay import FIFO, UNSIZED, Outcome
 from pipelines.studies.replay.sizes import ORACLE, PREDICTED
 from pipelines.studies.study import Row
 from scheduler_core.types import BoolArray, FloatArray
 
 ALL: Final = "all"
 CLASSES: Final[dict[str, tuple[float, float]]] = {
+    ALL: (0.0, math.inf),
     "1": (0.0, 1.0),
     "2-7": (1.0, 7.0),
     "8": (7.0, 8.0),
@@ -44,6 +43,14 @@ PAIRED: Final[dict[str, tuple[str, str]]] = {
 }
 """Orders, with their sources of sizes, from whose mean JCT every other order's difference is reported."""
 
+SECONDS_PER_HOUR: Final = 3600.0
+SHOWN: Final = ("reading", "vc", "gang_gpus", "capacity_gpus", "offered_load", "order", "sizes", "jobs")
+HOURS: Final = ("jct_mean_s", "delay_mean_s", "delay_p99_s")
+RATIOS: Final = ("fifo_jct_ratio", "gain_kept", "oracle_jct_ratio", "predicted_jct_ratio")
+
+Run = list[Outcome]
+"""The outcomes of one queue order and source of sizes, one per pool."""
+
 
 def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0) -> list[Row]:
     """Return one row per reading, queue order and source of sizes; with `detail` also per VC and per gang class.
@@ -57,8 +64,8 @@ def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0)
     - `gain_kept`: reduction of the mean JCT against FIFO, divided by the reduction by the same order with the oracle's
       sizes. Null if the oracle reduces nothing or the order uses no sizes. Under overload it is close to 1 for all
       sizes; the next two columns then tell more.
-    - `oracle_jct_ratio`: this row's mean JCT divided by that with the oracle's sizes.
-    - `predicted_jct_ratio`: this row's mean JCT divided by that with predicted sizes.
+    - `oracle_jct_ratio`, `predicted_jct_ratio`: this row's mean JCT divided by that with the oracle's and with
+      predicted sizes.
     - `less_*_s`: this row's mean JCT minus that of an order in `PAIRED`. Null if that order was not replayed.
 
     `_low` and `_high` are the ends of 95 % intervals of means and ratios, from `Resamples` with this seed. All rows of
@@ -68,84 +75,72 @@ def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0)
     for name in dict.fromkeys(outcome.reading.name for outcome in outcomes):
         table = _Table.of([outcome for outcome in outcomes if outcome.reading.name == name], seed=seed)
         for run in table.runs.values():
-            rows.extend(_rows_of_run(run, table, detail=detail))
+            parts: list[tuple[str, Run]] = [(ALL, run)]
+            if detail and len(run) > 1:
+                parts += [(str(outcome.pool.vc), [outcome]) for outcome in run]
+            gangs = CLASSES if detail else (ALL,)
+            rows += [{**_figures(vc, gang, own), **_compared(gang, own, table)} for vc, own in parts for gang in gangs]
     return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Table:
-    """The outcomes of one reading, and their sums by day of submission, from which intervals are resampled.
+class _Means:
+    """Mean JCT, and mean JCT and delay in every resample (draws,); NaN without a job."""
 
-    `runs` has the outcomes of all pools, by queue order and source of sizes. `sums` has for each order, source and VC
-    an array (classes, 3, days): number, summed JCT and summed delay of ended jobs. The first class is `ALL`.
+    jct_s: float = math.nan
+    drawn_jct_s: FloatArray
+    drawn_delay_s: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """The outcomes of one reading by order and source of sizes, and what intervals are resampled from.
+
+    `sums` has for each order, source and VC an array (classes, 3, days): number, summed JCT and summed delay of jobs
+    that ended, by day of submission.
     """
 
-    runs: Mapping[tuple[str, str], list[Outcome]]
+    runs: Mapping[tuple[str, str], Run]
     sums: Mapping[tuple[str, str, str | None], FloatArray]
     resamples: Resamples
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome], *, seed: int) -> "_Table":
-        runs: dict[tuple[str, str], list[Outcome]] = {}
+        runs: dict[tuple[str, str], Run] = {}
         for outcome in outcomes:
             runs.setdefault((outcome.order, outcome.sizes), []).append(outcome)
         resamples = Resamples.of(np.concatenate([outcome.day for outcome in outcomes]), seed=seed)
         sums = {(each.order, each.sizes, each.pool.vc): _daily(each, resamples) for each in outcomes}
         return cls(runs=runs, sums=sums, resamples=resamples)
 
-    def same_pools(self, order: str, sizes: str, run: list[Outcome]) -> list[Outcome]:
-        """Return the outcomes of a queue order and source of sizes in the same pools as `run`."""
-        vcs = {outcome.pool.vc for outcome in run}
-        return [outcome for outcome in self.runs.get((order, sizes), []) if outcome.pool.vc in vcs]
-
-    def means(self, run: list[Outcome], gang: str) -> "_Means":
-        """Return the mean JCT of the jobs of one gang class, and their mean JCT and delay in every resample."""
+    def means(self, order: str, sizes: str, like: Run, gang: str) -> _Means:
+        """Return the means of an order and source of sizes, over the pools of `like` and one gang class."""
+        vcs = {outcome.pool.vc for outcome in like}
+        run = [outcome for outcome in self.runs.get((order, sizes), []) if outcome.pool.vc in vcs]
         if not run:
-            return _Means(jct_s=math.nan, drawn_jct_s=np.array(math.nan), drawn_delay_s=np.array(math.nan))
-        at = (ALL, *CLASSES).index(gang)
-        sums = np.sum([self.sums[each.order, each.sizes, each.pool.vc][at] for each in run], axis=0)
+            return _Means(drawn_jct_s=np.array(math.nan), drawn_delay_s=np.array(math.nan))
+        at = list(CLASSES).index(gang)
+        sums = np.sum([self.sums[order, sizes, each.pool.vc][at] for each in run], axis=0)
         jobs, jct_s = sums[:2].sum(axis=1)
         drawn = self.resamples.drawn(sums)
         with np.errstate(invalid="ignore"):
-            return _Means(
-                jct_s=float(jct_s / jobs) if jobs else math.nan,
-                drawn_jct_s=drawn[1] / drawn[0],
-                drawn_delay_s=drawn[2] / drawn[0],
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Means:
-    """Mean JCT, and mean JCT and delay in every resample (draws,); NaN where there is no job."""
-
-    jct_s: float
-    drawn_jct_s: FloatArray
-    drawn_delay_s: FloatArray
+            own, delay = drawn[1] / drawn[0], drawn[2] / drawn[0]
+        return _Means(jct_s=float(jct_s / jobs) if jobs else math.nan, drawn_jct_s=own, drawn_delay_s=delay)
 
 
 def _daily(outcome: Outcome, resamples: Resamples) -> FloatArray:
     ended = ~np.isnan(outcome.jct_s)
-    of_class = [ended & _of_class(outcome.gpus, gang) for gang in (ALL, *CLASSES)]
+    of_class = [ended & _of_class(outcome.gpus, gang) for gang in CLASSES]
     columns = (np.ones(len(ended)), outcome.jct_s, outcome.jct_s - outcome.run_s)
     return np.array([[resamples.by_day(outcome.day[own], values[own]) for values in columns] for own in of_class])
 
 
-def _rows_of_run(run: list[Outcome], table: _Table, *, detail: bool) -> list[Row]:
-    slices: list[tuple[str, list[Outcome]]] = [(ALL, run)]
-    if detail and len(run) > 1:
-        slices += [(str(outcome.pool.vc), [outcome]) for outcome in run]
-    return [
-        {**_figures(vc, gang, own), **_compared(gang, own, table)}
-        for vc, own in slices
-        for gang in (ALL, *(CLASSES if detail else ()))
-    ]
-
-
-def _figures(vc: str, gang: str, run: list[Outcome]) -> Row:
+def _figures(vc: str, gang: str, run: Run) -> Row:
     """Return the columns of a row that need no other run to compare with."""
-    gpus, run_s, jct_s = (_stacked(run, name) for name in ("gpus", "run_s", "jct_s"))
-    asked = _of_class(gpus, gang)
-    ended = asked & ~np.isnan(jct_s)
+    columns = ("gpus", "run_s", "jct_s", "stops")
+    gpus, run_s, jct_s, stops = (np.concatenate([getattr(each, name) for each in run]) for name in columns)
+    of_class = _of_class(gpus, gang)
+    ended = of_class & ~np.isnan(jct_s)
     capacity = sum(outcome.pool.gpus for outcome in run)
     delay_s = jct_s[ended] - run_s[ended]
     slowdown = np.maximum(jct_s[ended] / np.maximum(run_s[ended], SLOWDOWN_FLOOR_S), 1.0)
@@ -159,7 +154,7 @@ def _figures(vc: str, gang: str, run: list[Outcome]) -> Row:
         "sizes": run[0].sizes,
         "gang_gpus": gang,
         "jobs": int(ended.sum()),
-        "never_fits": int((asked & np.isnan(jct_s)).sum()),
+        "never_fits": int((of_class & np.isnan(jct_s)).sum()),
         "jct_mean_s": _mean(jct_s[ended]),
         "jct_p50_s": _quantile(jct_s[ended], 0.5),
         "jct_p99_s": _quantile(jct_s[ended], 0.99),
@@ -169,35 +164,35 @@ def _figures(vc: str, gang: str, run: list[Outcome]) -> Row:
         "slowdown_mean": _mean(slowdown),
         "slowdown_p99": _quantile(slowdown, 0.99),
         "slowdown_max": _quantile(slowdown, 1.0),
-        "preemptions": int(sum(outcome.stops[_of_class(outcome.gpus, gang)].sum() for outcome in run)),
+        "preemptions": int(stops[of_class].sum()),
     }
 
 
-def _compared(gang: str, run: list[Outcome], table: _Table) -> Row:
+def _compared(gang: str, run: Run, table: _Table) -> Row:
     """Return the columns of a row that compare mean JCT with FIFO, oracle and predicted sizes, and all intervals."""
-    order = run[0].order
-    own = table.means(run, gang)
-    fifo = table.means(table.same_pools(FIFO, UNSIZED, run), gang)
-    oracle, predicted = (table.means(table.same_pools(order, sizes, run), gang) for sizes in (ORACLE, PREDICTED))
+    order, sizes = run[0].order, run[0].sizes
+    own, fifo, oracle, predicted = (
+        table.means(*each, run, gang) for each in ((order, sizes), (FIFO, UNSIZED), (order, ORACLE), (order, PREDICTED))
+    )
     gain_s, drawn_gain_s = fifo.jct_s - oracle.jct_s, fifo.drawn_jct_s - oracle.drawn_jct_s
     drawn_gain_s = np.where(drawn_gain_s > 0.0, drawn_gain_s, np.nan)
     kept = (fifo.jct_s - own.jct_s) / gain_s if gang == ALL and gain_s > 0.0 else math.nan
-    found = {
+    compared = {
         "fifo_jct_ratio": (fifo.jct_s / own.jct_s, fifo.drawn_jct_s / own.drawn_jct_s),
         "oracle_jct_ratio": (own.jct_s / oracle.jct_s, own.drawn_jct_s / oracle.drawn_jct_s),
         "predicted_jct_ratio": (own.jct_s / predicted.jct_s, own.drawn_jct_s / predicted.drawn_jct_s),
         "gain_kept": (kept, (fifo.drawn_jct_s - own.drawn_jct_s) / drawn_gain_s),
     }
-    for name, (other, sizes) in PAIRED.items():
-        theirs = table.means(table.same_pools(other, sizes, run), gang)
-        found[f"less_{name}_s"] = (own.jct_s - theirs.jct_s, own.drawn_jct_s - theirs.drawn_jct_s)
+    for name, other in PAIRED.items():
+        theirs = table.means(*other, run, gang)
+        compared[f"less_{name}_s"] = (own.jct_s - theirs.jct_s, own.drawn_jct_s - theirs.drawn_jct_s)
     row: Row = {}
     for name, drawn in (("jct_mean_s", own.drawn_jct_s), ("delay_mean_s", own.drawn_delay_s)):
         row |= _ends(name, drawn, table.resamples)
-    for name, (value, drawn) in found.items():
-        told = not math.isnan(value)
-        row |= {name: value if told else None}
-        row |= _ends(name, drawn if told else np.array(math.nan), table.resamples)
+    for name, (value, drawn) in compared.items():
+        known = not math.isnan(value)
+        row |= {name: value if known else None}
+        row |= _ends(name, drawn if known else np.array(math.nan), table.resamples)
     return row
 
 
@@ -207,12 +202,8 @@ def _ends(name: str, drawn: FloatArray, resamples: Resamples) -> Row:
 
 
 def _of_class(gpus: FloatArray, gang: str) -> BoolArray:
-    above, up_to = CLASSES.get(gang, (0.0, math.inf))
+    above, up_to = CLASSES[gang]
     return np.asarray((gpus > above) & (gpus <= up_to), dtype=np.bool_)
-
-
-def _stacked(run: list[Outcome], column: str) -> FloatArray:
-    return np.concatenate([getattr(outcome, column) for outcome in run])
 
 
 def _mean(values: FloatArray | BoolArray) -> float:
@@ -221,3 +212,28 @@ def _mean(values: FloatArray | BoolArray) -> float:
 
 def _quantile(values: FloatArray, level: float) -> float:
     return float(np.quantile(values, level)) if len(values) else math.nan
+
+
+def screen(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows for the screen: times in hours, ratios, and differences from other orders that were replayed."""
+    parts = [name for name in ("vc", "gang_gpus") if all(row[name] == ALL for row in rows)]
+    less = [name for name in (f"less_{other}_s" for other in PAIRED) if any(row[name] is not None for row in rows)]
+    units = dict.fromkeys((*HOURS, *less), SECONDS_PER_HOUR) | dict.fromkeys(RATIOS, 1.0)
+    return [
+        {name: row[name] for name in SHOWN if name not in parts}
+        | {key: value for name, unit in units.items() for key, value in _cells(row, name, unit).items()}
+        | {"preemptions": row["preemptions"]}
+        for row in rows
+    ]
+
+
+def _cells(row: Row, name: str, unit: float) -> Row:
+    """Return a value in a unit and the ends of its interval, named as `study.rendered` expects them.
+
+    >>> _cells({"x_s": 7200.0, "x_s_low": 3600.0, "x_s_high": 10800.0}, "x_s", 3600.0)
+    {'x_h': 2.0, 'x_h_lo': 1.0, 'x_h_hi': 3.0}
+    """
+    shown = name if unit == 1.0 else f"{name.removesuffix('_s')}_h"
+    ends = {shown: name, f"{shown}_lo": f"{name}_low", f"{shown}_hi": f"{name}_high"}
+    values = {key: row[of] for key, of in ends.items() if of in row}
+    return {key: value / unit if isinstance(value, float) else value for key, value in values.items()}

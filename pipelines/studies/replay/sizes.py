@@ -1,7 +1,7 @@
 """Sizes: run-time estimates known at each job's submission, from models, from history, or exact (the oracle).
 
 The jobs of a month are predicted by a model trained only on jobs that ended before that month. Histories contain only
-jobs whose recorded end is before the submission. Called by `study`.
+jobs whose recorded end is before the submission.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,17 +15,38 @@ import polars as pl
 
 from features.history import History
 from pipelines.errors import BadUsage
-from pipelines.models.baselines import HISTORY_BASELINES, history_forecasts
+from pipelines.models.baselines import (
+    HISTORY_BASELINES,
+    UNINFORMED_S,
+    HistoryBaseline,
+    Key,
+    history_forecasts,
+    key_codes,
+)
 from pipelines.models.examples import Examples, examples_of, task_types
 from pipelines.models.fitted import Recipe, combined, fit_runtime
 from pipelines.models.metrics import FloatArray
-from pipelines.models.splits import time_later
-from pipelines.studies.replay.means import LIKE_MEAN, MEANS, mean_sizes
+from pipelines.models.splits import finished, time_later
 from scheduler_core.types import BoolArray, IntArray
 
 ORACLE: Final = "oracle"
 PREDICTED: Final = "predicted"
 MEDIANS: Final = ("vc_gpus_median", "recent_20", "user_median", "group_median", "global_median")
+
+LIKE_MEAN: Final = "like_mean"
+"""Name of the mean over jobs with the same VC and GPUs, or the same GPUs if the trace has no VCs. Unlike the other
+means it can be computed for every trace."""
+
+MEANS: Final[dict[str, HistoryBaseline]] = {
+    "user_mean": HistoryBaseline(keys=(("user",), ("cluster",))),
+    "group_mean": HistoryBaseline(keys=(("group",), ("user",), ("cluster",))),
+    LIKE_MEAN: HistoryBaseline(keys=(("cluster", "vc", "gpus"), ("cluster", "gpus"), ("cluster",))),
+}
+"""Sizes that are means over earlier jobs with the same key, by name.
+
+Of each list of keys, the first under which an earlier job has ended is used. The mean is over all earlier jobs with
+that key; the window of `HistoryBaseline` is ignored. `gpus` is the GPU count of the whole gang.
+"""
 
 LEAST_LEARNT: Final = 1000
 """Minimum number of jobs that must have ended before a month for training its model. Jobs submitted before the first
@@ -65,19 +86,9 @@ def sizes_of(
 ) -> Sizes:
     """Return the sizes of the replayed jobs from these sources; by default from all for which the trace has data.
 
-    Parameters
-    ----------
-    jobs
-        Canonical jobs to be replayed, each with a run time.
-    learnt_from
-        All jobs of the trace, including the replayed jobs. A month's model is trained on the jobs that ended before it.
-    sources
-        Names that `applicable_sources` returns.
-    zone
-        The trace's time zone, in which months begin.
-    since
-        The last training cut: one model, trained on jobs that ended before, predicts all jobs submitted from then on.
-        Jobs submitted earlier are predicted by the models of their months. By default every month has a model.
+    `jobs` are canonical, each with a run time; `learnt_from` are all jobs of the trace. A month's model is trained on
+    the jobs that ended before it; months begin in the time zone `zone`. From `since` on, one model predicts all; by
+    default every month has its own.
 
     Raises
     ------
@@ -91,7 +102,12 @@ def sizes_of(
     cuts = [month for month in months if _ended_before(learnt_from, month) >= LEAST_LEARNT]
     asked = list(sources or known)
     if since is not None:
-        _check_learnable(learnt_from, since, asked)
+        ended = _ended_before(learnt_from, since)
+        if PREDICTED in asked and ended < LEAST_LEARNT:
+            raise BadUsage(
+                f"found {ended} jobs that ended before {since:%Y-%m-%d}, and a model needs {LEAST_LEARNT}: give a "
+                "later --since, or --sizes without predicted"
+            )
         cuts = [*(cut for cut in cuts if cut < since), since]
     answers: dict[str, FloatArray] = {}
     p90s: dict[str, FloatArray] = {}
@@ -122,15 +138,6 @@ def _seconds(p50: FloatArray, p90: FloatArray) -> FloatArray:
     return seconds
 
 
-def _check_learnable(learnt_from: pl.DataFrame, since: datetime, asked: Sequence[str]) -> None:
-    ended = _ended_before(learnt_from, since)
-    if PREDICTED in asked and ended < LEAST_LEARNT:
-        raise BadUsage(
-            f"found {ended} jobs that ended before {since:%Y-%m-%d}, and a model needs {LEAST_LEARNT}: give a later "
-            "--since, or --sizes without predicted"
-        )
-
-
 def applicable_sources(jobs: pl.DataFrame) -> list[str]:
     """Return the sources that the trace allows: most means and medians need values in their first key."""
     filled = {column for column in jobs.columns if jobs[column].null_count() < jobs.height} | {"gpus"}
@@ -158,10 +165,7 @@ def learned(
 ) -> FloatArray:
     """Return p50 and p90 in seconds of each job (2, n) from the last model before its submission; NaN without one.
 
-    Parameters
-    ----------
-    cuts
-        Ascending training cuts: each model is trained on jobs that ended before its cut, and used until the next cut.
+    `cuts` ascend: each model is trained on jobs that ended before its cut, and used until the next cut.
     """
     answers = np.full((2, jobs.height), np.nan)
     if not cuts:
@@ -194,10 +198,7 @@ def _period(
     seed: int,
     nthread: int,
 ) -> tuple[IntArray, FloatArray]:
-    """Return the `wanted` rows (k,) submitted in [begin, end), and their p50 and p90 in seconds (2, k).
-
-    The model has the cut `begin`.
-    """
+    """Return the `wanted` rows (k,) submitted in [begin, end), and p50 and p90 in seconds by a model cut at `begin`."""
     split = time_later(examples.jobs, until=begin)
     in_period = wanted & (examples.jobs["submit_ts"] < end).to_numpy()
     asked = split.test[in_period[split.test]]
@@ -223,3 +224,43 @@ def _models_note(jobs: pl.DataFrame, learnt: FloatArray, cuts: Sequence[datetime
         f"had ended before it began (UTC {begins}); "
         f"{without} of {jobs.height} jobs came before or had no end and took {WITHOUT_MODEL}"
     )
+
+
+def mean_sizes(jobs: pl.DataFrame, keys: tuple[Key, ...]) -> FloatArray:
+    """Return for each job (n,) the mean run time in seconds of earlier jobs with the same key.
+
+    The first of `keys` under which a job has ended is taken. Only finished jobs that ended strictly before the
+    `submit_ts` of a job count; if there are none, its size is `UNINFORMED_S`.
+    """
+    sizes = np.full(jobs.height, UNINFORMED_S[0.5])
+    for key in reversed(keys):
+        means = _ended_means(jobs, key)
+        sizes = np.where(np.isnan(means), sizes, means)
+    return sizes
+
+
+def _ended_means(jobs: pl.DataFrame, key: Key) -> FloatArray:
+    """Return the mean run time of jobs with the same key that ended before each submission (n,), NaN if none had."""
+    codes = key_codes(jobs, key)
+    submit_us = jobs["submit_ts"].dt.epoch("us").to_numpy()
+    ended = np.flatnonzero(jobs.select(finished()).to_series().to_numpy() & (codes >= 0))
+    end_us = jobs["end_ts"].dt.epoch("us").to_numpy()[ended].astype(np.int64)
+    order = np.lexsort((end_us, codes[ended]))
+    ended, end_us = ended[order], end_us[order]
+    totals = np.concatenate([[0.0], np.cumsum(jobs["run_s"].to_numpy()[ended])])
+    firsts = np.searchsorted(codes[ended], codes)
+    # Ends are sorted by key, then time: find how many of them come before each submission.
+    ranks = _ranks(codes, submit_us, codes[ended], end_us)
+    counts = np.where(codes >= 0, ranks - firsts, 0)
+    with np.errstate(invalid="ignore"):
+        return np.where(counts > 0, (totals[ranks] - totals[firsts]) / np.maximum(counts, 1), np.nan)
+
+
+def _ranks(asked_code: IntArray, asked_us: IntArray, code: IntArray, us: IntArray) -> IntArray:
+    """Return how many of the ascending pairs (code, us) come before each pair (asked_code, asked_us)."""
+    is_end = np.concatenate([np.zeros(len(asked_code), dtype=np.bool_), np.ones(len(code), dtype=np.bool_)])
+    order = np.lexsort((is_end, np.concatenate([asked_us, us]), np.concatenate([asked_code, code])))
+    before = np.cumsum(is_end[order])
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = before
+    return ranks[: len(asked_code)]

@@ -1,8 +1,4 @@
-"""The study `replay`, from a lake to rows and charts: chooses jobs, sizes, queue orders and readings, and runs them.
-
-Joins the other modules of this folder, and draws the oracle's gain that each source of sizes keeps. Called by
-`taut study replay`.
-"""
+"""The study `replay`: the recorded jobs of a trace under queue orders, with sizes from models and from history."""
 
 import time
 from collections.abc import Sequence
@@ -16,15 +12,21 @@ import polars as pl
 
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
-from pipelines.report.charts.looks import BLUE, GREEN, PURPLE, VERMILLION, titled
+from pipelines.studies.charts import chart
 from pipelines.studies.intervals import BLOCK_DAYS, DRAWS
 from pipelines.studies.replay.capacity import Reading, evidence_of, readings_of
-from pipelines.studies.replay.means import MEANS
-from pipelines.studies.replay.orders import ORDERS, orders_for, planned
-from pipelines.studies.replay.replay import QUANTUM_S, Outcome, Replayed, replay, replayed
-from pipelines.studies.replay.rows import ALL, rows_of
-from pipelines.studies.replay.sizes import MEDIANS, ORACLE, PREDICTED, sizes_of
-from pipelines.studies.replay.tables import paired, rendered
+from pipelines.studies.replay.replay import (
+    ORDERS,
+    QUANTUM_S,
+    Outcome,
+    Replayed,
+    orders_for,
+    planned,
+    replay,
+    replayed,
+)
+from pipelines.studies.replay.rows import ALL, rows_of, screen
+from pipelines.studies.replay.sizes import ORACLE, sizes_of
 from pipelines.studies.study import (
     Context,
     Findings,
@@ -39,40 +41,25 @@ from pipelines.studies.study import (
 KEPT_FROM, KEPT_TO = -1.0, 1.1
 """Ends of the axis of the kept gain; values beyond them are drawn at the ends."""
 
-COMPARED: Final = [name for name, order in ORDERS.items() if order.compared]
-SOURCES: Final = [PREDICTED, *MEANS, *MEDIANS]
-
 
 def gain_kept(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the share of the oracle's gain over FIFO that each source of sizes keeps, by queue order.
-
-    There is one panel per reading.
-    """
+    """Draw the share of the oracle's gain over FIFO that each source of sizes keeps, by queue order."""
+    kept = pl.col("gain_kept", "gain_kept_low", "gain_kept_high").cast(pl.Float64).clip(KEPT_FROM, KEPT_TO)
     shown = rows.filter(
-        pl.col("vc") == ALL,
-        pl.col("gang_gpus") == ALL,
-        pl.col("order").is_in(COMPARED),
-        pl.col("sizes") != ORACLE,
-        pl.col("gain_kept").is_not_null(),
-    ).with_columns(pl.col("gain_kept", "gain_kept_low", "gain_kept_high").cast(pl.Float64).clip(KEPT_FROM, KEPT_TO))
-    colour = alt.Color("order:N").title(None).sort(COMPARED).scale(range=[VERMILLION, BLUE, PURPLE, GREEN])
-    legend = alt.Legend(orient="bottom", symbolType="circle", symbolOpacity=1.0)
-    x = alt.X("gain_kept:Q").title("share of the oracle's gain over FIFO").scale(domain=[KEPT_FROM, KEPT_TO])
-    y = alt.Y("sizes:N").title(None).sort(SOURCES)
-    side = alt.YOffset("order:N").sort(COMPARED)
-    place = {"y": y, "yOffset": side, "color": colour.legend(legend)}
-    base = alt.Chart(shown)
-    layers = alt.layer(
-        base.mark_rule(strokeWidth=2, opacity=0.6).encode(x=alt.X("gain_kept_low:Q"), x2="gain_kept_high:Q", **place),
-        base.mark_point(filled=True, size=40, opacity=1.0).encode(x=x, **place),
+        pl.col("vc") == ALL, pl.col("gang_gpus") == ALL, pl.col("sizes") != ORACLE, pl.col("gain_kept").is_not_null()
+    ).with_columns(kept)
+    return chart(
+        shown.rename({"gain_kept_low": "gain_kept_lo", "gain_kept_high": "gain_kept_hi"}),
+        x=("sizes:N", "", ""),
+        y=("gain_kept:Q", "share of the oracle's gain over FIFO", "%"),
+        series="order",
+        names={name: name for name, order in ORDERS.items() if order.compared},
+        panel="reading",
+        title="What sizes known at submission keep of the oracle's gain in mean JCT",
+        of=of,
+        mark="point",
+        columns=2,
     )
-    said = [*of, "at the border: beyond it; without an interval: the oracle itself may gain nothing"]
-    panels = layers.properties(width=300, height={"step": 26, "for": "position"})
-    chart: alt.FacetChart = panels.facet(facet=alt.Facet("reading:N").title(None), columns=2)
-    return titled(chart, "What sizes known at submission keep of the oracle's gain in mean JCT", said)
-
-
-PAIRS: Final = "mean JCT less that of other orders, same jobs and same resampled weeks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,32 +119,23 @@ class Replays:
 
 
 def run(config: Config, context: Context) -> Findings:
-    """Replay the jobs of one cluster of a trace under every reading, order and source of sizes of the config.
-
-    Raises
-    ------
-    BadUsage
-        If a name is unknown, or the trace has several clusters and the config names none.
-    LakeError
-        If the lake lacks the jobs, or the data for every reading.
-    """
+    """Replay the jobs of one cluster of a trace under every reading, order and source of sizes of the config."""
     replays = replays_of(context.lake(), context.trace(config.trace), config, context)
     rows = replays.rows(detail=config.detail, seed=config.seed)
-    full = rows if config.detail else replays.rows(detail=True, seed=config.seed)
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    drawable = frame.filter(pl.col("sizes") != ORACLE, pl.col("gain_kept").is_not_null()).height
     return Findings(
         study="replay",
         trace=replays.trace,
-        tables={"": rendered(rows)} | ({PAIRS: pairs} if (pairs := paired(rows)) else {}),
-        charts={"gain_kept": partial(gain_kept, pl.DataFrame(full, infer_schema_length=None), subtitle_of(replays))},
+        tables={"": screen(rows)},
+        charts={"gain_kept": partial(gain_kept, frame, subtitle_of(replays))} if drawable else {},
         notes=replays.notes,
         flat=rows,
-        full=full,
-        png=False,
     )
 
 
 def replays_of(lake: Lake, trace: str, config: Config, context: Context) -> Replays:
-    """Run all replays of a config; raises the errors of `run`."""
+    """Run all replays of a config."""
     every = lake.table("jobs", trace, config.cluster).collect()
     clusters = every["cluster"].unique().sort().to_list()
     if len(clusters) != 1:
@@ -240,11 +218,10 @@ def subtitle_of(replays: Replays) -> list[str]:
     """Return the lines below the title of a chart: which jobs, and how many."""
     first = replays.outcomes[0]
     key = (first.reading.name, first.order, first.sizes)
-    of_one_run = [each for each in replays.outcomes if (each.reading.name, each.order, each.sizes) == key]
-    measured = sum(len(each.jct_s) for each in of_one_run)
+    measured = sum(len(each.jct_s) for each in replays.outcomes if (each.reading.name, each.order, each.sizes) == key)
     return [
         f"{replays.trace}, {replays.cluster}: {measured} measured jobs, submissions and run times as in the log",
-        f"95 % intervals over blocks of {BLOCK_DAYS} days of submission; a panel for each reading of its size",
+        f"95 % intervals over blocks of {BLOCK_DAYS} days of submission; values beyond the axis are drawn at its ends",
     ]
 
 

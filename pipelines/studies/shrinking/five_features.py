@@ -1,7 +1,6 @@
 """Run-time models with the five features of Yang, Hong and Tang, as a predictor for Algorithm 1 without floors.
 
-Features: requested CPU cores, memory and GPUs, and measured network traffic and GPU memory. The jobs of a pool hold no
-parameter servers. Called by `paper`.
+Features: requested CPU cores, memory and GPUs, and measured network traffic and GPU memory.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,11 +1,12 @@
-"""The algorithm of Yang, Hong and Tang rebuilt: a model with their five features, and a sweep of Algorithm 1.
+"""The study `shrinking-paper`: the experiments of Yang, Hong and Tang, with a model of their five features.
 
 Arrivals are single instances by default, at a load that fills the baseline's CPU after about two hours. Parameter
-servers are in neither the pool nor the models. Called by `taut study`.
+servers are in neither the pool nor the models.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -15,13 +16,12 @@ import polars as pl
 from pipelines.simulation.advice import REQUESTED, Advice
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.settings import SimulationSettings
-from pipelines.studies.intervals import mean, ratio, ratio_difference
-from pipelines.studies.shrinking.arms import Arm, Asked, advice_of, asked_of, requests_of
-from pipelines.studies.shrinking.cases import PAPER, TYPES, Case, Draw, cases_of, drawn_as
-from pipelines.studies.shrinking.claims import FIGURES, PERCENT, PLACE, bottleneck_rows, claim_rows, gain_of, paired
-from pipelines.studies.shrinking.comparison import binding_truths, judged
+from pipelines.studies.compare import ARM, paired
+from pipelines.studies.intervals import Interval, mean, ratio, ratio_difference
+from pipelines.studies.shrinking.arms import Size, Sizing, advice_of, requests_of, sizing
 from pipelines.studies.shrinking.five_features import FiveFeatures, Point
-from pipelines.studies.shrinking.runs import run_cases
+from pipelines.studies.shrinking.runs import MIXES, PAPER, PLACE, TYPES, Draw, Plan, populations, run_arms
+from pipelines.studies.shrinking.tables import FIGURES, PERCENT, bottleneck_rows, claim_rows, gain_of
 from pipelines.studies.study import (
     Context,
     Findings,
@@ -34,7 +34,7 @@ from pipelines.studies.study import (
     trace_option,
 )
 from scheduler_core.shrink import ShrinkPolicy, shrink
-from scheduler_core.types import FloatArray, Recommendation
+from scheduler_core.types import Recommendation
 
 LOAD_PER_H: Final = 80.0
 """Default load, chosen on seeds 0 to 19 of the real rows: the baseline's CPU is full after about two hours."""
@@ -43,6 +43,9 @@ GAINS: Final = ("deployed", "completed", "completion_rate", "cpu_request", "gpu_
 AS_SET, CHOSEN = "as_set", "alpha0_0.7"
 """The default parameters, and the alpha0 whose CPU request is nearest to the published one on seeds 0 to 19."""
 
+JUDGED: Final = (REQUESTED, AS_SET, CHOSEN)
+FIFO: Final = "fifo"
+POLICIES: Final = (FIFO, "srtf", "drf")
 
 POINTS: Final = {
     AS_SET: Point(),
@@ -59,8 +62,8 @@ With theta 1e9 any change of the run time passes; with a cut of 1 no resource is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaperConfig:
-    """Options of the study `shrinking-paper`; its mix is 5:15:15:65, its policy FIFO."""
+class Config:
+    """Options of the study."""
 
     trace: str | None = trace_option()
     cluster: str | None = cluster_option()
@@ -73,8 +76,8 @@ class PaperConfig:
     seed: int = seed_option()
 
 
-def run_paper(config: PaperConfig, context: Context) -> Findings:
-    """Run every parameter set under every slowdown model, with the same arrivals."""
+def run(config: Config, context: Context) -> Findings:
+    """Train the models, and run every parameter set under every slowdown model, with the same arrivals."""
     lake, trace = context.lake(), context.trace(config.trace)
     jobs, usage = (lake.table(table, trace, config.cluster).collect() for table in ("jobs", "usage"))
     pool = job_pool(jobs.filter(pl.col("task_type").is_in(TYPES)), usage)
@@ -83,86 +86,125 @@ def run_paper(config: PaperConfig, context: Context) -> Findings:
     return findings_of(pool, model, config, SimulationSettings(engine="compiled"), trace)
 
 
-def findings_of(
-    pool: Pool, model: FiveFeatures, config: PaperConfig, settings: SimulationSettings, trace: str
-) -> Findings:
-    """Simulate the paper's mix with all devices, and make the tables."""
-    arms = {name: _arm(model, point) for name, point in POINTS.items()}
-    advice = advice_of(asked_of(pool, model, ShrinkPolicy()), arms)
+def findings_of(pool: Pool, model: FiveFeatures, config: Config, settings: SimulationSettings, trace: str) -> Findings:
+    """Simulate the three experiments on all devices, and make the tables."""
+    arms: dict[str, Size] = {name: partial(_sized, model=model, point=point) for name, point in POINTS.items()}
+    advice = advice_of(sizing(pool, model, ShrinkPolicy()), arms)
+    (gnn, devices), members = next(iter(populations(pool).items()))  # all jobs on all devices
+    of = {(gnn, devices): members}
+    plan = Plan(pool=pool, populations=of, loads_per_h=(config.load,), settings=settings, draw=config.draw)
     seeds = range(config.seed, config.seed + config.seeds)
-    # The first population is that of all jobs and devices.
-    cases = cases_of(pool, seeds=seeds, loads_per_h=(config.load,), horizon_s=settings.horizon_s)[: config.seeds]
-    runs = run_cases(drawn_as(config.draw, pool), advice, cases, settings)
-    judged_arms = runs.filter(pl.col("arm").is_in([REQUESTED, AS_SET, CHOSEN]))
+    runs = run_arms(plan, advice, seeds)
+    main = runs.filter(pl.col(ARM).is_in(JUDGED))
+    few = {arm: advice[arm] for arm in JUDGED}
+    mixes = {PAPER: main} | {mix: run_arms(replace(plan, mix=mix), few, seeds) for mix in MIXES if mix != PAPER}
+    policies = {FIFO: main} | {
+        policy: run_arms(_under(plan, policy), few, seeds) for policy in POLICIES if policy != FIFO
+    }
     tables = {
-        "claim": binding_truths(judged_arms, claim_rows(judged_arms)),
-        "bottleneck": bottleneck_rows(judged_arms),
-        "type": type_rows(pool, advice, cases),
+        "claim": claim_rows(main),
+        "bottleneck": bottleneck_rows(main),
+        "type": type_rows(plan, advice, seeds),
         "sweep": sweep_rows(runs),
+        "mix": experiment_rows(mixes, "mix", "gain largest with most ctr"),
+        "policy": experiment_rows(policies, "policy", "gain under all three"),
     }
     notes = (
         f"{len(pool.jobs)} measured jobs of {trace}; each arrival is one {config.draw}; {config.load:g} jobs/h, mix "
-        f"{PAPER}, {cases[0].gnn} gnn, seeds {seeds[0]} to {seeds[-1]}",
+        f"{PAPER}, {gnn} gnn, seeds {seeds[0]} to {seeds[-1]}",
         f"Algorithm 1 without floors; run times by XGBoost with five features, {config.folds} folds of groups",
         "intervals are 95 %, Student's over seeds; gains are relative and paired by seed",
     )
     return Findings(study="shrinking-paper", trace=trace, tables=tables, frames={"runs": runs}, notes=notes)
 
 
-def _arm(model: FiveFeatures, point: Point) -> Arm:
-    def give(asked: Asked) -> list[Recommendation]:
-        chosen = {name: getattr(point, name) for name in ("alpha0", "alpha_step", "theta")}
-        return shrink(asked.jobs, replace(model, point=point), replace(asked.policy, guard="none", **chosen))
+def _sized(inputs: Sizing, *, model: FiveFeatures, point: Point) -> list[Recommendation]:
+    chosen = {name: getattr(point, name) for name in ("alpha0", "alpha_step", "theta")}
+    return shrink(inputs.jobs, replace(model, point=point), replace(inputs.policy, guard="none", **chosen))
 
-    return Arm(what="Algorithm 1 as in the paper, without floors", give=give)
+
+def _under(plan: Plan, policy: str) -> Plan:
+    settings = plan.settings
+    return replace(plan, settings=replace(settings, discipline=replace(settings.discipline, policy=policy)))
 
 
 def sweep_rows(runs: pl.DataFrame) -> list[Row]:
     """Return one row per slowdown model and parameter set: parameters, gains in percent, kills and stretch."""
     rows: list[Row] = []
-    for place in runs.select(PLACE).unique(maintain_order=True).rows(named=True):
-        arms = paired(runs, **place)
+    for place, arms in paired(runs, PLACE):
         for name, point in POINTS.items():
-            row: Row = {"truth": place["truth"], "arm": name}
+            row: Row = {"truth": place["truth"], ARM: name}
             row |= {of: getattr(point, of) for of in Point.__slots__}
             for figure in GAINS:
-                row |= gain_of(arms, name, FIGURES[figure].column).scaled(PERCENT).columns(f"{figure}_pct")
+                row |= gain_of(arms, name, FIGURES[figure].column).columns(f"{figure}_pct")
             row |= {column: mean(arms[name][column]).value for column in ("killed", "stretched_share", "stretch_p99")}
             rows.append(row)
     return rows
 
 
-def type_rows(pool: Pool, advice: Advice, cases: Sequence[Case]) -> list[Row]:
+def type_rows(plan: Plan, advice: Advice, seeds: Sequence[int]) -> list[Row]:
     """Return the change of the CPU request of each task type, and whether ctr shrinks most and cv second.
 
     `change_pct` is over all drawn jobs of the type, with an interval over seeds. `verdict` judges the paper's claim
     from the differences between ctr, cv and nlp, paired by seed; the gnn jobs are too few to be judged.
     """
-    kinds = np.array([entry.job.task_type for entry in pool.jobs])
-    asked = requests_of([entry.job for entry in pool.jobs])[:, 0]
+    jobs = [entry.job for entry in plan.pool.jobs]
+    kinds, requested = np.array([job.task_type for job in jobs]), requests_of(jobs)[:, 0]
+    picks = [arrivals.picks for seed in seeds for _, _, arrivals in plan.cases(seed)]
     rows: list[Row] = []
     for arm in (AS_SET, CHOSEN):
         given = np.array([answer.target.cpu_cores for answer in advice[arm]])
         sums = {
-            kind: [_drawn_sums(np.where(kinds == kind, cores, 0.0), cases) for cores in (given, asked)]
+            kind: [
+                np.array([np.where(kinds == kind, cores, 0.0)[drawn].sum() for drawn in picks])
+                for cores in (given, requested)
+            ]
             for kind in TYPES
         }
         steps = [ratio_difference(*sums[lesser], *sums[most]) for most, lesser in pairwise(("ctr", "cv", "nlp"))]
         for kind, (tops, bottoms) in sums.items():
-            found = ratio(tops, bottoms).scaled(PERCENT, less=1.0)
-            row: Row = {"arm": arm, "task_type": kind, **found.columns("change_pct")}
-            rows.append(row | {"claim": "ctr shrinks most, then cv", "verdict": judged(steps).value})
+            change = ratio(tops, bottoms).scaled(PERCENT, less=1.0)
+            row: Row = {ARM: arm, "task_type": kind, **change.columns("change_pct")}
+            rows.append(row | {"claim": "ctr shrinks most, then cv", "verdict": judged(steps)})
     return rows
 
 
-def _drawn_sums(cores: FloatArray, cases: Sequence[Case]) -> FloatArray:
-    return np.array([cores[case.arrivals.picks].sum() for case in cases])
+def experiment_rows(runs: Mapping[str, pl.DataFrame], column: str, claim: str) -> list[Row]:
+    """Return the gain in finished jobs of each mix (experiment 2) or policy (experiment 3), by slowdown model and arm.
+
+    `verdict` judges the paper's claim: that the first mix gains more than each other one, from differences paired by
+    seed, or that every policy gains.
+    """
+    at = {value: {str(of["truth"]): arms for of, arms in paired(own, PLACE)} for value, own in runs.items()}
+    rows: list[Row] = []
+    for truth in next(iter(at.values())):
+        for arm in (AS_SET, CHOSEN):
+            pairs = {value: [arms[truth][name]["completed"] for name in (arm, REQUESTED)] for value, arms in at.items()}
+            first, *others = pairs.values()
+            gains = {value: ratio(*pair).scaled(PERCENT, less=1.0) for value, pair in pairs.items()}
+            steps = [ratio_difference(*first, *other) for other in others] if column == "mix" else gains.values()
+            for value, gain in gains.items():
+                row: Row = {"truth": truth, column: value, ARM: arm, **gain.columns("completed_pct")}
+                killed = float(np.mean(at[value][truth][arm]["killed"]))
+                rows.append(row | {"killed": killed, "claim": claim, "verdict": judged(list(steps))})
+    return rows
+
+
+def judged(intervals: Sequence[Interval]) -> str:
+    """Return whether a claim holds: if all intervals are above zero; it fails if any is below.
+
+    >>> judged([Interval(value=2.0, low=1.0, high=3.0), Interval(value=1.0, low=-1.0, high=3.0)])
+    'not told apart'
+    """
+    if any(each.high < 0.0 for each in intervals):
+        return "fails"
+    return "holds" if intervals and all(each.low > 0.0 for each in intervals) else "not told apart"
 
 
 PAPER_STUDY: Final = Study(
     name="shrinking-paper",
-    config=PaperConfig,
-    run=run_paper,
+    config=Config,
+    run=run,
     arms={name: ", ".join(f"{of} {getattr(each, of):g}" for of in Point.__slots__) for name, each in POINTS.items()},
     takes=("lake", "threads"),
 )

@@ -1,133 +1,156 @@
-"""Simulation runs of every case under every slowdown model and arm: one row per run.
+"""Runs of the shrinking studies: jobs of a population drawn in a mix of task types, simulated in every arm."""
 
-Also counts which resources waiting jobs lack. `claims` and `goal` make tables from the rows. Called by `designs`.
-"""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from functools import partial
 from typing import Final
 
 import numpy as np
 import polars as pl
 
+from pipelines.errors import BadUsage
 from pipelines.simulation.advice import Advice
-from pipelines.simulation.engine.schedule import Ending, Schedule
-from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
-from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.engine.schedule import Schedule
+from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, poisson_draws
+from pipelines.simulation.job_pool import Pool, one_instance_each
 from pipelines.simulation.measures.series import series
-from pipelines.simulation.paired_runs import Run, paired_runs
-from pipelines.simulation.settings import SimulationSettings
+from pipelines.simulation.paired_runs import Arrivals, paired_runs
+from pipelines.simulation.settings import PAPER_MIX, SimulationSettings
+from pipelines.simulation.simulate import ALL, KNOWN
 from pipelines.simulation.workloads import gangs_of
-from pipelines.studies.shrinking.cases import Case
-from scheduler_core.cluster import UNITS, Cluster
-from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
+from pipelines.studies.compare import compare
+from pipelines.studies.study import Row
+from scheduler_core.cluster import UNITS
+from scheduler_core.types import IntArray
 
-KEY: Final = ("gnn", "devices", "rate_per_h", "truth", "arm")
-"""Columns that identify a run together with `seed`. `truth` is the slowdown model that runs are simulated under."""
+GNN: Final = "gnn"
+TYPES: Final = ("cv", "nlp", "gnn", "ctr")
+"""Task types of the mixes. Yang, Hong and Tang use ResNet, NMT, GraphLearn and CTR, in this order."""
 
-SHORT: Final[Mapping[str, str]] = {"cpu_cores": "cpu", "mem_gib": "mem", "gpus": "gpu"}
-"""Prefix of each resource in the column names of metrics."""
+PAPER: Final = "5:15:15:65"
+MIXES: Final[Mapping[str, Mapping[str, float]]] = {
+    PAPER: PAPER_MIX,
+    "40:30:20:10": dict(zip(TYPES, (40.0, 30.0, 20.0, 10.0), strict=True)),
+}
+"""Weights of the task types in the mixes of Yang, Hong and Tang, each named cv:nlp:gnn:ctr."""
+
+WITH, WITHOUT = "with", "without"
+Population = tuple[str, str]
+"""With or without GNN jobs; all devices, or only those of known memory."""
+
+PLACE: Final = ("gnn", "devices", "rate_per_h", "truth")
+"""Columns of runs that differ only in arm and seed. `truth` is the slowdown model that runs are simulated under."""
 
 STEP_S: Final = 300.0
 FULL_FRAC: Final = 0.95
-"""Share of a resource that must be allocated, on average over a step, for it to count as fully allocated."""
+"""Share of the CPU that must be allocated, on average over a step, for it to count as fully allocated."""
 
 
-def run_cases(pool: Pool, advice: Advice, cases: Sequence[Case], settings: SimulationSettings) -> pl.DataFrame:
-    """Simulate every case under each slowdown model and arm; return a row per run: `KEY`, the seed, and metrics."""
+class Draw(StrEnum):
+    """What one arrival is: a task with all its instances, or one instance; Yang, Hong and Tang do not say."""
+
+    GANG = "gang"
+    INSTANCE = "instance"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What every arm is simulated in: jobs and their populations, loads, the mix, and the settings of the cluster."""
+
+    pool: Pool
+    populations: Mapping[Population, IntArray]
+    loads_per_h: Sequence[float]
+    settings: SimulationSettings
+    mix: str = PAPER
+    draw: Draw = Draw.GANG
+
+    def cases(self, seed: int) -> Iterator[tuple[str, float, Arrivals]]:
+        """Yield for every population and load whether GNN jobs are drawn, the load, and the arrivals of a seed."""
+        for (gnn, devices), members in self.populations.items():
+            for rate in self.loads_per_h:
+                arrivals = drawn(self.pool, members, weights_of(gnn, self.mix), rate, self.settings.horizon_s, seed)
+                yield gnn, rate, replace(arrivals, devices=devices)
+
+
+def run_arms(plan: Plan, advice: Advice, seeds: Sequence[int]) -> pl.DataFrame:
+    """Simulate every arm in every population, load and slowdown model; return a row per run: `PLACE` and metrics."""
+    return compare({arm: {arm: answers} for arm, answers in advice.items()}, seeds, partial(_run, plan=plan))
+
+
+def _run(advice: Advice, seed: int, *, plan: Plan) -> list[Row]:
+    pool = plan.pool if plan.draw is Draw.GANG else one_instance_each(plan.pool)
     working = gangs_of(pool.frame)
     # A drawn job completes, even if the recorded job failed.
     gangs = replace(working, fails=np.zeros_like(working.fails))
-    of = {id(case.arrivals): case for case in cases}
-    arrivals = [case.arrivals for case in cases]
-    rows: list[dict[str, object]] = []
-    for run in paired_runs(pool, gangs, advice, settings.slowdown_models, arrivals, settings):
-        asked = {"cpu_request_cores": asked_cores(run), "cpu_met_h": cpu_met_h(run.schedule)}
-        rows.append({**_key(of[id(run.arrivals)], run), **asdict(run.metrics), **asked, **_lacked(run)})
-    return pl.DataFrame(rows, infer_schema_length=None)
+    cases = list(plan.cases(seed))
+    of = {id(arrivals): {"gnn": gnn, "devices": arrivals.devices, "rate_per_h": rate} for gnn, rate, arrivals in cases}
+    arrivals = [each for _, _, each in cases]
+    return [
+        {
+            **of[id(run.arrivals)],
+            "truth": run.slowdown_model,
+            **asdict(run.metrics),
+            "cpu_request_cores": _requested_cores(run.schedule),
+            "cpu_met_h": _cpu_met_h(run.schedule),
+        }
+        for run in paired_runs(pool, gangs, advice, plan.settings.slowdown_models, arrivals, plan.settings)
+        if run.arm in advice
+    ]
 
 
-def asked_cores(run: Run) -> float:
+def _requested_cores(schedule: Schedule) -> float:
     """Return the mean CPU cores that a gang requests when it enters the queue, after shrinking by the arm."""
-    workload, counted = run.schedule.workload, ~run.schedule.never_fits
+    workload, counted = schedule.workload, ~schedule.never_fits
     cores = workload.granted_units[:, 0] * workload.instances / UNITS[0]
     return float(cores[counted].mean()) if counted.any() else float("nan")
 
 
-def _lacked(run: Run) -> dict[str, float]:
-    """Return the share of waiting jobs that lack each resource, by column name."""
-    return {f"{SHORT[name]}_lacked_share": share for name, share in lacking(run.schedule).items()}
-
-
-def cpu_met_h(schedule: Schedule) -> float:
+def _cpu_met_h(schedule: Schedule) -> float:
     """Return the hour at which 95 % of the CPU was first allocated; the length of the run if it never was."""
-    course, cores = series(schedule, STEP_S), sum(machine.cpu_cores for machine in schedule.machines)
-    full = np.flatnonzero(np.asarray(course["allocated_cpu_cores"]) >= FULL_FRAC * cores)
-    return float(course["time_s"][full[0]] if len(full) else course["until_s"][-1]) / SECONDS_PER_HOUR
+    steps, cores = series(schedule, STEP_S), sum(machine.cpu_cores for machine in schedule.machines)
+    full = np.flatnonzero(np.asarray(steps["allocated_cpu_cores"]) >= FULL_FRAC * cores)
+    return float(steps["time_s"][full[0]] if len(full) else steps["until_s"][-1]) / SECONDS_PER_HOUR
 
 
-def _key(case: Case, run: Run) -> dict[str, object]:
-    return {
-        "gnn": case.gnn,
-        "devices": case.devices,
-        "rate_per_h": case.rate_per_h,
-        "truth": run.slowdown_model,
-        "arm": run.arm,
-        "seed": case.seed,
-    }
+def populations(pool: Pool) -> dict[Population, IntArray]:
+    """Return the rows of the pool in each population.
 
+    Populations of known devices are left out if all devices are known, populations with GNN if there are no GNN jobs,
+    and populations without GNN if they lack one of the other task types.
 
-LOOK_S = SECONDS_PER_HOUR / 2.0
-"""Seconds between the times at which waiting jobs are counted."""
-
-
-def lacking(schedule: Schedule, *, look_s: float = LOOK_S) -> dict[str, float]:
-    """Return the share of waiting jobs that lack each resource, over jobs and sampled times; NaN if none waits.
-
-    A job lacks a resource if the machines have too little of it free for all instances of its gang, even if the other
-    resources were entirely free. So a job may lack several resources. A job lacks none if each resource is free in
-    sufficient amount, though on different machines.
+    Raises
+    ------
+    BadUsage
+        If the pool lacks jobs of a task type other than GNN.
     """
-    waited, lacked = 0, np.zeros(len(RESOURCES))
-    for now_s in np.arange(look_s, schedule.end_s, look_s).tolist():
-        gangs, waiting = _waiting(schedule, now_s)
-        if len(waiting):
-            waited += len(waiting)
-            lacked += (_room(_free(schedule, now_s), gangs) < schedule.workload.instances[waiting][:, None]).sum(0)
-    return dict(zip(RESOURCES, (lacked / waited if waited else lacked * np.nan).tolist(), strict=True))
+    kinds = np.array([entry.job.task_type for entry in pool.jobs])
+    others = [kind for kind in TYPES if kind != GNN]
+    if lacking := [kind for kind in others if kind not in kinds]:
+        raise BadUsage(f"the pool has no {', '.join(lacking)} job; the paper's mix draws all of them")
+    devices = {ALL: np.ones(len(kinds), dtype=np.bool_)}
+    if not all(pool.known):
+        devices[KNOWN] = np.array(pool.known)
+    rows: dict[Population, IntArray] = {}
+    for name, known in devices.items():
+        of_types, gnn = np.isin(kinds, TYPES) & known, kinds == GNN
+        if (known & gnn).any():
+            rows[WITH, name] = np.flatnonzero(of_types)
+        if all((known & (kinds == kind)).any() for kind in others):
+            rows[WITHOUT, name] = np.flatnonzero(of_types & ~gnn)
+    return rows
 
 
-def _waiting(schedule: Schedule, now_s: float) -> tuple[IntArray, IntArray]:
-    """Return the units that an instance of each waiting job would be allocated (w, 3), and the waiting jobs (w,)."""
-    workload = schedule.workload
-    waits: BoolArray = (workload.arrive_s <= now_s) & ~schedule.never_fits & ~(schedule.finished_s <= now_s)
-    waits[schedule.job[_running(schedule, now_s)]] = False
-    full = np.zeros_like(waits)
-    full[schedule.job[(schedule.ending == Ending.KILLED) & (schedule.end_run_s <= now_s)]] = True
-    waiting = np.flatnonzero(waits)
-    units = np.where(full[waiting, None], workload.request_units[waiting], workload.granted_units[waiting])
-    return units, waiting
+def weights_of(gnn: str, mix: str = PAPER) -> Mapping[str, float]:
+    """Return the weights of the task types in the mix of a population `with` or `without` GNN jobs."""
+    return {kind: weight for kind, weight in MIXES[mix].items() if gnn == WITH or kind != GNN}
 
 
-def _running(schedule: Schedule, now_s: float) -> BoolArray:
-    return np.asarray((schedule.start_s <= now_s) & (now_s < schedule.end_run_s), dtype=np.bool_)
-
-
-def _free(schedule: Schedule, now_s: float) -> IntArray:
-    """Return the free capacity of every machine, in units (m, 3)."""
-    workload, job = schedule.workload, schedule.job
-    each = np.where(schedule.full[:, None], workload.request_units[job], workload.granted_units[job])
-    run = np.repeat(np.arange(len(job)), np.diff(schedule.host_offsets))
-    here = _running(schedule, now_s)[run]
-    free = Cluster(schedule.machines).capacity.astype(np.int64, copy=True)
-    np.subtract.at(free, schedule.hosts[here], each[run[here]] * schedule.host_counts[here][:, None])
-    return free
-
-
-def _room(free: IntArray, units: IntArray) -> FloatArray:
-    """Return how many instances of each waiting job fit on all machines if only one resource counts (w, 3)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        fitting = np.floor(free[:, None, :] / units[None, :, :])
-    # A resource that is not requested is never lacking.
-    room: FloatArray = np.where(units > 0, fitting.sum(axis=0), np.inf)
-    return room
+def drawn(
+    pool: Pool, members: IntArray, mix: Mapping[str, float] | None, rate_per_h: float, horizon_s: float, seed: int
+) -> Arrivals:
+    """Return Poisson arrivals of members of the pool in a mix of task types, or uniformly if `mix` is None."""
+    kinds = [pool.jobs[row].job.task_type if mix else ALL for row in members.tolist()]
+    rng = np.random.default_rng(seed)
+    draws = poisson_draws(kinds, rate_per_h=rate_per_h, horizon_s=horizon_s, rng=rng, mix=mix)
+    return Arrivals(devices=ALL, seed=seed, at_s=draws.at_s, picks=members[draws.picks], outages=NO_OUTAGES)

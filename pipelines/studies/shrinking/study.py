@@ -1,175 +1,208 @@
-"""Two shrinking studies: by load, and by part of the method. `paper` declares a third.
-
-Gain is how many more jobs finish; harm is jobs killed or slowed down. Joins designs, charts and options, and selects
-the columns that the screen shows; claims then have one column per arm. Called by `taut study`.
-"""
+"""The study `shrinking`: jobs finished, use and harm of shrunk requests over load, and the goal under contention."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
-from pipelines.simulation.advice import ORACLE
+from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, model_decided_share
+from pipelines.simulation.rows import trace_of
+from pipelines.simulation.settings import PAPER_RATE_PER_H, SimulationSettings
 from pipelines.simulation.simulate import ALL
-from pipelines.studies.shrinking.cases import PAPER
-from pipelines.studies.shrinking.charts import completion_over_load, deployed_over_load, use_over_load
-from pipelines.studies.shrinking.claims import FIGURES
-from pipelines.studies.shrinking.crossfit import predicted
-from pipelines.studies.shrinking.designs import ABLATION, LOADS, Config, Design, Results, results_of
-from pipelines.studies.study import Context, Findings, Row, Study
+from pipelines.studies.charts import chart
+from pipelines.studies.shrinking.arms import ARMS, advice_of, sizing
+from pipelines.studies.shrinking.predictors import Predicted, PredictorName, predicted
+from pipelines.studies.shrinking.runs import PAPER, TYPES, WITH, Draw, Plan, populations, run_arms
+from pipelines.studies.shrinking.tables import (
+    bottleneck_rows,
+    claim_rows,
+    goal_rows,
+    harm_rows,
+    jobs_harmed_rows,
+    level_rows,
+)
+from pipelines.studies.study import (
+    Context,
+    DrawChart,
+    Findings,
+    Row,
+    Study,
+    cluster_option,
+    option,
+    seed_option,
+    seeds_option,
+    trace_option,
+)
+from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy
 
-if TYPE_CHECKING:
-    import altair as alt
+LOADS_PER_H: Final = (30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0)
+NAMES: Final = {
+    REQUESTED: "as requested",
+    SHRUNK: "shrunk, with floors",
+    UNGUARDED: "shrunk as in the paper",
+    ORACLE: "oracle use",
+}
+WHAT: Final = {
+    SHRUNK: "Algorithm 1 above floors of peak use",
+    UNGUARDED: "Algorithm 1 as in the paper, without floors",
+    ORACLE: "what each job truly needed",
+}
 TITLES: Final = {
-    "claim": "The paper's claims, and the gains found over the jobs' own requests, with 95 % intervals (devices=all)",
-    "part": "What each way of sizing gains, and the harm it does (contention, devices=all)",
-    "bottleneck": "When the CPU was first held but for a twentieth, in hours (devices=all)",
-    "goal": "The goal, under contention",
-    "harm": "Harm, and the resources that at least half of the waiting jobs lacked (devices=all)",
-    "binding": "Which resources waiting jobs lack, and what keeps their slack in place (contention, devices=all)",
-    "jobs_harmed": "Harm under contention, each distinct job counted once: exact 95 % bounds of jobs and of groups",
+    "claim": ("The paper's claims, and the gains over the jobs' own requests", "relative points"),
+    "bottleneck": ("When 95 % of the CPU was first allocated, in hours", ""),
+    "goal": ("The goal, under contention", ""),
+    "harm": ("Harm", "cpu_allocated_frac mem_allocated_frac gpu_allocated_frac"),
+    "jobs_harmed": ("Harm under contention, each distinct job counted once", "killed_lo stretched_lo stretched_hi"),
 }
-"""Titles of the tables shown on screen, in this order; other tables are only in the JSON and CSV output."""
-
-BINDING_TITLE: Final = (
-    "The slowdown model that leaves least of each of the paper's figures (devices=all; none: no difference)"
-)
-
-_FIGURES: Final = tuple(
-    name for name, each in FIGURES.items() if each.paper_gain_pct is not None or name == "completed"
-)
-_PLACE: Final = ("gnn", "truth", "figure")
-_COLUMNS: Final[Mapping[str, str]] = {
-    "goal": "gnn devices arm demand asked found found_lo found_hi met",
-    "harm": "gnn truth arm killed_sum stretched_share stretch_p99 bottleneck "
-    "cpu_lacked_share mem_lacked_share gpu_lacked_share",
-    "binding": "gnn arm resource lacked_share binds left_share floor_share left_by left_by_share left_by_type",
-    "jobs_harmed": "gnn devices arm jobs killed killed_hi groups groups_killed_hi stretched_share stretch_max",
-    "bottleneck": "gnn truth arm paper_h cpu_met_h cpu_met_h_lo cpu_met_h_hi",
-}
-_PART: Final[Mapping[str, int]] = {
-    "completed_gain_pct": 1,
-    "completed_of_oracle": 2,
-    "completed_beside_shrunk": 1,
-    "killed": 1,
-    "stretch_p99": 3,
-}
-"""Columns of the ablation table that are shown with their interval, and their number of decimals."""
+"""Title of each table shown on screen, and the columns left out there; `load` is only in JSON, CSV and charts."""
 
 
-def rendered(results: Results) -> list[tuple[str, list[Row]]]:
-    """Return the title and rows of each table for the screen, in the order of `TITLES`."""
-    found = []
-    for about, title in TITLES.items():
-        if rows := results.tables.get(about):
-            known = [row for row in rows if about in ("goal", "jobs_harmed") or row.get("devices") == ALL]
-            found.append((title, _rendered(about, known)))
-            if "binding_truth" in rows[0]:
-                found.append((BINDING_TITLE, _binding(known)))
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Options of the study. Replication i draws its arrivals with the seed `seed` + i."""
+
+    trace: str | None = trace_option()
+    predictor: PredictorName = option(
+        PredictorName.OUT_OF_FOLD,
+        help="Models trained here on other groups than each job's, the registry's champions (for the jobs submitted "
+        "after their cut), or the recorded values.",
+    )
+    folds: int = option(10, help="Parts that groups are dealt to, for out-of-fold.", minimum=2, maximum=100)
+    offline: bool = option(False, help="Use the locally cached champions; do not contact the registry.")
+    seed: int = seed_option()
+    cluster: str | None = cluster_option()
+    loads: tuple[float, ...] = option(
+        LOADS_PER_H,
+        name="--load",
+        help="Jobs per hour (may be repeated).",
+        minimum=0.1,
+        maximum=10_000.0,
+        shown="30 to 100",
+    )
+    seeds: int = seeds_option(20)
+    draw: Draw = option(Draw.GANG, help="What an arrival is: a whole task (gang), or one of its instances.")
+    theta: float = option(0.05, help="Largest relative change of the predicted run time.", minimum=1e-6, maximum=10.0)
 
 
-def _rendered(about: str, rows: Sequence[Row]) -> list[Row]:
-    if about == "claim":
-        return _by_arm(rows)
-    if about == "part":
-        return [_part(row) for row in rows if row["truth"] == "contention"]
-    return [{name: row.get(name) for name in _COLUMNS[about].split()} for row in rows]
+def run(config: Config, context: Context) -> Findings:
+    """Size the measured jobs of a trace in every arm, and simulate them at every load."""
+    lake, trace = context.lake(), context.trace(config.trace)
+    jobs, usage = (lake.table(table, trace, config.cluster).collect() for table in ("jobs", "usage"))
+    mixed = jobs.filter(pl.col("task_type").is_in(TYPES))
+    options = {"folds": config.folds, "seed": config.seed, "offline": config.offline}
+    given = predicted(mixed, usage, config.predictor, context, **options)  # type: ignore[arg-type]  # by name
+    return findings_of(config, given, SimulationSettings(engine="compiled"))
 
 
-def _binding(rows: Sequence[Row]) -> list[Row]:
-    """Return one row per metric, with a column for each arm: the slowdown model under which the arm gains least."""
-    lines: dict[tuple[object, ...], Row] = {}
-    for row in rows:
-        if row["paper_gain_pct"] is not None:
-            names = {name: row[name] for name in ("gnn", "figure", "paper_gain_pct")}
-            lines.setdefault(tuple(names.values()), names)[str(row["arm"])] = row["binding_truth"]
-    return list(lines.values())
-
-
-def _part(row: Row) -> Row:
-    named = {name: row[name] for name in ("gnn", "arm", "what", "completed")}
-    return named | {name: _within(row, name, decimals) for name, decimals in _PART.items()}
-
-
-def _by_arm(rows: Sequence[Row]) -> list[Row]:
-    """Return one row per metric and unit (relative gain in %, or gain in points), with a column for each arm."""
-    lines: dict[tuple[object, ...], Row] = {}
-    for row in rows:
-        if row["figure"] not in _FIGURES:
-            continue
-        key = tuple(row[name] for name in _PLACE)
-        for unit, column in (("%", "gain_pct"), ("points", "gain_points")):
-            if not _known(row[column]):
-                continue
-            line = lines.setdefault(
-                (*key, unit),
-                {**dict(zip(_PLACE, key, strict=True)), "unit": unit, "paper": row["paper_gain_pct"]},
-            )
-            line[str(row["arm"])] = _within(row, column, 1, sign="+")
-            if unit == "%" and row["arm"] != ORACLE:
-                line[f"{row['arm']}_of_oracle"] = row["of_oracle"]
-    return list(lines.values())
-
-
-def _within(row: Row, column: str, decimals: int, *, sign: str = "") -> str:
-    """Return the value of a column with its interval, as text."""
-    ends = (row[f"{column}{end}"] for end in ("", "_lo", "_hi"))
-    told, least, most = (f"{float(str(each)):{sign}.{decimals}f}" for each in ends)
-    return f"{told} [{least}, {most}]"
-
-
-def _known(value: object) -> bool:
-    return isinstance(value, float) and not math.isnan(value)
-
-
-CHARTS: Final[Mapping[str, Callable[[pl.DataFrame, Sequence[str]], "alt.TopLevelMixin"]]] = {
-    "figure2_deployed": deployed_over_load,
-    "figure3_completion": completion_over_load,
-    "figure4_use": use_over_load,
-}
-"""Functions that draw the charts from the rows of the table `load`, by file name."""
-
-CLUSTER: Final = "32 GPUs, 384 cores, 2 TiB, 12 h"
-"""Cluster and duration of the experiments of Yang, Hong and Tang, used in all shrinking studies."""
-
-
-def run_design(config: Config, context: Context, *, design: Design) -> Findings:
-    """Run one design on jobs drawn from a trace."""
-    return findings_of(results_of(design, config, predicted(config, context, config.cluster), context))
-
-
-def findings_of(results: Results) -> Findings:
-    """Return the tables, charts and frames of a design's results."""
-    load = pl.DataFrame(results.tables.get("load", []), infer_schema_length=None)
-    of, about = subtitle_of(results), f"({results.trace}: {results.workload})"
+def findings_of(config: Config, given: Predicted, settings: SimulationSettings) -> Findings:
+    """Simulate every arm with the same arrivals, and make the tables and charts."""
+    pool = given.pool
+    settings = replace(settings, shrink_policy=ShrinkPolicy(theta=config.theta))
+    advice = advice_of(sizing(pool, given.predictor, settings.shrink_policy), ARMS)
+    plan = Plan(pool=pool, populations=populations(pool), loads_per_h=config.loads, settings=settings, draw=config.draw)
+    runs = run_arms(plan, advice, range(config.seed, config.seed + config.seeds))
+    at = PAPER_RATE_PER_H if PAPER_RATE_PER_H in config.loads else max(config.loads)
+    at_paper_load = runs.filter(pl.col("rate_per_h") == at)
+    tables = {
+        "claim": claim_rows(at_paper_load),
+        "bottleneck": bottleneck_rows(at_paper_load),
+        "harm": harm_rows(at_paper_load),
+        "jobs_harmed": jobs_harmed_rows(pool, advice),
+        "goal": goal_rows(at_paper_load, SHRUNK),
+        "load": level_rows(runs),
+    }
+    trace = trace_of(pool.jobs)
+    kind = {"pai": "real", "pai-synth": "synthetic"}.get(trace, f"of {trace}")
+    workload = f"{kind} jobs drawn with replacement by type"
+    notes = (*settings.notes(), *_notes(config, plan, workload), given.note)
+    share = f"{model_decided_share(advice[SHRUNK]):.1%}"
+    about = {"study": "shrinking", "workload": workload, "trace": trace}
     return Findings(
-        study=results.study,
-        trace=results.trace,
-        tables={f"{title} {about}": rows for title, rows in rendered(results)},
-        charts={} if load.is_empty() else {name: partial(draw, load, of) for name, draw in CHARTS.items()},
-        frames={"runs": results.runs},
-        notes=results.notes,
-        flat=results.rows(),
+        study="shrinking",
+        trace=trace,
+        tables={
+            f"{title} ({trace}: {workload})": _screen(tables[of], hidden) for of, (title, hidden) in TITLES.items()
+        },
+        charts=_charts(
+            tables["load"], [f"{trace}: {len(pool.jobs)} {workload}, mix {PAPER}, FIFO, {config.seeds} seeds"]
+        ),
+        frames={"runs": runs},
+        notes=(*notes, f"the run-time model changed {share} of the decisions of `{SHRUNK}`; floors decided the rest"),
+        flat=[{**about, "about": of, **row} for of, rows in tables.items() for row in told(rows)],
     )
 
 
-def subtitle_of(results: Results) -> list[str]:
-    """Return the lines below a chart's title, which state jobs, mix, cluster and seeds."""
-    seeds, jobs = results.runs["seed"].n_unique(), results.runs["submitted"].to_numpy()
-    return [
-        f"{results.trace}: {results.jobs} {results.workload}; mix {PAPER} (cv:nlp:gnn:ctr), FIFO; {CLUSTER}",
-        f"means and 95 % intervals of {seeds} seeds, {jobs.min():.0f} to {jobs.max():.0f} jobs a run",
+def told(rows: Sequence[Row]) -> list[Row]:
+    """Give all rows of a table the same columns, and leave out columns that are null or NaN in every row.
+
+    >>> told([{"arm": "a", "killed": None, "p99": 1.0}, {"arm": "b", "killed": None}])
+    [{'arm': 'a', 'p99': 1.0}, {'arm': 'b', 'p99': None}]
+    """
+    known = dict.fromkeys(name for row in rows for name, value in row.items() if not _unknown(value))
+    return [{name: row.get(name) for name in known} for row in rows]
+
+
+def _unknown(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _screen(rows: Sequence[Row], hidden: str) -> list[Row]:
+    """Return the rows for all devices, without the columns `hidden` and those that are the same in all of them."""
+    out = {"devices", "rate_per_h", "seeds", *hidden.split()}
+    return [{name: row[name] for name in row if name not in out} for row in told(rows) if row["devices"] == ALL]
+
+
+def _charts(load: Sequence[Row], of: Sequence[str]) -> dict[str, DrawChart]:
+    """Return the charts over load, which correspond to figures 2 to 4 of Yang, Hong and Tang."""
+    frame = pl.DataFrame(told(load), infer_schema_length=None).filter(pl.col("devices") == ALL)
+    frame = frame.with_columns(panel=pl.format("{}, {} gnn", "truth", "gnn"))
+    figures = {
+        "figure2_deployed": ("deployed", "jobs deployed in 12 h", "d"),
+        "figure3_completion": ("complete_rate", "finished / (finished + queued)", "%"),
+        "figure4_use": ("gpu_used_frac", "share of GPUs truly used", "%"),
+    }
+    return {
+        name: partial(
+            chart,
+            frame,
+            x=("rate_per_h:Q", "offered load, jobs per hour", ""),
+            y=(f"{column}:Q", title, form),
+            series="arm",
+            names=NAMES,
+            panel="panel",
+            title=f"{title}, over load",
+            of=of,
+            columns=2,
+        )
+        for name, (column, title, form) in figures.items()
+    }
+
+
+def _notes(config: Config, plan: Plan, workload: str) -> list[str]:
+    pool, policy = plan.pool, plan.settings.shrink_policy
+    kinds = [entry.job.task_type for entry in pool.jobs]
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
+    left_out = ", ".join(f"{count} left out for {why}" for why, count in pool.dropped.items() if count)
+    notes = [
+        f"{workload}: {len(pool.jobs)} measured jobs of {trace_of(pool.jobs)} ({counts}); {left_out}",
+        f"Poisson arrivals at {', '.join(f'{load:g}' for load in config.loads)} jobs/h, {config.draw}s, seeds "
+        f"{config.seed} to {config.seed + config.seeds - 1}; mix {PAPER}, cv:nlp:gnn:ctr; FIFO",
+        "intervals are 95 %, Student's over seeds; ratios are of means, arms paired by seed",
+        f"Algorithm 1 with theta {policy.theta:g}: correlation, as no recorded job ran twice with less; alpha goes "
+        f"from {policy.first_alpha:g} above floors, from {PAPER_ALPHA0:g} without",
+        "every arm orders by the same predicted run times; the oracle has true use, not true run times",
     ]
+    if unknown := pool.known.count(False):
+        notes.append(
+            f"{unknown} jobs ran on devices of unknown memory, taken as {pool.assumed_device_mem_gib:g} GiB; "
+            "devices=known leaves them out"
+        )
+    if any(gnn == WITH for gnn, _ in plan.populations):
+        notes.append(f"GNN rests on {kinds.count('gnn')} jobs; gnn=without leaves its share out at the same load")
+    return notes
 
 
-def _study(design: Design) -> Study[Config]:
-    arms = {arm: each.what for arm, each in design.arms.items()}
-    run = partial(run_design, design=design)
-    return Study(name=design.name, config=Config, run=run, arms=arms, takes=("lake", "threads"))
-
-
-SHRINKING: Final = _study(LOADS)
-BY_PART: Final = _study(ABLATION)
+SHRINKING: Final = Study(name="shrinking", config=Config, run=run, arms=WHAT, takes=("lake", "threads"))

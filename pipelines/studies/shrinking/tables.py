@@ -1,231 +1,241 @@
-"""The tables of each design by name, with the functions that make their rows from the runs.
+"""Tables of the shrinking studies, from the rows of runs: gains beside those claimed, levels, harm, and the goal."""
 
-Rows of claims and goals are computed in `claims` and `goal`; rows of slack (requests beyond use) here. Called by
-`designs`.
-"""
-
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, Advice
-from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
+from pipelines.models.splits import leak_key
+from pipelines.simulation.advice import ORACLE, REQUESTED, Advice
 from pipelines.simulation.job_pool import Pool
-from pipelines.simulation.settings import PAPER_RATE_PER_H
-from pipelines.studies.intervals import mean
-from pipelines.studies.shrinking.arms import Arm
-from pipelines.studies.shrinking.cases import populations, weights_of
-from pipelines.studies.shrinking.claims import (
-    PERCENT,
-    PLACE,
-    bottleneck_rows,
-    claim_rows,
-    gain_of,
-    level_rows,
-    paired,
-    share_of_oracle,
-)
-from pipelines.studies.shrinking.comparison import binding_truths
-from pipelines.studies.shrinking.goal import BINDS_FROM, TRUTH, goal_rows, harm_rows, row_harm_rows
-from pipelines.studies.shrinking.runs import SHORT
+from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
+from pipelines.simulation.workloads import gangs_of, starts_under
+from pipelines.studies.compare import ARM, Values, paired
+from pipelines.studies.intervals import NOTHING, Interval, clopper_pearson, mean, ratio, ratio_difference
+from pipelines.studies.shrinking.runs import PLACE, populations
 from pipelines.studies.study import Row
-from scheduler_core.types import RESOURCES, FloatArray, Reason, Recommendation
 
-UNIT: Final = {"cpu_cores": "core-hours", "mem_gib": "GiB-hours", "gpus": "GPU-hours"}
+PERCENT: Final = 100.0
+MILDEST: Final = "unchanged"
+"""The slowdown model of Yang, Hong and Tang: a smaller request does not change the run time."""
+
+TRUTH: Final = "contention"
+"""The slowdown model under which the goal and harm are judged."""
 
 
-def slack_rows(pool: Pool, advice: Advice) -> list[Row]:
-    """Return resource-hours: one row per population, arm, task type, resource and reason of the recommendation.
+class Figure(NamedTuple):
+    """A metric: its column in the rows of runs, the gain that Yang, Hong and Tang claim, and whether it is a share.
 
-    The hours are averages per arriving job of the mix 5:15:15:65 of Yang, Hong and Tang. Columns: `requested` is the
-    request times instances times run time; `needed` is the same with the oracle's target instead of the request, and
-    `given` with the arm's target. `left_share` is `given` minus `needed`, divided by the total slack of the resource.
+    They claim it at 70 jobs/h, under FIFO and with their mix 5:15:15:65. Gains of shares are given in percentage points
+    as well.
     """
+
+    column: str
+    paper_gain_pct: float | None = None
+    share: bool = False
+
+
+FIGURES: Final = {
+    "deployed": Figure("deployed", 25.3),
+    "completion_rate": Figure("complete_rate", 15.2, share=True),
+    "gpu_allocated": Figure("gpu_allocated_frac", 7.2, share=True),
+    "mem_allocated": Figure("mem_allocated_frac", 8.0, share=True),
+    "cpu_allocated": Figure("cpu_allocated_frac", -2.0, share=True),
+    "cpu_request": Figure("cpu_request_cores", -28.5),
+    "completed": Figure("completed"),
+    "gpu_used": Figure("gpu_used_frac", share=True),
+    "mem_used": Figure("mem_used_frac", share=True),
+    "cpu_used": Figure("cpu_used_frac", share=True),
+}
+"""Metrics by name. Yang, Hong and Tang measure utilisation as the allocated share; we add the used share."""
+
+PAPER_CPU_MET_H: Final = 2.0
+"""Hour at which the baseline of Yang, Hong and Tang has allocated all CPU."""
+
+LEAST_OF_ORACLE, MOST_KILLED, MOST_STRETCH_P99 = 0.5, 0, 1.05
+"""The goal: share of the oracle's gain in finished jobs, jobs killed in all seeds, p99 of stretch."""
+
+LEVELS: Final = (
+    "submitted", "never_fits", "deployed", "completed", "complete_rate", "cpu_allocated_frac", "cpu_used_frac",
+    "mem_allocated_frac", "mem_used_frac", "gpu_allocated_frac", "gpu_used_frac", "cpu_request_cores", "killed",
+    "stretched_share", "stretch_p99", "wait_mean_s",
+)  # fmt: skip
+HARM: Final = ("killed", "stretched_share", "stretch_p99", "stretch_mean", "wait_mean_s", "killed_gpu_h")
+HELD: Final = ("cpu_allocated_frac", "mem_allocated_frac", "gpu_allocated_frac")
+
+
+def claim_rows(runs: pl.DataFrame) -> list[Row]:
+    """Return one row per metric, arm (except `requested`) and place: the gain over `requested`.
+
+    Columns: `requested` and `found` are the means over seeds of the baseline and of the arm. `gain_pct` is the relative
+    gain, `gain_points` the gain in percentage points, and `of_oracle` the gain divided by the oracle's; each has a 95 %
+    interval, paired by seed. `paper_gain_pct` is the claimed gain, which may be relative or in points, so `relative`
+    and `points` compare it with both of our gains. `beside_unchanged_pct` is the gain under the row's slowdown model
+    minus that under `unchanged`, in points. `binding_truth` is the slowdown model with the smallest gain, or `none` if
+    it does not differ from `unchanged`.
+    """
+    at = {tuple(place.values()): arms for place, arms in paired(runs, PLACE)}
+    truths = runs["truth"].unique(maintain_order=True).to_list()
     rows: list[Row] = []
-    for (gnn, devices), members in populations(pool).items():
-        weights = _weights(pool, members.tolist(), gnn)
-        requested, needed = (_resource_h(pool, advice[arm]) * weights[:, None] for arm in (REQUESTED, ORACLE))
-        slack = (requested - needed).sum(axis=0)
-        for arm, answers in advice.items():
-            if arm in (REQUESTED, ORACLE):
-                continue
-            given = _resource_h(pool, answers) * weights[:, None]
-            sums: dict[tuple[str, int, str], FloatArray] = defaultdict(lambda: np.zeros(4))
-            for row in members.tolist():
-                kind = pool.jobs[row].job.task_type
-                for at, resource in enumerate(RESOURCES):
-                    reason = str(answers[row].reasons.get(resource, "none"))
-                    sums[kind, at, reason] += [1.0, requested[row, at], needed[row, at], given[row, at]]
-            for (kind, at, reason), (jobs, asked, need, got) in sorted(sums.items()):
-                rows.append(
-                    {
-                        "gnn": gnn,
-                        "devices": devices,
-                        "arm": arm,
-                        "task_type": kind,
-                        "resource": RESOURCES[at],
-                        "unit": UNIT[RESOURCES[at]],
-                        "reason": reason,
-                        "jobs": int(jobs),
-                        "requested": asked,
-                        "needed": need,
-                        "given": got,
-                        "left_share": (got - need) / slack[at] if slack[at] > 0.0 else float("nan"),
-                    }
-                )
+    for key, arms in at.items():
+        place = {**dict(zip(PLACE, key, strict=True)), "seeds": len(arms[REQUESTED]["completed"])}
+        by_truth = {truth: at[*key[:-1], truth] for truth in truths}
+        for name, figure in FIGURES.items():
+            if figure.column in arms[REQUESTED]:
+                rows += [
+                    {**place, "figure": name, "arm": arm, **_claim(figure, arm, arms)}
+                    | _beside_unchanged(figure, arm, by_truth, str(place["truth"]))
+                    for arm in arms
+                    if arm != REQUESTED
+                ]
     return rows
 
 
-def _weights(pool: Pool, members: list[int], gnn: str) -> FloatArray:
-    """Return the probability of each job of the pool (n,) to be drawn in the mix 5:15:15:65; 0 for non-members."""
-    kinds = [pool.jobs[row].job.task_type for row in members]
-    mix = {kind: weight for kind, weight in weights_of(gnn).items() if kind in kinds}
-    weights = np.zeros(len(pool.jobs))
-    for row, kind in zip(members, kinds, strict=True):
-        weights[row] = mix[kind] / sum(mix.values()) / kinds.count(kind)
-    return weights
-
-
-def _resource_h(pool: Pool, answers: Sequence[Recommendation]) -> FloatArray:
-    """Return resource-hours of each job (n, 3): recommended size times instances times recorded run time."""
-    targets = np.array([answer.target.row() for answer in answers], dtype=np.float64)
-    hours = [entry.measured.run_s / SECONDS_PER_HOUR * entry.job.instances for entry in pool.jobs]
-    return np.asarray(targets * np.array(hours)[:, None], dtype=np.float64)
-
-
-def binding_rows(harm: Sequence[Row], slack: Sequence[Row]) -> list[Row]:
-    """Return one row per population, arm and resource under contention: the jobs that lack it, and the slack left.
-
-    Columns: `lacked_share` is the share of waiting jobs that lack the resource; `binds` tells whether it is at least
-    half. `left_share` is the share of the slack that the arm leaves. `left_by` is the reason of recommendations that
-    leaves most slack, `left_by_share` the share that it leaves, and `left_by_type` the task type with most of that.
-    `floor_share` is the share left because of floors above the use.
-    """
-    left: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for row in slack:
-        left[row["gnn"], row["devices"], row["arm"], row["resource"]].append(row)
-    rows: list[Row] = []
-    for place in (row for row in harm if row["truth"] == TRUTH):
-        for resource, short in SHORT.items():
-            if kept := left.get((place["gnn"], place["devices"], place["arm"], resource)):
-                lacked = _number(place[f"{short}_lacked_share"])
-                said = {name: place[name] for name in ("gnn", "devices", "truth", "arm")}
-                found = {"resource": resource, "lacked_share": lacked, "binds": lacked >= BINDS_FROM}
-                rows.append({**said, **found, **_left(kept)})
-    return rows
-
-
-def _left(kept: Sequence[Row]) -> Row:
-    by_reason: dict[str, float] = defaultdict(float)
-    for row in kept:
-        by_reason[str(row["reason"])] += _number(row["left_share"])
-    reason = max(by_reason, key=lambda name: by_reason[name])
-    most = max((row for row in kept if row["reason"] == reason), key=lambda row: _number(row["left_share"]))
+def _claim(figure: Figure, arm: str, arms: Values) -> Row:
+    base, own = arms[REQUESTED][figure.column], arms[arm][figure.column]
+    relative = gain_of(arms, arm, figure.column)
+    points = mean(own - base).scaled(PERCENT) if figure.share else NOTHING
     return {
-        "left_share": sum(by_reason.values()),
-        "left_by": reason,
-        "left_by_share": by_reason[reason],
-        "left_by_type": most["task_type"],
-        "floor_share": by_reason.get(Reason.FLOOR, 0.0),
+        "paper_gain_pct": figure.paper_gain_pct,
+        "requested": float(np.mean(base)),
+        "found": float(np.mean(own)),
+        **relative.columns("gain_pct"),
+        **points.columns("gain_points"),
+        **share_of_oracle(arms, arm, figure.column).columns("of_oracle"),
+        "relative": _beside_claim(figure.paper_gain_pct, relative),
+        "points": _beside_claim(figure.paper_gain_pct, points),
     }
 
 
-def _number(value: object) -> float:
-    return float(str(value))
+def _beside_claim(stated: float | None, ours: Interval) -> str | None:
+    """Return whether our interval lies above or below the claimed gain or contains it; None without a claim."""
+    if stated is None or np.isnan([ours.low, ours.high]).any():
+        return None
+    if ours.low > stated:
+        return "above"
+    return "below" if ours.high < stated else "within"
 
 
-LEVELS: Final = (
-    "submitted",
-    "never_fits",
-    "deployed",
-    "completed",
-    "complete_rate",
-    "cpu_allocated_frac",
-    "cpu_used_frac",
-    "mem_allocated_frac",
-    "mem_used_frac",
-    "gpu_allocated_frac",
-    "gpu_used_frac",
-    "cpu_request_cores",
-    "killed",
-    "stretched_share",
-    "stretch_p99",
-    "wait_mean_s",
-)
-"""Columns of the runs whose means over seeds are in the table `load`."""
+def _beside_unchanged(figure: Figure, arm: str, by_truth: Mapping[str, Values], truth: str) -> Row:
+    if MILDEST not in by_truth:
+        return {}
+    less = [by_truth[MILDEST][name][figure.column] for name in (arm, REQUESTED)]
+    beside = {
+        each: ratio_difference(arms[arm][figure.column], arms[REQUESTED][figure.column], *less).scaled(PERCENT)
+        for each, arms in by_truth.items()
+    }
+    falls = figure.paper_gain_pct is not None and figure.paper_gain_pct < 0.0
+    lost = {each: difference.scaled(-1.0 if falls else 1.0) for each, difference in beside.items()}
+    least = min(lost, key=lambda each: lost[each].value)
+    binds = max(lost[least].low, lost[least].high) < 0.0
+    return {**beside[truth].columns("beside_unchanged_pct"), "binding_truth": least if binds else "none"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """The pool of jobs, recommendations, arms and runs that tables are made from."""
-
-    pool: Pool
-    advice: Advice
-    arms: Mapping[str, Arm]
-    runs: pl.DataFrame
-
-
-Table = Callable[[Seen], list[Row]]
+def bottleneck_rows(runs: pl.DataFrame) -> list[Row]:
+    """Return the hour at which each arm had allocated 95 % of the CPU, next to the published baseline's hour."""
+    rows = level_rows(runs, ("cpu_met_h",))
+    return [
+        {name: row[name] for name in (*PLACE, "seeds", ARM)}
+        | {"paper_h": PAPER_CPU_MET_H if row[ARM] == REQUESTED else None}
+        | {name: value for name, value in row.items() if name.startswith("cpu_met_h")}
+        for row in rows
+    ]
 
 
-def at_paper_load(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return the runs at 70 jobs/h, or at the highest load if 70 jobs/h was not simulated."""
-    loads = runs["rate_per_h"].unique().sort().to_list()
-    return runs.filter(pl.col("rate_per_h") == (PAPER_RATE_PER_H if PAPER_RATE_PER_H in loads else loads[-1]))
-
-
-def claims_by_truth(seen: Seen) -> list[Row]:
-    """Compare our gains with the gains that Yang, Hong and Tang claim; name the slowdown model with the least gain."""
-    runs = at_paper_load(seen.runs)
-    return binding_truths(runs, claim_rows(runs))
-
-
-def binding(seen: Seen) -> list[Row]:
-    """Return which resources waiting jobs lack at 70 jobs/h, and for what reasons unused requests are not shrunk."""
-    return binding_rows(harm_rows(at_paper_load(seen.runs)), slack_rows(seen.pool, seen.advice))
-
-
-def parts(seen: Seen) -> list[Row]:
-    """Return one row for every arm: its description, its gains, and the jobs it kills or slows down.
-
-    `completed_beside_shrunk` is how many more jobs finish than in the arm `shrunk`, with an interval paired by seed.
-    """
+def level_rows(runs: pl.DataFrame, columns: Sequence[str] = LEVELS) -> list[Row]:
+    """Return one row per place and arm: each column's mean over seeds, with its interval."""
     rows: list[Row] = []
-    for place in seen.runs.select(PLACE).unique(maintain_order=True).rows(named=True):
-        arms = paired(seen.runs, **place)
-        for arm, figures in arms.items():
-            row: Row = {**place, "seeds": len(figures["killed"]), "arm": arm, "what": _what(seen.arms, arm)}
-            for column in ("deployed", "completed"):
-                gained, of_oracle = gain_of(arms, arm, column).scaled(PERCENT), share_of_oracle(arms, arm, column)
-                row |= {column: mean(figures[column]).value}
-                row |= {**gained.columns(f"{column}_gain_pct"), **of_oracle.columns(f"{column}_of_oracle")}
-            row |= mean(figures["completed"] - arms[SHRUNK]["completed"]).columns("completed_beside_shrunk")
-            for column in ("killed", "stretched_share", "stretch_p99", "stretch_mean"):
-                row |= mean(figures[column]).columns(column)
+    for place, arms in paired(runs, PLACE):
+        for arm, values in arms.items():
+            row: Row = {**place, "seeds": len(values["completed"]), ARM: arm}
+            for column in (column for column in columns if column in values):
+                row |= mean(values[column]).columns(column)
             rows.append(row)
     return rows
 
 
-def _what(arms: Mapping[str, Arm], arm: str) -> str:
-    return "every job at its request" if arm == REQUESTED else arms[arm].what
+def gain_of(arms: Values, arm: str, column: str) -> Interval:
+    """Return the relative gain of an arm over the arm `requested` in one column, in percent, with its interval."""
+    return ratio(arms[arm][column], arms[REQUESTED][column]).scaled(PERCENT, less=1.0)
 
 
-LOAD_TABLES: Final[Mapping[str, Table]] = {
-    "claim": claims_by_truth,
-    "bottleneck": lambda seen: bottleneck_rows(at_paper_load(seen.runs)),
-    "harm": lambda seen: harm_rows(at_paper_load(seen.runs)),
-    "jobs_harmed": lambda seen: row_harm_rows(seen.pool, seen.advice),
-    "goal": lambda seen: goal_rows(at_paper_load(seen.runs), SHRUNK),
-    "binding": binding,
-    "slack": lambda seen: slack_rows(seen.pool, seen.advice),
-    "load": lambda seen: level_rows(seen.runs, LEVELS),
-}
-ABLATION_TABLES: Final[Mapping[str, Table]] = {
-    "part": parts,
-    "binding": binding,
-    "jobs_harmed": lambda seen: row_harm_rows(seen.pool, seen.advice),
-}
+def share_of_oracle(arms: Values, arm: str, column: str) -> Interval:
+    """Return an arm's gain as a share of the oracle's gain; NaN if the interval of the oracle's gain includes zero."""
+    if ORACLE not in arms:
+        return NOTHING
+    base = arms[REQUESTED][column]
+    whole = mean(arms[ORACLE][column] - base)
+    if not (whole.low > 0.0 or whole.high < 0.0):
+        return NOTHING
+    return ratio(arms[arm][column] - base, arms[ORACLE][column] - base)
+
+
+def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
+    """Return three rows for an arm in each place under contention, one for each part of the goal.
+
+    Columns: `asked` is the bound. `found` is the mean over seeds with its interval, or for kills the sum over seeds.
+    `met` tells whether `found` is within the bound; its interval may exceed it.
+    """
+    rows: list[Row] = []
+    for place, arms in paired(runs.filter(pl.col("truth") == TRUTH), PLACE):
+        of = {**place, "seeds": len(arms[arm]["completed"]), ARM: arm}
+        gained, killed = share_of_oracle(arms, arm, "completed"), float(arms[arm]["killed"].sum())
+        stretch = mean(arms[arm]["stretch_p99"])
+        rows += [
+            {**of, "demand": "share of the oracle's gain in finished jobs, at least", "asked": LEAST_OF_ORACLE}
+            | {**gained.columns("found"), "met": gained.value >= LEAST_OF_ORACLE},
+            {**of, "demand": "jobs killed in all seeds, at most", "asked": MOST_KILLED}
+            | {"found": killed, "met": killed <= MOST_KILLED},
+            {**of, "demand": "p99 of stretch, at most", "asked": MOST_STRETCH_P99}
+            | {**stretch.columns("found"), "met": stretch.value <= MOST_STRETCH_P99},
+        ]
+    return rows
+
+
+def harm_rows(runs: pl.DataFrame) -> list[Row]:
+    """Return one row per place and arm: kills (also summed over seeds), stretch, waits, and what is allocated."""
+    rows: list[Row] = []
+    for place, arms in paired(runs, PLACE):
+        for arm, values in arms.items():
+            row: Row = {**place, "seeds": len(values["killed"]), ARM: arm, "killed_sum": float(values["killed"].sum())}
+            for column in HARM:
+                row |= mean(values[column]).columns(column)
+            rows.append(row | {column: float(np.mean(values[column])) for column in HELD})
+    return rows
+
+
+def jobs_harmed_rows(pool: Pool, advice: Advice) -> list[Row]:
+    """Return kills and stretch under contention by arm, with each distinct job of the pool counted once.
+
+    `killed_hi` is the upper end of the exact 95 % interval of the share of killed jobs, and assumes independent jobs.
+    Jobs of one group are not independent, so `groups_killed_hi` bounds the share of groups in which any job is killed.
+    Groups of one user may depend on each other too: `largest_user_share` is the share of jobs of the largest user.
+    """
+    gangs = gangs_of(pool.frame)
+    group = np.unique(leak_key(pool.frame).to_numpy(), return_inverse=True)[1]
+    rows: list[Row] = []
+    for arm, answers in advice.items():
+        if arm == REQUESTED:
+            continue
+        starts = starts_under(TRUTH, pool.jobs, gangs, answers)
+        stretch = starts.granted_run_s / gangs.run_s
+        for (gnn, devices), members in populations(pool).items():
+            dies = starts.dies[members]
+            lives = members[~dies]
+            killed = clopper_pearson(int(dies.sum()), len(members))
+            groups, losing = len(np.unique(group[members])), len(np.unique(group[members[dies]]))
+            slowed = clopper_pearson(int((stretch[lives] > STRETCHED_ABOVE).sum()), len(members))
+            users = pool.frame["user"].gather(members).value_counts()["count"].to_list()
+            rows.append(
+                {"gnn": gnn, "devices": devices, "truth": TRUTH, ARM: arm, "jobs": len(members)}
+                | {"killed": int(dies.sum()), "killed_share": killed.value}
+                | {"killed_lo": killed.low, "killed_hi": killed.high}
+                | {"groups": groups, "groups_killed": losing}
+                | {"groups_killed_hi": clopper_pearson(losing, groups).high}
+                | {"largest_user_share": max(users) / len(members), "stretched_share": slowed.value}
+                | {"stretched_lo": slowed.low, "stretched_hi": slowed.high}
+                | {"stretch_max": float(stretch[lives].max()) if len(lives) else math.nan}
+            )
+    return rows

@@ -18,12 +18,14 @@ from pipelines.lake.lake import Lake
 from pipelines.simulation.advice import oracle_of
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.job_pool import Pool, job_pool
+from pipelines.simulation.settings import PAPER_RATE_PER_H
 from pipelines.simulation.shared.inputs import load_of
 from pipelines.simulation.shared.run import simulate_shared
+from pipelines.simulation.simulate import ALL
 from pipelines.simulation.workloads import arriving, gangs_of
 from pipelines.studies.reclaim.arms import sized
-from pipelines.studies.shrinking.arms import asked_of
-from pipelines.studies.shrinking.cases import TYPES, cases_of
+from pipelines.studies.shrinking.arms import sizing
+from pipelines.studies.shrinking.runs import TYPES, WITH, drawn, populations, weights_of
 from pipelines.synth.pai import synthesise
 from scheduler_core.cluster import paper_machines
 from scheduler_core.queueing import Discipline
@@ -95,14 +97,14 @@ def _arms_s(pool: Pool) -> Iterator[tuple[str, str, list[float]]]:
     """Yield the arm, how GPUs are counted, and the seconds of simulations; the first, which compiles, is dropped."""
     working = gangs_of(pool.frame)
     gangs = replace(working, fails=np.zeros_like(working.fails))
-    load, asked, policy = load_of(pool.jobs, gangs), asked_of(pool, oracle_of(pool), ShrinkPolicy()), ReservePolicy()
-    cases = [case for case in cases_of(pool, seeds=range(ROUNDS)) if case.devices == "all" and case.gnn == "with"]
+    load, inputs, policy = load_of(pool.jobs, gangs), sizing(pool, oracle_of(pool), ShrinkPolicy()), ReservePolicy()
+    members, mix = populations(pool)[WITH, ALL], weights_of(WITH)
+    draws = [drawn(pool, members, mix, PAPER_RATE_PER_H, PAPER_HORIZON_S, seed) for seed in range(ROUNDS)]
     for arm in ARMS:
-        size = sized(arm, asked, gangs, policy)
+        size = sized(arm, inputs, gangs, policy)
         for sharing in ("pooled", "devices"):
             seconds = []
-            for case in [cases[0], *cases]:
-                arrivals = case.arrivals
+            for arrivals in [draws[0], *draws]:
                 workload = arriving(gangs, size.starts, arrivals.at_s, arrivals.picks)
                 began = time.perf_counter()
                 simulate_shared(
@@ -112,7 +114,7 @@ def _arms_s(pool: Pool) -> Iterator[tuple[str, str, list[float]]]:
                     size.reserving,
                     discipline=Discipline(sharing=sharing),  # type: ignore[arg-type] -- one of two names
                     horizon_s=PAPER_HORIZON_S,
-                    seed=case.seed,
+                    seed=arrivals.seed,
                 )
                 seconds.append(time.perf_counter() - began)
             yield arm, sharing, seconds[1:]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.studies.fragmentation.inflation import Inflation, Pods, binned, inflate, run_inflation
+from pipelines.studies.fragmentation.inflation import Inflation, Pods, curve, inflate, run_inflation
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine
 from scheduler_core.errors import BadInput
 from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
@@ -123,10 +123,10 @@ def test_bins_are_whole_percents_of_what_had_arrived() -> None:
         node=np.zeros(4, dtype=np.int64),
         taken=np.zeros((4, 1), dtype=np.bool_),
     )
-    percent, allocated, fragmented = binned(run)
-    assert percent.tolist() == [0, 1, 3]
-    assert allocated == pytest.approx([0.4, 0.6, 2.0])
-    assert fragmented == pytest.approx([0.0, 1.5, 4.0])
+    found = curve(run)
+    assert found["arrived_pct"].to_list() == [0, 1, 3]
+    assert found["unallocated_pct"].to_list() == pytest.approx([99.6, 99.4, 98.0])
+    assert found["fragmented_pct"].to_list() == pytest.approx([0.0, 1.5, 4.0])
 
 
 def test_machines_without_gpus_and_unknown_names_are_refused() -> None:

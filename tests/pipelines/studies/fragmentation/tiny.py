@@ -9,7 +9,6 @@ import polars as pl
 from pipelines.lake.ingest import ingest
 from pipelines.studies.fragmentation.arms import FGD, FIRST_TIES, POLICIES, PUBLISHED_POPULARITY, RANDOM
 from pipelines.studies.fragmentation.published import ALLOCATED
-from pipelines.studies.fragmentation.runs import CURVE_SCHEMA
 
 NODES = ("a,64000,262144,2,P100", "b,64000,262144,2,P100", "c,96000,393216,4,T4", "d,96000,393216,4,T4")
 BIG = ("e,96000,786432,8,V100M32", "f,96000,786432,8,V100M32")
@@ -76,4 +75,4 @@ def curves(unallocated: Mapping[str, Sequence[float]], workload: str = "default"
         for at, value in enumerate(values)
         for arrived in (99, 100)
     ]
-    return pl.DataFrame(rows, schema=CURVE_SCHEMA)
+    return pl.DataFrame(rows, schema_overrides={"popularity": pl.Float64, "ties": pl.String})

@@ -1,8 +1,10 @@
 """The arms: what is reserved first, priors within requests, and the bound's true mean and deviation."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
+import polars as pl
 import pytest
 
 from pipelines.simulation.advice import ConstantPredictor, oracle_of
@@ -11,13 +13,14 @@ from pipelines.simulation.shared.begin import state_of
 from pipelines.simulation.shared.inputs import load_of
 from pipelines.simulation.shared.variation import Variation
 from pipelines.simulation.workloads import arriving, gangs_of
-from pipelines.studies.reclaim.arms import ARMS, BOUND, RECLAIM, RECLAIM_PRIOR, sized
-from pipelines.studies.shrinking.arms import Asked, asked_of
+from pipelines.studies.reclaim.arms import ARMS, BOUND, RECLAIM, RECLAIM_PRIOR, past_use, sized
+from pipelines.studies.shrinking.arms import Sizing, sizing
 from scheduler_core.cluster import Cluster, paper_machines
 from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import FloatArray, Request
+from tests.pipelines.lake.canonical import T0
 from tests.pipelines.studies.shrinking.tiny import PREDICTOR, pool
 
 POOL = pool()
@@ -26,13 +29,13 @@ POLICY = ReservePolicy()
 COMPUTE = GANGS.request_units[:, [0, 2]].astype(np.float64)
 
 
-def asked(predictor: ConstantPredictor = PREDICTOR) -> Asked:
-    return asked_of(POOL, predictor, ShrinkPolicy())
+def inputs(predictor: ConstantPredictor = PREDICTOR) -> Sizing:
+    return sizing(POOL, predictor, ShrinkPolicy())
 
 
 @pytest.mark.parametrize("arm", list(ARMS))
 def test_no_arm_starts_a_job_with_more_than_its_request(arm: str) -> None:
-    found = sized(arm, asked(), GANGS, POLICY)
+    found = sized(arm, inputs(), GANGS, POLICY)
 
     assert (found.starts.granted_units <= GANGS.request_units).all()
     assert (found.starts.predicted_s == PREDICTOR.run_s).all()
@@ -41,11 +44,11 @@ def test_no_arm_starts_a_job_with_more_than_its_request(arm: str) -> None:
 
 def test_fixed_arms_measure_nothing_and_others_keep_the_request_at_first() -> None:
     for arm in ARMS:
-        found = sized(arm, asked(), GANGS, POLICY)
+        found = sized(arm, inputs(), GANGS, POLICY)
         if found.reserving.policy is not None:
             assert (found.starts.granted_units == GANGS.request_units).all(), arm
-    assert sized(RECLAIM, asked(), GANGS, POLICY).reserving.policy == POLICY
-    assert [arm for arm in ARMS if sized(arm, asked(), GANGS, POLICY).reserving.policy] == [
+    assert sized(RECLAIM, inputs(), GANGS, POLICY).reserving.policy == POLICY
+    assert [arm for arm in ARMS if sized(arm, inputs(), GANGS, POLICY).reserving.policy] == [
         "probation_peak",
         RECLAIM,
         RECLAIM_PRIOR,
@@ -54,7 +57,7 @@ def test_fixed_arms_measure_nothing_and_others_keep_the_request_at_first() -> No
 
 
 def prior(predictor: ConstantPredictor, policy: ReservePolicy = POLICY) -> FloatArray:
-    found = sized(RECLAIM_PRIOR, asked(predictor), GANGS, policy).reserving.prior
+    found = sized(RECLAIM_PRIOR, inputs(predictor), GANGS, policy).reserving.prior
     assert found is not None
     return found
 
@@ -90,9 +93,28 @@ def test_a_prior_is_the_request_where_nothing_is_known(unknown: ConstantPredicto
     assert (found[:, [1, 3]] == 0.0).all()
 
 
+def test_p95_sizes_by_runs_of_the_group_that_had_ended_and_cutting_off_the_future_changes_nothing() -> None:
+    hours = [(0, 1), (1, 2), (3, 4), (5, 6), (7, 8)]
+    frame = POOL.frame[:5].with_columns(
+        group=pl.Series(["a", "a", "a", "b", None]),
+        submit_ts=pl.Series([T0 + timedelta(hours=at) for at, _ in hours]),
+        end_ts=pl.Series([T0 + timedelta(hours=at) for _, at in hours]),
+        used_cpu_cores=pl.Series([1.0, 3.0, 9.0, 7.0, 7.0]),
+        mem_max_gib=pl.Series([5.0, 4.0, 9.0, 7.0, 7.0]),
+    )
+
+    found = past_use(frame)
+
+    # The second was submitted at the very end of the first, which counts as not yet ended.
+    assert found.runs.tolist() == [0, 0, 2, 0, 0]
+    assert (found.cpu_cores[2], found.mem_gib[2]) == (3.0, 5.0)
+    assert np.isnan(found.cpu_cores[[0, 1, 3, 4]]).all()
+    np.testing.assert_array_equal(past_use(frame[:3]).cpu_cores, found.cpu_cores[:3])
+
+
 @pytest.mark.parametrize("cv", [0.0, 0.4])
 def test_the_bound_reserves_true_mean_and_deviation(cv: float) -> None:
-    found = sized(BOUND, asked_of(POOL, oracle_of(POOL), ShrinkPolicy()), GANGS, POLICY)
+    found = sized(BOUND, sizing(POOL, oracle_of(POOL), ShrinkPolicy()), GANGS, POLICY)
     load = load_of(POOL.jobs, GANGS)
     rows = np.arange(len(POOL.jobs))
 

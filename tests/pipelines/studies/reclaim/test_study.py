@@ -1,149 +1,168 @@
-"""The study from a file of jobs to rows: shares, selected arms, other task types, and the same bytes each time."""
+"""The study from jobs to rows: shares by hand, selected arms, other task types, and the same rows on any engine."""
 
-import json
 import math
-from pathlib import Path
+from dataclasses import replace
+from typing import Any
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
-from pipelines.cli import app
+from pipelines.engine.processes import Processes
 from pipelines.errors import BadUsage
+from pipelines.studies.intervals import clopper_pearson
 from pipelines.studies.reclaim.arms import ARMS
-from pipelines.studies.reclaim.study import Config, run_study
-from pipelines.studies.study import Context, Row
-from tests.pipelines.studies.reclaim.tiny_pool import FULL, rows
+from pipelines.studies.reclaim.study import PLACE, Config, run_study, share_rows
+from pipelines.studies.study import Context, Findings, Row
+from tests.pipelines.studies.shrinking.tiny import tables
 
-ASKED = {
-    "trace",
-    "arm",
-    "sharing",
-    "mix",
-    "variation",
-    "share",
-    "share_lo",
-    "share_hi",
-    "finished",
-    "requested_finished",
-    "oracle_finished",
-    "killed",
-    "stretch_p99",
-    "requested_stretch_p99",
-    "seeds",
+AT: Row = {
+    "trace": "toy",
+    "mix": "gnn",
+    "sharing": "pooled",
+    "policy": "fifo",
+    "variation": "default",
+    "rate_per_h": 70.0,
+    "z": 1.0,
+    "probation_s": 300.0,
 }
+FINISHED = {"requested": (100.0, 110.0), "reclaim": (150.0, 170.0), "oracle": (200.0, 210.0)}
+
+FIELDS = {
+    *PLACE, "arm", "share", "share_lo", "share_hi", "finished", "requested_finished", "oracle_finished", "gpus_used",
+    "killed", "killed_rows", "killed_rows_hi", "stretch_p99", "requested_stretch_p99", "stretched_share", "seeds",
+    "rows",
+}  # fmt: skip
 """Fields of every row that readers of the JSON rely on."""
 
-MORE = {"policy", "rate_per_h", "z", "probation_s", "gpus_used", "killed_rows", "killed_rows_hi", "stretched_share"}
+
+def runs(finished: dict[str, tuple[float, float]], **place: object) -> list[Row]:
+    """Return two runs per arm; the second run of `reclaim` kills three times, two of them the same row."""
+    return [
+        {
+            **AT,
+            **place,
+            "arm": arm,
+            "seed": seed,
+            "finished": amount,
+            "killed": 3.0 * (arm == "reclaim") * seed,
+            "stretch_p99": 1.0 + 0.1 * (arm == "reclaim") * seed,
+            "stretched_share": 0.0,
+            "gpus_used": 4.0 + seed,
+            "killed_rows": [1, 7] if arm == "reclaim" and seed else [],
+            "started_rows": list(range(10 + 2 * seed)),
+        }
+        for arm, amounts in finished.items()
+        for seed, amount in enumerate(amounts)
+    ]
 
 
-@pytest.fixture
-def pool(tmp_path: Path) -> Path:
-    rows().write_parquet(tmp_path / "pool.parquet")
-    return tmp_path / "pool.parquet"
+def by_arm(rows: list[Row]) -> dict[object, Row]:
+    return {row["arm"]: row for row in share_rows(pl.DataFrame(rows), 40)}
 
 
-def small(pool: Path, **options: object) -> Config:
+def test_the_share_is_a_ratio_of_mean_gains_and_kills_count_distinct_rows() -> None:
+    found = by_arm(runs(FINISHED))
+    reclaim = found["reclaim"]
+
+    assert [found[arm]["share"] for arm in FINISHED] == [0.0, pytest.approx(0.55), 1.0]
+    half = 12.7062 * 0.05  # Student's t of two seeds, times the standard error of (-0.05, 0.05)
+    assert reclaim["share_hi"] == pytest.approx(0.55 + half, abs=1e-4)
+    assert (reclaim["finished"], reclaim["requested_finished"], reclaim["oracle_finished"]) == (160.0, 105.0, 205.0)
+    assert (reclaim["killed"], reclaim["killed_rows"]) == (3, 2)
+    assert reclaim["killed_rows_hi"] == clopper_pearson(2, 12).high
+    assert (reclaim["stretch_p99"], reclaim["requested_stretch_p99"]) == (pytest.approx(1.05), 1.0)
+    assert (reclaim["seeds"], reclaim["rows"], set(reclaim)) == (2, 40, FIELDS)
+
+
+@pytest.mark.parametrize("column", PLACE)
+def test_arms_are_compared_within_a_place(column: str) -> None:
+    other = {column: 9.0 if isinstance(AT[column], float) else "other"}
+    more = {arm: (low + 10.0, high + 10.0) for arm, (low, high) in FINISHED.items()} | {"oracle": (300.0, 310.0)}
+
+    rows = share_rows(pl.DataFrame([*runs(FINISHED), *runs(more, **other)]), 40)
+
+    assert [row["share"] for row in rows if row["arm"] == "reclaim"] == [pytest.approx(0.55), pytest.approx(55 / 190)]
+
+
+def test_there_is_no_share_where_the_oracle_gains_nothing() -> None:
+    found = by_arm(runs(FINISHED | {"oracle": FINISHED["requested"]}))
+
+    assert all(math.isnan(float(str(row["share"]))) for row in found.values())
+
+
+def small(**options: Any) -> Config:
     """Return a config of few runs in which jobs wait: three simulated arms, GPUs pooled, no models."""
     given = {"seeds": 2, "rate": 120.0, "arm": ("reclaim",), "variation": ("default",), "sharing": ("pooled",)}
-    return Config(**{"pool": pool, **given, **options})  # type: ignore[arg-type]  # as the tests give them
+    return Config(**{**given, **options})
 
 
-def taut(*arguments: str | Path) -> str:
-    result = CliRunner().invoke(app, ["study", *map(str, arguments)])
-    assert result.exit_code == 0, result.stderr
-    return result.stdout
+def context(count: int = 40, **changes: Any) -> Context:
+    jobs, usage = tables(count)
+    use = {name: value for name, value in changes.items() if name in usage.columns}
+    request = jobs.select("job_id", "req_cpu_cores", "req_gpus", "req_mem_gib")
+    usage = usage.join(request, on="job_id").with_columns(**use).select(usage.columns)
+    jobs = jobs.with_columns(**{name: value for name, value in changes.items() if name in jobs.columns})
+
+    class Lake:
+        def table(self, name: str, *_: object) -> pl.LazyFrame:
+            return (jobs if name == "jobs" else usage).lazy()
+
+    return Context(lake=Lake, trace=lambda _: "toy")  # type: ignore[arg-type]  # the part of a lake that is used
 
 
-def rows_of(config: Config) -> dict[tuple[object, object], Row]:
-    found = run_study(config, Context()).flat
-    assert found is not None
-    return {(row["mix"], row["arm"]): row for row in found}
+def rows_of(found: Findings) -> list[Row]:
+    assert found.flat is not None
+    return list(found.flat)
 
 
-def test_an_unknown_arm_or_variation_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    nowhere = tmp_path / "none.parquet"
-
+def test_an_unknown_arm_or_variation_is_refused_before_anything_is_read() -> None:
     with pytest.raises(BadUsage, match="--arm nap: expected one of requested, shrunk"):
-        run_study(Config(pool=nowhere, arm=("reclaim", "nap")), Context())
+        run_study(Config(arm=("reclaim", "nap")), Context())
     with pytest.raises(BadUsage, match="--variation wild: expected one of default, prototype"):
-        run_study(Config(pool=nowhere, variation=("wild",)), Context())
+        run_study(Config(variation=("wild",)), Context())
 
 
-def test_the_json_has_a_row_per_arm_and_mix_with_the_fields_readers_rely_on(pool: Path) -> None:
-    options = ["--seeds", "2", "--rate", "120", "--arm", "reclaim", "--variation", "default", "--sharing", "pooled"]
+def test_there_is_a_row_per_mix_and_arm_the_same_on_any_engine() -> None:
+    found = rows_of(run_study(small(), context()))
 
-    found = json.loads(taut("reclaim", "--pool", pool, *options, "--processes", "1", "--format", "json"))
-
-    assert all(set(row) == ASKED | MORE | {"rows"} for row in found)
     assert [(row["mix"], row["arm"]) for row in found] == [
         (mix, arm) for mix in ("gnn", "no-gnn") for arm in ("requested", "reclaim", "oracle")
     ]
     for row in found:
-        assert row["share"] == {"requested": 0.0, "oracle": 1.0}.get(row["arm"], row["share"])
-        assert row["share_lo"] <= row["share"] <= row["share_hi"]
-        assert row["requested_finished"] < row["oracle_finished"]
-    assert all(0.0 < row["share"] < 1.5 for row in found if row["arm"] == "reclaim")
-    assert {(row["trace"], row["sharing"], row["variation"], row["seeds"]) for row in found} == {
-        ("toy", "pooled", "default", 2)
-    }
+        assert set(row) == FIELDS
+        assert float(str(row["requested_finished"])) < float(str(row["oracle_finished"]))
+        assert 0.0 <= float(str(row["share"])) < 1.5
+    processes = replace(context(), engine=Processes(2))
+    assert rows_of(run_study(small(), processes)) == found
 
 
-@pytest.mark.slow
-def test_jobs_that_use_all_they_request_leave_nothing_to_reclaim(pool: Path) -> None:
-    rows().with_columns(**FULL).write_parquet(pool)
+def test_jobs_without_the_types_of_the_mix_are_drawn_uniformly() -> None:
+    found = run_study(small(), context(task_type=pl.lit("other")))
 
-    found = rows_of(small(pool, arm=("reclaim", "bound"), rate=70.0))
-
-    for (_, arm), row in found.items():
-        assert math.isnan(float(str(row["share"])))
-        assert row["oracle_finished"] == row["requested_finished"]
-        slack = 0.02 * float(str(row["requested_finished"])) if arm == "reclaim" else 0.0
-        assert row["finished"] == pytest.approx(row["requested_finished"], abs=slack)
-        assert row["killed"] == 0
-
-
-def test_jobs_without_the_types_of_the_mix_are_drawn_uniformly(pool: Path) -> None:
-    rows().with_columns(task_type=pl.lit("other")).write_parquet(pool)
-
-    found = run_study(small(pool), Context())
-
-    assert found.flat is not None
-    assert [(row["mix"], row["arm"]) for row in found.flat] == [
+    assert [(row["mix"], row["arm"]) for row in rows_of(found)] == [
         ("all", arm) for arm in ("requested", "reclaim", "oracle")
     ]
-    assert found.flat[-1]["share"] == 1.0
     assert "drawn uniformly" in found.notes[0]
-    assert list(found.tables[""][0]) == ["arm", "share", "finished", "gpus_used", "killed", "stretch_p99"]
     assert list(found.charts) == ["reclaim_default_fifo"]
 
 
 @pytest.mark.slow
-def test_arms_that_need_models_are_left_out_without_models(pool: Path) -> None:
-    found = run_study(small(pool, arm=(), models=False, rate=20.0), Context())
+def test_jobs_that_use_all_they_request_leave_nothing_to_reclaim() -> None:
+    full = {"used_cpu_cores": pl.col("req_cpu_cores"), "used_gpus": pl.col("req_gpus")}
+    memory = {"mem_max_gib": pl.col("req_mem_gib"), "gpu_mem_max_gib": 16.0 * pl.col("req_gpus")}
 
-    assert found.flat is not None
-    assert {row["arm"] for row in found.flat} == {arm for arm in ARMS if not ARMS[arm].predicts}
-    assert "arms that need models were not run" in found.notes
-
-
-@pytest.mark.slow
-def test_too_few_jobs_for_models_leave_those_arms_out_with_the_reason(pool: Path) -> None:
-    rows(8).write_parquet(pool)
-
-    found = run_study(small(pool, arm=("reclaim_prior",), rate=20.0), Context())
-
-    assert found.flat is not None
-    assert {row["arm"] for row in found.flat} == {"requested", "oracle"}
-    assert any(note.startswith("arms that need models were not run: ") for note in found.notes)
+    for row in rows_of(run_study(small(arm=("reclaim", "bound"), rate=70.0), context(**full, **memory))):
+        assert math.isnan(float(str(row["share"])))
+        slack = 0.02 * float(str(row["requested_finished"])) if row["arm"] == "reclaim" else 0.0
+        assert row["finished"] == pytest.approx(row["requested_finished"], abs=slack)
+        assert row["killed"] == 0
 
 
 @pytest.mark.slow
-def test_the_same_seeds_give_the_same_bytes_on_any_engine(pool: Path) -> None:
-    options = ["--seeds", "2", "--rate", "60", "--arm", "reclaim", "--variation", "default", "--format", "json"]
+def test_arms_that_need_models_are_left_out_without_models_or_with_too_few_jobs() -> None:
+    without = run_study(small(arm=(), models=False, rate=20.0), context())
+    few = run_study(small(arm=("reclaim_prior",), rate=20.0), context(8))
 
-    engines = (["local"], ["processes", "--processes", "2"], ["dask", "--processes", "2"], ["local"])
-    found = [taut("reclaim", "--pool", pool, *options, "--engine", *engine) for engine in engines]
-
-    assert found[0] == found[1] == found[2] == found[3]
-    assert found[0] != taut("reclaim", "--pool", pool, *options, "--processes", "1", "--seed", "1")
+    assert {row["arm"] for row in rows_of(without)} == {arm for arm in ARMS if not ARMS[arm].predicts}
+    assert {row["arm"] for row in rows_of(few)} == {"requested", "oracle"}
+    assert any(note.startswith("arms that need models were not run: ") for note in few.notes)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from features.tables import Jobs
 from pipelines.models.baselines import UNINFORMED_S, Key
-from pipelines.studies.replay.means import MEANS, mean_sizes
+from pipelines.studies.replay.sizes import MEANS, mean_sizes
 from tests.pipelines.lake.canonical import T0, canonical, job_row
 
 

@@ -9,8 +9,7 @@ import pytest
 from features.tables import Jobs
 from pipelines.errors import BadUsage, LakeError
 from pipelines.studies.replay.capacity import Pool, Reading
-from pipelines.studies.replay.orders import ORDERS, orders_for, planned
-from pipelines.studies.replay.replay import Outcome, replay, replayed
+from pipelines.studies.replay.replay import ORDERS, Outcome, orders_for, planned, replay, replayed
 from pipelines.studies.replay.sizes import ORACLE, PREDICTED, Sizes
 from scheduler_core.cluster import Machine
 from tests.pipelines.lake.canonical import T0, canonical, job_row

@@ -106,7 +106,7 @@ def test_classes_part_the_jobs() -> None:
     gpus = [0.5, 1.0, 2.0, 7.0, 8.0, 9.0, 200.0]
     rows = rows_of([outcome("fifo", "none", [100.0] * 7, gpus=gpus)], detail=True)
 
-    assert [row(rows, gang_gpus=name)["jobs"] for name in ("all", *CLASSES)] == [7, 2, 2, 1, 2]
+    assert [row(rows, gang_gpus=name)["jobs"] for name in CLASSES] == [7, 2, 2, 1, 2]
 
 
 def test_pools_are_one_row_and_in_detail_a_row_each_against_their_own_fifo() -> None:

@@ -10,13 +10,11 @@ import pytest
 
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.studies.shrinking.arms import requests_of
-from pipelines.studies.shrinking.cases import Draw, cases_of, drawn_as
 from pipelines.studies.shrinking.five_features import FiveFeatures, Point
-from pipelines.studies.shrinking.paper import AS_SET, CHOSEN, POINTS, PaperConfig, findings_of, type_rows
-from pipelines.studies.shrinking.runs import run_cases
+from pipelines.studies.shrinking.paper import AS_SET, CHOSEN, POINTS, Config, findings_of, type_rows
 from scheduler_core.recommendations import unchanged_request
 from scheduler_core.types import Reason, Recommendation, Request
-from tests.pipelines.studies.shrinking.tiny import SMALL, tables
+from tests.pipelines.studies.shrinking.tiny import SMALL, plan, tables
 
 FOLDS = 2
 
@@ -80,22 +78,6 @@ def test_the_sign_frees_a_resource_of_which_less_shortens_the_run() -> None:
     assert {each.important for each in signed.knowledge(jobs)} == {frozenset()}
 
 
-def test_an_arrival_of_one_instance_asks_for_one_and_keeps_its_recommendation() -> None:
-    pool = slower_with_less()
-    advice = {"requested": unchanged(pool)}
-    gangs = replace(pool, frame=pool.frame.with_columns(instances=pl.col("instances") * 3))
-
-    cases = cases_of(gangs, seeds=[0], horizon_s=SMALL.horizon_s)[:1]
-    asked = {
-        draw: run_cases(drawn_as(draw, gangs), advice, cases, SMALL)["cpu_request_cores"].to_list() for draw in Draw
-    }
-
-    assert drawn_as(Draw.GANG, gangs) is gangs
-    assert set(drawn_as(Draw.INSTANCE, gangs).frame["instances"]) == {1}
-    widest = max(asked[Draw.INSTANCE])
-    assert 0.0 < widest <= 8.0 < min(asked[Draw.GANG])
-
-
 @pytest.mark.parametrize(("cv", "verdict"), [(0.75, "holds"), (0.25, "fails")])
 def test_the_shrink_of_each_type_is_over_drawn_jobs_and_the_claim_is_judged(cv: float, verdict: str) -> None:
     pool = slower_with_less()
@@ -108,9 +90,8 @@ def test_the_shrink_of_each_type_is_over_drawn_jobs_and_the_claim_is_judged(cv: 
         for job, answer in zip((entry.job for entry in pool.jobs), kept, strict=True)
     ]
 
-    rows = type_rows(
-        pool, {AS_SET: shrunk, CHOSEN: kept}, cases_of(pool, seeds=range(3), horizon_s=SMALL.horizon_s)[:3]
-    )
+    whole = {("with", "all"): np.arange(len(pool.jobs))}
+    rows = type_rows(replace(plan(pool), populations=whole), {AS_SET: shrunk, CHOSEN: kept}, range(3))
 
     found = {(row["arm"], row["task_type"]): row for row in rows}
     assert {kind: found[AS_SET, kind]["change_pct"] for kind in shares} == pytest.approx(
@@ -121,7 +102,7 @@ def test_the_shrink_of_each_type_is_over_drawn_jobs_and_the_claim_is_judged(cv: 
 
 
 def test_every_point_is_run_under_every_slowdown_model_beside_the_published_figures() -> None:
-    findings = findings_of(slower_with_less(), model(), PaperConfig(seeds=2, load=70.0), SMALL, "toy")
+    findings = findings_of(slower_with_less(), model(), Config(seeds=2, load=70.0), SMALL, "toy")
 
     sweep = findings.tables["sweep"]
     truths = {row["truth"] for row in sweep}
@@ -136,3 +117,6 @@ def test_every_point_is_run_under_every_slowdown_model_beside_the_published_figu
     assert {row["paper_gain_pct"] for row in claims if row["figure"] == "cpu_request"} == {-28.5}
     assert {row["arm"] for row in claims} == {AS_SET, CHOSEN}
     assert any(row["paper_h"] == 2.0 for row in findings.tables["bottleneck"])
+    for table, column in (("mix", "mix"), ("policy", "policy")):
+        rows = findings.tables[table]
+        assert len(rows) == 3 * 2 * len({row[column] for row in rows})

@@ -1,99 +1,97 @@
-"""Runs of a grid: paired, and the hour at which the CPU is full, against two jobs worked by hand."""
+"""Runs: populations, arrivals in a mix, a row for every place and arm, and the hour at which the CPU is full."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.simulation.cluster_file import ClusterSpec
-from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.workload import NO_OUTAGES, Workload
-from pipelines.simulation.measures.metrics import Uses, summarise
-from pipelines.simulation.paired_runs import Arrivals, Run
-from pipelines.studies.shrinking.arms import EXPERIMENT_ARMS, advice_of, asked_of
-from pipelines.studies.shrinking.cases import Case, cases_of
-from pipelines.studies.shrinking.runs import KEY, asked_cores, cpu_met_h, run_cases
-from scheduler_core.cluster import Machine
+from pipelines.errors import BadUsage
+from pipelines.simulation.job_pool import job_pool
+from pipelines.simulation.workloads import gangs_of
+from pipelines.studies.shrinking.arms import ARMS, advice_of, sizing
+from pipelines.studies.shrinking.runs import PLACE, Draw, populations, run_arms, weights_of
 from scheduler_core.shrink import ShrinkPolicy
-from tests.pipelines.studies.shrinking.tiny import PREDICTOR, SMALL, pool
+from tests.pipelines.studies.shrinking.tiny import PREDICTOR, SMALL, plan, pool, tables
 
 POOL = pool()
-ADVICE = advice_of(asked_of(POOL, PREDICTOR, ShrinkPolicy()), EXPERIMENT_ARMS)
+ADVICE = advice_of(sizing(POOL, PREDICTOR, ShrinkPolicy()), ARMS)
 
 
-def small_cases(*loads: float) -> list[Case]:
-    return cases_of(POOL, seeds=[0, 1], loads_per_h=loads, horizon_s=SMALL.horizon_s)
+def test_gnn_and_devices_make_the_populations() -> None:
+    rows = populations(POOL)
+
+    assert set(rows) == {("with", "all"), ("without", "all"), ("with", "known"), ("without", "known")}
+    assert (len(rows["with", "all"]), len(rows["without", "all"])) == (40, 30)
+    assert all(POOL.known[row] for row in rows["with", "known"])
 
 
-def test_there_is_a_row_for_every_case_truth_and_arm() -> None:
-    cases = small_cases(30.0, 60.0)
+def test_a_population_that_has_no_gnn_is_not_drawn_twice() -> None:
+    frame, usage = tables()
+    unknown = pl.when(pl.col("task_type") == "gnn").then(pl.lit("MISC")).otherwise("gpu_type")
 
-    found = run_cases(POOL, ADVICE, cases, SMALL)
+    rows = populations(job_pool(frame.with_columns(gpu_type=unknown), usage))
 
-    assert found.height == len(cases) * 3 * 4
-    assert found.select(*KEY, "seed").is_unique().all()
-    assert found["submitted"].min() > 0
-    assert found["cpu_met_h"].is_between(0.0, SMALL.horizon_s / 3600.0).all()
+    assert set(rows) == {("with", "all"), ("without", "all"), ("without", "known")}
 
 
-def test_the_baseline_is_one_under_every_truth() -> None:
-    found = run_cases(POOL, ADVICE, small_cases(60.0), SMALL).filter(pl.col("arm") == "requested")
+def test_a_pool_without_a_kind_of_the_mix_is_refused() -> None:
+    jobs, usage = tables()
 
-    own = [name for name in (*KEY, "seed") if name != "truth"]
-    by_truth = found.group_by(own).agg(pl.col("completed", "killed", "cpu_used_frac").n_unique())
-    assert (by_truth.select("completed", "killed", "cpu_used_frac").to_numpy() == 1).all()
+    with pytest.raises(BadUsage, match="has no ctr job"):
+        populations(job_pool(jobs.filter(pl.col("task_type") != "ctr"), usage))
 
 
-def hand_run(cores: float = 10.0) -> Run:
-    """Two gangs of 6 cores on a machine of 10, each an hour: the second waits for the first, and is cut at 1.5 h."""
-    count = 2
-    units = np.array([[6000, 1024, 1000]] * count)
-    workload = Workload(
-        arrive_s=np.array([0.0, 600.0]),
-        request_units=units,
-        granted_units=units,
-        instances=np.ones(count, dtype=np.int64),
-        gpu_type=np.full(count, -1),
-        user=np.zeros(count, dtype=np.int64),
-        priority=np.zeros(count),
-        run_s=np.full(count, 3600.0),
-        granted_run_s=np.full(count, 3600.0),
-        dies=np.zeros(count, dtype=np.bool_),
-        fails=np.zeros(count, dtype=np.bool_),
-        predicted_s=np.full(count, np.nan),
-    )
-    machines = ClusterSpec(machines=(Machine(name="m", cpu_cores=cores, mem_gib=10.0, gpus=2),), source="").machines
-    schedule = simulate(workload, machines, horizon_s=5400.0, engine="plain")
-    uses = Uses(mean=np.array([[3000.0, 512.0, 100.0]] * count))
-    arrivals = Arrivals(devices="all", seed=0, at_s=workload.arrive_s, picks=np.arange(count), outages=NO_OUTAGES)
-    return Run(
-        arm="requested",
-        slowdown_model="unchanged",
-        arrivals=arrivals,
-        schedule=schedule,
-        uses=uses,
-        metrics=summarise(schedule, uses=uses),
+def test_the_mix_is_drawn_the_same_for_a_seed_and_gnn_leaves_its_share_to_the_others() -> None:
+    kinds = [entry.job.task_type for entry in POOL.jobs]
+    of = plan(POOL, 2000.0, settings=replace(SMALL, horizon_s=12 * 3600.0))
+    first, again, other = (
+        {gnn: each for gnn, _, each in of.cases(seed) if each.devices == "all"} for seed in (1, 1, 2)
     )
 
-
-def test_gangs_that_never_fit_ask_for_nothing() -> None:
-    run = hand_run()
-    units = np.array([[6000, 1024, 1000], [60_000, 1024, 1000]])
-    larger = replace(run.schedule.workload, request_units=units, granted_units=units)
-
-    def asked(never_fits: list[bool]) -> float:
-        schedule = replace(run.schedule, workload=larger, never_fits=np.array(never_fits))
-        return asked_cores(replace(run, schedule=schedule))
-
-    assert (asked([False, False]), asked([False, True])) == (33.0, 6.0)
-    assert np.isnan(asked([True, True]))
+    counts = {gnn: Counter(kinds[pick] for pick in each.picks) for gnn, each in first.items()}
+    for gnn, count in counts.items():
+        weights = weights_of(gnn)
+        shares = {kind: weight / sum(weights.values()) for kind, weight in weights.items()}
+        assert {kind: each / count.total() for kind, each in count.items()} == pytest.approx(shares, abs=0.01)
+    np.testing.assert_array_equal(first["with"].at_s, again["with"].at_s)
+    np.testing.assert_array_equal(first["with"].picks, again["with"].picks)
+    assert first["with"].at_s[:50].tolist() != other["with"].at_s[:50].tolist()
 
 
-@pytest.mark.parametrize(
-    ("cores", "expected"),
-    # Full from the start; with both jobs after two steps of five minutes; with both jobs, but for a twentieth; never.
-    [(6.0, 0.0), (12.0, 1 / 6), (12.6, 1 / 6), (12.7, 1.5), (10.0, 1.5)],
-)
-def test_the_cpu_is_full_when_nearly_all_is_held(cores: float, expected: float) -> None:
-    assert cpu_met_h(hand_run(cores).schedule) == pytest.approx(expected)
+def test_there_is_a_row_for_every_place_seed_and_arm_and_one_baseline_under_every_slowdown_model() -> None:
+    runs = run_arms(plan(POOL, 30.0, 60.0), ADVICE, [0, 1])
+
+    assert runs.height == 4 * 2 * 3 * 4 * 2
+    assert runs.select(*PLACE, "arm", "seed").is_unique().all()
+    assert runs["cpu_met_h"].is_between(0.0, SMALL.horizon_s / 3600.0).all()
+    place = [name for name in (*PLACE, "seed") if name != "truth"]
+    base = runs.filter(pl.col("arm") == "requested").group_by(place)
+    assert (base.agg(pl.col("completed", "cpu_used_frac").n_unique()).select("completed") == 1).to_series().all()
+
+
+def test_the_cpu_is_full_at_once_if_jobs_request_all_of_it_and_never_if_they_request_little() -> None:
+    frame, usage = tables()
+    full, little = (
+        run_arms(
+            plan(job_pool(frame.with_columns(req_cpu_cores=pl.lit(cores), run_s=pl.lit(9000.0)), usage), 200.0),
+            {"requested": ADVICE["requested"]},
+            [0],
+        )["cpu_met_h"]
+        for cores in (96.0, 0.5)
+    )
+
+    assert full.max() <= 0.25
+    assert little.min() == 1.0
+
+
+def test_an_arrival_of_one_instance_requests_one() -> None:
+    gangs = replace(POOL, frame=POOL.frame.with_columns(instances=pl.col("instances") * 3))
+    few = {"requested": ADVICE["requested"]}
+    one, all_ = (
+        run_arms(replace(plan(gangs), draw=draw), few, [0])["cpu_request_cores"] for draw in (Draw.INSTANCE, Draw.GANG)
+    )
+
+    assert one.max() <= gangs_of(POOL.frame).request_units[:, 0].max() / 1000.0
+    assert all_.min() > one.max()

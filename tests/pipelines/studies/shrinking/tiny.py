@@ -1,7 +1,6 @@
-"""A tiny pool of all four kinds for the tests of experiments, and runs written by hand."""
+"""A tiny pool of all four kinds for the tests of shrinking studies, and runs written by hand."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 import polars as pl
 
@@ -9,18 +8,13 @@ from pipelines.simulation.advice import ConstantPredictor
 from pipelines.simulation.cluster_file import ClusterSpec
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.settings import SimulationSettings
-from pipelines.studies.shrinking.cases import TYPES
-from pipelines.studies.shrinking.crossfit import Predicted
-from pipelines.studies.shrinking.designs import ABLATION, LOADS, Config, Results, results_of
-from pipelines.studies.study import Context
+from pipelines.studies.shrinking.runs import TYPES, Plan, populations
 from scheduler_core.cluster import Machine
 from scheduler_core.types import Request
 from tests.pipelines.lake.canonical import measured_tables
 
 ONE_MACHINE = ClusterSpec(machines=(Machine(name="m", cpu_cores=96.0, mem_gib=512.0, gpus=8),), source="one machine")
 SMALL = SimulationSettings(horizon_s=3600.0, cluster=ONE_MACHINE, engine="compiled")
-
-DESIGNS = {design.name: design for design in (LOADS, ABLATION)}
 PREDICTOR = ConstantPredictor(run_s=600.0, peak=Request(cpu_cores=2.0, mem_gib=4.0, gpus=0.1), gpu_mem_gib=1.0, runs=10)
 
 
@@ -36,29 +30,15 @@ def pool() -> Pool:
     return job_pool(*tables())
 
 
-@cache
-def resulted(study: str) -> Results:
-    """Return the results of a design over the tiny pool, made once for all tests."""
-    return run(study)
-
-
-def run(study: str, *, seeds: int = 2) -> Results:
-    """Return the results of a design over the tiny pool: two seeds, one machine, an hour."""
-    given = Predicted(pool=pool(), predictor=PREDICTOR, notes=())
-    return results_of(DESIGNS[study], Config(seeds=seeds), given, Context(), SMALL)
+def plan(of: Pool, *loads: float, settings: SimulationSettings = SMALL) -> Plan:
+    return Plan(pool=of, populations=populations(of), loads_per_h=loads or (70.0,), settings=settings)
 
 
 def runs(arms: Mapping[str, Mapping[str, Sequence[float]]], **place: object) -> pl.DataFrame:
     """Return rows of runs at one place: for each arm the figures by seed."""
-    at = {
-        "gnn": "with",
-        "devices": "all",
-        "rate_per_h": 70.0,
-        "truth": "contention",
-        **place,
-    }
+    at = {"gnn": "with", "devices": "all", "rate_per_h": 70.0, "truth": "contention", **place}
     rows = [
-        {**at, "arm": arm, "seed": seed, **{name: float(values[seed]) for name, values in figures.items()}}
+        {**at, "arm": arm, "seed": seed, "completed": 1.0, **{name: float(of[seed]) for name, of in figures.items()}}
         for arm, figures in arms.items()
         for seed in range(len(next(iter(figures.values()))))
     ]

@@ -6,8 +6,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from pipelines.studies.fragmentation.bars import bars, by_workload, unallocated_rows
 from pipelines.studies.fragmentation.published import no_results, read_published
-from pipelines.studies.fragmentation.tables import bars, by_workload, mean_curves, unallocated_rows
 from tests.pipelines.studies.fragmentation.tiny import curves, results
 
 AS_PUBLISHED = {
@@ -67,14 +67,6 @@ def test_only_what_was_run_as_published_is_held_to_it(arm: dict[str, object], tm
     assert (row["published_pct"], row["met"]) == (None, None)
 
 
-def test_a_single_published_run_has_no_sd_but_the_same_tolerance(tmp_path: Path) -> None:
-    theirs = read_published(results(tmp_path, {"fgd": [95.0]}))
-
-    [row] = rows_of(curves({"fgd": [5.1, 5.2]}), theirs)
-
-    assert (row["published_sd"], row["met"]) == (None, True)
-
-
 def test_the_bars_are_met_by_the_published_figures(tmp_path: Path) -> None:
     theirs = read_published(results(tmp_path, {p: [100.0 - v for v in values] for p, values in AS_PUBLISHED.items()}))
 
@@ -128,12 +120,6 @@ def test_random_ties_are_held_to_those_the_first_node_wins(drawn: float, met: bo
     assert found["found"] == f"{1 + met} of 2 workloads; default {points}, farthest default {points}"
 
 
-def test_where_dot_product_leaves_nothing_there_is_nothing_to_leave_fewer_of() -> None:
-    rows = rows_of(curves({"dot_product": [0.0, 0.0], "fgd": [0.0, 0.0]}))
-
-    assert [row["bar"] for row in bars(rows)] == ["dot_product as published", "fgd as published"]
-
-
 def test_what_was_run_without_published_figures_is_not_judged() -> None:
     rows = rows_of(curves({"fgd": [5.0, 5.0], "best_fit_gpu": [7.0, 7.0]}, "gpuspec33"))
 
@@ -144,12 +130,6 @@ def test_what_was_run_without_published_figures_is_not_judged() -> None:
 
 def test_what_was_not_run_has_no_bar() -> None:
     assert bars(rows_of(curves({"fgd": [5.0, 5.0]}, popularity=1.0))) == []
-
-
-def test_curves_are_means_over_seeds() -> None:
-    frame = mean_curves(curves({"fgd": [4.0, 6.0]}))
-
-    assert frame.select("policy", "arrived_pct", "unallocated_pct").rows() == [("fgd", 99, 6.0), ("fgd", 100, 5.0)]
 
 
 def test_workloads_are_shown_by_name_and_number_after_the_recorded_one() -> None:

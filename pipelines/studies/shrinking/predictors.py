@@ -1,0 +1,178 @@
+"""Predictors for the jobs of a pool: cross-fitted models, the champions of the registry, or the recorded values."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import polars as pl
+
+from features.history import History
+from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.predictor import InProcessPredictor
+from pipelines.models.model import TrainedModel, card_of
+from pipelines.models.runtime import train_runtime
+from pipelines.models.splits import group_folds
+from pipelines.models.usage import train_usage
+from pipelines.simulation.advice import oracle_of
+from pipelines.simulation.job_pool import PARAMETER_SERVER, Pool, job_pool
+from pipelines.studies.study import Context
+from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
+
+Talk = Callable[[str], None]
+
+
+_KEYS: Final = ("job_id", "role")
+
+
+def crossfit(
+    pool: Pool,
+    jobs: pl.DataFrame,
+    usage: pl.DataFrame,
+    *,
+    folds: int,
+    seed: int = 0,
+    nthread: int = 1,
+    talk: Talk = lambda _: None,
+) -> "FoldedPredictor":
+    """Train run-time and usage models as `taut train` does, once per fold, without the groups that the fold holds out.
+
+    Each job of the pool is predicted by models that were not trained on its group. As in the service, history features
+    use all jobs that ended before a job's submission, its own group included. Parameter servers, which no pool holds,
+    are not trained on: their small requests would make the run time of other roles appear to depend on the request.
+
+    Raises
+    ------
+    TrainingError
+        There are fewer groups than folds, or too few jobs to train any run-time model.
+    """
+    history, jobs = History.of(jobs, usage), jobs.filter(pl.col("role") != PARAMETER_SERVER)
+    until = max(jobs["end_ts"].drop_nulls().to_list()) + timedelta(seconds=1)
+    held_out: dict[tuple[str, str], int] = {}
+    predictors = []
+    for number, split in enumerate(group_folds(jobs, folds=folds, seed=seed)):
+        talk(f"fold {number + 1} of {folds}")
+        held_out |= dict.fromkeys(jobs[split.test].select(_KEYS).rows(), number)
+        rest = jobs[split.train]
+        measured = usage.join(rest, on=["trace", "cluster", *_KEYS], how="semi")
+        common = {"trace": str(rest["trace"][0]), "until": until, "seed": seed, "nthread": nthread}
+        models = [*train_runtime(rest, measured, **common), *train_usage(rest, measured, **common)]
+        bundles = {model.name: _bundle(model, history, until) for model in models}
+        predictors.append(InProcessPredictor(bundles=bundles))
+    fold_of = {entry.job: held_out[entry.job.job_id, entry.job.role] for entry in pool.jobs}
+    return FoldedPredictor(folds=predictors, fold_of=fold_of)
+
+
+def _bundle(model: TrainedModel, history: History, created: datetime) -> Bundle:
+    return Bundle(
+        card=card_of(model, created=created),
+        contract=model.contract,
+        boosters=model.boosters,
+        forests={},
+        history=history,
+        importances=(),
+        path=Path(),
+        digest="",
+        history_digest="",
+        quantile_forest=None if model.forest is None else model.forest.forest,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldedPredictor:
+    """A predictor that uses for each job the models of the fold that holds the job out."""
+
+    folds: Sequence[Predictor]
+    fold_of: Mapping[Job, int]
+
+    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        """Predict `len(rows)` run times: row i is `jobs[rows[i]]` with `requests[i]` (k, 3)."""
+        p50, p90 = np.full((2, len(rows)), np.nan)
+        for predictor, members in self._members(jobs):
+            mine = np.flatnonzero(np.isin(rows, members))
+            place = np.searchsorted(members, rows[mine])
+            answer = predictor.run_times([jobs[row] for row in members.tolist()], place, requests[mine])
+            p50[mine], p90[mine] = answer.p50, answer.p90
+        return RunTimes(p50=p50, p90=p90)
+
+    def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
+        """Predict the upper quantile of the use per instance of each job (n,)."""
+        use = {name: np.full(len(jobs), np.nan) for name in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")}
+        runs = np.zeros(len(jobs), dtype=np.int64)
+        for predictor, members in self._members(jobs):
+            answer = predictor.peak_use([jobs[row] for row in members.tolist()])
+            for name, values in use.items():
+                values[members] = getattr(answer, name)
+            runs[members] = answer.runs
+        return PeakUse(runs=runs, **use)
+
+    def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
+        """Return what the run-time model of each job (n,) knows about resources: importance and range of requests."""
+        known = [Knowledge()] * len(jobs)
+        for predictor, members in self._members(jobs):
+            answers = predictor.knowledge([jobs[row] for row in members.tolist()])
+            for row, answer in zip(members.tolist(), answers, strict=True):
+                known[row] = answer
+        return known
+
+    def _members(self, jobs: Sequence[Job]) -> list[tuple[Predictor, IntArray]]:
+        """Return each fold's predictor with the ascending row numbers in `jobs` that it predicts."""
+        fold = np.array([self.fold_of[job] for job in jobs], dtype=np.int64)
+        members = [np.flatnonzero(fold == number) for number in range(len(self.folds))]
+        return [(self.folds[number], rows) for number, rows in enumerate(members) if len(rows)]
+
+
+class PredictorName(StrEnum):
+    """Where predicted run times and peak use come from: cross-fitted models, champions, or the recorded values."""
+
+    OUT_OF_FOLD = "out-of-fold"
+    CHAMPION = "champion"
+    ORACLE = "oracle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """A pool of jobs to draw from, the predictor for them, and a note on how the predictor was made."""
+
+    pool: Pool
+    predictor: Predictor
+    note: str
+
+
+def predicted(
+    jobs: pl.DataFrame,
+    usage: pl.DataFrame,
+    source: PredictorName,
+    context: Context,
+    *,
+    folds: int,
+    seed: int,
+    offline: bool,
+) -> Predicted:
+    """Return the measured jobs of canonical tables, and the predictor for them, opened or trained here."""
+    match source:
+        case PredictorName.OUT_OF_FOLD:
+            pool = job_pool(jobs, usage)
+            predictor = crossfit(pool, jobs, usage, folds=folds, seed=seed, nthread=context.threads, talk=context.talk)
+            note = (
+                f"predictions by {folds} times models of other groups than the job's own; users may be known, and "
+                "histories hold earlier runs of the job's own group, as when served"
+            )
+            return Predicted(pool=pool, predictor=predictor, note=note)
+        case PredictorName.CHAMPION:
+            champions = context.champions(offline)
+            until = max(bundle.card.until for bundle in champions.bundles.values())
+            later = job_pool(jobs.filter(pl.col("submit_ts") >= until), usage)
+            note = f"predictions of the champions, for jobs submitted after their cut ({until:%Y-%m-%d %H:%M} UTC)"
+            return Predicted(pool=later, predictor=champions, note=note)
+        case PredictorName.ORACLE:
+            pool = job_pool(jobs, usage)
+            note = "predictor oracle: run times and peak use are those that were recorded"
+            return Predicted(pool=pool, predictor=oracle_of(pool), note=note)
+
+
+if TYPE_CHECKING:
+    SATISFIES: type[Predictor] = FoldedPredictor

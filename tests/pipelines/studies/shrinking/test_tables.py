@@ -1,0 +1,173 @@
+"""Tables by hand: gains beside those claimed, the slowdown model that binds, the goal, and jobs harmed once."""
+
+import math
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from pipelines.simulation.advice import ORACLE, REQUESTED
+from pipelines.studies.intervals import Interval, clopper_pearson
+from pipelines.studies.shrinking.paper import experiment_rows, judged
+from pipelines.studies.shrinking.tables import (
+    bottleneck_rows,
+    claim_rows,
+    goal_rows,
+    harm_rows,
+    jobs_harmed_rows,
+    level_rows,
+)
+from scheduler_core.recommendations import unchanged_request
+from scheduler_core.types import Reason, Request
+from tests.pipelines.studies.shrinking.tiny import pool, runs
+
+HAND = {
+    "requested": {"deployed": [90.0, 110.0, 100.0], "complete_rate": [0.2, 0.3, 0.25], "cpu_met_h": [1.0, 2.0, 3.0]},
+    "shrunk": {"deployed": [114.0, 136.0, 125.0], "complete_rate": [0.3, 0.4, 0.35], "cpu_met_h": [2.0, 2.0, 2.0]},
+    "oracle": {"deployed": [140.0, 160.0, 150.0], "complete_rate": [0.4, 0.5, 0.45], "cpu_met_h": [4.0, 4.0, 4.0]},
+}
+T_2 = 4.302653
+"""Student's 0.975 quantile of two degrees of freedom."""
+
+
+def claims(frame: pl.DataFrame) -> dict[tuple[object, ...], dict[str, object]]:
+    return {(row["truth"], row["figure"], row["arm"]): row for row in claim_rows(frame)}
+
+
+def test_gains_are_relative_and_for_shares_in_points_too_beside_the_papers() -> None:
+    found = claims(runs(HAND))
+    count, share = (found["contention", name, "shrunk"] for name in ("deployed", "completion_rate"))
+
+    assert (count["requested"], count["found"], count["seeds"], count["paper_gain_pct"]) == (100.0, 125.0, 3, 25.3)
+    # 114 - 1.25 * 90 = 1.5, 136 - 1.25 * 110 = -1.5, 125 - 125 = 0: a spread of 1.5 over a mean of 100.
+    assert count["gain_pct_hi"] == pytest.approx(25.0 + T_2 * 1.5 / math.sqrt(3))
+    assert math.isnan(float(str(count["gain_points"])))
+    assert (count["relative"], count["points"]) == ("within", None)
+    assert (share["gain_pct"], share["gain_points"], share["points"]) == (*map(pytest.approx, (40.0, 10.0)), "below")
+    assert found["contention", "deployed", "oracle"]["relative"] == "above"
+    assert [row["of_oracle"] for row in (count, share)] == [pytest.approx(0.5)] * 2
+
+
+def test_nothing_is_a_share_of_a_gain_that_may_be_none() -> None:
+    noisy = {**HAND, "oracle": {**HAND["oracle"], "deployed": [80.0, 130.0, 100.0]}}
+
+    assert math.isnan(float(str(claims(runs(noisy))["contention", "deployed", "shrunk"]["of_oracle"])))
+
+
+@pytest.mark.parametrize(
+    ("gains", "binding", "beside"),
+    [
+        ({"unchanged": 0.2, "predicted": 0.1, "contention": -0.1}, "contention", [0.0, -10.0, -30.0]),
+        ({"unchanged": 0.2, "contention": 0.2}, "none", [0.0, 0.0]),
+    ],
+)
+def test_the_slowdown_model_that_leaves_least_binds(gains: dict[str, float], binding: str, beside: list[float]) -> None:
+    base = [100.0, 110.0, 90.0]
+    frame = pl.concat(
+        runs({"requested": {"deployed": base}, "shrunk": {"deployed": [b * (1 + gain) for b in base]}}, truth=truth)
+        for truth, gain in gains.items()
+    )
+    found = [claims(frame)[truth, "deployed", "shrunk"] for truth in gains]
+
+    assert {row["binding_truth"] for row in found} == {binding}
+    assert [row["beside_unchanged_pct"] for row in found] == [pytest.approx(each) for each in beside]
+
+
+def test_what_should_fall_is_bound_where_it_falls_least() -> None:
+    frame = pl.concat(
+        runs({"requested": {"cpu_request_cores": [100.0] * 3}, "shrunk": {"cpu_request_cores": [cores] * 3}}, truth=of)
+        for of, cores in {"unchanged": 70.0, "contention": 90.0}.items()
+    )
+
+    assert claims(frame)["contention", "cpu_request", "shrunk"]["binding_truth"] == "contention"
+
+
+def test_levels_and_the_hour_of_the_full_cpu_are_means_with_intervals() -> None:
+    levels = {row["arm"]: row for row in level_rows(runs(HAND), ["deployed", "absent"])}
+    hours = {row["arm"]: row for row in bottleneck_rows(runs(HAND))}
+
+    assert levels["requested"]["deployed_hi"] == pytest.approx(100.0 + T_2 * 10.0 / math.sqrt(3))
+    assert "absent" not in levels["requested"]
+    assert (hours["requested"]["cpu_met_h"], hours["requested"]["paper_h"]) == (2.0, 2.0)
+    assert (hours["shrunk"]["cpu_met_h"], hours["shrunk"]["paper_h"]) == (2.0, None)
+
+
+REST = {name: [0.0, 0.0] for name in ("stretched_share", "stretch_mean", "wait_mean_s", "killed_gpu_h")}
+HELD = {"cpu_allocated_frac": [0.9, 0.7], "mem_allocated_frac": [0.2, 0.2], "gpu_allocated_frac": [0.6, 0.8]}
+
+
+def figures(completed: list[float], killed: list[float], stretch: list[float]) -> dict[str, list[float]]:
+    return {"completed": completed, "killed": killed, "stretch_p99": stretch, **REST, **HELD}
+
+
+BASE = figures([100.0, 120.0], [0.0, 0.0], [1.0, 1.0])
+BEST = figures([200.0, 220.0], [0.0, 0.0], [1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("arm", "met"),
+    [
+        (figures([150.0, 170.0], [0.0, 0.0], [1.02, 1.08]), [True, True, True]),
+        (figures([149.0, 169.0], [0.0, 1.0], [1.05, 1.06]), [False, False, False]),
+    ],
+)
+def test_each_demand_of_the_goal_is_met_or_not_under_contention(arm: dict[str, list[float]], met: list[bool]) -> None:
+    by_arm = {"requested": BASE, "shrunk": arm, "oracle": BEST}
+    share, kills, stretch = goal_rows(runs(by_arm), "shrunk")
+
+    assert [row["met"] for row in (share, kills, stretch)] == met
+    assert share["found"] == pytest.approx((sum(arm["completed"]) / 2 - 110.0) / 100.0)
+    assert (kills["found"], stretch["found"]) == (sum(arm["killed"]), pytest.approx(sum(arm["stretch_p99"]) / 2))
+    assert goal_rows(runs(by_arm, truth="unchanged"), "shrunk") == []
+    harm = harm_rows(runs(by_arm))[1]
+    assert (harm["killed_sum"], harm["cpu_allocated_frac"]) == (sum(arm["killed"]), pytest.approx(0.8))
+
+
+@pytest.mark.parametrize(("starved", "groups_killed"), [((0,), 1), ((0, 1, 2), 1), ((0, 9, 20), 3)])
+def test_a_harmed_job_counts_once_and_groups_bound_the_rate(starved: tuple[int, ...], groups_killed: int) -> None:
+    jobs = pool()  # groups of five
+    requests = [unchanged_request(entry.job, Reason.SHRUNK) for entry in jobs.jobs]
+    slow = jobs.jobs[3].measured.cpu_cores / 1.5
+    given = [
+        replace(each, target=Request(cpu_cores=6.0, mem_gib=0.5, gpus=each.request.gpus)) if at in starved else each
+        for at, each in enumerate(requests)
+    ]
+    given[3] = replace(requests[3], target=replace(requests[3].request, cpu_cores=slow))
+
+    rows = jobs_harmed_rows(jobs, {REQUESTED: requests, "shrunk": given, ORACLE: requests})
+
+    found = next(row for row in rows if (row["arm"], row["gnn"], row["devices"]) == ("shrunk", "with", "all"))
+    assert (found["jobs"], found["killed"], found["killed_share"]) == (40, len(starved), len(starved) / 40)
+    assert found["killed_hi"] == clopper_pearson(len(starved), 40).high
+    assert (found["groups"], found["groups_killed"]) == (8, groups_killed)
+    assert found["groups_killed_hi"] == clopper_pearson(groups_killed, 8).high
+    assert (found["stretched_share"], found["stretch_max"]) == (1 / 40, pytest.approx(1.5))
+    assert all(row["killed"] == 0 for row in rows if row["arm"] == ORACLE)
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict"),
+    [
+        ([(1.0, 3.0), (0.5, 2.0)], "holds"),
+        ([(-1.0, 3.0), (-2.0, -0.5)], "fails"),
+        ([(1.0, 3.0), (-1.0, 3.0)], "not told apart"),
+        ([(1.0, 3.0), (0.0, 0.0)], "not told apart"),
+        ([], "not told apart"),
+    ],
+)
+def test_a_claim_holds_only_where_every_interval_shows_it(ends: list[tuple[float, float]], verdict: str) -> None:
+    assert judged([Interval(value=(low + high) / 2.0, low=low, high=high) for low, high in ends]) == verdict
+
+
+def test_experiments_judge_the_first_mix_against_the_others_and_every_policy_by_itself() -> None:
+    def gaining(gain: float) -> pl.DataFrame:
+        base = [100.0, 110.0, 90.0]
+        more = [each * (1.0 + gain) for each in base]
+        figures = {"requested": base, "as_set": more, "alpha0_0.7": more}
+        return runs({arm: {"completed": each, "killed": [0.0] * 3} for arm, each in figures.items()})
+
+    by = {"a": gaining(0.2), "b": gaining(0.3)}
+
+    assert {row["verdict"] for row in experiment_rows(by, "mix", "")} == {"fails"}
+    assert {row["verdict"] for row in experiment_rows(by, "policy", "")} == {"holds"}
+    assert [row["completed_pct"] for row in experiment_rows(by, "mix", "")][:2] == [*map(pytest.approx, (20.0, 30.0))]
