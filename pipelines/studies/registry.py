@@ -61,14 +61,6 @@ STUDIES: Final[dict[str, Entry]] = {
         f"{_ROOM}.sites.study:SITES",
         "Route jobs among sites in several grid zones: learnt and planned policies against rules and bounds.",
     ),
-    "savings": Entry(
-        f"{_ROOM}.energy.savings:SAVINGS_STUDY",
-        "Savings of right-sizing in kWh, grams and money per finished job, with empty machines on or off.",
-    ),
-    "slack": Entry(
-        f"{_ROOM}.energy.slack:SLACK",
-        "Hold recorded jobs for a cleaner or cheaper hour: savings against waits, by forecast and with hindsight.",
-    ),
     "energy-fits": Entry(
         f"{_ROOM}.energy.fits:ENERGY_FITS",
         "Fit speed and watts by frequency, power limit and GPU count; errors on fitted and held-out rows.",

@@ -1,6 +1,5 @@
-"""`taut study savings|slack` and `taut report --grid`: rows, folders, and what is refused before the work."""
+"""`taut report --grid`: a section on energy, and what is refused before the work."""
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,48 +42,10 @@ def taut(tmp_path: Path) -> Taut:
     return run
 
 
-@pytest.mark.slow
-def test_slack_tells_savings_beside_delays(taut: Taut, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-
-    result = taut(
-        "study", "slack", "--trace", "log", "--zone", "A", "--slack-h", "6", "--out", str(out), "--format", "json"
-    )
-
-    assert result.exit_code == 0, result.stderr
-    rows = {(row["shift_by"], row["shift"]): row for row in json.loads(result.stdout)}
-    assert {name for _, name in rows} == {"persistence", "yesterday", "recent_days", "clairvoyant"}
-    assert len(rows) == 8
-    assert rows["carbon", "clairvoyant"]["carbon_saved_pct"] >= rows["carbon", "persistence"]["carbon_saved_pct"] == 0.0
-    assert rows["carbon", "clairvoyant"]["jct_later_h"] > 0.0
-    assert (out / "rows.json").is_file()
-    assert (out / "saved_over_delay.svg").is_file()
-    assert "note: log" not in result.stdout
-
-
-@pytest.mark.slow
-def test_savings_tell_every_scene_and_the_replay_beside(taut: Taut, tmp_path: Path) -> None:
-    asked = ("--trace", "toy", "--replay", "log", "--zone", "A", "--seeds", "2", "--predictor", "oracle")
-
-    result = taut("study", "savings", *asked, "--out", str(tmp_path / "out"), "--format", "json")
-
-    assert result.exit_code == 0, result.stderr
-    rows = json.loads(result.stdout)
-    assert {row["scene"] for row in rows} == {"first 12 h", "until all ended", "recorded"}
-    assert (tmp_path / "out" / "parts_of_energy.svg").is_file()
-    assert "no request is shrunk" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (
-            ("study", "slack", "--trace", "log", "--zone", "B"),
-            "zone B lacks price, expected files of carbon and price: add price_*.csv",
-        ),
-        (("study", "slack", "--trace", "log", "--zone", "C"), "found the zones A, B"),
         (("report", "--no-models", "--out", "OUT"), "expected one; choose with --zone"),
-        (("study", "savings", "--trace", "toy", "--zone", "A", "--cluster", "nope"), "--cluster nope without"),
     ],
 )
 def test_what_cannot_be_told_is_refused_before_the_work(
