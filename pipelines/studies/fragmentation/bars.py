@@ -7,52 +7,42 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.studies.fragmentation.arms import (
-    DEFAULT,
-    FGD,
-    FIRST_TIES,
-    POLICIES,
-    PUBLISHED_POPULARITY,
-    RANDOM_TIES,
-    is_arm,
-)
+from pipelines.studies.fragmentation.published import DEFAULT, POLICIES
 from pipelines.studies.study import Row
 
 AT_PCT: Final = 100
 """Percent of GPUs requested so far at which placements are compared."""
 
-KEYS: Final = ("workload", "policy", "popularity", "ties")
+KEYS: Final = ("workload", "policy")
 
 WITHIN_POINTS: Final = 0.5
-"""Tolerance in percentage points: between our mean and the published one, and between rules for ties."""
+"""Tolerance in percentage points between our mean and the published one."""
 
 FEWER_PCT: Final = (44.0, 53.0)
 """Accepted range, in percent, of the reduction of unallocated GPUs by FGD against dot product: published are 49 %, and
 the range allows for the spread over seeds."""
 
-ORDER: Final = ((FGD,), ("best_fit_gpu",), ("gpu_packing", "gpu_clustering"), ("dot_product",), ("random",))
+ORDER: Final = (("fgd",), ("best_fit_gpu",), ("gpu_packing", "gpu_clustering"), ("dot_product",), ("random",))
 """Expected order of the placements, fewest unallocated GPUs first; placements in one group may come in any order."""
 
 
 def unallocated_rows(curves: pl.DataFrame, published: pl.DataFrame) -> list[Row]:
-    """Return one row per workload and arm: percent of GPUs unallocated at `AT_PCT`, mean and sd over seeds.
+    """Return one row per workload and placement: percent of GPUs unallocated at `AT_PCT`, mean and sd over seeds.
 
-    Arms with the published popularity and tie rule also have the published mean and sd, the difference in percentage
-    points, and whether it is within `WITHIN_POINTS` (`met`). For other arms, and without published results, these
-    columns are null.
+    Beside them are the published mean and sd, the difference in percentage points, and whether it is within
+    `WITHIN_POINTS` (`met`); without published results these columns are null.
     """
-    ours = _means(curves, KEYS, "unallocated_pct", "sd")
-    theirs = _means(published, KEYS[:2], "published_pct", "published_sd").drop("seeds")
-    as_published = (pl.when(is_arm(PUBLISHED_POPULARITY)).then(name).alias(name) for name in theirs.columns[2:])
-    beside = ours.join(theirs, on=KEYS[:2], how="left", maintain_order="left").with_columns(as_published)
+    ours = _means(curves, "unallocated_pct", "sd")
+    theirs = _means(published, "published_pct", "published_sd").drop("seeds")
+    beside = ours.join(theirs, on=KEYS, how="left", maintain_order="left")
     beside = beside.with_columns(difference_points=pl.col("unallocated_pct") - pl.col("published_pct"))
     return beside.with_columns(met=pl.col("difference_points").abs() <= WITHIN_POINTS).to_dicts()
 
 
-def _means(rows: pl.DataFrame, keys: Sequence[str], mean: str, sd: str) -> pl.DataFrame:
+def _means(rows: pl.DataFrame, mean: str, sd: str) -> pl.DataFrame:
     value = pl.col("unallocated_pct")
     at = rows.filter(pl.col("arrived_pct") == AT_PCT)
-    return at.group_by(keys, maintain_order=True).agg(value.mean().alias(mean), value.std().alias(sd), seeds=pl.len())
+    return at.group_by(KEYS, maintain_order=True).agg(value.mean().alias(mean), value.std().alias(sd), seeds=pl.len())
 
 
 def by_workload(names: Iterable[str]) -> list[str]:
@@ -62,12 +52,13 @@ def by_workload(names: Iterable[str]) -> list[str]:
 
 def bars(rows: Sequence[Row]) -> list[Row]:
     """Compare the rows of `unallocated_rows` with the expected results; one row per expectation."""
-    return [*_published(rows), *_on_default(_at(rows, policies=POLICIES)), *_ties(rows)]
+    default = {str(row["policy"]): float(str(row["unallocated_pct"])) for row in rows if row["workload"] == DEFAULT}
+    return [*_published(rows), *_on_default(default)]
 
 
 def _published(rows: Sequence[Row]) -> Iterable[Row]:
     for policy in POLICIES:
-        run = [row for row in rows if row["policy"] == policy and _as_published(row)]
+        run = [row for row in rows if row["policy"] == policy]
         points = [float(str(row["difference_points"])) for row in run if row["met"] is not None]
         met = sum(abs(each) <= WITHIN_POINTS for each in points)
         said = "not judged: no published figures"
@@ -82,16 +73,6 @@ def _bar(bar: str, found: str, expected: str, *, met: bool | None) -> Row:
     return {"bar": bar, "found": found, "expected": expected, "met": met}
 
 
-def _as_published(row: Row) -> bool:
-    return row["popularity"] in (None, PUBLISHED_POPULARITY) and row["ties"] in (None, FIRST_TIES)
-
-
-def _at(rows: Sequence[Row], policies: Iterable[str]) -> dict[str, float]:
-    """Return the unallocated GPUs in percent by placement, on the workload `default`, with the published settings."""
-    own = [row for row in rows if row["workload"] == DEFAULT and _as_published(row) and row["policy"] in policies]
-    return {str(row["policy"]): float(str(row["unallocated_pct"])) for row in own}
-
-
 def _on_default(unallocated: Mapping[str, float]) -> Iterable[Row]:
     if set(unallocated) == set(POLICIES):
         ascending = sorted(unallocated, key=lambda policy: unallocated[policy])
@@ -99,30 +80,9 @@ def _on_default(unallocated: Mapping[str, float]) -> Iterable[Row]:
         met = all(max(left) < min(right) for left, right in pairwise(places))
         expected = " < ".join(" or ".join(place) for place in ORDER)
         yield _bar(f"order on {DEFAULT}", " < ".join(ascending), expected, met=met)
-    if FGD in unallocated and unallocated.get("dot_product", 0.0) > 0.0:
-        fewer = 100.0 * (1.0 - unallocated[FGD] / unallocated["dot_product"])
+    if "fgd" in unallocated and unallocated.get("dot_product", 0.0) > 0.0:
+        fewer = 100.0 * (1.0 - unallocated["fgd"] / unallocated["dot_product"])
         least, most = FEWER_PCT
-        bar = f"{FGD} against dot_product on {DEFAULT}"
+        bar = f"fgd against dot_product on {DEFAULT}"
         said = f"{fewer:.1f} % fewer unallocated"
         yield _bar(bar, said, f"{least:g} to {most:g} %", met=least <= fewer <= most)
-
-
-def _ties(rows: Sequence[Row]) -> Iterable[Row]:
-    """Compare FGD under random ties with FGD under ties to the first node, with all pods as target workload."""
-    by_ties: dict[object, dict[str, float]] = {FIRST_TIES: {}, RANDOM_TIES: {}}
-    for row in rows:
-        if row["policy"] == FGD and row["popularity"] == 1.0:
-            by_ties[row["ties"]][str(row["workload"])] = float(str(row["unallocated_pct"]))
-    first, drawn = by_ties[FIRST_TIES], by_ties[RANDOM_TIES]
-    points = {workload: drawn[workload] - first[workload] for workload in drawn if workload in first}
-    if not points:
-        return
-    within = sum(abs(each) <= WITHIN_POINTS for each in points.values())
-    worst = max(points, key=lambda workload: abs(points[workload]))
-    shown = f"{DEFAULT} {points[DEFAULT]:+.2f}, " if DEFAULT in points else ""
-    yield _bar(
-        f"{FGD} aiming at all pods: random ties against the first node",
-        f"{within} of {len(points)} workloads; {shown}farthest {worst} {points[worst]:+.2f}",
-        f"all within {WITHIN_POINTS:g} points",
-        met=within == len(points),
-    )

@@ -7,7 +7,19 @@ from typing import Final
 import polars as pl
 
 from pipelines.errors import SourceError
-from pipelines.studies.fragmentation.arms import POLICIES
+
+POLICIES: Final = {
+    "random": "01-Random",
+    "dot_product": "02-DotProd",
+    "gpu_clustering": "03-GpuClustering",
+    "gpu_packing": "04-GpuPacking",
+    "best_fit_gpu": "05-BestFit",
+    "fgd": "06-FGD",
+}
+"""Name of each placement in the published results; the placement that leaves most GPUs unallocated is first."""
+
+DEFAULT: Final = "default"
+"""The pod list of the recorded trace; the other lists were derived from it by its publishers."""
 
 FOLDER: Final = Path("openb") / "expected_results"
 """Folder of the results, relative to the folder of published traces."""

@@ -1,6 +1,6 @@
 """The study `fragmentation`: placements on shared GPUs by FGD's inflation protocol, against the published results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,11 @@ from pipelines.simulation.cluster_file import recorded_cluster
 from pipelines.simulation.workloads import gangs_of
 from pipelines.studies.charts import chart
 from pipelines.studies.compare import ARM, compare
-from pipelines.studies.fragmentation.arms import FGD, POLICIES, POPULARITIES, TIES, Arm, arms_of, is_arm
 from pipelines.studies.fragmentation.bars import bars, by_workload, unallocated_rows
 from pipelines.studies.fragmentation.inflation import Pods, curve, inflate, run_inflation
-from pipelines.studies.fragmentation.published import FOLDER, no_results, read_published, usual_folder
+from pipelines.studies.fragmentation.published import FOLDER, POLICIES, no_results, read_published, usual_folder
 from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option, seeds_option
 from scheduler_core.cluster import Machine
-from scheduler_core.sharing_placements import Ties
 from scheduler_core.target import TargetWorkload, target_of
 
 NAMES: Final = {
@@ -35,6 +33,9 @@ NAMES: Final = {
 }
 """Name of each placement in legends."""
 
+POPULARITY: Final = 0.95
+"""Share of the pods whose request shapes, the most frequent first, make the target workload, as published."""
+
 FROM_PCT: Final = 80
 """Percent of requested GPUs at which the chart begins; below it every placement allocates all requested GPUs."""
 
@@ -46,12 +47,7 @@ TITLE: Final = "GPUs unallocated where as many were asked for as there are, in p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Options of the study; an empty choice takes everything that applies.
-
-    A popularity is the share of pods that make up the target workload. The fragmentation under placements other
-    than FGD is measured against the target of the first popularity. The chart shows the first popularity and the first
-    tie rule.
-    """
+    """Options of the study; an empty choice takes everything that applies."""
 
     trace: str = option("openb", help="Name of the trace in the lake.")
     workloads: tuple[str, ...] = option(
@@ -62,15 +58,6 @@ class Config:
     )
     policies: tuple[Literal["random", "dot_product", "gpu_clustering", "gpu_packing", "best_fit_gpu", "fgd"], ...] = (
         option((), name="--policy", help="Only this placement (may be repeated).", shown="all six")
-    )
-    popularities: tuple[float, ...] = option(
-        POPULARITIES,
-        name="--popularity",
-        help="Share of pods whose specs FGD aims at, above 0 to 1 (may be repeated; the first is drawn).",
-        shown="0.95, as published, and 1",
-    )
-    ties: tuple[Ties, ...] = option(
-        TIES, help="Which of equal nodes is taken (may be repeated).", shown="first, as published, and random"
     )
     seeds: int = seeds_option(10)
     seed: int = seed_option(FIRST_SEED)
@@ -84,12 +71,12 @@ class Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodList:
-    """One workload: pods and machines of one cluster of a trace, both sorted by name, and the target workloads."""
+    """One workload: pods and machines of one cluster of a trace, both sorted by name, and the target workload."""
 
     name: str
     machines: tuple[Machine, ...]
     pods: Pods
-    targets: Mapping[float, TargetWorkload]
+    target: TargetWorkload
 
 
 def run(config: Config, context: Context) -> Findings:
@@ -99,14 +86,14 @@ def run(config: Config, context: Context) -> Findings:
     known = by_workload(published["workload"].unique().to_list())
     names = chosen(lake, config.trace, config.workloads, known)
     published = published.filter(pl.col("workload").is_in(names))
-    arms = {str(arm): arm for arm in arms_of(config.policies, config.popularities, config.ties)}
+    arms = {policy: policy for policy in POLICIES if policy in (config.policies or POLICIES)}
     seeds = range(config.seed, config.seed + config.seeds)
     frames = []
     for name in names:
-        pods = pod_list(lake, config.trace, name, config.popularities)
-        frames.append(compare(arms, seeds, partial(filled_up, pods=pods), engine=context.engine).drop(ARM))
+        pods = pod_list(lake, config.trace, name)
+        frames.append(compare(arms, seeds, partial(filled_up, pods=pods), engine=context.engine))
         context.talk(f"{name}: {len(arms)} arms, {config.seeds} seeds")
-    curves = pl.concat(frames, how="vertical_relaxed")
+    curves = pl.concat(frames).rename({ARM: "policy"})
     tables = {"unallocated": unallocated_rows(curves, published)}
     tables["bar"] = bars(tables["unallocated"])
     notes = _notes(config, [] if config.workloads else [name for name in known if name not in names])
@@ -140,7 +127,7 @@ def chosen(lake: Lake, trace: str, wanted: Sequence[str], published: Sequence[st
     return taken
 
 
-def pod_list(lake: Lake, trace: str, name: str, popularities: Sequence[float]) -> PodList:
+def pod_list(lake: Lake, trace: str, name: str) -> PodList:
     """Read one workload; every instance of a job is a pod.
 
     Raises
@@ -156,44 +143,40 @@ def pod_list(lake: Lake, trace: str, name: str, popularities: Sequence[float]) -
     pods = Pods(units=gangs.request_units[rows], gpu_type=gangs.gpu_type[rows], gpu_types=gangs.gpu_types)
     if not pods.milli_gpus.any() or not cluster.most_gpus:
         raise BadUsage(f"{trace}, {name}: found no pod that asks for a GPU, or no machine with one; expected both")
-    demands = pods.demands()
-    targets = {share: target_of(demands, share) for share in popularities}
-    return PodList(name=name, machines=cluster.machines, pods=pods, targets=targets)
+    target = target_of(pods.demands(), POPULARITY)
+    return PodList(name=name, machines=cluster.machines, pods=pods, target=target)
 
 
-def filled_up(arm: Arm, seed: int, *, pods: PodList) -> list[Row]:
+def filled_up(policy: str, seed: int, *, pods: PodList) -> list[Row]:
     """Fill a cluster up once; return a row for each whole percent of requested GPUs.
 
-    The order of pods, the order of nodes and the random ties use independent random streams. So all arms get the same
-    pods and the same order of nodes. (The published simulator takes the smallest name among equal nodes, but prefixes
-    names with numbers permuted by the seed.)
+    The order of pods, the order of nodes and random placements use independent random streams. So all placements get
+    the same pods and the same order of nodes. (The published simulator takes the smallest name among equal nodes, but
+    prefixes names with numbers permuted by the seed.)
     """
     for_pods, for_nodes, for_ties = (np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(3))
     capacity_milli = 1000 * sum(machine.gpus for machine in pods.machines)
     order = inflate(pods.pods.milli_gpus, capacity_milli, rng=for_pods)
     machines = [pods.machines[at] for at in for_nodes.permutation(len(pods.machines))]
-    target = pods.targets[arm.popularity]
-    filled = run_inflation(machines, pods.pods.ordered(order), arm.policy, target, ties=arm.ties, rng=for_ties)
-    return [{"workload": pods.name, **arm.columns, **row} for row in curve(filled).iter_rows(named=True)]
+    filled = run_inflation(machines, pods.pods.ordered(order), policy, pods.target, rng=for_ties)
+    return [{"workload": pods.name, **row} for row in curve(filled).iter_rows(named=True)]
 
 
 def _chart(
     config: Config, curves: pl.DataFrame, published: pl.DataFrame, workloads: Sequence[str]
 ) -> alt.TopLevelMixin:
     """Draw the percent of GPUs unallocated against the percent requested; published curves are dashed."""
-    main = curves.filter(is_arm(config.popularities[0], config.ties[0]))
     key = ["workload", "policy", "arrived_pct"]
     lines = [
         each.group_by(key, maintain_order=True)
         .agg(pl.col("unallocated_pct").mean().round(3))
         .with_columns(source=pl.lit(source))
-        for each, source in ((main, "taut"), (published, "published"))
+        for each, source in ((curves, "taut"), (published, "published"))
     ]
-    shown = pl.concat(lines).filter(pl.col("arrived_pct") >= FROM_PCT, pl.col("policy").is_in(main["policy"].implode()))
-    of = [
-        f"{config.trace}: means of {config.seeds} seeds; {FGD.upper()} aims at specs of "
-        f"{100 * config.popularities[0]:g} % of the pods; ties: {config.ties[0]}"
-    ]
+    shown = pl.concat(lines).filter(
+        pl.col("arrived_pct") >= FROM_PCT, pl.col("policy").is_in(curves["policy"].unique().implode())
+    )
+    of = [f"{config.trace}: means of {config.seeds} seeds; pods are submitted one by one, and none departs"]
     return chart(
         shown.sort(pl.col("workload").replace_strict({name: at for at, name in enumerate(workloads)})),
         x=("arrived_pct:Q", "GPUs asked for, % of all", ""),
@@ -208,14 +191,13 @@ def _chart(
 
 
 def _notes(config: Config, absent: Sequence[str]) -> list[str]:
-    aims = " and ".join(f"{100 * share:g} %" for share in config.popularities)
     notes = [
         "inflation as published: pods shuffled, then drawn anew until they ask for 130 % of the GPUs; one by one, none "
         "departs, what does not fit is dropped; other random streams than the published ones, so compare means",
         "nodes are in an order drawn for each seed, as published",
-        f"seeds {config.seed} to {config.seed + config.seeds - 1}; all arms have the same pods in the same order",
-        f"{FGD} aims at the most frequent specs that make {aims} of the pods; the others are measured "
-        f"against {100 * config.popularities[0]:g} %",
+        f"seeds {config.seed} to {config.seed + config.seeds - 1}; all placements have the same pods in the same order",
+        f"fgd aims at the most frequent specs that make {100 * POPULARITY:g} % of the pods; of equal nodes the first "
+        "is taken",
     ]
     return [*notes, f"the lake lacks {', '.join(absent)}: left out"] if absent else notes
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
-import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage, LakeError
@@ -20,7 +19,6 @@ from scheduler_core.cluster import Machine
 GPUS_PER_MACHINE: Final = 8
 """GPUs per machine where no table lists them: as in all GPU machines of Helios and the larger ones of Philly."""
 
-VC_LEVEL: Final = 0.99
 SECONDS_PER_DAY: Final = 86_400.0
 
 
@@ -42,7 +40,7 @@ class Reading:
     """One assumption about the machines of a cluster: its pools, the source of their number, and an explanation."""
 
     name: str
-    basis: Literal["published", "inferred", "chosen"]
+    basis: Literal["published", "chosen"]
     pools: tuple[Pool, ...]
     note: str
 
@@ -98,24 +96,9 @@ def vc_table(evidence: Evidence) -> Reading | None:
     if not evidence.vcs or sizes["vc"].to_list() != evidence.vcs:
         return None
     pools = tuple(Pool(vc=vc, machines=_machines(int(gpus))) for vc, gpus in sizes.iter_rows())
-    note = f"GPUs of each VC by the capacity table ({_sizes(pools)}), machines of {GPUS_PER_MACHINE}, a pool per VC"
+    sizes_of_vcs = ", ".join(f"{pool.vc} {pool.gpus}" for pool in pools)
+    note = f"GPUs of each VC by the capacity table ({sizes_of_vcs}), machines of {GPUS_PER_MACHINE}, a pool per VC"
     return Reading(name="vc_table", basis="published", pools=pools, note=note)
-
-
-def vc_inferred(evidence: Evidence) -> Reading | None:
-    """Return one pool per VC, whose size is inferred: the p99 over time of the GPUs that its jobs hold at once."""
-    if len(evidence.vcs) < 2 or vc_table(evidence) is not None:
-        return None
-    jobs = evidence.jobs
-    pools = tuple(
-        Pool(vc=vc, machines=_machines(concurrent_gpus(jobs.filter(pl.col("vc") == vc), VC_LEVEL)))
-        for vc in evidence.vcs
-    )
-    note = (
-        f"INFERRED: each VC has the p99 over time of its concurrent GPUs, up to whole machines of {GPUS_PER_MACHINE} "
-        f"({_sizes(pools)}); runs begin at submission in it, so bursts count as capacity"
-    )
-    return Reading(name="vc_inferred", basis="inferred", pools=pools, note=note)
 
 
 def at_load(jobs: pl.DataFrame, since: datetime, load: float) -> Reading:
@@ -132,7 +115,6 @@ def at_load(jobs: pl.DataFrame, since: datetime, load: float) -> Reading:
 READINGS: Final[Mapping[str, Callable[[Evidence], Reading | None]]] = {
     "machine_list": listed,
     "vc_table": vc_table,
-    "vc_inferred": vc_inferred,
 }
 """Functions that make the readings, by name; each returns None if the trace lacks the data."""
 
@@ -171,23 +153,6 @@ def offered_gpus(jobs: pl.DataFrame, since: datetime) -> float:
     gpu_s = own.select((pl.col("run_s") * pl.col("req_gpus") * pl.col("instances")).sum()).item()
     span_s = (own["submit_ts"].max() - own["submit_ts"].min()).total_seconds() if own.height else 0.0  # type: ignore[operator,union-attr]  # times
     return float(gpu_s) / max(span_s, SECONDS_PER_DAY)
-
-
-def concurrent_gpus(jobs: pl.DataFrame, level: float) -> int:
-    """Return the quantile `level` over time of the GPUs held at once if every job started at its submission."""
-    begin = jobs["submit_ts"].dt.epoch("us").to_numpy() / 1e6
-    held = (jobs["req_gpus"] * jobs["instances"]).to_numpy()
-    times = np.concatenate([begin, begin + jobs["run_s"].to_numpy()])
-    order = np.argsort(times, kind="stable")
-    at_once = np.cumsum(np.concatenate([held, -held])[order])[:-1].round(3)
-    lasted = np.diff(times[order])
-    rank = np.argsort(at_once, kind="stable")
-    reached = np.searchsorted(np.cumsum(lasted[rank]), level * lasted.sum())
-    return math.ceil(float(at_once[rank][min(reached, len(rank) - 1)]))
-
-
-def _sizes(pools: Sequence[Pool]) -> str:
-    return ", ".join(f"{pool.vc} {pool.gpus}" for pool in pools)
 
 
 def _machines(gpus: int) -> tuple[Machine, ...]:

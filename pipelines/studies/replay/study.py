@@ -71,7 +71,7 @@ class Config:
     readings: tuple[str, ...] = option(
         (),
         name="--reading",
-        help="Reading of the cluster's size: machine_list, vc_table, vc_inferred or load (may be repeated).",
+        help="Reading of the cluster's size: machine_list, vc_table or load (may be repeated).",
         shown="all that the lake allows",
     )
     orders: tuple[str, ...] = option(

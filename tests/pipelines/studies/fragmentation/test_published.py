@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import SourceError
-from pipelines.studies.fragmentation.arms import POLICIES
 from pipelines.studies.fragmentation.bars import by_workload
-from pipelines.studies.fragmentation.published import ALLOCATED, SCHEMA, no_results, read_published
+from pipelines.studies.fragmentation.published import ALLOCATED, POLICIES, SCHEMA, no_results, read_published
 from tests.pipelines.studies.fragmentation.tiny import results
 
 

@@ -11,8 +11,7 @@ from typer.testing import CliRunner, Result
 from pipelines.cli import app
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
-from pipelines.studies.fragmentation.arms import POLICIES, arms_of, is_arm
-from pipelines.studies.fragmentation.published import ALLOCATED, FOLDER
+from pipelines.studies.fragmentation.published import ALLOCATED, FOLDER, POLICIES
 from pipelines.studies.fragmentation.study import Config, filled_up, pod_list
 from tests.pipelines.conftest import PHILLY
 from tests.pipelines.studies.fragmentation.tiny import results, tiny_lake, tiny_openb
@@ -48,12 +47,12 @@ def test_rows_stand_beside_the_published_ones(lake: Path) -> None:
     rows = json.loads(result.stdout)
     found = [row for row in rows if row["table"] == "unallocated"]
     assert {row["workload"] for row in found} == {"default"}
-    assert len(found) == 13
+    assert len(found) == 6
     held = [row for row in found if row["met"] is not None]
     assert [(row["workload"], row["policy"]) for row in held] == [("default", policy) for policy in POLICIES]
     assert all(row["difference_points"] == pytest.approx(row["unallocated_pct"] - 19.0) for row in held)
     judged = [row for row in rows if row["table"] == "bar"]
-    assert len(judged) == 6 + 3
+    assert len(judged) == 6 + 2
     assert all(isinstance(row["met"], bool) for row in judged)
     assert "note: the lake lacks new: left out" in result.stderr
 
@@ -82,13 +81,10 @@ def test_the_folder_of_published_results_can_be_named(lake: Path, tmp_path: Path
     assert str(tmp_path / "nowhere" / ALLOCATED) in " ".join(absent.stderr.split())
 
 
-def test_any_pod_list_can_be_asked_for_by_name(lake: Path) -> None:
-    chosen = ("--workload", "own", "--policy", "fgd", "--popularity", "1", "--ties", "first")
+def test_any_pod_list_can_be_chosen_by_name(lake: Path) -> None:
+    rows = json.loads(taut(lake, "--workload", "own", "--policy", "fgd").stdout)
 
-    rows = json.loads(taut(lake, *chosen).stdout)
-
-    arms = [(row["workload"], row["policy"], row["popularity"], row["ties"]) for row in rows]
-    assert arms == [("own", "fgd", 1.0, "first")]
+    assert [(row["workload"], row["policy"]) for row in rows if row["table"] == "unallocated"] == [("own", "fgd")]
 
 
 def test_the_same_question_gives_the_same_bytes(lake: Path) -> None:
@@ -110,7 +106,7 @@ def test_a_folder_holds_rows_curves_and_charts(lake: Path, tmp_path: Path) -> No
     assert {row["table"] for row in book["rows"]} == {"unallocated", "bar"}
     assert any("inflation as published" in note for note in book["notes"])
     runs = pl.read_parquet(tmp_path / "out" / "curves.parquet")
-    assert runs.select("workload", "policy", "popularity", "ties", "seed").n_unique() == 13 * 2
+    assert runs.select("workload", "policy", "seed").n_unique() == 6 * 2
     drawing = (tmp_path / "out" / "unallocated_over_arrived.svg").read_text()
     for said in ("GPUs unallocated, %", "GPUs asked for, % of all", "default", "published"):
         assert said in drawing
@@ -125,12 +121,9 @@ def test_a_folder_holds_rows_curves_and_charts(lake: Path, tmp_path: Path) -> No
         (["--trace", "philly", "--workload", "philly"], 2, "lacks cpu_cores and mem_gib of its machines"),
         (["--trace", "magic"], 1, "magic"),
         (["--policy", "magic"], 2, "'magic' is not one of"),
-        (["--ties", "name"], 2, "'name' is not one of"),
         (["--seeds", "1"], 2, "greater than or equal to 2"),
         (["--seeds", "1001"], 2, "less than or equal to 1000"),
         (["--seed", "-1"], 2, "greater than or equal to 0"),
-        (["--popularity", "0"], 2, "found the popularity 0, expected a share of pods above 0 and at most 1"),
-        (["--popularity", "95"], 2, "found the popularity 95, expected a share of pods above 0 and at most 1"),
         (["--processes", "0"], 2, "greater than or equal to 1"),
     ],
 )
@@ -161,30 +154,14 @@ def test_published_results_that_are_damaged_stop_before_the_runs(lake: Path, pub
     assert "cannot be read" in result.stderr
 
 
-def test_arms_differ_only_where_they_can() -> None:
-    arms = arms_of(None, (0.95, 1.0), ("first", "random"))
-    rows = pl.DataFrame([arm.columns for arm in arms], infer_schema_length=None)
-
-    counts = {policy: sum(arm.policy == policy for arm in arms) for policy in POLICIES}
-    assert counts == {**dict.fromkeys(POLICIES, 2), "random": 1, "fgd": 4}
-    assert rows.filter(is_arm(0.95))["policy"].to_list() == list(POLICIES)
-    assert rows.filter(is_arm(1.0, "random"))["policy"].to_list() == list(POLICIES)
-
-
-def test_all_arms_see_the_same_arrivals_and_seeds_differ(lake: Path) -> None:
+def test_all_placements_see_the_same_arrivals_and_seeds_differ(lake: Path) -> None:
     with Lake(lake) as opened:
-        pods = pod_list(opened, "openb", "default", (1.0,))
-    rows = [
-        row for arm in arms_of(None, (1.0,), ("first",)) for seed in (1, 2) for row in filled_up(arm, seed, pods=pods)
-    ]
-    frame = pl.DataFrame(rows, infer_schema_length=None)
-    by_arm = [
-        pl.DataFrame(filled_up(arm, 1, pods=pods))["arrived_pct"].to_list() for arm in arms_of(None, (1.0,), ("first",))
-    ]
+        pods = pod_list(opened, "openb", "default")
+    first, *same = (pl.DataFrame(filled_up(policy, 1, pods=pods)) for policy in POLICIES)
+    other = pl.DataFrame(filled_up("fgd", 2, pods=pods))
 
     assert len(pods.pods) == 40
-    assert all(arrived == by_arm[0] for arrived in by_arm)
-    other = pl.DataFrame(filled_up(arms_of(["fgd"], (1.0,), ("first",))[0], 2, pods=pods))["arrived_pct"].to_list()
-    assert other != by_arm[0]
-    assert frame["unallocated_pct"].is_between(0.0, 100.0).all()
-    assert (frame["fragmented_pct"] <= frame["unallocated_pct"] + 1e-9).all()
+    assert all(each["arrived_pct"].equals(first["arrived_pct"]) for each in same)
+    assert not other["arrived_pct"].equals(first["arrived_pct"])
+    assert first["unallocated_pct"].is_between(0.0, 100.0).all()
+    assert (first["fragmented_pct"] <= first["unallocated_pct"] + 1e-9).all()

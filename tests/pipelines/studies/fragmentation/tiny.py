@@ -7,8 +7,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.lake.ingest import ingest
-from pipelines.studies.fragmentation.arms import FGD, FIRST_TIES, POLICIES, PUBLISHED_POPULARITY, RANDOM
-from pipelines.studies.fragmentation.published import ALLOCATED
+from pipelines.studies.fragmentation.published import ALLOCATED, POLICIES
 
 NODES = ("a,64000,262144,2,P100", "b,64000,262144,2,P100", "c,96000,393216,4,T4", "d,96000,393216,4,T4")
 BIG = ("e,96000,786432,8,V100M32", "f,96000,786432,8,V100M32")
@@ -57,22 +56,19 @@ def results(folder: Path, allocated: Mapping[str, Sequence[float]], *workloads: 
     return folder
 
 
-def curves(unallocated: Mapping[str, Sequence[float]], workload: str = "default", **arm: object) -> pl.DataFrame:
+def curves(unallocated: Mapping[str, Sequence[float]], workload: str = "default") -> pl.DataFrame:
     """Return curves of two points: for each placement percent unallocated at 100 % arrived, seed by seed."""
     rows = [
         {
             "workload": workload,
             "policy": policy,
-            "popularity": PUBLISHED_POPULARITY if policy == FGD else None,
-            "ties": None if policy == RANDOM else FIRST_TIES,
             "seed": 42 + at,
             "arrived_pct": arrived,
             "unallocated_pct": value + 100 - arrived,
             "fragmented_pct": value,
-            **arm,
         }
         for policy, values in unallocated.items()
         for at, value in enumerate(values)
         for arrived in (99, 100)
     ]
-    return pl.DataFrame(rows, schema_overrides={"popularity": pl.Float64, "ties": pl.String})
+    return pl.DataFrame(rows)

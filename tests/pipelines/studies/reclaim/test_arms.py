@@ -1,10 +1,8 @@
 """The arms: what is reserved first, priors within requests, and the bound's true mean and deviation."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import numpy as np
-import polars as pl
 import pytest
 
 from pipelines.simulation.advice import ConstantPredictor, oracle_of
@@ -13,14 +11,13 @@ from pipelines.simulation.shared.begin import state_of
 from pipelines.simulation.shared.inputs import load_of
 from pipelines.simulation.shared.variation import Variation
 from pipelines.simulation.workloads import arriving, gangs_of
-from pipelines.studies.reclaim.arms import ARMS, BOUND, RECLAIM, RECLAIM_PRIOR, past_use, sized
+from pipelines.studies.reclaim.arms import ARMS, BOUND, RECLAIM, RECLAIM_PRIOR, sized
 from pipelines.studies.shrinking.arms import Sizing, sizing
 from scheduler_core.cluster import Cluster, paper_machines
 from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import FloatArray, Request
-from tests.pipelines.lake.canonical import T0
 from tests.pipelines.studies.shrinking.tiny import PREDICTOR, pool
 
 POOL = pool()
@@ -91,25 +88,6 @@ def test_a_prior_is_the_request_where_nothing_is_known(unknown: ConstantPredicto
 
     assert (found[:, [0, 2]] == COMPUTE).all()
     assert (found[:, [1, 3]] == 0.0).all()
-
-
-def test_p95_sizes_by_runs_of_the_group_that_had_ended_and_cutting_off_the_future_changes_nothing() -> None:
-    hours = [(0, 1), (1, 2), (3, 4), (5, 6), (7, 8)]
-    frame = POOL.frame[:5].with_columns(
-        group=pl.Series(["a", "a", "a", "b", None]),
-        submit_ts=pl.Series([T0 + timedelta(hours=at) for at, _ in hours]),
-        end_ts=pl.Series([T0 + timedelta(hours=at) for _, at in hours]),
-        used_cpu_cores=pl.Series([1.0, 3.0, 9.0, 7.0, 7.0]),
-        mem_max_gib=pl.Series([5.0, 4.0, 9.0, 7.0, 7.0]),
-    )
-
-    found = past_use(frame)
-
-    # The second was submitted at the very end of the first, which counts as not yet ended.
-    assert found.runs.tolist() == [0, 0, 2, 0, 0]
-    assert (found.cpu_cores[2], found.mem_gib[2]) == (3.0, 5.0)
-    assert np.isnan(found.cpu_cores[[0, 1, 3, 4]]).all()
-    np.testing.assert_array_equal(past_use(frame[:3]).cpu_cores, found.cpu_cores[:3])
 
 
 @pytest.mark.parametrize("cv", [0.0, 0.4])

@@ -11,7 +11,6 @@ from pipelines.errors import BadUsage, LakeError
 from pipelines.studies.replay.capacity import (
     Evidence,
     Reading,
-    concurrent_gpus,
     offered_gpus,
     readings_of,
 )
@@ -72,22 +71,12 @@ def test_days_that_the_log_does_not_cover_say_nothing_of_its_vcs() -> None:
     assert [(pool.vc, pool.gpus) for pool in reading.pools] == [("v", 16)]
 
 
-def test_a_vc_that_the_table_lacks_leaves_no_reading_by_table_but_an_inferred_one() -> None:
+def test_a_vc_that_the_table_lacks_leaves_no_reading_by_table() -> None:
     jobs = jobs_of({"vc": "v", "req_gpus": 9.0}, {"vc": "w"})
 
-    names = {reading.name: reading for reading in readings_of(evidence(jobs, capacity=capacity(("v", 1, 16))))}
+    names = [reading.name for reading in readings_of(evidence(jobs, capacity=capacity(("v", 1, 16))))]
 
-    assert "vc_table" not in names
-    assert [(pool.vc, pool.gpus) for pool in names["vc_inferred"].pools] == [("v", 16), ("w", 8)]
-    assert "INFERRED" in names["vc_inferred"].note
-
-
-@pytest.mark.parametrize(("level", "gpus"), [(0.1, 1), (0.5, 3), (0.99, 3), (0.2, 1)])
-def test_concurrent_gpus_weigh_by_time(level: float, gpus: int) -> None:
-    # One GPU from 0 to 600 s, two more from 120 s to 600 s: one for a fifth of the time, three for the rest.
-    jobs = jobs_of({"run_s": 600.0}, {"submit_ts": T0 + timedelta(seconds=120), "run_s": 480.0, "req_gpus": 2.0})
-
-    assert concurrent_gpus(jobs, level) == gpus
+    assert names == ["load_0.9"]
 
 
 def test_a_load_is_offered_by_the_measured_jobs() -> None:
