@@ -1,7 +1,6 @@
 """The list of studies: where each is declared, and its line in `taut study --help`.
 
-No study is imported here, so that the command line starts fast; a study is imported when it is run. Called by
-`pipelines.cli.study`.
+No study is imported here, so that the command line starts fast.
 """
 
 from dataclasses import dataclass

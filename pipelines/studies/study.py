@@ -1,6 +1,4 @@
-"""What all studies share: options, context, findings, writing of results, and the dealing of runs to processes.
-
-The studies are in the subfolders; the command line is parsed in `pipelines.cli.study`. Called by both.
+"""What all studies share: options, context, findings, and writing of results. Arms are compared in `compare`.
 
 To add a study:
 
@@ -8,7 +6,7 @@ To add a study:
    another function below. A field may be `bool`, `int`, `float`, `str`, `Path`, `Literal` or `StrEnum`; `X | None`
    makes the option optional, `tuple[X, ...]` makes it repeatable.
 2. Write `run(config, context) -> Findings`. `context` opens the lake and has the number of threads, the engine, the
-   folders of the settings, and `talk` for progress messages. Run simulations on the engine with `dealt`.
+   folders of the settings, and `talk` for progress messages. Run arms on the engine with `compare.compare`.
 3. Declare `Study(name=..., config=..., run=..., takes=(...))` in the folder's `study.py`, and add an entry to
    `registry.STUDIES`.
 """
@@ -106,22 +104,6 @@ def year_option() -> int | None:
     return option(None, help="Year of the series to use.", minimum=1900, maximum=2200, shown="the year of the files")
 
 
-def power_option() -> Path | None:
-    """Declare `--power`, a file that changes entries of the shipped table of power draws."""
-    return option(None, help="TOML file of power figures, laid over the shipped table.", shown="the shipped table")
-
-
-def pue_option() -> float | None:
-    """Declare `--pue`, the power usage effectiveness: energy of the site divided by energy of its machines."""
-    return option(
-        None,
-        help="The site's energy over that of its machines.",
-        minimum=1.0,
-        maximum=10.0,
-        shown="the power file's",
-    )
-
-
 def _absent(*_: object) -> NoReturn:
     raise BadUsage("this study opens no lake and no models here")
 
@@ -130,22 +112,10 @@ def _absent(*_: object) -> NoReturn:
 class Context:
     """What a study may use besides its config; the defaults suffice for a study that reads no lake and no models.
 
-    Attributes
-    ----------
-    lake
-        Opens the lake on the first call, and returns the same lake on later calls.
-    trace
-        Returns the name of the trace to use: the given name or, for None, the name in the settings or the only trace.
-    champions
-        Opens the champion models of the registry; if its argument is true, without a download, from the local cache.
-    energy, traces
-        Folders from the settings: energy measurements, and published traces.
-    threads
-        Number of threads to use.
-    engine
-        Runs the simulations, by default in this process.
-    talk
-        Reports progress to the user.
+    `lake` opens the lake once; `trace` returns the name of the trace to use: the given one or, for None, that of the
+    settings or the only one. `champions` opens the champion models of the registry; if its argument is true, from the
+    local cache. `energy` and `traces` are the folders of energy measurements and of published traces. `engine` runs the
+    simulations, and `talk` reports progress.
     """
 
     lake: "Callable[[], Lake]" = _absent
@@ -160,20 +130,10 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The result of a study.
+    """The result of a study: tables by title, charts and data frames to save by file name, and notes on assumptions.
 
-    Attributes
-    ----------
-    tables
-        Rows of each table, by title.
-    claims
-        Rows that compare results with published or expected values; shown as the first table.
-    charts, frames
-        Functions that draw the charts, and data frames to save, both by file name.
-    notes
-        Sentences on data and assumptions.
-    flat
-        Rows for JSON, CSV and `rows.json`, if they differ from the rows of `tables`, which are only shown on screen.
+    `claims` compare results with published or expected values, and are the first table. `flat` are the rows for JSON
+    and CSV, if they differ from the rows of `tables`, which are then only shown on screen.
     """
 
     study: str
