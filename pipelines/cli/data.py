@@ -214,11 +214,11 @@ def _ingest_files(
 def _check_files(files: _Files, lake: str | Path, as_name: str | None, strict: float | None, form: Format) -> None:
     """Check the files; print where each problem is and how to fix it. Exit with code 1 if an ingest would fail."""
     from pipelines.cli.progress import step
-    from pipelines.lake.checking import check
+    from pipelines.lake.ingest import check
 
     with step(f"checking {files.label}"):
         report = check(files.source, files.folder, lake, as_name=as_name, strict_share=strict)
-    for warning in report.warnings:
+    for warning in report.manifest.warnings if report.manifest else ():
         say(f"warning: {warning}")
     emit(
         [
@@ -227,11 +227,11 @@ def _check_files(files: _Files, lake: str | Path, as_name: str | None, strict: f
         ],
         form,
     )
-    if report.failure is not None:
+    if report.manifest is None:
         say(f"taut: an ingest would fail: {report.failure}")
         raise typer.Exit(1)
-    good = report.rows_in - report.rows_quarantined
-    say(f"checked: {good} of {report.rows_in} rows would be ingested as {report.trace}; nothing was written")
+    good = report.manifest.rows_in - report.manifest.rows_quarantined
+    say(f"checked: {good} of {report.manifest.rows_in} rows would be ingested as {report.trace}; nothing was written")
 
 
 def sql(
@@ -246,8 +246,8 @@ def sql(
     raw: Annotated[
         bool, typer.Option("--raw", help="In CSV, write texts that a spreadsheet runs as they are.")
     ] = False,
-    memory_mb: Annotated[int, typer.Option("--memory-mb", help="Most memory of the process, in MB.", min=100)] = 1500,
-    time_s: Annotated[float, typer.Option("--time-s", help="Longest time (CPU time of the output).", min=0.01)] = 60.0,
+    memory_mb: Annotated[int, typer.Option("--memory-mb", help="Most memory of the query, in MB.", min=100)] = 1500,
+    time_s: Annotated[float, typer.Option("--time-s", help="Longest time of the query, in seconds.", min=0.01)] = 60.0,
     spill_mb: Annotated[int, typer.Option("--spill-mb", help="Most data moved to disk, in MB.", min=0)] = 1000,
 ) -> None:
     """Run one SELECT over the lake; other statements and files outside the lake are refused.
@@ -262,11 +262,8 @@ def sql(
 
     text = sys.stdin.read() if query == "-" else query
     most = {"memory_mb": memory_mb, "spill_mb": spill_mb}
-    with (
-        OpenLake(place_of(lake).lake) as source,
-        run(source, text, time_s=time_s, tabular=form is Format.TABLE, **most) as rows,
-    ):
-        emit(rows, form, inert=not raw)
+    with OpenLake(place_of(lake).lake) as source:
+        emit(run(source, text, time_s=time_s, tabular=form is Format.TABLE, **most), form, inert=not raw)
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
 """The lake: load published traces or a user's files into canonical tables, quarantine bad rows, and read the tables.
 
-No model is trained here. Called by `pipelines.cli`, `pipelines.models`, `pipelines.statistics` and the report.
+No model is trained here.
 """

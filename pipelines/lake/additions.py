@@ -1,7 +1,7 @@
 """Add measured rows to the tables of a trace that is already in the lake, without reading its files again.
 
 `pipelines.lake.ingest` writes the tables first; when it reads changed files, it replaces them, and the rows must be
-added again. Called by `pipelines.connect`.
+added again.
 """
 
 from collections.abc import Mapping

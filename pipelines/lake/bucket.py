@@ -1,7 +1,6 @@
 """A lake in an S3-compatible object store: its objects through fsspec, and a local copy of the files that were read.
 
 Credentials and endpoint are those that AWS tools use (environment, profile); nothing here prints or stores them.
-Called by `pipelines.lake.storage`.
 
 Notes
 -----
@@ -97,13 +96,7 @@ class Bucket:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Note the present manifests, which `commit` replaces only if no other process did.
-
-        Raises
-        ------
-        LakeError
-            If the prefix holds objects but is not a lake.
-        """
+        """Note the present manifests, which `commit` replaces only if no other process did."""
         self._snapshot = None
         if not self._held():
             with self._talking("reading"):

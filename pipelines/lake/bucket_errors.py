@@ -1,7 +1,4 @@
-"""Errors of an object store in one line with a cure, and without anything that could be a credential.
-
-Called by `pipelines.lake.bucket`.
-"""
+"""Errors of an object store in one line with a cure, and without anything that could be a credential."""
 
 import errno
 from collections.abc import Iterator
@@ -26,15 +23,7 @@ LOCAL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 @contextmanager
 def translated(where: str, bucket: str, doing: str) -> Iterator[None]:
-    """Turn the errors of the block's requests into errors in own words: the texts of a store are not printed.
-
-    Raises
-    ------
-    BadUsage
-        The bucket is missing, the credentials are missing or wrong, access is denied, or nothing answers.
-    LakeError
-        The store refuses a request for another reason, or the local disk is full.
-    """
+    """Turn the errors of the block's requests into errors in own words: the texts of a store are not printed."""
     try:
         yield
     except PipelineError:

@@ -1,6 +1,6 @@
 """Put files into the lake: name a table file by its content, commit a trace by replacing its manifest, and sweep.
 
-The caller writes to the lake (`Lake.writing`). Called by `pipelines.lake.ingest` and `pipelines.lake.additions`.
+The caller writes to the lake (`Lake.writing`).
 """
 
 from pathlib import Path
@@ -19,13 +19,7 @@ def place(lake: Lake, staged: Path, table: str, trace: str, cluster: str, rows: 
 
 
 def commit(lake: Lake, manifest: Manifest) -> None:
-    """Replace the trace's manifest, and where the tables are local, rebuild the views and sweep.
-
-    Raises
-    ------
-    LakeError
-        If another process committed the trace since this one began to write, or a new file is gone.
-    """
+    """Replace the trace's manifest, and where the tables are local, rebuild the views and sweep."""
     if not intact(lake, manifest):
         raise LakeError(f"files of {manifest.trace} in {lake.where} vanished before the commit; run the command again")
     lake.storage.commit(manifest.trace, manifest.to_json())

@@ -3,7 +3,6 @@
 A sealed connection can access only the files that it was given before.
 
 `pipelines.lake.lake` chooses the files and creates the views.
-Called by `pipelines.lake.lake`, and by `pipelines.lake.generic` to read a user's files.
 """
 
 import os

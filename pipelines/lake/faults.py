@@ -1,11 +1,9 @@
 """SQL of a row's faults: the names of all rules that it breaks, and the values at fault.
 
-The sources declare columns and rules; `pipelines.lake.raw_rows` names the columns' texts `t1`, `t2` and so on.
-Called by `pipelines.lake.raw_rows`, `pipelines.lake.staging` and `pipelines.lake.checking`.
+The sources declare columns and rules; `pipelines.lake.reading` names the columns' texts `t1`, `t2` and so on.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,16 +44,11 @@ def faults_of(table: RawTable) -> dict[str, list[Fault]]:
     return found
 
 
-def broken_rules(table: RawTable, whole_row: Sequence[str] = ()) -> str:
-    """Return an SQL expression: the names of all rules that a row breaks, joined by `SEPARATOR`, or null.
+def broken_rules(table: RawTable) -> str:
+    """Return an SQL expression: the `fault` of a row, else the names of all rules that it breaks, or null.
 
     A rule is skipped if a column that it reads could not be parsed: an invalid time breaks only `unparsable_...`, not
     also the rule for a missing time. Rules about other rows and tables come later (`staging`).
-
-    Parameters
-    ----------
-    whole_row
-        SQL `WHEN` clauses about the whole row. If one is true for a row, only its rule is reported.
     """
     unread, late = _unread(table), {DUPLICATE, *(link.name for link in table.links)}
     named = []
@@ -63,12 +56,10 @@ def broken_rules(table: RawTable, whole_row: Sequence[str] = ()) -> str:
         if name not in late:
             held = " OR ".join(_if_read(fault, table, unread) for fault in faults)
             named.append(f"CASE WHEN {held} THEN '{name}' END")
-    if not named and not whole_row:
-        return "NULL::VARCHAR"
     # Most rows are good: the names are made only where this plain condition holds.
     bad = " OR ".join(f"({sql})" for sql in (*unread.values(), *(rule.bad for rule in table.rules)))
     names = f"WHEN {bad} THEN concat_ws('{SEPARATOR}', {', '.join(named)})" if named else ""
-    return f"CASE {' '.join(whole_row)} {names} END"
+    return f"CASE WHEN fault IS NOT NULL THEN fault {names} END"
 
 
 def values_at_fault(table: RawTable, rule: str) -> str | None:

@@ -1,8 +1,7 @@
 """Ingest one trace into the lake atomically; ingesting the same files again leaves the lake unchanged.
 
 The contents of the files are declared in `pipelines.lake.sources` or in a mapping file; `cluster_loading` loads the
-rows and writes the tables, cluster by cluster.
-Called by `taut ingest`, the demo and the tests.
+rows and writes the tables, cluster by cluster. A dry run is an ingest into a temporary lake.
 
 Notes
 -----
@@ -15,12 +14,13 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import duckdb
 
 from pipelines.engine.engine import Engine, Local
-from pipelines.errors import BadUsage, LakeError, SourceError
+from pipelines.errors import BadUsage, LakeError, PipelineError, SourceError
 from pipelines.lake.cluster_loading import Loading, Progress, load_cluster
 from pipelines.lake.commits import commit, intact, sweep
 from pipelines.lake.inputs import (
@@ -34,9 +34,10 @@ from pipelines.lake.inputs import (
 )
 from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Account, Input, Manifest, Output, Signatures, chosen
+from pipelines.lake.problems import Problem
 from pipelines.lake.sources.source import Source
 
-__all__ = ["ingest"]
+__all__ = ["check", "ingest"]
 
 READERS: Final = 2
 """Number of threads that compute the SHA-256 digests of input files."""
@@ -48,6 +49,16 @@ class IngestReport:
 
     manifest: Manifest
     changed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """The result of a dry run: problems, and the reason why an ingest would fail (then `manifest` is None)."""
+
+    trace: str
+    problems: tuple[Problem, ...]
+    manifest: Manifest | None = None
+    failure: str | None = None
 
 
 def ingest(
@@ -101,6 +112,39 @@ def ingest(
         ) from error
 
 
+def check(
+    source: str | Source,
+    from_dir: str | Path,
+    lake: str | Path,
+    as_name: str | None = None,
+    strict_share: float | None = None,
+) -> CheckReport:
+    """Report what an ingest of these files into this lake would do, without changing the lake.
+
+    The parameters are those of `ingest`.
+
+    Raises
+    ------
+    BadUsage
+        If the source is unknown, the name is not valid, or the trace was ingested from another source.
+    """
+    declared = source if isinstance(source, Source) else source_named(source)
+    trace = trace_named(declared, from_dir, as_name)
+    prior_manifest(Lake(lake), trace, declared)
+    problems: list[Problem] = []
+    manifest, failure = None, None
+    with TemporaryDirectory(prefix="taut-check-") as scratch:
+        held, folder = Lake(Path(scratch, "lake")), Path(from_dir).absolute()
+        try:
+            report = _ingest(declared, trace, folder, held, strict_share, Local(), None, lambda *_: None, problems)
+            manifest = report.manifest
+        except PipelineError as error:
+            failure = str(error)
+        except (OSError, duckdb.Error) as error:
+            failure = f"the files cannot be read: {str(error).partition(chr(10))[0][:300]}"
+    return CheckReport(trace=trace, problems=tuple(problems), manifest=manifest, failure=failure)
+
+
 def _ingest(
     source: Source,
     trace: str,
@@ -110,6 +154,7 @@ def _ingest(
     engine: Engine,
     threads: int | None,
     say: Progress,
+    problems: list[Problem] | None = None,
 ) -> IngestReport:
     clusters = clusters_in(source, folder)
     with held.writing(), ThreadPoolExecutor(READERS) as readers:
@@ -127,7 +172,16 @@ def _ingest(
             seen.keep()
             return IngestReport(manifest=before, changed=False)
         try:
-            manifest = _build(held, source, trace, folder, clusters, inputs, engine, threads, say)
+            loading = Loading(
+                lake=held.where,
+                source=source,
+                trace=trace,
+                folder=folder,
+                threads=threads,
+                say=say if isinstance(engine, Local) else None,
+                problems=problems,
+            )
+            manifest = _build(loading, clusters, inputs, engine, say)
             check_any_good(manifest, source)
             check_share(manifest, strict_share)
             if not seen.still_hold(folder) or _paths(clusters) != paths:
@@ -157,31 +211,20 @@ def _inputs(paths: list[Path], folder: Path, seen: Signatures, readers: Executor
 
 
 def _build(
-    lake: Lake,
-    source: Source,
-    trace: str,
-    folder: Path,
-    clusters: list[Cluster],
-    inputs: Callable[[], tuple[Input, ...]],
-    engine: Engine,
-    threads: int | None,
-    say: Progress,
+    loading: Loading, clusters: list[Cluster], inputs: Callable[[], tuple[Input, ...]], engine: Engine, say: Progress
 ) -> Manifest:
     accounts: list[Account] = []
     outputs: list[Output] = []
     warnings: list[str] = []
-    here = isinstance(engine, Local)
-    loading = Loading(
-        lake=lake.where, source=source, trace=trace, folder=folder, threads=threads, say=say if here else None
-    )
+    source = loading.source
     for cluster, built in zip(clusters, engine.run(load_cluster, loading, clusters), strict=True):
-        if not here:
+        if loading.say is None:
             say(f"loaded {cluster.name}", 0, 0)
         accounts += built.accounts
         outputs += built.outputs
         warnings += built.warnings
     return Manifest(
-        trace=trace,
+        trace=loading.trace,
         source=source.name,
         inputs=inputs() + source.declared,
         accounts=tuple(accounts),

@@ -1,7 +1,6 @@
 """Input handling shared by ingest and check: find source, trace name, clusters and files; refuse bad input.
 
 The sources declare the meaning of files; `pipelines.lake.sources.archive` unpacks them; no row is loaded here.
-Called by `pipelines.lake.ingest` and `pipelines.lake.checking`.
 """
 
 import re
@@ -35,26 +34,14 @@ class Cluster:
 
 
 def source_named(name: str) -> Source:
-    """Return the published source called `name`.
-
-    Raises
-    ------
-    BadUsage
-        If no source has the name.
-    """
+    """Return the published source called `name`."""
     if name not in SOURCES:
         raise BadUsage(f"no source {name!r}; expected one of {', '.join(SOURCES)}")
     return SOURCES[name]
 
 
 def clusters_in(source: Source, folder: Path) -> list[Cluster]:
-    """Return every cluster with its files; no file is read.
-
-    Raises
-    ------
-    SourceError
-        If the folder or a required file is missing, there is no cluster, or a cluster's name is unsafe as a file name.
-    """
+    """Return every cluster with its files; no file is read."""
     if not folder.is_dir():
         raise SourceError(
             f"no folder {folder}; expected the published files of {source.name}. Get them with `taut fetch`."
@@ -81,29 +68,15 @@ def clusters_in(source: Source, folder: Path) -> list[Cluster]:
     return found
 
 
-def published_tables(source: Source, cluster: Cluster, folder: Path, stage: Path) -> tuple[list[Published], list[str]]:
-    """Unpack a cluster's files below `stage`; return its tables, and the names of the absent ones.
-
-    Raises
-    ------
-    SourceError
-        If a file is damaged, or an archive lacks a required table.
-    """
+def published_tables(source: Source, cluster: Cluster, folder: Path, stage: Path) -> list[Published]:
+    """Unpack a cluster's files below `stage`; return its tables, those without a file too."""
     plain = unpack(cluster.files, stage)
     files = {f.table.name: f.path.relative_to(folder).as_posix() for f in cluster.files}
-    records = {
-        table.name: table.records(plain[table.name], stage / f"{table.name}.records", files[table.name])
-        for table in source.tables
-        if table.records is not None and table.name in plain
-    }
-    published = [
-        Published(table=t, file=files.get(t.name), plain=plain.get(t.name), records=records.get(t.name))
-        for t in source.tables
-    ]
+    published = [Published(table=t, file=files.get(t.name), plain=plain.get(t.name)) for t in source.tables]
     for one in published:
         if one.table.required and one.plain is None:
             raise SourceError(f"{one.file} lacks the {one.table.name} table; expected {expected_names(one.table)}")
-    return published, [one.table.name for one in published if one.plain is None]
+    return published
 
 
 SAFE_TRACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -123,13 +96,7 @@ def check_trace_name(name: str) -> None:
 
 
 def trace_named(source: Source, from_dir: str | Path, as_name: str | None) -> str:
-    """Return the trace's name in the lake: `as_name`, else the source's name, else `pai-synth` for synthetic files.
-
-    Raises
-    ------
-    BadUsage
-        If the name is not valid, or gives synthetic files the name of the real trace.
-    """
+    """Return the trace's name in the lake: `as_name`, else the source's name, else `pai-synth` for synthetic files."""
     name = as_name if as_name is not None else (SYNTHETIC_NAME if _is_synthetic(from_dir) else source.name)
     check_trace_name(name)
     if _is_synthetic(from_dir) and name == source.name:
@@ -138,13 +105,7 @@ def trace_named(source: Source, from_dir: str | Path, as_name: str | None) -> st
 
 
 def prior_manifest(lake: Lake, trace: str, source: Source) -> Manifest | None:
-    """Return the lake's manifest of the trace; None if the trace is new or its manifest unreadable.
-
-    Raises
-    ------
-    BadUsage
-        If the trace was ingested from another source.
-    """
+    """Return the lake's manifest of the trace; None if the trace is new or its manifest unreadable."""
     before = lake.readable_manifests().get(trace)
     if before is None:
         return None
@@ -155,13 +116,7 @@ def prior_manifest(lake: Lake, trace: str, source: Source) -> Manifest | None:
 
 
 def check_any_good(manifest: Manifest, source: Source) -> None:
-    """Check that every required file with rows has a good row; else its format is wrong.
-
-    Raises
-    ------
-    SourceError
-        If a required file has rows and all of them are bad.
-    """
+    """Check that every required file with rows has a good row; else its format is wrong."""
     required = {table.name for table in source.tables if table.required}
     for account in manifest.accounts:
         if account.table in required and account.rows_in and not account.rows_good:
@@ -173,13 +128,7 @@ def check_any_good(manifest: Manifest, source: Source) -> None:
 
 
 def check_share(manifest: Manifest, strict_share: float | None) -> None:
-    """Check that each file's share of quarantined rows (0..1) is at most `strict_share`; None allows any share.
-
-    Raises
-    ------
-    SourceError
-        If a file exceeds the share.
-    """
+    """Check that each file's share of quarantined rows (0..1) is at most `strict_share`; None allows any share."""
     for account in manifest.accounts:
         share = account.rows_quarantined / max(1, account.rows_in)
         if strict_share is not None and share > strict_share:

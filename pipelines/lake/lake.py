@@ -2,12 +2,10 @@
 
 `pipelines.lake.ingest` writes tables; readers see only the files that a manifest names. `pipelines.lake.storage` has
 the files, which are in a folder or an object store.
-Called by every part of `pipelines` that reads canonical tables.
 """
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -17,7 +15,7 @@ from pipelines.errors import BadUsage, LakeError, meant
 from pipelines.lake import manifest as manifests
 from pipelines.lake import views
 from pipelines.lake.connections import configured, seal, sql_list, unreadable
-from pipelines.lake.manifest import FORMAT_VERSION, Manifest, Output
+from pipelines.lake.manifest import Manifest, Output
 from pipelines.lake.storage import Folder, storage_of
 from pipelines.lake.views import COLUMNS
 
@@ -96,7 +94,7 @@ class Lake:
         return manifests.from_json(text, trace)
 
     def readable_manifests(self) -> dict[str, Manifest]:
-        """Return the manifests by trace, leaving out damaged ones and ones of another format version."""
+        """Return the manifests by trace, leaving out damaged ones and ones of another format."""
         readable = {}
         for trace in self.traces():
             with suppress(LakeError):
@@ -124,11 +122,7 @@ class Lake:
         files = self.storage.local(self._outputs(name, trace, cluster))
         if not files:
             return pl.LazyFrame(schema=schema)
-        if self._has_older():
-            scans = [pl.scan_parquet(file, hive_partitioning=False, glob=False) for file in files]
-            frame = pl.concat([pl.LazyFrame(schema=schema), *scans], how="diagonal_relaxed")
-        else:
-            frame = pl.scan_parquet(files, hive_partitioning=False, glob=False)
+        frame = pl.scan_parquet(files, hive_partitioning=False, glob=False)
         return frame.select(pl.col(n).cast(t) for n, t in schema.items())
 
     def connect(self, *, read_only: bool = True) -> duckdb.DuckDBPyConnection:
@@ -167,15 +161,6 @@ class Lake:
         connection.execute(f"SET allowed_paths = {sql_list(files)}")
         seal(connection)
         return connection
-
-    @contextmanager
-    def workbench(self, folder: Path, memory_mb: int, threads: int | None) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Open a temporary DuckDB database in `folder`; above its memory limit it moves data to that folder."""
-        connection = configured(folder / "work.duckdb", spill=folder, memory_mb=memory_mb, threads=threads)
-        try:
-            yield connection
-        finally:
-            connection.close()
 
     def writing(self) -> AbstractContextManager[None]:
         """Write to the lake: lock a folder, create it if it does not exist; note the manifests of a bucket.
@@ -232,24 +217,16 @@ class Lake:
         return [o for o in outputs if o.table == name and cluster in (None, o.cluster)]
 
     def _create_views(self, connection: duckdb.DuckDBPyConnection) -> None:
-        older = self._has_older()
-        options = f"hive_partitioning = false, union_by_name = {str(older).lower()}"
         for name, kinds in COLUMNS.items():
             columns = ", ".join(f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in kinds.items())
             files = [str(f) for f in self._files(name)]
-            empty = f"SELECT {columns} WHERE false"
-            rows = f"SELECT * FROM read_parquet({sql_list(files)}, {options})"
-            view = f"{empty} UNION ALL BY NAME {rows}" if files and older else rows if files else empty
+            rows = f"FROM read_parquet({sql_list(files)}, hive_partitioning = false)"
             try:
-                connection.execute(f"CREATE VIEW {name} AS {view}")
+                connection.execute(f"CREATE VIEW {name} AS {rows if files else f'SELECT {columns} WHERE false'}")
             except duckdb.Error as error:
                 raise unreadable(connection, files, error) from error
         for creation in views.creations(self._zones()):
             connection.execute(creation)
-
-    def _has_older(self) -> bool:
-        """Return whether a trace was ingested in an older format, whose files may lack columns."""
-        return any(each.format_version < FORMAT_VERSION for each in self.readable_manifests().values())
 
     def _zones(self) -> dict[str, str]:
         return {trace: self.manifest(trace).zone for trace in self.traces()}

@@ -1,7 +1,6 @@
 """A lock between processes, and temporary folders that do not outlive a killed process.
 
 A lock is a file that one process holds while it works; the kernel frees it if the process dies.
-Called by the lake, and by the commands that train.
 """
 
 import fcntl
@@ -19,13 +18,7 @@ LOCK: Final = "lock"
 
 @contextmanager
 def exclusive(path: Path, refusal: Exception) -> Iterator[None]:
-    """Hold the lock of a file, which is created if missing, while the block runs.
-
-    Raises
-    ------
-    Exception
-        Another process holds the lock: `refusal` is raised.
-    """
+    """Hold the lock of a file, which is created if missing, while the block runs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         try:

@@ -1,7 +1,7 @@
 """The manifest of one trace (inputs, outputs, row counts), and the signatures that detect changed input files.
 
 Readers use only the files a manifest names. The signatures are a cache, not part of the manifest: if they are lost, the
-input files are read again. Called by `pipelines.lake.ingest` and `pipelines.lake.lake`.
+input files are read again.
 """
 
 import hashlib
@@ -16,12 +16,7 @@ from pipelines.errors import LakeError
 
 __all__ = ["Manifest", "flat"]
 
-FORMAT_VERSION = 2
-"""Version 1 lacks `usage.coverage_frac` and the table `environment`; readers fill them with nulls."""
-REPRESENTATIVES_BEFORE: Final = {"openb": "default"}
-"""Representative cluster of each source, for manifests of older versions, which do not name it."""
-ZONES_BEFORE: Final = {"pai": "Asia/Shanghai", "helios": "Asia/Shanghai", "philly": "America/Los_Angeles"}
-"""Time zone of each source, for manifests of older versions, which do not name it; that of other sources was UTC."""
+FORMAT_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +46,7 @@ class Account:
     quarantined: dict[str, int]
 
     def close(self) -> "Account":
-        """Return these counts after checking that they add up.
-
-        Raises
-        ------
-        LakeError
-            If rows are missing, which is an error in the ingest, not in the file.
-        """
+        """Return these counts after checking that they add up."""
         found = self.rows_good + self.rows_quarantined
         if found != self.rows_in:
             message = f"{self.file}: {self.rows_in} rows in, but {self.rows_good} good and {self.rows_quarantined}"
@@ -139,21 +128,13 @@ def chosen(preferred: str | None, clusters: Iterable[str]) -> str | None:
 
 
 def from_json(text: str, trace: str) -> Manifest:
-    """Read the manifest of a trace.
-
-    Raises
-    ------
-    LakeError
-        If the text is not a manifest.
-    """
+    """Read the manifest of a trace; raise LakeError if it is damaged, or of another format."""
     try:
         fields = json.loads(text)
-        for name, kind in (("inputs", Input), ("accounts", _account), ("outputs", _output)):
+        if fields["format_version"] != FORMAT_VERSION:
+            raise ValueError(f"format {fields['format_version']}; expected {FORMAT_VERSION}")
+        for name, kind in (("inputs", Input), ("accounts", Account), ("outputs", _output)):
             fields[name] = tuple(kind(**item) for item in fields[name])
-        if "representative" not in fields:
-            clusters = [account.cluster for account in fields["accounts"]]
-            fields["representative"] = chosen(REPRESENTATIVES_BEFORE.get(fields["source"]), clusters)
-        fields.setdefault("zone", ZONES_BEFORE.get(fields["source"], "UTC"))
         return Manifest(**(fields | {"warnings": tuple(fields["warnings"])}))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(f"the manifest of {trace!r} cannot be read ({error}); ingest the trace again") from error
@@ -166,11 +147,6 @@ def _output(**fields: Any) -> Output:  # values read from JSON
     if folder != output.table or not parts or not all(parts) or {".", ".."} & {folder, *parts}:
         raise ValueError(f"the table file {output.path!r}")
     return output
-
-
-def _account(**fields: Any) -> Account:  # values read from JSON
-    """Return an account; manifests of older versions give the rows that break each rule, and each broke only one."""
-    return Account(**({"rows_quarantined": sum(fields["quarantined"].values())} | fields))
 
 
 def flat(manifest: Manifest) -> Iterator[dict[str, str | int | None]]:

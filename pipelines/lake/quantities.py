@@ -1,6 +1,6 @@
 """The SQL of every quantity derived from canonical columns: hours, claims and slack, machine types, and exact sums.
 
-The views that use them are in `pipelines.lake.views`. Used there and by `pipelines.statistics`.
+The views that use them are in `pipelines.lake.views`.
 
 Notes
 -----

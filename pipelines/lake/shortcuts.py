@@ -1,6 +1,6 @@
 """Choose a source's faster SELECT of a canonical table where the loaded rows allow it.
 
-The sources declare both SELECTs. Called by `pipelines.lake.cluster_loading`.
+The sources declare both SELECTs.
 """
 
 from typing import Final

@@ -1,7 +1,6 @@
 """Load one cluster as its source declares: load raw rows, quarantine bad rows, write good rows to Parquet.
 
-The source declares rules and SELECTs; `pipelines.lake.raw_rows` builds the SQL that loads rows.
-Called by `pipelines.lake.ingest` and `pipelines.lake.checking`, with a temporary DuckDB database.
+The source declares rules and SELECTs; `pipelines.lake.reading` builds the SQL that reads rows.
 """
 
 from collections.abc import Iterable
@@ -15,31 +14,27 @@ from features.canonical import CANONICAL
 from pipelines.errors import SourceError
 from pipelines.lake.faults import DUPLICATE, SEPARATOR
 from pipelines.lake.manifest import Account
-from pipelines.lake.raw_rows import (
-    NO_LINES,
+from pipelines.lake.reading import (
+    COLUMN_COUNT,
+    KEPT_CHARACTERS,
+    TOO_LONG,
+    UNREADABLE,
+    classified,
     escaped,
-    from_lines,
-    from_records,
-    header_lines,
-    load_typed,
+    json_array,
+    lenient,
     loaded,
-    numbered,
-    typed_numbers,
+    no_rows,
+    separated,
 )
 from pipelines.lake.sources.archive import Published, check_header, count_rows, ends_with
-from pipelines.lake.sources.source import RawTable, Source
+from pipelines.lake.sources.source import RawTable, Records, Source
 from pipelines.lake.views import COLUMNS, QUARANTINE
 
 PART_ROWS: Final = 3_000_000
 """Number of rows that an ingest can aggregate and sort within its memory limit; larger tables are written in parts."""
 
-SHOWN: Final = 3
-"""Number of row numbers that `broken_by` returns for each rule."""
-
-NUMBERED_BY_PLACE: Final = "(SELECT place, rule, place + 1 AS row FROM ({}))"
-"""SQL that numbers rows that were loaded in the file's order."""
-
-UNREADABLE = (
+NOT_ITS_FORMAT = (
     duckdb.InvalidInputException,
     duckdb.ConversionException,
     duckdb.OutOfRangeException,
@@ -48,26 +43,22 @@ UNREADABLE = (
 
 
 def load(
-    work: duckdb.DuckDBPyConnection, source: Source, cluster: str, published: Iterable[Published]
+    work: duckdb.DuckDBPyConnection, source: Source, cluster: str, published: Iterable[Published], stage: Path
 ) -> list[Account]:
     """Load every table of a cluster into `work`: good rows become views, bad rows go to the table `quarantine`.
 
-    Raises
-    ------
-    SourceError
-        If a file is not in its published format: wrong header, malformed JSON, or no rows in a required table.
+    There `nth` is the place of a row in the loaded table, and `place` its line or row number in the file.
     """
     for macro in source.macros:
         work.execute(macro)
-    columns = ", ".join(
-        f'"{name}" {kind}' for name, kind in COLUMNS[QUARANTINE].items() if name not in ("trace", "cluster")
-    )
+    kinds = {name: kind for name, kind in COLUMNS[QUARANTINE].items() if name not in ("trace", "cluster")}
+    columns = ", ".join(f'"{name}" {kind}' for name, kind in (kinds | {"nth": "BIGINT", "place": "BIGINT"}).items())
     work.execute(f"CREATE TABLE {QUARANTINE} ({columns})")
     accounts = []
     for one in published:
         try:
-            accounts.append(_load_table(work, cluster, one))
-        except UNREADABLE as error:
+            accounts.append(_load_table(work, cluster, one, stage))
+        except NOT_ITS_FORMAT as error:
             raise SourceError(f"{one.file} is not in its published format: {_first_line(error)}") from error
     return accounts
 
@@ -125,17 +116,17 @@ def remarks(work: duckdb.DuckDBPyConnection, source: Source) -> list[str]:
     return [text for text, row in held if row and row[0]]
 
 
-def _load_table(work: duckdb.DuckDBPyConnection, cluster: str, one: Published) -> Account:
+def _load_table(work: duckdb.DuckDBPyConnection, cluster: str, one: Published, stage: Path) -> Account:
     table = one.table
+    names = list[str]()
     rows_in: int | None = 0
     if one.plain is None:
-        _create_empty(work, table)
+        work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, no_rows(table))}")
     else:
-        names = check_header(one, one.plain)
-        work.execute(f"CREATE TABLE {table.name}_header AS SELECT ?::VARCHAR[] AS names", [names])
-        rows_in, numbers = _load_rows(work, one, one.plain, len(names))
-        _apply_late_rules(work, one, one.plain, len(names), numbers)
-        _quarantine(work, one, one.plain, numbers)
+        if table.records is None and not table.json_array:
+            names = check_header(one, one.plain)
+        rows_in = _load_rows(work, one, one.plain, records_of(one, one.plain, names, stage))
+    work.execute(f"CREATE TABLE {table.name}_header AS SELECT ?::VARCHAR[] AS names", [names])
     kept = ", ".join(_quoted(name) for name in table.kept)
     work.execute(f"CREATE VIEW {table.name} AS SELECT {kept} FROM {table.name}_all WHERE rule IS NULL")
     account = _account(work, cluster, one, rows_in)
@@ -144,78 +135,58 @@ def _load_table(work: duckdb.DuckDBPyConnection, cluster: str, one: Published) -
     return account
 
 
-def _load_rows(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int) -> tuple[int | None, str]:
-    """Load a file's rows with the fastest reader that accepts it.
-
-    Return the number of rows, and the SQL that gives each loaded row its number in the file.
-    """
+def records_of(one: Published, plain: Path, names: list[str], stage: Path) -> Records:
+    """Return the SQL that reads a table's file; `names` are the column names in its header, if it has one."""
     table = one.table
-    if one.records is not None:
-        rows = from_records(table, one.records.quick or one.records.numbered)
+    if table.records is not None:
+        return table.records(plain, stage / f"{table.name}.records", one.file or "")
+    if table.json_array:
+        # DuckDB would accept a file that is cut between two jobs.
+        if plain.stat().st_size and not ends_with(plain, b"]"):
+            raise SourceError(f"{one.file} is truncated: it does not end its JSON array with ']'. Fetch it again.")
+        return json_array(plain)
+    counts, header = table.fields or (len(names),), int(table.header is not None)
+    return separated(plain, table.name, delimiter=",", skip=header, counts=counts, least=len(table.columns))
+
+
+def _load_rows(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, records: Records) -> int | None:
+    """Load a file's rows and quarantine bad ones; return their number, counted without DuckDB if the format allows."""
+    table = one.table
+    try:
         try:
-            work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, rows)}")
-        except (duckdb.OutOfMemoryException, duckdb.InterruptException):
+            work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, records.rows)}")
+        except duckdb.InvalidInputException:
+            if not records.rejects:
+                raise
+            records = lenient(records)
+            work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, records.rows)}")
+    except (duckdb.OutOfMemoryException, duckdb.InterruptException):
+        raise
+    except duckdb.Error as error:
+        if table.records is None:
             raise
-        except duckdb.Error as error:
-            reason = _first_line(error).replace(str(plain), str(one.file))
-            raise SourceError(f"{one.file} cannot be read: {reason}") from error
-        return None, NUMBERED_BY_PLACE if one.records.quick else "({})"
-    rows_in = None if table.json_array else load_typed(work, table, plain, names)
-    if rows_in is not None:
-        return rows_in, typed_numbers(table, "({})")
-    rows_in = _rows_in(one, plain)
-    _load_lines(work, one, plain, names)
-    return rows_in, "({})"
+        reason = _first_line(error).replace(str(plain), str(one.file))
+        raise SourceError(f"{one.file} cannot be read: {reason}") from error
+    one.records = records
+    _apply_late_rules(work, table, records)
+    _quarantine(work, one, records)
+    return max(0, count_rows(plain) - records.header_lines) if records.rejects and table.records is None else None
 
 
-def numbered_rows(one: Published, plain: Path) -> str:
-    """Return the SQL that reads the number (`row`) and raw text (`line`) of a file's rows."""
-    return one.records.numbered if one.records is not None else numbered(one.table, plain)
-
-
-def _load_lines(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int) -> None:
-    """Load a file line by line; quarantine lines that are too long or not valid text at once."""
-    table = one.table
-    lines = numbered(table, plain, keep_rejects=True)
-    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, from_lines(table, lines, names))}")
-    if not table.json_array:
-        unreadable = f"SELECT DISTINCT ?, ?, 'unreadable_line', line, csv_line FROM {table.name}_rejects"
-        work.execute(f"INSERT INTO {QUARANTINE} {unreadable}", [table.name, one.file])
-
-
-def _rows_in(one: Published, plain: Path) -> int | None:
-    """Count a file's rows without DuckDB; return None for a JSON array, which only DuckDB can count."""
-    if not one.table.json_array:
-        return max(0, count_rows(plain) - header_lines(one.table))
-    # DuckDB would accept a file that is cut between two jobs.
-    if plain.stat().st_size and not ends_with(plain, b"]"):
-        raise SourceError(f"{one.file} is truncated: it does not end its JSON array with ']'. Fetch it again.")
-    return None
-
-
-def _create_empty(work: duckdb.DuckDBPyConnection, table: RawTable) -> None:
-    """Create an empty table with the column types of a loaded one, for an absent file."""
-    nothing = from_lines(table, NO_LINES, len(table.columns))
-    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, nothing)}")
-    work.execute(f"CREATE TABLE {table.name}_header AS SELECT []::VARCHAR[] AS names")
-
-
-def _apply_late_rules(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int, numbers: str) -> None:
+def _apply_late_rules(work: duckdb.DuckDBPyConnection, table: RawTable, records: Records) -> None:
     """Mark rows that repeat an earlier row's key, then rows that break rules about other tables, with all of these.
 
     Rows that already broke a rule are not compared with other rows and tables, because they are not kept.
     """
-    table, name = one.table, one.table.name
+    name = table.name
     doubtful = f"SELECT key_hash FROM {name}_all WHERE rule IS NULL GROUP BY key_hash HAVING count(*) > 1"
     if table.key and work.execute(f"SELECT EXISTS ({doubtful})").fetchone() == (True,):
-        rows = f"SELECT rowid AS place, row, rule FROM {name}_all WHERE rule IS NULL AND key_hash IN ({doubtful})"
-        work.execute(f"CREATE TEMP TABLE doubtful AS SELECT place, row FROM {numbers.format(rows)}")
-        lines = f"(SELECT * FROM {numbered_rows(one, plain)} SEMI JOIN doubtful USING (row))"
-        nth = f"row_number() OVER (PARTITION BY {', '.join(_quoted(k) for k in table.key)} ORDER BY row)"
-        rows = from_records(table, lines) if one.records is not None else from_lines(table, lines, names)
-        repeated = f"SELECT row FROM {rows} QUALIFY {nth} > 1"
-        places = f"SELECT place FROM doubtful WHERE row IN ({repeated})"
-        work.execute(f"UPDATE {name}_all SET rule = '{DUPLICATE}' WHERE rowid IN ({places})")
+        rows = f"SELECT rowid AS nth FROM {name}_all WHERE rule IS NULL AND key_hash IN ({doubtful})"
+        work.execute(f"CREATE TEMP TABLE doubtful AS {rows}")
+        read = classified(table, f"(SELECT * FROM {records.numbered} SEMI JOIN doubtful USING (nth))")
+        order = f"row_number() OVER (PARTITION BY {', '.join(_quoted(k) for k in table.key)} ORDER BY nth)"
+        repeated = f"SELECT nth FROM {read} QUALIFY {order} > 1"
+        work.execute(f"UPDATE {name}_all SET rule = '{DUPLICATE}' WHERE rowid IN ({repeated})")
         work.execute("DROP TABLE doubtful")
     if table.links:
         broken = " UNION ALL ".join(
@@ -227,39 +198,54 @@ def _apply_late_rules(work: duckdb.DuckDBPyConnection, one: Published, plain: Pa
         work.execute(f"UPDATE {name}_all SET rule = marks.rule FROM ({marks}) AS marks WHERE {name}_all.rowid = place")
 
 
-def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, numbers: str) -> None:
+def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, records: Records) -> None:
     """Copy the raw text of every bad row to the quarantine; the file is read again only if it has bad rows."""
     name = one.table.name
-    bad = f"SELECT rowid AS place, row, rule FROM {name}_all WHERE rule IS NOT NULL"
+    gaps = "SELECT 0 AS first, 0 AS lines WHERE false"
+    if records.rejects:
+        lines = f"SELECT line, any_value(csv_line) AS raw, min(error_type) AS why FROM {name}_rejects GROUP BY line"
+        work.execute(
+            f"""INSERT INTO {QUARANTINE} SELECT ?, ?, CASE why WHEN 'TOO MANY COLUMNS' THEN '{COLUMN_COUNT}'
+            WHEN 'LINE SIZE OVER MAXIMUM' THEN '{TOO_LONG}' ELSE '{UNREADABLE}' END,
+            line - {records.header_lines}, left(raw, {KEPT_CHARACTERS}), NULL, line FROM ({lines})""",
+            [name, one.file],
+        )
+        # The n-th rejected line, if it is row r of the file, comes before the loaded rows from number r - n on.
+        gaps = f"""SELECT first, max(lines) AS lines FROM
+            (SELECT row - row_number() OVER (ORDER BY row) AS first, row_number() OVER (ORDER BY row) AS lines
+            FROM {QUARANTINE} WHERE "table" = '{name}') GROUP BY first"""
+    bad = f"SELECT rowid AS nth, rule FROM {name}_all WHERE rule IS NOT NULL"
     if work.execute(f"SELECT EXISTS ({bad})").fetchone() == (True,):
         work.execute(
-            f"""INSERT INTO {QUARANTINE} SELECT ?, ?, bad.rule, bad.row, lines.line
-            FROM {numbers.format(bad)} AS bad JOIN {numbered_rows(one, plain)} AS lines USING (row)""",
+            f"""INSERT INTO {QUARANTINE}
+            SELECT ?, ?, rule, nth + 1 + coalesce(lines, 0), line, nth, place + coalesce(lines, 0)
+            FROM ({bad}) AS bad JOIN {records.numbered} AS read USING (nth)
+            ASOF LEFT JOIN ({gaps}) AS gaps ON bad.nth >= gaps.first""",
             [name, one.file],
         )
 
 
 def _account(work: duckdb.DuckDBPyConnection, cluster: str, one: Published, rows_in: int | None) -> Account:
     name = one.table.name
-    loaded = work.execute(f"SELECT count(*), count(*) FILTER (rule IS NULL) FROM {name}_all").fetchone() or (0, 0)
-    rows_bad = work.execute(f'SELECT count(*) FROM {QUARANTINE} WHERE "table" = ?', [name]).fetchone() or (0,)
+    [[rows_good]] = work.execute(f"SELECT count(*) FROM {name}").fetchall()
+    [[rows_bad]] = work.execute(f'SELECT count(*) FROM {QUARANTINE} WHERE "table" = ?', [name]).fetchall()
     return Account(
         cluster=cluster,
         table=name,
         file=one.file,
         feeds=one.table.feeds,
-        rows_in=loaded[0] if rows_in is None else rows_in,
-        rows_good=loaded[1],
-        rows_quarantined=rows_bad[0],
-        quarantined={rule: rows for rule, rows, *_ in broken_by(work, name)},
+        rows_in=rows_good + rows_bad if rows_in is None else rows_in,
+        rows_good=rows_good,
+        rows_quarantined=rows_bad,
+        quarantined=dict(broken_by(work, name)),
     ).close()
 
 
-def broken_by(work: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str, int, list[int]]]:
-    """Return each rule that quarantined rows of a table break: its name, the number of rows, the first row numbers."""
+def broken_by(work: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str, int]]:
+    """Return each rule that quarantined rows of a table break, with the number of rows."""
     return work.execute(
-        f"""SELECT one, count(*), min(row, {SHOWN}) FROM
-        (SELECT row, unnest(string_split(rule, '{SEPARATOR}')) AS one FROM {QUARANTINE} WHERE "table" = ?)
+        f"""SELECT one, count(*) FROM
+        (SELECT unnest(string_split(rule, '{SEPARATOR}')) AS one FROM {QUARANTINE} WHERE "table" = ?)
         GROUP BY one ORDER BY one""",
         [table],
     ).fetchall()

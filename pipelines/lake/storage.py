@@ -1,6 +1,6 @@
 """Where a lake is: the operations that differ between a folder and an object store, and the folder.
 
-`pipelines.lake.bucket` has the object store. Called by `pipelines.lake.lake` and `pipelines.lake.commits`.
+`pipelines.lake.bucket` has the object store.
 """
 
 import os
@@ -40,13 +40,7 @@ class Storage(Protocol):
         ...
 
     def local(self, outputs: Sequence[Output]) -> list[Path]:
-        """Return the local paths of table files.
-
-        Raises
-        ------
-        LakeError
-            If a file is missing, or its size differs from the manifest.
-        """
+        """Return the local paths of table files."""
         ...
 
     def writing(self) -> AbstractContextManager[None]:
@@ -66,13 +60,7 @@ class Storage(Protocol):
         ...
 
     def commit(self, trace: str, text: str) -> None:
-        """Replace a trace's manifest in one step: readers see the old one or the new one.
-
-        Raises
-        ------
-        LakeError
-            If another process replaced it since `writing` began; nothing was replaced.
-        """
+        """Replace a trace's manifest in one step: readers see the old one or the new one."""
         ...
 
     def intact(self, outputs: Sequence[Output]) -> bool:
@@ -183,13 +171,7 @@ class Folder:
 
 
 def storage_of(where: str | Path) -> Storage:
-    """Return the storage of a lake: a folder, or s3://BUCKET/PREFIX.
-
-    Raises
-    ------
-    BadUsage
-        If the address is not valid, or the package for it is not installed.
-    """
+    """Return the storage of a lake: a folder, or s3://BUCKET/PREFIX."""
     place = located(where)
     if isinstance(place, Path):
         return Folder(place.absolute())

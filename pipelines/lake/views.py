@@ -1,7 +1,6 @@
 """The tables and views of a lake: columns, types, descriptions, and the SQL of the views.
 
-`features.canonical` describes the canonical columns, `pipelines.lake.quantities` the derived ones. Called by
-`pipelines.lake.lake`, `pipelines.lake.dictionary` and the modules of an ingest.
+`features.canonical` describes the canonical columns, `pipelines.lake.quantities` the derived ones.
 """
 
 from collections.abc import Iterator, Mapping

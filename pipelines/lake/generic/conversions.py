@@ -1,7 +1,6 @@
 r"""SQL that converts field texts to values: numbers in several notations, states and times.
 
 Texts of a mapping file enter SQL only through `literal`. Slurm's notations are in `slurm.py`.
-Called by the other modules of `pipelines.lake.generic`.
 """
 
 import re

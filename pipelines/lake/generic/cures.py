@@ -1,6 +1,6 @@
 """Advice on how to correct quarantined rows of a user's files, in terms of the mapping file.
 
-Advice that applies to all sources is in `pipelines.lake.checking`. Called by `pipelines.lake.generic.declaration`.
+Advice that applies to all sources is in `pipelines.lake.checking`.
 """
 
 from typing import Final
@@ -8,7 +8,8 @@ from typing import Final
 from pipelines.lake.generic.conversions import EPOCHS, skipped_hours
 from pipelines.lake.generic.kinds import PERCENT, TIME, Kind
 from pipelines.lake.generic.mapping import ColumnMapping, GenericMapping, columns_of
-from pipelines.lake.generic.records import COLUMN_COUNT, MOST_RECORD_CHARACTERS, TOO_LONG, UNREADABLE
+from pipelines.lake.generic.records import MOST_RECORD_CHARACTERS
+from pipelines.lake.reading import COLUMN_COUNT, TOO_LONG, UNREADABLE
 
 JOB_STEP: Final = "job_step"
 

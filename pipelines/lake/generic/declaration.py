@@ -1,7 +1,6 @@
 """Convert a checked mapping to a `Source`: raw columns, each after those it is derived from, and rules.
 
 `selects.py` has the canonical SELECTs; `staging` loads the source. Texts of a mapping enter SQL only as literals.
-Called by `pipelines.lake.generic.opening`.
 """
 
 import hashlib
@@ -17,12 +16,11 @@ from pipelines.lake.generic.conversions import TEXT_SLOT, cases, literal, time_v
 from pipelines.lake.generic.cures import JOB_STEP, cures_of
 from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, PERCENT, REQUEST_OF, TIME, USAGE_COLUMNS, Kind
 from pipelines.lake.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping
-from pipelines.lake.generic.plain_csv import plain_csv
-from pipelines.lake.generic.records import write_records, written_records
+from pipelines.lake.generic.records import records_in, written_records
 from pipelines.lake.generic.selects import jobs_select, machines_select, remarks_of, usage_select
 from pipelines.lake.generic.slurm import SLURM_STEP
 from pipelines.lake.generic.table_records import LOGS, duckdb_records, parquet_records, sqlite_records
-from pipelines.lake.generic.text_records import csv_records, json_records
+from pipelines.lake.generic.text_records import text_records
 from pipelines.lake.manifest import Input
 from pipelines.lake.sources.source import (
     COMPUTED,
@@ -44,8 +42,6 @@ from pipelines.lake.sources.source import (
 NAME: Final = "generic"
 LOGS_OF: Final = {"sqlite": LOGS, "duckdb": (".wal",)}
 """Suffixes of write-ahead log files, by database format."""
-
-STREAMED: Final = {"csv": csv_records, "jsonl": json_records, "sqlite": sqlite_records}
 IMPLIED: Final = {"run_s": "end_ts - start_ts", "queue_s": "start_ts - submit_ts", "end_ts": "start_ts + run_s"}
 """Derivation of a column that is not mapped, used if both of its operands are mapped."""
 
@@ -59,13 +55,7 @@ USED: Final = tuple(name for name in USAGE_COLUMNS if name not in (*RATES, "inst
 
 
 def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:
-    """Return the `Source` of a mapping; `files` maps each table to its file, relative to the input folder.
-
-    Raises
-    ------
-    MappingError
-        If columns are derived from each other in a cycle, or from columns that are not mapped.
-    """
+    """Return the `Source` of a mapping; `files` maps each table to its file, relative to the input folder."""
     usage = dict(mapping.usage.columns) if mapping.usage else {}
     tables = [_job_table(mapping.jobs, usage, files["jobs"])]
     held = set(mapping.jobs.columns) | _implied(mapping.jobs.columns)
@@ -95,19 +85,19 @@ def wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str | int]:
     return list(dict.fromkeys(each.column for each in columns.values() if each.column is not None))
 
 
-def _records(rows: RowsMapping, columns: Mapping[str, ColumnMapping], plain: Path, target: Path, file: str) -> Records:
+def _records(
+    rows: RowsMapping, columns: Mapping[str, ColumnMapping], name: str, plain: Path, target: Path, file: str
+) -> Records:
     wanted = wanted_of(columns)
-    if rows.format == "csv" and (found := plain_csv(plain, file, rows, wanted)) is not None:
-        return found
+    if rows.format in ("csv", "jsonl"):
+        return text_records(plain, file, rows, wanted, name, target)
     if rows.format == "parquet":
         return parquet_records(plain, file, wanted)
-    if rows.format == "postgres":  # `opening.py` has fetched its rows as records already
-        return written_records(plain)
     if rows.format == "duckdb":
-        duckdb_records(plain, file, rows, wanted, target)
-    else:
-        write_records(STREAMED[rows.format](plain, file, rows, wanted), len(wanted), target, file)
-    return written_records(target)
+        return duckdb_records(plain, file, rows, wanted, target)
+    if rows.format == "sqlite":
+        return written_records(sqlite_records(plain, file, rows, wanted), len(wanted), target, file)
+    return records_in(plain)  # `opening.py` has fetched the rows of PostgreSQL as records already
 
 
 def _job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) -> RawTable:
@@ -172,7 +162,7 @@ def _table(
         key=key,
         rules=tuple(rules),
         passing=tuple(column.name for column in made if column.name.endswith(WHOLE)),
-        records=partial(_records, rows, columns),
+        records=partial(_records, rows, columns, name),
         counted_in="line" if rows.format in ("csv", "jsonl") else "row",
         logs=LOGS_OF.get(rows.format, ()),
     )
@@ -237,13 +227,13 @@ def _column(name: str, mapped: ColumnMapping, kind: Kind, rows: RowsMapping, pla
     if mapped.column is None:
         text = literal(_written(mapped.value))
     else:
-        field = f"trim(c{places[mapped.column]})"
+        field = f"trim(w{places[mapped.column]})"
         listed = " OR ".join(f"{field} = {literal(each.strip())}" for each in nulls)
         text = f"CASE WHEN NOT ({listed}) THEN {field} END"
         if mapped.default is not None:
             text = f"coalesce({text}, {literal(_written(mapped.default))})"
     text = f"nullif({conversion.pick.replace(TEXT_SLOT, text)}, '')"
-    return Column(name=name, text=text, value=_value(mapped, kind, rows), missing=("",))
+    return Column(name=name, text=text, value=_value(mapped, kind, rows), missing=())
 
 
 def _written(cell: object) -> str:

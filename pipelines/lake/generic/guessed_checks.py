@@ -1,6 +1,6 @@
 """Check guessed columns against each other: units of spans and use, and ids and starts that no column's name shows.
 
-`guessed_values.py` interprets a column's texts alone. Called by `guessing.py`.
+`guessed_values.py` interprets a column's texts alone.
 """
 
 import re

@@ -1,6 +1,6 @@
 """How the texts of a column are to be read, guessed from a sample: time format, unit or conversion, states.
 
-No name is matched here; `guessing.py` does that. Called by `guessing.py`.
+No name is matched here; `guessing.py` does that.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Guess the mapping of a table of jobs from its column names and a sample of its rows, and write it as TOML.
 
-`sampling.py` reads the rows, `guessed_values.py` interprets the texts. Called by `taut init`.
+`sampling.py` reads the rows, `guessed_values.py` interprets the texts.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The kind of every column that a mapping may name: its units, its default conversion and its named conversions.
 
-The SQL is in `conversions.py` and `slurm.py`. Called by the other modules of `pipelines.lake.generic`.
+The SQL is in `conversions.py` and `slurm.py`.
 """
 
 from collections.abc import Mapping

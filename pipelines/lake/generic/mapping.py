@@ -1,7 +1,6 @@
 """The mapping file (TOML): files or query, columns and units. It is checked before any row is read.
 
 `conversions.py` lists the columns and units; `declaration.py` converts a mapping to a `Source`.
-Called by the other modules of `pipelines.lake.generic`.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Open a user's data with a mapping: convert a folder, a file or a PostgreSQL address to a source to ingest.
 
-`declaration.py` interprets the mapping. Called by `taut ingest generic` and the tests.
+`declaration.py` interprets the mapping.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from typing import Final
 from pipelines.errors import MappingError, SourceError
 from pipelines.lake.generic.declaration import source_of, wanted_of
 from pipelines.lake.generic.mapping import GenericMapping, RowsMapping, read_mapping
-from pipelines.lake.generic.records import write_records
+from pipelines.lake.generic.records import written_records
 from pipelines.lake.generic.table_records import postgres_records
 from pipelines.lake.sources.source import CLUSTER, Source
 
@@ -77,5 +77,5 @@ def _fetched(mapping: GenericMapping, tables: dict[str, RowsMapping], address: s
         usage = mapping.usage.columns if mapping.usage and name == "jobs" else {}
         wanted = wanted_of({**rows.columns, **usage})
         files[name] = f"query of {name}"
-        write_records(postgres_records(address, rows, wanted), len(wanted), scratch / files[name], files[name])
+        written_records(postgres_records(address, rows, wanted), len(wanted), scratch / files[name], files[name])
     return source_of(mapping, files)

@@ -1,7 +1,4 @@
-"""A sample of the rows of a table of jobs, as texts by column: from a CSV file, or from a Parquet file.
-
-Called by `pipelines.lake.generic.guessing`. Whole files are read by `text_records.py` and `table_records.py`.
-"""
+"""A sample of the rows of a table of jobs, as texts by column: from a CSV file, or from a Parquet file."""
 
 import csv
 import gzip
@@ -28,13 +25,7 @@ Sample = tuple[dict[str, object], dict[str, list[str]]]
 
 
 def sampled(path: Path) -> Sample:
-    """Return a sample of a file's rows.
-
-    Raises
-    ------
-    SourceError
-        If the file cannot be read, or has no header.
-    """
+    """Return a sample of a file's rows."""
     try:
         with path.open("rb") as stream:
             head = stream.read(len(PARQUET))

@@ -1,7 +1,4 @@
-"""Canonical SELECTs for a user's rows: the mapped columns, and columns derived from them; remarks on what they lack.
-
-Called by `declaration.py`, which defines how raw columns get their values.
-"""
+"""Canonical SELECTs for a user's rows: the mapped columns, and columns derived from them; remarks on what they lack."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,7 +1,4 @@
-"""SQL that converts Slurm's notations: states, spans, lists of resources and memory, as `sacct` and `sinfo` print them.
-
-Called by `pipelines.lake.generic.kinds`, `pipelines.lake.generic.declaration` and the test of docs/own-cluster.md.
-"""
+"""SQL that converts what `sacct` and `sinfo` print: states, spans, lists of resources and memory."""
 
 from typing import Final
 

@@ -1,7 +1,6 @@
 """Records from SQLite, PostgreSQL, DuckDB and Parquet tables, each read by one SELECT without write access.
 
 SQLite and PostgreSQL are read by Python drivers, because DuckDB's extensions for them would have to be downloaded.
-Called by `pipelines.lake.generic.declaration` and `pipelines.lake.generic.opening`.
 """
 
 import sqlite3
@@ -10,7 +9,7 @@ from contextlib import closing, contextmanager
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote
 
 import duckdb
@@ -19,17 +18,15 @@ from pipelines.errors import QueryRefused, SourceError
 from pipelines.lake.connections import opened_sealed
 from pipelines.lake.generic.mapping import RowsMapping
 from pipelines.lake.generic.records import (
-    KEPT_CHARACTERS,
     MOST_RECORD_CHARACTERS,
     NO_CHARACTER,
-    TOO_LONG,
-    UNREADABLE,
     Record,
     names_of,
+    records_in,
     require,
     text_of,
 )
-from pipelines.lake.raw_rows import escaped
+from pipelines.lake.reading import KEPT_CHARACTERS, TOO_LONG, UNREADABLE, escaped, numbered_by_order
 from pipelines.lake.sources.source import Records
 from pipelines.lake.sql import refuse_all_but_select
 
@@ -44,13 +41,7 @@ ALLOWED: Final = frozenset(
 
 
 def sqlite_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    """Yield the rows that the mapping's query returns from an SQLite file.
-
-    Raises
-    ------
-    SourceError
-        If the file is damaged or not SQLite, or the query fails, does more than read, or lacks a wanted column.
-    """
+    """Yield the rows that the mapping's query returns from an SQLite file."""
     # Without a log file, no process is writing: open the database as immutable, so that SQLite creates no log file.
     living = any(path.with_name(path.name + log).exists() for log in LOGS)
     address = f"file:{quote(str(path))}?mode=ro{'' if living else '&immutable=1'}"
@@ -68,13 +59,7 @@ def sqlite_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[st
 
 
 def postgres_records(address: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    """Yield the rows that the mapping's query returns from PostgreSQL, in a read-only transaction.
-
-    Raises
-    ------
-    SourceError
-        If psycopg is not installed, or the database cannot be reached or refuses the query.
-    """
+    """Yield the rows that the mapping's query returns from PostgreSQL, in a read-only transaction."""
     try:
         import psycopg
     except ImportError as error:
@@ -134,59 +119,28 @@ def _text(value: object) -> str | None:
 NESTED = ("STRUCT", "MAP", "UNION", "BLOB", "BIT")
 
 
-def duckdb_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int], target: Path) -> None:
-    """Write the rows that the mapping's query returns from a DuckDB file as records to a Parquet file.
-
-    Raises
-    ------
-    SourceError
-        If the file is damaged or of another format, lacks a wanted column, or the query is not one SELECT.
-    """
+def duckdb_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int], target: Path) -> Records:
+    """Write the rows that the mapping's query returns from a DuckDB file to a Parquet file, and read that."""
     try:
         with _sealed(path, target, target.parent, database=True) as connection:
             refuse_all_but_select(connection, rows.query or "")
-            found = _texts(connection, f"({rows.query}\n)", file, wanted)
-            connection.execute(
-                f"""COPY (SELECT row, row AS place, {found.raw} AS raw, {found.fault} AS fault{found.kept}
-                    FROM (SELECT row_number() OVER () AS row{found.texts} FROM {found.rows}))
-                TO '{escaped(target)}' (FORMAT parquet, COMPRESSION zstd)"""
-            )
+            found = _records_of(connection, f"({rows.query}\n)", file, wanted)
+            connection.execute(f"COPY {found.numbered} TO '{escaped(target)}' (FORMAT parquet, COMPRESSION zstd)")
     except QueryRefused as error:
         raise SourceError(f"{file} with the mapping's query: {error}") from error
     except duckdb.Error as error:
         raise _unreadable(path, file, "duckdb", error) from error
+    return records_in(target)
 
 
 def parquet_records(path: Path, file: str, wanted: Sequence[str | int]) -> Records:
-    """Return the SQL that reads the wanted columns of a Parquet file.
-
-    Raises
-    ------
-    SourceError
-        If the file is damaged or of another format, or lacks a wanted column.
-    """
+    """Return the SQL that reads the wanted columns of a Parquet file."""
     try:
         with _sealed(path, path, None, database=False) as connection:
             rows = f"read_parquet('{escaped(path)}', hive_partitioning = false)"
-            found = _texts(connection, rows, file, wanted)
+            return _records_of(connection, rows, file, wanted)
     except duckdb.Error as error:
         raise _unreadable(path, file, "parquet", error) from error
-    return Records(
-        numbered=f"""(SELECT row, row AS place, {found.raw} AS line, {found.fault} AS fault{found.kept}
-            FROM (SELECT row_number() OVER () AS row{found.texts} FROM {found.rows}))""",
-        quick=f"""(SELECT NULL::BIGINT AS row, {found.fault} AS fault{found.kept}
-            FROM (SELECT true{found.texts} FROM {found.rows}))""",
-    )
-
-
-class _Texts(NamedTuple):
-    """SQL that makes records of `rows`: the texts of the wanted columns, without those too long, raw text and fault."""
-
-    rows: str
-    texts: str
-    kept: str
-    raw: str
-    fault: str
 
 
 @contextmanager
@@ -203,7 +157,8 @@ def _unreadable(path: Path, file: str, form: str, error: duckdb.Error) -> Source
     return SourceError(f"{file} cannot be read as {form}: {reason}")
 
 
-def _texts(connection: duckdb.DuckDBPyConnection, rows: str, file: str, wanted: Sequence[str | int]) -> _Texts:
+def _records_of(connection: duckdb.DuckDBPyConnection, rows: str, file: str, wanted: Sequence[str | int]) -> Records:
+    """Return the SQL that makes records of the wanted columns of `rows`."""
     described = {str(row[0]): str(row[1]) for row in connection.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()}
     for name in map(str, wanted):
         kind = described[require(file, name, list(described))]
@@ -211,10 +166,14 @@ def _texts(connection: duckdb.DuckDBPyConnection, rows: str, file: str, wanted: 
             raise SourceError(f"{file}: the column {name!r} is of type {kind[:60]}; expected a number, text or time")
     quoted = ['"' + str(name).replace('"', '""') + '"' for name in wanted]
     names = names_of(len(quoted))
-    texts = "".join(f", CAST({name} AS VARCHAR) AS {text}" for name, text in zip(quoted, names, strict=True))
+    texts = ", ".join(f"CAST({name} AS VARCHAR) AS {text}" for name, text in zip(quoted, names, strict=True))
     length = " + ".join(f"coalesce(length({name}), 0)" for name in names)
-    fault = f"CASE WHEN {length} > {MOST_RECORD_CHARACTERS} THEN '{TOO_LONG}' END"
     shown = ", ".join(f"coalesce({name}, '')" for name in names)
-    raw = f"left(concat_ws(', ', {shown}), {KEPT_CHARACTERS})"
     kept = "".join(f", CASE WHEN {length} <= {MOST_RECORD_CHARACTERS} THEN {name} END AS {name}" for name in names)
-    return _Texts(rows, texts, kept, raw, fault)
+    record = f"CASE WHEN {length} > {MOST_RECORD_CHARACTERS} THEN '{TOO_LONG}' END AS fault{kept}"
+    read = f"(SELECT {texts or 'true'} FROM {rows})"
+    line = f"left(concat_ws(', ', {shown}), {KEPT_CHARACTERS})"
+    return Records(
+        rows=f"(SELECT {record} FROM {read})",
+        numbered=f"(SELECT nth, nth + 1 AS place, {line} AS line, {record} FROM {numbered_by_order(read)})",
+    )

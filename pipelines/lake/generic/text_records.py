@@ -1,22 +1,70 @@
 """Records from CSV files (any delimiter, quote and encoding) and from JSON lines (one object per line).
 
-Python's `csv` splits CSV in strict mode; it reports line numbers and supports more encodings than DuckDB. In JSON, the
-column name `a.b` means the key `a.b`, or the key `b` of the object `a`. Called by `pipelines.lake.generic.declaration`.
+DuckDB reads UTF-8 text without quotes. Python's `csv` splits any other CSV in strict mode; it reports line numbers and
+supports more encodings. In JSON, the column name `a.b` means the key `a.b`, or the key `b` of the object `a`.
 """
 
 import csv
 import json
+import mmap
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TextIO
 
 from pipelines.errors import SourceError
 from pipelines.lake.generic.mapping import RowsMapping
-from pipelines.lake.generic.records import COLUMN_COUNT, UNREADABLE, Line, Record, lines_of, require, text_of
+from pipelines.lake.generic.records import (
+    MOST_RECORD_CHARACTERS,
+    NO_CHARACTER,
+    Record,
+    require,
+    text_of,
+    written_records,
+)
+from pipelines.lake.reading import COLUMN_COUNT, TOO_LONG, UNREADABLE, separated
+from pipelines.lake.sources.source import Records
 
 MOST_LINES: Final = 100
 """Maximum number of lines in a record; with more, a quote was probably not closed."""
+
+NEVER_IN_PLAIN: Final = (b"\r", b"\0", b"\1", b"\2", b"\n\n", NO_CHARACTER.encode())
+
+
+class Line(NamedTuple):
+    """A line's text including its line end, its number from 1, and the rule that it breaks, if any."""
+
+    number: int
+    text: str
+    fault: str | None = None
+
+
+def lines_of(path: Path, encoding: str) -> Iterator[Line]:
+    """Yield the lines of a file, without a byte order mark."""
+    with path.open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, errors="replace", newline="") as stream:
+        number = 1
+        while text := stream.readline(MOST_RECORD_CHARACTERS):
+            fault = None
+            if len(text) == MOST_RECORD_CHARACTERS and text[-1] not in "\r\n":
+                fault = TOO_LONG
+                _skip_line(stream)
+            elif "\0" in text or (not text.isascii() and not _is_text(text)):
+                fault = UNREADABLE
+            yield Line(number, text if fault is None else _cleaned(text), fault)
+            number += 1
+
+
+def _skip_line(stream: TextIO) -> None:
+    while (rest := stream.readline(MOST_RECORD_CHARACTERS)) and rest[-1] not in "\r\n":
+        pass
+
+
+def _is_text(text: str) -> bool:
+    return NO_CHARACTER not in text and not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def _cleaned(text: str) -> str:
+    return text[:MOST_RECORD_CHARACTERS].replace("\0", NO_CHARACTER).encode("utf-8", "replace").decode()
 
 
 class _Spoiled(Exception):
@@ -48,39 +96,41 @@ class _Feed:
         return first
 
 
-def csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    """Yield the wanted columns of every row of a CSV file, without the header and empty lines.
+def text_records(
+    path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int], table: str, target: Path
+) -> Records:
+    """Return the SQL that reads the wanted columns of a CSV or JSON-lines file, without the header and empty lines."""
+    if rows.format == "jsonl":
+        return written_records(_json_records(path, file, rows, wanted), len(wanted), target, file)
+    if not _is_plain(path, rows):
+        return written_records(_csv_records(path, file, rows, wanted), len(wanted), target, file)
+    found = _fields(path, rows)
+    first = None if rows.header else next(found, None)
+    count, places = _layout_of_header(found, file, wanted) if first is None else _positions(file, first[1], wanted)
+    texts = "".join(f", f[{place + 1}] AS w{nth}" for nth, place in enumerate(places, start=1))
+    return separated(path, table, delimiter=rows.delimiter, skip=int(rows.header), counts=(count,), texts=texts)
 
-    Raises
-    ------
-    SourceError
-        If the header is unreadable, lacks a wanted column, or has a wanted column twice.
-    """
+
+def _is_plain(path: Path, rows: RowsMapping) -> bool:
+    """Return whether every line of a file is one record."""
+    never = (*NEVER_IN_PLAIN, rows.quote.encode()) if rows.quote else NEVER_IN_PLAIN
+    if rows.encoding != "utf-8" or not path.stat().st_size:
+        return False
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return all(data.find(mark) < 0 for mark in never)
+
+
+def _csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
     found = _fields(path, rows)
     count, places = _layout_of_header(found, file, wanted) if rows.header else (0, ())
     for lines, fields, fault in found:
         if not places:
-            count, places = len(fields), _positions(file, len(fields), wanted)
+            count, places = _positions(file, fields, wanted)
         raw = "".join(line.text for line in lines).rstrip("\r\n")
         if fault is None and len(fields) != count:
             fault = COLUMN_COUNT
         texts = () if fault else [fields[place] for place in places]
         yield Record(lines[0].number, raw, texts, fault)
-
-
-def csv_layout(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> tuple[int, tuple[int, ...]]:
-    """Return the number of fields in the first record of a plain CSV file, and the places of the wanted ones, from 0.
-
-    Raises
-    ------
-    SourceError
-        If the header lacks a wanted column, or has it twice.
-    """
-    found = _fields(path, rows)
-    if rows.header:
-        return _layout_of_header(found, file, wanted)
-    _, fields, _ = next(found)
-    return len(fields), _positions(file, len(fields), wanted)
 
 
 Split = tuple[list[Line], list[str], str | None]
@@ -123,24 +173,19 @@ def _places(file: str, names: list[str], wanted: Sequence[str | int]) -> tuple[i
     return tuple(names.index(require(file, str(name), names)) for name in wanted)
 
 
-def _positions(file: str, count: int, wanted: Sequence[str | int]) -> tuple[int, ...]:
+def _positions(file: str, fields: Sequence[str], wanted: Sequence[str | int]) -> tuple[int, tuple[int, ...]]:
     for position in wanted:
-        if isinstance(position, int) and position > count:
-            raise SourceError(f"{file} has {count} columns in its first line; the mapping names column {position}")
-    return tuple(int(position) - 1 for position in wanted)
+        if isinstance(position, int) and position > len(fields):
+            raise SourceError(
+                f"{file} has {len(fields)} columns in its first line; the mapping names column {position}"
+            )
+    return len(fields), tuple(int(position) - 1 for position in wanted)
 
 
 SEEN_NAMES = 40
 
 
-def json_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    """Yield the wanted columns of every line of a JSON-lines file, without empty lines.
-
-    Raises
-    ------
-    SourceError
-        If a wanted column does not occur in any line.
-    """
+def _json_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
     names = [str(name) for name in wanted]
     absent, seen, readable = set(names), dict[str, None](), False
     for line in lines_of(path, rows.encoding):

@@ -1,7 +1,6 @@
 """Published files on disk: find them, check headers, count lines, unpack gzip and tar.gz archives as streams.
 
 The sources declare the meaning of columns. Unpacked files are named by table, never by their path in a tar archive.
-Called by `pipelines.lake.inputs`, `pipelines.lake.staging` and `pipelines.lake.raw_rows`.
 """
 
 import gzip
@@ -15,27 +14,12 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
 from pipelines.errors import SourceError
 from pipelines.lake.sources.source import RawTable, Records
 
 CHUNK_BYTES = 1 << 22
-SCAN_BYTES = 1 << 18
-"""Number of bytes scanned at a time, small enough for the arrays made of them to fit a processor core's cache."""
-
-NEVER_IN_PLAIN_TEXT = (b"\r", b"\0", b"\1", b"\2")
-PADDED = (b" ,", b", ", b" \n", b"\n ")
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainText:
-    """Counts of lines and commas in a plain text file, and whether any field begins or ends with a space."""
-
-    lines: int
-    commas: int
-    padded: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +56,6 @@ def unpack(found: Iterable[Found], into: Path) -> dict[str, Path]:
     """Return an uncompressed file per table; compressed files are unpacked into `into`, reading each archive once.
 
     A table that is missing from its archive is missing from the result.
-
-    Raises
-    ------
-    SourceError
-        If an archive is truncated or damaged, or holds links or paths outside the target folder.
     """
     plain: dict[str, Path] = {}
     archives: dict[Path, list[Found]] = {}
@@ -113,32 +92,6 @@ def count_rows(path: Path) -> int:
     return rows
 
 
-def plain_text(path: Path) -> PlainText | None:
-    r"""Count a file's lines and commas; return None unless it is ASCII text with line feeds as the only line ends.
-
-    Examples
-    --------
-    >>> from tempfile import NamedTemporaryFile
-    >>> with NamedTemporaryFile() as file:
-    ...     _ = file.write(b"a,b\nc, d") and file.flush()
-    ...     plain_text(Path(file.name))
-    PlainText(lines=2, commas=2, padded=True)
-    """
-    lines, commas, padded, last = 0, 0, False, b"\n"
-    with path.open("rb") as stream:
-        while chunk := stream.read(SCAN_BYTES):
-            if not chunk.isascii() or any(mark in chunk for mark in NEVER_IN_PLAIN_TEXT):
-                return None
-            data = np.frombuffer(chunk, dtype=np.uint8)
-            ends, separators = data == ord("\n"), data == ord(",")
-            lines += int(np.count_nonzero(ends))
-            commas += int(np.count_nonzero(separators))
-            padded = padded or (b" " in chunk and _beside(data == ord(" "), ends | separators))
-            padded = padded or last + chunk[:1] in PADDED
-            last = chunk[-1:]
-    return PlainText(lines=lines + (last != b"\n"), commas=commas, padded=padded or last == b" ")
-
-
 def header_of(path: Path) -> list[str]:
     """Return the column names in the first line; an empty list for an empty file."""
     with path.open("rb") as stream:
@@ -154,10 +107,6 @@ def ends_with(path: Path, last: bytes) -> bool:
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - 4096))
         return stream.read().rstrip().endswith(last)
-
-
-def _beside(one: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> bool:
-    return bool((one[1:] & other[:-1]).any() or (one[:-1] & other[1:]).any())
 
 
 def _gunzip(path: Path, target: Path) -> Path:
@@ -208,11 +157,11 @@ def _damaged(path: Path, error: Exception) -> SourceError:
     return SourceError(f"{path.name} is truncated or damaged ({error}); expected a whole archive. Fetch it again.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Published:
     """One published table of a cluster: its file name for messages, and the unpacked file to read (None if absent).
 
-    `records` reads the rows of a file that has no plain lines of a published format.
+    `records` reads its rows, from the moment when it is loaded.
     """
 
     table: RawTable
@@ -222,13 +171,7 @@ class Published:
 
 
 def check_header(one: Published, plain: Path) -> list[str]:
-    """Check a file's header; return its column names, or the declared names if it has no header or is empty.
-
-    Raises
-    ------
-    SourceError
-        If the header differs from the declared one in more than case and punctuation.
-    """
+    """Check a file's header; return its column names, or the declared names if it has no header or is empty."""
     expected = one.table.header
     if expected is None or not plain.stat().st_size:
         return [c.name for c in one.table.columns]

@@ -1,7 +1,6 @@
 """SenseTime Helios: per cluster, a Slurm log and a table of each virtual cluster's number of GPUs by date.
 
 Source names and Shanghai local time are converted by the SQL declared here; no file is read here.
-Called by `pipelines.lake.sources`.
 
 Notes
 -----

@@ -1,7 +1,6 @@
 """Alibaba openb (cluster-trace-gpu-v2023): one list of GPU nodes and several pod lists, each read as one cluster.
 
 Source names and units (milli-CPU, MiB, thousandths of a GPU) are converted by the SQL declared here.
-Called by `pipelines.lake.sources`.
 
 Notes
 -----

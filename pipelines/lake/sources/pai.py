@@ -1,7 +1,6 @@
 """Alibaba PAI (cluster-trace-gpu-v2020): seven tables without header, each plain, gzipped or in its own `.tar.gz`.
 
 Source names and units (percent of a core) are converted by the SQL declared here; no file is read here.
-Called by `pipelines.lake.sources`.
 
 Notes
 -----

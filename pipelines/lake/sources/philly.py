@@ -1,7 +1,6 @@
 """Microsoft Philly: the job log (a JSON array), the machine list, and three per-minute tables of machine use.
 
 Source names and US Pacific local time are converted by the SQL declared here; no file is read here.
-Called by `pipelines.lake.sources`.
 
 Notes
 -----
@@ -89,7 +88,6 @@ GPU_UTIL = RawTable(
         beyond(GPUS, 1e6, rule="use_beyond_measure"),
     ),
     passing=GPUS,
-    nulls=OFFLINE,
 )
 
 CPU_UTIL = RawTable(

@@ -1,7 +1,6 @@
 """Types that declare a source: its files, raw columns, rules that quarantine rows, and canonical SELECTs.
 
 `pipelines.lake.staging` loads files as declared. No file is read here, and nothing here is specific to one source.
-Called by the sources in this folder, `pipelines.lake.generic` and the lake's loading modules.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,9 +36,8 @@ class Column:
     """One raw column: the SQL of its text, and the SQL that converts the text to a value.
 
     `text` may use `f` (the list of a line's fields) or `line`; None means the field at the column's position.
-    `value` may use `{text}` and earlier columns. A text whose value is null is unparsable unless it is in `missing`.
-    `read_as` is the SQL type as which DuckDB's CSV reader may read the field; `value` must then give the same result.
-    `finite` is cheaper SQL that may replace `value` for fields read as finite numbers.
+    `value` may use `{text}`, `{number}` (the text as DOUBLE or null) and earlier columns. A text whose value
+    is null is unparsable unless it is in `missing`.
     `fault` is the end of the rule name `unparsable_<fault>`; by default it is the column's name.
     """
 
@@ -47,8 +45,6 @@ class Column:
     value: str
     text: str | None = None
     missing: tuple[str, ...] = NULL_TEXTS
-    read_as: str = "VARCHAR"
-    finite: str | None = None
     fault: str | None = None
 
 
@@ -70,13 +66,15 @@ class Rule:
 class Records:
     """SQL that reads a file's rows in one common form, whatever the file's format.
 
-    `numbered` gives `row` (from 1), `place` (line or row number in the file), `line` (raw text), `fault` (the rule that
-    the row as a whole breaks) and the texts `c1`, `c2`, ... `quick`, if given, has the same rows in the same order,
-    without `place` and `line` and with a null `row`: without row numbers, DuckDB reads with all threads.
+    `rows` gives `fault` (the rule that the row as a whole breaks) and what the columns' `text` uses, in the file's
+    order. `numbered` gives the same with `nth` (from 0), `place` (line or row number in the file) and `line` (raw
+    text). `rejects` says whether `rows` leaves lines that it cannot read to the table `<table>_rejects`.
     """
 
+    rows: str
     numbered: str
-    quick: str | None = None
+    header_lines: int = 0
+    rejects: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +101,6 @@ class RawTable:
         Rules that also use other tables.
     passing
         Columns that only the key and the rules use; they are dropped after loading.
-    nulls
-        Texts that mean a missing number in every number column of the table.
     records
         Function that makes a file of any format readable as `Records`, with the texts that `columns` use. Its
         arguments are the file, a file that it may write, and the first one's name for messages.
@@ -128,7 +124,6 @@ class RawTable:
     rules: tuple[Rule, ...] = ()
     links: tuple[Rule, ...] = ()
     passing: tuple[str, ...] = ()
-    nulls: tuple[str, ...] = ("",)
     records: Callable[[Path, Path, str], Records] | None = None
     counted_in: str = "line"
     logs: tuple[str, ...] = ()
@@ -196,21 +191,18 @@ def text(name: str, *, of: str | None = None) -> Column:
 
 def number(name: str, *, of: str | None = None) -> Column:
     """Declare a column of finite numbers."""
-    value = "CASE WHEN isfinite(try_cast({text} AS DOUBLE)) THEN {text}::DOUBLE END"
-    return Column(name=name, text=of, value=value, read_as="DOUBLE", finite="{text}")
+    return Column(name=name, text=of, value="CASE WHEN isfinite({number}) THEN {number} END")
 
 
 def count(name: str, *, of: str | None = None) -> Column:
     """Declare a column of 32-bit whole numbers, which may be written as `10.0`."""
-    value = "try_cast({text} AS DOUBLE)"
-    whole = f"CASE WHEN abs({value}) < 2147483648 AND {value} = floor({value}) THEN {value}::INTEGER END"
-    return Column(name=name, text=of, value=whole, read_as="DOUBLE")
+    whole = "CASE WHEN abs({number}) < 2147483648 AND {number} = floor({number}) THEN {number}::INTEGER END"
+    return Column(name=name, text=of, value=whole)
 
 
 def seconds(name: str) -> Column:
     """Declare a column of Unix times in seconds; times outside the range of a timestamp are unparsable."""
-    value = "try_cast({text} AS DOUBLE)"
-    return Column(name=name, value=f"CASE WHEN abs({value}) < 1e10 THEN {value} END", read_as="DOUBLE")
+    return Column(name=name, value="CASE WHEN abs({number}) < 1e10 THEN {number} END")
 
 
 def local_time(name: str, zone: str, *, of: str | None = None) -> Column:

@@ -1,6 +1,5 @@
-"""Rows added to a trace that is in the lake: laid over what is there, in one commit; and lakes of an older format."""
+"""Rows added to a trace that is in the lake: laid over what is there, in one commit."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -77,24 +76,3 @@ def test_an_unknown_trace_or_cluster_is_refused(lake: Lake) -> None:
     for trace, cluster in (("other", "c"), ("toy", "other")):
         with pytest.raises(LakeError, match="other"):
             add_rows(lake, trace, cluster, {"usage": use("j001", used_gpus=0.5)})
-
-
-@pytest.fixture
-def older(tmp_path: Path) -> Lake:
-    """Return a lake with a trace of format 1, whose `usage` has no `coverage_frac`, and one of today's."""
-    lake = make_lake(tmp_path / "lake", {"jobs": [ran(0, 60.0)], "usage": [used(0, used_cpu_cores=2.0)]}, trace="a-old")
-    path = next(lake.path.rglob("usage/**/*.parquet"))
-    pl.read_parquet(path).drop("coverage_frac").write_parquet(path)
-    held = lake.manifest("a-old")
-    sizes = tuple(replace(each, bytes=(lake.path / each.path).stat().st_size) for each in held.outputs)
-    make_lake(lake.path, {"jobs": [ran(0, 60.0)], "usage": [used(0, coverage_frac=0.9)]}, trace="new")
-    (lake.manifest_folder / "a-old.json").write_text(replace(held, outputs=sizes, format_version=1).to_json())
-    return lake
-
-
-def test_a_lake_of_an_older_format_is_read_with_nulls(older: Lake) -> None:
-    assert rows(older) == [("j000", 2.0, None, None), ("j000", None, None, 0.9)]
-    with older:
-        found = older.connect().sql("SELECT trace, coverage_frac FROM usage ORDER BY trace").fetchall()
-        assert found == [("a-old", None), ("new", 0.9)]
-        assert older.connect().sql("SELECT count(*) FROM jobs_with_usage").fetchall() == [(2,)]

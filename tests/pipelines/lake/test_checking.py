@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import BadUsage, SourceError
-from pipelines.lake.checking import CURES, UNPARSABLE, check, cure_of
 from pipelines.lake.generic.opening import opened_source
-from pipelines.lake.ingest import ingest
+from pipelines.lake.ingest import check, ingest
+from pipelines.lake.problems import CURES, UNPARSABLE, cure_of
 from pipelines.lake.sources import SOURCES
 from tests.pipelines.conftest import PUBLISHED
 from tests.pipelines.lake.generic.own_rows import BAD, ROWS, own_files
@@ -37,7 +37,8 @@ def test_a_check_counts_what_an_ingest_quarantines_and_writes_nothing(source: st
     assert state(tmp_path) == before
     assert not (tmp_path / "lake").exists()
     manifest = ingest(source, folder, tmp_path / "lake").manifest
-    assert report.accounts == manifest.accounts
+    assert report.manifest is not None
+    assert report.manifest.accounts == manifest.accounts
     found = {(p.cluster, p.file, p.rule): p.rows for p in report.problems}
     assert found == {(a.cluster, a.file, rule): rows for a in manifest.accounts for rule, rows in a.quarantined.items()}
 

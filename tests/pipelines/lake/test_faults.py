@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lake.checking import check
 from pipelines.lake.generic.opening import opened_source
-from pipelines.lake.ingest import ingest
+from pipelines.lake.ingest import check, ingest
 from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Account
 from pipelines.lake.sources.source import RawTable, Rule, Source, one_cluster, text
@@ -48,7 +47,8 @@ def test_a_check_shows_the_value_at_fault_of_each_rule(tmp_path: Path) -> None:
     report = check("pai", folder, tmp_path / "lake")
 
     assert {problem.rule: problem.found for problem in report.problems} == FAULTS
-    assert report.rows_quarantined == 1
+    assert report.manifest is not None
+    assert report.manifest.rows_quarantined == 1
     assert len({problem.first for problem in report.problems}) == 1
 
 
@@ -74,7 +74,8 @@ def test_own_rows_are_shown_with_their_values(changed: dict[str, str], found: di
         report = check(opened.source, opened.folder, tmp_path / "lake")
 
     assert {problem.rule: problem.found for problem in report.problems} == found
-    assert report.rows_quarantined == 1
+    assert report.manifest is not None
+    assert report.manifest.rows_quarantined == 1
 
 
 def test_a_key_that_repeats_and_a_row_as_a_whole_are_shown(tmp_path: Path) -> None:

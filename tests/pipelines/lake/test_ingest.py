@@ -262,3 +262,12 @@ def test_killed_at_any_moment_and_run_again_gives_the_same_tables(tmp_path: Path
         assert all(again[name].equals(after[name]) for name in COLUMNS), f"different in round {nth}"
         assert _files(lake) == files, f"leftovers in round {nth}"
     assert killed >= rounds / 4
+
+
+def test_an_ingest_imports_no_frames() -> None:
+    absent = ("polars", "dataframely", "sqlalchemy", "pydantic", "pyarrow", "pandas")
+    code = f"import sys, pipelines.cli.data, pipelines.lake.ingest; print(*(m for m in {absent} if m in sys.modules))"
+
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert said.stdout.split() == []

@@ -65,7 +65,8 @@ def _account(rows_in: int) -> Account:
 )
 def test_a_manifest_names_no_file_outside_the_folder_of_its_table(path: str) -> None:
     output = {"table": "jobs", "cluster": "c", "path": path, "rows": 1, "bytes": 1}
-    text = json.dumps({"trace": "pai", "inputs": [], "accounts": [], "outputs": [output], "warnings": []})
+    held = {"trace": "pai", "inputs": [], "accounts": [], "outputs": [output], "warnings": [], "format_version": 2}
+    text = json.dumps(held)
     with pytest.raises(LakeError, match="the table file"):
         from_json(text, "pai")
 

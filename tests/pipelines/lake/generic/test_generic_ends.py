@@ -7,9 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.lake.checking import check
 from pipelines.lake.generic.opening import opened_source
-from pipelines.lake.ingest import ingest
+from pipelines.lake.ingest import check, ingest
 from pipelines.lake.lake import Lake
 
 TEXT = "id,at,start,end,took,wait,how\na,1000,1000,1600,600,0,OK\nb,2000,2000,2060,60,0,OK\n"

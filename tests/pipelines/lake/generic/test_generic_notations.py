@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from pipelines.lake.checking import check
 from pipelines.lake.generic.opening import opened_source
-from pipelines.lake.ingest import ingest
+from pipelines.lake.ingest import check, ingest
 from pipelines.lake.lake import Lake
 
 MAPPING = """

@@ -12,10 +12,10 @@ import pytest
 
 from features.tables import TABLES
 from pipelines.errors import MappingError, SourceError
-from pipelines.lake.checking import CURES
 from pipelines.lake.generic.opening import opened_source
-from pipelines.lake.ingest import IngestReport, ingest
+from pipelines.lake.ingest import IngestReport, check, ingest
 from pipelines.lake.lake import Lake
+from pipelines.lake.problems import CURES
 from tests.pipelines.lake.generic.own_rows import (
     BAD,
     NAMES,
@@ -363,3 +363,24 @@ def test_a_large_file_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.Mon
     written_as_csv(folder / "jobs", [row(nth) for nth in range(10)])
 
     assert ingested(tmp_path, folder, mapping).manifest.rows_out("jobs") == 10
+
+
+def test_duckdb_and_python_read_the_same_from_text_without_quotes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, mapping_file = own_files(tmp_path, "csv")
+    written_as_csv(folder / "jobs", [*ROWS, *BAD.values(), ROWS[1]], delimiter="|")
+    with (folder / "jobs").open("a") as out:
+        out.write("77|too|few\n")
+    mapping_file.write_text(mapping_text("csv", more='delimiter = "|"\n'))
+
+    def done(name: str) -> tuple[object, object]:
+        with opened_source(mapping_file, str(folder)) as opened:
+            manifest = ingest(opened.source, opened.folder, tmp_path / name, as_name="own").manifest
+            return manifest, check(opened.source, opened.folder, tmp_path / name, as_name="own").problems
+
+    by_duckdb = done("one")
+    monkeypatch.setattr("pipelines.lake.generic.text_records._is_plain", lambda *_: False)
+
+    assert done("two") == by_duckdb
+    assert len(list(by_duckdb[1])) == len(BAD) + 1

@@ -7,9 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.lake.checking import check
 from pipelines.lake.generic.opening import opened_source
-from pipelines.lake.ingest import IngestReport, ingest
+from pipelines.lake.ingest import IngestReport, check, ingest
 from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import ZONES_BEFORE
 from pipelines.lake.sources import SOURCES
