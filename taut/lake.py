@@ -59,8 +59,7 @@ class OpenLake(Lake):
         """
         from pipelines.lake.sql import query as run
 
-        with run(self, query) as rows:
-            return rows
+        return run(self, query)
 
     def rightsize(
         self,

@@ -55,8 +55,7 @@ def set_up(page: str, folder: Path) -> Lake:
 
 def answered_by_taut(lake: Lake, query: str) -> str:
     """Return what `taut sql` shows."""
-    with sql.query(lake, query) as rows:
-        return shown(rows)
+    return shown(sql.query(lake, query))
 
 
 def answered_by_duckdb(lake: Lake, query: str) -> str:

@@ -30,8 +30,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 def rows_of(lake: Lake, text: str) -> pl.DataFrame:
-    with sql.query(lake, text) as rows:
-        return rows
+    return sql.query(lake, text)
 
 
 @pytest.mark.parametrize(
@@ -179,8 +178,7 @@ def test_the_sealed_connection_alone_reads_no_other_file(lake: Lake, tmp_path: P
 
 def test_a_query_larger_than_memory_spills_and_cleans_up(lake: Lake) -> None:
     text = "SELECT max(x) AS x FROM (SELECT random() AS x FROM range(3000000) ORDER BY x)"
-    with sql.query(lake, text, memory_mb=128) as rows:
-        assert rows.height == 1
+    assert sql.query(lake, text, memory_mb=128).height == 1
 
 
 def test_no_lake_is_an_error(tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ def warned(place: Path, columns: str, text: str = TEXT) -> tuple[str, ...]:
     with opened_source(place / "m.toml", str(place)) as opened:
         report = check(opened.source, opened.folder, place / "lake")
         manifest = ingest(opened.source, opened.folder, place / "lake").manifest
-    assert manifest.warnings == report.warnings
-    return report.warnings
+    assert report.manifest is not None
+    assert manifest.warnings == report.manifest.warnings
+    return report.manifest.warnings
 
 
 def jobs_of(place: Path) -> pl.DataFrame:
