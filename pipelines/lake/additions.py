@@ -17,7 +17,6 @@ from features.canonical import CANONICAL
 from features.frames import frame_schema
 from features.tables import TABLES
 from pipelines.errors import LakeError
-from pipelines.lake.commits import commit, place, sweep
 from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Manifest, Output
 from pipelines.lake.views import COLUMNS
@@ -48,10 +47,10 @@ def add_rows(lake: Lake, trace: str, cluster: str, fresh: Mapping[str, pl.DataFr
                     if merged.height:
                         outputs.append(_written(lake, stage, table, trace, cluster, merged))
             grown = replace(manifest, outputs=tuple(outputs))
-            commit(lake, grown)
+            lake.commit(grown)
         except (OSError, duckdb.Error, pl.exceptions.PolarsError, dy.exc.ValidationError) as error:
             if lake.local:
-                sweep(lake, trace)
+                lake.sweep(trace)
             reason = " ".join(str(error).split())[:SHOWN]
             raise LakeError(f"rows were not added to {trace} in {lake.where} ({reason}); repeat the command") from error
     return grown
@@ -71,4 +70,4 @@ def _merged(lake: Lake, table: str, trace: str, cluster: str, rows: pl.DataFrame
 def _written(lake: Lake, stage: Path, table: str, trace: str, cluster: str, rows: pl.DataFrame) -> Output:
     staged = stage / f"{table}.parquet"
     rows.write_parquet(staged, compression="zstd")
-    return place(lake, staged, table, trace, cluster, rows.height)
+    return lake.place(staged, table, trace, cluster, rows.height)

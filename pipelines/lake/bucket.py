@@ -10,6 +10,7 @@ fail. There is no lock. So a sweep may meet files of an ingest that still runs: 
 that are older than a day, at the start of an ingest. Thereby a reader of the replaced manifest can finish.
 """
 
+import errno
 import hashlib
 import os
 import re
@@ -21,8 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from pipelines.errors import BadUsage, LakeError
-from pipelines.lake.bucket_errors import refused, translated
+from pipelines.errors import BadUsage, LakeError, PipelineError
 from pipelines.lake.locks import exclusive, scratch
 from pipelines.lake.manifest import Output, fingerprint
 from pipelines.lake.views import COLUMNS
@@ -34,6 +34,16 @@ EXPECTED: Final = "expected a folder, or s3://BUCKET/PREFIX; AWS_ENDPOINT_URL na
 LEFTOVER_S: Final = 86_400
 """Age in seconds from which a file that no manifest names is deleted."""
 CONNECTION: Final = {"connect_timeout": 5, "read_timeout": 60, "retries": {"mode": "standard", "max_attempts": 3}}
+WRONG_KEY: Final = {
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "InvalidToken",
+    "ExpiredToken",
+    "TokenRefreshRequired",
+}
+CHANGED: Final = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+KEYS: Final = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+LOCAL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 DIGITS: Final = 16
 """Length of a table file's name: the first hexadecimal digits of its SHA-256."""
 
@@ -70,11 +80,6 @@ class Bucket:
     def manifests(self) -> dict[str, str]:
         """Return the text of every manifest, by trace."""
         return {trace: held.text for trace, held in self._held().items()}
-
-    def manifest(self, trace: str) -> str | None:
-        """Return the text of a trace's manifest; None if the lake lacks the trace."""
-        held = self._held().get(trace)
-        return None if held is None else held.text
 
     def local(self, outputs: Sequence[Output]) -> list[Path]:
         """Return the paths of the local copies of table files, after downloading those that are missing."""
@@ -133,7 +138,7 @@ class Bucket:
                 self._files.pipe_file(key, text.encode(), **condition)
             except OSError as error:
                 # A repeated request fails too if the answer to the first one was lost.
-                if not refused(error) or self._files.cat_file(key) != text.encode():
+                if not _refused(error) or self._files.cat_file(key) != text.encode():
                     raise
         self._snapshot = None
 
@@ -183,7 +188,7 @@ class Bucket:
         return f"{self.root}/{path}"
 
     def _talking(self, doing: str) -> AbstractContextManager[None]:
-        return translated(self.where, self.bucket, doing)
+        return _translated(self.where, self.bucket, doing)
 
     def _staging(self, name: str) -> AbstractContextManager[Path]:
         return scratch(self._below("staging"), f"{name}-")
@@ -216,3 +221,54 @@ class Bucket:
 
 def _has_size(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
+
+
+@contextmanager
+def _translated(where: str, bucket: str, doing: str) -> Iterator[None]:
+    """Turn the errors of the block's requests into errors in own words: the texts of a store are not printed."""
+    try:
+        yield
+    except PipelineError:
+        raise
+    except FileNotFoundError as error:
+        raise BadUsage(f"{where}: no bucket {bucket!r}; create it, or correct --lake") from error
+    except Exception as error:
+        # Importing botocore takes time; it is imported by now.
+        from botocore import exceptions as boto
+
+        code = _code(error)
+        if isinstance(error, OSError) and error.errno in LOCAL:
+            raise LakeError(f"{doing} {where}: {error.strerror}; free space for the local copy") from error
+        if _refused(error):
+            raise LakeError(
+                f"another ingest changed this trace of {where}; nothing was committed, run it again"
+            ) from error
+        if code in WRONG_KEY:
+            raise BadUsage(f"{where}: the store does not accept the key ({code}); set {KEYS}") from error
+        if isinstance(error, PermissionError):
+            raise BadUsage(f"{where}: {doing} is denied; use a key that may do this, set {KEYS}") from error
+        if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError | boto.ProfileNotFound):
+            raise BadUsage(f"{where}: no credentials; set {KEYS}") from error
+        if isinstance(error, boto.HTTPClientError | boto.ConnectionError | ConnectionError | TimeoutError):
+            raise BadUsage(f"{where}: the store does not answer; check the network and AWS_ENDPOINT_URL") from error
+        if isinstance(error, ValueError | boto.BotoCoreError) and code is None:
+            raise BadUsage(
+                f"{where}: invalid settings of AWS ({type(error).__name__}); check AWS_* and the profile"
+            ) from error
+        if isinstance(error, OSError | boto.ClientError):
+            raise LakeError(f"{doing} {where} failed ({code or type(error).__name__}); try again") from error
+        raise
+
+
+def _refused(error: BaseException) -> bool:
+    """Return whether the store refused a write because its condition does not hold."""
+    return _code(error) in CHANGED
+
+
+def _code(error: BaseException) -> str | None:
+    """Return the code of the store's answer, None for an error without one; s3fs raises OSError from the answer."""
+    for each in (error, error.__cause__, error.__context__):
+        response = getattr(each, "response", None)
+        if isinstance(response, dict):
+            return str(response.get("Error", {}).get("Code"))
+    return None

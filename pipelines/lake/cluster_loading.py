@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipelines.lake.commits import place
 from pipelines.lake.connections import configured
 from pipelines.lake.inputs import Cluster, published_tables
 from pipelines.lake.lake import Lake
@@ -79,7 +78,7 @@ def load_cluster(loading: Loading, cluster: Cluster) -> Built:
                     target = stage / f"{table}.parquet"
                     rows = write(work, select, part, table, loading.trace, cluster.name, target)
                     if rows:
-                        outputs.append(place(lake, target, table, loading.trace, cluster.name, rows))
+                        outputs.append(lake.place(target, table, loading.trace, cluster.name, rows))
     return Built(accounts=accounts, outputs=outputs, warnings=[f"{cluster.name}: {text}" for text in warnings])
 
 

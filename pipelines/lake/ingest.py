@@ -22,7 +22,6 @@ import duckdb
 from pipelines.engine.engine import Engine, Local
 from pipelines.errors import BadUsage, LakeError, PipelineError, SourceError
 from pipelines.lake.cluster_loading import Loading, Progress, load_cluster
-from pipelines.lake.commits import commit, intact, sweep
 from pipelines.lake.inputs import (
     Cluster,
     check_any_good,
@@ -158,14 +157,18 @@ def _ingest(
 ) -> IngestReport:
     clusters = clusters_in(source, folder)
     with held.writing(), ThreadPoolExecutor(READERS) as readers:
-        sweep(held, trace)
+        held.sweep(trace)
         say(f"{trace}: reading {folder}", 0, 0)
         seen = Signatures.read(held.manifest_folder / f"{trace}.seen")
         paths = _paths(clusters)
         inputs = _inputs(paths, folder, seen, readers)
         before = prior_manifest(held, trace, source)
         # If the lake does not hold the trace yet, the digests are computed while the rows are loaded.
-        if before and before.same_ingest(source.name, inputs() + source.declared, source.zone) and intact(held, before):
+        if (
+            before
+            and before.same_ingest(source.name, inputs() + source.declared, source.zone)
+            and held.storage.intact(before.outputs)
+        ):
             check_share(before, strict_share)
             if held.local:
                 held.refresh_views()
@@ -190,9 +193,9 @@ def _ingest(
                 )
         except BaseException:  # also an interrupt, which DuckDB raises as RuntimeError
             if held.local:
-                sweep(held, trace)
+                held.sweep(trace)
             raise
-        commit(held, manifest)
+        held.commit(manifest)
         seen.keep()
     return IngestReport(manifest=manifest, changed=True)
 

@@ -15,7 +15,7 @@ from pipelines.errors import BadUsage, LakeError, meant
 from pipelines.lake import manifest as manifests
 from pipelines.lake import views
 from pipelines.lake.connections import configured, seal, sql_list, unreadable
-from pipelines.lake.manifest import Manifest, Output
+from pipelines.lake.manifest import Manifest, Output, fingerprint
 from pipelines.lake.storage import Folder, storage_of
 from pipelines.lake.views import COLUMNS
 
@@ -84,7 +84,7 @@ class Lake:
         LakeError
             If the lake lacks the trace.
         """
-        text = self.storage.manifest(trace)
+        text = self.storage.manifests().get(trace)
         if text is None:
             held = self.traces()
             raise LakeError(
@@ -171,6 +171,38 @@ class Lake:
             If another process is writing to the folder, or it holds files but is not a lake.
         """
         return self.storage.writing()
+
+    def place(self, staged: Path, table: str, trace: str, cluster: str, rows: int) -> Output:
+        """Move a table file from staging to its final name, derived from its content; return its manifest entry."""
+        size, digest = fingerprint(staged)
+        path = f"{table}/trace={trace}/cluster={cluster}/{digest[:16]}.parquet"
+        self.storage.place(staged, path)
+        return Output(table=table, cluster=cluster, path=path, rows=rows, bytes=size)
+
+    def commit(self, manifest: Manifest) -> None:
+        """Replace the trace's manifest, and where the tables are local, rebuild the views and sweep.
+
+        Raises
+        ------
+        LakeError
+            If another process committed the trace since `writing` began, or a new file is gone.
+        """
+        if not self.storage.intact(manifest.outputs):
+            vanished = f"files of {manifest.trace} in {self.where} vanished before the commit"
+            raise LakeError(f"{vanished}; run the command again")
+        self.storage.commit(manifest.trace, manifest.to_json())
+        if self.local:
+            self.refresh_views()
+            self.sweep(manifest.trace)
+
+    def sweep(self, trace: str) -> None:
+        """Delete files that no manifest names: those of interrupted ingests, and tables that a later ingest replaced.
+
+        In an object store, only old files of this trace are deleted; see `pipelines.lake.bucket`.
+        """
+        readable = self.readable_manifests()
+        named = {output.path for manifest in readable.values() for output in manifest.outputs}
+        self.storage.sweep(trace, named, [each for each in self.traces() if each not in readable])
 
     def refresh_views(self) -> None:
         """Rebuild the DuckDB file with the views unless it is up to date; the caller must hold the lock for writing."""

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from pipelines.errors import LakeError
@@ -18,65 +18,14 @@ from pipelines.lake.manifest import Output
 from pipelines.lake.views import COLUMNS
 from pipelines.places import located
 
-__all__ = ["Storage", "storage_of"]
+if TYPE_CHECKING:
+    from pipelines.lake.bucket import Bucket
 
-
-class Storage(Protocol):
-    """The files of a lake; `folder` is the local folder from which DuckDB and Polars read them."""
-
-    folder: Path
-
-    @property
-    def where(self) -> str:
-        """Return the path or address of the lake, for messages."""
-        ...
-
-    def manifests(self) -> dict[str, str]:
-        """Return the text of every manifest, by trace."""
-        ...
-
-    def manifest(self, trace: str) -> str | None:
-        """Return the text of a trace's manifest; None if the lake lacks the trace."""
-        ...
-
-    def local(self, outputs: Sequence[Output]) -> list[Path]:
-        """Return the local paths of table files."""
-        ...
-
-    def writing(self) -> AbstractContextManager[None]:
-        """Prepare to write: see `Lake.writing`."""
-        ...
-
-    def rebuilding(self) -> AbstractContextManager[None]:
-        """Hold the lock that protects the DuckDB file with the views."""
-        ...
-
-    def staged(self, name: str) -> AbstractContextManager[Path]:
-        """Yield an empty local folder for files that are not yet in the lake; an interrupted one is removed later."""
-        ...
-
-    def place(self, staged: Path, path: str) -> None:
-        """Move a staged file into the lake, to `path` relative to it; it must survive a crash."""
-        ...
-
-    def commit(self, trace: str, text: str) -> None:
-        """Replace a trace's manifest in one step: readers see the old one or the new one."""
-        ...
-
-    def intact(self, outputs: Sequence[Output]) -> bool:
-        """Return whether the lake holds every file with its recorded size."""
-        ...
-
-    def sweep(self, trace: str, named: Collection[str], unreadable: Collection[str]) -> None:
-        """Delete files that no manifest names; `named` are the others, relative to the lake.
-
-        Files of the traces `unreadable`, whose manifests cannot be read, are kept.
-        """
-        ...
+__all__ = ["storage_of"]
 
 
 class Folder:
-    """A lake in a local folder."""
+    """A lake in a local folder; `Bucket` has the same methods. DuckDB and Polars read the files below `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -90,13 +39,8 @@ class Folder:
         """Return the text of every manifest, by trace."""
         return {path.stem: path.read_text() for path in sorted(self._manifests.glob("*.json"))}
 
-    def manifest(self, trace: str) -> str | None:
-        """Return the text of a trace's manifest; None if the lake lacks the trace."""
-        path = self._manifests / f"{trace}.json"
-        return path.read_text() if path.is_file() else None
-
     def local(self, outputs: Sequence[Output]) -> list[Path]:
-        """Return the paths of table files; raise LakeError if one is missing, or its size differs."""
+        """Return the local paths of table files; raise LakeError if one is missing, or its size differs."""
         return [_whole(self.folder / output.path, output.bytes) for output in outputs]
 
     @contextmanager
@@ -133,7 +77,7 @@ class Folder:
         staged.replace(place)
 
     def commit(self, trace: str, text: str) -> None:
-        """Rename the trace's new manifest into place."""
+        """Rename the trace's new manifest into place: readers see the old one or the new one."""
         self._manifests.mkdir(exist_ok=True)
         final = self._manifests / f"{trace}.json"
         fresh = final.with_suffix(".tmp")
@@ -170,7 +114,7 @@ class Folder:
         return self.folder / "manifests"
 
 
-def storage_of(where: str | Path) -> Storage:
+def storage_of(where: str | Path) -> "Folder | Bucket":
     """Return the storage of a lake: a folder, or s3://BUCKET/PREFIX."""
     place = located(where)
     if isinstance(place, Path):

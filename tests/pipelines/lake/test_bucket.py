@@ -20,7 +20,6 @@ from pipelines.engine.engine import Local
 from pipelines.errors import LakeError
 from pipelines.lake import bucket
 from pipelines.lake.additions import add_rows
-from pipelines.lake.commits import commit
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.lake.views import COLUMNS
@@ -134,11 +133,11 @@ def test_of_two_commits_of_a_trace_the_later_is_refused(address: str, first: Pat
         stale = late.manifest("pai")
         ingest("pai", second, address)
         with pytest.raises(LakeError, match=r"another ingest changed this trace of s3://.*; nothing was committed"):
-            commit(late, replace(stale, warnings=("mine",)))
+            late.commit(replace(stale, warnings=("mine",)))
     assert counts(address) == (5, 3)
     fresh = Lake(address)
     with fresh.writing():
-        commit(fresh, replace(fresh.manifest("pai"), warnings=("mine",)))
+        fresh.commit(replace(fresh.manifest("pai"), warnings=("mine",)))
     assert Lake(address).manifest("pai").warnings == ("mine",)
 
 
