@@ -159,7 +159,7 @@ def _ingest(
     with held.writing(), ThreadPoolExecutor(READERS) as readers:
         held.sweep(trace)
         say(f"{trace}: reading {folder}", 0, 0)
-        seen = Signatures.read(held.manifest_folder / f"{trace}.seen")
+        seen = Signatures(held.manifest_folder / f"{trace}.seen")
         paths = _paths(clusters)
         inputs = _inputs(paths, folder, seen, readers)
         before = prior_manifest(held, trace, source)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from pipelines.errors import LakeError
 
@@ -167,10 +167,9 @@ def flat(manifest: Manifest) -> Iterator[dict[str, str | int | None]]:
 
 
 SQLITE_LOG: Final = "-wal"
-Mark = tuple[int, int, int, int, int]
 
 
-def mark_of(path: Path) -> Mark:
+def mark_of(path: Path) -> tuple[int, ...]:
     """Return a file's device, inode, size, mtime and ctime; unlike mtime, ctime cannot be set back by the owner.
 
     The ctime of an SQLite log is replaced by 0, because reading the database as root changes the log's ctime.
@@ -181,41 +180,35 @@ def mark_of(path: Path) -> Mark:
 
 
 class Signatures:
-    """Marks (see `mark_of`) and digests of a trace's input files, stored next to its manifest."""
+    """Marks (see `mark_of`) and digests of a trace's input files, stored next to its manifest; read if it has some."""
 
-    def __init__(self, path: Path, held: dict[str, tuple[Mark, str]]) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._held = held
-        self._found: dict[str, tuple[Mark, str]] = {}
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read the signatures that an earlier ingest wrote; return empty ones if the file is missing or damaged."""
-        held: dict[str, tuple[Mark, str]] = {}
+        self._held: dict[str, tuple[tuple[int, ...], str]] = {}
+        self._now: dict[str, tuple[tuple[int, ...], str]] = {}
         with suppress(OSError, ValueError, TypeError, AttributeError):
-            for file, (mark, digest) in json.loads(path.read_text()).items():
-                device, inode, size, modified, changed = map(int, mark)
-                held[file] = ((device, inode, size, modified, changed), str(digest))
-        return cls(path, held)
+            held = json.loads(path.read_text()).items()
+            self._held = {file: (tuple(mark), str(digest)) for file, (mark, digest) in held}
 
     def input_of(self, file: str, path: Path) -> Input:
         """Return the file's manifest entry; compute its digest only if its mark changed."""
         mark = mark_of(path)
-        held = self._held.get(file)
-        size, digest = (mark[2], held[1]) if held and held[0] == mark else fingerprint(path)
-        self._found[file] = (mark, digest)
-        return Input(file=file, bytes=size, sha256=digest)
+        held, digest = self._held.get(file, ((), ""))
+        if held != mark:
+            _, digest = fingerprint(path)
+        self._now[file] = (mark, digest)
+        return Input(file=file, bytes=mark[2], sha256=digest)
 
     def still_hold(self, folder: Path) -> bool:
         """Return whether every file is unchanged since `input_of`, judged by its mark."""
         with suppress(OSError):
-            return all(mark_of(folder / file) == mark for file, (mark, _) in self._found.items())
+            return all(mark_of(folder / file) == mark for file, (mark, _) in self._now.items())
         return False
 
     def keep(self) -> None:
         """Write the marks and digests to disk if any changed."""
-        if self._found != self._held:
-            self.path.write_text(json.dumps(self._found, indent=2) + "\n")
+        if self._now != self._held:
+            self.path.write_text(json.dumps(self._now, indent=2) + "\n")
 
 
 def fingerprint(path: Path) -> tuple[int, str]:

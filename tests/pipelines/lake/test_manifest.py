@@ -170,7 +170,7 @@ def test_a_file_that_changes_while_it_is_read_commits_nothing(
 
 def test_a_file_that_is_gone_does_not_still_hold(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
-    seen = Signatures.read(tmp_path / "seen")
+    seen = Signatures(tmp_path / "seen")
     seen.input_of("a", tmp_path / "a")
     assert seen.still_hold(tmp_path)
 

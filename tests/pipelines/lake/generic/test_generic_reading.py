@@ -359,8 +359,7 @@ def test_a_large_file_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.Mon
     from pipelines.lake.generic import records
 
     monkeypatch.setattr(records, "BATCH_RECORDS", 3)
-    folder, mapping = own_files(tmp_path, "csv", ROWS)
-    written_as_csv(folder / "jobs", [row(nth) for nth in range(10)])
+    folder, mapping = own_files(tmp_path, "jsonl", [row(nth) for nth in range(10)])
 
     assert ingested(tmp_path, folder, mapping).manifest.rows_out("jobs") == 10
 
