@@ -49,12 +49,14 @@ def separated(
     names = [f"c{n}" for n in range(1, max(*counts, least) + 2)]
     kinds = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
     # Absent fields are the last ones, so the first n are there if the n-th is there and the next is not.
-    ends = [f"c{n} IS NOT NULL AND c{n + 1} IS NULL" for n in counts]
-    fault = f"CASE WHEN NOT ({' OR '.join(ends)}) THEN '{COLUMN_COUNT}' END AS fault"
+    whole = " OR ".join(f"c{n} IS NOT NULL AND c{n + 1} IS NULL" for n in counts)
+    fault = f"CASE WHEN NOT ({whole}) THEN '{COLUMN_COUNT}' END AS fault"
+    # Rows at fault have no fields: the bytes of the lake's files depend on which columns have nulls.
+    fields = f"CASE WHEN {whole} THEN [{', '.join(names[: max(counts)])}] END AS f"
     mark = delimiter.replace("'", "''")
     options = f"skip = {skip}, delim = '{mark}', columns = {{{kinds}}}, {UNQUOTED}, {STRICT}"
     rejects = f"store_rejects = true, rejects_table = '{table}_rejects', rejects_scan = '{table}_scan'"
-    columns = f"*, [{', '.join(names[: max(counts)])}] AS f, {fault}{texts}"
+    columns = f"*, {fields}, {fault}{texts}"
     read = f"read_csv('{escaped(path)}', {options}"
     # DuckDB needs one thread to number rows, so rows are numbered only where they are read again.
     numbered = f"(SELECT row_number() OVER () - 1 AS nth, * FROM {read}, ignore_errors = true))"

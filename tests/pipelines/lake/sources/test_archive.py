@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.errors import SourceError
-from pipelines.lake.reading import separated
+from pipelines.lake.reading import lenient, separated
 from pipelines.lake.sources.archive import Found, count_rows, ends_with, find, header_of, unpack
 from pipelines.lake.sources.pai import TASK
 
@@ -92,10 +92,12 @@ def test_rows_are_counted_as_duckdb_counts_them(tmp_path_factory: pytest.TempPat
     path = tmp_path_factory.mktemp("count") / "x.csv"
     path.write_bytes(b"".join(parts))
 
+    records = separated(path, "t", delimiter=",", skip=0, counts=(9,))
     with duckdb.connect() as connection:
-        rows = connection.execute(
-            f"FROM {separated(path, 't', delimiter=',', skip=0, counts=(9,)).numbered}"
-        ).fetchall()
+        try:
+            rows = connection.execute(f"FROM {records.numbered}").fetchall()
+        except duckdb.InvalidInputException:
+            rows = connection.execute(f"FROM {lenient(records).numbered}").fetchall()
     assert count_rows(path) == len(rows)
 
 
