@@ -59,6 +59,7 @@ def load_cluster(loading: Loading, cluster: Cluster) -> Built:
     outputs = []
     with lake.storage.staged(cluster.name) as stage:
         published = published_tables(source, cluster, loading.folder, stage)
+        total = sum(_size(one) for one in published)
         warnings = [f"no {one.table.name} table: its columns are empty or null" for one in published if not one.plain]
         with (
             TemporaryDirectory(dir=stage) as scratch,
@@ -73,7 +74,7 @@ def load_cluster(loading: Loading, cluster: Cluster) -> Built:
             selects = {output: select_of(work, source, output) for output in source.outputs}
             selects[QUARANTINE] = f"SELECT * FROM {QUARANTINE}"
             for table, select in selects.items():
-                say(f"writing {table} of {cluster.name}", 1, 1)
+                say(f"writing {table} of {cluster.name}", total, total)
                 for part in parts(work, source, table):
                     target = stage / f"{table}.parquet"
                     rows = write(work, select, part, table, loading.trace, cluster.name, target)
@@ -84,7 +85,12 @@ def load_cluster(loading: Loading, cluster: Cluster) -> Built:
 
 def _watched(published: list[Published], cluster: str, say: Progress) -> Iterator[Published]:
     """Yield the files one by one, and report each before it is read."""
-    sizes = [one.plain.stat().st_size if one.plain else 0 for one in published]
-    for nth, one in enumerate(published):
-        say(f"reading {one.table.name} of {cluster}", sum(sizes[:nth]), sum(sizes))
+    done, total = 0, sum(_size(one) for one in published)
+    for one in published:
+        say(f"reading {one.table.name} of {cluster}", done, total)
         yield one
+        done += _size(one)
+
+
+def _size(one: Published) -> int:
+    return one.plain.stat().st_size if one.plain else 0

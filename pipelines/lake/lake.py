@@ -140,11 +140,13 @@ class Lake:
         self._create_views(connection)
         return connection
 
-    def connect_sealed(self, spill: Path, memory_mb: int | None = None) -> duckdb.DuckDBPyConnection:
+    def connect_sealed(
+        self, spill: Path, memory_mb: int | None = None, *, refresh: bool = True
+    ) -> duckdb.DuckDBPyConnection:
         """Return a connection with the lake's views that can read only the lake's files and write only to `spill`.
 
         The database is in memory; DuckDB moves data to `spill` if memory is short.
-        The first call also rebuilds the DuckDB file with the views if the lake changed or moved.
+        With `refresh`, the first call also rebuilds the DuckDB file with the views if the lake changed or moved.
 
         Raises
         ------
@@ -152,7 +154,7 @@ class Lake:
             If there is no lake, or one of its files is missing or damaged.
         """
         self._require()
-        if not self._seen:
+        if refresh and not self._seen:
             self._try_refresh()
             self._seen = True
         connection = self._own(configured(None, spill=spill, memory_mb=memory_mb))

@@ -187,7 +187,8 @@ def _run(job: Job) -> str | None:
     """Write the rows of a query to the file `result` in the child's folder; return why it is refused, if it is."""
     import pyarrow as pa
 
-    with closing(Lake(job.lake).connect_sealed(Path(job.folder), max(64, job.memory_mb // 2))) as connection:
+    lake, buffers_mb = Lake(job.lake), max(64, job.memory_mb // 2)
+    with closing(lake.connect_sealed(Path(job.folder), buffers_mb, refresh=False)) as connection:
         pa.array([0])  # Arrow reserves 1 GiB of addresses at its first use, which must not count as the query's
         _limit_memory(job.memory_mb)
         sys.stdout.write("\n")
