@@ -1,6 +1,6 @@
 """Advice on how to correct quarantined rows of a user's files, in terms of the mapping file.
 
-Advice that applies to all sources is in `pipelines.lake.checking`.
+Advice that applies to all sources is in `pipelines.lake.problems`.
 """
 
 from typing import Final

@@ -10,9 +10,8 @@ from pipelines.cli import app
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import IngestReport, check, ingest
 from pipelines.lake.lake import Lake
-from pipelines.lake.manifest import ZONES_BEFORE
 from pipelines.lake.sources import SOURCES
-from tests.pipelines.lake.generic.own_rows import ROWS, mapping_text, own_files
+from tests.pipelines.lake.generic.own_rows import mapping_text, own_files
 
 NAME = "pai-x"
 
@@ -55,22 +54,8 @@ def test_a_time_that_a_clock_change_skips_is_quarantined_with_the_zone_as_cure(t
     assert "that no clock change of Europe/Berlin skips" in problem.cure
 
 
-def test_a_manifest_that_names_no_zone_is_ingested_again(tmp_path: Path) -> None:
-    ingested(tmp_path)
-    path = tmp_path / "lake" / "manifests" / f"{NAME}.json"
-    held = json.loads(path.read_text())
-    del held["zone"]
-    path.write_text(json.dumps(held))
-    assert Lake(tmp_path / "lake").manifest(NAME).zone == "UTC"
-
-    again = ingested(tmp_path)
-
-    assert (again.changed, again.manifest.zone) == (True, "Europe/Berlin")
-    assert again.manifest.rows_out("jobs") == len(ROWS)
-
-
 def test_published_traces_keep_their_zones() -> None:
     zones = {name: source.zone for name, source in SOURCES.items()}
 
-    assert zones == {**ZONES_BEFORE, "openb": "UTC"}
-    assert zones["philly"] == "America/Los_Angeles"
+    chinese = dict.fromkeys(("pai", "helios"), "Asia/Shanghai")
+    assert zones == {**chinese, "philly": "America/Los_Angeles", "openb": "UTC"}
