@@ -106,7 +106,7 @@ explain-pending NOT_JOBS
 simulate --lake nowhere
 simulate --lake LAKE --rate 0
 simulate --lake LAKE --cluster-from nowhere.toml
-simulate --lake LAKE --mix none
+simulate --lake LAKE --settings nowhere.toml
 simulate --lake LAKE --out FILE
 simulate --lake LAKE --predictor nobody
 tune --lake nowhere

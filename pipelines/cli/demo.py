@@ -47,7 +47,6 @@ def demo(
     from pipelines.cli.demo_tables import accuracy_rows, importance_rows, outcome_rows, reclaimed_rows
     from pipelines.cli.opening import champions
     from pipelines.cli.progress import compiling, step
-    from pipelines.cli.simulation_options import TruthOption
     from pipelines.lake.ingest import ingest
     from pipelines.lake.lake import Lake
     from pipelines.models.retrain import promote_all, retrain
@@ -55,6 +54,7 @@ def demo(
     from pipelines.report.charts.training import picture
     from pipelines.simulation.advice import scales_of
     from pipelines.simulation.settings import SimulationSettings
+    from pipelines.simulation.shared.settings import SHARED
     from pipelines.simulation.simulate import simulate
 
     source, name = (traces / "pai", "pai") if traces is not None else (into / "raw", "pai-synth")
@@ -81,7 +81,7 @@ def demo(
         settings = SimulationSettings(rate_per_h=rate, seed=seed, replications=REPLICATIONS)
         result = simulate(pool, scales_of(predictor, pool, settings), settings)
     with step("simulating the same jobs, measured while they run"), compiling():
-        reclaimed = simulate(pool, {}, replace(settings, slowdown_models=(TruthOption.SHARED.value,)))
+        reclaimed = simulate(pool, {}, replace(settings, slowdown_models=(SHARED,)))
 
     data = f"{name}, {'synthetic' if traces is None else 'real'}"
     say(f"\nRun-time models: the feature that matters most ({data})")

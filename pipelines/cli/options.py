@@ -4,14 +4,15 @@ Fast to import: slow imports happen inside the functions.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from zoneinfo import ZoneInfo
 
 import typer
@@ -134,6 +135,24 @@ def emit(
     from pipelines.render import render
 
     render(rows, form.value, stream=sys.stdout, kinds=kinds, inert=inert)
+
+
+def command_of(run: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that calls `run`, with the fields of all option groups that `run` takes as its options."""
+    groups: tuple[type, ...] = tuple(each.annotation for each in signature(run).parameters.values())
+
+    def command(**options: Any) -> None:  # the type of each option is that of its field
+        run(*(group(**{field.name: options[field.name] for field in fields(group)}) for group in groups))
+
+    parameters = [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+        for group in groups
+        for field in fields(group)
+    ]
+    command.__name__, command.__doc__ = run.__name__, run.__doc__
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # a function may have one at run time
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
 
 
 def say(text: str) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.metering import GridFolder, Pue, Zone
 from pipelines.cli.options import Cluster, Lake, place_of, say
 
 if TYPE_CHECKING:
@@ -39,10 +38,28 @@ def report(
         typer.Option("--bundles", help="Folder of mirrored models.", show_default="TAUT_BUNDLES, else by the lake"),
     ] = None,
     no_models: Annotated[bool, typer.Option("--no-models", help="Leave models out.")] = False,
-    grid: GridFolder = None,
-    zone: Zone = None,
+    grid: Annotated[
+        Path | None,
+        typer.Option(
+            "--grid",
+            help="Folder of hourly carbon intensity and price, one subfolder per zone; adds energy, carbon and cost.",
+            show_default="none: the carbon and cost columns are omitted",
+        ),
+    ] = None,
+    zone: Annotated[
+        str | None, typer.Option("--zone", help="Zone of the grid, as DE-LU.", show_default="the only one there")
+    ] = None,
     power: Power = None,
-    pue: Pue = None,
+    pue: Annotated[
+        float | None,
+        typer.Option(
+            "--pue",
+            help="The site's energy over that of its machines.",
+            min=1.0,
+            max=10.0,
+            show_default="the power file's",
+        ),
+    ] = None,
     title: Annotated[str, typer.Option("--title", help="The page's title.")] = "GPU clusters: claims and use",
 ) -> None:
     """Write one self-contained HTML page about traces: requests against use, run times, waits, utilisation, models.

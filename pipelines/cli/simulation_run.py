@@ -1,95 +1,87 @@
-"""Run a simulation from the options of `taut simulate`: read the jobs, make the settings, simulate, return rows.
-
-The options are declared in `pipelines.cli.simulation_options`.
-"""
+"""Run a simulation as the settings of `taut simulate` say: read the jobs, simulate, return rows."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pipelines.cli.metering import Metering
-from pipelines.cli.options import GuardOption, local_cut, opened, place_of
+from pipelines.cli.options import local_cut, opened, place_of
 from pipelines.cli.predictors import AdviceContext, advisers
 from pipelines.cli.progress import compiling
 from pipelines.cli.remote import SETS_SURE_RUNS
-from pipelines.cli.reserving import Reserving
-from pipelines.cli.simulation_options import Advising, Failing, Jobs, Load, Output, Rules, TruthOption
+from pipelines.cli.simulation_settings import Settings, slack_of
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.simulation.cluster_file import ClusterSpec, cluster_file, outage_file, paper_cluster, recorded_cluster
 from pipelines.simulation.conclusion import conclusion
+from pipelines.simulation.energy.grid_columns import moment_of
+from pipelines.simulation.energy.grid_files import zone_files
+from pipelines.simulation.energy.power_file import idle_figures, power_file
+from pipelines.simulation.energy.site import Holding, Site, power_notes, start_on
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages
 from pipelines.simulation.job_pool import Pool, job_pool, one_instance_each, recorded_pool, submissions
 from pipelines.simulation.results_folder import fresh_folder, keeping, write_rows
 from pipelines.simulation.rows import Row, averaged
 from pipelines.simulation.settings import PAPER_RATE_PER_H, Aiming, OutageRate, SimulationSettings
+from pipelines.simulation.shared.settings import SHARED, SharedSettings
 from pipelines.simulation.simulate import simulate, simulate_recorded
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import sharing_of
 from scheduler_core.queueing import Discipline
+from scheduler_core.reserve import ReservePolicy
 from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
 
 MTTR_H: Final = 1.0
-"""Default of --mttr-h: mean hours until a failed machine is up again."""
+"""Mean hours until a failed machine is up again, if the settings name none."""
 
 
 def simulated(
-    jobs: Jobs,
-    load: Load,
-    rules: Rules,
-    advising: Advising,
-    reserving: Reserving,
-    failing: Failing,
-    metering: Metering,
-    output: Output,
+    chosen: Settings,
     *,
+    lake: str | None,
+    trace: str | None,
+    offline: bool,
+    out: Path | None,
     say: Callable[[str], None],
 ) -> tuple[list[Row], str]:
-    """Simulate as the options say; write runs to `output.out` if given, print notes, return rows and a conclusion."""
-    recorded = _is_recorded(load)
-    discipline = discipline_of(rules)
-    policy = _shrink_policy(advising)
-    kept = None if output.out is None else fresh_folder(output.out)
-    with opened(jobs.lake, jobs.trace) as (source, trace):
-        pool, job_notes = _pool(source, trace, jobs, recorded=recorded)
-        if load.arrivals == "instances":
+    """Simulate; write runs to `out` if given, print notes, return rows and a conclusion."""
+    discipline, policy = discipline_of(chosen), _shrink_policy(chosen)
+    kept = None if out is None else fresh_folder(out)
+    with opened(lake, trace) as (source, name):
+        pool, job_notes = _pool(source, name, chosen)
+        if chosen.arrivals == "instances":
             pool, job_notes = one_instance_each(pool), [*job_notes, "each arrival is one instance of a measured job"]
-        cluster = _cluster(source, trace, jobs.cluster, rules.cluster_from, recorded=recorded)
-    truths = advising.truth or [each for each in TruthOption if each is not TruthOption.SHARED]
-    first_ts = pool.jobs[0].job.submit_ts if recorded else None
+        cluster = _cluster(source, name, chosen)
     settings = SimulationSettings(
-        rate_per_h=load.rate or PAPER_RATE_PER_H,
-        mix=_weights(load.mix or []),
-        horizon_s=_horizon_s(load, recorded=recorded),
-        warm_up_s=load.warm_up_h * SECONDS_PER_HOUR,
-        seed=output.seed,
-        replications=load.replications or 1,
+        rate_per_h=chosen.rate or PAPER_RATE_PER_H,
+        mix=chosen.mix or None,
+        horizon_s=_horizon_s(chosen),
+        warm_up_s=chosen.warm_up_h * SECONDS_PER_HOUR,
+        seed=chosen.seed,
+        replications=chosen.replications or 1,
         cluster=cluster,
         discipline=discipline,
-        aiming=Aiming(target=rules.target, popularity=rules.popularity),
-        outages=_outages(failing, cluster),
-        slowdown_models=[each.value for each in truths],
-        shared=reserving.settings(shared=TruthOption.SHARED in truths),
-        guards=[each.value for each in advising.guard or [GuardOption.USAGE]],
+        aiming=Aiming(target=chosen.target, popularity=chosen.popularity),
+        outages=_outages(chosen, cluster),
+        slowdown_models=chosen.truth,
+        shared=_shared(chosen),
+        guards=chosen.guard,
         shrink_policy=policy,
-        site=metering.site(cluster, first_ts),
+        site=_site(chosen, cluster, pool.jobs[0].job.submit_ts if chosen.recorded else None),
     )
     usual = "champion" if any(pool.measured) or settings.needs_predictions else "none"
     context = AdviceContext(
-        pool=pool,
-        settings=settings,
-        place=place_of(jobs.lake),
-        offline=advising.offline,
-        token_file=advising.token_file,
+        pool=pool, settings=settings, place=place_of(lake), offline=offline, token_file=chosen.token_file
     )
-    found = advisers(advising.predictor or usual, context)
-    notes = [*job_notes, *found.notes, *metering.notes()]
+    found = advisers(chosen.predictor or usual, context)
+    unheld = ["slack without grid: no job is held"] if chosen.slack is not None and chosen.grid is None else []
+    notes = [*job_notes, *found.notes, *unheld]
     keep = None if kept is None else keeping(kept, pool, settings, [*settings.notes(), *notes])
-    run = simulate_recorded if recorded else simulate
-    with compiling() if TruthOption.SHARED in truths else nullcontext():
+    run = simulate_recorded if chosen.recorded else simulate
+    with compiling() if SHARED in chosen.truth else nullcontext():
         result = run(pool, found.scales, settings, predictor=found.predictor, keep=keep)
     notes = [*notes, *result.notes]
     if kept is not None:
@@ -100,21 +92,11 @@ def simulated(
     return rows, conclusion(result.rows)
 
 
-def discipline_of(rules: Rules) -> Discipline:
-    """Return the discipline (queue policy, placement and related rules) that the options describe."""
+def discipline_of(chosen: Settings) -> Discipline:
+    """Return the discipline (queue policy, placement and related rules) that the settings describe."""
+    names = "policy placement sharing aging overtakes backfill preempt restart_cost_s quantum_s match_gpu_type"
     try:
-        discipline = Discipline(
-            policy=rules.policy,
-            placement=rules.placement,
-            sharing=rules.sharing,
-            aging=rules.aging,
-            overtakes=rules.overtakes,
-            backfill=rules.backfill,
-            preempt=rules.preempt,
-            restart_cost_s=rules.restart_cost_s,
-            quantum_s=rules.quantum_s,
-            match_gpu_type=rules.match_gpu_type,
-        )
+        discipline = Discipline(**{name: getattr(chosen, name) for name in names.split()})
         discipline.preempts()
         sharing_of(discipline.placement, discipline.sharing)
     except BadInput as error:
@@ -122,76 +104,81 @@ def discipline_of(rules: Rules) -> Discipline:
     return discipline
 
 
-def _is_recorded(load: Load) -> bool:
-    """Return whether arrivals are recorded; if so, raise BadUsage for options of drawn arrivals."""
-    recorded = load.arrivals == "recorded"
-    drawn = {"rate": load.rate, "mix": load.mix, "replications": load.replications}
-    given = [f"--{name}" for name, value in drawn.items() if value]
-    if recorded and given:
-        raise BadUsage(f"found {', '.join(given)} with --arrivals recorded; expected drawn arrivals with it")
-    return recorded
-
-
-def _horizon_s(load: Load, *, recorded: bool) -> float:
+def _horizon_s(chosen: Settings) -> float:
     """Return the end of the simulation; by default a simulation of recorded arrivals ends when all jobs have ended."""
-    if load.hours is not None:
-        return load.hours * SECONDS_PER_HOUR
-    return math.inf if recorded else PAPER_HORIZON_S
+    if chosen.hours is not None:
+        return chosen.hours * SECONDS_PER_HOUR
+    return math.inf if chosen.recorded else PAPER_HORIZON_S
 
 
-def _shrink_policy(advising: Advising) -> ShrinkPolicy:
+def _shrink_policy(chosen: Settings) -> ShrinkPolicy:
     """Return the parameters of Algorithm 1, except the guard, which differs between arms."""
-    if advising.sure_runs is not None and (advising.predictor or "").startswith(("http://", "https://")):
-        raise BadUsage(f"found --sure-runs with a service, {SETS_SURE_RUNS}")
-    sure_runs = SURE_RUNS if advising.sure_runs is None else advising.sure_runs
-    return ShrinkPolicy(theta=advising.theta, alpha0=advising.alpha0, sure_runs=sure_runs)
+    if chosen.sure_runs is not None and "://" in (chosen.predictor or ""):
+        raise BadUsage(f"found sure_runs with a service, {SETS_SURE_RUNS}")
+    sure_runs = SURE_RUNS if chosen.sure_runs is None else chosen.sure_runs
+    return ShrinkPolicy(theta=chosen.theta, alpha0=chosen.alpha0, sure_runs=sure_runs)
 
 
-def _outages(failing: Failing, cluster: ClusterSpec) -> Outages | OutageRate:
+def _shared(chosen: Settings) -> SharedSettings:
+    """Return the settings of the slowdown model `shared`."""
+    given = {
+        "z": chosen.z,
+        "probation_s": None if chosen.probation_min is None else 60.0 * chosen.probation_min,
+    }
+    policy = replace(ReservePolicy(), **{name: value for name, value in given.items() if value is not None})
+    return SharedSettings(policy=policy, variation=chosen.variation or "default")
+
+
+def _outages(chosen: Settings, cluster: ClusterSpec) -> Outages | OutageRate:
     """Return the outages of the file if given, else the rate of outages, else no outages."""
-    if failing.outages is not None and failing.mtbf_h is not None:
-        raise BadUsage("found both --outages and --mtbf-h, expected one of them")
-    if failing.mttr_h is not None and failing.mtbf_h is None:
-        raise BadUsage("found --mttr-h without --mtbf-h, expected both or neither")
-    if failing.outages is not None:
-        return outage_file(failing.outages, cluster.machines)
-    if failing.mtbf_h is None:
+    if chosen.outages is not None:
+        return outage_file(chosen.outages, cluster.machines)
+    if chosen.mtbf_h is None:
         return NO_OUTAGES
-    return OutageRate(mtbf_h=failing.mtbf_h, mttr_h=MTTR_H if failing.mttr_h is None else failing.mttr_h)
+    return OutageRate(mtbf_h=chosen.mtbf_h, mttr_h=chosen.mttr_h or MTTR_H)
 
 
-def _pool(source: Lake, trace: str, jobs: Jobs, *, recorded: bool) -> tuple[Pool, list[str]]:
+def _site(chosen: Settings, cluster: ClusterSpec, first_ts: float | None) -> Site | None:
+    """Return power and grid of the cluster; None without `grid` and `power`.
+
+    `first_ts` is the Unix time of the first recorded submission, None for drawn arrivals.
+    """
+    slack = None if chosen.slack is None else slack_of(chosen.slack)
+    if chosen.grid is None and chosen.power is None:
+        return None
+    table = power_file(chosen.power)
+    notes = power_notes(table, cluster.machines)
+    notes += [] if chosen.power is None else idle_figures(chosen.power, cluster.machines)
+    if chosen.grid is None:
+        return Site(table=table, start_ts=first_ts or 0.0, notes=tuple(notes))
+    files = zone_files(chosen.grid, chosen.zone, basis=chosen.carbon_basis or "lca")
+    grid = files.grid(table.pue if chosen.pue is None else chosen.pue)
+    moment = None if chosen.grid_start is None else moment_of(chosen.grid_start, "grid_start")
+    start_ts, start_note = start_on(grid, moment, first_ts, remedy="name one with grid_start")
+    notes += [*files.notes, f"PUE {grid.pue:g}: in carbon and cost, not in kWh", start_note]
+    site = Site(table=table, grid=grid, start_ts=start_ts, notes=tuple(notes))
+    if slack is None:
+        return site
+    holding = Holding(slack=slack, by=chosen.shift_by or "carbon")
+    if (grid.carbon if holding.by == "carbon" else grid.price) is None:
+        raise BadUsage(f"found slack by {holding.by}, but zone {grid.zone} has no file of it; set another shift_by")
+    return replace(site, holding=holding, notes=(*notes, holding.note()))
+
+
+def _pool(source: Lake, trace: str, chosen: Settings) -> tuple[Pool, list[str]]:
     """Return the pool of jobs to simulate, and notes on it."""
-    table, usage = (source.table(name, trace, jobs.cluster).collect() for name in ("jobs", "usage"))
+    table, usage = (source.table(name, trace, chosen.cluster).collect() for name in ("jobs", "usage"))
     zone = source.manifest(trace).zone
-    since, until = local_cut(jobs.since, zone), local_cut(jobs.until, zone)
-    found = submissions(table, since=since, until=until, vc=jobs.vc)
-    return (recorded_pool(found.jobs, usage), found.notes()) if recorded else (job_pool(found.jobs, usage), [])
+    since, until = local_cut(chosen.since, zone), local_cut(chosen.until, zone)
+    found = submissions(table, since=since, until=until, vc=chosen.vc)
+    return (recorded_pool(found.jobs, usage), found.notes()) if chosen.recorded else (job_pool(found.jobs, usage), [])
 
 
-def _cluster(source: Lake, trace: str, cluster: str | None, machines: str | None, *, recorded: bool) -> ClusterSpec:
+def _cluster(source: Lake, trace: str, chosen: Settings) -> ClusterSpec:
     """Return the machines in the experiments of Yang, Hong and Tang, the machines of the trace, or those in a file."""
-    named = ("machines" if recorded else "paper") if machines is None else machines
-    if not named:
-        raise BadUsage("--cluster-from '': found no name, expected paper, machines, or a TOML file of machines")
+    named = chosen.cluster_from or ("machines" if chosen.recorded else "paper")
     if named == "paper":
         return paper_cluster()
     if named == "machines":
-        return recorded_cluster(source.table("machines", trace, cluster).collect(), trace)
+        return recorded_cluster(source.table("machines", trace, chosen.cluster).collect(), trace)
     return cluster_file(Path(named))
-
-
-def _weights(mix: Sequence[str]) -> Mapping[str, float] | None:
-    """Parse entries such as `ctr=65` to weights by task type; None without entries."""
-    weights = {}
-    for entry in mix:
-        name, _, weight = entry.partition("=")
-        try:
-            weights[name] = float(weight)
-        except ValueError:
-            raise BadUsage(f"--mix {entry}: expected a task type and its weight, as ctr=65") from None
-        if not (name and 0.0 <= weights[name] < math.inf):
-            raise BadUsage(f"--mix {entry}: expected a task type and a weight of at least 0, as ctr=65")
-    if weights and not sum(weights.values()):
-        raise BadUsage("--mix: found no weight above 0; expected at least one")
-    return weights or None

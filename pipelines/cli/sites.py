@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Seed, Trace, emit, opened, say
-from pipelines.cli.simulation import command_of
+from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Seed, Trace, command_of, emit, opened, say
 from pipelines.errors import BadUsage
 
 if TYPE_CHECKING:

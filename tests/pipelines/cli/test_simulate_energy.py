@@ -10,11 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.cli.metering import slack_of
+from pipelines.cli.simulation_settings import slack_of
 from pipelines.errors import BadUsage
 from pipelines.lake.ingest import ingest
 from pipelines.synth.pai import synthesise
 from scheduler_core.planning.release import Slack
+from tests.pipelines.cli.simulating import command
 
 Taut = Callable[..., tuple[list[dict[str, Any]], str]]
 ENERGY = ("energy_jobs.csv", "energy_hours.csv", "energy_machines.csv")
@@ -44,10 +45,10 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def taut(lake: Path) -> Taut:
+def taut(lake: Path, tmp_path: Path) -> Taut:
     def run(*arguments: str) -> tuple[list[dict[str, Any]], str]:
         where = ["--lake", str(lake), "--format", "json", "--predictor", "oracle", "--truth", "contention"]
-        result = CliRunner().invoke(app, ["simulate", *where, "--hours", "3", *arguments])
+        result = CliRunner().invoke(app, command(tmp_path, *where, "--hours", "3", *arguments))
         assert result.exit_code == 0, result.stderr
         return json.loads(result.stdout), result.stderr
 
@@ -56,7 +57,7 @@ def taut(lake: Path) -> Taut:
 
 def test_a_grid_adds_columns_and_notes_and_changes_no_other(taut: Taut, grid: Path) -> None:
     bare, quiet = taut()
-    told, loud = taut("--grid", str(grid), "--zone", "DE-LU", "--carbon-basis", "direct", "--pue", "1.3")
+    told, loud = taut(f"grid = '{grid}'", "zone = 'DE-LU'", "carbon_basis = 'direct'", "pue = 1.3")
 
     assert [{name: row[name] for name in before} for before, row in zip(bare, told, strict=True)] == bare
     for row in told:
@@ -77,7 +78,7 @@ def test_a_grid_adds_columns_and_notes_and_changes_no_other(taut: Taut, grid: Pa
     ],
 )
 def test_the_begin_on_the_grid_heeds_the_offset_told(taut: Taut, grid: Path, told: str) -> None:
-    rows, said = taut("--grid", str(grid), "--zone", "ZA", "--pue", "1", "--grid-start", told)
+    rows, said = taut(f"grid = '{grid}'", "zone = 'ZA'", "pue = 1", f"grid_start = '{told}'")
 
     assert "0 s is 2023-06-01 10:00 UTC on the grid (as given)" in said
     assert {round(row["carbon_kg"] / row["energy_kwh"], 9) for row in rows} == {0.1}
@@ -85,7 +86,7 @@ def test_the_begin_on_the_grid_heeds_the_offset_told(taut: Taut, grid: Path, tol
 
 def test_without_a_grid_the_same_files_are_written_as_ever(taut: Taut, grid: Path, tmp_path: Path) -> None:
     taut("--out", str(tmp_path / "bare"))
-    taut("--out", str(tmp_path / "told"), "--grid", str(grid), "--zone", "DE-LU")
+    taut("--out", str(tmp_path / "told"), f"grid = '{grid}'", "zone = 'DE-LU'")
 
     bare, told = (
         {str(path.relative_to(tmp_path / name)): path for path in sorted((tmp_path / name).rglob("*.*"))}
@@ -105,7 +106,7 @@ def test_without_a_grid_the_same_files_are_written_as_ever(taut: Taut, grid: Pat
 
 def test_tables_beside_a_run_are_whole_and_the_same_twice(taut: Taut, grid: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        rows, _ = taut("--out", str(tmp_path / name), "--grid", str(grid), "--zone", "DE-LU", "--slack", "6h")
+        rows, _ = taut("--out", str(tmp_path / name), f"grid = '{grid}'", "zone = 'DE-LU'", "slack = '6h'")
 
     for path in sorted((tmp_path / "one").rglob("*.*")):
         assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()
@@ -123,7 +124,7 @@ def test_tables_beside_a_run_are_whole_and_the_same_twice(taut: Taut, grid: Path
 def test_power_alone_tells_energy_alone(taut: Taut, tmp_path: Path) -> None:
     path = tmp_path / "site.toml"
     path.write_text("[gpus.V100]\nidle_w = 60\nfull_w = 600\n[machines.x]\ncpu_idle_w = 1\ncpu_full_w = 2\n")
-    rows, said = taut("--power", str(path))
+    rows, said = taut(f"power = '{path}'")
 
     assert all(row["energy_kwh"] > 0.0 for row in rows)
     assert not [name for name in rows[0] if "carbon" in name or "cost" in name or name == "zone"]
@@ -133,19 +134,19 @@ def test_power_alone_tells_energy_alone(taut: Taut, tmp_path: Path) -> None:
 
 def test_slack_without_a_grid_holds_nobody_and_says_so(taut: Taut) -> None:
     bare, _ = taut()
-    rows, said = taut("--slack", "6h")
+    rows, said = taut("slack = '6h'")
 
     assert rows == bare
-    assert "--slack without --grid: no job is held" in said
+    assert "slack without grid: no job is held" in said
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("more", "what"), [((), "carbon"), (("--shift-by", "price"), "cost")])
+@pytest.mark.parametrize(("more", "what"), [((), "carbon"), (("shift_by = 'price'",), "cost")])
 def test_slack_shows_each_arm_at_once_by_forecast_and_clairvoyant(
     taut: Taut, grid: Path, more: tuple[str, ...], what: str
 ) -> None:
-    where = ("--grid", str(grid), "--zone", "DE-LU", "--arrivals", "recorded", "--hours", "2000")
-    rows, said = taut(*where, "--slack", "9h", *more)
+    where = (f"grid = '{grid}'", "zone = 'DE-LU'", "--arrivals", "recorded", "--hours", "2000")
+    rows, said = taut(*where, "slack = '9h'", *more)
     per_kwh = {"carbon": "carbon_jobs_g_per_kwh", "cost": "cost_jobs_usd_per_kwh"}[what]
 
     by_arm: dict[str, dict[str, dict[str, Any]]] = {}
@@ -161,7 +162,7 @@ def test_slack_shows_each_arm_at_once_by_forecast_and_clairvoyant(
 
 @pytest.mark.slow
 def test_means_over_seeds_keep_shifts_apart(taut: Taut, grid: Path) -> None:
-    rows, _ = taut("--grid", str(grid), "--zone", "DE-LU", "--slack", "2h", "--replications", "2")
+    rows, _ = taut(f"grid = '{grid}'", "zone = 'DE-LU'", "slack = '2h'", "--replications", "2")
 
     assert {row["shift"] for row in rows} == {"none", "forecast", "clairvoyant"}
     assert {row["seeds"] for row in rows} == {2}
@@ -170,23 +171,23 @@ def test_means_over_seeds_keep_shifts_apart(taut: Taut, grid: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--zone", "DE-LU"), "found --zone without --grid"),
-        (("--pue", "1.2", "--grid-start", "2023-01-01"), "found --grid-start, --pue without --grid"),
-        (("--shift-by", "price"), "--shift-by without --slack"),
-        (("--grid", "GRID"), "the zones DE-LU, ZA, expected one; choose"),
-        (("--grid", "GRID", "--zone", "FR"), "--zone FR"),
-        (("--grid", "GRID", "--zone", "ZA", "--slack", "6h", "--shift-by", "price"), "zone ZA has no file"),
-        (("--grid", "GRID", "--zone", "ZA", "--grid-start", "2022-01-01"), "name one with --grid-start"),
-        (("--grid", "GRID", "--zone", "ZA", "--grid-start", "noon"), "--grid-start: found 'noon', expected a moment"),
-        (("--grid", "GRID", "--zone", "ZA", "--slack", "soon"), "--slack soon: expected a time as 6h"),
-        (("--slack", "9d"), "--slack 9d: found a slack of 216 h, expected at most 168 h"),
-        (("--grid", "absent"), "no such folder"),
-        (("--power", "absent.toml"), "absent.toml: No such file"),
+        (("zone = 'DE-LU'",), "found zone, carbon_basis, grid_start or pue without grid"),
+        (("pue = 1.2", "grid_start = '2023-01-01'"), "found zone, carbon_basis, grid_start or pue without grid"),
+        (("shift_by = 'price'",), "found shift_by without slack"),
+        (("grid = 'GRID'",), "the zones DE-LU, ZA, expected one; choose"),
+        (("grid = 'GRID'", "zone = 'FR'"), "--zone FR"),
+        (("grid = 'GRID'", "zone = 'ZA'", "slack = '6h'", "shift_by = 'price'"), "zone ZA has no file"),
+        (("grid = 'GRID'", "zone = 'ZA'", "grid_start = '2022-01-01'"), "name one with grid_start"),
+        (("grid = 'GRID'", "zone = 'ZA'", "grid_start = 'noon'"), "grid_start: found 'noon', expected a moment"),
+        (("grid = 'GRID'", "zone = 'ZA'", "slack = 'soon'"), "slack soon: expected a time as 6h"),
+        (("slack = '9d'",), "slack 9d: found a slack of 216 h, expected at most 168 h"),
+        (("grid = 'absent'",), "no such folder"),
+        (("power = 'absent.toml'",), "absent.toml: No such file"),
     ],
 )
 def test_what_cannot_be_meant_is_bad_usage(lake: Path, grid: Path, arguments: tuple[str, ...], said: str) -> None:
-    given = [str(grid) if each == "GRID" else each for each in arguments]
-    result = CliRunner().invoke(app, ["simulate", "--lake", str(lake), "--predictor", "oracle", *given])
+    given = [each.replace("GRID", str(grid)) for each in arguments]
+    result = CliRunner().invoke(app, command(lake.parent, "--lake", str(lake), "--predictor", "oracle", *given))
 
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
@@ -206,5 +207,5 @@ def test_slack_is_read(text: str, slack: Slack) -> None:
     "text", ["", "6", "h", "-1h", "6 h", "1e9h", "nan%", "169h", "10001%", "9" * 30 + "%", "9" * 400 + "%"]
 )
 def test_what_is_no_slack_is_refused(text: str) -> None:
-    with pytest.raises(BadUsage, match="--slack"):
+    with pytest.raises(BadUsage, match="slack"):
         slack_of(text)

@@ -4,24 +4,20 @@ import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import polars as pl
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.cli.predictors import PREDICTORS
-from pipelines.cli.reserving import VariationOption
-from pipelines.cli.simulation_options import BackfillOption, PlacementOption, QueueOption, SharingOption, TruthOption
+from pipelines.cli.simulation_settings import Settings
 from pipelines.lake.ingest import ingest
-from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
-from pipelines.simulation.shared.settings import SHARED
-from pipelines.simulation.shared.variation import VARIATIONS
 from pipelines.synth.pai import synthesise
-from scheduler_core.devices import SHARINGS
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queue_policies import QUEUE_POLICIES
+from tests.pipelines.cli.simulating import command
 from tests.pipelines.conftest import PHILLY
 
 Taut = Callable[..., list[dict[str, Any]]]
@@ -48,13 +44,14 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def taut(lake: Path) -> Taut:
+def taut(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> Taut:
     """Return what runs `taut simulate` and reads its rows."""
 
     def run(*arguments: str, trace: str = "pai-synth") -> list[dict[str, Any]]:
         where = ["--lake", str(lake), "--trace", trace, "--format", "json"]
         usual = [] if "--predictor" in arguments else ["--predictor", "oracle"]
-        result = CliRunner().invoke(app, ["simulate", *where, *usual, *arguments])
+        words = command(tmp_path_factory.mktemp("settings"), *where, *usual, *arguments)
+        result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, result.stderr
         rows: list[dict[str, Any]] = json.loads(result.stdout)
         return rows
@@ -70,7 +67,7 @@ def busy(taut: Taut) -> Taut:
 
 def said(lake: Path, *arguments: str, trace: str = "pai-synth") -> tuple[int, str]:
     """Return the exit code of `taut simulate` and what it said."""
-    result = CliRunner().invoke(app, ["simulate", "--lake", str(lake), "--trace", trace, *arguments])
+    result = CliRunner().invoke(app, command(lake.parent, "--lake", str(lake), "--trace", trace, *arguments))
     return result.exit_code, result.stderr
 
 
@@ -79,14 +76,15 @@ BUSY = (*SHORT, "--rate", "200")
 RECORDED = ("--arrivals", "recorded", "--cluster-from", "paper")
 
 
-def test_every_policy_placement_and_truth_can_be_named() -> None:
-    assert set(get_args(QueueOption)) == set(QUEUE_POLICIES)
-    assert set(get_args(PlacementOption)) == set(PLACEMENTS)
-    assert [option.value for option in TruthOption] == [*SLOWDOWN_MODELS, SHARED]
-    assert list(get_args(VariationOption)) == list(VARIATIONS)
-    assert set(get_args(BackfillOption)) == {"none", "easy"}
-    assert list(get_args(SharingOption)) == list(SHARINGS)
-    assert list(PREDICTORS) == ["champion", "oracle", "constant", "none"]
+def test_every_setting_is_on_the_page() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "simulate.md").read_text(encoding="utf-8")
+    options = {option for each in get_command(app).commands["simulate"].params for option in each.opts}  # type: ignore[attr-defined]
+
+    assert {
+        name
+        for name in Settings.model_fields
+        if f"--{name.replace('_', '-')}" not in options and f"`{name}`" not in page
+    } == set()
 
 
 @pytest.mark.parametrize("policy", list(QUEUE_POLICIES))
@@ -119,18 +117,18 @@ def test_every_placement_runs(taut: Taut, placement: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ("--backfill", "easy"),
-        ("--overtakes", "0"),
-        ("--sharing", "devices"),
-        ("--policy", "sjf", "--aging", "0.5"),
-        ("--policy", "sjf", "--preempt", "--restart-cost-s", "30", "--quantum-s", "60"),
-        ("--mtbf-h", "0.3", "--mttr-h", "0.5"),
+        ("backfill = 'easy'",),
+        ("overtakes = 0",),
+        ("sharing = 'devices'",),
+        ("--policy", "sjf", "aging = 0.5"),
+        ("--policy", "sjf", "preempt = true", "restart_cost_s = 30", "quantum_s = 60"),
+        ("mtbf_h = 0.3", "mttr_h = 0.5"),
         ("--seed", "9"),
         ("--rate", "20"),
-        ("--mix", "ctr=1"),
-        ("--warm-up-h", "0.5"),
+        ("mix = {ctr = 1}",),
+        ("warm_up_h = 0.5",),
         ("--predictor", "constant"),
-        ("--alpha0", "0.8"),
+        ("alpha0 = 0.8",),
     ],
 )
 def test_an_option_is_heard(busy: Taut, options: tuple[str, ...]) -> None:
@@ -142,11 +140,11 @@ def test_an_option_is_heard(busy: Taut, options: tuple[str, ...]) -> None:
 
 def test_no_preempt_keeps_srtf_from_stopping_jobs(busy: Taut) -> None:
     assert any(row["preempted"] for row in busy("--policy", "srtf"))
-    assert not any(row["preempted"] for row in busy("--policy", "srtf", "--no-preempt"))
+    assert not any(row["preempted"] for row in busy("--policy", "srtf", "preempt = false"))
 
 
 def test_theta_and_guards_choose_the_arms(taut: Taut) -> None:
-    rows = taut(*SHORT, "--guard", "usage", "--guard", "none", "--theta", "0.5")
+    rows = taut(*SHORT, "guard = ['usage', 'none']", "theta = 0.5")
 
     assert {row["arm"] for row in rows} == {"requested", "shrunk", "unguarded", "oracle"}
 
@@ -182,7 +180,7 @@ def test_running_jobs_are_reclaimed_under_the_truth_shared(taut: Taut, tmp_path:
 
 def test_options_of_reclaiming_are_heard(taut: Taut) -> None:
     busy = ("--hours", "1", "--rate", "400", "--truth", "shared", "--predictor", "none")
-    options = ((), ("--z", "0"), ("--probation-min", "60"), ("--variation", "cv_1"))
+    options = ((), ("z = 0",), ("probation_min = 60",), ("variation = 'cv_1'",))
     plain, *others = ({row["arm"]: row for row in taut(*busy, *option)} for option in options)
 
     for heard in others:
@@ -206,8 +204,8 @@ def test_recorded_jobs_of_a_trace_without_use_run_on_gpus_alone(taut: Taut, lake
 
 def test_a_window_takes_the_jobs_submitted_in_it(taut: Taut) -> None:
     everything = taut(*RECORDED, "--predictor", "none")
-    early = taut(*RECORDED, "--predictor", "none", "--until", "1970-02-01")
-    late = taut(*RECORDED, "--predictor", "none", "--since", "1970-02-01")
+    early = taut(*RECORDED, "--predictor", "none", "until = '1970-02-01'")
+    late = taut(*RECORDED, "--predictor", "none", "since = '1970-02-01'")
 
     counts = [rows[0]["submitted"] + rows[0]["never_fits"] for rows in (everything, early, late)]
     assert counts[0] == counts[1] + counts[2]
@@ -219,7 +217,7 @@ def test_a_cluster_comes_from_a_file_or_from_the_trace(taut: Taut, lake: Path, t
     file.write_text(CLUSTER)
 
     small = taut(*SHORT, "--cluster-from", str(file))
-    own = taut(*SHORT, "--cluster-from", "machines", "--match-gpu-type")
+    own = taut(*SHORT, "--cluster-from", "machines", "match_gpu_type = true")
     code, notes = said(lake, *SHORT, "--cluster-from", str(file), "--predictor", "none")
 
     assert small[0]["deployed"] < own[0]["deployed"]
@@ -231,12 +229,12 @@ def test_outages_come_from_a_file(taut: Taut, tmp_path: Path) -> None:
     file = tmp_path / "outages.csv"
     file.write_text("machine,down_s,up_s\n" + "".join(f"m{i},0,\n" for i in range(4)))
 
-    assert {row["deployed"] for row in taut(*SHORT, "--outages", str(file))} == {0}
+    assert {row["deployed"] for row in taut(*SHORT, f"outages = '{file}'")} == {0}
 
 
 def test_every_run_is_kept_and_the_same_seed_gives_the_same_bytes(taut: Taut, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        taut(*SHORT, "--mtbf-h", "5", "--out", str(tmp_path / name))
+        taut(*SHORT, "mtbf_h = 5", "--out", str(tmp_path / name))
 
     one, two = ({f.relative_to(root): f.read_bytes() for f in sorted(root.rglob("*")) if f.is_file()}
                 for root in (tmp_path / "one", tmp_path / "two"))  # fmt: skip
@@ -250,7 +248,7 @@ def test_every_run_is_kept_and_the_same_seed_gives_the_same_bytes(taut: Taut, tm
 
 
 def test_devices_are_said_and_kept_and_every_replication_has_its_seed(lake: Path, tmp_path: Path) -> None:
-    kept = ("--sharing", "devices", "--replications", "2", "--predictor", "none", "--out", str(tmp_path / "out"))
+    kept = ("sharing = 'devices'", "--replications", "2", "--predictor", "none", "--out", str(tmp_path / "out"))
     code, notes = said(lake, *SHORT, "--seed", "4", *kept)
 
     assert code == 0, notes
@@ -280,34 +278,43 @@ def test_the_table_shows_what_holds_something(lake: Path) -> None:
         (("--policy", "magic"), "pai-synth", "srtf"),
         (("--placement", "magic"), "pai-synth", "consolidate"),
         (("--predictor", "magic"), "pai-synth", "one of champion, oracle, constant, none"),
+        (("magic = 1",), "pai-synth", "simulate: magic: "),
         (("--policy", "sjf", "--predictor", "none"), "pai-synth", "--predictor champion, oracle or constant"),
-        (("--arrivals", "recorded", "--rate", "7"), "pai-synth", "found --rate with --arrivals recorded"),
-        (("--arrivals", "recorded", "--mix", "ctr=1"), "pai-synth", "found --mix with --arrivals recorded"),
-        (("--mix", "ctr"), "pai-synth", "expected a task type and its weight, as ctr=65"),
-        (("--mix", "ctr=0"), "pai-synth", "found no weight above 0"),
-        (("--mttr-h", "1"), "pai-synth", "--mttr-h without --mtbf-h"),
-        (("--mtbf-h", "0"), "pai-synth", "expected more than 0"),
+        (
+            ("--arrivals", "recorded", "--rate", "7"),
+            "pai-synth",
+            "found rate, mix or replications",
+        ),
+        (
+            ("--arrivals", "recorded", "mix = {ctr = 1}"),
+            "pai-synth",
+            "found rate, mix or replications",
+        ),
+        (("mix = {ctr = -1}",), "pai-synth", "simulate: mix.ctr: "),
+        (("mix = {ctr = 0}",), "pai-synth", "found a mix without a weight above 0"),
+        (("mttr_h = 1",), "pai-synth", "found mttr_h without mtbf_h"),
+        (("mtbf_h = 0",), "pai-synth", "simulate: mtbf_h: "),
         (("--cluster-from", "nowhere.toml"), "pai-synth", "expected a TOML file of machines"),
-        (("--cluster-from", ""), "pai-synth", "found no name, expected paper, machines, or a TOML file"),
-        (("--aging", "inf"), "pai-synth", "aging=inf is out of its range"),
+        (("--cluster-from", ""), "pai-synth", "simulate: cluster_from: "),
+        (("aging = inf",), "pai-synth", "aging=inf is out of its range"),
         (
             ("--out", "/proc/x"),
             "pai-synth",
             "taut: --out /proc/x: no such file or directory, expected a writable folder",
         ),
-        (("--overtakes", "1", "--backfill", "easy"), "pai-synth", "found both overtakes and backfill=easy"),
-        (("--policy", "las", "--overtakes", "1"), "pai-synth", "found preemption together with overtakes"),
-        (("--placement", "fgd", "--sharing", "pooled"), "pai-synth", "found pooled GPUs for the placement fgd"),
-        (("--warm-up-h", "12"), "pai-synth", "expected below 43200 s"),
-        (("--match-gpu-type",), "pai-synth", "machines that name none (the paper's)"),
-        (("--outages", "x.csv", "--mtbf-h", "1"), "pai-synth", "found both --outages and --mtbf-h"),
+        (("overtakes = 1", "backfill = 'easy'"), "pai-synth", "found both overtakes and backfill=easy"),
+        (("--policy", "las", "overtakes = 1"), "pai-synth", "found preemption together with overtakes"),
+        (("--placement", "fgd", "sharing = 'pooled'"), "pai-synth", "found pooled GPUs for the placement fgd"),
+        (("warm_up_h = 12",), "pai-synth", "expected below 43200 s"),
+        (("match_gpu_type = true",), "pai-synth", "machines that name none (the paper's)"),
+        (("outages = 'x.csv'", "mtbf_h = 1"), "pai-synth", "found outages with mtbf_h"),
         (("--truth", "shared", "--placement", "fgd"), "pai-synth", "found placement fgd, expected best_fit; for them"),
         (("--truth", "shared", "--policy", "srtf"), "pai-synth", "preemption (the default of srtf)"),
-        (("--truth", "shared", "--backfill", "easy"), "pai-synth", "for them use --truth contention"),
-        (("--truth", "shared", "--mtbf-h", "9"), "pai-synth", "found outages of machines"),
+        (("--truth", "shared", "backfill = 'easy'"), "pai-synth", "for them use --truth contention"),
+        (("--truth", "shared", "mtbf_h = 9"), "pai-synth", "found outages of machines"),
         (("--truth", "shared", "--arrivals", "recorded"), "philly", "use --truth unchanged"),
-        (("--z", "1"), "pai-synth", "found --z without --truth shared"),
-        (("--arrivals", "recorded", "--vc", "none"), "philly", "--vc: found no job of 'none', expected one of 6214e9"),
+        (("z = 1",), "pai-synth", "found z, probation_min or variation without truth = shared"),
+        (("--arrivals", "recorded", "vc = 'none'"), "philly", "--vc: found no job of 'none', expected one of 6214e9"),
     ],
 )
 def test_what_cannot_be_meant_is_bad_usage(lake: Path, arguments: tuple[str, ...], trace: str, expected: str) -> None:
@@ -321,7 +328,7 @@ def test_what_cannot_be_meant_is_bad_usage(lake: Path, arguments: tuple[str, ...
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--arrivals", "recorded", "--since", "2030-01-01"), "widen --since and --until"),
+        (("--arrivals", "recorded", "since = '2030-01-01'"), "widen --since and --until"),
         ((), "train with `taut train`"),
     ],
 )

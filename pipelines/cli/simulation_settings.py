@@ -1,0 +1,173 @@
+"""Settings of `taut simulate`, from its options and a TOML file."""
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pipelines.cli.predictors import PREDICTORS
+from pipelines.errors import BadUsage
+from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
+from pipelines.simulation.shared.settings import SHARED
+from pipelines.simulation.shared.variation import VARIATIONS
+from scheduler_core.errors import BadInput
+from scheduler_core.placement import PLACEMENTS
+from scheduler_core.planning.release import Slack
+from scheduler_core.queue_policies import QUEUE_POLICIES
+
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+AtLeast0 = Annotated[float, Field(ge=0.0)]
+
+
+class Settings(BaseModel):
+    """One simulation; a key that is absent has the value shown here, or the default told at the option."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # jobs
+    cluster: str | None = None
+    vc: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    # load
+    arrivals: Literal["drawn", "instances", "recorded"] = "drawn"
+    rate: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
+    mix: dict[str, Annotated[float, Field(ge=0.0, allow_inf_nan=False)]] = {}
+    """Weights of task types, as {ctr = 65}; the trace's own if empty."""
+    replications: Annotated[int, Field(ge=1)] | None = None
+    hours: Annotated[float, Field(ge=0.1, le=100_000.0)] | None = None
+    warm_up_h: AtLeast0 = 0.0
+    # rules
+    cluster_from: Annotated[str, Field(min_length=1)] | None = None
+    match_gpu_type: bool = False
+    policy: str = "fifo"
+    placement: str = "best_fit"
+    sharing: Literal["pooled", "devices"] | None = None
+    target: Literal["online", "trace"] = "online"
+    popularity: float = 1.0
+    aging: AtLeast0 = 0.0
+    overtakes: Annotated[int, Field(ge=0)] | None = None
+    backfill: Literal["none", "easy"] = "none"
+    preempt: bool | None = None
+    restart_cost_s: AtLeast0 = 0.0
+    quantum_s: Annotated[float, Field(ge=1.0)] = 600.0
+    # advice: Algorithm 1 and slowdown models
+    predictor: str | None = None
+    token_file: Path | None = None
+    theta: Annotated[float, Field(ge=1e-4, le=1.0)] = 0.05
+    alpha0: Annotated[float, Field(ge=0.0, le=0.99)] | None = None
+    sure_runs: Annotated[int, Field(ge=0)] | None = None
+    guard: tuple[Literal["usage", "none"], ...] = ("usage",)
+    truth: tuple[str, ...] = tuple(SLOWDOWN_MODELS)
+    # reclaiming, under the slowdown model `shared`
+    z: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
+    """Standard deviations of the sum of use that stay free on a machine."""
+    probation_min: Annotated[float, Field(ge=0.0, le=10_000.0)] | None = None
+    variation: str | None = None
+    # outages of machines
+    mtbf_h: Positive | None = None
+    mttr_h: Positive | None = None
+    outages: Path | None = None
+    """CSV file: machine,down_s,up_s."""
+    # energy
+    grid: Path | None = None
+    zone: str | None = None
+    carbon_basis: Literal["lca", "direct"] | None = None
+    grid_start: str | None = None
+    power: Path | None = None
+    pue: Annotated[float, Field(ge=1.0, le=10.0)] | None = None
+    slack: str | None = None
+    """How long a job may be held for a better hour: 6h, 90m, or 50% of its predicted run time."""
+    shift_by: Literal["carbon", "price"] | None = None
+
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def recorded(self) -> bool:
+        """Whether arrivals are the trace's own."""
+        return self.arrivals == "recorded"
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> Self:
+        known = {
+            "policy": ([self.policy], QUEUE_POLICIES),
+            "placement": ([self.placement], PLACEMENTS),
+            "truth": (self.truth, (*SLOWDOWN_MODELS, SHARED)),
+            "variation": ([self.variation or "default"], VARIATIONS),
+        }
+        for name, (values, names) in known.items():
+            wrong = [value for value in values if value not in names]
+            if wrong:
+                raise ValueError(f"{name}: found {wrong[0][:80]!r}, expected one of {', '.join(names)}")
+        if self.predictor is not None and "://" not in self.predictor and self.predictor not in PREDICTORS:
+            names = ", ".join(PREDICTORS)
+            raise ValueError(f"predictor: found {self.predictor[:80]!r}, expected an address, or one of {names}")
+        return self
+
+    @model_validator(mode="after")
+    def _settings_agree(self) -> Self:
+        needs: dict[str, tuple[object, bool]] = {
+            "rate, mix or replications with arrivals = recorded": (
+                self.rate or self.mix or self.replications,
+                not self.recorded,
+            ),
+            "z, probation_min or variation without truth = shared": (
+                (self.z, self.probation_min, self.variation) != (None, None, None),
+                SHARED in self.truth,
+            ),
+            "outages with mtbf_h": (self.outages is not None, self.mtbf_h is None),
+            "mttr_h without mtbf_h": (self.mttr_h is not None, self.mtbf_h is not None),
+            "zone, carbon_basis, grid_start or pue without grid": (
+                (self.zone, self.carbon_basis, self.grid_start, self.pue) != (None, None, None, None),
+                self.grid is not None,
+            ),
+            "shift_by without slack": (self.shift_by is not None, self.slack is not None),
+            "a mix without a weight above 0": (bool(self.mix) and not math.fsum(self.mix.values()), False),
+        }
+        for what, (given, allowed) in needs.items():
+            if given and not allowed:
+                raise ValueError(f"found {what}")
+        return self
+
+
+def read_settings(file: Path | None, options: Mapping[str, object]) -> Settings:
+    """Read the settings of a TOML file; options of the command go before its keys."""
+    keys: dict[str, Any] = {}
+    if file is not None:
+        try:
+            keys = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise BadUsage(f"--settings {file}: {error}; expected TOML such as: warm_up_h = 2") from error
+    try:
+        return Settings.model_validate({**keys, **options})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BadUsage(f"simulate: {where}{': ' if where else ''}{first['msg']}") from error
+
+
+_UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_SLACK: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|%)")
+
+
+def slack_of(text: str) -> Slack:
+    """Parse a slack: a time as `6h`, `90m`, `1.5d` or `600s`, or a share of the predicted run time as `50%`.
+
+    Examples
+    --------
+    >>> slack_of("90m").longest_s, slack_of("50%").run_frac
+    (5400.0, 0.5)
+    """
+    found = _SLACK.fullmatch(text.strip())
+    if found is None:
+        raise BadUsage(f"slack {text}: expected a time as 6h, 90m or 2d, or a part of the predicted run, as 50%")
+    amount, unit = float(found[1]), found[2]
+    try:
+        return Slack(run_frac=amount / 100.0) if unit == "%" else Slack(longest_s=amount * _UNITS_S[unit])
+    except BadInput as error:
+        raise BadUsage(f"slack {text}: {error}") from error
