@@ -13,8 +13,7 @@ import numpy as np
 
 from modelserve.errors import BundleError
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.sites.policies import Policy, policy
-from scheduler_core.planning.sites.routing import Support
+from scheduler_core.planning.sites import Policy, Support, policy
 from scheduler_core.types import FloatArray
 
 __all__ = ["TERMS", "RoutingPolicy", "read_routing_policy", "write_routing_policy"]

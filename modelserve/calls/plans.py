@@ -16,11 +16,10 @@ from modelserve.contract.plans import HoldBody, PlanBody, PlanJob
 from modelserve.contract.requests import JobRow
 from modelserve.contract.writing import written
 from modelserve.errors import BadRequest
-from scheduler_core.planning.carbon.elastic import ElasticJobs
-from scheduler_core.planning.carbon.monitor import JobStates
-from scheduler_core.planning.carbon.round import Round, Site, carbon_round
+from scheduler_core.planning.carbon.allocator import Round, allocate, carbon_round
+from scheduler_core.planning.carbon.jobs import ElasticJobs, Period
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
-from scheduler_core.planning.release import CLAIRVOYANT, foreseen, released_s
+from scheduler_core.planning.release import foreseen, released_s
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["hold_rows", "holds", "plan_rows", "plans"]
@@ -93,38 +92,28 @@ def _round(
     budget_g: float,
 ) -> Round:
     """Hold a round for some of the jobs with the free GPUs of every node and the grams that are left."""
-    gpus = np.array([row.running_gpus for row in rows], np.int64)
-    known = np.array([row.running_gpus <= jobs.most_gpus for row in rows], np.bool_)
     places = np.zeros((len(rows), len(nodes)), np.int64)
     for at, row in enumerate(rows):
         if row.node is not None:
             places[at, nodes.index(row.node)] = row.running_gpus
-    states = JobStates(
-        submit_ts=np.array([min(row.submit_ts.timestamp() if row.submit_ts else now, now) for row in rows]),
-        seen_ts=np.full(len(rows), now),
-        steps_done=np.array([row.done_frac * row.run_s for row in rows]),
-        gpus=np.where(known & jobs.allowed[np.arange(len(rows)), np.where(known, gpus, 0)], gpus, 0),
-        step=np.zeros(len(rows), np.int64),
-        ended=np.zeros(len(rows), np.bool_),
-    )
-    intensity = body.g_per_kwh or 0.0
-    site = Site(period_s=body.period_s, fallback_g_per_kwh=intensity, pue=body.pue, rule=body.budget)
+    submitted = (now if row.submit_ts is None else row.submit_ts.timestamp() for row in rows)
     return carbon_round(
-        jobs,
-        states,
-        now,
-        feed=partial(_constant, intensity),
-        reading=None,
-        budget_g=budget_g,
-        free_gpus=free,
-        site=site,
+        jobs.after(
+            np.array([row.done_frac * row.run_s for row in rows]),
+            np.array([max(now - each, 0.0) for each in submitted]),
+        ),
+        Period(
+            intensity_g_per_kwh=body.g_per_kwh or 0.0,
+            budget_g=budget_g,
+            period_s=body.period_s,
+            pue=body.pue,
+            rule=body.budget,
+        ),
+        free,
         places=places,
         switches=np.repeat(np.arange(len(body.nodes)), [group.count for group in body.nodes]),
+        planner=partial(allocate, price_s_per_kwh=body.price_s_per_kwh if body.planner == "priced" else 0.0),
     )
-
-
-def _constant(intensity: float, _: float) -> float:
-    return intensity
 
 
 def _elastic(body: PlanBody) -> ElasticJobs:
@@ -269,7 +258,7 @@ def hold_rows(body: HoldBody, now: float) -> list[Values]:
     run_s, slack_s = (np.array([getattr(row, name) for row in body.jobs]) for name in ("run_s", "slack_s"))
     arrive_s = np.full(len(run_s), now)
     series = foreseen(known, now + float((run_s + slack_s).max()) + 2 * HOUR_S)
-    until_s = released_s(arrive_s, slack_s, run_s, series, 0.0, CLAIRVOYANT)
+    until_s = released_s(arrive_s, slack_s, run_s, series, 0.0, clairvoyant=True)
     now_mean, then_mean = (series.integral(at, at + run_s) / (run_s / HOUR_S) for at in (arrive_s, until_s))
     held: BoolArray = until_s > arrive_s
     rows = []

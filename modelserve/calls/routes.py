@@ -1,6 +1,6 @@
 """Calls for routes of waiting jobs among sites: sites and jobs in, a site and a reason for each job out.
 
-The decision is `scheduler_core.planning.sites.routing`, with the policy of the settings.
+The decision is `scheduler_core.planning.sites`, with the policy of the settings.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from modelserve.calls.context import Answered, RequestContext
 from modelserve.contract.routes import RouteBody, RoutedJob, SiteRow
 from modelserve.contract.writing import Values, written
 from modelserve.errors import BadRequest
-from scheduler_core.planning.sites.routing import SiteState, WaitingJobs, route
+from scheduler_core.planning.sites import SiteState, WaitingJobs, route
 from scheduler_core.types import FloatArray, IntArray
 
 __all__ = ["routed"]

@@ -32,6 +32,9 @@ MAX_RUN_S: Final = 90 * 86_400.0
 FIRST_TS: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_TS: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
+PRICE_S_PER_KWH: Final = 3_000.0
+"""Default price of energy (ours): at 200 W, a second GPU has to make a job 1.14 times as fast."""
+
 Watts = Annotated[float, Field(ge=0.0, le=1e5, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=1.0, le=MAX_RUN_S, allow_inf_nan=False)]
 When = Annotated[Moment, Field(ge=FIRST_TS, le=LAST_TS)]
@@ -124,9 +127,11 @@ class PlanBody(Part):
 
     With the objective `carbon`, GPU counts and clocks are chosen so that the emissions within `period_s` (budget
     `period`), or until the jobs end (`to-completion`, as in the carbon patent), are at most `budget_g` at
-    `g_per_kwh`. With the objective `cost`, jobs with due dates are placed on node types at the lowest cost of tardiness
-    and energy, at `usd_per_kwh` now and `later_usd_per_kwh` later. Without `preempt`, a running job is stopped only if
-    the budget does not suffice for it.
+    `g_per_kwh`. The planner `priced` (ours) adds a GPU or raises a clock only where it saves at least `price_s_per_kwh`
+    seconds of run time per kWh; `two_stages` (the carbon patent) does so while the budget lasts. With the objective
+    `cost`, jobs with due dates are placed on node types at the lowest cost of tardiness and energy, at `usd_per_kwh`
+    now and `later_usd_per_kwh` later. Without `preempt`, a running job is stopped only if the budget does not suffice
+    for it.
     """
 
     objective: Literal["carbon", "cost"]
@@ -141,6 +146,8 @@ class PlanBody(Part):
     g_per_kwh: Annotated[float, Field(ge=0.0, le=2500.0)] | None = None
     budget: Literal["period", "to-completion"] = "period"
     budget_g: Grams | None = None
+    planner: Literal["priced", "two_stages"] = "priced"
+    price_s_per_kwh: Annotated[float, Field(ge=0.0, le=1e9)] = PRICE_S_PER_KWH
     usd_per_kwh: Price | None = None
     later_usd_per_kwh: Price | None = None
     restart_s: Annotated[float, Field(ge=0.0, le=86_400.0)] = 60.0

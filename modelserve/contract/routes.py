@@ -19,7 +19,7 @@ HOURS: Final = 24
 MOST_GPUS: Final = 1_000_000
 
 RouteReason = Literal["stays", "sent", "waits", "no_room", "too_wide"]
-"""The reasons of `scheduler_core.planning.sites.routing`, which clients do not load."""
+"""The reasons of `scheduler_core.planning.sites`, which clients do not load."""
 
 Gpus = Annotated[int, Field(ge=0, le=MOST_GPUS)]
 Price = Annotated[float, Field(ge=-1000.0, le=1000.0, allow_inf_nan=False)]

@@ -52,6 +52,20 @@ def carbon(
         Literal["period", "to-completion"],
         typer.Option("--budget", help="What it limits: emissions of a period (ours), or until the jobs end (patent)."),
     ] = "period",
+    planner: Annotated[
+        Literal["priced", "two_stages"],
+        typer.Option("--planner", help="Weigh time against energy by --price (ours), or only by the budget (patent)."),
+    ] = "priced",
+    price: Annotated[
+        float | None,
+        typer.Option(
+            "--price",
+            help="Seconds of run time that a kWh more has to save, with --planner priced.",
+            min=0.0,
+            max=1e9,
+            show_default="3000",
+        ),
+    ] = None,
     zone: Zone = None,
     period_s: Period = MINUTES_15,
     at: Moment = None,
@@ -77,15 +91,17 @@ def carbon(
 
     if rounds and (apply != "slurm" or show or out or url):
         raise BadUsage("--rounds: expected with --apply slurm, and without --commands, --out and --url")
+    if price is not None and planner != "priced":
+        raise BadUsage("--price: found with --planner two_stages, expected --planner priced")
     if speed != 1.0 and not rounds:
         raise BadUsage("--speed: found without --rounds, expected both; one decision takes no time")
     if rounds and period_s < LEAST_PERIOD_S * speed:
         raise BadUsage(f"--speed: found periods of {period_s / speed:.2g} s, expected {LEAST_PERIOD_S:g} s or more")
     now = _now(at)
     series = series_of(grid, zone, "carbon", now, now + (rounds or 0) * period_s)
-    body = body_of(
-        "carbon", jobs, nodes, now, period_s=period_s, budget=budget, budget_g=budget_g, g_per_kwh=series.at(now)
-    )
+    weighed = {"planner": planner, **({} if price is None else {"price_s_per_kwh": price})}
+    limits = {"period_s": period_s, "budget": budget, "budget_g": budget_g, "g_per_kwh": series.at(now)}
+    body = body_of("carbon", jobs, nodes, now, **limits, **weighed)
     if rounds:
         from modelserve.calls.plans import plan_rows
         from pipelines.connect.slurm.plan_loop import run_loop

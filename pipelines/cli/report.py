@@ -109,7 +109,7 @@ def _meters(grid: Path | None, zone: str | None, power: Path | None, pue: float 
     from pipelines.simulation.energy.meters import Meters
 
     if grid is not None:
-        return Meters.of(grid, [zone], power, pue)
+        return Meters.of(grid, zone, power, pue)
     given = [name for name, value in (("--zone", zone), ("--power", power), ("--pue", pue)) if value is not None]
     if given:
         raise BadUsage(f"found {', '.join(given)} without --grid, expected a folder of zones with it")

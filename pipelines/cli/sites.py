@@ -117,7 +117,7 @@ class Given:
 def simulate(world: World) -> None:
     """Simulate the rules on weeks of October to December: utility, energy, carbon, money, GPU use and misses."""
     from pipelines.models.sites.judging import RULES, judged
-    from scheduler_core.planning.sites.policies import policy
+    from scheduler_core.planning.sites import policy
 
     places, (weeks,) = world.made("judge")
     emit(means(list(judged(places, weeks, {name: policy(name) for name in RULES}, ()))), world.form)
@@ -128,7 +128,7 @@ def train(world: World, written: Written) -> None:
     from modelserve.bundle.routing_policy import write_routing_policy
     from pipelines.models.sites.judging import routing_policy
     from pipelines.models.sites.training import trained_scorer, tuned_rolling, usd_of
-    from scheduler_core.planning.sites.policies import policy
+    from scheduler_core.planning.sites import policy
 
     try:
         written.out.parent.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def evaluate(world: World, given: Given) -> None:
     """Judge a policy on October to December against every rule, the clairvoyant bound (1) and the best schedule."""
     from modelserve.bundle.routing_policy import read_routing_policy
     from pipelines.models.sites.judging import RULES, bounds_of, judged
-    from scheduler_core.planning.sites.policies import policy
+    from scheduler_core.planning.sites import policy
 
     chosen = read_routing_policy(given.policy).policy
     places, (weeks,) = world.made("judge")

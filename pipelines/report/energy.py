@@ -12,10 +12,10 @@ import polars as pl
 from pipelines.report.charts.energy_use import by_machine, grid_hours, idle_gpus
 from pipelines.report.claims import gpu_slack
 from pipelines.report.parts import Asked, Figure, Note, Part, Section, Table, Traces
+from pipelines.simulation.energy.account import WATTS_PER_KW
 from pipelines.simulation.energy.meters import Meters
 from pipelines.simulation.energy.site import machine_notes
 from pipelines.simulation.energy.tables import G_PER_KG
-from pipelines.simulation.energy.window import WATTS_PER_KW
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries

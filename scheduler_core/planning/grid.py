@@ -1,7 +1,4 @@
-"""The electricity grid of a site: hourly carbon intensity and price, and the site's power usage effectiveness (PUE).
-
-Files are read in `pipelines.simulation.energy.grid_files`. Called by the energy accounts and the studies.
-"""
+"""The electricity grid of a site: hourly carbon intensity and price, and the site's power usage effectiveness (PUE)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -27,13 +24,6 @@ class Grid:
     ------
     BadInput
         If a series has another unit than g/kWh or USD/kWh, or the PUE is not from 1 to 10.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> noon = HourlySeries(start_s=0.0, values=np.array([120.0]), unit="g/kWh")
-    >>> Grid(zone="DE", carbon=noon).carbon_g_per_kwh(60.0)
-    120.0
     """
 
     zone: str
@@ -47,29 +37,3 @@ class Grid:
                 raise BadInput(f"grid {self.zone}: found a series in {series.unit!r}, expected {unit}")
         if not 1.0 <= self.pue <= MOST_PUE:
             raise BadInput(f"grid {self.zone}: found a PUE of {self.pue}, expected 1 to {MOST_PUE:g}")
-
-    def carbon_g_per_kwh(self, ts: float) -> float:
-        """Return the carbon intensity at a moment (Unix time), in grams of CO2 equivalent per kWh.
-
-        Raises
-        ------
-        BadInput
-            If the zone has no carbon series, or the series does not cover the moment.
-        """
-        return _required(self.carbon, self.zone, "carbon intensity").at(ts)
-
-    def price_usd_per_kwh(self, ts: float) -> float:
-        """Return the electricity price at a moment (Unix time), in USD per kWh; it may be negative.
-
-        Raises
-        ------
-        BadInput
-            If the zone has no price series, or the series does not cover the moment.
-        """
-        return _required(self.price, self.zone, "price").at(ts)
-
-
-def _required(series: HourlySeries | None, zone: str, what: str) -> HourlySeries:
-    if series is None:
-        raise BadInput(f"grid {zone}: found no {what}, expected an hourly series of it")
-    return series

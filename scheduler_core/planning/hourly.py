@@ -1,7 +1,4 @@
-"""An hourly series, one constant value per hour (UTC), and its exact integral between any two moments.
-
-Other modules read files and make forecasts. Called by `grid`, `forecast`, `release` and the energy accounts.
-"""
+"""An hourly series, one constant value per hour (UTC), and its exact integral between any two moments."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final, overload

@@ -1,7 +1,4 @@
-"""Power of machines when idle and at full load, looked up by machine name or by GPU type and CPU model.
-
-`pipelines.simulation.energy.power_file` reads the tables. Called by the energy accounts and the report.
-"""
+"""Power of machines when idle and at full load, looked up by machine name or by GPU type and CPU model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,4 @@
-"""Choose at a job's arrival when it enters the queue: within its slack, in an hour of low forecast carbon or price.
-
-Jobs are not simulated here. Called by `pipelines.simulation` and the studies.
-"""
+"""Choose at a job's arrival when it enters the queue: within its slack, in an hour of low forecast carbon or price."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,11 +6,10 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.forecast import forecast
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["CLAIRVOYANT", "Slack", "foreseen", "released_s"]
+__all__ = ["Slack", "forecast", "foreseen", "released_s"]
 
 MOST_SLACK_H: Final = 7 * HOURS_PER_DAY
 """Maximum slack in hours; forecasts repeat one day and are of no use for later weeks."""
@@ -21,11 +17,11 @@ MOST_SLACK_H: Final = 7 * HOURS_PER_DAY
 MOST_RUN_FRAC: Final = 100.0
 """Maximum slack as a multiple of the predicted run time (our choice); a larger value is refused as a mistake."""
 
-CLAIRVOYANT: Final = "clairvoyant"
-"""Name of the policy that knows the actual series, which bounds what any forecast can save."""
-
-RECENT: Final = "recent_days"
-"""The forecast by which jobs are held (`scheduler_core.planning.forecast`)."""
+RECENT_DAYS: Final = 14
+DAY_WEIGHT: Final = 0.85
+"""Weight of a day relative to the day after it."""
+KEPT: Final = 0.97
+"""Part of a departure from the usual value that is left after an hour."""
 
 UNKNOWN_RUN_S: Final = HOUR_S
 """Run time in seconds assumed for a job without a prediction: one hour, the hour of its start (our choice)."""
@@ -69,8 +65,30 @@ class Slack:
         return np.asarray(np.minimum((self.run_frac or 0.0) * known, MOST_SLACK_H * HOUR_S), dtype=np.float64)
 
 
+def forecast(series: HourlySeries, hours: IntArray, ahead_h: int) -> FloatArray:
+    """Return the values expected `ahead_h` hours after each of the current `hours`, indices into the series (n,).
+
+    A forecast is the usual value of its hour, plus what is left of the newest value's departure (ours). The usual value
+    is the mean of the same hour of the last `RECENT_DAYS` known days, newer ones weighing more. The newest value's
+    departure from its own usual value fades by `KEPT` each hour. Only hours up to the current one are used; in a series
+    that wraps, all earlier hours are known. The constants were chosen on January to June 2023 of eight zones.
+    """
+    departure = series.values[hours] - _usual(series, hours, hours - HOURS_PER_DAY)
+    newest = hours + ahead_h - HOURS_PER_DAY * max(-(-ahead_h // HOURS_PER_DAY), 1)
+    return np.asarray(_usual(series, hours, newest) + departure * KEPT**ahead_h, dtype=np.float64)
+
+
+def _usual(series: HourlySeries, hours: IntArray, newest: IntArray) -> FloatArray:
+    """Return the weighted means of the hours `newest` and the same hours of earlier days; the current ones if none."""
+    known = newest[:, None] - HOURS_PER_DAY * np.arange(RECENT_DAYS)
+    weights = DAY_WEIGHT ** np.arange(RECENT_DAYS) * (series.wrap | (known >= 0))
+    total = weights.sum(axis=1)
+    mean = (weights * series.values[known % len(series)]).sum(axis=1) / np.where(total > 0.0, total, 1.0)
+    return np.where(total > 0.0, mean, series.values[hours])
+
+
 def foreseen(series: HourlySeries, until_s: float) -> HourlySeries:
-    """Return the known series extended to `until_s` (Unix time) by the forecast `recent_days` of a day, repeated.
+    """Return the known series extended to `until_s` (Unix time) by the forecast of a day, repeated.
 
     A forecast is at least 0, or the lowest known value if that is negative.
 
@@ -80,13 +98,19 @@ def foreseen(series: HourlySeries, until_s: float) -> HourlySeries:
     """
     more = max(int(np.ceil((until_s - series.until_s) / HOUR_S)), 0)
     last, aheads = np.array([len(series) - 1]), (*range(1, HOURS_PER_DAY), 0)
-    day = np.concatenate([forecast(series, last, ahead, RECENT) for ahead in aheads])
+    day = np.concatenate([forecast(series, last, ahead) for ahead in aheads])
     values = np.concatenate([series.values, np.resize(day.clip(min(series.values.min(), 0.0)), more)])
     return HourlySeries(start_s=series.start_s, values=values, unit=series.unit)
 
 
 def released_s(
-    arrive_s: FloatArray, slack_s: FloatArray, run_s: FloatArray, series: HourlySeries, start_ts: float, how: str
+    arrive_s: FloatArray,
+    slack_s: FloatArray,
+    run_s: FloatArray,
+    series: HourlySeries,
+    start_ts: float,
+    *,
+    clairvoyant: bool = False,
 ) -> FloatArray:
     """Return when each job enters the queue, in seconds of the simulation: at its arrival, or at a later full hour.
 
@@ -95,24 +119,24 @@ def released_s(
 
     `arrive_s` and `slack_s` (n,) are arrival and longest delay of each job, in seconds of the simulation. `run_s` (n,)
     is its predicted run time in seconds; NaN means `UNKNOWN_RUN_S`. `start_ts` is the Unix time at second 0 of the
-    simulation. `how` names the forecast, of `forecast.FORECASTS`, or is `CLAIRVOYANT`.
+    simulation. With `clairvoyant`, the actual series replaces the forecast, which bounds what any forecast can save.
 
     Raises
     ------
     BadInput
-        If the forecast is unknown, or the series is too short.
+        If the series is too short.
 
     Examples
     --------
     >>> day = HourlySeries(start_s=0.0, values=np.array([500.0, 400.0, 100.0] + [600.0] * 21), unit="g/kWh", wrap=True)
     >>> come, may_wait, runs = np.array([600.0, 600.0]), np.array([7200.0, 3600.0]), np.array([60.0, 60.0])
-    >>> released_s(come, may_wait, runs, day, 0.0, "yesterday").tolist()
+    >>> released_s(come, may_wait, runs, day, 0.0).tolist()
     [7200.0, 3600.0]
     """
     moments = start_ts + arrive_s
     begins = np.floor(moments / HOUR_S) * HOUR_S
     lasts_s = np.where(np.isnan(run_s), UNKNOWN_RUN_S, np.clip(run_s, 1.0, LONGEST_RUN_S))
-    outlook = _Actual(series=series) if how == CLAIRVOYANT else _Forecast.made(series, begins, how)
+    outlook = _Actual(series=series) if clairvoyant else _Forecast.made(series, begins)
     best = outlook.mean(moments - begins, lasts_s, begins)
     release = arrive_s.copy()
     for hour in range(1, int(slack_s.max(initial=0.0) / HOUR_S) + 2):
@@ -134,9 +158,9 @@ class _Forecast:
     sums: FloatArray
 
     @classmethod
-    def made(cls, series: HourlySeries, begins: FloatArray, how: str) -> "_Forecast":
+    def made(cls, series: HourlySeries, begins: FloatArray) -> "_Forecast":
         now = series.hour(begins)
-        day = np.column_stack([forecast(series, now, ahead, how) for ahead in range(HOURS_PER_DAY)])
+        day = np.column_stack([forecast(series, now, ahead) for ahead in range(HOURS_PER_DAY)])
         return cls(sums=np.concatenate([np.zeros((len(begins), 1)), np.cumsum(day, axis=1)], axis=1))
 
     def mean(
@@ -151,7 +175,7 @@ class _Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Actual:
-    """The actual series in place of a forecast, for `CLAIRVOYANT`."""
+    """The actual series in place of a forecast."""
 
     series: HourlySeries
 

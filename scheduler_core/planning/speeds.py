@@ -1,7 +1,6 @@
 """Speed of recurring jobs by GPU count and GPU type, fitted to how long earlier runs of the same groups took.
 
-Only runs of one group are compared with each other, so groups of long jobs do not look slow. Called by
-`pipelines.connect.plan_speeds`.
+Only runs of one group are compared with each other, so groups of long jobs do not look slow.
 """
 
 from dataclasses import dataclass

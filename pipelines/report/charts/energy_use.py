@@ -1,69 +1,18 @@
-"""Charts of energy: parts of the kWh, power grid by hour, machine types, idle GPUs, savings from delaying jobs.
-
-The rows come from `pipelines.studies.energy` and `pipelines.report.energy`, which call this module.
-"""
+"""Charts of energy: power grid by hour, machine types, idle GPUs."""
 
 from typing import Final
 
 import altair as alt
 import polars as pl
 
-from pipelines.report.charts.looks import BLUE, GREEN, ORANGE, VERMILLION, titled
-from pipelines.report.charts.panels import FAINT, THOUSANDS, counted, panel, spaced, total
-
-__all__ = ["parts_of_energy", "saved_over_delay"]
-
-PARTS: Final = {
-    "work_pct": ("work, above idle", GREEN),
-    "idle_of_used_pct": ("idle draw, held and used", BLUE),
-    "idle_of_unused_gpus_pct": ("idle draw, GPUs held and not used", VERMILLION),
-    "idle_unheld_pct": ("idle draw, not held, machine in use", ORANGE),
-    "idle_empty_pct": ("idle draw, machine empty", FAINT),
-}
-"""Name and colour of each column with percentages, in the order of the bars."""
-
-SHIFTS: Final = {"recent_days": "by forecast", "clairvoyant": "with hindsight"}
+from pipelines.report.charts.looks import BLUE, GREEN, VERMILLION
+from pipelines.report.charts.panels import FAINT, THOUSANDS, panel, spaced, total
 
 USES: Final = {
     "measured": ("measured, GPUs", BLUE),
     "idle": ("idle draw, modelled", FAINT),
     "busy": ("above idle, modelled", GREEN),
 }
-
-
-def parts_of_energy(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    """Draw the share of each part in the kWh of each replay and arm, for machines that are always on."""
-    names = [name for name, _ in PARTS.values()]
-    shown = rows.unpivot(list(PARTS), index=["trace", "scene", "arm", "n", "energy_kwh"], value_name="share").select(
-        "n",
-        "energy_kwh",
-        line=pl.concat_str("trace", "scene", "arm", separator=", "),
-        part=pl.col("variable").replace_strict({column: name for column, (name, _) in PARTS.items()}),
-        share=pl.col("share") / 100.0,
-        rank=pl.col("variable").replace_strict(
-            {column: rank for rank, column in enumerate(PARTS)}, return_dtype=pl.Int64
-        ),
-    )
-    colours = [colour for _, colour in PARTS.values()]
-    seeds = rows.group_by("trace", maintain_order=True).agg(pl.col("n").max())
-    chart = (
-        alt.Chart(shown)
-        .mark_bar()
-        .encode(
-            x=alt.X("share:Q").title("share of kWh").axis(format="%").scale(domain=[0, 1]),
-            y=alt.Y("line:N")
-            .title(None)
-            .sort(shown["line"].unique(maintain_order=True).to_list())
-            .axis(labelLimit=260),
-            color=alt.Color("part:N").title(None).scale(domain=names, range=colours).legend(orient="bottom", columns=2),
-            order="rank:Q",
-            tooltip=["line:N", "part:N", alt.Tooltip("share:Q", format=".1%"), "energy_kwh:Q", "n:Q"],
-        )
-        .properties(width=460, height=28 * rows.height)
-    )
-    return titled(
-        alt.vconcat(chart), "Parts of the energy", [f"machines always on; {counted(seeds.iter_rows(), 'runs')}"]
-    )
 
 
 def grid_hours(rows: pl.DataFrame, series: str, unit: str, zone: str) -> alt.TopLevelMixin:
@@ -118,29 +67,3 @@ def idle_gpus(rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
         "but not used, at idle power"
     ]
     return panel(chart, f"Idle draw of GPUs not used, {trace}", of, height=max(70, 24 * rows.height))
-
-
-def saved_over_delay(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    """Draw the saving from delaying jobs (y) by how much later jobs complete (x), one point for each allowed delay."""
-    column = pl.col("shift_by").replace_strict({"carbon": "carbon", "price": "cost"})
-    shown = rows.filter(pl.col("shift").is_in(list(SHIFTS))).select(
-        "slack_h",
-        "jct_later_h",
-        place=pl.concat_str("zone", pl.lit(", by "), "shift_by"),
-        shift=pl.col("shift").replace_strict(SHIFTS),
-        **{
-            name: pl.when(column == "carbon").then(f"carbon_saved_pct{end}").otherwise(f"cost_saved_pct{end}")
-            for name, end in (("saved", ""), ("low", "_lo"), ("high", "_hi"))
-        },
-    )
-    base = alt.Chart(shown).encode(
-        x=alt.X("jct_later_h:Q").title("mean completion later, h"),
-        color=alt.Color("shift:N").title(None).scale(domain=list(SHIFTS.values()), range=[BLUE, ORANGE]),
-    )
-    tips = ["slack_h:Q", "jct_later_h:Q", "saved:Q", "low:Q", "high:Q"]
-    points = base.mark_line(point=True).encode(y=alt.Y("saved:Q").title("saved, %"), tooltip=tips)
-    ends = base.mark_rule().encode(y="low:Q", y2="high:Q")
-    panels = (points + ends).properties(width=240, height=170).facet(alt.Facet("place:N").title(None), columns=2)
-    slacks = ", ".join(f"{each:g}" for each in sorted(shown["slack_h"].unique().to_list()))
-    of = [f"n = {spaced(float(rows['jobs'][0]))} jobs; points: slack of {slacks} h; lines: 95 %, weeks resampled"]
-    return titled(panels, "Savings in carbon or cost from delaying jobs", of)

@@ -1,4 +1,4 @@
 """Carbon study: elastic jobs under energy or carbon budgets, compared with simpler schedulers, a bound and optima.
 
-Decisions are made in `scheduler_core.planning.carbon`. Called by `taut study carbon` and `taut study carbon-gap`.
+Decisions are made in `scheduler_core.planning.carbon`.
 """

@@ -1,26 +1,18 @@
-"""Planners compared in the carbon study: taut with a price on energy, the patent's two stages, one stage, baselines.
-
-The allocator itself is in `scheduler_core.planning.carbon`. Called by `runs`.
-"""
+"""Planners compared in the carbon study: taut with a price on energy, the patent's two stages, one stage, baselines."""
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 
-from scheduler_core.planning.carbon.allocator import BudgetRule, Stage, allocate
-from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.planning.carbon.priced import priced
-from scheduler_core.planning.carbon.round import Planner
-from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.planning.carbon.allocator import STAGES, Stage, allocate
+from scheduler_core.planning.carbon.jobs import BudgetRule, CountsAndFrequencies, ElasticJobs, Period, Planner
 from scheduler_core.types import FloatArray, IntArray
 
 
-def greedy_at_max(
-    jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float = 1.0
-) -> CountsAndFrequencies:
+def greedy_at_max(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
     """Give GPUs one by one to the job whose run time decreases most, all at the highest frequency.
 
     Before that, every job gets its fewest allowed GPUs, shortest job first. GPUs whose emissions would exceed the
@@ -31,11 +23,11 @@ def greedy_at_max(
     Optimus: an efficient dynamic resource scheduler for deep learning clusters (EuroSys 2018): source of the rule.
     """
     step = np.full(len(jobs), len(jobs.mhz) - 1, dtype=np.int64)
-    left_s, grams = _every_count(jobs, step, intensity_g_per_kwh * pue, period_s)
+    left_s, grams = _every_count(jobs, step, period)
     allowed = [np.flatnonzero(row).tolist() for row in jobs.allowed]
     seconds, period_g = left_s.tolist(), grams.tolist()
     count = np.zeros(len(jobs), dtype=np.int64)
-    free, left_g = gpus, budget_g
+    free, left_g = gpus, period.budget_g
     # Sort by: first GPUs (0) or additional ones (1), run time or minus the seconds saved, order of arrival.
     heap = [(0, seconds[row][allowed[row][0]], at, int(row), 0) for at, row in enumerate(_by_arrival(jobs).tolist())]
     heapq.heapify(heap)
@@ -55,34 +47,30 @@ def greedy_at_max(
     return _plan(count, step)
 
 
-def fixed_at_optimal(
-    jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float = 1.0
-) -> CountsAndFrequencies:
+def fixed_at_optimal(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
     """Run jobs with requested GPUs at energy-optimal frequencies, in order of arrival; skip jobs that do not fit.
 
     The request is `rigid_gpus`; an elastic job gets its fewest allowed GPUs.
     """
     step = jobs.optimal_step
-    _, grams = _every_count(jobs, step, intensity_g_per_kwh * pue, period_s)
-    return _plan(_in_order(jobs, grams, gpus, budget_g, strict=False), step)
+    _, grams = _every_count(jobs, step, period)
+    return _plan(_in_order(jobs, grams, gpus, period.budget_g, strict=False), step)
 
 
-def fifo_at_max(
-    jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float = 1.0
-) -> CountsAndFrequencies:
+def fifo_at_max(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
     """Run jobs with requested GPUs at the highest frequency, first in, first out, without skipping any job."""
     step = np.full(len(jobs), len(jobs.mhz) - 1, dtype=np.int64)
-    _, grams = _every_count(jobs, step, intensity_g_per_kwh * pue, period_s)
-    return _plan(_in_order(jobs, grams, gpus, budget_g, strict=True), step)
+    _, grams = _every_count(jobs, step, period)
+    return _plan(_in_order(jobs, grams, gpus, period.budget_g, strict=True), step)
 
 
-def _every_count(jobs: ElasticJobs, step: IntArray, g_per_kwh: float, period_s: float) -> tuple[FloatArray, FloatArray]:
+def _every_count(jobs: ElasticJobs, step: IntArray, period: Period) -> tuple[FloatArray, FloatArray]:
     """Return remaining run time, and grams emitted within the period, by job and GPU count (J, N+1)."""
     rows = np.arange(len(jobs))
     with np.errstate(divide="ignore"):
         left_s = (jobs.steps_left / jobs.perf[rows, step])[:, None] / jobs.steps_per_s
     watts = np.arange(jobs.most_gpus + 1) * jobs.watts[rows, step][:, None]
-    return left_s, g_per_kwh / JOULES_PER_KWH * watts * np.minimum(left_s, period_s)
+    return left_s, replace(period, rule="period").grams(watts, left_s)
 
 
 def _in_order(jobs: ElasticJobs, grams: FloatArray, gpus: int, budget_g: float, *, strict: bool) -> IntArray:
@@ -112,45 +100,39 @@ def _plan(count: IntArray, step: IntArray) -> CountsAndFrequencies:
     return CountsAndFrequencies(gpus=count, step=step, postponed=count == 0)
 
 
-TAUT: Final = "taut"
-COUNTS: Final[tuple[Stage, ...]] = ("counts",)
-STAGES: Final[tuple[Stage, ...]] = (*COUNTS, "frequency")
+TAUT, TWO_STAGES, BOUND = "taut", "two_stages", "bound"
+
+PRICES_S_PER_KWH: Final = (0.0, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
+"""Prices of energy, in seconds of run time per kWh: from 0 (energy does not matter) to a price at which hardly any
+additional GPU or higher frequency saves enough time for its energy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """A planner and how it is simulated.
 
-    With `as_requested`, jobs run with their requested GPUs; with `banks`, unused budget is kept for later periods. An
-    arm without `follows_budget` is simulated without a budget only: its counts and frequencies do not depend on the
-    budget, so that a smaller budget would only delay jobs. An arm with `stages` is the patent's procedure, which takes
-    the rule of the budget; the other arms keep budgets of single periods. An arm with `at_prices` has no budget but a
-    price of energy.
+    With `as_requested`, jobs run with their requested GPUs. An arm without `follows_budget` is simulated without a
+    budget only: its counts and frequencies do not depend on the budget, so that a smaller budget would only delay jobs.
+    An arm with `stages` is the patent's procedure, which takes the rule of the budget; the other arms keep budgets of
+    single periods. An arm with `at_prices` has no budget but a price of energy.
     """
 
     planner: Planner = allocate
     as_requested: bool = False
-    banks: bool = False
     follows_budget: bool = True
     stages: tuple[Stage, ...] = ()
     at_prices: bool = False
 
     def keeps(self, rule: BudgetRule) -> bool:
         """Return whether the arm can keep a budget by this rule."""
-        return self.follows_budget and (rule == "period" or (bool(self.stages) and not self.banks))
+        return self.follows_budget and (rule == "period" or bool(self.stages))
 
-    def at(self, price_s_per_kwh: float | None, rule: BudgetRule) -> Planner:
-        """Return the planner: with the given price of energy, or with the rule of the budget if the price is None."""
+    def at(self, price_s_per_kwh: float | None) -> Planner:
+        """Return the planner, with the given price of energy if it is not None."""
         if price_s_per_kwh is not None:
-            return partial(priced, price_s_per_kwh=price_s_per_kwh)
-        return partial(allocate, stages=self.stages, rule=rule) if self.stages else self.planner
+            return partial(allocate, price_s_per_kwh=price_s_per_kwh)
+        return partial(allocate, stages=self.stages) if self.stages else self.planner
 
-
-PRICES_S_PER_KWH: Final = (0.0, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
-"""Prices of energy, in seconds of run time per kWh: from 0 (energy does not matter) to a price at which hardly any
-additional GPU or higher frequency saves enough time for its energy."""
-
-TWO_STAGES: Final = "two_stages"
 
 BASELINES: Final = {
     "greedy_max": Arm(planner=greedy_at_max),
@@ -160,22 +142,13 @@ BASELINES: Final = {
 """Simple planners: greedy counts at the highest frequency, requested counts at energy-optimal frequencies, and first
 in, first out at the highest frequency."""
 
-ABLATION: Final = {
-    "counts_alone": Arm(stages=COUNTS),
-    "frequency_alone": Arm(stages=STAGES, as_requested=True),
-}
-"""One stage of the patent alone: counts at energy-optimal frequencies; frequencies at requested counts."""
-
-VARIANTS: Final = {
+ARMS: Final[dict[str, Arm | None]] = {
+    TAUT: Arm(at_prices=True, follows_budget=False),
     TWO_STAGES: Arm(stages=STAGES),
-    "two_stages_banked": Arm(stages=STAGES, banks=True),
-}
-"""The patent's two stages under a budget; the second has one for each period and keeps unused budget (ours)."""
-
-ARMS: Final = {
-    TAUT: Arm(planner=priced, at_prices=True, follows_budget=False),
-    **VARIANTS,
-    **ABLATION,
+    "counts_alone": Arm(stages=("counts",)),
+    "frequency_alone": Arm(stages=STAGES, as_requested=True),
     **BASELINES,
+    BOUND: None,
 }
-"""All arms by name. `TAUT` has a constant price on energy instead of a budget for each period (ours)."""
+"""All arms by name. `TAUT` has a constant price on energy instead of a budget for each period (ours); one stage of the
+patent alone: counts at energy-optimal frequencies, frequencies at requested counts. `BOUND` is the lower bound."""

@@ -1,7 +1,4 @@
-"""Curves of mean completion time by energy: Pareto-optimal points, comparison at equal energy, and a lower bound.
-
-Pure functions on arrays. Called by `tables`, `months` and `runs`.
-"""
+"""Curves of mean completion time by energy: Pareto-optimal points, comparison at equal energy, and a lower bound."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -46,13 +43,6 @@ class Front:
         within = spent >= self.spent[0] * (1.0 - 1e-12)
         return np.where(within, np.interp(spent, self.spent, self.mean_s), np.nan)
 
-    def for_mean(self, mean_s: FloatArray) -> FloatArray:
-        """Return the least energy at a given mean time or less, interpolated linearly; NaN below the least time."""
-        if not len(self.spent):
-            return np.full(len(mean_s), np.nan)
-        within = mean_s >= self.mean_s[-1] * (1.0 - 1e-12)
-        return np.where(within, np.interp(mean_s, self.mean_s[::-1], self.spent[::-1]), np.nan)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
@@ -86,33 +76,17 @@ def compared(ours: Front, theirs: Front, bound: Front) -> Compared:
     )
 
 
-BOUND: Final = "bound"
-"""Name of the lower bound in the column of arms."""
-
 PRICES_S_PER_KWH: Final = np.concatenate([[0.0], np.geomspace(1.0, 1e8, 120)])
 """Prices at which the bound is computed. More prices make the bound tighter; any set gives a valid bound."""
 
 
-def least_mean(jobs: ArrivingJobs, *, round_s: float) -> tuple[FloatArray, FloatArray]:
+def least_mean(jobs: ArrivingJobs, *, round_s: float = 0.0) -> tuple[FloatArray, FloatArray]:
     """Return points of a lower bound on the mean completion time: kWh of busy GPUs, and seconds.
 
     A job may change its count and frequency at any time, so every mixture of its options is possible. For any price p
     in seconds per kWh, the sum over jobs of time + p·energy is at least the sum of each job's minimum of time +
     p·energy. The curve is the greatest of these bounds over all prices (weak duality). A job starts at the first
-    round after its arrival at the earliest, or at once if `round_s` is 0. Rigid jobs are treated as elastic.
-
-    Examples
-    --------
-    >>> from pipelines.studies.carbon.curves import Front
-    >>> jobs = ArrivingJobs(
-    ...     submit_s=np.array([0.0]), steps=np.array([3600.0]), predicted_steps=np.array([3600.0]),
-    ...     steps_per_s=np.array([[0.0, 1.0, 1.5]]), perf=np.ones((1, 1)), modelled_perf=np.ones((1, 1)),
-    ...     watts=np.full((1, 1), 100.0), modelled_watts=np.full((1, 1), 100.0), mhz=np.array([1500.0]),
-    ...     requested=np.array([1]), elastic=np.array([True]),
-    ... )
-    >>> front = Front.of(*least_mean(jobs, round_s=0.0))
-    >>> front.at(np.array([0.1, 0.2])).round().tolist()
-    [3600.0, 2400.0]
+    round after its arrival at the earliest, or at once if `round_s` is 0.
     """
     many = len(jobs)
     waits_s = np.zeros(many) if round_s == 0.0 else -jobs.submit_s % round_s

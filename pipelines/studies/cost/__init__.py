@@ -1,4 +1,4 @@
 """Cost study: run jobs with due dates at low cost of tardiness and energy; compare with simple methods and the optimum.
 
-Decisions are made in `scheduler_core.planning.cost`. Called by `taut study cost` and `taut study cost-gap`.
+Decisions are made in `scheduler_core.planning.cost`.
 """

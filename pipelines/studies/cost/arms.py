@@ -1,9 +1,6 @@
-"""Policies compared in the cost study: look-ahead (ours), the greedy algorithm of ANDREAS, and simple queue orders.
+"""Policies compared in the cost study: look-ahead (ours), the greedy algorithm of ANDREAS, and simple queue orders."""
 
-Searches are in `scheduler_core.planning.cost`. Called by `runs`, `settings`, `tables` and `charts`.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -70,11 +67,6 @@ class Baseline:
     References
     ----------
     ANDREAS (arXiv 2105.05080): FIFO, EDF and priority as first-principle methods.
-
-    Raises
-    ------
-    BadInput
-        If the order or the configuration rule is unknown.
     """
 
     order: str
@@ -122,33 +114,15 @@ def _placed(problem: Problem, run_s: FloatArray, counts: IntArray | None, free: 
     return POSTPONED, 0
 
 
-BASELINES: Final[dict[str, Policy]] = {
-    f"{order}, {configuration}": Baseline(order=order, configuration=configuration)
-    for order in ORDERS
-    for configuration in CONFIGURATIONS
-}
-"""The simple policies without preemption, by name."""
-
-
-AHEAD, GREEDY = "looking ahead", "greedy"
-"""Names of our look-ahead until all present jobs end, and of the greedy algorithm of ANDREAS without randomness."""
-
-PREEMPTIVE: Final = ", preemptive"
-STRONGEST: Final = f"edf, {FASTEST}{PREEMPTIVE}"
-"""Name of the simple policy that is hardest to beat."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LooksAhead:
-    """Policy that looks ahead (ours), planning with the actual tardiness weights times `weight_factor`."""
+    """Policy that looks ahead (ours) with so many random plans a decision."""
 
     iterations: int = ITERATIONS
-    weight_factor: float = 1.0
 
     def __call__(self, problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG002 -- see Policy
         """Return node and GPUs of every job until the next decision."""
-        weights = problem.jobs.weight_usd_per_s * self.weight_factor
-        return look_ahead(replace(problem, jobs=replace(problem.jobs, weight_usd_per_s=weights)), rng, self.iterations)
+        return look_ahead(problem, rng, self.iterations)
 
 
 def decided_greedily(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG001 -- see Policy
@@ -156,26 +130,26 @@ def decided_greedily(problem: Problem, asked: Asked, rng: np.random.Generator) -
     return greedy(problem)
 
 
-def first_principle() -> tuple[str, ...]:
-    """Return the names of the six simple policies without preemption."""
-    return tuple(BASELINES)
+AHEAD, GREEDY = "looking ahead", "greedy"
+PREEMPTIVE: Final = ", preemptive"
+STRONGEST: Final = f"edf, {FASTEST}{PREEMPTIVE}"
+"""Name of the simple policy that is hardest to beat."""
+
+BASELINES: Final[dict[str, Policy]] = {
+    f"{order}, {configuration}": Baseline(order=order, configuration=configuration)
+    for order in ORDERS
+    for configuration in CONFIGURATIONS
+}
+"""The simple policies without preemption, by name."""
+
+PREEMPTING: Final[dict[str, Policy]] = {
+    f"{name}{PREEMPTIVE}": replace(each, preemptive=True)
+    for name, each in BASELINES.items()
+    if isinstance(each, Baseline)
+}
+"""The simple policies with preemption; they place all jobs again at each decision."""
 
 
 def as_asked(name: str) -> bool:
     """Return whether a policy always gives a job exactly its requested GPUs."""
     return f", {FIXED}" in name
-
-
-def preemptive() -> Mapping[str, Policy]:
-    """Return the simple policies with preemption, by name; they place all jobs again at each decision."""
-    return {
-        f"{order}, {configuration}{PREEMPTIVE}": Baseline(order=order, configuration=configuration, preemptive=True)
-        for order in ORDERS
-        for configuration in CONFIGURATIONS
-    }
-
-
-def policies(iterations: int = ITERATIONS, weight_factor: float = 1.0) -> Mapping[str, Policy]:
-    """Return all policies by name."""
-    ahead = LooksAhead(iterations=iterations, weight_factor=weight_factor)
-    return {AHEAD: ahead, GREEDY: decided_greedily, **BASELINES, **preemptive()}

@@ -1,7 +1,4 @@
-"""Simulation of jobs with due dates under one policy, which decides at arrivals, completions and every period.
-
-Jobs run in the elastic engine (`pipelines.simulation.elastic`). Policies are in `arms`. Called by `runs`.
-"""
+"""Simulation of jobs with due dates under one policy, which decides at arrivals, completions and every period."""
 
 import itertools
 from dataclasses import dataclass
@@ -12,7 +9,6 @@ import numpy as np
 from pipelines.simulation.elastic import Choice, Progress, Span, run_elastic
 from pipelines.studies.cost.arms import Asked, Policy
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.cost.objective import Terms, check
 from scheduler_core.planning.cost.problem import Decision, Nodes, Problem, WaitingJobs
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
@@ -99,11 +95,6 @@ def simulate(jobs: SubmittedJobs, site: Site, policy: Policy, rng: np.random.Gen
 
     An interrupted restart begins again. Decisions assume that the rest of the old restart is added to the new one, so
     they overestimate the time by less than `site.restart_s`.
-
-    Raises
-    ------
-    BadInput
-        If a decision uses more GPUs than a node has or an impossible configuration, or jobs never end.
     """
     decisions = itertools.count()
 
@@ -116,7 +107,7 @@ def simulate(jobs: SubmittedJobs, site: Site, policy: Policy, rng: np.random.Gen
         decision = Decision.nothing(0)
         if len(here):
             problem = _problem(jobs, site, state, here, now_s)
-            decision = check(Terms.of(problem), policy(problem, _asked(jobs, here), rng))
+            decision = problem.check(policy(problem, _asked(jobs, here), rng))
         until_s = now_s + site.period_s if len(here) else np.inf
         step = np.zeros(len(here), np.int64)
         return Choice(gpus=decision.gpus, step=step, place=decision.node, until_s=until_s, at_events=True)

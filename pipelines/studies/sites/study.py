@@ -1,28 +1,22 @@
-"""Study of sites: every policy on the same weeks of October to December, in four regimes, with paired intervals.
-
-Policies are trained in `pipelines.models.sites`. Called by `taut study sites`.
-"""
+"""Study of sites: every policy on the same weeks of October to December, in four regimes, with paired intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal, get_args
 
 import numpy as np
 import polars as pl
 
-from pipelines.models.sites.judging import FEASIBLE, RULES, bounds_of, judged, rows_of_state
-from pipelines.models.sites.mappo import KINDS, played, trained_agents
+from pipelines.models.sites.judging import FEASIBLE, RULES, bounds_of, judged
+from pipelines.models.sites.mappo import played, trained_agents
 from pipelines.models.sites.recorded import PERIODS, batch, pool_of
 from pipelines.models.sites.training import trained_scorer, tuned_rolling, usd_of
 from pipelines.simulation.sites.clairvoyant import Clairvoyant
-from pipelines.simulation.sites.places import REGIMES, Place, places_of
-from pipelines.simulation.sites.rolling_lp import rolling_lp
+from pipelines.simulation.sites.places import REGIMES, places_of
 from pipelines.simulation.sites.weeks import Weeks
 from pipelines.studies.intervals import Interval, mean
-from pipelines.studies.sites.charts import week_chart
 from pipelines.studies.study import (
     Context,
     Findings,
@@ -36,11 +30,11 @@ from pipelines.studies.study import (
     trace_option,
     year_option,
 )
-from scheduler_core.planning.sites.policies import Policy, policy
+from scheduler_core.planning.sites import policy
 from scheduler_core.types import FloatArray
 
 Regime = Literal["B-loose", "B-tight", "C-loose", "A"]
-GREEDY, ROLLING, SCORER, LP = "greedy", "rolling", "scorer", "rolling_lp"
+GREEDY, ROLLING, SCORER, MAPPO = "greedy", "rolling", "scorer", "mappo"
 BARS: Final = ("B-loose", "B-tight")
 GOAL_GAP: Final = 0.4
 CLAIM: Final = 0.286
@@ -77,7 +71,6 @@ def run(config: Config, context: Context) -> Findings:
     pool, note = pool_of(context.lake().table("jobs", trace, config.cluster).collect())
     begin = datetime.fromtimestamp(min(each.grid.price.start_s for each in places if each.grid.price), UTC)
     rows: list[Row] = []
-    last: tuple[Weeks, Policy] | None = None
     notes = [
         f"{trace}: {note}",
         f"weeks of jobs are drawn on the grids of {begin:%Y}: training on January to August and the first 60 % of the "
@@ -100,15 +93,12 @@ def run(config: Config, context: Context) -> Findings:
         notes.append(f"{regime}: rolling has patience {rolling.params[0]:g}, bid price {rolling.params[1]:g}")
         policies = {name: policy(name) for name in RULES} | {ROLLING: rolling}
         found = [*judged(places, judge, policies, bounds)]
-        if number == 0:
-            found += rows_of_state(LP, places, judge, rolling_lp(judge), bounds)
         for seed in range(config.seed, config.seed + config.seeds):
             scorer = trained_scorer(train, tune, seed)
             found += [
                 {**row, "seed": seed, "tuning_usd": float(usd_of(tune, scorer).mean())}
                 for row in judged(places, judge, {SCORER: scorer}, ())
             ]
-            last = last or (judge, scorer)
         found += [
             {"policy": name, "tuning_usd": float(usd_of(tune, policies[name]).mean())} for name in (GREEDY, ROLLING)
         ]
@@ -117,16 +107,15 @@ def run(config: Config, context: Context) -> Findings:
             found += _agents(train, tune, judge, config)
         rows += [{"regime": regime, **row, **_normalised(row, bounds)} for row in found]
     runs = pl.DataFrame(rows, infer_schema_length=None)
-    return findings(runs, trace, notes, places, last)
+    return findings(runs, trace, notes)
 
 
 def _agents(train: Weeks, tune: Weeks, judge: Weeks, config: Config) -> list[Row]:
-    """Return a row per kind of agent, training seed and week."""
+    """Return a row per training seed and week of the agents."""
     return [
-        {"policy": kind, "seed": seed, "week": week, "utility_usd": usd}
-        for kind in KINDS
+        {"policy": MAPPO, "seed": seed, "week": week, "utility_usd": usd}
         for seed in range(config.seed, config.seed + config.agent_seeds)
-        for week, usd in enumerate(played(judge, trained_agents(train, tune, kind, seed)).tolist())
+        for week, usd in enumerate(played(judge, trained_agents(train, tune, seed)).tolist())
     ]
 
 
@@ -137,10 +126,8 @@ def _normalised(row: Row, bounds: Sequence[Clairvoyant]) -> Row:
     return {"utility": float(str(row["utility_usd"])) / bounds[int(str(row["week"]))].bound_usd}
 
 
-def findings(
-    runs: pl.DataFrame, trace: str, notes: Sequence[str], places: Sequence[Place], last: tuple[Weeks, Policy] | None
-) -> Findings:
-    """Return tables, claims and the chart of the runs."""
+def findings(runs: pl.DataFrame, trace: str, notes: Sequence[str]) -> Findings:
+    """Return tables and claims of the runs."""
     regimes = runs["regime"].unique(maintain_order=True).to_list()
     names = [name for name in runs["policy"].unique(maintain_order=True) if name != FEASIBLE]
     utility, parts, claims = [], [], []
@@ -155,14 +142,12 @@ def findings(
             if not any(np.isnan(found).all() for found in figures.values()):
                 parts.append({"regime": regime, "policy": name, **{k: float(v.mean()) for k, v in figures.items()}})
         claims += _claims(runs, regime, weekly)
-    charts = {} if last is None else {"week": partial(week_chart, places, *last)}
     return Findings(
         study="sites",
         trace=trace,
         claims=claims,
         tables={"utility": utility, "parts, a week": parts},
         frames={"runs": runs},
-        charts=charts,
         notes=notes,
     )
 

@@ -1,23 +1,33 @@
-"""Decide for all waiting jobs of one step, by earliest due date, with any of the policies.
+"""Decide for all waiting jobs of one step, by earliest due date: simple rules, the rolling plan, or a learnt score.
 
-The same function decides in the simulation and for `POST /v1/route`. Called by `scheduler_core.planning.sites` and by
-`pipelines.simulation.sites`.
+The same function decides in the simulation and for `POST /v1/route`.
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from scheduler_core.kernels.kernel import SOURCES, Compiled, digest, kept, kernel
-from scheduler_core.kernels.sites.rolling import HOURS, plan_one
-from scheduler_core.kernels.sites.rules import RULES, by_rule
-from scheduler_core.kernels.sites.scoring import FEATURES, by_score, fill_job, fill_site
-from scheduler_core.kernels.sites.value import STEPS_PER_H, WAIT, Jobs, Outlook, best_later_usd, gain_usd
+from scheduler_core.kernels.sites.value import (
+    DAY,
+    FEATURES,
+    STEPS_PER_H,
+    WAIT,
+    Jobs,
+    Outlook,
+    best_later_usd,
+    by_score,
+    fill_job,
+    fill_site,
+    gain_usd,
+    latest_wait,
+)
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
     "ROLLING",
+    "RULES",
     "SCORER",
     "Scratch",
     "crowding_of",
@@ -27,6 +37,102 @@ __all__ = [
     "features_in",
     "scratch_of",
 ]
+
+RULES: Final = ("local", "random", "round_robin", "least_loaded", "cheapest", "cleanest", "greedy")
+"""Names of the rules; a rule's code is its place."""
+
+LOCAL, RANDOM, ROUND_ROBIN, LEAST_LOADED, CHEAPEST, CLEANEST, GREEDY = range(len(RULES))
+
+
+@kernel
+def _hashed(job: int, now: int) -> int:
+    """Return a pseudo-random number from 0 to 2^16 - 1, the same for the same job and step."""
+    mixed = ((job + 1) * 40503 + (now + 1) * 30029) & 0xFFFFFFF
+    mixed = ((mixed ^ (mixed >> 13)) * 5333) & 0xFFFFFFF
+    return (mixed ^ (mixed >> 9)) & 0xFFFF
+
+
+@kernel
+def _preference(rule: int, jobs: Jobs, seen: Outlook, now: int, job: int, site: int) -> float:
+    """Return how much a rule prefers a site; the largest is chosen."""
+    sites = len(seen.free)
+    if rule == LOCAL:
+        return 1.0 if site == jobs.origin[job] else -1e300
+    if rule == RANDOM:
+        return -float((site + _hashed(job, now)) % sites)
+    if rule == ROUND_ROBIN:
+        return -float((site - job) % sites)
+    if rule == LEAST_LOADED:
+        return float(seen.free[site] / seen.capacity[site])
+    if rule == CHEAPEST:
+        return -float(seen.price[site])
+    if rule == CLEANEST:
+        return -float(seen.carbon[site])
+    gain = gain_usd(jobs, seen, now, job, site, 0)
+    return gain if gain > 0.0 else -1e300
+
+
+@kernel
+def by_rule(rule: int, jobs: Jobs, seen: Outlook, now: int, job: int) -> int:
+    """Return the site at which a rule starts a job now, or `WAIT`.
+
+    `GREEDY` takes the largest expected gain and waits if none is positive; the other rules never wait for cost.
+    """
+    best, found = -1e299, WAIT
+    for site in range(len(seen.free)):
+        if seen.free[site] >= jobs.gpus[job]:
+            preference = _preference(rule, jobs, seen, now, job, site)
+            if preference > best:
+                best, found = preference, site
+    return found
+
+
+HOURS: Final = 48
+"""Hours for which room is planned; a job that runs on beyond them is not checked further."""
+
+
+@kernel
+def fits(room: IntArray, site: int, gpus: int, begin_h: int, hours: int) -> bool:
+    """Return whether a site has planned room for GPUs during hours of the plan."""
+    for hour in range(begin_h, min(begin_h + hours, HOURS)):  # noqa: SIM110 - numba has no generators
+        if room[site, hour] < gpus:
+            return False
+    return True
+
+
+@kernel
+def take(room: IntArray, site: int, gpus: int, begin_h: int, hours: int) -> None:
+    """Subtract GPUs from the planned room of a site."""
+    for hour in range(begin_h, min(begin_h + hours, HOURS)):
+        room[site, hour] -= gpus
+
+
+@kernel
+def plan_one(jobs: Jobs, seen: Outlook, now: int, job: int, room: IntArray, params: FloatArray) -> int:
+    """Plan a job's start; return its site if the start is now, else `WAIT`.
+
+    `params` are patience, the share of a job's worth that a day of waiting costs, and the bid price, the share of its
+    worth that its gain must exceed. A start now needs free GPUs, a later one planned `room` (S, HOURS).
+    """
+    gpus, steps = jobs.gpus[job], jobs.steps[job]
+    hours = -(-steps // STEPS_PER_H)
+    worth = seen.worth_usd * gpus * steps
+    best, found, begin_h = params[1] * worth, WAIT, 0
+    for site in range(len(seen.free)):
+        if gpus > seen.capacity[site]:
+            continue
+        for after_h in range(latest_wait(jobs, now, job) // STEPS_PER_H + 1):
+            after = after_h * STEPS_PER_H
+            gain = gain_usd(jobs, seen, now, job, site, after) - params[0] * worth * after / DAY
+            if gain <= best or (after == 0 and seen.free[site] < gpus):
+                continue
+            if fits(room, site, gpus, after_h, hours):
+                best, found, begin_h = gain, site, after_h
+    if found == WAIT:
+        return WAIT
+    take(room, found, gpus, begin_h, hours)
+    return found if begin_h == 0 else WAIT
+
 
 ROLLING, SCORER = len(RULES), len(RULES) + 1
 

@@ -1,4 +1,4 @@
-"""Choice of GPU counts and frequencies under a carbon budget: intensity getter, cluster monitor, allocator, placer.
+"""Choice of GPU counts and frequencies under a carbon budget: jobs, allocator, and a round with placement.
 
 The parts and the allocator's procedure follow a patent on carbon-intensity-based GPU scheduling ("the patent"); "ours"
 marks additions. A round is a pure function of the jobs, the intensity and the period's budget. Simulations are in

@@ -1,126 +1,86 @@
-"""One round under a carbon budget: choose GPU counts, then frequencies, by the carbon patent's marginal benefit.
+"""One round under a carbon budget: GPU counts, then frequencies (the carbon patent's two stages), then places on nodes.
 
-The greedy climb of both stages is in `climb`; a closer approximation of the optimum (ours) is in `exchange`. Called by
-`round` and by the carbon study.
+Each stage is a greedy climb: the best next step of any job (more GPUs, or a higher frequency) until a limit. With a
+price of energy (ours), only steps that save enough time for their energy are taken.
 """
 
+import heapq
+import math
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.carbon.climb import (
-    BudgetRule,
-    Charge,
-    Climbed,
-    PastBudget,
+from scheduler_core.planning.carbon.jobs import (
+    CountsAndFrequencies,
+    ElasticJobs,
     Period,
-    climb,
-    count_ladders,
-    frequency_ladders,
+    Planner,
+    drawn_w,
+    remaining_s,
 )
-from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.types import IntArray
+from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["BudgetRule", "Stage", "allocate"]
+__all__ = ["STAGES", "Round", "Stage", "allocate", "carbon_round"]
 
 Stage = Literal["counts", "frequency"]
-DID_NOT_FIT: Final = "their first GPUs did not fit"
 STAGES: Final[tuple[Stage, ...]] = ("counts", "frequency")
+
+NO_STEP: Final = -1
+FIRST_GPUS: Final = 0
+SAVES_ENERGY: Final = 1
+COSTS_ENERGY: Final = 2
+"""Kinds of steps by priority: FIRST_GPUS, then SAVES_ENERGY, then COSTS_ENERGY; a NO_STEP is never taken."""
+
+SAME_ENERGY: Final = 1e-12
+"""Maximum relative difference of two energies that counts as rounding, so that they are taken as equal."""
+
+BUDGET_MARGIN: Final = 1e-11
+"""Fraction of the budget kept unused, so that rounding in another order of summation cannot exceed it."""
 
 
 def allocate(
     jobs: ElasticJobs,
-    *,
     gpus: int,
-    intensity_g_per_kwh: float,
-    budget_g: float,
-    period_s: float,
-    pue: float = 1.0,
-    start: Literal["optimal"] | int = "optimal",
+    period: Period,
+    *,
     stages: Collection[Stage] = STAGES,
-    past_budget: PastBudget = "next",
-    charge: Charge = "job",
-    rule: BudgetRule = "period",
+    price_s_per_kwh: float = 0.0,
 ) -> CountsAndFrequencies:
-    """Choose every job's GPUs and frequency for one period, within the carbon budget `budget_g`.
+    """Choose every job's GPUs and frequency for one period, within its carbon budget.
 
-    By the rule ``"to-completion"`` the budget limits the emissions until the jobs end at this intensity, as in the
-    carbon patent: Σ I·P·T. By the rule ``"period"`` (ours) it limits those of the period: Σ I·P·min(T, period).
+    Counts are chosen at each job's energy-optimal frequency. Without the stage `counts`, elastic jobs get their fewest
+    allowed GPUs. Without the stage `frequency`, jobs stay at the energy-optimal one. A rigid job gets its whole count
+    in its first step. If not all jobs can get their first GPUs, jobs with the smallest T·C (run time times emissions)
+    start, the others are postponed, and a note reports it. If the best step would exceed the budget, the next best
+    step that fits is taken (ours; the patent ends the stage there).
 
-    `start` gives f0, the frequency at which counts are chosen: each job's energy-optimal frequency, or one index into
-    `mhz` for all jobs. Without the stage `counts`, elastic jobs get their fewest allowed GPUs. Without the stage
-    `frequency`, jobs stay at f0. A rigid job gets its whole count in its first step. If not all jobs can get their
-    first GPUs, jobs with the smallest T·C (run time times emissions) start, the others are postponed, and a note
-    reports it. If the best step would exceed the budget, the next best step that fits is taken (ours);
-    ``past_budget="stop"`` ends the stage there, as in the patent.
-
-    ``charge="job"`` divides a step's benefit by its added emissions until the job ends, as the patent does. A job that
-    scales well then takes all GPUs, because its total emissions hardly change with the count, and uses up the period's
-    budget. ``charge="period"`` (ours) divides by the added emissions that the budget limits. It gives shorter
-    completion times if the plan is kept until the jobs end. Over many rounds with small budgets ``charge="job"`` can
-    give shorter ones, because it prefers jobs that need little energy.
+    A step's benefit is divided by its added emissions until the job ends, as in the patent. With a price (ours), a step
+    is taken only if it saves at least `price_s_per_kwh` seconds of run time per kWh that it adds; first GPUs and steps
+    that add no energy are always taken. A constant price spends energy where it saves most time, in busy and quiet
+    periods alike.
 
     In a tie the older job goes first, then the job whose numbers sort first, so the order of rows has no effect.
-
-    Raises
-    ------
-    BadInput
-        If an amount is negative or not a number, the period is not above 0, or `start` is not an index into `mhz`.
 
     References
     ----------
     A patent on carbon-intensity-based GPU scheduling; the formula of the benefit follows PowerFlow (arXiv 2304.06381).
     """
-    period = checked_period(
-        gpus=gpus,
-        intensity_g_per_kwh=intensity_g_per_kwh,
-        budget_g=budget_g,
-        period_s=period_s,
-        pue=pue,
-        rule=rule,
-    )
     order = canonical_order(jobs)
-    sorted_jobs = jobs.rows(order)
-    step = starting_step(sorted_jobs, start)
-    climbed = climb(
-        count_ladders(sorted_jobs, step, period, charge),
-        gpus=gpus,
-        budget_g=budget_g,
-        past_budget=past_budget,
-        least_only="counts" not in stages,
-    )
+    jobs = jobs.rows(order)
+    step = jobs.optimal_step
+    climbed = climb(count_ladders(jobs, step, period, price_s_per_kwh), gpus, period, least_only="counts" not in stages)
     count, notes = climbed.choice, _limit_note(climbed, "counts")
     if "frequency" in stages:
-        ladders = frequency_ladders(sorted_jobs, count, step, period, charge)
-        climbed = climb(ladders, gpus=gpus, budget_g=budget_g, past_budget=past_budget)
+        climbed = climb(frequency_ladders(jobs, count, step, period, price_s_per_kwh), gpus, period)
         step, notes = climbed.choice, notes + _limit_note(climbed, "frequency")
-    return planned(count, step, order, notes)
-
-
-def planned(
-    count: IntArray, step: IntArray, order: IntArray, notes: list[str], *, why: str = DID_NOT_FIT
-) -> CountsAndFrequencies:
-    """Return the plan in the caller's row order.
-
-    Entry i of `count` and `step` is the GPU count and frequency index of the caller's row `order[i]`. If jobs are
-    postponed, the first note gives their number and the reason `why`.
-    """
-    waits = int((count == 0).sum())
-    if waits:
-        notes = [f"{waits} of {len(count)} jobs postponed: {why}", *notes]
+    if waits := int((count == 0).sum()):
+        notes = [f"{waits} of {len(count)} jobs postponed: their first GPUs did not fit", *notes]
     place = np.argsort(order)
     return CountsAndFrequencies(gpus=count[place], step=step[place], postponed=count[place] == 0, notes=tuple(notes))
-
-
-def starting_step(jobs: ElasticJobs, start: Literal["optimal"] | int) -> IntArray:
-    """Return f0 of every job (J,): the index of the frequency at which its GPU count is chosen."""
-    if start == "optimal":
-        return jobs.optimal_step
-    if not 0 <= start < len(jobs.mhz):
-        raise BadInput(f"start: found step {start}, expected 'optimal' or 0..{len(jobs.mhz) - 1}")
-    return np.full(len(jobs), start, dtype=np.int64)
 
 
 def canonical_order(jobs: ElasticJobs) -> IntArray:
@@ -130,30 +90,304 @@ def canonical_order(jobs: ElasticJobs) -> IntArray:
     return np.asarray(sorted(range(len(jobs)), key=keys.__getitem__), dtype=np.int64)
 
 
-def checked_period(
-    *,
-    gpus: int,
-    intensity_g_per_kwh: float,
-    budget_g: float,
-    period_s: float,
-    pue: float,
-    rule: BudgetRule = "period",
-) -> Period:
-    """Return the period; raise `BadInput` if a number is out of range. The budget may be infinite."""
-    fine = {
-        f"{gpus} GPUs, expected 0 or more": gpus >= 0,
-        f"an intensity of {intensity_g_per_kwh} g/kWh, expected 0 or more": 0.0 <= intensity_g_per_kwh < np.inf,
-        f"a budget of {budget_g} g, expected 0 or more": budget_g >= 0.0,
-        f"a period of {period_s} s, expected more than 0": 0.0 < period_s < np.inf,
-        f"a PUE of {pue}, expected 1 or more": 1.0 <= pue < np.inf,
-    }
-    for what, holds in fine.items():
-        if not holds:
-            raise BadInput(f"carbon budget: found {what}")
-    return Period.of(intensity_g_per_kwh=intensity_g_per_kwh, pue=pue, period_s=period_s, budget_g=budget_g, rule=rule)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladders:
+    """Ladder of each of J jobs: R settings (rungs) in the order in which a job climbs, and the R-1 steps between them.
+
+    For each rung (J, R), `choice` is the GPU count or frequency index, `gpus` the GPUs held, and `limited_g` the grams
+    that the budget limits. For each step (J, R-1), `kind` and `rank` give its priority: lowest kind first, then
+    lowest rank.
+    """
+
+    choice: IntArray
+    gpus: IntArray
+    limited_g: FloatArray
+    kind: IntArray
+    rank: FloatArray
+
+
+def count_ladders(jobs: ElasticJobs, step: IntArray, period: Period, price_s_per_kwh: float = 0.0) -> Ladders:
+    """Return every job's ladder of GPU counts (0, then the allowed counts) at its frequency index `step` (J,)."""
+    rows = np.arange(len(jobs))
+    with np.errstate(divide="ignore"):
+        left_s = (jobs.steps_left / jobs.perf[rows, step])[:, None] / jobs.steps_per_s
+    watts = np.arange(jobs.most_gpus + 1) * jobs.watts[rows, step][:, None]
+    held = jobs.allowed
+    held[:, 0] = True
+    # Allowed counts move to the front; the other counts follow, and `NO_STEP` keeps them out of reach.
+    choice = np.argsort(~held, axis=1, kind="stable").astype(np.int64)
+    left_s, watts = np.take_along_axis(left_s, choice, axis=1), np.take_along_axis(watts, choice, axis=1)
+    held = np.take_along_axis(held, choice, axis=1)
+    return _ladders(choice, choice, left_s, watts, held, period, price_s_per_kwh)
+
+
+def frequency_ladders(
+    jobs: ElasticJobs, gpus: IntArray, step: IntArray, period: Period, price_s_per_kwh: float = 0.0
+) -> Ladders:
+    """Return every job's ladder of frequencies from index `step` (J,) up on `gpus` (J,) GPUs; no step with 0 GPUs."""
+    rows = np.arange(len(jobs))
+    choice = np.minimum(step[:, None] + np.arange(len(jobs.mhz)), len(jobs.mhz) - 1)
+    held = (step[:, None] + np.arange(len(jobs.mhz)) < len(jobs.mhz)) & (gpus > 0)[:, None]
+    with np.errstate(divide="ignore"):
+        left_s = (jobs.steps_left / jobs.steps_per_s[rows, gpus])[:, None] / jobs.perf[rows[:, None], choice]
+    watts = gpus[:, None] * jobs.watts[rows[:, None], choice]
+    gpus = np.broadcast_to(gpus[:, None], choice.shape)
+    return _ladders(choice, gpus, left_s, watts, held, period, price_s_per_kwh)
+
+
+def _ladders(
+    choice: IntArray,
+    gpus: IntArray,
+    left_s: FloatArray,
+    watts: FloatArray,
+    held: BoolArray,
+    period: Period,
+    price_s_per_kwh: float,
+) -> Ladders:
+    # A job without GPUs has infinite time, but uses no energy.
+    energy_j = watts * np.where(np.isinf(left_s), 0.0, left_s)
+    kind, rank = ranked(left_s, energy_j)
+    with np.errstate(invalid="ignore"):
+        price_s = price_s_per_kwh * np.maximum(np.diff(energy_j / JOULES_PER_KWH, axis=1), 0.0)
+        kind[~held[:, 1:] | (left_s[:, :-1] - left_s[:, 1:] < price_s)] = NO_STEP
+    return Ladders(choice=choice, gpus=gpus, limited_g=period.grams(watts, left_s), kind=kind, rank=rank)
+
+
+def ranked(left_s: FloatArray, energy_j: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the kind and the rank of the steps (J, R-1), given times and energies of the rungs (J, R).
+
+    The carbon patent's benefit of a step from time T1 and emissions C1 to T2 and C2 is ((T1 - T2)/T̄) / ((C2 - C1)/C).
+    The mean time T̄, the total C, intensity and PUE are the same factors for all steps. They are left out: the order
+    stays the same, and ranks stay valid while other jobs take steps.
+
+    A job's first GPUs come before all other steps, by smallest T·C. Next come steps that need no more energy (within
+    `SAME_ENERGY`), by T1 - T2, then all others by (T1 - T2)/(C2 - C1). A step that does not make its job faster is
+    never taken.
+    """
+    next_s = left_s[:, 1:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        faster_s, dearer = left_s[:, :-1] - next_s, np.diff(energy_j, axis=1)
+        # If speed is proportional to the GPU count, the energies of both rungs are equal up to rounding.
+        first, saves = np.isinf(left_s[:, :-1]), dearer <= SAME_ENERGY * energy_j[:, 1:]
+        rank = np.where(first, next_s * energy_j[:, 1:], np.where(saves, -faster_s, -faster_s / dearer))
+        kind = np.where(first, FIRST_GPUS, np.where(saves, SAVES_ENERGY, COSTS_ENERGY))
+        return np.where(faster_s > 0.0, kind, NO_STEP).astype(np.int64), rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Climbed:
+    """Result of a climb: each job's GPU count or frequency index (J,), and the limits that stopped it."""
+
+    choice: IntArray
+    short_of_budget: bool
+    short_of_gpus: bool
+
+
+def climb(ladders: Ladders, gpus: int, period: Period, *, least_only: bool = False) -> Climbed:
+    """Climb all ladders from their lowest rungs, always by the step of highest priority; ties go to the first job.
+
+    A step is taken only if enough GPUs are free and the emissions that the budget limits stay within it. After a step
+    that lowers emissions, steps skipped because of the budget are tried again. With `least_only`, only first GPUs are
+    given.
+    """
+    limit_g = period.budget_g * (1.0 - BUDGET_MARGIN)
+    # Lists, because reading single elements of arrays is slow.
+    kind, rank = ladders.kind.tolist(), ladders.rank.tolist()
+    held, limited_g = ladders.gpus.tolist(), ladders.limited_g.tolist()
+    steps = ladders.kind.shape[1]
+    rung = [0] * len(kind)
+    free = gpus - int(ladders.gpus[:, 0].sum())
+    spent_g = math.fsum(ladders.limited_g[:, 0])
+    heap = [(kind[row][0], rank[row][0], row) for row in range(len(kind)) if steps and kind[row][0] != NO_STEP]
+    heapq.heapify(heap)
+    passed: list[tuple[int, float, int]] = []
+    short_of_gpus = False
+    while heap:
+        entry = heapq.heappop(heap)
+        what, _, row = entry
+        if least_only and what != FIRST_GPUS:
+            break
+        at = rung[row]
+        wanted = held[row][at + 1] - held[row][at]
+        change_g = limited_g[row][at + 1] - limited_g[row][at]
+        if wanted > free:
+            short_of_gpus = True
+        elif spent_g + change_g > limit_g:
+            passed.append(entry)
+        else:
+            rung[row] = at = at + 1
+            free -= wanted
+            spent_g += change_g
+            if at < steps and kind[row][at] != NO_STEP:
+                heapq.heappush(heap, (kind[row][at], rank[row][at], row))
+            if change_g < 0.0:
+                while passed:
+                    heapq.heappush(heap, passed.pop())
+    choice = ladders.choice[range(len(rung)), rung]
+    return Climbed(choice=choice, short_of_budget=bool(passed), short_of_gpus=short_of_gpus)
 
 
 def _limit_note(climbed: Climbed, stage: Stage) -> list[str]:
     if climbed.short_of_budget:
         return [f"{stage}: stopped at the budget; worthwhile steps remain"]
     return [f"{stage}: no GPUs left; worthwhile steps remain"] if climbed.short_of_gpus else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """GPUs of every job on every node (J, M); `unplaced` (J,) marks jobs that did not fit and got no GPU."""
+
+    gpus: IntArray
+    unplaced: BoolArray
+
+
+def place(
+    gpus: IntArray, free_gpus: IntArray, *, before: IntArray | None = None, switches: IntArray | None = None
+) -> Placed:
+    """Place jobs that need `gpus` (J,) on nodes with `free_gpus` (M,), largest job first, ties in the given order.
+
+    A job that fits on one node goes to the node on which it leaves the fewest GPUs free (best fit), below the switch
+    with the fewest free GPUs if several such nodes are equal. A larger job takes all GPUs of the nodes with most free
+    GPUs, and its remaining GPUs are placed by best fit. `switches` (M,) is the number of the network switch of each
+    node, one for all nodes by default: a larger job stays below one switch if one has enough free GPUs (of these the
+    one with the fewest), and otherwise takes those with most (ours in detail, after PowerFlow's network packing).
+
+    `before` (J, M) is the previous placement. Jobs with an unchanged count are placed first and keep their nodes if
+    those have enough free GPUs (ours, because moving a job costs a restart). `free_gpus` includes the GPUs that these
+    jobs held before.
+
+    Raises
+    ------
+    BadInput
+        If a count is negative, or `before` or `switches` does not have its shape.
+
+    Examples
+    --------
+    >>> place(np.array([3, 6]), np.array([4, 4, 4])).gpus
+    array([[0, 0, 3],
+           [4, 2, 0]])
+    >>> place(np.array([8]), np.array([8, 4, 4, 4]), switches=np.array([0, 1, 1, 2])).gpus
+    array([[8, 0, 0, 0]])
+    >>> place(np.array([8]), np.array([7, 4, 4, 4]), switches=np.array([0, 1, 1, 2])).gpus
+    array([[0, 4, 4, 0]])
+    """
+    if (gpus < 0).any() or (free_gpus < 0).any():
+        raise BadInput("placer: found a negative number of GPUs, expected 0 or more")
+    placed = np.zeros((len(gpus), len(free_gpus)), dtype=np.int64)
+    free = free_gpus.astype(np.int64)
+    below = np.zeros(len(free), dtype=np.int64) if switches is None else switches
+    if below.shape != free.shape or (below < 0).any():
+        raise BadInput(f"placer: found switches of shape {below.shape}, expected one of each node, numbered from 0")
+    if before is not None:
+        if before.shape != placed.shape:
+            raise BadInput(f"placer: found places of shape {before.shape}, expected {placed.shape}")
+        if (before < 0).any():
+            raise BadInput("placer: found a negative number of GPUs in the previous placement, expected 0 or more")
+        for row in np.flatnonzero((before.sum(axis=1) == gpus) & (gpus > 0)):
+            if (before[row] <= free).all():
+                placed[row] = before[row]
+                free -= before[row]
+    waiting = np.flatnonzero((gpus > 0) & (placed.sum(axis=1) == 0))
+    for row in waiting[np.argsort(-gpus[waiting], kind="stable")]:
+        placed[row] = _split(int(gpus[row]), free, below)
+        free -= placed[row]
+    return Placed(gpus=placed, unplaced=placed.sum(axis=1) < gpus)
+
+
+def _split(wanted: int, free: IntArray, below: IntArray) -> IntArray:
+    """Return a job's GPUs on each node (M,); all 0 if the nodes together have fewer than `wanted`."""
+    taken = np.zeros_like(free)
+    if wanted > free.sum():
+        return taken
+    while taken.sum() < wanted:
+        left = free - taken
+        left[below != _switch(wanted - int(taken.sum()), left, below)] = 0
+        taken += _on_fewest_nodes(min(wanted - int(taken.sum()), int(left.sum())), left)
+    return taken
+
+
+def _switch(wanted: int, left: IntArray, below: IntArray) -> int:
+    """Return the switch with the best node for all `wanted` GPUs, else that with just enough GPUs, else with most."""
+    of_switch = np.bincount(below, weights=left)
+    holds = np.flatnonzero(left >= wanted)
+    if holds.size:
+        return int(below[holds[np.lexsort((of_switch[below[holds]], left[holds]))[0]]])
+    enough = np.flatnonzero(of_switch >= wanted)
+    return int(enough[of_switch[enough].argmin()] if enough.size else of_switch.argmax())
+
+
+def _on_fewest_nodes(wanted: int, left: IntArray) -> IntArray:
+    taken = np.zeros_like(left)
+    while wanted > 0:
+        holds = np.flatnonzero(left - taken >= wanted)
+        # If the rest fits on one node, take the best fit; otherwise take all GPUs of the node with most.
+        node = int(holds[left[holds].argmin()]) if holds.size else int((left - taken).argmax())
+        part = min(wanted, int(left[node]))
+        taken[node] += part
+        wanted -= part
+    return taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Plan of one period for J jobs.
+
+    - `plan`: GPU count and frequency of each job.
+    - `placed`: GPUs of each job on each node. Every job of the plan is placed, because the plan uses at most the free
+      GPUs and a job may span nodes.
+    - `planned_g`: grams each job emits, within the period or until its end (`Period.rule`); shape (J,). Their sum is
+      within the budget.
+    - `left_s`: predicted run time that each job has left, inf if postponed; shape (J,). A new round at the first of
+      these ends, if that job has not ended, keeps the budget although the prediction was too short.
+    """
+
+    plan: CountsAndFrequencies
+    placed: Placed
+    planned_g: FloatArray
+    left_s: FloatArray
+
+
+def carbon_round(
+    jobs: ElasticJobs,
+    period: Period,
+    free_gpus: IntArray,
+    *,
+    places: IntArray | None = None,
+    switches: IntArray | None = None,
+    planner: Planner = allocate,
+) -> Round:
+    """Plan a period for jobs with their work left.
+
+    `free_gpus` (M,) are the GPUs of each node that are free or held by these jobs. `places` (J, M) is the previous
+    placement, `switches` (M,) are the numbers of the nodes' network switches.
+
+    Raises
+    ------
+    BadInput
+        If an argument is out of range.
+
+    Examples
+    --------
+    At 300 g/kWh, a budget of 61 g for one hour allows 200 W: two GPUs of 100 W, placed on the node with 4 free GPUs.
+    The job has three hours of work on one GPU, which emits 90 g, so 61 g do not suffice until its end.
+
+    >>> from dataclasses import replace
+    >>> jobs = ElasticJobs(steps_left=np.array([10_800.0]), steps_per_s=np.array([[0.0, 1.0, 1.9, 2.7]]),
+    ...     perf=np.array([[1.0]]), watts=np.array([[100.0]]), mhz=np.array([1500.0]), age_s=np.array([3600.0]),
+    ...     rigid_gpus=np.array([0]))
+    >>> period = Period(intensity_g_per_kwh=300.0, budget_g=61.0, period_s=3600.0)
+    >>> within = carbon_round(jobs, period, np.array([1, 4]))
+    >>> within.plan.gpus, within.placed.gpus, within.planned_g
+    (array([2]), array([[0, 2]]), array([60.]))
+    >>> whole = carbon_round(jobs, replace(period, rule="to-completion"), np.array([1, 4]))
+    >>> whole.plan.gpus, whole.plan.notes[0]
+    (array([0]), '1 of 1 jobs postponed: their first GPUs did not fit')
+    """
+    plan = planner(jobs, int(free_gpus.sum()), period)
+    left_s = remaining_s(jobs, plan)
+    return Round(
+        plan=plan,
+        placed=place(plan.gpus, free_gpus, before=places, switches=switches),
+        planned_g=period.grams(drawn_w(jobs, plan), left_s),
+        left_s=left_s,
+    )

@@ -1,7 +1,4 @@
-"""Decisions by the cost until all present jobs end, not only until the next decision (ours).
-
-The objective of ANDREAS is in `objective`; searches that minimise it are in `decision`. Called by the cost study.
-"""
+"""Decisions by the cost until all present jobs end, not only until the next decision as in ANDREAS (ours)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,9 +8,7 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.kernels.cost.lookahead import Ahead, Running, room_for, run_out
-from scheduler_core.planning.cost.greedy import run_usd
-from scheduler_core.planning.cost.objective import Terms
+from scheduler_core.kernels.lookahead import Ahead, Running, room_for, run_out
 from scheduler_core.planning.cost.problem import Decision, Problem
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
@@ -60,7 +55,7 @@ def look_ahead(problem: Problem, rng: np.random.Generator, iterations: int = ITE
     further arrivals; all jobs are placed again at each completion. Its cost is all tardiness and energy until the last
     completion. The search tries three kinds of plans in turn: jobs sorted by rules (urgency, due date, weight divided
     by work, apparent tardiness cost; each with several GPU limits), random changes of the best plans, and plans between
-    two of the best. A postponed job costs its planned run, not its worst case as in the objective of one decision.
+    two of the best.
 
     References
     ----------
@@ -76,11 +71,10 @@ def look_ahead(problem: Problem, rng: np.random.Generator, iterations: int = ITE
         raise BadInput(f"iterations: found {iterations}, expected at least 1")
     if not len(problem.jobs) or not len(problem.nodes.type_of):
         return Decision.nothing(len(problem.jobs))
-    terms = Terms.of(problem)
-    data = _ahead(problem, terms)
-    run = partial(_run, data, room_for(len(terms.weight), len(terms.kind), len(problem.nodes.types)))
-    most = int(terms.room.max())
-    elite = sorted((run(*rule) for rule in _rules(terms, most)), key=_usd)[:ELITE]
+    data = _ahead(problem)
+    run = partial(_run, data, room_for(len(data.weight), len(data.kind), len(problem.nodes.types)))
+    most = int(data.room.max())
+    elite = sorted((run(*rule) for rule in _rules(data, most)), key=_usd)[:ELITE]
     for _ in range(iterations):
         elite = _kept(elite, _changed(run, data.weight, elite[int(rng.integers(len(elite)))], most, rng))
     for other in elite[1:]:
@@ -97,29 +91,30 @@ def _kept(elite: list[_Plan], plan: _Plan) -> list[_Plan]:
     return sorted([*elite, plan], key=_usd)[:ELITE]
 
 
-def _ahead(problem: Problem, terms: Terms) -> Ahead:
-    jobs, _, counts = terms.run_s.shape
-    flat = terms.run_s.reshape(jobs, -1)
+def _ahead(problem: Problem) -> Ahead:
+    run_s, standing = problem.possible_run_s(), problem.standing
+    jobs, _, counts = run_s.shape
+    flat = run_s.reshape(jobs, -1)
     possible = np.isfinite(flat)
-    usd = run_usd(problem, np.where(np.isfinite(terms.run_s), terms.run_s, 0.0)).reshape(jobs, -1)
+    usd = problem.run_usd(np.where(np.isfinite(run_s), run_s, 0.0)).reshape(jobs, -1)
     fast = np.argsort(flat, axis=1, kind="stable")
     cheap = np.lexsort((flat, np.where(possible, usd, np.inf), ~possible), axis=1)
     later = problem.usd_per_kwh if problem.later_usd_per_kwh is None else problem.later_usd_per_kwh
     return Ahead(
-        run_s=terms.run_s,
-        slack_s=terms.slack_s,
-        weight=terms.weight,
+        run_s=run_s,
+        slack_s=problem.slack_s,
+        weight=problem.jobs.weight_usd_per_s,
         fast_kind=fast // counts,
         fast_gpus=fast % counts,
         cheap_kind=cheap // counts,
         cheap_gpus=cheap % counts,
         options=possible.sum(axis=1),
-        least_gpus=np.isfinite(terms.run_s).any(axis=1).argmax(axis=1),
-        stay_node=terms.stay_node,
-        stay_gpus=terms.stay_gpus,
-        restart_s=float(terms.restart_s),
-        kind=np.ascontiguousarray(terms.kind, np.int64),
-        room=terms.room,
+        least_gpus=np.isfinite(run_s).any(axis=1).argmax(axis=1),
+        stay_node=standing.node,
+        stay_gpus=standing.gpus,
+        restart_s=float(problem.restart_s),
+        kind=np.ascontiguousarray(problem.nodes.type_of, np.int64),
+        room=problem.nodes.gpus,
         idle_w=np.array([kind.idle_w for kind in problem.nodes.types], np.float64),
         active_w=np.array([kind.gpu_active_w for kind in problem.nodes.types], np.float64),
         now_usd=problem.usd_per_kwh * problem.pue / JOULES_PER_KWH,
@@ -128,29 +123,29 @@ def _ahead(problem: Problem, terms: Terms) -> Ahead:
     )
 
 
-def _rules(terms: Terms, most: int) -> Iterator[tuple[IntArray, IntArray, BoolArray]]:
+def _rules(data: Ahead, most: int) -> Iterator[tuple[IntArray, IntArray, BoolArray]]:
     """Yield the plans made by rules: each order with each power of two as GPU limit, all jobs thrifty or none."""
-    jobs = len(terms.weight)
+    jobs = len(data.weight)
     bounds = sorted({min(2**power, most) for power in range(most.bit_length() + 1)})
-    for order in _orders(terms):
+    for order in _orders(data):
         for bound in bounds:
             for thrifty in (False, True):
                 yield order, np.full(jobs, bound, np.int64), np.full(jobs, thrifty)
 
 
-def _orders(terms: Terms) -> Iterator[IntArray]:
-    counts = np.arange(terms.run_s.shape[2])
-    possible = np.isfinite(terms.run_s)
-    fastest = terms.run_s.min(axis=(1, 2))
-    work = np.where(possible, np.where(possible, terms.run_s, 0.0) * counts, np.inf).min(axis=(1, 2))
+def _orders(data: Ahead) -> Iterator[IntArray]:
+    counts = np.arange(data.run_s.shape[2])
+    possible = np.isfinite(data.run_s)
+    fastest = data.run_s.min(axis=(1, 2))
+    work = np.where(possible, np.where(possible, data.run_s, 0.0) * counts, np.inf).min(axis=(1, 2))
     known = np.isfinite(fastest)
     fastest, work = np.where(known, fastest, 1.0), np.where(known, work, 1.0)
-    spare_s = terms.slack_s - fastest
-    for key in (spare_s, terms.slack_s, -terms.weight / work):
+    spare_s = data.slack_s - fastest
+    for key in (spare_s, data.slack_s, -data.weight / work):
         yield np.argsort(key, kind="stable")
     for forward in _LOOKS_FORWARD:
         soon = np.exp(-np.maximum(spare_s, 0.0) / (forward * float(fastest.mean())))
-        yield np.argsort(-terms.weight / work * soon, kind="stable")
+        yield np.argsort(-data.weight / work * soon, kind="stable")
 
 
 def _run(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrifty: BoolArray) -> _Plan:

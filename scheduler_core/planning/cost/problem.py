@@ -1,7 +1,4 @@
-"""Input of one decision: jobs with due dates, nodes of several types, and electricity prices now and later.
-
-Costs are in `objective`, searches in `decision`. Called by every module of this package and by the cost study.
-"""
+"""Input of one decision: jobs with due dates, nodes of several types, and electricity prices now and later."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.errors import BadInput
+from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
 __all__ = ["POSTPONED", "Decision", "NodeType", "Nodes", "Problem", "WaitingJobs"]
@@ -107,11 +105,10 @@ class Decision:
 class Problem:
     """Input of one decision.
 
-    `period_s` (H) is the maximum time to the next decision. `rho` weights the worst case of postponed jobs; the code of
-    the ANDREAS authors uses 100. `usd_per_kwh` is the price until the next decision; it may be negative, and is
-    multiplied by `pue`. `later_usd_per_kwh` (ours) is the price after the next decision; if it is None, only energy
-    until the next decision counts, as in ANDREAS. `current` is the decision in force: a running job that is stopped,
-    moved or given another number of GPUs needs `restart_s` more run time.
+    `period_s` is the maximum time to the next decision. `usd_per_kwh` is the price until the next decision; it may be
+    negative, and is multiplied by `pue`. `later_usd_per_kwh` is the price after it, by default the same. `current` is
+    the decision in force: a running job that is stopped, moved or given another number of GPUs needs `restart_s` more
+    run time.
     """
 
     jobs: WaitingJobs
@@ -120,7 +117,6 @@ class Problem:
     usd_per_kwh: float
     pue: float = 1.0
     period_s: float = 3600.0
-    rho: float = 100.0
     later_usd_per_kwh: float | None = None
     restart_s: float = 0.0
     current: Decision | None = None
@@ -136,7 +132,57 @@ class Problem:
         prices = (self.usd_per_kwh, self.later_usd_per_kwh or 0.0)
         if not np.isfinite(prices).all() or not 1.0 <= self.pue < np.inf:
             raise BadInput(f"prices {prices} with PUE {self.pue}: expected finite prices and a PUE of at least 1")
-        if not (0.0 <= self.restart_s < np.inf and 0.0 <= self.rho < np.inf):
-            raise BadInput(f"restart {self.restart_s} s, rho {self.rho}: expected finite values of at least 0")
+        if not 0.0 <= self.restart_s < np.inf:
+            raise BadInput(f"restart: found {self.restart_s} s, expected a finite time of at least 0")
         if self.current is not None and not len(self.current.node) == len(self.current.gpus) == len(self.jobs):
             raise BadInput(f"current: found {len(self.current.node)} jobs, expected {len(self.jobs)}")
+
+    @property
+    def slack_s(self) -> FloatArray:
+        """Return the time from now to each job's due date (J,)."""
+        return self.jobs.due_s - self.now_s
+
+    @property
+    def standing(self) -> Decision:
+        """Return the decision in force; without one, all jobs wait."""
+        return self.current or Decision.nothing(len(self.jobs))
+
+    def possible_run_s(self) -> FloatArray:
+        """Return the run times, +inf where the node type has too few GPUs or no node has that type."""
+        gpus = np.array([kind.gpus for kind in self.nodes.types], np.int64)
+        counts = np.arange(self.jobs.run_s.shape[2])
+        present = np.bincount(self.nodes.type_of, minlength=len(gpus)) > 0
+        possible = (counts >= 1) & (counts <= gpus[:, None]) & present[:, None]
+        return np.where(possible & ~np.isnan(self.jobs.run_s), self.jobs.run_s, np.inf)
+
+    def run_usd(self, run_s: FloatArray) -> FloatArray:
+        """Return the energy cost of whole runs in USD (J, K, 1 + most GPUs), at the later price.
+
+        Each GPU is charged its share of the idle power of a full node.
+        """
+        price = self.usd_per_kwh if self.later_usd_per_kwh is None else self.later_usd_per_kwh
+        watts = np.array([kind.gpu_active_w + kind.idle_w / kind.gpus for kind in self.nodes.types], np.float64)
+        usd: FloatArray = run_s * (watts[:, None] * np.arange(run_s.shape[2]) * (price * self.pue / JOULES_PER_KWH))
+        return usd
+
+    def check(self, decision: Decision) -> Decision:
+        """Return the decision, or raise `BadInput` with the reason if it cannot be carried out."""
+        run_s, jobs, nodes = self.possible_run_s(), len(self.jobs), len(self.nodes.type_of)
+        if not len(decision.node) == len(decision.gpus) == jobs:
+            raise BadInput(f"decision: found {len(decision.node)} jobs, expected {jobs}")
+        if jobs and not POSTPONED <= decision.node.min() <= decision.node.max() < nodes:
+            raise BadInput(f"decision: found nodes up to {decision.node.max()}, expected {POSTPONED}..{nodes - 1}")
+        if ((decision.node == POSTPONED) != (decision.gpus == 0)).any():
+            raise BadInput("decision: found a postponed job with GPUs or a running one without, expected neither")
+        if jobs and not 0 <= decision.gpus.min() <= decision.gpus.max() < run_s.shape[2]:
+            raise BadInput(f"decision: found {decision.gpus.max()} GPUs for a job, expected 0..{run_s.shape[2] - 1}")
+        runs = np.flatnonzero(decision.node != POSTPONED)
+        node, gpus = decision.node[runs], decision.gpus[runs]
+        if np.isinf(run_s[runs, self.nodes.type_of[node], gpus]).any():
+            raise BadInput("decision: found a job on a node type or with GPUs it cannot run with; see run_s")
+        over = np.bincount(node, weights=gpus, minlength=nodes) - self.nodes.gpus
+        if (over > 0).any():
+            worst = int(over.argmax())
+            room = self.nodes.gpus[worst]
+            raise BadInput(f"decision: found {over[worst] + room:.0f} GPUs taken on node {worst}, expected {room}")
+        return decision

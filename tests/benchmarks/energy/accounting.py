@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.energy.accounting import account
+from pipelines.simulation.energy.account import account
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.job_metrics import Uses
@@ -38,7 +38,7 @@ def accounting_rows() -> list[Row]:
     slack_s = np.full(RUNS, DAY_S)
     timed: dict[str, Callable[[], object]] = {
         "account": lambda: account(ran, uses, [node] * MACHINES, grid, 0.0, assumed=assumed),
-        "slack of 24 h": lambda: released_s(jobs.arrive_s, slack_s, jobs.run_s, _carbon(grid), 0.0, "yesterday"),
+        "slack of 24 h": lambda: released_s(jobs.arrive_s, slack_s, jobs.run_s, _carbon(grid), 0.0),
     }
     return [
         amount_row("accounting", f"{what}, {RUNS} runs, {MACHINES} machines", [_seconds(do)], unit="s", bar=BAR)

@@ -4,16 +4,14 @@ Called by `tests.benchmarks.energy`.
 """
 
 import time
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from modelserve.calls.plans import plan_rows
 from modelserve.contract.plans import PlanBody
-from pipelines.studies.carbon.gap import Round, measured_like
 from scheduler_core.planning.carbon.allocator import allocate
-from scheduler_core.planning.carbon.exchange import exchange
+from scheduler_core.planning.carbon.jobs import ElasticJobs, Period
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
 
 JOBS: Final = 200
@@ -30,13 +28,11 @@ BAR: Final = Bar(side="under", value=10.0)
 
 
 def carbon_rows() -> list[Row]:
-    """Time rounds drawn anew, in CPU milliseconds of the one thread: the source's procedure, and exchanges after it."""
+    """Time rounds drawn anew, in CPU milliseconds of the one thread."""
     rows: list[Row] = []
     for gpus in CLUSTERS:
         rounds = [_round(gpus, budget, seed) for budget in BUDGETS for seed in range(SEEDS)]
-        rows += _rows(f"{gpus} GPUs", rounds, lambda drawn: allocate(drawn.jobs, **drawn.around()), BAR)
-        what = f"{gpus} GPUs, exchanges"
-        rows += _rows(what, rounds[:: SEEDS // 2], lambda drawn: exchange(drawn.jobs, **drawn.around()), None)
+        rows += _rows(f"{gpus} GPUs", gpus, rounds)
     body = _body()
     plan_rows(body, 0.0)
     taken_ms = []
@@ -62,32 +58,34 @@ def _body() -> PlanBody:
     )
 
 
-def _rows(what: str, rounds: list[Round], plan: Callable[[Round], object], bar: Bar | None) -> list[Row]:
-    plan(rounds[0])
-    taken_ms = [_milliseconds(plan, drawn) for drawn in rounds]
+def _rows(what: str, gpus: int, rounds: list[tuple[ElasticJobs, Period]]) -> list[Row]:
+    allocate(rounds[0][0], gpus, rounds[0][1])
+    taken_ms = []
+    for jobs, period in rounds:
+        begin = time.process_time()
+        allocate(jobs, gpus, period)
+        taken_ms.append((time.process_time() - begin) * 1000.0)
     what = f"one round, {JOBS} jobs x {MOST_GPUS} GPUs x {len(MHZ)} frequencies, {what}"
-    figures = {"p50": (50, bar), "p99": (99, None)}
+    figures = {"p50": (50, BAR), "p99": (99, None)}
     return [
         amount_row("carbon", f"{what}: {name}", [float(np.percentile(taken_ms, percent))], unit="ms", bar=each)
         for name, (percent, each) in figures.items()
     ]
 
 
-def _milliseconds(plan: Callable[[Round], object], drawn: Round) -> float:
-    begin = time.process_time()
-    plan(drawn)
-    return (time.process_time() - begin) * 1000.0
-
-
-def _round(gpus: int, budget: float, seed: int) -> Round:
-    jobs = measured_like(np.random.default_rng(seed), JOBS, MOST_GPUS, MHZ)
-    intensity, period_s, pue = 300.0, 600.0, 1.2
-    full_g = intensity * pue * gpus * float(jobs.watts[:, 8].mean()) * period_s / 3.6e6
-    return Round(
-        jobs=jobs,
-        gpus=gpus,
-        intensity_g_per_kwh=intensity,
-        budget_g=full_g * budget,
-        period_s=period_s,
-        pue=pue,
+def _round(gpus: int, budget: float, seed: int) -> tuple[ElasticJobs, Period]:
+    """Draw jobs like those measured: step time a + b·1530/f, power p0 + c·f³, speed n / (1 + r^y)^(1/y)."""
+    rng = np.random.default_rng(seed)
+    a, p0_w, c_w = (rng.uniform(low, high, (JOBS, 1)) for low, high in ((0.3, 0.95), (36.0, 87.0), (3e-8, 1.3e-7)))
+    ratio = rng.uniform(0.0, 1.0, (JOBS, 1)) * np.sqrt(np.arange(MOST_GPUS))
+    jobs = ElasticJobs(
+        steps_left=10.0 ** rng.uniform(2.0, 5.0, JOBS),
+        steps_per_s=np.hstack([np.zeros((JOBS, 1)), np.arange(1, MOST_GPUS + 1) / (1.0 + ratio)]),
+        perf=1.0 / (a + (1.0 - a) * MHZ[-1] / MHZ),
+        watts=p0_w + c_w * MHZ**3 / 4.0,
+        mhz=MHZ,
+        age_s=rng.uniform(0.0, 3600.0, JOBS),
+        rigid_gpus=np.zeros(JOBS, dtype=np.int64),
     )
+    full_g = 300.0 * 1.2 * gpus * float(jobs.watts[:, 8].mean()) * 600.0 / 3.6e6
+    return jobs, Period(intensity_g_per_kwh=300.0, budget_g=full_g * budget, period_s=600.0, pue=1.2)

@@ -15,9 +15,8 @@ from modelserve.calls.routes import routed
 from modelserve.contract.routes import RouteBody, RoutedJob, SiteRow
 from modelserve.learning.learned import Learned
 from modelserve.loading.models import Snapshot
-from scheduler_core.kernels.sites.scoring import FEATURES
-from scheduler_core.planning.sites.policies import policy
-from scheduler_core.planning.sites.routing import Support
+from scheduler_core.kernels.sites.value import FEATURES
+from scheduler_core.planning.sites import Support, policy
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
 
 JOBS, SITES, CALLS = 1000, 6, 40

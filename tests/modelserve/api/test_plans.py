@@ -52,6 +52,19 @@ def test_a_plan_keeps_the_budget_of_its_rule_and_says_why_a_job_waits(serve: Mak
     assert later["planned_g"] == pytest.approx(210.0)
 
 
+@pytest.mark.parametrize(
+    ("chosen", "gpus"),
+    [({}, 2), ({"price_s_per_kwh": 1e5}, 1), ({"planner": "two_stages", "price_s_per_kwh": 1e5}, 2)],
+)
+def test_gpus_are_added_where_they_save_the_price_of_their_energy(
+    serve: Make, chosen: dict[str, object], gpus: int
+) -> None:
+    # The second GPU saves 2700 s of 7200 s for 0.15 kWh more: 18 000 s per kWh.
+    body = {**CARBON, "budget_g": 1e6, "jobs": [planned(gpus=1.0, speedup={"2": 1.6})], **chosen}
+
+    assert [row["gpus"] for row in serve().post("/v1/plan", json=body).json()["plans"]] == [gpus]
+
+
 def test_a_plan_by_cost_puts_due_jobs_first(serve: Make) -> None:
     jobs = [planned("free", gpus=8), planned("due", gpus=8, due_ts="2023-06-01T02:30:00Z", weight_usd_per_h=9.0)]
     body = {"objective": "cost", "nodes": [NODE], "usd_per_kwh": 0.2, "now_ts": "2023-06-01T00:30:00Z", "jobs": jobs}
@@ -89,7 +102,7 @@ def test_a_hold_is_that_of_the_simulation() -> None:
 
         rows = hold_rows(HoldBody.model_validate({"by": "carbon", "hours": known, "jobs": jobs}), now)
 
-        simulated = now + released_s(np.zeros(3), slack_s, run_s, series, now, "recent_days")
+        simulated = now + released_s(np.zeros(3), slack_s, run_s, series, now)
         assert [row["until_ts"] for row in rows] == [utc_text(ts) if ts > now else None for ts in simulated.tolist()]
 
 

@@ -12,8 +12,7 @@ from modelserve.calls.context import RequestContext
 from modelserve.calls.routes import routed
 from modelserve.contract.routes import RouteAnswer, RouteBody
 from modelserve.learning.learned import Learned
-from scheduler_core.planning.sites.policies import policy
-from scheduler_core.planning.sites.routing import Support
+from scheduler_core.planning.sites import Support, policy
 from tests.modelserve.api.test_answers import ROUTES
 from tests.modelserve.api.test_gate import check_problem
 

@@ -154,7 +154,6 @@ def test_use_read_from_prometheus_is_added_to_the_bucket_and_reported(
 LONG = (
     ("sites", "train", "--out", "policy.npz"),
     ("sites", "evaluate", "--policy", "policy.npz"),
-    ("study", "slack", "--grid", "grid", "--zone", "east"),
 )
 SITES = ("--load", "0.1", "--zone", "east", "--zone", "west", "--grid", "grid")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.pipelines.studies.energy.made_up import write_folder
+from tests.pipelines.studies.made_up import write_folder
 
 
 @pytest.fixture(scope="session")

@@ -89,12 +89,7 @@ def test_what_is_no_series_is_refused(fields: dict[str, object]) -> None:
         HourlySeries(**{"start_s": 0.0, "unit": "g/kWh", **fields})
 
 
-def test_a_grid_tells_what_it_knows_and_says_what_it_lacks() -> None:
-    site = Grid(zone="DE", carbon=hourly([100.0, 300.0]))
-
-    assert site.carbon_g_per_kwh(3600.0) == 300.0
-    with pytest.raises(BadInput, match="no price"):
-        site.price_usd_per_kwh(0.0)
+def test_a_grid_of_other_units_or_pue_is_refused() -> None:
     with pytest.raises(BadInput, match="expected USD/kWh"):
         Grid(zone="DE", price=hourly([1.0]))
     with pytest.raises(BadInput, match=r"PUE of 0\.9"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.simulation.energy.accounting import account
+from pipelines.simulation.energy.account import account
 from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.power import Assumed, NodePower, Package, PowerTable, Watts

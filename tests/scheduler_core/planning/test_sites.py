@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.sites.policies import policy
-from scheduler_core.planning.sites.routing import RouteReason, Routes, SiteState, Support, WaitingJobs, route
+from scheduler_core.planning.sites import RouteReason, Routes, SiteState, Support, WaitingJobs, policy, route
 
 FEATURES = 18
 

@@ -12,8 +12,6 @@ def arriving(
     run_s: list[float],
     *,
     requested: list[int] | None = None,
-    elastic: bool = True,
-    told: float = 1.0,
 ) -> ArrivingJobs:
     """Make jobs whose work is seconds on one GPU at the highest frequency; n GPUs are as fast as n^0.5 of them."""
     many = len(submit_s)
@@ -23,7 +21,6 @@ def arriving(
     return ArrivingJobs(
         submit_s=np.array(submit_s),
         steps=np.array(run_s),
-        predicted_steps=told * np.array(run_s),
         steps_per_s=speeds,
         perf=perf,
         modelled_perf=perf,
@@ -31,7 +28,6 @@ def arriving(
         modelled_watts=watts,
         mhz=np.array([900.0, 1500.0]),
         requested=asked,
-        elastic=np.full(many, elastic),
     )
 
 

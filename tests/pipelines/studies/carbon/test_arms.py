@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.studies.carbon.arms import fifo_at_max, fixed_at_optimal, greedy_at_max
-from scheduler_core.planning.carbon.elastic import ElasticJobs
-from tests.scheduler_core.planning.carbon.emissions import period_emissions_g
+from scheduler_core.planning.carbon.jobs import ElasticJobs, Period
+from tests.scheduler_core.planning.carbon.made_rounds import job_g
 
 MOST = 4
 
@@ -25,18 +25,18 @@ def jobs_of(steps: list[float], ages: list[float], rigid: list[int] | None = Non
     )
 
 
-ROUND = {"intensity_g_per_kwh": 1000.0, "budget_g": np.inf, "period_s": 3600.0}
+ROUND = Period(intensity_g_per_kwh=1000.0, budget_g=np.inf, period_s=3600.0)
 
 
 def test_greedy_gives_gpus_where_most_time_is_saved() -> None:
-    plan = greedy_at_max(jobs_of([100.0, 1000.0], [0.0, 0.0]), gpus=5, **ROUND)
+    plan = greedy_at_max(jobs_of([100.0, 1000.0], [0.0, 0.0]), 5, ROUND)
 
     assert plan.gpus.tolist() == [1, 4]
     assert plan.step.tolist() == [1, 1]
 
 
 def test_greedy_gives_first_gpus_to_the_shortest() -> None:
-    plan = greedy_at_max(jobs_of([300.0, 100.0, 200.0], [0.0, 0.0, 0.0]), gpus=2, **ROUND)
+    plan = greedy_at_max(jobs_of([300.0, 100.0, 200.0], [0.0, 0.0, 0.0]), 2, ROUND)
 
     assert plan.gpus.tolist() == [0, 1, 1]
     assert plan.postponed.tolist() == [True, False, False]
@@ -45,14 +45,14 @@ def test_greedy_gives_first_gpus_to_the_shortest() -> None:
 def test_fixed_counts_pass_over_who_does_not_fit_and_fifo_waits_behind() -> None:
     jobs = jobs_of([100.0, 100.0, 100.0], [30.0, 20.0, 10.0], rigid=[2, 3, 1])
 
-    assert fixed_at_optimal(jobs, gpus=4, **ROUND).gpus.tolist() == [2, 0, 1]
-    assert fixed_at_optimal(jobs, gpus=4, **ROUND).step.tolist() == [0, 0, 0]
-    assert fifo_at_max(jobs, gpus=4, **ROUND).gpus.tolist() == [2, 0, 0]
-    assert fifo_at_max(jobs, gpus=4, **ROUND).step.tolist() == [1, 1, 1]
+    assert fixed_at_optimal(jobs, 4, ROUND).gpus.tolist() == [2, 0, 1]
+    assert fixed_at_optimal(jobs, 4, ROUND).step.tolist() == [0, 0, 0]
+    assert fifo_at_max(jobs, 4, ROUND).gpus.tolist() == [2, 0, 0]
+    assert fifo_at_max(jobs, 4, ROUND).step.tolist() == [1, 1, 1]
 
 
 def test_older_jobs_go_first_whatever_their_row() -> None:
-    plan = fifo_at_max(jobs_of([100.0, 100.0], [1.0, 2.0], rigid=[3, 3]), gpus=4, **ROUND)
+    plan = fifo_at_max(jobs_of([100.0, 100.0], [1.0, 2.0], rigid=[3, 3]), 4, ROUND)
 
     assert plan.gpus.tolist() == [0, 3]
 
@@ -64,13 +64,14 @@ def test_plans_stay_within_gpus_and_budget(planner: object, seed: int) -> None:
     many = int(rng.integers(1, 9))
     rigid = rng.integers(1, MOST + 1, many).tolist() if planner is not greedy_at_max else None
     jobs = jobs_of(rng.uniform(10.0, 5000.0, many).tolist(), rng.uniform(0.0, 100.0, many).tolist(), rigid)
-    around = {"intensity_g_per_kwh": float(rng.uniform(10, 900)), "period_s": float(rng.uniform(60, 3600))}
-    budget_g, gpus = float(rng.uniform(0.0, 120.0)), int(rng.integers(0, 13))
+    gpus, budget_g = int(rng.integers(0, 13)), float(rng.uniform(0.0, 120.0))
+    intensity, period_s = float(rng.uniform(10, 900)), float(rng.uniform(60, 3600))
+    period = Period(intensity_g_per_kwh=intensity, budget_g=budget_g, period_s=period_s, pue=1.3)
 
-    plan = planner(jobs, gpus=gpus, budget_g=budget_g, pue=1.3, **around)  # type: ignore[operator]
+    plan = planner(jobs, gpus, period)  # type: ignore[operator]
 
     assert plan.gpus.sum() <= gpus
-    assert period_emissions_g(jobs, plan, pue=1.3, **around).sum() <= budget_g * (1.0 + 1e-9)
+    assert job_g(jobs, plan, period).sum() <= budget_g * (1.0 + 1e-9)
     assert (plan.postponed == (plan.gpus == 0)).all()
     if rigid is not None:
         assert set(zip(plan.gpus.tolist(), rigid, strict=True)) <= {(0, each) for each in rigid} | set(

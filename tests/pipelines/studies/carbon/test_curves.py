@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pipelines.studies.carbon.curves import Front, compared
+from pipelines.studies.carbon.curves import Front, compared, least_mean
+from tests.pipelines.studies.carbon.arrivals import arriving
 
 
 def front(*points: tuple[float, float]) -> Front:
@@ -24,8 +25,6 @@ def test_between_points_lie_lines_and_beyond_the_most_nothing_gets_better() -> N
 
     assert curve.at(np.array([1.0, 2.0, 3.0, 9.0])).tolist() == [10.0, 7.5, 5.0, 5.0]
     assert np.isnan(curve.at(np.array([0.9]))).all()
-    assert curve.for_mean(np.array([10.0, 7.5, 5.0, 20.0])).tolist() == [1.0, 2.0, 3.0, 1.0]
-    assert np.isnan(curve.for_mean(np.array([4.9]))).all()
 
 
 def test_a_single_point_is_compared_where_it_lies() -> None:
@@ -50,3 +49,11 @@ def test_the_same_curve_is_as_good_as_itself() -> None:
 @pytest.mark.parametrize("theirs", [front((0.5, 30)), front((math.nan, 1))])
 def test_who_takes_less_than_we_can_or_never_ends_is_not_compared(theirs: Front) -> None:
     assert math.isnan(compared(front((1, 10)), theirs, front((0, 1))).mean)
+
+
+def test_the_bound_of_one_job_by_hand() -> None:
+    # On n GPUs as fast as n^0.5 of them: at the low frequency 4500 s / n^0.5 at 100 n W.
+    bound = Front.of(*least_mean(arriving([0.0], [3600.0])))
+
+    assert bound.at(np.array([0.125, 0.25])).round().tolist() == [4500.0, 2250.0]
+    assert Front.of(*least_mean(arriving([50.0], [3600.0]), round_s=900.0)).at(np.array([0.125])).round() == 5350.0

@@ -5,7 +5,7 @@ Written from the docstrings alone, on floats and lists. Called by the tests of p
 
 from dataclasses import dataclass
 
-from scheduler_core.kernels.cost.lookahead import NONE, Ahead
+from scheduler_core.kernels.lookahead import NONE, Ahead
 
 
 @dataclass(kw_only=True)

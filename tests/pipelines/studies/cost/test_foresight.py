@@ -7,10 +7,8 @@ import pytest
 
 from pipelines.studies.cost.arms import Asked, Policy
 from pipelines.studies.cost.simulation import Site, SubmittedJobs, simulate
-from scheduler_core.planning.cost.decision import decide
-from scheduler_core.planning.cost.greedy import by_pressure, pressure_s
+from scheduler_core.planning.cost.greedy import by_pressure, greedy
 from scheduler_core.planning.cost.lookahead import look_ahead
-from scheduler_core.planning.cost.objective import Terms
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
 from scheduler_core.planning.hourly import HourlySeries
 
@@ -24,8 +22,8 @@ def ahead(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:
     return look_ahead(problem, rng, 2)
 
 
-def relinked(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:
-    return decide(problem, rng, 2)
+def now(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:
+    return greedy(problem)
 
 
 def decided(policy: Policy, prices: list[float]) -> list[tuple[Any, ...]]:
@@ -53,7 +51,7 @@ def decided(policy: Policy, prices: list[float]) -> list[tuple[Any, ...]]:
     return seen
 
 
-@pytest.mark.parametrize("policy", [ahead, pytest.param(relinked, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("policy", [ahead, now])
 @pytest.mark.parametrize("until_h", [1, 2, 3])
 def test_prices_to_come_change_no_decision(policy: Policy, until_h: int) -> None:
     prices = np.random.default_rng(1).uniform(0.05, 0.4, DAY_H + RUN_H)
@@ -78,7 +76,6 @@ def test_pressure_grows_with_the_run_and_falls_with_the_time_to_the_due_date() -
         now_s=500.0,
         usd_per_kwh=0.1,
     )
-    terms = Terms.of(problem)
 
-    assert pressure_s(terms).tolist() == [-1900.0, 100.0, -1000.0, -np.inf]
-    assert by_pressure(terms).tolist() == [1, 2, 0, 3]
+    # Run time less time to the due date: -1900, 100 and -1000 s; the last job cannot run.
+    assert by_pressure(problem, problem.possible_run_s()).tolist() == [1, 2, 0, 3]

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_core.kernels.cost.lookahead import room_for, run_out
+from scheduler_core.kernels.lookahead import room_for, run_out
 from scheduler_core.planning.cost.lookahead import _ahead  # the constants as decisions have them
-from scheduler_core.planning.cost.objective import Terms
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
 from scheduler_core.planning.power import JOULES_PER_KWH
 from tests.examples import examples
@@ -26,7 +25,7 @@ def usd_of(problem: Problem, order: list[int], most: list[int], thrifty: list[bo
     jobs, decision = len(problem.jobs), Decision.nothing(len(problem.jobs))
     room = room_for(jobs, len(problem.nodes.type_of), len(TYPES))
     plan = (np.array(order, np.int64), np.array(most, np.int64), np.array(thrifty, np.bool_))
-    usd = run_out(_ahead(problem, Terms.of(problem)), room, *plan, decision.node, decision.gpus)
+    usd = run_out(_ahead(problem), room, *plan, decision.node, decision.gpus)
     return float(usd), decision.node.tolist()
 
 
@@ -55,7 +54,7 @@ def test_it_costs_what_a_plain_loop_finds(jobs: int, seed: int, restart_s: float
     thrifty = (rng.random(jobs) < 0.5).tolist()
 
     usd, first = usd_of(problem, order, most, thrifty)
-    plain_usd, plain_first = naive_usd(_ahead(problem, Terms.of(problem)), order, most, thrifty)
+    plain_usd, plain_first = naive_usd(_ahead(problem), order, most, thrifty)
 
     assert usd == pytest.approx(plain_usd, rel=1e-9)
     assert first == plain_first

@@ -1,32 +1,8 @@
 """Rounds under a carbon budget for tests: small ones by hand, and random ones with every kind of job."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from scheduler_core.planning.carbon.climb import BudgetRule
-from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from tests.scheduler_core.planning.carbon.emissions import job_emissions_g, period_emissions_g
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
-    """What a round gets besides jobs."""
-
-    gpus: int
-    intensity_g_per_kwh: float
-    budget_g: float
-    period_s: float
-    pue: float = 1.0
-
-    def arguments(self) -> dict[str, float]:
-        return {
-            "intensity_g_per_kwh": self.intensity_g_per_kwh,
-            "budget_g": self.budget_g,
-            "period_s": self.period_s,
-            "pue": self.pue,
-            "gpus": self.gpus,
-        }
+from scheduler_core.planning.carbon.jobs import CountsAndFrequencies, ElasticJobs, Period, drawn_w, remaining_s
 
 
 def jobs_of(
@@ -76,31 +52,30 @@ def random_jobs(rng: np.random.Generator, jobs: int, most_gpus: int, steps: int)
     return made.rows(rng.integers(jobs, size=jobs)) if rng.random() < 0.2 else made
 
 
-def random_round(seed: int) -> tuple[ElasticJobs, Around]:
-    """A round of 1 to 12 jobs, its budget from nothing to endless."""
+def random_round(seed: int) -> tuple[ElasticJobs, int, Period]:
+    """A round of 1 to 12 jobs with its GPUs, its budget from nothing to endless."""
     rng = np.random.default_rng(seed)
     gpus, period_s = int(rng.integers(1, 20)), float(rng.choice([60.0, 300.0, 3600.0]))
     jobs = random_jobs(rng, int(rng.integers(1, 13)), int(rng.integers(1, 13)), int(rng.integers(1, 8)))
     intensity = float(rng.choice([0.0, 15.0, 400.0, 900.0], p=[0.05, 0.25, 0.4, 0.3]))
     full_g = intensity * gpus * float(jobs.watts.mean()) * period_s / 3.6e6
     budget_g = float(rng.choice([0.0, full_g * rng.uniform(0.0, 1.5), np.inf], p=[0.03, 0.92, 0.05]))
-    around = Around(gpus=gpus, intensity_g_per_kwh=intensity, budget_g=budget_g, period_s=period_s, pue=1.3)
-    return jobs, around
+    return jobs, gpus, Period(intensity_g_per_kwh=intensity, budget_g=budget_g, period_s=period_s, pue=1.3)
 
 
-def spent_g(jobs: ElasticJobs, plan: CountsAndFrequencies, around: Around, rule: BudgetRule = "period") -> float:
-    """Return the plan's emissions that the budget limits: within the period, or until the jobs end."""
-    intensity, period_s = around.intensity_g_per_kwh, around.period_s
-    if rule == "to-completion":
-        return float(job_emissions_g(jobs, plan, intensity_g_per_kwh=intensity, pue=around.pue).sum())
-    return float(period_emissions_g(jobs, plan, intensity_g_per_kwh=intensity, period_s=period_s, pue=around.pue).sum())
+def job_g(jobs: ElasticJobs, plan: CountsAndFrequencies, period: Period) -> np.ndarray:
+    """Each job's emissions that the budget limits, by the formula: I·PUE·P·T, of T at most the period by that rule."""
+    counted_s = np.where(plan.gpus > 0, remaining_s(jobs, plan), 0.0)
+    if period.rule == "period":
+        counted_s = np.minimum(counted_s, period.period_s)
+    return period.intensity_g_per_kwh * period.pue * drawn_w(jobs, plan) * counted_s / 3.6e6
 
 
-def check_feasible(jobs: ElasticJobs, plan: CountsAndFrequencies, around: Around, rule: BudgetRule = "period") -> None:
+def check_feasible(jobs: ElasticJobs, plan: CountsAndFrequencies, gpus: int, period: Period) -> None:
     """Within budget and GPUs, on allowed counts only, postponed exactly where there are no GPUs."""
     rows = np.arange(len(jobs))
-    assert spent_g(jobs, plan, around, rule) <= around.budget_g
-    assert plan.gpus.sum() <= around.gpus
+    assert job_g(jobs, plan, period).sum() <= period.budget_g
+    assert plan.gpus.sum() <= gpus
     assert np.all(jobs.allowed[rows, plan.gpus] | (plan.gpus == 0))
     assert np.array_equal(plan.postponed, plan.gpus == 0)
     assert np.all((plan.step >= 0) & (plan.step < len(jobs.mhz)))

@@ -1,6 +1,7 @@
+"""A round: its budget and places; the placer: whole jobs on few nodes and switches."""
+
 import dataclasses
-import doctest
-import importlib
+import itertools
 
 import numpy as np
 import pytest
@@ -8,86 +9,121 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.carbon.monitor import JobStates
-from scheduler_core.planning.carbon.round import Site, Source, carbon_round
+from scheduler_core.planning.carbon.allocator import carbon_round, place
+from scheduler_core.planning.carbon.jobs import Period
 from tests.scheduler_core.planning.carbon.made_rounds import jobs_of
 
-JOBS = jobs_of([[1.0, 1.8, 2.4, 2.8]] * 3, steps_left=[20_000.0] * 3, perf=[0.6, 1.0], watts=[80.0, 200.0])
-STATES = JobStates(
-    submit_ts=np.array([0.0, 100.0, 200.0]),
-    seen_ts=np.array([900.0] * 3),
-    steps_done=np.array([500.0, 0.0, 100.0]),
-    gpus=np.array([1, 0, 2]),
-    step=np.array([0, 0, 1]),
-    ended=np.array([False, True, False]),
-)
-SITE = Site(period_s=900.0, fallback_g_per_kwh=900.0, pue=1.2)
-NODES = np.array([4, 2])
+JOBS = jobs_of([[1.0, 1.8, 2.4, 2.8]] * 2, steps_left=[19_500.0, 19_900.0], perf=[0.6, 1.0], watts=[80.0, 200.0])
+PERIOD = Period(intensity_g_per_kwh=300.0, budget_g=20.0, period_s=900.0, pue=1.2)
 
 
 @given(budget_g=st.floats(0.0, 100.0), free=st.lists(st.integers(0, 4), min_size=1, max_size=4))
 def test_a_round_keeps_its_budget_and_every_planned_gpu_has_a_node(budget_g: float, free: list[int]) -> None:
     nodes = np.array(free)
 
-    found = carbon_round(
-        JOBS, STATES, 1000.0, feed=lambda ts: 300.0, reading=None, budget_g=budget_g, free_gpus=nodes, site=SITE
-    )
+    found = carbon_round(JOBS, dataclasses.replace(PERIOD, budget_g=budget_g), nodes)
 
-    assert found.rows.tolist() == [0, 2]
     assert found.planned_g.sum() <= budget_g
     assert not found.placed.unplaced.any()
     assert np.array_equal(found.placed.gpus.sum(axis=1), found.plan.gpus)
     assert (found.placed.gpus.sum(axis=0) <= nodes).all()
 
 
-def test_rounds_follow_each_other_by_reading_and_place() -> None:
-    first = carbon_round(
-        JOBS, STATES, 1000.0, feed=lambda ts: 300.0, reading=None, budget_g=1e3, free_gpus=NODES, site=SITE
-    )
-    places = np.zeros((3, 2), dtype=np.int64)
-    places[first.rows] = first.placed.gpus
-
-    second = carbon_round(
-        JOBS,
-        STATES,
-        1900.0,
-        feed=lambda ts: float("nan"),
-        reading=first.reading,
-        budget_g=1e3,
-        free_gpus=NODES,
-        site=SITE,
-        places=places,
-    )
-
-    assert second.reading.source is Source.KEPT
-    assert second.reading.g_per_kwh == 300.0
-    assert np.array_equal(second.placed.gpus, first.placed.gpus)
-
-
 def test_a_dirtier_hour_gives_the_same_budget_less() -> None:
     clean, dirty = (
-        carbon_round(
-            JOBS, STATES, 1000.0, feed=lambda ts, g=g: g, reading=None, budget_g=20.0, free_gpus=NODES, site=SITE
-        )
-        for g in (100.0, 800.0)
+        carbon_round(JOBS, dataclasses.replace(PERIOD, intensity_g_per_kwh=g), np.array([4, 2])) for g in (100.0, 800.0)
     )
 
     assert clean.plan.gpus.sum() > dirty.plan.gpus.sum()
 
 
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(BadInput, match="fallback"):
-        carbon_round(
-            JOBS,
-            STATES,
-            1000.0,
-            feed=lambda ts: 1.0,
-            reading=None,
-            budget_g=1.0,
-            free_gpus=NODES,
-            site=dataclasses.replace(SITE, fallback_g_per_kwh=-1.0),
-        )
+counts = st.lists(st.integers(0, 12), max_size=8).map(lambda each: np.array(each, dtype=np.int64))
+nodes = st.lists(st.integers(0, 8), min_size=1, max_size=6).map(lambda each: np.array(each, dtype=np.int64))
 
 
-def test_the_example_holds() -> None:
-    assert doctest.testmod(importlib.import_module("scheduler_core.planning.carbon.round")).failed == 0
+@given(counts, nodes)
+def test_no_node_gives_more_than_it_has_and_every_job_is_whole_or_nowhere(gpus, free) -> None:
+    placed = place(gpus, free)
+
+    assert (placed.gpus >= 0).all()
+    assert (placed.gpus.sum(axis=0) <= free).all()
+    assert np.array_equal(placed.gpus.sum(axis=1), np.where(placed.unplaced, 0, gpus))
+
+
+@given(counts, nodes)
+def test_counts_that_fit_in_all_are_all_placed(gpus, free) -> None:
+    assert gpus.sum() > free.sum() or not place(gpus, free).unplaced.any()
+
+
+@given(st.integers(1, 20), nodes)
+def test_a_job_alone_is_on_the_fewest_nodes_there_can_be(wanted: int, free) -> None:
+    enough = [
+        size
+        for size in range(1, len(free) + 1)
+        if any(sum(some) >= wanted for some in itertools.combinations(free.tolist(), size))
+    ]
+
+    placed = place(np.array([wanted]), free)
+
+    assert placed.unplaced[0] == (not enough)
+    assert not enough or np.count_nonzero(placed.gpus[0]) == enough[0]
+
+
+@given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), min_size=1, max_size=8))
+def test_a_job_alone_is_below_the_fewest_switches_there_can_be(wanted: int, each: list[tuple[int, int]]) -> None:
+    free, switches = (np.array(column, dtype=np.int64) for column in zip(*each, strict=True))
+    of_switch = np.bincount(switches, weights=free).astype(int).tolist()
+    enough = [
+        size
+        for size in range(1, len(of_switch) + 1)
+        if any(sum(some) >= wanted for some in itertools.combinations(of_switch, size))
+    ]
+
+    placed = place(np.array([wanted]), free, switches=switches)
+
+    assert placed.unplaced[0] == (not enough)
+    assert not enough or len(np.unique(switches[placed.gpus[0] > 0])) == enough[0]
+
+
+def test_a_job_on_one_node_leaves_the_emptier_switch_whole() -> None:
+    placed = place(np.array([4, 8]), np.array([4, 4, 4, 8]), switches=np.array([0, 0, 1, 0]))
+
+    assert placed.gpus.tolist() == [[0, 0, 4, 0], [0, 0, 0, 8]]
+
+
+@given(counts, nodes)
+def test_jobs_of_the_same_counts_stay_where_they_were(gpus, free) -> None:
+    first = place(gpus, free)
+
+    again = place(np.where(first.unplaced, 0, gpus), free, before=first.gpus)
+
+    assert np.array_equal(again.gpus, first.gpus)
+
+
+def test_a_job_goes_where_least_is_left() -> None:
+    assert place(np.array([3]), np.array([8, 4, 3])).gpus.tolist() == [[0, 0, 3]]
+
+
+def test_a_job_whose_count_changed_or_whose_node_is_gone_is_placed_anew() -> None:
+    before = np.array([[0, 2], [2, 0]])
+
+    placed = place(np.array([2, 3]), np.array([4, 1]), before=before)
+
+    assert placed.gpus.tolist() == [[1, 1], [3, 0]]
+    assert not placed.unplaced.any()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "free", "before"),
+    [
+        ([-1], [4], None),
+        ([1], [-4], None),
+        ([1], [4], np.zeros((2, 1), dtype=np.int64)),
+        ([1], [4, 4], np.array([[-1, 2]])),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(gpus, free, before) -> None:
+    with pytest.raises(BadInput, match="placer"):
+        place(np.array(gpus), np.array(free), before=before)
+    with pytest.raises(BadInput, match="switches of shape"):
+        place(np.array([1]), np.array([4, 4]), switches=np.array([0]))

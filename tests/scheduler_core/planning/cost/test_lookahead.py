@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.cost.decision import decide
+from scheduler_core.planning.cost.greedy import greedy
 from scheduler_core.planning.cost.lookahead import look_ahead
-from scheduler_core.planning.cost.objective import Terms, check
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
 from tests.examples import examples
 
@@ -34,7 +33,6 @@ def crowd(jobs: int) -> Problem:
         now_s=0.0,
         usd_per_kwh=0.1,
         period_s=3600.0,
-        rho=1.5,
     )
 
 
@@ -66,8 +64,8 @@ def problems(draw: st.DrawFn) -> Problem:
 def test_it_can_be_carried_out_and_leaves_no_job_waiting_beside_an_empty_cluster(problem: Problem, seed: int) -> None:
     decision = look_ahead(problem, np.random.default_rng(seed), 5)
 
-    check(Terms.of(problem), decision)
-    possible = np.isfinite(Terms.of(problem).run_s).any(axis=(1, 2)) if len(problem.jobs) else np.zeros(0, np.bool_)
+    problem.check(decision)
+    possible = np.isfinite(problem.possible_run_s()).any(axis=(1, 2)) if len(problem.jobs) else np.zeros(0, np.bool_)
     assert not possible.any() or (decision.node >= 0).any()
 
 
@@ -80,14 +78,30 @@ def test_the_same_chance_gives_the_same_decision(problem: Problem) -> None:
     assert first.gpus.tolist() == second.gpus.tolist()
 
 
-def test_due_in_turn_jobs_run_one_after_the_other_where_the_next_decision_alone_runs_two_at_once() -> None:
-    problem = crowd(4)
+def test_due_in_turn_jobs_run_one_after_the_other_each_in_time() -> None:
+    assert look_ahead(crowd(4), np.random.default_rng(0)).gpus.tolist() == [2, 0, 0, 0]
 
-    ahead = look_ahead(problem, np.random.default_rng(0))
-    alone = decide(problem, np.random.default_rng(0))
 
-    assert ahead.gpus.tolist() == [2, 0, 0, 0]  # every job ends when it is due
-    assert sorted(alone.gpus.tolist()) == [0, 0, 1, 1]
+@settings(max_examples=examples(60))
+@given(problems())
+def test_the_greedy_can_be_carried_out_and_postpones_only_what_does_not_fit(problem: Problem) -> None:
+    decision, run_s = greedy(problem), problem.possible_run_s()
+
+    problem.check(decision)
+    free = problem.nodes.gpus - np.bincount(
+        decision.node[decision.node >= 0], weights=decision.gpus[decision.node >= 0], minlength=len(problem.nodes.gpus)
+    )
+    for job in np.flatnonzero(decision.node < 0):
+        rooms = zip(problem.nodes.type_of, free, strict=True)
+        possible = [np.isfinite(run_s[job, kind, 1 : int(left) + 1]).any() for kind, left in rooms]
+        assert not any(possible)
+
+
+def test_the_greedy_takes_the_cheapest_timely_configuration_most_urgent_job_first() -> None:
+    # The first job meets its due date on two GPUs only; the second has to wait.
+    decision = greedy(crowd(2))
+
+    assert (decision.node.tolist(), decision.gpus.tolist()) == ([0, -1], [2, 0])
 
 
 def test_a_job_that_runs_stays_where_it_is() -> None:

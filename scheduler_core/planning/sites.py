@@ -1,24 +1,64 @@
-"""Route a list of waiting jobs: the site where each starts now, or that it waits, with a reason for each.
+"""Route a list of waiting jobs among sites: where each starts now, or that it waits, with a reason for each.
 
-The same compiled decision runs in the simulation. If a job or the sites lie outside what a learnt policy has seen, the
-greedy rule decides. Called by `modelserve.calls.routes`.
+The compiled decision is that of the simulation. If a job or the sites lie outside what a learnt policy has seen, the
+greedy rule decides.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.kernels.sites.deciding import Scratch, decide, describe, scratch_of
-from scheduler_core.kernels.sites.scoring import FEATURES
-from scheduler_core.kernels.sites.value import DAY, STEPS_PER_H, WAIT, Jobs, Outlook
+from scheduler_core.kernels.sites.deciding import ROLLING, RULES, SCORER, Scratch, decide, describe, scratch_of
+from scheduler_core.kernels.sites.value import DAY, FEATURES, STEPS_PER_H, WAIT, Jobs, Outlook
 from scheduler_core.planning.hourly import HOURS_PER_DAY
-from scheduler_core.planning.sites.policies import Policy, policy
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["RouteReason", "Routes", "SiteState", "Support", "WaitingJobs", "route"]
+__all__ = ["POLICIES", "Policy", "RouteReason", "Routes", "SiteState", "Support", "WaitingJobs", "policy", "route"]
+
+POLICIES: Final = {**{name: code for code, name in enumerate(RULES)}, "rolling": ROLLING, "scorer": SCORER}
+"""Code of each policy in the compiled decisions."""
+
+PARAMS: Final = {"rolling": 2, "scorer": len(FEATURES)}
+"""Number of parameters; 0 for policies not named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A policy and its parameters.
+
+    `rolling` has patience (share of a job's worth that a day of waiting costs) and bid price (share of its worth that
+    its gain must exceed); `scorer` has one weight per feature.
+    """
+
+    name: str
+    params: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def rule(self) -> int:
+        """Return the code of the policy in the compiled decisions."""
+        return POLICIES[self.name]
+
+
+def policy(name: str, params: Sequence[float] = ()) -> Policy:
+    """Return a policy by name.
+
+    Raises
+    ------
+    BadInput
+        If the name is unknown, or the parameters are not finite or not as many as the policy has.
+    """
+    if name not in POLICIES:
+        raise BadInput(f"policy: found {name[:40]!r}, expected one of {', '.join(POLICIES)}")
+    values, wanted = np.asarray(params, dtype=np.float64), PARAMS.get(name, 0)
+    if values.shape != (wanted,) or not np.isfinite(values).all():
+        found = f"{int(np.isfinite(values).sum())} finite parameters of shape {values.shape}"
+        raise BadInput(f"policy {name}: found {found}, expected {wanted} finite ones")
+    return Policy(name=name, params=values)
+
 
 GREEDY: Final = "greedy"
 

@@ -1,6 +1,6 @@
 """Simulate plans until all jobs end (numba): jobs are placed in a given order, and again at each completion.
 
-Called by `scheduler_core.planning.cost.lookahead`, which chooses the orders.
+The orders are chosen in `scheduler_core.planning.cost.lookahead`.
 """
 
 import math
@@ -22,7 +22,7 @@ class Ahead(NamedTuple):
     A configuration is a node type and a GPU count. Each job's `options` (J,) possible ones are sorted by run time in
     `fast_kind` and `fast_gpus` (J, O), and by cost in `cheap_kind` and `cheap_gpus` (J, O). `least_gpus` (J,) is the
     fewest GPUs with which a job can run; a lower GPU limit is raised to it. `now_usd` and `later_usd` are the prices
-    per joule until `period_s` and after it. The other fields are as in `objective.Terms`.
+    per joule until `period_s` and after it. The other fields are as in `problem.Problem`.
     """
 
     run_s: FloatArray

@@ -1,20 +1,23 @@
-"""Elastic jobs, which can run with several GPU counts and frequencies; plans for one period; their times and emissions.
+"""Elastic jobs, which can run with several GPU counts and frequencies; periods under a budget, and plans for one."""
 
-Plans are made in `allocator`. Called by every module of this package, by the carbon study and by tests.
-"""
-
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Protocol
 
 import numpy as np
 
 from scheduler_core.errors import BadInput
+from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["CountsAndFrequencies", "ElasticJobs", "least_plan_s", "mean_completion_s"]
+__all__ = ["BudgetRule", "CountsAndFrequencies", "ElasticJobs", "Period", "Planner"]
+
+BudgetRule = Literal["period", "to-completion"]
+"""Which emissions a budget limits: those of one period (ours), or those until the jobs end (carbon patent)."""
 
 ELASTIC: Final = 0
 """Value of `rigid_gpus` for a job whose GPU count the allocator may choose."""
+
+OVERRUN_FRAC: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,16 @@ class ElasticJobs:
         known &= (self.rigid_gpus[:, None] == ELASTIC) | (counts == self.rigid_gpus[:, None])
         return np.asarray(known, dtype=np.bool_)
 
+    def after(self, steps_done: FloatArray, age_s: FloatArray) -> "ElasticJobs":
+        """Return the jobs with the work left after `steps_done` (J,), and their ages.
+
+        Work is predicted and can be too small: a job that still runs after all its steps has at least `OVERRUN_FRAC` of
+        the steps done left (ours).
+        """
+        return replace(
+            self, steps_left=np.maximum(self.steps_left - steps_done, OVERRUN_FRAC * steps_done), age_s=age_s
+        )
+
     @property
     def optimal_step(self) -> IntArray:
         """Return the index of each job's frequency with least energy per unit of work, the lowest in a tie (J,)."""
@@ -135,6 +148,47 @@ class ElasticJobs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """The period to plan: carbon intensity, budget in grams (may be infinite), length, and what the budget limits.
+
+    By the rule ``"to-completion"`` the budget limits the emissions until the jobs end at this intensity, as in the
+    carbon patent: Σ I·P·T. By the rule ``"period"`` (ours) it limits those of the period: Σ I·P·min(T, period).
+
+    Raises
+    ------
+    BadInput
+        If a number is out of range.
+    """
+
+    intensity_g_per_kwh: float
+    budget_g: float
+    period_s: float
+    pue: float = 1.0
+    rule: BudgetRule = "period"
+
+    def __post_init__(self) -> None:
+        fine = {
+            f"an intensity of {self.intensity_g_per_kwh} g/kWh, expected 0 or more": (
+                0.0 <= self.intensity_g_per_kwh < np.inf
+            ),
+            f"a budget of {self.budget_g} g, expected 0 or more": self.budget_g >= 0.0,
+            f"a period of {self.period_s} s, expected more than 0": 0.0 < self.period_s < np.inf,
+            f"a PUE of {self.pue}, expected 1 or more": 1.0 <= self.pue < np.inf,
+        }
+        for what, holds in fine.items():
+            if not holds:
+                raise BadInput(f"carbon budget: found {what}")
+
+    def grams(self, watts: FloatArray, left_s: FloatArray) -> FloatArray:
+        """Return the grams that the budget limits, for power P and remaining time T; 0 where T is infinite."""
+        counted_s = np.where(np.isinf(left_s), 0.0, left_s)
+        if self.rule == "period":
+            counted_s = np.minimum(counted_s, self.period_s)
+        g_per_j = self.intensity_g_per_kwh * self.pue / JOULES_PER_KWH
+        return np.asarray(g_per_j * watts * counted_s, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CountsAndFrequencies:
     """A plan for one period: GPU count `gpus` (J,) and index `step` (J,) into `ElasticJobs.mhz` of every job.
 
@@ -161,52 +215,8 @@ def drawn_w(jobs: ElasticJobs, plan: CountsAndFrequencies) -> FloatArray:
     return np.asarray(plan.gpus * jobs.watts[np.arange(len(jobs)), plan.step], dtype=np.float64)
 
 
-def completion_s(jobs: ElasticJobs, plan: CountsAndFrequencies, *, period_s: float) -> FloatArray:
-    """Return the time in seconds from submission to completion under the plan (J,).
+class Planner(Protocol):
+    """Function that makes a plan for one period: `allocate`, or another rule."""
 
-    A postponed job is assumed to start after this period on GPUs freed by other jobs and to run for `least_plan_s`;
-    postponed jobs start shortest first (ours: the carbon patent does not define their completion). No GPU is used
-    twice, so postponing gains nothing where speed is proportional to the GPU count. If a postponed job needs more GPUs
-    than are in use now, it starts when all other jobs have ended.
-    """
-    left_s = remaining_s(jobs, plan)
-    running = plan.gpus > 0
-    later_s, fewest = least_plan_s(jobs), jobs.allowed.argmax(axis=1)
-    free_s = np.repeat(np.maximum(left_s[running], period_s), plan.gpus[running]).tolist()
-    for row in sorted(np.flatnonzero(~running), key=lambda row: float(later_s[row])):
-        free_s.sort()
-        taken = int(fewest[row])
-        start_s = free_s[min(taken, len(free_s)) - 1] if free_s else period_s
-        left_s[row] = start_s + later_s[row]
-        free_s[:taken] = [left_s[row]] * taken
-    return np.asarray(jobs.age_s + left_s, dtype=np.float64)
-
-
-def least_plan_s(jobs: ElasticJobs) -> FloatArray:
-    """Return each job's remaining run time on its fewest allowed GPUs at its energy-optimal frequency (J,)."""
-    rows = np.arange(len(jobs))
-    fewest = jobs.allowed.argmax(axis=1)
-    return np.asarray(
-        jobs.steps_left / (jobs.steps_per_s[rows, fewest] * jobs.perf[rows, jobs.optimal_step]), dtype=np.float64
-    )
-
-
-def mean_completion_s(jobs: ElasticJobs, plan: CountsAndFrequencies, *, period_s: float) -> float:
-    """Return the mean of `completion_s` over jobs, the measure by which plans are compared; 0 without jobs.
-
-    Examples
-    --------
-    >>> jobs = ElasticJobs(
-    ...     steps_left=np.array([100.0, 100.0]),
-    ...     steps_per_s=np.array([[0.0, 1.0], [0.0, 1.0]]),
-    ...     perf=np.ones((2, 1)),
-    ...     watts=np.full((2, 1), 200.0),
-    ...     mhz=np.array([1500.0]),
-    ...     age_s=np.array([10.0, 0.0]),
-    ...     rigid_gpus=np.array([0, 0]),
-    ... )
-    >>> one = CountsAndFrequencies(gpus=np.array([1, 0]), step=np.array([0, 0]), postponed=np.array([False, True]))
-    >>> mean_completion_s(jobs, one, period_s=60.0)
-    155.0
-    """
-    return float(completion_s(jobs, plan, period_s=period_s).mean()) if len(jobs) else 0.0
+    def __call__(self, jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
+        """Return the plan of a period in which `gpus` GPUs are free."""
