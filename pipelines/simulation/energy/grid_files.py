@@ -1,31 +1,219 @@
 """Read hourly carbon intensity and price of a zone from CSV files: published ones, or a site's own with two columns.
 
-Columns and units are in `grid_columns`; here the readings are converted to one value per hour.
-Called by `taut simulate` and the studies.
+A file has a column of time stamps (UTC without an offset) and one of values; `KINDS` has the accepted names. Readings
+are converted to one value per hour.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
+import polars as pl
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.energy.grid_columns import KINDS, Kind, read_column
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.grid import CARBON_UNIT, PRICE_UNIT, Grid
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
-from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.types import FloatArray
 
-__all__ = ["ZoneFiles", "of_one_year", "series_of", "zone_files", "zones_of"]
+__all__ = ["ZoneFiles", "moment_of", "of_one_year", "series_of", "zone_files", "zones_of"]
+
+Kind = Literal["carbon", "price"]
+Basis = Literal["lca", "direct"]
+"""Basis of carbon intensity: emissions over a power plant's life cycle (lca), or of its operation alone (direct)."""
+
+STAMPS: Final = ("ts", "Datetime (UTC)")
+ZONE_ID: Final = "Zone Id"
+UNITLESS: Final = "value"
+"""Name of a column of values that does not state their unit."""
+
+MOST_BYTES: Final = 64 * 2**20
+"""Maximum size of a file: five times the size of a file with a century of hourly values."""
+
+YEARS: Final = (1970, 2200)
+"""First valid year of a time stamp, and first year after the last valid one."""
+
+MOST_FILLED_FRAC: Final = 0.5
+"""Maximum share of the hours of a series that may be filled (our choice)."""
+
+SHOWN: Final = 12
+"""Maximum number of zones listed in an error message."""
 
 LONGEST_GAP_H: Final = 7 * HOURS_PER_DAY
 """Maximum length of a gap that is filled: a week."""
 
 MOST_HOURS: Final = 100 * 366 * HOURS_PER_DAY
 """Maximum length of a series: a century; a longer one suggests wrong time stamps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindOf:
+    """Rules for files of one kind (carbon intensity or price): columns, units and bounds.
+
+    `factors` convert a column's values to `unit`, by the beginning and the end of its name in lower case; the first
+    match counts. Values (in `unit`) lie within `bounds`. `assumed_unit` is that of a column that states none; if all of
+    its values are below `mistaken_below`, they are probably in `mistaken_for`, and the file is refused. `published` is
+    the column's name in the published files.
+    """
+
+    unit: str
+    factors: Mapping[tuple[str, str], float]
+    bounds: tuple[float, float]
+    assumed_unit: str
+    mistaken_below: float
+    mistaken_for: str
+    published: str
+
+    def what(self, column: str) -> str:
+        """Return a description of a column: its quantity and unit."""
+        unit = f"assumed to be in {self.assumed_unit}" if column == UNITLESS else column
+        return f"{'carbon intensity' if self.unit == CARBON_UNIT else 'price'} ({unit})"
+
+
+KINDS: Final[dict[Kind, KindOf]] = {
+    "carbon": KindOf(
+        unit=CARBON_UNIT,
+        factors={("carbon intensity", "/kwh"): 1.0, ("carbon_g_per_kwh", ""): 1.0, (UNITLESS, ""): 1.0},
+        bounds=(0.0, 2500.0),
+        assumed_unit="g/kWh",
+        mistaken_below=1.5,
+        mistaken_for="kg/kWh",
+        published="Carbon Intensity gCO2eq/kWh (LCA) or (direct)",
+    ),
+    "price": KindOf(
+        unit=PRICE_UNIT,
+        factors={
+            ("price (usd/mwh", ")"): 1e-3,
+            ("price_usd_per_mwh", ""): 1e-3,
+            ("price_usd_per_kwh", ""): 1.0,
+            (UNITLESS, ""): 1e-3,
+        },
+        bounds=(-25.0, 25.0),
+        assumed_unit="USD/MWh",
+        mistaken_below=1.0,
+        mistaken_for="USD/kWh",
+        published="Price (USD/MWh)",
+    ),
+}
+
+_ENDS: Final = {"lca": ("(lca)", "(life cycle)"), "direct": ("(direct)",)}
+"""For each basis of emissions, the endings of the carbon column's name in published files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """The readings (n) of one file: Unix times, values (NaN if empty), the column's name and the zone's name."""
+
+    column: str
+    moments_s: FloatArray
+    values: FloatArray
+    zone_id: str | None
+
+
+def read_column(path: Path, kind: Kind, basis: Basis) -> Column:
+    """Read the column of carbon intensities or prices of one file; time stamps without an offset are UTC."""
+    try:
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise BadUsage(f"{path}: found {size} bytes, expected at most {MOST_BYTES}; split it by years")
+        text = path.read_text(encoding="utf-8-sig")  # spreadsheets write a byte-order mark
+        frame = pl.read_csv(text.encode(), infer_schema=False) if text.strip() else pl.DataFrame()
+    except OSError as error:
+        raise BadUsage(f"{path}: {error.strerror}; expected a CSV file of hours") from error
+    except (UnicodeDecodeError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0][:160]
+        raise BadUsage(f"{path} is not CSV text: {reason}; expected columns such as ts,value") from error
+    header = [name.strip() for name in frame.columns]
+    stamp, at, factor = _columns(header, kind, basis, path)
+    rows = frame.filter(~pl.all_horizontal(pl.all().is_null()))
+    moments = [
+        moment_of(text or "", f"{path}, line {line}").timestamp()
+        for line, text in enumerate(rows.to_series(stamp).to_list(), start=2)
+    ]
+    values = [
+        _value(text or "", factor, kind, f"{path}, line {line}")
+        for line, text in enumerate(rows.to_series(at).to_list(), start=2)
+    ]
+    zone = rows.to_series(header.index(ZONE_ID))[-1] if ZONE_ID in header and len(rows) else None
+    column = Column(column=header[at], moments_s=np.array(moments), values=np.array(values), zone_id=zone)
+    _check_unit(column, factor, kind, path)
+    return column
+
+
+def _columns(header: Sequence[str], kind: Kind, basis: Basis, path: Path) -> tuple[int, int, float]:
+    """Return the positions of the time stamp and the value in a line, and the factor to the unit of the kind."""
+    stamp = next((header.index(name) for name in STAMPS if name in header), None)
+    if stamp is not None:
+        for (first, last), factor in KINDS[kind].factors.items():
+            for at, name in enumerate(header):
+                small = name.lower()
+                bare = next((small.removesuffix(end).strip() for end in _ENDS[basis] if small.endswith(end)), small)
+                matches = bare != small or not small.endswith(tuple(end for ends in _ENDS.values() for end in ends))
+                if matches and bare.startswith(first) and bare.endswith(last) and (last or bare == first):
+                    return stamp, at, factor
+    if len(header) == 1 and ";" in header[0]:
+        raise BadUsage(
+            f"{path}: found {header[0][:160]!r} in one column, expected columns separated by commas (and a point in "
+            "numbers)"
+        )
+    known = " or ".join(f"ts,{first}" for first, last in KINDS[kind].factors if not last)
+    raise BadUsage(
+        f"{path}: found the columns {','.join(header)[:160]!r}, expected {known}, or those of the published files: "
+        f"Datetime (UTC) and {KINDS[kind].published}"
+    )
+
+
+def moment_of(text: str, where: str) -> datetime:
+    """Parse an ISO 8601 date and time, and return it in UTC; without an offset it is read as UTC."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        moment = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise BadUsage(
+            f"{where}: found {text[:40]!r}, expected a moment such as 2023-01-31T17:00:00+01:00 (or UTC)"
+        ) from None
+    if not YEARS[0] <= moment.year < YEARS[1]:
+        raise BadUsage(f"{where}: found {text[:40]!r}, expected a year from {YEARS[0]} to {YEARS[1] - 1}")
+    return moment
+
+
+def _value(text: str, factor: float, kind: Kind, where: str) -> float:
+    if not text.strip():
+        return math.nan
+    try:
+        value = float(text) * factor
+    except ValueError:
+        value = math.nan
+    if math.isnan(value):
+        raise BadUsage(
+            f"{where}: found {text[:40]!r}, expected a number of {_unit(factor, kind)}; leave the field empty for an "
+            "unknown hour"
+        )
+    lowest, highest = KINDS[kind].bounds
+    if not lowest <= value <= highest:
+        raise BadUsage(
+            f"{where}: found {text[:40]!r}, expected {lowest / factor:g} to {highest / factor:g} "
+            f"{_unit(factor, kind)}; is it in another unit?"
+        )
+    return value
+
+
+def _check_unit(column: Column, factor: float, kind: Kind, path: Path) -> None:
+    rules = KINDS[kind]
+    written = np.abs(column.values[~np.isnan(column.values)]) / factor
+    if column.column == UNITLESS and len(written) and 0.0 < written.max() < rules.mistaken_below:
+        raise BadUsage(
+            f"{path}: found no value above {written.max():g} in the column {UNITLESS!r}, expected "
+            f"{rules.assumed_unit}; they look like {rules.mistaken_for}: name the column by its unit, such as "
+            f"{', '.join(first for first, last in rules.factors if not last and first != UNITLESS)}"
+        )
+
+
+def _unit(factor: float, kind: Kind) -> str:
+    return KINDS[kind].unit if factor == 1.0 else KINDS[kind].assumed_unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +232,7 @@ def hourly(moments_s: FloatArray, values: FloatArray, unit: str) -> tuple[Hourly
     gets the value of 24 hours before, or on the first day the value of the hour before (our rule). No value is filled
     from later hours, so that no forecast sees the future.
 
-    Parameters
-    ----------
-    moments_s
-        Unix times of the readings (n,), in any order.
-    values
-        Values of the readings (n,); NaN if a reading is empty.
-
-    Raises
-    ------
-    BadInput
-        If no reading has a value, or a gap is longer than `LONGEST_GAP_H`.
+    `moments_s` (n,) are the Unix times of the readings in any order, `values` (n,) is NaN if a reading is empty.
 
     Examples
     --------
@@ -74,35 +252,21 @@ def hourly(moments_s: FloatArray, values: FloatArray, unit: str) -> tuple[Hourly
         )
     times = np.bincount(hours - first, minlength=count)
     sums = np.bincount(hours - first, weights=values[known], minlength=count)
-    _check_gaps(times, first)
-    merged = sums / np.maximum(times, 1)
-    for hour in np.flatnonzero(times == 0).tolist():
-        # Fill in order of time, because the value of a filled hour may fill a later one.
-        merged[hour] = merged[hour - HOURS_PER_DAY if hour >= HOURS_PER_DAY else hour - 1]
-    series = HourlySeries(start_s=first * HOUR_S, values=merged, unit=unit, filled=times == 0)
-    return series, Repairs(merged=int((times > 1).sum()), filled=int((times == 0).sum()), unsorted=unsorted)
-
-
-def _check_gaps(times: IntArray, first: int) -> None:
     there = np.flatnonzero(times)
     gaps = np.diff(there) - 1
-    if len(gaps) and gaps.max() > LONGEST_GAP_H:
+    if gaps.max(initial=0) > LONGEST_GAP_H:
         at = int(gaps.argmax())
         begin = np.datetime64(int((first + there[at] + 1) * HOUR_S), "s")
         raise BadInput(
             f"readings: found a gap of {gaps[at]} hours from {begin} (UTC) on, expected at most "
             f"{LONGEST_GAP_H}; complete the file, or cut it at the gap"
         )
-
-
-Basis = Literal["lca", "direct"]
-"""Basis of carbon intensity: emissions over a power plant's life cycle (lca), or of its operation alone (direct)."""
-
-SHOWN: Final = 12
-"""Maximum number of zones listed in an error message."""
-
-MOST_FILLED_FRAC: Final = 0.5
-"""Maximum share of the hours of a series that may be filled (our choice)."""
+    merged = sums / np.maximum(times, 1)
+    for hour in np.flatnonzero(times == 0).tolist():
+        # Fill in order of time, because the value of a filled hour may fill a later one.
+        merged[hour] = merged[hour - HOURS_PER_DAY if hour >= HOURS_PER_DAY else hour - 1]
+    series = HourlySeries(start_s=first * HOUR_S, values=merged, unit=unit, filled=times == 0)
+    return series, Repairs(merged=int((times > 1).sum()), filled=int((times == 0).sum()), unsorted=unsorted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,13 +279,7 @@ class ZoneFiles:
     notes: tuple[str, ...]
 
     def grid(self, pue: float) -> Grid:
-        """Return the zone as a periodic grid: after the last whole day of both series it starts again.
-
-        Raises
-        ------
-        BadUsage
-            If the two series have no hour in common.
-        """
+        """Return the zone as a periodic grid: after the last whole day of both series it starts again."""
         carbon, price = self.carbon, self.price
         if carbon is not None and price is not None:
             carbon, price = _common(carbon, price, self.zone)
@@ -139,13 +297,7 @@ class ZoneFiles:
         return datetime.fromtimestamp(max(known), UTC)
 
     def of_year(self, year: int) -> "ZoneFiles":
-        """Return only the hours of a year (UTC).
-
-        Raises
-        ------
-        BadUsage
-            If a series lacks the first or the last hour of the year.
-        """
+        """Return only the hours of a year (UTC)."""
         first_s, after_s = (datetime(each, 1, 1, tzinfo=UTC).timestamp() for each in (year, year + 1))
         cut: dict[Kind, HourlySeries | None] = {"carbon": self.carbon, "price": self.price}
         for kind, series in cut.items():
@@ -162,13 +314,7 @@ class ZoneFiles:
 
 
 def of_one_year(files: Sequence[ZoneFiles], year: int | None) -> list[ZoneFiles]:
-    """Return the files of several zones, cut to `year` if it is given.
-
-    Raises
-    ------
-    BadUsage
-        If a file lacks hours of the year, or no year is given and the zones begin in different years.
-    """
+    """Return the files of several zones, cut to `year` if it is given."""
     if year is not None:
         return [each.of_year(year) for each in files]
     for each in files[1:]:
@@ -192,14 +338,7 @@ def zones_of(folder: Path) -> list[str]:
 
 
 def zone_files(folder: Path, zone: str | None = None, *, basis: Basis = "lca") -> ZoneFiles:
-    """Read the files of a zone in a folder; `zone` may be None if the folder has only one.
-
-    Raises
-    ------
-    BadUsage
-        If the folder or zone is missing, several zones exist and none is named, a file is invalid (the error names the
-        line), or most hours have no value.
-    """
+    """Read the files of a zone in a folder; `zone` may be None if the folder has only one."""
     known = zones_of(folder)
     listed = ", ".join([*known[:SHOWN], *(["..."] if len(known) > SHOWN else [])]) or "none"
     if zone is None and len(known) != 1:
@@ -221,11 +360,6 @@ def series_of(grid: Path, zone: str | None, kind: Kind, since: float, until: flo
     """Return the series of one kind from a CSV file, or from a zone of a folder.
 
     It has values from `since` (Unix time) on, and until `until` if that is later.
-
-    Raises
-    ------
-    BadUsage
-        If there is no such series, it lacks one of these hours, or a file is invalid.
     """
     if grid.is_file():
         if zone is not None:

@@ -1,7 +1,6 @@
 """Read the power of machines from TOML files: the shipped table, with entries replaced by a site's own file.
 
-The power of a machine is computed in `scheduler_core.planning.power`. Called by `taut simulate` and
-`pipelines.studies.energy`.
+The power of a machine is computed in `scheduler_core.planning.power`.
 """
 
 import tomllib
@@ -81,13 +80,7 @@ class _PowerFile(_Part):
 
 
 def power_file(path: Path | None = None) -> PowerTable:
-    """Read a site's power file; entries that the file leaves out come from the shipped table.
-
-    Raises
-    ------
-    BadUsage
-        If the file is missing, is not TOML, or holds invalid values; every fault is listed.
-    """
+    """Read a site's power file; entries that the file leaves out come from the shipped table."""
     shipped = _toml(SHIPPED)
     own = {} if path is None else _toml(path)
     named = path or SHIPPED

@@ -1,8 +1,4 @@
-"""The site of a simulation: power of machines, grid, start time, and the rule for holding jobs back.
-
-Files are read in `grid_files` and `power_file`; release times are computed in `scheduler_core.planning.release`.
-Made by `taut simulate`; called by `pipelines.simulation.paired_runs`.
-"""
+"""The site of a simulation: power of machines, grid, start time, and the rule for holding jobs back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,7 +8,7 @@ from typing import Final, Literal
 import numpy as np
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.energy.accounting import EnergyAccount, account
+from pipelines.simulation.energy.account import EnergyAccount, account
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
 from pipelines.simulation.measures.job_metrics import Uses
@@ -20,7 +16,7 @@ from scheduler_core.cluster import Machine
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.planning.power import PowerTable
-from scheduler_core.planning.release import CLAIRVOYANT, Slack, released_s
+from scheduler_core.planning.release import Slack, released_s
 from scheduler_core.types import FloatArray, IntArray
 
 __all__ = ["Holding", "Site", "as_submitted", "held_back", "machine_notes", "power_notes", "start_on"]
@@ -29,13 +25,7 @@ ShiftBy = Literal["carbon", "price"]
 
 AT_ONCE: Final = "none"
 BY_FORECAST: Final = "forecast"
-FORECAST: Final = "recent_days"
-"""Forecast used to hold jobs: every hour is expected to be like the same hour of recent days, at the present level.
-
-The forecast `persistence` expects the present value in every hour, so it would never hold a job.
-"""
-
-REMEDY: Final = "give files of a whole year with --grid"
+CLAIRVOYANT: Final = "clairvoyant"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +79,7 @@ class Site:
             workload.granted_run_s if known else workload.predicted_s,
             self._series(self.holding.by),
             self.start_ts,
-            CLAIRVOYANT if known else FORECAST,
+            clairvoyant=known,
         )
 
     def account(self, schedule: Schedule, uses: Uses, *, from_s: float, outages: Outages) -> EnergyAccount:
@@ -112,18 +102,12 @@ class Site:
         return series
 
 
-def start_on(grid: Grid, chosen: datetime | None, first_ts: float | None, *, remedy: str = REMEDY) -> tuple[float, str]:
+def start_on(grid: Grid, chosen: datetime | None, first_ts: float | None) -> tuple[float, str]:
     """Return the Unix time of a simulation's 0 s on the grid, and a note on how it was chosen.
 
     The start is the `chosen` moment (UTC) if given. Otherwise it is, for recorded arrivals, month, day and time of the
     first submission in the grid's year (days of the week are not matched), and for drawn arrivals the grid's first
-    hour. A simulation that runs beyond the last hour of the grid continues at its first hour. `remedy` is the end of
-    the error message.
-
-    Raises
-    ------
-    BadUsage
-        If the start is outside the hours of the grid.
+    hour. A simulation that runs beyond the last hour of the grid continues at its first hour.
     """
     series = next(each for each in (grid.carbon, grid.price) if each is not None)
     begin, last = (datetime.fromtimestamp(ts, UTC) for ts in (series.start_s, series.until_s))
@@ -141,7 +125,7 @@ def start_on(grid: Grid, chosen: datetime | None, first_ts: float | None, *, rem
             return moment.timestamp(), f"{said}; from {last:%Y-%m-%d %H:%M} on its hours repeat from the first"
     raise BadUsage(
         f"zone {grid.zone}: found the start {candidates[0]:%Y-%m-%d %H:%M} UTC ({how}), expected one from "
-        f"{begin:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}; {remedy}"
+        f"{begin:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}; name one with --grid-start"
     )
 
 

@@ -1,7 +1,4 @@
-"""Convert energy accounts to metrics of a result row, and to tables by job, by hour and by kind of machine.
-
-The columns by job are named as in codecarbon. Called by `simulate`, `results_folder`, the report and the studies.
-"""
+"""Convert energy accounts to metrics of a result row, and to tables by job, by hour and by kind of machine."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,9 +7,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.simulation.energy.accounting import EnergyAccount
+from pipelines.simulation.energy.account import WATTS_PER_KW, Amounts, EnergyAccount
 from pipelines.simulation.energy.site import Site
-from pipelines.simulation.energy.window import WATTS_PER_KW, Amounts
 from pipelines.simulation.measures.metrics import Metrics
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries

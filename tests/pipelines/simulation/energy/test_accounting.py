@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.simulation.energy.accounting import EnergyAccount, account
+from pipelines.simulation.energy.account import EnergyAccount, account
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages

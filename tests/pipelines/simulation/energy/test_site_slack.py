@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 from pipelines.simulation.energy.site import as_submitted, held_back
 from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.forecast import FORECASTS
 from scheduler_core.planning.hourly import HOUR_S
-from scheduler_core.planning.release import CLAIRVOYANT, Slack, released_s
+from scheduler_core.planning.release import Slack, released_s
 from tests.pipelines.simulation.energy.sites import hourly
 from tests.pipelines.simulation.engine.simulations import gpu_machines, run, workload
 
 DAY = [300.0] * 10 + [100.0] * 4 + [400.0] * 10
 
 
-def one(arrive_h: float, slack_h: float, run_h: float, how: str = "yesterday", days: list[float] = DAY * 4) -> float:
+def one(
+    arrive_h: float, slack_h: float, run_h: float, days: list[float] = DAY * 4, *, clairvoyant: bool = False
+) -> float:
     series = hourly(days, wrap=True)
-    found = released_s(
-        np.array([arrive_h * HOUR_S]), np.array([slack_h * HOUR_S]), np.array([run_h * HOUR_S]), series, 0.0, how
-    )
+    times = (np.array([each * HOUR_S]) for each in (arrive_h, slack_h, run_h))
+    found = released_s(*times, series, 0.0, clairvoyant=clairvoyant)
     return float(found[0]) / HOUR_S
 
 
@@ -61,47 +61,46 @@ def test_beyond_a_day_the_forecast_repeats_it(arrive_h: float, slack_h: float, r
     assert one(arrive_h, slack_h, run_h) == pytest.approx(released_h)
 
 
-def test_persistence_sees_no_better_hour_and_an_unknown_run_counts_an_hour() -> None:
-    assert one(32.25, 6.0, 1.0, "persistence") == 32.25
+def test_an_unknown_run_counts_an_hour() -> None:
     assert one(32.25, 6.0, math.nan) == 34.0
 
 
-@pytest.mark.parametrize("how", ["yesterday", CLAIRVOYANT])
-def test_a_run_without_end_is_released_too(how: str) -> None:
-    assert 32.25 <= one(32.25, 6.0, math.inf, how) <= 38.25
+@pytest.mark.parametrize("clairvoyant", [False, True])
+def test_a_run_without_end_is_released_too(clairvoyant: bool) -> None:
+    assert 32.25 <= one(32.25, 6.0, math.inf, clairvoyant=clairvoyant) <= 38.25
 
 
-def test_the_clairvoyant_knows_what_yesterday_does_not() -> None:
+def test_the_clairvoyant_sees_what_no_forecast_does() -> None:
     odd = DAY * 2 + [300.0] * 24 + DAY
 
-    assert one(56.5, 6.0, 1.0, days=odd) == 58.0
-    assert one(56.5, 6.0, 1.0, CLAIRVOYANT, odd) == 56.5
+    assert one(56.5, 6.0, 1.0, odd) == 58.0
+    assert one(56.5, 6.0, 1.0, odd, clairvoyant=True) == 56.5
 
 
-@given(seed=st.integers(0, 500), how=st.sampled_from([*FORECASTS, CLAIRVOYANT]))
-def test_nobody_waits_beyond_the_slack_and_the_clairvoyant_is_never_worse(seed: int, how: str) -> None:
+@given(seed=st.integers(0, 500), clairvoyant=st.booleans())
+def test_nobody_waits_beyond_the_slack_and_the_clairvoyant_is_never_worse(seed: int, clairvoyant: bool) -> None:
     rng = np.random.default_rng(seed)
     series = hourly(rng.uniform(-50.0, 500.0, 24 * 20), wrap=True)
     arrive_s, slack_s = rng.uniform(0, 8e5, 30), rng.uniform(0, 4e4, 30) * rng.integers(0, 2, 30)
     run_s = rng.uniform(1.0, 2e5, 30)
 
-    found = released_s(arrive_s, slack_s, run_s, series, 0.0, how)
+    found = released_s(arrive_s, slack_s, run_s, series, 0.0, clairvoyant=clairvoyant)
 
     assert ((found >= arrive_s) & (found <= arrive_s + slack_s + 1e-6)).all()
-    best = released_s(arrive_s, slack_s, run_s, series, 0.0, CLAIRVOYANT)
+    best = released_s(arrive_s, slack_s, run_s, series, 0.0, clairvoyant=True)
     assert (series.integral(best, best + run_s) <= series.integral(found, found + run_s) + 1e-6).all()
     assert (series.integral(best, best + run_s) <= series.integral(arrive_s, arrive_s + run_s) + 1e-6).all()
 
 
-@given(seed=st.integers(0, 200), how=st.sampled_from(sorted(FORECASTS)))
-def test_truncating_the_future_changes_no_release(seed: int, how: str) -> None:
+@given(seed=st.integers(0, 200))
+def test_truncating_the_future_changes_no_release(seed: int) -> None:
     rng = np.random.default_rng(seed)
     series = hourly(rng.uniform(0.0, 500.0, 24 * 10))
     now_s = float(rng.uniform(0.0, 24 * 9 * HOUR_S))
     asked = (np.array([now_s]), np.array([rng.uniform(0.0, 3e5)]), np.array([rng.uniform(1.0, 3e5)]))
     known = series.truncated((now_s // HOUR_S + 1) * HOUR_S)
 
-    assert released_s(*asked, known, 0.0, how).tolist() == released_s(*asked, series, 0.0, how).tolist()
+    assert released_s(*asked, known, 0.0).tolist() == released_s(*asked, series, 0.0).tolist()
 
 
 def test_slack_is_hours_or_a_part_of_the_predicted_run() -> None:

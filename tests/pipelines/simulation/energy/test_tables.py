@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.simulation.energy.accounting import account
+from pipelines.simulation.energy.account import account
 from pipelines.simulation.energy.tables import energy_figures
 from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.planning.grid import Grid

@@ -1,25 +1,179 @@
-"""Compute the energy account of a schedule: kWh, CO2 and cost by job, machine and hour, from the watts of every run.
-
-Integrals over time are computed in `window`. Called by `pipelines.simulation.paired_runs` and
-`pipelines.studies.energy`.
-"""
+"""The energy account of a schedule: kWh, CO2 and cost by job, machine and hour, by exact integrals of power."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.energy.window import WATTS_PER_KW, Amounts, Totals, Window, by, united
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from pipelines.simulation.measures.job_metrics import Uses, drawn_units, instance_units
 from scheduler_core.cluster import UNITS, Machine
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.planning.power import Assumed, NodePower
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["account"]
+__all__ = ["WATTS_PER_KW", "Amounts", "EnergyAccount", "account"]
+
+WATTS_PER_KW: Final = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums of energy, carbon and cost; see `Amounts`."""
+
+    kwh: float
+    carbon_g: float
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """Columns of energy, carbon and cost.
+
+    Energy is of the machines alone; carbon and cost include PUE, and are NaN if the grid lacks the series.
+    """
+
+    kwh: FloatArray
+    carbon_g: FloatArray
+    cost_usd: FloatArray
+
+    def total(self) -> Totals:
+        """Return the sums over all rows."""
+        return Totals(
+            kwh=float(self.kwh.sum()), carbon_g=float(self.carbon_g.sum()), cost_usd=float(self.cost_usd.sum())
+        )
+
+    def by(self, rows: IntArray, count: int) -> "Amounts":
+        """Return the sums by group: `rows` holds the group (0 .. count - 1) of each row."""
+        return Amounts(
+            kwh=by(rows, self.kwh, count),
+            carbon_g=by(rows, self.carbon_g, count),
+            cost_usd=by(rows, self.cost_usd, count),
+        )
+
+    def plus(self, other: "Amounts", times: float = 1.0) -> "Amounts":
+        """Return these amounts plus `times` of `other`, row by row."""
+        return Amounts(
+            kwh=self.kwh + times * other.kwh,
+            carbon_g=self.carbon_g + times * other.carbon_g,
+            cost_usd=self.cost_usd + times * other.cost_usd,
+        )
+
+
+def by(rows: IntArray, values: FloatArray, count: int) -> FloatArray:
+    """Return the sums of `values` by group: `rows` holds the group (0 .. count - 1) of each value."""
+    return np.bincount(rows, weights=values, minlength=count).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spans:
+    """Spans of time: length of each, and integrals over it of carbon intensity x PUE and of price x PUE."""
+
+    seconds: FloatArray
+    carbon: FloatArray
+    price: FloatArray
+
+    @property
+    def hours(self) -> FloatArray:
+        """Return the lengths of the spans in hours."""
+        return self.seconds / HOUR_S
+
+    def times(self, watts: FloatArray) -> Amounts:
+        """Return energy, carbon and cost of drawing `watts` throughout each span."""
+        kw = watts / WATTS_PER_KW
+        return Amounts(kwh=kw * self.hours, carbon_g=kw * self.carbon, cost_usd=kw * self.price)
+
+    def taken(self, rows: IntArray) -> "Spans":
+        """Return the spans in the rows `rows`."""
+        return Spans(seconds=self.seconds[rows], carbon=self.carbon[rows], price=self.price[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The time from `from_s` to `until_s` of a simulation whose 0 s is at the Unix time `start_ts`, on a grid."""
+
+    grid: Grid
+    start_ts: float
+    from_s: float
+    until_s: float
+
+    def over(self, begin_s: FloatArray, end_s: FloatArray) -> Spans:
+        """Return the parts of the given spans that are within the window."""
+        begins, ends = self._within(begin_s, end_s)
+        return Spans(
+            seconds=ends - begins,
+            carbon=self._integral(self.grid.carbon, begins, ends),
+            price=self._integral(self.grid.price, begins, ends),
+        )
+
+    def whole(self) -> Spans:
+        """Return the whole window as one span."""
+        return self.over(np.array([self.from_s]), np.array([self.until_s]))
+
+    def by_hour(self, begin_s: FloatArray, end_s: FloatArray, watts: FloatArray) -> tuple[FloatArray, Amounts]:
+        """Return the hours that the window touches, and in each hour the sum of all spans' energy, carbon and cost."""
+        first = float(np.floor((self.start_ts + self.from_s) / HOUR_S))
+        count = max(int(np.ceil((self.start_ts + self.until_s) / HOUR_S - first)), 1)
+        shift_s = self.start_ts - first * HOUR_S
+        begins, ends = ((each + shift_s) / HOUR_S for each in self._within(begin_s, end_s))
+        kwh = _spread(begins, ends, watts / WATTS_PER_KW, count)
+        hour_ts = (first + np.arange(count, dtype=np.float64)) * HOUR_S
+        levels = (self._level(series, hour_ts) for series in (self.grid.carbon, self.grid.price))
+        carbon_g, cost_usd = (kwh * level for level in levels)
+        return hour_ts, Amounts(kwh=kwh, carbon_g=carbon_g, cost_usd=cost_usd)
+
+    def known(self, amounts: Amounts) -> Amounts:
+        """Return the amounts with carbon (or cost) NaN in every row if the grid lacks that series."""
+        unknown = np.full(len(amounts.kwh), np.nan)
+        return Amounts(
+            kwh=amounts.kwh,
+            carbon_g=unknown if self.grid.carbon is None else amounts.carbon_g,
+            cost_usd=unknown if self.grid.price is None else amounts.cost_usd,
+        )
+
+    def _within(self, begin_s: FloatArray, end_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        begins = np.clip(begin_s, self.from_s, self.until_s)
+        return begins, np.maximum(np.clip(end_s, self.from_s, self.until_s), begins)
+
+    def _integral(self, series: HourlySeries | None, begin_s: FloatArray, end_s: FloatArray) -> FloatArray:
+        if series is None:
+            return np.full(len(begin_s), np.nan)
+        return self.grid.pue * series.integral(self.start_ts + begin_s, self.start_ts + end_s)
+
+    def _level(self, series: HourlySeries | None, hour_ts: FloatArray) -> FloatArray:
+        return np.full(len(hour_ts), np.nan) if series is None else self.grid.pue * series.at(hour_ts)
+
+
+def united(outages: Outages) -> Outages:
+    """Return outages that cover the same time without overlaps on a machine.
+
+    >>> twice = Outages(machine=np.array([0, 0]), down_s=np.array([5.0, 8.0]), up_s=np.array([20.0, 30.0]))
+    >>> united(twice).down_s.tolist(), united(twice).up_s.tolist()
+    ([5.0, 20.0], [20.0, 30.0])
+    """
+    down_s = outages.down_s.copy()
+    away_until: dict[int, float] = {}
+    for row, (machine, up_s) in enumerate(zip(outages.machine.tolist(), outages.up_s.tolist(), strict=True)):
+        down_s[row] = max(down_s[row], away_until.get(machine, 0.0))
+        away_until[machine] = max(up_s, away_until.get(machine, 0.0))
+    stays = down_s < outages.up_s
+    order = np.argsort(down_s[stays], kind="stable")
+    return Outages(machine=outages.machine[stays][order], down_s=down_s[stays][order], up_s=outages.up_s[stays][order])
+
+
+def _spread(begins: FloatArray, ends: FloatArray, kw: FloatArray, count: int) -> FloatArray:
+    """Return the kWh of all spans in each hour 0 .. count - 1; spans are in hours, `kw` is the power of each."""
+    level, partly = np.zeros(count + 2), np.zeros(count + 2)
+    for at, signed in ((begins, kw), (ends, -kw)):
+        hour = np.minimum(at.astype(np.int64), count)
+        partly += np.bincount(hour, weights=signed * (hour + 1 - at), minlength=count + 2)
+        level += np.bincount(hour + 1, weights=signed, minlength=count + 2)
+    return np.asarray((np.cumsum(level) + partly)[:count], dtype=np.float64)
+
 
 PARTS = ("cpu_busy", "gpu_busy", "cpu_idle", "gpu_idle")
 """Parts of the power that a run draws, in column order; the idle parts are its share of its machines' idle power."""
@@ -29,21 +183,14 @@ PARTS = ("cpu_busy", "gpu_busy", "cpu_idle", "gpu_idle")
 class Draw:
     """Power of runs on machines: one entry (e) per run and machine, as in `Schedule.hosts`.
 
-    Attributes
-    ----------
-    run, machine
-        Index of the run and index of the machine of each entry.
-    watts
-        Watts by part; shape (e, 4), columns in the order of `PARTS`.
-    cpu_known, gpu_known
-        Whether the CPU use and the GPU use of each run (k,) was measured.
+    `run` and `machine` are indices, `watts` (e, 4) is power by part in the order of `PARTS`. `known` (k,) is whether
+    the CPU and GPU use of each run was measured.
     """
 
     run: IntArray
     machine: IntArray
     watts: FloatArray
-    cpu_known: BoolArray
-    gpu_known: BoolArray
+    known: BoolArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +206,7 @@ class Fleet:
 
     @classmethod
     def of(cls, machines: Sequence[Machine], powers: Sequence[NodePower]) -> "Fleet":
-        """Convert machines and their idle and full power to columns.
-
-        Raises
-        ------
-        BadInput
-            If there is not one power per machine.
-        """
+        """Convert machines and their idle and full power to columns."""
         if len(powers) != len(machines):
             raise BadInput(f"power: found figures of {len(powers)} machines, expected {len(machines)}, one per machine")
         return cls(
@@ -109,7 +250,7 @@ def draw(schedule: Schedule, uses: Uses, fleet: Fleet, assumed: Assumed) -> Draw
             count * gpus[run] * fleet.gpu_idle_w[machine],
         ]
     )
-    return Draw(run=run, machine=machine, watts=watts, cpu_known=cpu_known, gpu_known=gpu_known)
+    return Draw(run=run, machine=machine, watts=watts, known=cpu_known & gpu_known)
 
 
 def _held(
@@ -192,23 +333,9 @@ def account(
     in USD = kWh x PUE x price in USD/kWh. Without a grid only kWh are computed. The totals of the cluster equal the sum
     over jobs plus the unallocated amounts, the sum over hours, and the sum over machines, up to rounding.
 
-    Parameters
-    ----------
-    schedule, uses
-        The runs, and the average use of one instance of each job; a use of NaN is replaced by `assumed`.
-    powers
-        Idle and full power, one entry per machine.
-    start_ts
-        Unix time of the simulation's 0 s.
-    from_s
-        Start of the account in seconds of the simulation.
-    outages
-        Outages of the simulation; a machine draws no power while it is down.
-
-    Raises
-    ------
-    BadInput
-        If `powers` has not one entry per machine, `from_s` is after the end, or a series is too short.
+    `uses` are the average uses of one instance of each job; NaN is replaced by `assumed`. `powers` has one entry per
+    machine. `start_ts` is the Unix time of the simulation's 0 s, `from_s` the start of the account in seconds of the
+    simulation.
 
     References
     ----------
@@ -228,7 +355,13 @@ def account(
     idle = _idle(window, fleet.idle_w, away)
     work = over_entries.times(drawn.watts[:, :2].sum(axis=1)).by(drawn.machine, machines)
     held = over_entries.times(drawn.watts[:, 2:].sum(axis=1)).by(drawn.machine, machines)
-    hour_ts, hours = _by_hour(window, schedule, fleet.idle_w, parts_w[:, :2].sum(axis=1), away)
+    hour_ts, hours = window.by_hour(
+        np.concatenate([[window.from_s], away.down_s, schedule.start_s]),
+        np.concatenate([[window.until_s], away.up_s, schedule.end_run_s]),
+        np.concatenate([[float(fleet.idle_w.sum())], -fleet.idle_w[away.machine], parts_w[:, :2].sum(axis=1)]),
+    )
+    known = np.ones(jobs, dtype=np.bool_)
+    known[schedule.job[~drawn.known]] = False
     return EnergyAccount(
         start_ts=start_ts,
         from_s=from_s,
@@ -237,22 +370,11 @@ def account(
         jobs=window.known(over_runs.times(parts_w.sum(axis=1)).by(schedule.job, jobs)),
         jobs_parts_kwh=np.column_stack(parts_kwh),
         held_s=by(schedule.job, over_runs.seconds, jobs),
-        known=_known(schedule, drawn),
+        known=known,
         machines=idle.plus(work),
-        unallocated=idle.less(held),
+        unallocated=idle.plus(held, -1.0),
         hour_ts=hour_ts,
         hours=hours,
-    )
-
-
-def _by_hour(
-    window: Window, schedule: Schedule, idle_w: FloatArray, work_w: FloatArray, away: Outages
-) -> tuple[FloatArray, Amounts]:
-    """Return the hours of the grid, and the cluster's amounts in each hour; machines draw nothing in outages."""
-    return window.by_hour(
-        np.concatenate([[window.from_s], away.down_s, schedule.start_s]),
-        np.concatenate([[window.until_s], away.up_s, schedule.end_run_s]),
-        np.concatenate([[float(idle_w.sum())], -idle_w[away.machine], work_w]),
     )
 
 
@@ -260,11 +382,4 @@ def _idle(window: Window, idle_w: FloatArray, away: Outages) -> Amounts:
     """Return idle energy, carbon and cost of each machine (m) outside its outages."""
     always = window.whole().taken(np.zeros(len(idle_w), dtype=np.int64)).times(idle_w)
     spared = window.over(away.down_s, away.up_s).times(idle_w[away.machine])
-    return always.less(spared.by(away.machine, len(idle_w)))
-
-
-def _known(schedule: Schedule, drawn: Draw) -> BoolArray:
-    """Return whether the CPU and GPU use of each job (n,) was measured in all its runs."""
-    known = np.ones(len(schedule.workload), dtype=np.bool_)
-    known[schedule.job[~(drawn.cpu_known & drawn.gpu_known)]] = False
-    return known
+    return always.plus(spared.by(away.machine, len(idle_w)), -1.0)
