@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipelines.simulation.advice import REQUESTED, Advice
-from pipelines.simulation.energy.accounting import EnergyAccount
+from pipelines.simulation.energy.account import EnergyAccount
 from pipelines.simulation.energy.site import AT_ONCE, as_submitted, held_back
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate as run_cluster

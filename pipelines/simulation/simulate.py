@@ -11,7 +11,7 @@ import numpy as np
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.advice import ORACLE, REQUESTED, Advice, advice, model_decided_share
-from pipelines.simulation.energy.accounting import EnergyAccount
+from pipelines.simulation.energy.account import EnergyAccount
 from pipelines.simulation.energy.tables import energy_figures
 from pipelines.simulation.engine.workload import poisson_draws
 from pipelines.simulation.job_pool import Pool

@@ -1,4 +1,4 @@
 """Train and tune policies that route jobs among sites, on drawn weeks of recorded jobs.
 
-Weeks are simulated in `pipelines.simulation.sites`. Called by `pipelines.cli` and the study of sites.
+Weeks are simulated in `pipelines.simulation.sites`.
 """

@@ -1,6 +1,6 @@
 """Judge policies on the same weeks: utility between no job running (0) and the clairvoyant bound (1), and its parts.
 
-Intervals over weeks are made in the study. Called by `pipelines.cli.sites` and the study.
+Intervals over weeks are made in the study.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,13 +11,11 @@ import numpy as np
 
 from modelserve.bundle.routing_policy import RoutingPolicy
 from pipelines.simulation.sites.clairvoyant import Clairvoyant, clairvoyant
-from pipelines.simulation.sites.environment import begun, rows_of, simulated
+from pipelines.simulation.sites.environment import begun, outcome_of, rows_of, simulated
 from pipelines.simulation.sites.loop import State, act, prepare
-from pipelines.simulation.sites.outcome import outcome_of
 from pipelines.simulation.sites.places import Place, Terms
 from pipelines.simulation.sites.weeks import Weeks
-from scheduler_core.planning.sites.policies import POLICIES, Policy
-from scheduler_core.planning.sites.routing import Support
+from scheduler_core.planning.sites import POLICIES, Policy, Support
 
 __all__ = ["FEASIBLE", "RULES", "bounds_of", "judged", "routing_policy", "rows_of_state"]
 

@@ -1,29 +1,85 @@
-"""Agents of the sites by multi-agent PPO: a shared actor, a central critic, and two variants to compare with.
+"""Agents of the sites by multi-agent PPO (MAPPO): a shared actor and a central critic, in numpy.
 
-The actor scores each legal start of an agent's job; waiting scores 0. Called by the study of sites.
+The actor scores each legal start of an agent's job; waiting scores 0.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 
-from pipelines.models.sites.network import Network
 from pipelines.models.sites.training import BEGIN
 from pipelines.simulation.sites.environment import begun, earned_usd, rows_of
 from pipelines.simulation.sites.loop import State, act, prepare
 from pipelines.simulation.sites.weeks import Weeks, part
-from scheduler_core.kernels.sites.scoring import FEATURES
-from scheduler_core.kernels.sites.value import DAY, STEPS_PER_H
+from scheduler_core.kernels.sites.value import DAY, FEATURES, STEPS_PER_H
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["KINDS", "Agents", "Kind", "played", "trained_agents"]
+__all__ = ["Agents", "Network", "played", "trained_agents"]
 
-Kind = Literal["mappo", "independent", "central"]
-KINDS: Final[tuple[Kind, ...]] = ("mappo", "independent", "central")
-"""`mappo`: actors see their own job, the critic all sites, the reward is shared. `independent`: critic and reward of
-each site alone. `central`: as `mappo`, but the actor sees all sites too, as one agent that decides for each in turn."""
+HIDDEN: Final = 64
+BETAS: Final = (0.9, 0.999)
+LARGEST_STEP: Final = 0.5
+"""Largest norm of the derivatives; longer ones are shortened."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Network:
+    """Map rows (n, inputs) to one number each: two layers of 64 (tanh) plus a linear path.
+
+    `weights` are [W1, b1, W2, b2, w3, linear, b]; the last layer begins at 0, so the linear path decides at first.
+    """
+
+    weights: list[FloatArray]
+    _moments: list[list[FloatArray]] = field(default_factory=list)
+    _steps: int = 0
+
+    @classmethod
+    def drawn(cls, linear: FloatArray, rng: np.random.Generator) -> "Network":
+        """Return a network with random hidden layers and a given linear path."""
+        first = rng.standard_normal((len(linear), HIDDEN)) / np.sqrt(len(linear))
+        second = rng.standard_normal((HIDDEN, HIDDEN)) / np.sqrt(HIDDEN)
+        zeros = [np.zeros(HIDDEN), np.zeros(HIDDEN)]
+        weights = [first, zeros[0], second, zeros[1], np.zeros(HIDDEN), linear.astype(np.float64), np.zeros(1)]
+        return cls(weights=weights, _moments=[[np.zeros_like(each) for each in weights] for _ in BETAS])
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        """Return the outputs (n,)."""
+        return self._layers(rows)[-1]
+
+    def _layers(self, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        first_w, first_b, second_w, second_b, last, linear, bias = self.weights
+        first = np.tanh(rows @ first_w + first_b)
+        second = np.tanh(first @ second_w + second_b)
+        return first, second, second @ last + rows @ linear + bias[0]
+
+    def slopes(self, rows: FloatArray, slope: FloatArray) -> list[FloatArray]:
+        """Return the derivatives of a loss by every weight, from its derivative by each output, `slope` (n,)."""
+        first, second, _ = self._layers(rows)
+        into_second = slope[:, None] * self.weights[4] * (1.0 - second**2)
+        into_first = (into_second @ self.weights[2].T) * (1.0 - first**2)
+        return [
+            rows.T @ into_first,
+            into_first.sum(axis=0),
+            first.T @ into_second,
+            into_second.sum(axis=0),
+            second.T @ slope,
+            rows.T @ slope,
+            np.array([slope.sum()]),
+        ]
+
+    def descend(self, rows: FloatArray, slope: FloatArray, rate: float) -> None:
+        """Take one step of Adam down a loss whose derivative by each output is `slope` (n,)."""
+        slopes = self.slopes(rows, slope)
+        share = min(1.0, LARGEST_STEP / (np.sqrt(sum(float((each**2).sum()) for each in slopes)) + 1e-12))
+        self._steps += 1
+        for weight, each, mean, square in zip(self.weights, slopes, *self._moments, strict=True):
+            mean += (1.0 - BETAS[0]) * (each * share - mean)
+            square += (1.0 - BETAS[1]) * ((each * share) ** 2 - square)
+            size = np.sqrt(square / (1.0 - BETAS[1] ** self._steps)) + 1e-8
+            weight -= rate * mean / (1.0 - BETAS[0] ** self._steps) / size
+
 
 GAMMA: Final = 0.97
 """Discount for an hour (the source gives no unit)."""
@@ -41,9 +97,8 @@ SHARPNESS: Final = 6.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agents:
-    """Trained agents: `critic` is only used in training."""
+    """Trained agents: actors see their own job, the critic all sites (in training), and the reward is shared."""
 
-    kind: Kind
     actor: Network
     critic: Network
 
@@ -71,7 +126,6 @@ def world_of(state: State) -> FloatArray:
 def trained_agents(
     weeks: Weeks,
     tuning: Weeks,
-    kind: Kind,
     seed: int,
     *,
     iterations: int = 16,
@@ -80,19 +134,17 @@ def trained_agents(
 ) -> Agents:
     """Return the agents with the largest utility on the tuning weeks, of those after every fourth iteration."""
     rng = np.random.default_rng(seed)
-    sites = weeks.capacity.shape[1]
-    world = 4 * sites + 1
     linear = SHARPNESS * np.array([BEGIN.get(name, 0.0) for name in FEATURES])
-    actor = Network.drawn(np.concatenate([linear, np.zeros(world if kind == "central" else 0)]), rng)
-    critic = Network.drawn(np.zeros(len(FEATURES) if kind == "independent" else world), rng)
-    agents = Agents(kind=kind, actor=actor, critic=critic)
+    actor = Network.drawn(linear, rng)
+    critic = Network.drawn(np.zeros(4 * weeks.capacity.shape[1] + 1), rng)
+    agents = Agents(actor=actor, critic=critic)
     best, most = [each.copy() for each in actor.weights], float(played(tuning, agents).sum())
     for iteration in range(iterations):
         some = part(weeks, rng.permutation(len(weeks.arrive))[:batch])
         _learn(agents, _rollout(some, agents, rng), rng)
         if iteration % 4 == 3:
             usd = float(played(tuning, agents).sum())
-            talk(f"{kind}, iteration {iteration + 1}: {usd / len(tuning.arrive):.0f} USD a week of the tuning month")
+            talk(f"iteration {iteration + 1}: {usd / len(tuning.arrive):.0f} USD a week of the tuning month")
             if usd > most:
                 best, most = [each.copy() for each in actor.weights], usd
     actor.weights[:] = best
@@ -105,7 +157,7 @@ def played(weeks: Weeks, agents: Agents) -> FloatArray:
     actions, earned = np.zeros(state.head.shape, dtype=np.int64), np.zeros(state.head.shape)
     while prepare(weeks, state, mask, rows):
         at = np.nonzero(state.head >= 0)
-        legal, scores = _scores(agents, state, mask, rows, at)
+        legal, scores = _scores(agents, mask, rows, at)
         best = np.where(legal, scores, -np.inf)
         actions[at] = np.where(best.max(axis=1) > 0.0, best.argmax(axis=1), legal.shape[1])
         act(weeks, state, actions, earned)
@@ -113,20 +165,13 @@ def played(weeks: Weeks, agents: Agents) -> FloatArray:
 
 
 def _scores(
-    agents: Agents, state: State, mask: BoolArray, rows: FloatArray, at: tuple[IntArray, ...]
+    agents: Agents, mask: BoolArray, rows: FloatArray, at: tuple[IntArray, ...]
 ) -> tuple[BoolArray, FloatArray]:
     """Return the legal starts (d, S) of the agents `at`, and their scores; illegal ones are 0."""
     legal = mask[at][:, :-1]
     scores = np.zeros(legal.shape)
-    scores[legal] = agents.actor(_inputs(agents, state, rows, at)[legal])
+    scores[legal] = agents.actor(rows[at][legal])
     return legal, scores
-
-
-def _inputs(agents: Agents, state: State, rows: FloatArray, at: tuple[IntArray, ...]) -> FloatArray:
-    if agents.kind != "central":
-        return rows[at]
-    world = np.repeat(world_of(state)[at[0]][:, None], rows.shape[2], axis=1)
-    return np.concatenate([rows[at], world], axis=2)
 
 
 def _rollout(weeks: Weeks, agents: Agents, rng: np.random.Generator) -> Decisions:
@@ -134,28 +179,21 @@ def _rollout(weeks: Weeks, agents: Agents, rng: np.random.Generator) -> Decision
     state, (mask, rows) = begun(weeks), rows_of(weeks)
     scale = float(weeks.worth_usd[0] * STEPS_PER_H * 40.0)
     kept: list[tuple[Any, ...]] = []  # Any: arrays of several types
-    rounds: list[tuple[FloatArray, FloatArray, IntArray, IntArray, IntArray]] = []
+    rounds: list[tuple[FloatArray, FloatArray, IntArray, IntArray]] = []
     while prepare(weeks, state, mask, rows):
         at = np.nonzero(state.head >= 0)
-        legal, scores = _scores(agents, state, mask, rows, at)
+        legal, scores = _scores(agents, mask, rows, at)
         log_p = _log_softmax(scores, legal)
         action = np.exp(log_p).cumsum(axis=1)
         action = (action < rng.random(len(action))[:, None]).sum(axis=1).clip(0, legal.shape[1])
         actions, earned = np.full(state.head.shape, legal.shape[1]), np.zeros(state.head.shape)
         actions[at] = action
-        inputs = _inputs(agents, state, rows, at).astype(np.float32)
-        if agents.kind == "independent":
-            seen = (rows[at] * legal[..., None]).sum(axis=1) / np.maximum(legal.sum(axis=1), 1)[:, None]
-        else:
-            seen = world_of(state)[at[0]]
-        kept.append((inputs, legal, action, log_p[np.arange(len(action)), action], seen))
+        seen = world_of(state)[at[0]]
+        kept.append((rows[at].astype(np.float32), legal, action, log_p[np.arange(len(action)), action], seen))
         now = state.tally[:, 0].copy()
         act(weeks, state, actions, earned)
-        shared = (
-            earned if agents.kind == "independent" else np.repeat(earned.sum(axis=1)[:, None], mask.shape[1], axis=1)
-        )
-        rounds.append((agents.critic(seen), shared[at] / scale, at[0], at[1], now[at[0]]))
-    gain, target = _advantages(rounds, state.head.shape, own=agents.kind == "independent")
+        rounds.append((agents.critic(seen), earned.sum(axis=1)[at[0]] / scale, at[0], now[at[0]]))
+    gain, target = _advantages(rounds, len(state.head))
     columns = [np.concatenate(each) for each in zip(*kept, strict=True)]
     return Decisions(
         **dict(zip(("rows", "legal", "action", "log_p", "seen"), columns, strict=True)), gain=gain, target=target
@@ -170,22 +208,17 @@ def _log_softmax(scores: FloatArray, legal: BoolArray) -> FloatArray:
 
 
 def _advantages(
-    rounds: list[tuple[FloatArray, FloatArray, IntArray, IntArray, IntArray]], shape: tuple[int, ...], *, own: bool
+    rounds: list[tuple[FloatArray, FloatArray, IntArray, IntArray]], weeks: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return generalised advantages and the critic's targets, in order of the decisions.
-
-    The sequence of a week is that of its rounds; of an independent agent, that of its own decisions.
-    """
-    count = shape if own else shape[:1]
-    later, value, moment = np.zeros(count), np.zeros(count), np.full(count, -1.0)
+    """Return generalised advantages and the critic's targets, in order of the decisions; a week's rounds follow."""
+    later, value, moment = np.zeros(weeks), np.zeros(weeks), np.full(weeks, -1.0)
     gains, targets = [], []
-    for values, reward, week, site, now in reversed(rounds):
-        key = (week, site) if own else (week,)
-        fade = np.where(moment[key] < 0.0, 0.0, GAMMA ** ((moment[key] - now) / STEPS_PER_H))
-        gain = reward + fade * value[key] - values + fade * LAMBDA * later[key]
+    for values, reward, week, now in reversed(rounds):
+        fade = np.where(moment[week] < 0.0, 0.0, GAMMA ** ((moment[week] - now) / STEPS_PER_H))
+        gain = reward + fade * value[week] - values + fade * LAMBDA * later[week]
         gains.append(gain)
         targets.append(gain + values)
-        later[key], value[key], moment[key] = gain, values, now
+        later[week], value[week], moment[week] = gain, values, now
     return np.concatenate(gains[::-1]), np.concatenate(targets[::-1])
 
 

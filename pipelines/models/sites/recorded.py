@@ -1,6 +1,6 @@
 """Jobs of a trace for the sites, with predicted run times, and the periods of training, tuning and judging.
 
-Weeks are drawn in `pipelines.simulation.sites.jobs`. Called by `pipelines.cli.sites` and the study.
+Weeks are drawn in `pipelines.simulation.sites.weeks`.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,8 @@ import polars as pl
 
 from pipelines.errors import BadUsage
 from pipelines.models.baselines import history_forecasts, key_codes
-from pipelines.simulation.sites.jobs import MOST_GPUS, MOST_STEPS, WEEK, Pool, drawn
 from pipelines.simulation.sites.places import Place, Terms
-from pipelines.simulation.sites.weeks import STEP_S, Weeks, stacked, week_of
+from pipelines.simulation.sites.weeks import MOST_GPUS, MOST_STEPS, STEP_S, WEEK, Pool, Weeks, drawn, stacked, week_of
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY
 
 __all__ = ["PERIODS", "Period", "batch", "pool_of"]
@@ -68,11 +67,6 @@ def pool_of(jobs: pl.DataFrame) -> tuple[Pool, str]:
 
     Jobs of 1 to 32 GPUs that ran 15 minutes to 48 hours; run times are rounded up to steps. The predicted run time is
     the median of the last 20 ended jobs with the same key (`recent_20`), among such jobs.
-
-    Raises
-    ------
-    BadUsage
-        If fewer than 5 weeks have such jobs.
     """
     gpus = (pl.col("req_gpus") * pl.col("instances")).alias("gpus")
     longest_s = MOST_STEPS * STEP_S
@@ -107,13 +101,7 @@ def pool_of(jobs: pl.DataFrame) -> tuple[Pool, str]:
 def batch(
     places: Sequence[Place], pool: Pool, terms: Terms, period: Period, *, seed: int, load: float = 0.9, draws: int = 1
 ) -> Weeks:
-    """Return a batch with `draws` weeks of the period's jobs on each of its Mondays; equal seeds give equal jobs.
-
-    Raises
-    ------
-    BadUsage
-        If the grid of a site does not cover the year in which that of the first site begins.
-    """
+    """Return a batch with `draws` weeks of the period's jobs on each of its Mondays; equal seeds give equal jobs."""
     shares = np.array([float(each.gpus) for each in places])
     year = _year_of(places)
     jobs = period.of(pool)

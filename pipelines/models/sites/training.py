@@ -1,6 +1,6 @@
 """Tune the rolling plan by grid search, and train the linear scorer by the cross-entropy method.
 
-Both maximise the utility of simulated weeks. Called by `pipelines.cli.sites` and the study.
+Both maximise the utility of simulated weeks.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,8 @@ import numpy as np
 
 from pipelines.simulation.sites.environment import earned_usd, simulated
 from pipelines.simulation.sites.weeks import Weeks, part
-from scheduler_core.kernels.sites.scoring import FEATURES
-from scheduler_core.planning.sites.policies import Policy, policy
+from scheduler_core.kernels.sites.value import FEATURES
+from scheduler_core.planning.sites import Policy, policy
 from scheduler_core.types import FloatArray
 
 __all__ = ["BEGIN", "Budget", "trained_scorer", "tuned_rolling", "usd_of"]

@@ -1,4 +1,4 @@
 """Jobs with due dates on several sites in different grid zones: the environment, its accounts, and bounds.
 
-Decisions are in `scheduler_core.planning.sites`. Called by `pipelines.models.sites`, `pipelines.cli` and the studies.
+Decisions are in `scheduler_core.planning.sites`.
 """

@@ -3,7 +3,6 @@
 The bound is the Lagrangian dual of the start-indexed programme: each site's GPUs have a price in every step, and each
 job takes its best start at these prices. Any prices give a valid bound; the least of them is the optimum of the linear
 relaxation. The schedule is made at these prices, and improved by removing and inserting jobs anew.
-Called by `pipelines.models.sites` and the study.
 """
 
 from dataclasses import dataclass

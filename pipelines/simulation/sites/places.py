@@ -1,6 +1,6 @@
 """The sites of an environment: GPUs, power and grid of each; the terms of the utility; the regimes of the studies.
 
-Hourly series are read by `pipelines.simulation.energy.grid_files`. Called by `weeks`, `outcome` and `pipelines.cli`.
+Hourly series are read by `pipelines.simulation.energy.grid_files`.
 """
 
 import tomllib
@@ -124,13 +124,7 @@ SIZES: Final = TypeAdapter(Annotated[list[Size], Field(min_length=LEAST_SITES, m
 
 
 def _site_file(path: Path) -> list[Size]:
-    """Read a TOML file with `[[sites]]`, one for each site: zone, gpus, pue and gpu_type.
-
-    Raises
-    ------
-    BadUsage
-        If the file cannot be read or is invalid.
-    """
+    """Read a TOML file with `[[sites]]`, one for each site: zone, gpus, pue and gpu_type."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         return SIZES.validate_python(table.get("sites"))
@@ -156,12 +150,6 @@ def places_of(
     """Read the sites of zones, or those of a TOML file: nodes of 8 A100, or of the file's type, at full power.
 
     The file `sites` has `[[sites]]` with zone, gpus, pue and gpu_type.
-
-    Raises
-    ------
-    BadUsage
-        If a zone is unknown, lacks a series or hours of the year, zones begin in different years, there are not 2 to 8
-        sites in as many zones, or the file cannot be read or is invalid.
     """
     sizes = [_usual(each) for each in dict.fromkeys(zones or tuple(ZONES)[:DEFAULT_SITES])]
     sizes = sizes if sites is None else _site_file(sites)

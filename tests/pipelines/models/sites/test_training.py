@@ -9,13 +9,12 @@ import pytest
 from modelserve.bundle.routing_policy import read_routing_policy, write_routing_policy
 from modelserve.errors import BundleError
 from pipelines.models.sites.judging import routing_policy
-from pipelines.models.sites.mappo import KINDS, Kind, played, trained_agents
-from pipelines.models.sites.network import Network
+from pipelines.models.sites.mappo import Network, played, trained_agents
 from pipelines.models.sites.recorded import PERIODS
 from pipelines.models.sites.training import Budget, trained_scorer, tuned_rolling, usd_of
 from pipelines.simulation.sites.weeks import stacked
-from scheduler_core.kernels.sites.scoring import FEATURES
-from scheduler_core.planning.sites.policies import policy
+from scheduler_core.kernels.sites.value import FEATURES
+from scheduler_core.planning.sites import policy
 from scheduler_core.types import FloatArray
 from tests.pipelines.simulation.sites.made_weeks import TERMS, week
 
@@ -61,11 +60,10 @@ def test_gradients_of_the_network_are_those_of_differences() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_agents_keep_their_best_weights(kind: Kind) -> None:
+def test_agents_keep_their_best_weights() -> None:
     weeks, tuning = stacked([week(seed, jobs=40) for seed in range(2)]), week(7, jobs=40)
-    begin = played(tuning, trained_agents(weeks, tuning, kind, 0, iterations=0)).sum()
-    assert played(tuning, trained_agents(weeks, tuning, kind, 0, iterations=4, batch=2)).sum() >= begin
+    begin = played(tuning, trained_agents(weeks, tuning, 0, iterations=0)).sum()
+    assert played(tuning, trained_agents(weeks, tuning, 0, iterations=4, batch=2)).sum() >= begin
 
 
 def test_a_policy_is_read_as_it_was_written(tmp_path: Path) -> None:

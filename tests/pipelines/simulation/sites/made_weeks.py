@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from pipelines.simulation.sites.jobs import Pool, drawn
 from pipelines.simulation.sites.places import REGIMES, Place, Terms
-from pipelines.simulation.sites.weeks import Weeks, week_of
+from pipelines.simulation.sites.weeks import Pool, Weeks, drawn, week_of
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HourlySeries
 from scheduler_core.planning.power import Assumed, NodePower

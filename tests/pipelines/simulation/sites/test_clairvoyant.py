@@ -6,11 +6,9 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from pipelines.simulation.sites.clairvoyant import clairvoyant
-from pipelines.simulation.sites.environment import begun, earned_usd, simulated
-from pipelines.simulation.sites.outcome import held_gpus
-from pipelines.simulation.sites.rolling_lp import rolling_lp
+from pipelines.simulation.sites.environment import begun, earned_usd, held_gpus, simulated
 from pipelines.simulation.sites.weeks import Weeks
-from scheduler_core.planning.sites.policies import policy
+from scheduler_core.planning.sites import policy
 from tests.pipelines.simulation.sites.made_weeks import week
 
 
@@ -56,11 +54,3 @@ def test_the_best_schedule_can_be_run_and_beats_greedy() -> None:
     assert earned_usd(weeks, state).sum() == pytest.approx(found.usd)
     assert found.usd <= found.bound_usd
     assert found.usd > earned_usd(weeks, simulated(weeks, policy("greedy"))).sum()
-
-
-@pytest.mark.slow
-def test_the_rolling_programme_keeps_to_the_room() -> None:
-    weeks = week(jobs=40)
-    state = rolling_lp(weeks)
-    assert (state.start[0] >= 0).any()
-    assert (held_gpus(weeks, state, 0) <= weeks.capacity[0][:, None]).all()

@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from pipelines.simulation.energy.accounting import account
+from pipelines.simulation.energy.account import account
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.job_metrics import Uses
-from pipelines.simulation.sites.environment import earned_usd, simulated
+from pipelines.simulation.sites.environment import earned_usd, energy_of, held_gpus, outcome_of, simulated
 from pipelines.simulation.sites.loop import State
-from pipelines.simulation.sites.outcome import energy_of, held_gpus, outcome_of
 from pipelines.simulation.sites.weeks import STEP_S, Weeks, stacked
-from scheduler_core.kernels.sites.scoring import FEATURES
-from scheduler_core.planning.sites.policies import POLICIES, Policy, policy
+from scheduler_core.kernels.sites.value import FEATURES
+from scheduler_core.planning.sites import POLICIES, Policy, policy
 from tests.pipelines.simulation.engine.schedules import Came, schedule
 from tests.pipelines.simulation.sites.made_weeks import START_TS, places, week
 
