@@ -168,7 +168,7 @@ def second_by_second(
             watts += _busy_w(ran, use, at, asks_cores=asks_cores)
         kwh = watts / 3.6e6
         moment = start_ts + second
-        for column, factor in enumerate((1.0, site.carbon_g_per_kwh(moment), site.price_usd_per_kwh(moment))):
+        for column, factor in enumerate((1.0, site.carbon.at(moment), site.price.at(moment))):
             sums[column] += kwh * factor * (site.pue if column else 1.0)
     return sums
 
