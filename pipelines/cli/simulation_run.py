@@ -16,8 +16,7 @@ from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.simulation.cluster_file import ClusterSpec, cluster_file, outage_file, paper_cluster, recorded_cluster
 from pipelines.simulation.conclusion import conclusion
-from pipelines.simulation.energy.grid_columns import moment_of
-from pipelines.simulation.energy.grid_files import zone_files
+from pipelines.simulation.energy.grid_files import moment_of, zone_files
 from pipelines.simulation.energy.power_file import idle_figures, power_file
 from pipelines.simulation.energy.site import Holding, Site, power_notes, start_on
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
@@ -154,7 +153,7 @@ def _site(chosen: Settings, cluster: ClusterSpec, first_ts: float | None) -> Sit
     files = zone_files(chosen.grid, chosen.zone, basis=chosen.carbon_basis or "lca")
     grid = files.grid(table.pue if chosen.pue is None else chosen.pue)
     moment = None if chosen.grid_start is None else moment_of(chosen.grid_start, "grid_start")
-    start_ts, start_note = start_on(grid, moment, first_ts, remedy="name one with grid_start")
+    start_ts, start_note = start_on(grid, moment, first_ts)
     notes += [*files.notes, f"PUE {grid.pue:g}: in carbon and cost, not in kWh", start_note]
     site = Site(table=table, grid=grid, start_ts=start_ts, notes=tuple(notes))
     if slack is None:

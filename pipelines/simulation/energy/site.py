@@ -125,7 +125,7 @@ def start_on(grid: Grid, chosen: datetime | None, first_ts: float | None) -> tup
             return moment.timestamp(), f"{said}; from {last:%Y-%m-%d %H:%M} on its hours repeat from the first"
     raise BadUsage(
         f"zone {grid.zone}: found the start {candidates[0]:%Y-%m-%d %H:%M} UTC ({how}), expected one from "
-        f"{begin:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}; name one with --grid-start"
+        f"{begin:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}; name one with grid_start"
     )
 
 

@@ -191,7 +191,7 @@ def test_the_turn_of_the_year_lies_in_the_next_one() -> None:
         start_on(winter, None, datetime(2017, 2, 1, tzinfo=UTC).timestamp())[0]
         == datetime(2023, 2, 1, tzinfo=UTC).timestamp()
     )
-    with pytest.raises(BadUsage, match=r"found the start 2022-06-01 00:00 UTC .*; name one with --grid-start"):
+    with pytest.raises(BadUsage, match=r"found the start 2022-06-01 00:00 UTC .*; name one with grid_start"):
         start_on(winter, None, datetime(2017, 6, 1, tzinfo=UTC).timestamp())
 
 
