@@ -5,9 +5,11 @@ The decisions are `scheduler_core.decisions` and `scheduler_core.changes`; no mo
 
 import math
 from collections import Counter
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from modelserve.calls.context import Answered, RequestContext
+from modelserve.contract.fields import Part
 from modelserve.contract.placements import MAX_EXPLAINED, ClusterBody, PendingBody, RequestRow
 from modelserve.contract.writing import Values, known, written
 from modelserve.errors import BadRequest
@@ -20,6 +22,8 @@ from scheduler_core.snapshot import MachineState, QueuedJob, RunningJob, Snapsho
 from scheduler_core.types import RESOURCES, Request
 
 __all__ = ["explain", "explained", "place", "placed"]
+
+Made = TypeVar("Made")
 
 MOST_INSTANCES: Final = 20_000
 """Maximum number of instances of all waiting jobs of a call."""
@@ -68,7 +72,7 @@ def _snapshot(body: ClusterBody) -> Snapshot:
                 machine=Machine(
                     name=row.machine, cpu_cores=row.cpu_cores, mem_gib=row.mem_gib, gpus=row.gpus, gpu_type=row.gpu_type
                 ),
-                device_mem_gib=_or(row.device_mem_gib, math.nan),
+                device_mem_gib=math.nan if row.device_mem_gib is None else row.device_mem_gib,
                 free=_request(row.free),
                 free_devices=row.free.devices,
                 closed=row.closed,
@@ -79,27 +83,13 @@ def _snapshot(body: ClusterBody) -> Snapshot:
             RunningJob(
                 job_id=row.job_id,
                 request=_request(row.request),
-                spots=tuple(Spot(machine=on.machine, instances=on.instances, devices=on.devices) for on in row.on),
+                spots=tuple(_made(Spot, on) for on in row.on),
                 user=row.user,
-                ends_in_s=_or(row.ends_in_s, math.inf),
+                ends_in_s=math.inf if row.ends_in_s is None else row.ends_in_s,
             )
             for row in body.running
         ),
-        jobs=tuple(
-            QueuedJob(
-                job_id=row.job_id,
-                request=_request(row.request),
-                instances=row.instances,
-                gpu_type=row.gpu_type,
-                machines=row.machines,
-                device_mem_gib=row.device_mem_gib,
-                user=row.user,
-                priority=row.priority,
-                waited_s=row.waited_s,
-                run_time_s=_or(row.run_time_s, math.nan),
-            )
-            for row in body.jobs
-        ),
+        jobs=tuple(_made(QueuedJob, row, request=_request(row.request)) for row in body.jobs),
         rules=Discipline(
             policy=body.policy,
             placement=body.placement,
@@ -110,13 +100,14 @@ def _snapshot(body: ClusterBody) -> Snapshot:
     )
 
 
+def _made(kind: Callable[..., Made], row: Part, **changed: object) -> Made:
+    """Return a row as an object of the core with the same fields; a null field takes the default there."""
+    return kind(**{name: value for name, value in row if value is not None} | changed)
+
+
 def _request(row: RequestRow) -> Request:
-    amounts = (_or(getattr(row, name), math.nan) for name in RESOURCES)
-    return Request(**dict(zip(RESOURCES, amounts, strict=True)))
-
-
-def _or(value: float | None, unknown: float) -> float:
-    return unknown if value is None else value
+    cpu_cores, mem_gib, gpus = (math.nan if each is None else each for each in (row.cpu_cores, row.mem_gib, row.gpus))
+    return Request(cpu_cores=cpu_cores, mem_gib=mem_gib, gpus=gpus)
 
 
 def _decision(found: Decision) -> Values:

@@ -5,7 +5,6 @@ Users and groups are not shown.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
@@ -35,46 +34,25 @@ def recent_recommendations(
 ) -> RecentAnswer:
     """Return the newest logged recommendations that the caller may see, filtered by trace and task type if given."""
     records = newest_answers(store, parts=_PARTS, kind=RECOMMENDATION, limit=LOOKED_THROUGH, limit_bytes=READ_BYTES)
-    asked = Asked(caller=caller, trace=trace, task_type=task_type)
-    newest = list(islice((row for record in records for row in _rows(record, asked)), RECENT_SHOWN))
+    asked = (caller, trace, task_type)
+    newest = list(islice((row for record in records for row in _rows(record, *asked)), RECENT_SHOWN))
     ran = _by_name(named_ran(store, {(row.trace, row.job_id) for row in newest}))
     return RecentAnswer(recommendations=tuple(row.model_copy(update={"finished": _became(row, ran)}) for row in newest))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The caller, and the trace and task type that jobs must have; None for any."""
+def _rows(record: AnswerRecord, caller: Caller, trace: str | None, task_type: str | None) -> Iterator[Recent]:
+    """Yield a record's recommendations for jobs of a trace and type (None: any) that the caller may see.
 
-    caller: Caller
-    trace: str | None
-    task_type: str | None
-
-    def takes(self, trace: str, cluster: str | None, task_type: object) -> bool:
-        """Return whether a job matches and the caller may see it.
-
-        A caller bound to clusters sees no jobs without a cluster.
-
-        Examples
-        --------
-        >>> bound = Caller(name="a", scopes=frozenset(), clusters=frozenset({"c1"}))
-        >>> asked = Asked(caller=bound, trace=None, task_type=None)
-        >>> asked.takes("pai", "c1", "ctr"), asked.takes("pai", None, "ctr")
-        (True, False)
-        """
-        if self.trace not in (None, trace) or self.task_type not in (None, task_type):
-            return False
-        caller = self.caller
-        return caller.reaches(trace) and (caller.clusters is None or cluster in caller.clusters)
-
-
-def _rows(record: AnswerRecord, asked: Asked) -> Iterator[Recent]:
-    """Yield a record's recommendations for matching jobs; yield nothing for an unreadable record."""
+    A caller bound to clusters sees no jobs without a cluster. An unreadable record yields nothing.
+    """
     try:
         jobs = json.loads(record.context)["body"]["jobs"]
         answers = json.loads(record.response)["recommendations"]
         at = datetime.fromtimestamp(record.at, UTC)
         for job, answer in zip(jobs, answers, strict=True):
-            if asked.takes(job.get("trace") or record.trace, job.get("cluster"), job["task_type"]):
+            of, cluster = job.get("trace") or record.trace, job.get("cluster")
+            chosen = trace in (None, of) and task_type in (None, job["task_type"])
+            if chosen and caller.reaches(of) and (caller.clusters is None or cluster in caller.clusters):
                 yield _row(record, at, job, answer)
     except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
         return
