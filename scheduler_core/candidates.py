@@ -1,7 +1,6 @@
 """Candidate requests of Algorithm 1, shape (jobs, alphas, resources): alpha times the request, but not below floors.
 
 A floor is the predicted peak use plus a margin. `shrink` predicts run times of the candidates and chooses among them.
-Called by `shrink`, `recommendations` and `pipelines.rightsizing`.
 """
 
 from collections.abc import Mapping, Sequence

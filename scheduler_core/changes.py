@@ -1,7 +1,7 @@
 """Why jobs of a snapshot wait, which machine lacks least, and which single changes would start a job now.
 
 Every change is tried: the round is run again with it, and it is kept only if the job starts. `pending` explains the
-causes of waiting. Called by `modelserve.calls.placements`.
+causes of waiting.
 """
 
 import math
@@ -15,10 +15,9 @@ import numpy as np
 from scheduler_core.cluster import ALTERNATIVES, UNIT_SLACK, UNITS, Demand, Room
 from scheduler_core.decisions import in_short, short_machines
 from scheduler_core.devices import WHOLE, shape
-from scheduler_core.ending import expected_starts_s, freeing
 from scheduler_core.errors import BadInput
-from scheduler_core.gangs import Running, Waiting
 from scheduler_core.pending import Pending, explain_pending
+from scheduler_core.round import Round, round_of
 from scheduler_core.scene import Scene
 from scheduler_core.shortages import GPUS
 from scheduler_core.snapshot import QueuedJob, Snapshot
@@ -78,72 +77,43 @@ def explain_waiting(snapshot: Snapshot, job_ids: Sequence[str] | None, most: int
     for at, name in enumerate(job_ids or ()):
         if name not in serials:
             raise BadInput(f"explain.{at}: found {name[:40]!r}, expected the id of a job in `jobs`")
-    scheduler = scene.scheduler
-    started = [run.waiting for run in scheduler.round(0.0).started]
-    waiting = [job.serial for _, _, job in scheduler.queue.ranked(0.0)] + list(scheduler.refused)
+    after = round_of(scene)
+    waiting = after.ranked + after.refused
     chosen = waiting[:most] if job_ids is None else [serials[name] for name in job_ids if serials[name] in set(waiting)]
-    starts_s = expected_starts_s(scheduler, chosen, 0.0)
-    found = [_explained(scene, serial, started, starts_s) for serial in chosen]
-    _take_back(scene, started)
-    return [replace(each, changes=tuple(_changes(scene, turn))) for each, turn in found]
-
-
-def _take_back(scene: Scene, started: Sequence[Waiting]) -> None:
-    """Take a round back: its jobs wait again."""
-    scheduler = scene.scheduler
-    for waiting in started:
-        scheduler.occupancy.stop(waiting.serial)
-        scheduler.queue.join(waiting)
-    scheduler.head, scheduler.overtaken = None, 0
-    scene.place.chosen.clear()
+    starts_s = after.expected_starts_s(chosen)
+    return [_explained(after, serial, starts_s[serial]) for serial in chosen]
 
 
 def _starts(scene: Scene, serial: int, job: QueuedJob, ended: Sequence[int] = ()) -> bool:
-    """Return whether a job, as changed, starts in the round if the runs `ended` have ended; put the scene back."""
-    scheduler = scene.scheduler
-    original = next((each for each in scheduler.queue if each.serial == serial), None)
-    if original is not None:
-        scheduler.queue.leave([serial])
-    stopped = [scheduler.occupancy.stop(each) for each in ended]
-    joined = scheduler.enqueue(scene.waiting(serial, job))
-    started = [run.waiting for run in scheduler.round(0.0).started]
-    _take_back(scene, started)
-    for run in stopped:
-        scheduler.occupancy.start(run.waiting, run.allocation, run.start_s)
-    if joined:
-        scheduler.queue.leave([serial])
-    if original is not None:
-        scheduler.queue.join(original)
-    return any(waiting.serial == serial for waiting in started)
+    """Return whether a job, as changed, starts in the round if the jobs `ended` have ended."""
+    return serial in round_of(scene, {serial: job}, ended).started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Turn:
-    """The cluster at a job's turn in the round: `room` before jobs behind it start; `ending`, runs that free enough."""
+    """The cluster at a job's turn in the round: `room` before jobs behind it start; `ending`, jobs that free enough."""
 
     serial: int
     room: Room
     nearest: int | None
-    ending: Sequence[Running]
+    ending: Sequence[int]
 
 
-def _explained(
-    scene: Scene, serial: int, started: Sequence[Waiting], starts_s: Mapping[int, float]
-) -> tuple[Explained, _Turn]:
-    """Return why a job waits after the round, with no changes tried yet, and the state of the cluster at its turn."""
-    scheduler, name = scene.scheduler, scene.names.__getitem__
-    demand, running = scene.waiting(serial, scene.jobs[serial]).demand, scheduler.occupancy.running
-    why = explain_pending(scheduler, serial, 0.0, starts_s)
-    short = short_machines(scene, serial)
-    nearest, missing = _nearest(demand, scheduler.occupancy.room)
+def _explained(after: Round, serial: int, expected_wait_s: float) -> Explained:
+    """Return why a job waits after the round, and what would start it."""
+    scene, name = after.scene, after.scene.names.__getitem__
+    why = explain_pending(after, serial, expected_wait_s)
+    short = short_machines(after, serial)
+    nearest, missing = _nearest(scene.demand(scene.jobs[serial]), after.room)
     counts = in_short(short, why.hosted, why.instances, len(scene.snapshot.machines))
-    new = {waiting.serial for waiting in started}
-    behind = [
-        each for each in started if _order(scene, each) > _order(scene, scene.waiting(serial, scene.jobs[serial]))
-    ]
-    room = scheduler.occupancy.room.with_([running[each.serial].allocation for each in behind])
-    older = [run for run in running.values() if run.waiting.serial not in new]
-    explained = Explained(
+    behind = [each for each in after.started if after.order(each) > after.order(serial)]
+    turn = _Turn(
+        serial=serial,
+        room=after.room.with_([after.allocation(each) for each in behind]),
+        nearest=nearest,
+        ending=after.freeing(serial, list(scene.running), behind),
+    )
+    return Explained(
         job_id=name(serial),
         why=why,
         text=f"{why.in_words(name)} Now {counts}.",
@@ -152,34 +122,30 @@ def _explained(
         missing=missing,
         must_end=tuple(map(name, why.must_end)),
         head=None if why.head is None else name(why.head),
-        changes=(),
+        changes=tuple(_changes(after, turn)),
     )
-    return explained, _Turn(serial=serial, room=room, nearest=nearest, ending=freeing(demand, room, older, 0.0))
 
 
-def _order(scene: Scene, waiting: Waiting) -> tuple[float, int]:
-    return scene.scheduler.queue.key(waiting, 0.0), waiting.serial
-
-
-def _changes(scene: Scene, turn: _Turn) -> Iterator[Change]:
+def _changes(after: Round, turn: _Turn) -> Iterator[Change]:
     """Yield the changes that start a job now, each tried."""
-    job, serial = scene.jobs[turn.serial], turn.serial
+    scene, serial = after.scene, turn.serial
+    job = scene.jobs[serial]
 
     def fits(changed: QueuedJob) -> bool:
-        return turn.room.fits(scene.waiting(serial, changed).demand)
+        return turn.room.fits(scene.demand(changed))
 
     less = [_least_cut(job, at, fits, by_device=turn.room.devices is not None) for at in range(len(RESOURCES))]
     requests = [(field, cut) for field, cut in zip(RESOURCES, less, strict=True) if cut is not None]
     if not requests and turn.nearest is not None:
         requests = [("request", cut) for cut in [_as_on(job, turn.room, turn.nearest)] if cut is not None]
-    hosted = int(turn.room.hosts(scene.waiting(serial, job).demand).sum())
+    hosted = int(turn.room.hosts(scene.demand(job)).sum())
     fewer = [("instances", replace(job, instances=hosted))] if 0 < hosted < job.instances else []
     for field, changed in (*requests, *fewer, *_relaxed(scene, job, fits)):
         if fits(changed) and _starts(scene, serial, changed):
             yield Change(field=field, job=changed)
-    ended = [run.waiting.serial for run in turn.ending]
+    ended = turn.ending
     if ended and _starts(scene, serial, job, ended):
-        in_s = max(run.expected_end_s for run in turn.ending)
+        in_s = max(after.end_s(each) for each in ended)
         yield Change(field="wait", job=job, ended=tuple(scene.names[each] for each in ended), in_s=in_s)
 
 

@@ -1,8 +1,7 @@
 """Free capacity of machines in integer units (`Room`), and the cluster that allocates and releases it (`Cluster`).
 
 GPUs of a machine are counted either as one pool or device by device. In a pool, two instances of 0.6 GPU fit 1.2 free
-GPUs on any devices. `placement` chooses machines. Used by `placement`, `rounds`, `preemption`, `pending` and the
-simulator.
+GPUs on any devices. `placement` chooses machines.
 """
 
 import math
@@ -113,16 +112,6 @@ class Room:
         left = np.minimum(self.devices, other.devices)
         free[:, 2] = left.sum(axis=1)
         return Room(free, self.largest, self.up, self.of_type, left, np.maximum(self.tenants, other.tenants))
-
-    def equals(self, other: "Room") -> bool:
-        """Return whether the same capacity of the same machines is free."""
-        pairs = (
-            (self.free, other.free),
-            (self.up, other.up),
-            (self.devices, other.devices),
-            (self.tenants, other.tenants),
-        )
-        return all(np.array_equal(own, others) for own, others in pairs if own is not None and others is not None)
 
     def _moved(self, allocations: Iterable[Allocation], sign: int) -> "Room":
         free = self.free.copy()

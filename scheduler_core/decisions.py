@@ -1,7 +1,6 @@
 """Where each waiting job of a snapshot starts now, and why there or why it waits.
 
-One round of `rounds.Scheduler` decides; this module adds the reasons. `changes` explains waiting jobs in full. Called
-by `modelserve.calls.placements`.
+One round decides; this module adds the reasons. `changes` explains waiting jobs in full.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from scheduler_core.cluster import Allocation, Room
 from scheduler_core.devices import WHOLE
 from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
 from scheduler_core.pending import Hold, held, holds_of
+from scheduler_core.round import Round, round_of
 from scheduler_core.scene import Scene
 from scheduler_core.shortages import GPUS, shortages_of
 from scheduler_core.snapshot import Snapshot, Spot
@@ -61,24 +61,22 @@ def place_queue(snapshot: Snapshot) -> list[Decision]:
     >>> decision.spots[0].machine, decision.text
     ('a', 'least free capacity: 3 on a, 3 on the next best, b')
     """
-    scene = Scene(snapshot)
-    started = scene.scheduler.round(0.0).started
-    chosen = {run.waiting.serial: scene.place.chosen[id(run.allocation)] for run in started}
-    holds = holds_of(scene.scheduler, 0.0)
-    return [
-        _starts(scene, serial, *chosen[serial])
-        if serial in chosen
-        else _waits(scene, serial, *holds.get(serial, (Hold.NEVER, None)))
-        for serial in scene.jobs
-    ]
+    after = round_of(Scene(snapshot))
+    holds, found = holds_of(after), dict[int, Decision]()
+    room = after.room.with_(after.allocation(serial) for serial in after.started)
+    for serial in after.started:
+        allocation = after.allocation(serial)
+        found[serial] = _starts(after, serial, allocation, room)
+        room = room.without([allocation])
+    return [found[serial] if serial in found else _waits(after, serial, *holds[serial]) for serial in after.scene.jobs]
 
 
-def short_machines(scene: Scene, serial: int) -> dict[str, int]:
+def short_machines(after: Round, serial: int) -> dict[str, int]:
     """Return how many machines cannot take an instance of a job now, by cause, without zeros."""
-    job, room = scene.jobs[serial], scene.scheduler.occupancy.room
-    demand = scene.waiting(serial, job).demand
-    counts = scene.excluded(job)
-    counts["closed"] = int((scene.scheduler.occupancy.cluster.of_type(demand.gpu_type) & ~room.up).sum())
+    scene, room = after.scene, after.room
+    demand = scene.demand(scene.jobs[serial])
+    counts = scene.excluded(scene.jobs[serial])
+    counts["closed"] = int((scene.cluster.of_type(demand.gpu_type) & ~room.up).sum())
     counts |= {shortage.resource: shortage.short_machines for shortage in shortages_of(demand, room)}
     return {cause: count for cause, count in counts.items() if count}
 
@@ -90,13 +88,12 @@ def in_short(short: Mapping[str, int], hosted: int, instances: int, machines: in
     return f"{fits}; {causes}" if causes else fits
 
 
-def _waits(scene: Scene, serial: int, hold: Hold, head: int | None) -> Decision:
+def _waits(after: Round, serial: int, hold: Hold, head: int | None) -> Decision:
     """Return why a job waits; what it lacks is counted on the machines as they are after the round."""
-    job = scene.jobs[serial]
+    scene, job = after.scene, after.scene.jobs[serial]
     if hold in (Hold.ROOM, Hold.NEVER):
-        short = short_machines(scene, serial)
-        room = scene.scheduler.occupancy.room
-        hosted = int(room.hosts(scene.waiting(serial, job).demand).sum())
+        short = short_machines(after, serial)
+        hosted = int(after.room.hosts(scene.demand(job)).sum())
         text = in_short(short, min(hosted, job.instances), job.instances, len(scene.snapshot.machines))
         if hold == Hold.NEVER:
             text = f"the job exceeds the empty cluster; now {text}"
@@ -117,16 +114,16 @@ CAUSES: Final = {
 """Why machines cannot take an instance of a job, by the field of the request or of the machine."""
 
 
-def _starts(scene: Scene, serial: int, allocation: Allocation, room: Room) -> Decision:
+def _starts(after: Round, serial: int, allocation: Allocation, room: Room) -> Decision:
     """Return why a job starts where it does, against what the placement chooses without these machines."""
+    scene = after.scene
     spots = scene.spots(allocation)
     where = spots[0].machine if len(spots) == 1 else f"{len(spots)} machines"
     found = partial(Decision, job_id=scene.names[serial], spots=spots)
-    other = _elsewhere(scene, allocation, room)
+    other = after.elsewhere(serial, room, [machine for machine, _ in allocation.counts])
     if other is None:
         return found(code="only_room", text=f"no room elsewhere than on {where}")
-    name = scene.snapshot.rules.placement
-    code, words, measure = CRITERIA[name if isinstance(name, str) else "fgd"]
+    code, words, measure = CRITERIA[scene.rules.placement]
     beside = [spot.machine for spot in scene.spots(other)]
     next_best = beside[0] if len(beside) == 1 else f"{len(beside)} machines with {beside[0]}"
     if measure is None:
@@ -135,19 +132,6 @@ def _starts(scene: Scene, serial: int, allocation: Allocation, room: Room) -> De
     sign, unit = ("+", " unusable GPUs") if measure == "unusable_gpus" else ("", "")
     text = f"{words}: {value:{sign}.3g}{unit} on {where}, {other_value:{sign}.3g} on the next best, {next_best}"
     return found(code=code, text=text, measure=measure, value=value, other=beside[0], other_value=other_value)
-
-
-def _elsewhere(scene: Scene, allocation: Allocation, room: Room) -> Allocation | None:
-    """Return the allocation that the placement chooses if it may not use the machines of `allocation`."""
-    up, free = room.up.copy(), room.free.copy()
-    left = None if room.devices is None else room.devices.copy()
-    for machine, _ in allocation.counts:
-        up[machine] = False
-        free[machine] = 0
-        if left is not None:
-            left[machine] = 0
-    rest = Room(free, room.largest, up, room.of_type, left, room.tenants)
-    return scene.place.place(allocation.demand, rest) if rest.fits(allocation.demand) else None
 
 
 def _free_capacity(allocation: Allocation, room: Room, _: TargetWorkload) -> float:

@@ -1,7 +1,7 @@
 """GPU accounting by device: how much of which devices an instance takes, and how many instances fit a machine.
 
 Arrays of free milli-GPUs have the shape (machines, most GPUs of any machine), with 0 where a machine has no such device
-or is down. `placement` chooses machines. Called by `cluster`, `gangs`, `machines`, `shortages` and the simulator.
+or is down. `placement` chooses machines.
 """
 
 from collections.abc import Sequence

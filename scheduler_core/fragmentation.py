@@ -1,7 +1,6 @@
 """Fragmentation: how much free GPU of a machine or a cluster a target workload could not use, and why.
 
-Pure functions of free capacity. `sharing_placements` uses compiled versions of these functions (`kernels.sharing`).
-Called by `pipelines.simulation.measures`, by studies, and by tests that check the compiled versions.
+Pure functions of free capacity. `kernels.scores` computes the same for placements, machine by machine.
 """
 
 from dataclasses import dataclass

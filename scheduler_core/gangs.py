@@ -1,11 +1,6 @@
-"""Gangs: their demands and allocations in integer units, and the records of waiting and running jobs.
-
-Integer units make allocating and releasing exact. The records hold no true run times, which only a simulator knows.
-Used by every module here that places, starts or stops gangs; `cluster` re-exports the demands.
-"""
+"""Gangs: their demands and allocations in integer units, which make allocating and releasing exact."""
 
 import math
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,9 +8,9 @@ import numpy as np
 
 from scheduler_core.devices import Taken, shape
 from scheduler_core.errors import BadInput
-from scheduler_core.types import Recommendation, Request
+from scheduler_core.types import Request
 
-__all__ = ["ANY_GPU_TYPE", "Demand", "Running", "Waiting"]
+__all__ = ["ANY_GPU_TYPE", "Demand"]
 
 MILLI: Final = 1000
 MIB_PER_GIB: Final = 1024
@@ -102,84 +97,3 @@ def _rounded_up(value: float, unit: int) -> int:
 
 ANY_GPU_TYPE = -1
 """Code for gangs that allow any GPU type."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """A job in the queue, with the fields that queue policies read.
-
-    - `serial`: number of the job in order of arrival; it breaks ties.
-    - `arrived_s`: time of arrival, which a job keeps when it returns to the queue.
-    - `request`, `granted`: the full request, and the (possibly shrunk) demand of the first start.
-    - `full`: whether the next start has the full request, because the job was killed for exceeding its grant.
-    - `predicted_s`, `predicted_p90_s`: predicted run time (p50 and p90) of the whole job; NaN if unknown.
-    - `attained_s`: run time in earlier starts, without lost work and without the time of restarts.
-    - `owed_s`: extra run time of the next start, because a preempted job must be restored from its checkpoint. For a
-      running job (`having_run`), what is still to be paid, less what a restart would cost if it were preempted now.
-    - `user`: the submitting user, whose dominant share orders jobs under the policy `drf`.
-    - `priority`: the priority, by which the policy `priority` orders jobs, larger first.
-    - `advice`: the recommendation of Algorithm 1, None if it was not called.
-    """
-
-    serial: int
-    arrived_s: float
-    request: Demand
-    granted: Demand
-    full: bool = False
-    predicted_s: float = math.nan
-    predicted_p90_s: float = math.nan
-    attained_s: float = 0.0
-    owed_s: float = 0.0
-    user: Hashable = None
-    priority: float = 0.0
-    advice: Recommendation | None = None
-
-    @property
-    def demand(self) -> Demand:
-        """Return the demand of the next start."""
-        return self.request if self.full else self.granted
-
-    @property
-    def remaining_s(self) -> float:
-        """Return the predicted run time that remains, at least 0; inf without a prediction."""
-        return math.inf if math.isnan(self.predicted_s) else max(self.predicted_s - self.attained_s, 0.0)
-
-    @property
-    def expected_s(self) -> float:
-        """Return the predicted duration of the next start; inf without a prediction."""
-        return self.remaining_s + self.owed_s
-
-    def killed(self) -> "Waiting":
-        """Return the job after a kill: its work is lost, and it next starts with its full request."""
-        return replace(self, full=True, attained_s=0.0, owed_s=0.0)
-
-    def interrupted(self) -> "Waiting":
-        """Return the job after its machine went down: its work is lost."""
-        return replace(self, attained_s=0.0, owed_s=0.0)
-
-    def preempted(self, ran_s: float, restart_cost_s: float) -> "Waiting":
-        """Return the job after a preemption: its work is kept, and its next start takes `restart_cost_s` longer."""
-        return replace(self, attained_s=self.attained_s + self.progress_s(ran_s), owed_s=restart_cost_s)
-
-    def having_run(self, ran_s: float, restart_cost_s: float = 0.0) -> "Waiting":
-        """Return a running job after `ran_s`, to compare its queue key with those of waiting jobs."""
-        owed_s = max(self.owed_s - ran_s, 0.0) - restart_cost_s
-        return replace(self, attained_s=self.attained_s + self.progress_s(ran_s), owed_s=owed_s)
-
-    def progress_s(self, ran_s: float) -> float:
-        """Return the progress in `ran_s` since the start: what a preemption before it cost is no progress."""
-        return max(ran_s - self.owed_s, 0.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A running job: its record at the start, its allocation, and the time of the start."""
-
-    waiting: Waiting
-    allocation: Allocation
-    start_s: float
-
-    @property
-    def expected_end_s(self) -> float:
-        """Return the predicted time of the end; inf without a prediction."""
-        return self.start_s + self.waiting.expected_s

@@ -1,7 +1,6 @@
 """Running statistics of running jobs, built from their samples, and the measurements that `reserve` takes.
 
-Samples are checked here too, since collectors send wrong ones. Pure and vectorised: no clock, no history. Called by the
-service, and by loops that sample a live cluster.
+Samples are checked here too, since collectors send wrong ones. Pure and vectorised: no clock, no history.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Order machines for one instance with whole GPUs: first by fragmentation, then by what is left over (best fit).
 
 For schedulers that ask for a score of every machine instead of one machine, and count GPUs without telling devices
-apart. Called by the extender of `modelserve.api.kubernetes`.
+apart.
 """
 
 import numpy as np

@@ -1,18 +1,11 @@
-"""Explanation for a user why a waiting job does not run although GPUs are free.
-
-Reads a `rounds.Scheduler` without changing it, and computes expected times from predicted run times. Called by
-`changes`, which adds the changes that would let the job start.
-"""
+"""Explanation for a user why a waiting job does not run although GPUs are free."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scheduler_core.ending import expected_starts_s, freeing
-from scheduler_core.errors import BadInput
-from scheduler_core.gangs import Running
-from scheduler_core.rounds import Scheduler
+from scheduler_core.round import Round
 from scheduler_core.shortages import Shortage, beyond, fragmented_by, in_words, shortages_of
 
 
@@ -20,8 +13,8 @@ class Hold(StrEnum):
     """The reason why a job has not started.
 
     `ROOM`: it does not fit the free capacity. `OVERTAKES`, `RESERVATION` and `DEPTH`: it fits, but a rule protects the
-    head of the queue. `NOTHING`: it fits and the next round starts it. `NEVER`: its full request exceeds the whole
-    cluster. `ROUND`: it was submitted after the last round.
+    head of the queue. `NOTHING`: it fits and the next round starts it. `NEVER`: its request exceeds the whole
+    cluster.
     """
 
     ROOM = "room"
@@ -30,7 +23,6 @@ class Hold(StrEnum):
     DEPTH = "depth"
     NOTHING = "nothing"
     NEVER = "never"
-    ROUND = "round"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +68,6 @@ class Pending:
         """Return the explanation as text for the user; `name` returns the name of a job by its serial."""
         if self.hold == Hold.NEVER:
             return self._never(name(self.serial))
-        if self.hold == Hold.ROUND:
-            return (
-                f"Job {name(self.serial)} was submitted after the last round: the next round admits it. "
-                f"As requested, {self.hosted} of its {self.instances} instances would fit now."
-            )
         place = f"Job {name(self.serial)} is number {self.place} of {self.waiting} in the queue."
         head = "" if self.head is None else name(self.head)
         sentences = [place, held(self.hold, head, self.hosted, self.instances)]
@@ -111,116 +98,68 @@ class Pending:
         return " ".join(sentences)
 
 
-def explain_pending(
-    scheduler: Scheduler, serial: int, now_s: float, starts_s: Mapping[int, float] | None = None
-) -> Pending:
-    """Return why a job waits, which jobs must end first, and when the job should start.
+def explain_pending(after: Round, serial: int, expected_wait_s: float) -> Pending:
+    """Return why a job still waits after a round, and which jobs must end first.
 
-    A job that no round has admitted yet, or that can never fit, is explained by its full request. Preemption is
-    ignored, even if the discipline allows it. `starts_s` are the `expected_starts_s` of several jobs, if known.
-
-    Raises
-    ------
-    BadInput
-        If the job neither waits nor was refused because it can never fit.
-
-    Examples
-    --------
-    >>> from scheduler_core.cluster import Machine
-    >>> from scheduler_core.types import Job, Request
-    >>> two = [Machine(name=name, cpu_cores=8, mem_gib=64, gpus=4) for name in ("a", "b")]
-    >>> scheduler = Scheduler(two)
-    >>> for gpus in (3, 3, 2):
-    ...     request = Request(cpu_cores=1, mem_gib=1, gpus=gpus)
-    ...     number = scheduler.submit(Job(job_id="j", trace="toy", task_type="ctr", request=request), 0.0)
-    >>> print(len(scheduler.round(0.0).started), explain_pending(scheduler, 2, 60.0).fragmented)
-    2 True
+    A job that can never fit is compared with the empty cluster.
     """
-    ranked = [job for _, _, job in scheduler.queue.ranked(now_s)]
-    place = next((at for at, job in enumerate(ranked) if job.serial == serial), None)
-    if place is None:
-        return _outside(scheduler, serial, len(ranked))
-    job, room = ranked[place], scheduler.occupancy.room
-    shortages = shortages_of(job.demand, room)
-    hold, head = holds_of(scheduler, now_s)[serial]
-    freed = freeing(job.demand, room, list(scheduler.occupancy.running.values()), now_s)
-    of_type = scheduler.occupancy.cluster.of_type(job.demand.gpu_type)
+    cluster = after.scene.cluster
+    demand = after.scene.demand(after.scene.jobs[serial])
+    never = serial in after.refused
+    room = cluster.empty if never else after.room
+    shortages, of_type = shortages_of(demand, room), cluster.of_type(demand.gpu_type)
+    hold, head = holds_of(after)[serial]
+    freed = [] if never else after.freeing(serial, after.serials)
     return Pending(
         serial=serial,
-        place=place + 1,
-        waiting=len(ranked),
+        place=0 if never else after.ranked.index(serial) + 1,
+        waiting=len(after.ranked),
         hold=hold,
         head=head,
-        instances=job.demand.instances,
-        hosted=min(int(room.hosts(job.demand).sum()), job.demand.instances),
+        instances=demand.instances,
+        hosted=min(int(room.hosts(demand).sum()), demand.instances),
         shortages=shortages,
         fragmented=hold == Hold.ROOM
         and bool(shortages)
         and all(shortage.free >= shortage.wanted for shortage in shortages),
         other_machines=int((~of_type).sum()),
-        away_machines=int((of_type & ~room.up).sum()),
-        must_end=tuple(run.waiting.serial for run in freed),
-        room_in_s=_room_in_s(hold, freed, now_s),
-        expected_wait_s=(starts_s or expected_starts_s(scheduler, [serial], now_s))[serial] - now_s,
-    )
-
-
-def _outside(scheduler: Scheduler, serial: int, queued: int) -> Pending:
-    """Explain a job that is not in the queue: it is not yet admitted, or can never fit."""
-    new = {job.serial: job for job in scheduler.submitted}
-    job = new.get(serial, scheduler.refused.get(serial))
-    if job is None:
-        raise BadInput(f"pending: found job {serial}, expected one of the {queued + len(new)} that wait")
-    cluster = scheduler.occupancy.cluster
-    never = not cluster.could_host(job.request)
-    room = cluster.empty if never else scheduler.occupancy.room
-    of_type, hosted = cluster.of_type(job.request.gpu_type), int(room.hosts(job.request).sum())
-    return Pending(
-        serial=serial,
-        place=0 if never else queued + list(new).index(serial) + 1,
-        waiting=queued if never else queued + len(new),
-        hold=Hold.NEVER if never else Hold.ROUND,
-        head=None,
-        instances=job.request.instances,
-        hosted=min(hosted, job.request.instances),
-        shortages=shortages_of(job.request, room),
-        fragmented=False,
-        other_machines=int((~of_type).sum()),
         away_machines=0 if never else int((of_type & ~room.up).sum()),
-        must_end=(),
-        room_in_s=0.0 if not never and hosted >= job.request.instances else math.inf,
-        expected_wait_s=math.inf,
+        must_end=tuple(freed),
+        room_in_s=_room_in_s(hold, [after.end_s(each) for each in freed]),
+        expected_wait_s=expected_wait_s,
     )
 
 
-def holds_of(scheduler: Scheduler, now_s: float) -> dict[int, tuple[Hold, int | None]]:
-    """Return why each queued job waits, by serial, and the head of the queue if the reason is a rule that protects it.
+def holds_of(after: Round) -> dict[int, tuple[Hold, int | None]]:
+    """Return why each job waits, by serial, and the head of the queue if the reason is a rule that protects it.
 
-    Jobs are in queue order.
+    Jobs are in queue order; those that can never fit come last.
     """
-    ranked = [job for _, _, job in scheduler.queue.ranked(now_s)]
-    room, rules = scheduler.occupancy.room, scheduler.discipline
-    fits = [room.fits(job.demand) for job in ranked]
-    at = fits.index(False) if False in fits else len(ranked)
-    found: dict[int, tuple[Hold, int | None]] = {}
-    if at == len(ranked):
-        return {job.serial: (Hold.NOTHING, None) for job in ranked}
-    head = ranked[at]
-    passed = scheduler.overtaken if scheduler.head == head.serial else 0
-    exhausted = rules.overtakes is not None and passed >= rules.overtakes
+    scene, rules = after.scene, after.scene.rules
+    demands = [scene.demand(scene.jobs[serial]) for serial in after.ranked]
+    fits = [after.room.fits(demand) for demand in demands]
+    never: dict[int, tuple[Hold, int | None]] = dict.fromkeys(after.refused, (Hold.NEVER, None))
+    if False not in fits:
+        return dict.fromkeys(after.ranked, (Hold.NOTHING, None)) | never
+    at, tally = fits.index(False), after.state.queue.tally[0]
+    head = after.ranked[at]
+    exhausted = rules.overtakes is not None and tally["head"] == head and tally["overtaken"] >= rules.overtakes
+    exhausted = exhausted or rules.overtakes == 0
     easy = rules.backfill == "easy" and any(fits[at:])
-    reservation = scheduler.occupancy.reservation(head, now_s) if easy else None
-    for place, job in enumerate(ranked):
+    reserved = after.reservation(head) if easy else None
+    found: dict[int, tuple[Hold, int | None]] = {}
+    for place, serial in enumerate(after.ranked):
         hold = Hold.NOTHING if fits[place] else Hold.ROOM
         if fits[place] and place > at:
+            expected_s = scene.jobs[serial].run_time_s
             if exhausted:
                 hold = Hold.OVERTAKES
-            elif reservation is not None and place - at > rules.backfill_depth:
+            elif reserved is not None and place - at > rules.backfill_depth:
                 hold = Hold.DEPTH
-            elif reservation is not None and now_s + job.expected_s > reservation.shadow_s:
-                hold = hold if room.within(reservation.spare).fits(job.demand) else Hold.RESERVATION
-        found[job.serial] = hold, None if hold in (Hold.NOTHING, Hold.ROOM) else head.serial
-    return found
+            elif reserved is not None and (math.inf if math.isnan(expected_s) else expected_s) > reserved[0]:
+                hold = hold if after.room.within(reserved[1]).fits(demands[place]) else Hold.RESERVATION
+        found[serial] = hold, None if hold in (Hold.NOTHING, Hold.ROOM) else head
+    return found | never
 
 
 def held(hold: Hold, head: str, hosted: int, instances: int) -> str:
@@ -234,10 +173,8 @@ def held(hold: Hold, head: str, hosted: int, instances: int) -> str:
     }[hold]
 
 
-def _room_in_s(hold: Hold, freed: Sequence[Running], now_s: float) -> float:
-    if hold != Hold.ROOM:
-        return 0.0
-    return max((max(run.expected_end_s - now_s, 0.0) for run in freed), default=math.inf)
+def _room_in_s(hold: Hold, ends_s: Sequence[float]) -> float:
+    return max(ends_s, default=math.inf) if hold in (Hold.ROOM, Hold.NEVER) else 0.0
 
 
 def _span(seconds: float) -> str:

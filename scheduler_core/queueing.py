@@ -10,8 +10,7 @@ from typing import Literal
 
 from scheduler_core.devices import Sharing
 from scheduler_core.errors import BadInput
-from scheduler_core.placement import Placement
-from scheduler_core.queue_policies import QueuePolicy, policy_of
+from scheduler_core.queue_policies import policy_of
 
 __all__ = ["Discipline"]
 
@@ -22,8 +21,8 @@ Backfill = Literal["none", "easy"]
 class Discipline:
     """The rules by which a scheduler orders, starts, places and stops jobs.
 
-    - `policy`: the queue policy, as a name in `QUEUE_POLICIES` or an object.
-    - `placement`: the placement, as a name in `placement.PLACEMENTS` or an object.
+    - `policy`: the queue policy, a name in `QUEUE_POLICIES`.
+    - `placement`: the placement, a name in `placement.PLACEMENTS`.
     - `aging`: decrease of a job's queue key per second of waiting, in the unit of the key (seconds for `sjf`).
     - `overtakes`: maximum number of later jobs that may start before the head of the queue, counted since it became the
       head. None is unlimited (Algorithm 2 of Yang, Hong and Tang), 0 forbids overtaking. Must be None with backfill.
@@ -41,8 +40,8 @@ class Discipline:
     - `seed`: seed of placements that use random numbers (`random`).
     """
 
-    policy: str | QueuePolicy = "fifo"
-    placement: str | Placement = "best_fit"
+    policy: str = "fifo"
+    placement: str = "best_fit"
     aging: float = 0.0
     overtakes: int | None = None
     backfill: Backfill = "none"

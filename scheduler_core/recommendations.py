@@ -1,7 +1,6 @@
 """Recommendations of Algorithm 1: targets and reasons computed from predictions, and its safe call from a round.
 
-Candidates and predictions come from `candidates` and `shrink`. Called by `shrink` (`recommend`, `unchanged_request`)
-and `rounds` (`advised`).
+Candidates and predictions come from `candidates` and `shrink`.
 """
 
 import math

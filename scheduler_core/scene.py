@@ -1,54 +1,44 @@
-"""The scheduler that continues from a snapshot of a cluster, with the constraints of jobs as classes of machines.
+"""The cluster of a snapshot before the next round, with the constraints of jobs as classes of machines.
 
-Checks what belongs together: names, machines that exist, room for every running job. Called by `decisions` and
-`changes`.
+Checks what belongs together: names, machines that exist, room for every running job.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
+
+import numpy as np
 
 from scheduler_core.cluster import (
     ALTERNATIVES,
     UNIT_SLACK,
     UNITS,
     Allocation,
+    Cluster,
     Demand,
-    Room,
     demand_of,
     in_devices,
 )
 from scheduler_core.devices import WHOLE, Sharing, Taken, bound, shape, slots
+from scheduler_core.engine import begun, is_large
 from scheduler_core.errors import BadInput, SchedulerError
-from scheduler_core.gangs import Waiting
-from scheduler_core.placement import Placement, placement_of, sharing_of
-from scheduler_core.rounds import Scheduler
+from scheduler_core.jobs import Columns
+from scheduler_core.kernels.clock import judge
+from scheduler_core.kernels.starts import key_of, start_chosen, wait
+from scheduler_core.kernels.state import State, uncompiled, write_back
+from scheduler_core.placement import sharing_of
+from scheduler_core.queueing import Discipline
 from scheduler_core.snapshot import MachineState, QueuedJob, RunningJob, Snapshot, Spot
-from scheduler_core.target import TargetWorkload, target_of
-from scheduler_core.types import RESOURCES, Request
+from scheduler_core.target import target_of
+from scheduler_core.types import RESOURCES, FloatArray, Request
 
 NO_MACHINE: Final = "-"
 """Label that no machine has, for a job that no machine may run."""
 
 
-class Remembering:
-    """A placement that remembers in which free capacity it chose each allocation, by the allocation's `id`."""
-
-    def __init__(self, place: Placement, sharing: Sharing) -> None:
-        self.place, self.sharing = place, sharing
-        self.chosen: dict[int, tuple[Allocation, Room]] = {}
-
-    def __call__(self, demand: Demand, room: Room) -> Allocation | None:
-        """Return the allocation that the placement chooses."""
-        allocation = self.place(demand, room)
-        if allocation is not None:
-            self.chosen[id(allocation)] = allocation, room
-        return allocation
-
-
 class Scene:
-    """A scheduler in the state of a snapshot, before the round that would start jobs of its queue.
+    """The cluster of a snapshot before the round that would start jobs of its queue.
 
     Serials number the running jobs, then the queue, in the order of the snapshot; `names` are their ids. GPU types,
     GPU memory and named machines become one label per class of machines, in place of the GPU type.
@@ -67,33 +57,89 @@ class Scene:
         self._places = {state.machine.name: at for at, state in enumerate(snapshot.machines)}
         self._labels = self._classes()
         self._sharing = _sharing(snapshot)
-        queue = [self.waiting(serial, job) for serial, job in self.jobs.items()]
-        runs = [self._demand(job.request, sum(spot.instances for spot in job.spots)) for job in snapshot.running]
-        self.target = target_of([*runs, *(each.demand for each in queue)])
-        self.place = Remembering(_placement(snapshot.rules.placement, self.target), self._sharing)
         machines = [
             replace(state.machine, gpu_type=self._labels[kind])
             for state, kind in zip(snapshot.machines, self._kinds, strict=True)
         ]
-        rules = replace(snapshot.rules, placement=self.place, sharing=self._sharing, preempt=False)
-        self.scheduler = Scheduler(machines, rules)
-        self._start_running(runs)
+        self.rules = replace(snapshot.rules, sharing=self._sharing, preempt=False, match_gpu_type=True)
+        self.rules.preempts()
+        self.cluster = Cluster(machines, self._sharing)
+        demands = [self._demand(job.request, sum(spot.instances for spot in job.spots)) for job in snapshot.running]
+        self.target = target_of([*demands, *(self.demand(job) for job in self.jobs.values())])
+        self.running = self._start_running(demands)
         self._hold_the_rest()
-        for each in queue:
-            self.scheduler.enqueue(each)
 
-    def waiting(self, serial: int, job: QueuedJob) -> Waiting:
-        """Return a job as the scheduler's queue holds it; GPUs above one are rounded up where devices are shared."""
-        demand = self._demand(job.request, job.instances, self._allowed(job))
-        return Waiting(
-            serial=serial,
-            arrived_s=-job.waited_s,
-            request=demand,
-            granted=demand,
-            predicted_s=job.run_time_s,
-            user=job.user,
-            priority=job.priority,
+    def demand(self, job: QueuedJob) -> Demand:
+        """Return what a waiting job demands; GPUs above one are rounded up where devices are shared."""
+        return self._demand(job.request, job.instances, self._allowed(job))
+
+    def columns(self, jobs: Mapping[int, QueuedJob], run_s: FloatArray | None = None) -> Columns:
+        """Return the running jobs and these waiting ones as columns; without `run_s` (n,) none ever ends."""
+        running = self.snapshot.running
+        demands = [*(each.demand for each in self.running.values()), *(self.demand(job) for job in jobs.values())]
+        units = np.array([demand.units for demand in demands], dtype=np.int64).reshape(-1, 3)
+        types = tuple(dict.fromkeys(demand.gpu_type for demand in demands if demand.gpu_type is not None))
+        users = [*(job.user for job in running), *(job.user for job in jobs.values())]
+        code = {user: number for number, user in enumerate(dict.fromkeys(users))}
+        codes = [-1 if demand.gpu_type is None else types.index(demand.gpu_type) for demand in demands]
+        given: dict[str, Sequence[float]] = {
+            "arrive_s": [0.0 for _ in running] + [-job.waited_s for job in jobs.values()],
+            "priority": [0.0 for _ in running] + [job.priority for job in jobs.values()],
+            "predicted_s": [*(job.ends_in_s for job in running), *(job.run_time_s for job in jobs.values())],
+        }
+        columns = Columns.of(
+            units,
+            np.array(codes, dtype=np.int64),
+            types,
+            instances=np.array([demand.instances for demand in demands], dtype=np.int64),
+            user=np.array([code[user] for user in users], dtype=np.int64),
+            **{name: np.array(values, dtype=np.float64) for name, values in given.items()},
         )
+        return columns if run_s is None else replace(columns, run_s=run_s, granted_run_s=run_s)
+
+    def state(
+        self,
+        columns: Columns,
+        rules: Discipline,
+        runs: Mapping[int, Allocation],
+        waiting: Sequence[int],
+        horizon_s: float = 0.0,
+    ) -> State:
+        """Return the state in which jobs run on these allocations and others wait; the rest has ended."""
+        ended = [allocation for serial, allocation in self.running.items() if serial not in runs]
+        for allocation in ended:
+            self.cluster.release(allocation)
+        room = self.cluster.room()
+        for allocation in ended:
+            self.cluster.allocate(allocation)
+        state = begun(columns, self.cluster, rules, horizon_s=horizon_s, target=self.target)
+        now, rows = state.cluster.now, uncompiled(state)
+        judge(rows)
+        state.cluster.away[:] = self.cluster.holds
+        for serial in (each for each in runs if each in self.running):
+            _start(rows, serial, runs[serial])
+        # What others hold, and what is closed, is known only by machine.
+        now.free[:], now.freeness[:] = room.free, room.freeness()
+        state.cluster.total_free[:] = room.free.sum(axis=0)
+        if room.devices is not None and room.tenants is not None:
+            now.devices[:], now.tenants[:] = room.devices, room.tenants
+        for serial in (each for each in runs if each not in self.running):
+            _start(rows, serial, runs[serial])
+        for serial in waiting:
+            row = rows.queue.jobs[serial]
+            row.never_fits = not rows.queue.buckets[row.full_bucket].possible
+            if row.never_fits:
+                row.rank = key_of(rows.rules, rows.queue, serial, 0.0, 0.0)
+            else:
+                wait(rows.rules, rows.queue, len(rows.cluster.away), serial)
+        rows.queue.tally[0].arrivals = len(columns.arrive_s)
+        write_back(rows, state)
+        return state
+
+    @property
+    def compiled(self) -> bool:
+        """Return whether the world is so large that compiled rules are faster."""
+        return is_large(len(self.names), len(self.snapshot.machines), self.rules.placement)
 
     def _demand(self, request: Request, instances: int, gpu_type: str | None = None) -> Demand:
         demand = demand_of(request, instances, gpu_type)
@@ -143,9 +189,10 @@ class Scene:
                 f"{where}: found {name[:40]!r}, expected one of the {len(self._places)} machines of the call"
             )
 
-    def _start_running(self, demands: Sequence[Demand]) -> None:
+    def _start_running(self, demands: Sequence[Demand]) -> dict[int, Allocation]:
         # Jobs whose GPUs are named go first: the others take GPUs that are left.
         order = sorted(enumerate(self.snapshot.running), key=lambda each: not all(s.devices for s in each[1].spots))
+        found: dict[int, Allocation] = {}
         for serial, job in order:
             where, demand = f"running.{serial}", demands[serial]
             for place, spot in enumerate(job.spots):
@@ -153,18 +200,16 @@ class Scene:
             counts = tuple((self._places[spot.machine], spot.instances) for spot in job.spots)
             if len({machine for machine, _ in counts}) < len(counts):
                 raise BadInput(f"{where}.on: found a machine twice, expected each once, with its number of instances")
-            devices = self._devices(job, demand, where)
-            waiting = Waiting(
-                serial=serial, arrived_s=0.0, request=demand, granted=demand, predicted_s=job.ends_in_s, user=job.user
-            )
+            found[serial] = Allocation(demand=demand, counts=counts, devices=self._devices(job, demand, where))
             try:
-                self.scheduler.occupancy.start(waiting, Allocation(demand=demand, counts=counts, devices=devices), 0.0)
+                self.cluster.allocate(found[serial])
             except SchedulerError:
                 raise _exceeds(where) from None
+        return dict(sorted(found.items()))
 
     def _devices(self, job: RunningJob, demand: Demand, where: str) -> Taken:
         """Return the GPUs that a running job holds: those it names, else by best fit."""
-        free = self.scheduler.occupancy.cluster.devices
+        free = self.cluster.devices
         count, milli = shape(demand.units[2])
         if free is None or not count:
             return ()
@@ -187,7 +232,7 @@ class Scene:
 
     def _hold_the_rest(self) -> None:
         """Take what is neither free nor held by a listed job, and close machines."""
-        cluster = self.scheduler.occupancy.cluster
+        cluster = self.cluster
         for at, state in enumerate(self.snapshot.machines):
             if state.closed:
                 cluster.down(at)
@@ -274,11 +319,13 @@ def _sharing(snapshot: Snapshot) -> Sharing:
     return sharing_of(snapshot.rules.placement, snapshot.rules.sharing or ("devices" if named else None))
 
 
-def _placement(placement: str | Placement, target: TargetWorkload) -> Placement:
-    """Return a placement; one by device keeps GPUs usable for `target`, the running and the waiting jobs."""
-    if not isinstance(placement, str) or sharing_of(placement) == "pooled":
-        return placement_of(placement)
-    # Import numba only for placements by device, since that takes seconds.
-    from scheduler_core.sharing_placements import DevicePlacement
-
-    return DevicePlacement(placement, target)
+def _start(rows: State, serial: int, allocation: Allocation) -> None:
+    """Start a running job of a snapshot where it is."""
+    scratch = rows.scratch
+    scratch.taken[:] = 0
+    place_of = {machine: place for place, (machine, _) in enumerate(allocation.counts)}
+    for machine, place in place_of.items():
+        scratch.chosen[place], scratch.counts[place] = machine, allocation.counts[place][1]
+    for machine, device, milli in allocation.devices:
+        scratch.taken[place_of[machine], device] += milli
+    start_chosen(rows, serial, len(allocation.counts))

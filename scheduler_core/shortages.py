@@ -1,7 +1,4 @@
-"""Comparison of each resource that a gang requests with the free capacity, as numbers and as sentences for the user.
-
-Called by `pending`, which explains the other causes of waiting (rules of the queue, earlier jobs).
-"""
+"""Comparison of each resource that a gang requests with the free capacity, as numbers and as sentences for the user."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

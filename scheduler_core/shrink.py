@@ -1,8 +1,7 @@
 """Algorithm 1 and its parameters: how far each over-claimed request can shrink without a longer run time.
 
 It has no side effects besides those of the predictor. `candidates` computes candidate requests and floors of use,
-`recommendations` targets and reasons. Called by the engines of `pipelines.simulation` through their `scale` argument,
-and by `modelserve.calls`.
+`recommendations` targets and reasons.
 """
 
 from collections.abc import Callable, Mapping, Sequence

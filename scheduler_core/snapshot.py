@@ -1,7 +1,6 @@
 """A cluster at one moment: its machines, running jobs and queue, and the rules by which jobs start.
 
-Only data; `scene` checks what belongs together. Made by `modelserve.calls.placements` from a call; read by `decisions`
-and `changes`.
+Only data; `scene` checks what belongs together.
 """
 
 import math

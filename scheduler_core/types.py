@@ -1,7 +1,4 @@
-"""Types of jobs, requests, recommendations and predictions, and the protocol that a predictor implements.
-
-Used by every module here; `modelserve.bundle.predictor` implements `Predictor`.
-"""
+"""Types of jobs, requests, recommendations and predictions, and the protocol that a predictor implements."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -2,5 +2,4 @@
 
 Modules of this folder may import `energy`, `energy` may import `measures`, and `measures` may import `engine`, but not
 the other way round.
-Called by `pipelines.cli`, the report and `pipelines.studies`.
 """

@@ -2,7 +2,6 @@
 
 An arm is a way to choose requests: it gives every job of the pool (the jobs to simulate) a recommendation. A `Scale` is
 a function from jobs to recommendations: Algorithm 1 of Yang, Hong and Tang with a predictor and a shrink policy.
-Called by `pipelines.simulation.simulate`, the commands and the studies.
 """
 # ruff: noqa: ARG002 -- the `Predictor` protocol fixes the signatures, although a constant ignores its arguments
 

@@ -1,6 +1,6 @@
 """Read the machines of a simulation from a trace's machine table or a TOML file, and outages from a CSV file.
 
-Nothing is simulated here. Called by `taut simulate` and the studies.
+Nothing is simulated here.
 """
 
 import csv

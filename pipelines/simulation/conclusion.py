@@ -1,7 +1,4 @@
-"""One sentence about a simulation: what changed, how sure that is, and at what harm.
-
-Called by `taut simulate`.
-"""
+"""One sentence about a simulation: what changed, how sure that is, and at what harm."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Elastic engine: jobs that may be stopped, moved and sped up or down while they run; time, progress and restarts.
 
 Decisions come from a function, true speeds from another; nothing here depends on why a job got what it got. Energy,
-carbon and cost are computed from the returned spans. Called by the carbon and cost studies.
+carbon and cost are computed from the returned spans.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Write the files of one simulation: settings and metrics as JSON, event log and time series as Parquet.
 
-The same simulation gives the same bytes. Called by `results_folder`.
+The same simulation gives the same bytes.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Choose the recorded jobs of a simulation: by time window or virtual cluster (VC), and by known use and request.
 
-Jobs that are left out are counted by reason. Called by the commands and the studies.
+Jobs that are left out are counted by reason.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Simulate and measure every arm under every slowdown model, all with the same arrivals.
 
-Arrivals and recommendations come from the caller. Called by `pipelines.simulation.simulate` and the studies.
+Arrivals and recommendations come from the caller.
 """
 
 import math
@@ -214,7 +214,8 @@ def _schedule(workload: Workload, arrivals: Arrivals, settings: SimulationSettin
     schedule = run_cluster(
         held,
         settings.cluster.machines,
-        replace(discipline, placement=settings.aiming.placement(discipline, held)),
+        discipline,
+        target=settings.aiming.workload(discipline, held),
         horizon_s=settings.horizon_s,
         outages=arrivals.outages,
         engine=settings.engine,

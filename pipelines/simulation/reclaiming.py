@@ -1,7 +1,6 @@
 """Arms under the slowdown model `shared`: sizes at submission, and reservations of running jobs.
 
 `reclaim` measures each running job and needs no history; `reclaim_prior` also sizes newcomers by the usage models.
-Called by `paired_runs`, `simulate` and the study of reclaiming.
 """
 
 from collections.abc import Sequence

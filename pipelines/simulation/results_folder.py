@@ -1,6 +1,6 @@
 """Folders for results: check them before the work begins, and write a simulation's runs into one subfolder each.
 
-The files of one run are written by `files`. Called by the commands that take `--out`.
+The files of one run are written by `files`.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Build the result rows of a simulation (gains, means over seeds, reclaimed resources), and notes on assumptions.
 
-Pure functions. Called by `simulate`, the commands and the studies.
+Pure functions.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Settings of a simulation: arrivals, cluster, discipline, outages, slowdown models, and targets of placements.
 
-Values and their checks only; `simulate` runs the simulation. Made by the commands, the demo and the studies.
+Values and their checks only; `simulate` runs the simulation.
 """
 
 import math
@@ -19,7 +19,7 @@ from scheduler_core.cluster import Demand
 from scheduler_core.devices import Sharing
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
-from scheduler_core.placement import Placement, sharing_of
+from scheduler_core.placement import sharing_of
 from scheduler_core.queueing import Discipline
 from scheduler_core.shrink import Guard, ShrinkPolicy
 from scheduler_core.target import WINDOW, SlidingTarget, TargetWorkload, check_popularity, target_of
@@ -64,21 +64,17 @@ class Aiming:
                 f"{discipline.placement}, which uses no target; expected one of {', '.join(sorted(AIMING))}"
             )
 
-    def placement(self, discipline: Discipline, workload: Workload) -> str | Placement:
-        """Return the placement of the discipline.
+    def workload(self, discipline: Discipline, workload: Workload) -> TargetWorkload | SlidingTarget | None:
+        """Return the target of the placement, None if it uses none or learns the default one.
 
-        If it uses a target, the target consists of the allocations that the workload's jobs get at their first start.
+        It consists of the allocations that the workload's jobs get at their first start.
         """
         if discipline.placement not in AIMING or self == Aiming():
-            return discipline.placement
-        # Imported only here: importing compiled code takes seconds, and most placements do not need it.
-        from scheduler_core.sharing_placements import DevicePlacement
-
-        target: TargetWorkload | SlidingTarget = SlidingTarget(popularity=self.popularity)
+            return None
         if self.target == "trace":
             typed = discipline.match_gpu_type
-            target = workload_target(workload, workload.granted_units, self.popularity, typed=typed)
-        return DevicePlacement(str(discipline.placement), target=target, seed=discipline.seed)
+            return workload_target(workload, workload.granted_units, self.popularity, typed=typed)
+        return SlidingTarget(popularity=self.popularity)
 
     def settings(self, discipline: Discipline) -> dict[str, object]:
         """Return target and popularity for the summary of a run; both are None if the placement uses no target."""
@@ -176,7 +172,7 @@ class SimulationSettings:
     shrink_policy
         Parameters of Algorithm 1. Its guard and GPU memory are ignored: `guards` and the pool replace them.
     engine
-        Engine of the simulator: `auto`, or `compiled` if there are many small simulations.
+        How the rules run: `auto`, or `compiled` if there are many small simulations.
     site
         Power of the machines, and their electricity grid; None leaves energy out of the results.
     """

@@ -1,6 +1,6 @@
 """Simulate a pool of jobs with and without shrinking, under the same arrivals; return result rows and notes.
 
-Pools of jobs come from `job_pool`, arms from `advice`. Called by `taut simulate`, `taut demo` and the studies.
+Pools of jobs come from `job_pool`, arms from `advice`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

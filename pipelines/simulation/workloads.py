@@ -1,6 +1,6 @@
 """Convert jobs of a lake to the columns of a workload: requests, allocations, run times, arrivals, average use.
 
-The jobs are chosen in `job_pool`. Called by `pipelines.simulation.simulate`, right-sizing and the studies.
+The jobs are chosen in `job_pool`.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,1 @@
-"""Compiled loops (numba) for placement, GPUs shared by device, and cost.
-
-For every loop there is readable Python, in a module or a test, that gives the same results. Called by `queue`,
-`sharing_placements`, `planning.cost` and the compiled engine of `pipelines.simulation`.
-"""
+"""Scheduling rules and searches in the subset of Python that numba compiles; no import here needs numba."""

@@ -1,8 +1,4 @@
-"""Remaining run time by the Gittins index of a prediction, and the levels of a multilevel feedback queue.
-
-Plain functions and tables, without numba: `scheduler_core.queue_policies` calls the functions, and the compiled engine
-of `pipelines.simulation` compiles the same ones, so both get the same numbers to the bit.
-"""
+"""Remaining run time by the Gittins index of a prediction, and the levels of a multilevel feedback queue."""
 
 import math
 from bisect import bisect_left

@@ -1,7 +1,7 @@
 """Compilation of this package's loops with numba, and the key under which compiled code is cached.
 
-Numba caches the code next to the sources, else in its user cache; `NUMBA_CACHE_DIR` sets another folder. Used by every
-other file of this package and by the compiled engine of `pipelines.simulation`.
+Numba is imported at the first compilation only. Numba caches the code next to the sources, else in its user cache;
+`NUMBA_CACHE_DIR` sets another folder.
 """
 
 import hashlib
@@ -9,8 +9,6 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
-
-import numba
 
 __all__ = ["SOURCES", "Compiled", "digest", "inlined", "kept", "kernel"]
 
@@ -26,7 +24,7 @@ def digest(folder: Path) -> str:
 SOURCES: Final = digest(Path(__file__).parent)
 """Digest of all source files in this folder.
 
-Numba compiles a cached function again only if its own file changes. Functions that Python calls therefore use this
+Numba compiles a cached function again only if its own file changes. Functions that Python calls therefore capture this
 digest, so that a change of any file here compiles them again.
 """
 
@@ -36,24 +34,47 @@ _BARE: Final = {"_nrt": False}
 
 
 class Kernel:
-    """A function that only compiled code calls, compiled without the code that converts arguments from Python.
+    """A function that compiled code calls; Python calls it uncompiled, with the same result.
 
-    That code takes longer to compile than most kernels. A call from Python, as in tests, compiles the function again.
+    It is compiled without the code that converts arguments from Python, which takes longer than most kernels.
     """
 
     def __init__(self, function: Callable[..., Any], *, inlined: bool = False) -> None:
         self.py_func = function
-        options = {**_BARE, "forceinline": inlined}
-        self._compiled = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(function)
-        self._numba_type_ = self._compiled._numba_type_  # by which numba finds it in other kernels
+        self._options = {**_BARE, "forceinline": inlined, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
     @cached_property
-    def _callable(self) -> Compiled:
-        made: Compiled = numba.njit(**_BARE)(self.py_func)
+    def _compiled(self) -> Any:
+        import numba
+
+        return numba.njit(**self._options)(self.py_func)
+
+    @property
+    def _numba_type_(self) -> Any:  # by which numba finds the function in other kernels
+        return self._compiled._numba_type_
+
+    def __call__(self, *args: Any) -> Any:
+        return self.py_func(*args)
+
+
+class Kept:
+    """A function that Python calls: compiled, or loaded from numba's cache; `py_func` is the uncompiled function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.py_func = function
+
+    @cached_property
+    def _compiled(self) -> Compiled:
+        import numba
+
+        try:
+            made: Compiled = numba.njit(cache=True, no_cfunc_wrapper=True, **_BARE)(self.py_func)
+        except RuntimeError:  # no cache folder is writable: every process compiles again
+            made = numba.njit(no_cfunc_wrapper=True, **_BARE)(self.py_func)
         return made
 
     def __call__(self, *args: Any) -> Any:
-        return self._callable(*args)
+        return self._compiled(*args)
 
 
 def kernel(function: Callable[..., Any]) -> Compiled:
@@ -69,10 +90,6 @@ def inlined(function: Callable[..., Any]) -> Compiled:
     return Kernel(function, inlined=True)
 
 
-def kept(function: Callable[..., Any]) -> Compiled:
+def kept(function: Callable[..., Any]) -> Kept:
     """Compile a function that Python calls, or load it from numba's cache."""
-    try:
-        made: Compiled = numba.njit(cache=True, no_cfunc_wrapper=True, **_BARE)(function)
-    except RuntimeError:  # no cache folder is writable: every process compiles again
-        made = numba.njit(no_cfunc_wrapper=True, **_BARE)(function)
-    return made
+    return Kept(function)

@@ -1,162 +1,39 @@
-"""Compiled placement of a gang: whether it fits, and which machines it goes to, as in `placement`.
+"""Placements: which machines a gang that fits goes to, and which of their GPUs.
 
-`room` and `free` (machines, 3) are free units of machines, current or hypothetical. `at` is the index of the gang's
-bucket, which gives its demand. Only `shift` changes the cluster. Called by `ordered` and by the compiled engine of
-`pipelines.simulation`.
+A gang may be split over machines, an instance may not. Among equal machines the first one is chosen. The result is
+written to `Scratch`: machines to `chosen`, instances to `counts`, milli-GPUs by device to `taken`.
+
+To add a placement, write its function, call it in `placed`, and name it in `scheduler_core.placement.PLACEMENTS`.
 """
 
 import math
 
-from scheduler_core.kernels.kernel import inlined, kernel
-from scheduler_core.kernels.state import BEST_FIT, CONSOLIDATE, FIRST_FIT, NONE, Cluster, Queue, Scratch
-from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.kernels.kernel import kernel
+from scheduler_core.kernels.rooms import hosted, open_to, share_free
+from scheduler_core.kernels.sharing import place_by_device
+from scheduler_core.kernels.state import NONE, Cluster, Queue, Room, Scratch, State
 
-__all__ = [
-    "copy_room",
-    "fits",
-    "fits_free",
-    "hosted",
-    "hosted_in_all",
-    "note_change",
-    "open_to",
-    "placed",
-    "share_free",
-    "shift",
-]
+__all__ = ["placed"]
+
+FIRST_FIT = 0
+BEST_FIT = 1
+CONSOLIDATE = 2
+SPREAD = 3
+BY_DEVICE = 4
+"""From this code on, placements choose machines and devices by a score; see `sharing`."""
 
 
 @kernel
-def copy_room(room: IntArray, copied: IntArray) -> None:
-    """Copy free units (machines, 3) into another array, so that a placement may change the copy."""
-    for machine in range(len(room)):
-        for resource in range(3):
-            copied[machine, resource] = room[machine, resource]
-
-
-@kernel
-def takes_one(room: IntArray, machine: int, units: IntArray, at: int) -> bool:
-    """Return whether a machine could host one instance of bucket `at`."""
-    return bool(  # GPUs first, which machines lack most often
-        units[at, 2] <= room[machine, 2] and units[at, 0] <= room[machine, 0] and units[at, 1] <= room[machine, 1]
-    )
-
-
-@inlined
-def hosted(room: IntArray, machine: int, units: IntArray, at: int, instances: int) -> int:
-    """Return how many instances a machine could host, at most `instances`."""
-    if instances == 1:
-        return int(takes_one(room, machine, units, at))
-    count = instances
-    for resource in range(3):
-        # Most machines can host all instances: divide only if one cannot.
-        if units[at, resource] * count > room[machine, resource]:
-            count = room[machine, resource] // units[at, resource]
-    return count
-
-
-@kernel
-def open_to(cluster: Cluster, machine: int, gpu_type: int) -> bool:
-    """Return whether a machine is up and has the requested GPU type; a negative type allows any machine."""
-    return bool(cluster.away[machine] == 0 and (gpu_type < 0 or cluster.of_type[gpu_type, machine]))
-
-
-@kernel
-def hosted_in_all(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> int:
-    """Return the sum over machines of the instances each could host, each at most the size of the gang."""
-    instances, gpu_type = queue.buckets[at].instances, queue.buckets[at].gpu_type
-    count = 0
-    for machine in range(len(room)):
-        if open_to(cluster, machine, gpu_type):
-            count += hosted(room, machine, queue.units, at, instances)
-    return count
-
-
-@kernel
-def missing_in(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> int:
-    """Return how many instances of the gang do not fit the free units `room`, 0 if the whole gang fits."""
-    instances, gpu_type = queue.buckets[at].instances, queue.buckets[at].gpu_type
-    missing = instances
-    for machine in range(len(room)):
-        if open_to(cluster, machine, gpu_type):
-            missing -= hosted(room, machine, queue.units, at, instances)
-            if missing <= 0:
-                return 0
-    return int(missing)
-
-
-@kernel
-def fits(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> bool:
-    """Return whether the whole gang fits the free units `room`."""
-    return bool(missing_in(cluster, room, queue, at) == 0)
-
-
-@kernel
-def note_change(cluster: Cluster, queue: Queue, machine: int) -> None:
-    """Record that a machine may host more, so that gangs that did not fit are tried there again."""
-    tally = queue.tally[0]
-    cluster.changed[tally.changes % len(cluster.changed)] = machine
-    tally.changes += 1
-
-
-@kernel
-def _hosted_since(cluster: Cluster, queue: Queue, at: int) -> int:
-    """Return how many instances fit on the machines changed since the gang last did not fit.
-
-    A machine that changed twice counts twice. Machines that did not change host no more than they did.
-    """
-    gang, more = queue.buckets[at], 0
-    for change in range(queue.shut[gang.shape], queue.tally[0].changes):
-        machine = cluster.changed[change % len(cluster.changed)]
-        if open_to(cluster, machine, gang.gpu_type):
-            more += hosted(cluster.free, machine, queue.units, at, gang.instances)
-            if more >= queue.missing[gang.shape]:
-                break
-    return more
-
-
-@kernel
-def fits_free(cluster: Cluster, queue: Queue, at: int) -> bool:
-    """Return whether the whole gang fits the current free capacity.
-
-    A gang that did not fit since the last change of a machine is rejected at once. The total free units reject most
-    others, and the changed machines most of the rest.
-    """
-    bucket, changes = queue.buckets[at], queue.tally[0].changes
-    shut = queue.shut[bucket.shape]
-    if shut == changes:
-        return False
-    for resource in range(3):
-        if queue.units[at, resource] * bucket.instances > cluster.total_free[resource]:
-            return False
-    missing = 0
-    if shut != NONE and changes - shut <= len(cluster.changed):
-        missing = queue.missing[bucket.shape] - _hosted_since(cluster, queue, at)
-    if missing <= 0:
-        missing = missing_in(cluster, cluster.free, queue, at)
-    if missing > 0:
-        queue.shut[bucket.shape] = changes
-        queue.missing[bucket.shape] = missing
-    return bool(missing <= 0)
-
-
-@kernel
-def share_free(free: IntArray, machine: int, largest: FloatArray) -> float:
-    """Return the sum over resources of a machine's free units / `largest`; in numpy's order, for equal rounding."""
-    return float(
-        free[machine, 0] / largest[0] + free[machine, 1] / largest[1] + free[machine, 2] / largest[2],
-    )
-
-
-@kernel
-def _first_fit(cluster: Cluster, free: IntArray, queue: Queue, at: int, scratch: Scratch) -> int:
+def _first_fit(cluster: Cluster, room: Room, queue: Queue, at: int, scratch: Scratch) -> int:
+    """Fill machines in the order in which the cluster lists them."""
     gang = queue.buckets[at]
     left, used = gang.instances, 0
-    for machine in range(len(free)):
+    for machine in range(len(room.free)):
         if left == 0:
             break
         if not open_to(cluster, machine, gang.gpu_type):
             continue
-        count = hosted(free, machine, queue.units, at, left)
+        count = hosted(room, machine, queue, at, left)
         if count > 0:
             scratch.chosen[used] = machine
             scratch.counts[used] = count
@@ -166,37 +43,50 @@ def _first_fit(cluster: Cluster, free: IntArray, queue: Queue, at: int, scratch:
 
 
 @kernel
-def _best_fit(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch) -> int:
-    """Fill machines in ascending order of free capacity (`room`); return the number of machines used."""
-    gang = queue.buckets[at]
+def _best_fit(cluster: Cluster, room: Room, queue: Queue, at: int, scratch: Scratch) -> int:
+    """Fill the machines with the least free capacity (`Room.freeness`) first, to keep large blocks for large jobs.
+
+    References
+    ----------
+    Yang, Hong, Tang: Algorithm 2 ("sort servers by free resources ascending").
+    """
+    gang, freeness = queue.buckets[at], room.freeness
     left, used = gang.instances, 0
-    last_room, last = -math.inf, NONE
+    last_freeness, last = -math.inf, NONE
     while left > 0:
-        best, best_room = NONE, math.inf
-        for machine in range(len(free)):
-            if room[machine] >= best_room:
+        best, least = NONE, math.inf
+        for machine in range(len(room.free)):
+            if freeness[machine] >= least:
                 continue
-            if room[machine] < last_room or (room[machine] == last_room and machine <= last):
+            if freeness[machine] < last_freeness or (freeness[machine] == last_freeness and machine <= last):
                 continue
-            if takes_one(free, machine, queue.units, at) and open_to(cluster, machine, gang.gpu_type):
-                best, best_room = machine, room[machine]
-        last_room, last = best_room, best
+            if hosted(room, machine, queue, at, 1) > 0 and open_to(cluster, machine, gang.gpu_type):
+                best, least = machine, freeness[machine]
+        last_freeness, last = least, best
         scratch.chosen[used] = best
-        scratch.counts[used] = hosted(free, best, queue.units, at, left)
+        scratch.counts[used] = hosted(room, best, queue, at, left)
         left -= scratch.counts[used]
         used += 1
     return used
 
 
 @kernel
-def _consolidate(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch) -> int:
-    """Use the fullest machine that hosts the whole gang, else fill first the machines that host most instances."""
+def _consolidate(cluster: Cluster, room: Room, queue: Queue, at: int, scratch: Scratch) -> int:
+    """Use the fullest machine that hosts the whole gang, else fill first the machines that host most instances.
+
+    References
+    ----------
+    Jeon et al.: Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads, USENIX ATC 2019
+    (locality of gangs); Xiao et al.: Gandiva, OSDI 2018 (packing).
+    """
     gang = queue.buckets[at]
     best = NONE
-    for machine in range(len(free)):
-        count = hosted(free, machine, queue.units, at, gang.instances)
-        scratch.slot[machine] = count if open_to(cluster, machine, gang.gpu_type) else 0
-        if scratch.slot[machine] == gang.instances and (best == NONE or room[machine] < room[best]):
+    for machine in range(len(room.free)):
+        scratch.able[machine] = 0
+        if open_to(cluster, machine, gang.gpu_type):
+            scratch.able[machine] = hosted(room, machine, queue, at, gang.instances)
+        whole = scratch.able[machine] == gang.instances
+        if whole and (best == NONE or room.freeness[machine] < room.freeness[best]):
             best = machine
     if best != NONE:
         scratch.chosen[0] = best
@@ -205,37 +95,44 @@ def _consolidate(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queu
     left, used = gang.instances, 0
     while left > 0:
         best = 0
-        for machine in range(1, len(free)):
-            if scratch.slot[machine] > scratch.slot[best]:
+        for machine in range(1, len(room.free)):
+            if scratch.able[machine] > scratch.able[best]:
                 best = machine
         scratch.chosen[used] = best
-        scratch.counts[used] = min(left, scratch.slot[best])
+        scratch.counts[used] = min(left, scratch.able[best])
         left -= scratch.counts[used]
-        scratch.slot[best] = 0
+        scratch.able[best] = 0
         used += 1
     return used
 
 
 @kernel
-def _spread(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch) -> int:
-    """Put each instance in turn on the machine with most free capacity that still hosts it."""
-    gang = queue.buckets[at]
-    after, after_room = scratch.after, scratch.after_room
-    copy_room(free, after)
-    for machine in range(len(free)):
-        after_room[machine] = room[machine]
+def _spread(cluster: Cluster, room: Room, queue: Queue, at: int, scratch: Scratch) -> int:
+    """Put each instance in turn on the freest machine that can host it, which balances the load of machines.
+
+    References
+    ----------
+    `LeastAllocated` scoring in Kubernetes and `CR_LLN` (least loaded node) in Slurm place the same way.
+    """
+    gang, after = queue.buckets[at], scratch.after
+    for machine in range(len(room.free)):
+        for resource in range(3):
+            after.free[machine, resource] = room.free[machine, resource]
+        after.freeness[machine] = room.freeness[machine]
         scratch.slot[machine] = NONE
+        scratch.able[machine] = 0
+        if open_to(cluster, machine, gang.gpu_type):
+            scratch.able[machine] = hosted(room, machine, queue, at, gang.instances)
     used = 0
     for _ in range(gang.instances):
         best = NONE
-        for machine in range(len(free)):
-            if best != NONE and after_room[machine] <= after_room[best]:
-                continue
-            if open_to(cluster, machine, gang.gpu_type) and takes_one(after, machine, queue.units, at):
+        for machine in range(len(room.free)):
+            if scratch.able[machine] > 0 and (best == NONE or after.freeness[machine] > after.freeness[best]):
                 best = machine
         for resource in range(3):
-            after[best, resource] -= queue.units[at, resource]
-        after_room[best] = share_free(after, best, cluster.largest)
+            after.free[best, resource] -= queue.units[at, resource]
+        after.freeness[best] = share_free(after.free, best, cluster.largest)
+        scratch.able[best] -= 1
         if scratch.slot[best] == NONE:
             scratch.slot[best] = used
             scratch.chosen[used] = best
@@ -246,27 +143,39 @@ def _spread(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at
 
 
 @kernel
-def placed(
-    placement: int, cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch
-) -> int:
-    """Choose machines for a gang that fits `free`; return how many.
+def _choose_devices(room: Room, queue: Queue, at: int, scratch: Scratch, used: int) -> None:
+    """Choose devices on the `used` chosen machines by best fit: the device with the least sufficient free GPU.
 
-    Writes machines to `scratch.chosen`, instances to `scratch.counts`. `room` (machines,) is the `share_free` of each.
+    Instances of whole GPUs take the idle devices of lowest index.
     """
-    if placement == FIRST_FIT:
-        return int(_first_fit(cluster, free, queue, at, scratch))
-    if placement == BEST_FIT:
-        return int(_best_fit(cluster, free, room, queue, at, scratch))
-    if placement == CONSOLIDATE:
-        return int(_consolidate(cluster, free, room, queue, at, scratch))
-    return int(_spread(cluster, free, room, queue, at, scratch))
+    bucket = queue.buckets[at]
+    for place in range(used):
+        machine = scratch.chosen[place]
+        for device in range(room.devices.shape[1]):
+            scratch.taken[place, device] = 0
+        for _ in range(scratch.counts[place] * bucket.count):
+            best, least = NONE, 0
+            for device in range(room.devices.shape[1]):
+                free = room.devices[machine, device] - scratch.taken[place, device]
+                if free >= bucket.milli and (best == NONE or free < least):
+                    best, least = device, free
+            scratch.taken[place, best] += bucket.milli
 
 
 @kernel
-def shift(cluster: Cluster, machine: int, units: IntArray, at: int, count: int) -> None:
-    """Release `count` instances on a machine of the cluster; a negative count allocates instances."""
-    for resource in range(3):
-        moved = units[at, resource] * count
-        cluster.free[machine, resource] += moved
-        cluster.total_free[resource] += moved
-    cluster.room[machine] = share_free(cluster.free, machine, cluster.largest)
+def placed(state: State, room: Room, at: int) -> int:
+    """Choose machines and devices for a gang that fits `room`; return the number of machines."""
+    placement, cluster, queue, scratch = state.rules.placement, state.cluster, state.queue, state.scratch
+    if placement >= BY_DEVICE:
+        return int(place_by_device(state, room, at))
+    if placement == FIRST_FIT:
+        used = _first_fit(cluster, room, queue, at, scratch)
+    elif placement == BEST_FIT:
+        used = _best_fit(cluster, room, queue, at, scratch)
+    elif placement == CONSOLIDATE:
+        used = _consolidate(cluster, room, queue, at, scratch)
+    else:
+        used = _spread(cluster, room, queue, at, scratch)
+    if room.devices.shape[1] > 0:
+        _choose_devices(room, queue, at, scratch, used)
+    return int(used)

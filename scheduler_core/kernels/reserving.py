@@ -1,7 +1,4 @@
-"""Compiled reservation of one running job, and free capacity under a bound on risk, as `reserve` and `risk` define.
-
-Called by `reserve`, `risk` and the simulation of shared machines.
-"""
+"""Compiled reservation of one running job, and free capacity under a bound on risk, as `reserve` and `risk` define."""
 
 import math
 from typing import Final, NamedTuple

@@ -1,34 +1,17 @@
-"""Arrays of compiled scheduling rounds: jobs, buckets of jobs with equal demands, machines, runs and totals.
+"""Arrays of scheduling rounds: jobs, buckets of jobs with equal demands, machines, runs and totals.
 
-Used by every kernel of this folder and of the compiled engine.
+GPUs of a machine are counted as one pool, or device by device. If they are pooled, arrays by device have no column.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from scheduler_core import cluster as machinery
-from scheduler_core.kernels.records import ACTIVE, BUCKET, END, ENTRY, FRONT, JOB, NONE, RUN, TALLY, Records
+from scheduler_core.errors import BadInput
+from scheduler_core.kernels.records import ACTIVE, BUCKET, END, ENTRY, FRONT, NONE, RUN, TALLY, Records, Rows
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = [
-    "JOB",
-    "NONE",
-    "PLACEMENT_CODES",
-    "Breaks",
-    "Cluster",
-    "Log",
-    "Queue",
-    "Records",
-    "Rules",
-    "State",
-    "buckets_of",
-    "cluster_of",
-    "empty_queue",
-    "log_of",
-    "scratch_of",
-    "tally_of",
-]
+__all__ = ["NONE", "Breaks", "Cluster", "Log", "Queue", "Room", "Rules", "Scratch", "State", "uncompiled"]
 
 
 class Rules(NamedTuple):
@@ -36,6 +19,7 @@ class Rules(NamedTuple):
 
     policy: int
     placement: int
+    seed: int
     aging: float
     overtakes: int
     easy: bool
@@ -64,16 +48,27 @@ class Queue(NamedTuple):
     tally: Records  # (1,) totals, with the dtype `TALLY`
 
 
-class Cluster(NamedTuple):
-    """Capacity and free capacity of machines; a machine that is down has nothing free."""
+class Room(NamedTuple):
+    """Free capacity of machines, current or hypothetical; a machine that is down has nothing free.
 
-    capacity: IntArray  # (machines, 3) integer units
+    `tenants` counts instances by GPU size: column 0 those with a part of a device, column k those with k devices.
+    """
+
     free: IntArray  # (machines, 3) integer units
-    room: FloatArray  # (machines,) sum over resources of free / largest
+    freeness: FloatArray  # (machines,) sum over resources of free / largest
+    devices: IntArray  # (machines, devices) free milli-GPUs of each device
+    tenants: IntArray  # (machines, devices + 1)
+
+
+class Cluster(NamedTuple):
+    """The machines and their current free capacity `now`; `empty` is that of the cluster without jobs."""
+
+    now: Room
+    empty: Room
     largest: FloatArray  # (3,) capacity of the largest machine
     of_type: BoolArray  # (types, machines) whether the machine has the type, or one of its alternatives
     away: IntArray  # (machines,) number of current outages
-    total_free: IntArray  # (3,) sum of `free` over machines
+    total_free: IntArray  # (3,) sum of free units over machines
     total: FloatArray  # (3,) capacity of all machines, at least 1
     held: IntArray  # (users, 3) units held by running jobs
     changed: IntArray  # machines of the latest `changes`: number n at index n modulo the length
@@ -86,6 +81,7 @@ class Log(NamedTuple):
     runs: Records
     hosts: IntArray  # machines of all runs, one run after the other
     counts: IntArray  # number of instances on each of `hosts`
+    devices: IntArray  # (hosts, devices) milli-GPUs taken of each device
     owner: IntArray  # index in `active` of the current run of each of `hosts`
     older: IntArray  # index in `hosts` of the next older run on the same machine, NONE for the oldest; so is `newer`
     newer: IntArray
@@ -110,17 +106,47 @@ class Scratch(NamedTuple):
     aside: IntArray  # jobs that stay queued and are not offered again
     chosen: IntArray  # (machines,) indices of the machines chosen for a gang, in filling order
     counts: IntArray  # (machines,) instances on each machine of `chosen`
+    taken: IntArray  # (machines, devices) milli-GPUs of each device of each machine of `chosen`
     slot: IntArray  # (machines,) working values of a placement
-    bare: IntArray  # (machines, 3) hypothetical free capacity; so are `spare` and `after`
-    spare: IntArray
-    after: IntArray
+    able: IntArray  # working values of a placement, at least one for each machine and each device of a machine
+    bare: Room  # hypothetical free capacity; so are `spare` and `after`
+    spare: Room
+    after: Room
     reach: IntArray  # (1, 3) hypothetical free capacity of one machine
     hosted: IntArray  # (STUCK_ROWS, machines) instances that each machine hosts at most, for stuck buckets
     hosted_for: IntArray  # (STUCK_ROWS,) bucket of each row of `hosted`, NONE if there is none
-    bare_room: FloatArray  # (machines,) as `Cluster.room`, for `bare` and for `after`
-    after_room: FloatArray
     picks: Records  # heap of running jobs by queue key
     shed: BoolArray
+
+
+class Goal(NamedTuple):
+    """A target workload: for each machine kind, its GPU shapes that are allowed on such machines.
+
+    `levels` holds the distinct milli-GPUs per device, ascending. `cpu` and `pods` have one entry per machine kind and
+    allowed shape; those of kind t and level j have indices first[t, j] to first[t, j + 1] - 1, with ascending `cpu`.
+    pods[e, g] counts the pods of these entries up to e that need at most g devices, `total` all pods of the target,
+    including those without GPUs. `survey` is working memory of `scores`.
+    """
+
+    levels: IntArray
+    first: IntArray  # (kinds, levels + 1) positions of entries
+    cpu: IntArray
+    pods: IntArray  # (entries, most devices of a shape + 1)
+    total: int
+    survey: IntArray  # (levels, 3)
+
+
+class Cache(NamedTuple):
+    """Cached scores of machines, by shape of demand, and the free capacity to which they belong."""
+
+    score: IntArray  # (shapes, machines)
+    taken: IntArray  # (shapes, machines) devices that the shape would take, as bits
+    shape: IntArray  # (shapes,) the shape of each row, NONE for none
+    fragmented: IntArray  # (machines,) fragmentation, multiplied by the number of the target's pods
+    room: Room
+    up: BoolArray
+    kind: IntArray  # (machines,) number of the machine's GPU type, 0 for none
+    most: FloatArray  # (2,) milli-cores and milli-GPUs of the largest machine, at least 1
 
 
 class State(NamedTuple):
@@ -132,6 +158,8 @@ class State(NamedTuple):
     log: Log
     breaks: Breaks
     scratch: Scratch
+    goal: Goal
+    cache: Cache
 
 
 KEPT_CHANGES: Final = 256
@@ -140,102 +168,133 @@ KEPT_CHANGES: Final = 256
 STUCK_ROWS: Final = 64
 """Number of rows of `Scratch.hosted`; bucket b uses row b modulo this number."""
 
-FIRST_FIT: Final = 0
-BEST_FIT: Final = 1
-CONSOLIDATE: Final = 2
-SPREAD: Final = 3
-PLACEMENT_CODES: Final[dict[str, int]] = {
-    "first_fit": FIRST_FIT,
-    "best_fit": BEST_FIT,
-    "consolidate": CONSOLIDATE,
-    "spread": SPREAD,
-}
 
+STALE: Final = -2
+"""Cached score of a machine that changed since the score was computed."""
 
-def buckets_of(rows: IntArray, shapes: IntArray) -> Records:
-    """Create empty buckets, one per row; the columns are units (3), instances, GPU type and user."""
-    buckets = np.zeros(len(rows), dtype=BUCKET)
-    buckets["instances"], buckets["gpu_type"] = rows[:, 3], rows[:, 4]
-    buckets["gang_gpus"] = rows[:, 2] * rows[:, 3]
-    buckets["shape"] = shapes
-    buckets["top"] = NONE
-    buckets["stuck_at"] = NONE
-    return buckets
+MOST_DEVICES: Final = 62
+"""Maximum number of devices per machine, since sets of devices are bits of a 64-bit integer."""
+
+MOST_SHAPES: Final = 1024
+"""Maximum number of distinct demands with cached scores; shape s uses row s modulo this number."""
 
 
 def tally_of() -> Records:
     """Create the totals of an empty simulation."""
     tally = np.zeros(1, dtype=TALLY)
-    tally["head"] = NONE
-    tally["reserved_for"] = NONE
+    for name in ("head", "reserved_for"):
+        tally[name] = NONE
+    tally["aim_at"] = np.iinfo(np.int64).max
     return tally
 
 
-def empty_queue(jobs: Records, rows: IntArray, shapes: IntArray) -> Queue:
-    """Create a queue in which none of the jobs waits; `rows` and `shapes` of the buckets are as in `buckets_of`."""
+def queue_of(jobs: Records, rows: IntArray, shapes: IntArray, devices: IntArray) -> Queue:
+    """Create a queue in which none of the jobs waits.
+
+    The columns of `rows` (buckets, 6) are units (3), instances, GPU type and user. `devices` (buckets, 2) are the
+    devices of an instance and the milli-GPUs of each.
+    """
+    buckets = np.zeros(len(rows), dtype=BUCKET)
+    buckets["instances"], buckets["gpu_type"] = rows[:, 3], rows[:, 4]
+    buckets["count"], buckets["milli"] = devices[:, 0], devices[:, 1]
+    buckets["gang_gpus"], buckets["shape"] = rows[:, 2] * rows[:, 3], shapes
+    buckets["top"], buckets["stuck_at"] = NONE, NONE
     kinds = int(shapes.max(initial=NONE)) + 1
     return Queue(
         jobs=jobs,
-        buckets=buckets_of(rows, shapes),
+        buckets=buckets,
         units=np.ascontiguousarray(rows[:, :3]),
         filled=np.empty(len(rows), dtype=np.int64),
-        front=np.empty(len(jobs), dtype=FRONT),
+        front=np.zeros(len(jobs) + 1, dtype=FRONT),
         shut=np.full(kinds, NONE, dtype=np.int64),
         missing=np.zeros(kinds, dtype=np.int64),
         tally=tally_of(),
     )
 
 
-def cluster_of(machines: machinery.Cluster, gpu_types: tuple[str, ...], users: int) -> Cluster:
-    """Convert a cluster in its current state to the arrays of the kernels."""
-    room = machines.room()
-    of_type = [machines.of_type(name) for name in gpu_types]
-    return Cluster(
-        capacity=machines.capacity.copy(),
+def room_like(room: Room) -> Room:
+    """Return a copy of free capacity."""
+    return Room(
         free=room.free.copy(),
-        room=room.freeness(),
-        largest=machines.largest.astype(np.float64),
-        of_type=np.array(of_type, dtype=np.bool_).reshape(len(gpu_types), len(machines.machines)),
-        away=(~room.up).astype(np.int64),
-        total_free=room.free.sum(axis=0),
-        total=np.maximum(machines.capacity.sum(axis=0), 1).astype(np.float64),
-        held=np.zeros((users, machines.capacity.shape[1]), dtype=np.int64),
-        changed=np.zeros(KEPT_CHANGES, dtype=np.int64),
-        first_on=np.full(len(machines.machines), NONE, dtype=np.int64),
+        freeness=room.freeness.copy(),
+        devices=room.devices.copy(),
+        tenants=room.tenants.copy(),
     )
 
 
-BY_HOST: Final = ("hosts", "counts", "owner", "older", "newer")
-"""The columns of the log that have an entry for each machine of each run."""
-
-
-def log_of(jobs: int, runs: int, hosts: int) -> Log:
+def log_of(jobs: int, runs: int, hosts: int, devices: int) -> Log:
     """Allocate an empty log for a number of runs, which use a number of machines in total."""
+    by_host = {name: np.empty(hosts, dtype=np.int64) for name in ("hosts", "counts", "owner", "older", "newer")}
     return Log(
         runs=np.zeros(runs + 1, dtype=RUN),
-        ends=np.empty(jobs, dtype=END),
-        expected=np.empty(jobs, dtype=END),
-        active=np.empty(jobs, dtype=ACTIVE),
-        **{name: np.empty(hosts, dtype=np.int64) for name in BY_HOST},
+        ends=np.zeros(jobs, dtype=END),
+        expected=np.zeros(jobs, dtype=END),
+        active=np.zeros(jobs, dtype=ACTIVE),
+        devices=np.empty((hosts, devices), dtype=np.int64),
+        **by_host,
     )
 
 
-def scratch_of(jobs: int, buckets: int, machines: int) -> Scratch:
-    """Allocate the working memory of rounds."""
+def scratch_of(jobs: int, buckets: int, room: Room) -> Scratch:
+    """Allocate the working memory of rounds on machines with this free capacity."""
+    machines = len(room.free)
+    chosen, counts, slot = (np.empty(machines, dtype=np.int64) for _ in range(3))
     return Scratch(
-        offers=np.empty(buckets, dtype=ENTRY),
+        offers=np.zeros(buckets, dtype=ENTRY),
         aside=np.empty(jobs, dtype=np.int64),
-        chosen=np.empty(machines, dtype=np.int64),
-        counts=np.empty(machines, dtype=np.int64),
-        slot=np.empty(machines, dtype=np.int64),
-        bare=np.empty((machines, 3), dtype=np.int64),
-        spare=np.empty((machines, 3), dtype=np.int64),
-        after=np.empty((machines, 3), dtype=np.int64),
+        chosen=chosen,
+        counts=counts,
+        taken=np.zeros_like(room.devices),
+        slot=slot,
+        able=np.empty(max(machines, room.devices.shape[1]), dtype=np.int64),
+        bare=room_like(room),
+        spare=room_like(room),
+        after=room_like(room),
         reach=np.empty((1, 3), dtype=np.int64),
         hosted=np.zeros((STUCK_ROWS, machines), dtype=np.int64),
         hosted_for=np.full(STUCK_ROWS, NONE, dtype=np.int64),
-        bare_room=np.empty(machines),
-        after_room=np.empty(machines),
-        picks=np.empty(jobs, dtype=ENTRY),
+        picks=np.zeros(jobs, dtype=ENTRY),
         shed=np.empty(jobs, dtype=np.bool_),
     )
+
+
+def cache_of(rows: int, room: Room, kind: IntArray, largest: IntArray) -> Cache:
+    """Create a cache of so many rows in which all scores are stale, of machines without free capacity.
+
+    Raises
+    ------
+    BadInput
+        If a machine has more than `MOST_DEVICES` devices.
+    """
+    machines, most = room.devices.shape
+    if most > MOST_DEVICES:
+        raise BadInput(f"machines: found one of {most} GPUs, expected at most {MOST_DEVICES}")
+    nothing = room_like(room)
+    for each in nothing:
+        each[:] = 0
+    return Cache(
+        score=np.full((rows, machines), STALE, dtype=np.int64),
+        taken=np.zeros((rows, machines), dtype=np.int64),
+        shape=np.full(rows, NONE, dtype=np.int64),
+        fragmented=np.zeros(machines, dtype=np.int64),
+        room=nothing,
+        up=np.zeros(machines, dtype=np.bool_),
+        kind=kind,
+        most=np.maximum([largest[0], largest[2]], 1).astype(np.float64),
+    )
+
+
+def uncompiled(state: Any) -> Any:
+    """Return a state whose arrays of records are `Rows`, for uncompiled kernels; other arrays are the same ones."""
+    if isinstance(state, tuple):
+        return type(state)(*(uncompiled(each) for each in state))
+    return Rows(state) if isinstance(state, np.ndarray) and state.dtype.names else state
+
+
+def write_back(rows: Any, state: Any) -> None:
+    """Write the `Rows` of an uncompiled state back to the arrays that it was made from."""
+    if isinstance(state, tuple):
+        for own, array in zip(rows, state, strict=True):
+            write_back(own, array)
+    elif isinstance(rows, Rows):
+        rows.write(state)

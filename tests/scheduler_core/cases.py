@@ -17,7 +17,7 @@ from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, 
 
 NAN = float("nan")
 
-POOLED = sorted(name for name, kind in PLACEMENTS.items() if kind.sharing == "pooled")
+POOLED = sorted(name for name, kind in PLACEMENTS.items() if not kind.by_device)
 """The placements that do not need GPUs device by device."""
 
 

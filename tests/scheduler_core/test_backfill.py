@@ -2,32 +2,19 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from pipelines.simulation.engine.plain import waiting_of
 from scheduler_core.errors import BadInput
-from scheduler_core.gangs import Waiting
-from scheduler_core.occupancy import Occupancy, Reservation
-from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queueing import Discipline
-from scheduler_core.rounds import Scheduler
-from scheduler_core.scene import Scene
-from scheduler_core.snapshot import Snapshot
-from tests.examples import examples
 from tests.pipelines.simulation.engine.simulations import (
     gpu_machines,
     hosts_of,
     outages,
-    rows,
     run,
     starts_of,
     workload,
 )
-from tests.scheduler_core.snapshots import snapshots
 
 EASY = Discipline(backfill="easy", placement="first_fit")
 
@@ -150,71 +137,3 @@ def test_drf_with_backfill_ranks_those_behind_the_head_anew() -> None:
 def test_an_overtakes_bound_and_backfill_exclude_each_other() -> None:
     with pytest.raises(BadInput, match="both overtakes and backfill"):
         Discipline(overtakes=1, backfill="easy")
-
-
-def exact(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with run times that are known exactly, and nobody killed."""
-    return [{**row, "granted": (row["cores"], 0, row["gpus"]), "granted_run": row["run"], "dies": False}
-            | {"predicted": row["run"]} for row in drawn]  # fmt: skip
-
-
-@given(
-    drawn=rows(most=16),
-    placement=st.sampled_from(sorted(PLACEMENTS)),
-    policy=st.sampled_from(["fifo", "priority"]),
-)
-def test_the_head_never_starts_later_than_it_was_first_promised(
-    drawn: list[dict[str, Any]], placement: str, policy: str
-) -> None:
-    drawn = exact(drawn)
-    if policy == "priority":
-        # Nobody comes in before a head later: all are there from the beginning.
-        drawn = [{**row, "at": 0.0} for row in drawn]
-    jobs, machines = workload(*drawn), gpu_machines(4, 4, cpu_cores=20)
-    rules = Discipline(policy=policy, placement=placement, backfill="easy")
-    starts = starts_of(run(jobs, machines, rules))
-
-    # The same run by hand, round by round, to hear what each head is promised when it becomes it.
-    scheduler, ends, arrivals = Scheduler(machines, rules), {}, list(range(len(jobs)))
-    promised: dict[int, float] = {}
-    while arrivals or ends:
-        now_s = min([*ends.values(), *(drawn[serial]["at"] for serial in arrivals[:1])])
-        for serial in [serial for serial, end_s in ends.items() if end_s == now_s]:
-            scheduler.release(serial)
-            del ends[serial]
-        while arrivals and drawn[arrivals[0]]["at"] == now_s:
-            scheduler.enqueue(waiting_of(jobs, arrivals.pop(0), False))
-        for start in scheduler.round(now_s).started:
-            assert starts[start.waiting.serial] == now_s
-            ends[start.waiting.serial] = now_s + drawn[start.waiting.serial]["run"]
-        if scheduler.head is not None and scheduler.head not in promised:
-            head = next(job for job in scheduler.queue if job.serial == scheduler.head)
-            promised[head.serial] = scheduler.occupancy.reservation(head, now_s).shadow_s
-
-    assert all(starts[serial] <= moment for serial, moment in promised.items())
-
-
-def step_by_step(occupancy: Occupancy, head: Waiting, now_s: float) -> Reservation:
-    """Return the reservation found by releasing the runs of each predicted end on whole rooms."""
-    room, ends = occupancy.room, [(max(now_s, run.expected_end_s), run) for run in occupancy.running.values()]
-    for shadow_s in sorted({end_s for end_s, _ in ends}):
-        room = room.with_(run.allocation for end_s, run in ends if end_s == shadow_s)
-        if (allocation := occupancy.placed_in(head.demand, room)) is not None:
-            return Reservation(
-                serial=head.serial, shadow_s=shadow_s, allocation=allocation, spare=room.without([allocation])
-            )
-    return Reservation(serial=head.serial, shadow_s=math.inf, allocation=None, spare=occupancy.room)
-
-
-@given(snapshots(("best_fit", "first_fit", "spread")))
-@settings(max_examples=examples(25), deadline=None)
-def test_a_reservation_equals_that_of_releasing_runs_step_by_step(snapshot: Snapshot) -> None:
-    occupancy, queue = (scheduler := Scene(snapshot).scheduler).occupancy, scheduler.queue
-    for stopped in [None, *occupancy.running]:
-        if stopped is not None:
-            occupancy.stop(stopped)
-        for _, _, head in queue.ranked(0.0) * 2:
-            found, expected = occupancy.reservation(head, 0.0), step_by_step(occupancy, head, 0.0)
-            assert (found.serial, found.shadow_s) == (expected.serial, expected.shadow_s)
-            assert found.allocation == expected.allocation
-            assert found.spare.equals(expected.spare)

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, Room, demand_of, paper_machines
 from scheduler_core.errors import BadInput, SchedulerError
-from scheduler_core.placement import placement_of
 from scheduler_core.types import Request
-from tests.scheduler_core.cases import NAN, POOLED, REQUESTS, machines, request
+from tests.scheduler_core.cases import NAN, machines, request
 
 
 def test_requests_round_up_and_capacities_down() -> None:
@@ -161,28 +160,3 @@ def test_a_cluster_has_machines() -> None:
 
 def test_the_papers_cluster() -> None:
     assert Cluster(paper_machines()).capacity.sum(axis=0).tolist() == [384_000, 4 * 512 * 1024, 32_000]
-
-
-@settings(deadline=None)
-@given(
-    wanted=st.lists(st.tuples(REQUESTS, st.integers(1, 6)), min_size=1, max_size=20),
-    placement=st.sampled_from(POOLED),
-    order=st.randoms(use_true_random=False),
-)
-def test_free_capacity_stays_in_bounds_and_comes_back(wanted: list, placement: str, order) -> None:  # type: ignore[no-untyped-def,type-arg]
-    cluster = Cluster(machines(count=3, cpu_cores=64.0, mem_gib=256.0, gpus=8))
-    held = []
-    for wants, instances in wanted:
-        demand = demand_of(wants, instances)
-        expected = cluster.room().fits(demand)
-        allocation = placement_of(placement)(demand, cluster.room())
-        assert (allocation is not None) == expected
-        if allocation is not None:
-            cluster.allocate(allocation)
-            held.append(allocation)
-        assert ((cluster.free >= 0) & (cluster.free <= cluster.capacity)).all()
-
-    order.shuffle(held)
-    for allocation in held:
-        cluster.release(allocation)
-    assert np.array_equal(cluster.free, cluster.capacity)

@@ -1,18 +1,11 @@
 """Preemption: hand-worked schedules, who is stopped, and work that is kept."""
 
-import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.simulation.engine.plain import next_multiple
-from scheduler_core.cluster import Allocation, Cluster, Demand
-from scheduler_core.gangs import Running, Waiting
-from scheduler_core.placement import best_fit
-from scheduler_core.preemption import Stoppable, victims
 from scheduler_core.queue_policies import QUEUE_POLICIES
 from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import gpu_machines, rows, run, simulated, workload
@@ -220,93 +213,12 @@ def test_a_killed_job_that_was_stopped_before_pays_and_loses_as_it_should() -> N
     ]
 
 
-def running(*held: tuple[int, int, float]) -> list[tuple[float, Running]]:
-    """Return runs from (machine, GPUs, key), serials in the order given, worst first."""
-    runs = []
-    for serial, (machine, gpus, key) in enumerate(held):
-        demand = Demand(units=(0, 0, gpus * 1000), instances=1)
-        job = Waiting(serial=serial, arrived_s=0.0, request=demand, granted=demand)
-        allocation = Allocation(demand=demand, counts=((machine, 1),))
-        runs.append((key, Running(waiting=job, allocation=allocation, start_s=0.0)))
-    return sorted(runs, key=lambda entry: (entry[0], entry[1].waiting.serial), reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("key", "gpus", "stopped"),
-    [
-        (5.0, 4, [1]),  # 3 goes first, but the best that can be spared goes on: m1 alone makes room
-        (5.0, 2, [3]),  # the worst suffices
-        (25.0, 4, []),  # only 3 is worse than 25, and it is not enough
-        (20.0, 3, []),  # an equal key is not worse
-        (19.0, 3, [1]),
-        (5.0, 5, []),  # no instance is split
-    ],
-)
-def test_the_fewest_of_the_worst_are_stopped(key: float, gpus: int, stopped: list[int]) -> None:
-    cluster = Cluster(gpu_machines(4, 4))
-    runs = running((0, 2, 10.0), (1, 4, 20.0), (0, 1, 5.0), (0, 1, 30.0))
-    for _, one in runs:
-        cluster.allocate(one.allocation)
-    cluster.release(runs[-1][1].allocation)
-
-    found = victims(Demand(units=(0, 0, gpus * 1000), instances=1), key, runs[:-1], cluster.room())
-
-    assert [one.waiting.serial for one in found] == stopped
-
-
-def test_of_two_that_could_go_on_the_better_does() -> None:
-    # Three are asked for; 1 + 1 + 2 are stopped until it fits, and then one of the singles is one too many.
-    cluster = Cluster(gpu_machines(4))
-    runs = running((0, 1, 30.0), (0, 1, 20.0), (0, 2, 10.0))
-    for _, one in runs:
-        cluster.allocate(one.allocation)
-
-    found = victims(Demand(units=(0, 0, 3000), instances=1), 5.0, runs, cluster.room())
-
-    assert [one.waiting.serial for one in found] == [0, 2]
-
-
-@given(
-    held=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from([10.0, 20.0, 30.0])), max_size=9),
-    asked=st.lists(st.tuples(st.sampled_from([5.0, 10.0, 20.0]), st.integers(1, 5), st.integers(1, 3)), max_size=9),
-)
-def test_what_is_kept_of_a_round_changes_no_victims(
-    held: list[tuple[int, int, float]], asked: list[tuple[float, int, int]]
-) -> None:
-    cluster = Cluster(gpu_machines(4, 4, 4))
-    runs = []
-    for key, one in running(*held):
-        allocation = best_fit(one.allocation.demand, cluster.room())
-        if allocation is not None:
-            cluster.allocate(allocation)
-            runs.append((key, replace(one, allocation=allocation)))
-    stoppable = Stoppable(runs, cluster.room())
-
-    for key, gpus, instances in sorted(asked):
-        demand = Demand(units=(0, 0, gpus * 1000), instances=instances)
-        expected = victims(demand, key, runs, cluster.room())
-        assert stoppable.victims(demand, key, cluster.room()) == expected
-        for one in expected:
-            cluster.release(one.allocation)
-        runs = [entry for entry in runs if entry[1] not in expected]
-        stoppable.stopped(expected)
-        allocation = best_fit(demand, cluster.room())
-        if allocation is not None:
-            cluster.allocate(allocation)
-            stoppable.taken(allocation)
-
-
 def test_a_gang_stops_whole() -> None:
     jobs = workload({"gpus": 2, "instances": 4, "run": 100.0}, {"at": 50.0, "gpus": 1, "run": 1.0})
 
     schedule = run(jobs, gpu_machines(4, 4), Discipline(policy="srtf", quantum_s=10.0))
 
     assert simulated(schedule) == [(0, 0, 50, "preempted"), (1, 50, 51, "completed"), (0, 51, 101, "completed")]
-
-
-def test_ticks_are_whole_multiples_of_the_quantum() -> None:
-    assert [next_multiple(0.1, 0.1 * at) for at in range(5)] == [0.1, 0.2, 0.1 * 3, 0.4, 0.5]
-    assert next_multiple(7.0, math.nextafter(21.0, 0.0)) == 21.0
 
 
 @pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))

@@ -1,6 +1,6 @@
 """The schedule of a finished simulation, as columns: every run of every job, its machines, and how the run ended.
 
-Nothing is simulated or measured here. Made by the two engines; read by `measures` and `energy`.
+Nothing is simulated or measured here.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
-"""Entry point of the simulator: check the input, choose an engine, and return a schedule.
+"""Entry point of the simulator: check the input, run the rules of `scheduler_core`, and return a schedule.
 
-The readable engine is `plain`, the fast one `compiled`. The same input always gives the same schedule. Metrics are
-computed in `measures`.
-Called by `pipelines.simulation`, the studies and tests.
+The same input always gives the same schedule. Metrics are computed in `measures`.
 """
 
 import math
@@ -12,27 +10,26 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
-from pipelines.simulation.engine.plain import run_plain
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages, Workload, check_outages
-from scheduler_core.cluster import Machine
+from scheduler_core.cluster import Cluster, Machine
 from scheduler_core.devices import rounded
+from scheduler_core.engine import begun, goals_of, is_large, run
 from scheduler_core.errors import BadInput
+from scheduler_core.kernels.state import Breaks, State
 from scheduler_core.placement import sharing_of
 from scheduler_core.queueing import Discipline
+from scheduler_core.target import SlidingTarget, TargetWorkload
 
 __all__ = ["PAPER_HORIZON_S", "simulate"]
 
 PAPER_HORIZON_S: Final = 12 * 3600.0
 """Horizon of the experiments of Yang, Hong and Tang: 12 hours."""
 
-Engine = Literal["auto", "compiled", "plain"]
+Engine = Literal["auto", "compiled", "python"]
 
-COMPILED_FROM: Final = 2000
-"""Minimum number of arrivals from which `auto` uses the compiled engine.
-
-The first use on a computer compiles for half a minute; `plain` simulates fewer arrivals in seconds.
-"""
+LEARNING: Final = frozenset({"fgd", "fgd_used_first"})
+"""Placements that keep GPUs usable for a target workload."""
 
 
 def simulate(
@@ -42,14 +39,14 @@ def simulate(
     *,
     horizon_s: float = math.inf,
     outages: Outages = NO_OUTAGES,
+    target: TargetWorkload | SlidingTarget | None = None,
     engine: Engine = "auto",
 ) -> Schedule:
     """Simulate the arrivals until the horizon; an infinite horizon ends at the last event.
 
-    The engine `plain` accepts any policy and placement. The engine `compiled` accepts only named policies and
-    placements, and pooled GPUs. `auto` uses `compiled` if it can and if that is faster. Both give the same schedule.
-    If GPUs are shared by devices, instances of more than one GPU are first rounded up to whole GPUs, and the schedule
-    holds the rounded workload.
+    The rules run as `python` or `compiled`, with the same schedule; `auto` chooses what is faster. If GPUs are shared
+    by devices, instances of more than one GPU are first rounded up to whole GPUs, and the schedule holds the rounded
+    workload. `target` is what `fgd` keeps GPUs usable for; by default it is learnt from the arrivals.
 
     Raises
     ------
@@ -69,26 +66,59 @@ def simulate(
     ...     arrive_s=none, request_units=np.empty((0, 3)), granted_units=np.empty((0, 3)), instances=none,
     ...     gpu_type=none, user=none, priority=none, run_s=none, granted_run_s=none, dies=none,
     ...     fails=none, predicted_s=none)
-    >>> simulate(empty, paper_machines(), horizon_s=60.0, engine="plain").end_s
+    >>> simulate(empty, paper_machines(), horizon_s=60.0).end_s
     60.0
     """
     discipline = discipline or Discipline()
     if engine not in get_args(Engine):
         raise BadInput(f"engine: found {engine!r}, expected one of {', '.join(get_args(Engine))}")
     _check(workload, machines, discipline, horizon_s, outages)
-    if sharing_of(discipline.placement, discipline.sharing) == "devices":
-        if engine == "compiled":
-            raise BadInput("engine: found compiled with GPUs shared by devices, expected plain or auto")
-        return run_plain(_in_devices(workload), machines, discipline, horizon_s, outages)
-    named = isinstance(discipline.policy, str) and isinstance(discipline.placement, str)
-    if engine == "compiled" and not named:
-        raise BadInput("engine: found compiled with a policy or placement that is not a name; pass plain")
-    if engine == "plain" or not named or (engine == "auto" and len(workload) < COMPILED_FROM):
-        return run_plain(workload, machines, discipline, horizon_s, outages)
-    # Imported only here, because importing numba and the compiled code takes seconds.
-    from pipelines.simulation.engine.compiled import run_compiled
+    sharing = sharing_of(discipline.placement, discipline.sharing)
+    workload = in_devices(workload) if sharing == "devices" else workload
+    cluster = Cluster(machines, sharing)
+    goals, aimed = [], target.target if isinstance(target, SlidingTarget) else target
+    if discipline.placement in LEARNING and not isinstance(target, TargetWorkload):
+        goals = goals_of(workload, cluster, discipline, target or SlidingTarget())
+    state = begun(workload, cluster, discipline, horizon_s=horizon_s, breaks=_breaks(outages), target=aimed)
+    large = is_large(len(workload), len(machines), discipline.placement)
+    compiled = engine == "compiled" or (engine == "auto" and large)
+    ended = run(state, goals, compiled=compiled)
+    return _schedule(ended, workload, machines, horizon_s, by_device=sharing == "devices")
 
-    return run_compiled(workload, machines, discipline, horizon_s, outages)
+
+def _schedule(
+    state: State, workload: Workload, machines: Sequence[Machine], horizon_s: float, *, by_device: bool
+) -> Schedule:
+    tally, jobs, log = state.queue.tally[0], state.queue.jobs, state.log
+    runs, hosts = log.runs[: tally["runs"] + 1], int(tally["hosts"])
+    return Schedule(
+        workload=workload,
+        machines=tuple(machines),
+        end_s=float(horizon_s if math.isfinite(horizon_s) else tally["now_s"]),
+        job=runs["job"][:-1].copy(),
+        start_s=runs["start_s"][:-1].copy(),
+        end_run_s=runs["end_s"][:-1].copy(),
+        full=runs["full"][:-1].copy(),
+        ending=runs["ending"][:-1].copy(),
+        host_offsets=runs["first_host"].copy(),
+        hosts=log.hosts[:hosts].copy(),
+        host_counts=log.counts[:hosts].copy(),
+        never_fits=jobs["never_fits"].copy(),
+        finished_s=jobs["finished_s"].copy(),
+        stranded_gpu_s=float(tally["stranded_gpu_s"]),
+        host_devices=log.devices[:hosts].copy() if by_device else None,
+    )
+
+
+def _breaks(outages: Outages) -> Breaks:
+    """Return the outages as two lists: one sorted by start, one sorted by end."""
+    by_up = np.argsort(outages.up_s, kind="stable")
+    return Breaks(
+        down_s=outages.down_s.astype(np.float64),
+        down=outages.machine.astype(np.int64),
+        up_s=outages.up_s[by_up].astype(np.float64),
+        up=outages.machine[by_up].astype(np.int64),
+    )
 
 
 def _check(
@@ -103,7 +133,7 @@ def _check(
         _check_that_it_ends(workload, discipline)
 
 
-def _in_devices(workload: Workload) -> Workload:
+def in_devices(workload: Workload) -> Workload:
     """Return the workload with every instance of more than one GPU rounded up to whole GPUs."""
     request_units, granted_units = workload.request_units.copy(), workload.granted_units.copy()
     for units in (request_units, granted_units):

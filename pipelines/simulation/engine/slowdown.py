@@ -1,7 +1,7 @@
 """Slowdown models: how long a job runs if it is given less than it requested, computed from its recorded run.
 
 No trace holds the same job with two different requests, so the true slowdown is unknown and results are reported under
-three models (`SLOWDOWN_MODELS`). Called by `workloads` and by the oracle of `advice`.
+three models (`SLOWDOWN_MODELS`).
 """
 
 # ruff: noqa: ARG001 -- all models have the same signature, although some ignore arguments

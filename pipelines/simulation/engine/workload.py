@@ -1,7 +1,7 @@
 """The input of a simulation: arriving jobs as columns, outages of machines, and random draws of both.
 
 Recommendations and slowdown models have already been applied: the allocation and the run time of each job's first start
-are columns. Made by `pipelines.simulation` and the studies; simulated by `simulator`.
+are columns.
 """
 
 import math

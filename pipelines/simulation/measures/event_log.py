@@ -1,7 +1,4 @@
-"""Build the event log of a schedule as columns, sorted by time.
-
-Called by `pipelines.simulation.files`, which adds the names of jobs and writes the log to a file.
-"""
+"""Build the event log of a schedule as columns, sorted by time."""
 
 from typing import Any, Final
 

@@ -1,6 +1,6 @@
 """Fairness among users: Jain's index, and finish-time fairness against a private share of the cluster.
 
-Pure functions of columns and schedules. Called by `metrics`.
+Pure functions of columns and schedules.
 """
 
 import math

@@ -1,7 +1,6 @@
 """Columns of a schedule: per job its final state, stretch and progress; per run the resources held and used.
 
-Sums and quantiles of the columns are in `metrics` and `fairness`. Called by `metrics`, `fairness`, `series`,
-`event_log` and `energy`.
+Sums and quantiles of the columns are in `metrics` and `fairness`.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Compute the metrics of a schedule: finished jobs, allocated and used capacity, waits, slowdowns, fairness.
 
-Pure functions. Called by `pipelines.simulation.paired_runs` and the studies.
+Pure functions.
 """
 
 import math

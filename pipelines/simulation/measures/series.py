@@ -1,6 +1,6 @@
 """Compute time series of a schedule: allocation, use, queue and GPU fragmentation, averaged over equal steps.
 
-Averages are exact integrals, not samples. Called by `pipelines.simulation.files`, `paired_runs` and the studies.
+Averages are exact integrals, not samples.
 """
 
 import math

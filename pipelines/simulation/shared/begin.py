@@ -1,4 +1,4 @@
-"""Create the state of a simulation of shared machines before its first arrival. Called by `run`."""
+"""Create the state of a simulation of shared machines before its first arrival."""
 
 import math
 from typing import Final

@@ -1,7 +1,4 @@
-"""Columns of an event log that explain kills and slowdowns on shared machines.
-
-Called by `pipelines.simulation.files`.
-"""
+"""Columns of an event log that explain kills and slowdowns on shared machines."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -1,7 +1,6 @@
 """What instances receive at a moment: work-conserving shares of compute, and kills when memory does not suffice.
 
 CPU of a machine and compute of a device are shared by weighted max-min filling; the weights are the original requests.
-Called by `loop`.
 
 References
 ----------

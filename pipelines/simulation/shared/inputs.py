@@ -1,7 +1,4 @@
-"""Inputs of a simulation of shared machines: what jobs use, and how capacity is reserved for them.
-
-Called by `begin`, `run` and the studies; imports no compiled code.
-"""
+"""Inputs of a simulation of shared machines: what jobs use, and how capacity is reserved for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,6 @@
 """The event loop of shared machines: arrivals and ends, and in every minute new demand, samples and reservations.
 
-Between events every job runs at a constant speed, so ends are exact. Called by `run`.
+Between events every job runs at a constant speed, so ends are exact.
 """
 
 import math

@@ -1,6 +1,6 @@
 """What instances demand in each minute: noise that depends only on the seed, the job and its age.
 
-So a job demands the same under every way of reserving. Called by `loop`.
+So a job demands the same under every way of reserving.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""Placement of a gang by best fit on shared machines, and which waiting job is next. Called by `loop`.
+"""Placement of a gang by best fit on shared machines, and which waiting job is next.
 
 GPU compute and GPU memory are checked apart, because a newcomer may be sized for compute but not for memory.
 """

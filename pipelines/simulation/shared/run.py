@@ -1,6 +1,6 @@
 """Simulate arriving jobs on shared machines under one way of reserving; the entry point of this folder.
 
-Called by `pipelines.simulation.paired_runs`, the studies and tests. The state is created in `begin`.
+The state is created in `begin`.
 """
 
 import math

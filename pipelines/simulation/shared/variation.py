@@ -1,6 +1,6 @@
 """How the use of a job varies while it runs: assumed, because the traces record means and peaks only.
 
-Draws the variation of every arriving job. The constants come from the sources named in `Variation`. Called by `run`.
+Draws the variation of every arriving job. The constants come from the sources named in `Variation`.
 """
 
 import math

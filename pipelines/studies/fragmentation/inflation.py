@@ -12,9 +12,10 @@ import polars as pl
 
 from scheduler_core.cluster import Cluster, Demand, Machine
 from scheduler_core.devices import rounded
+from scheduler_core.engine import Ties, fill
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
-from scheduler_core.sharing_placements import Ties, filled
+from scheduler_core.jobs import Columns
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
@@ -141,11 +142,12 @@ def run_inflation(
     measured against `target` under every placement, including those that ignore `target`.
 
     """
-    room = Cluster(machines, sharing="devices").room()
-    names = [pods.name(row) for row in range(len(pods))]
-    node, taken, fragmentation = filled(policy, room, pods.units, names, target, ties=ties, rng=rng)
+    cluster = Cluster(machines, sharing="devices")
+    units = np.column_stack([pods.units[:, :2], pods.milli_gpus])
+    jobs = Columns.of(units, pods.gpu_type, pods.gpu_types)
+    node, taken, fragmentation = fill(jobs, cluster, policy, target, ties=ties, rng=rng)
     return Inflation(
-        capacity_milli=0 if room.devices is None else int(room.devices.sum()),
+        capacity_milli=int(cluster.capacity[:, 2].sum()),
         arrived_milli=np.cumsum(pods.milli_gpus),
         used_milli=np.cumsum(np.where(node >= 0, pods.milli_gpus, 0)),
         fragmentation=fragmentation,

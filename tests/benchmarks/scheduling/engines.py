@@ -65,7 +65,7 @@ def small_rows() -> list[Row]:
         ),
     ]
     for policy, published in PUBLISHED_RATES.items():
-        found = rates(drawn(PLAIN_JOBS), SMALL, Discipline(policy=policy), "plain")
+        found = rates(drawn(PLAIN_JOBS), SMALL, Discipline(policy=policy), "python")
         rows.append(amount_row("a", f"{policy}: the plain engine, {PLAIN_JOBS} jobs", found, unit=RATE))
         rows.append(
             amount_row("a", f"{policy}: Alibaba's simulator, 10 000 PAI tasks (published)", [published], unit="jobs/s")

@@ -1,4 +1,4 @@
-"""One round of a real scheduler timed: jobs submitted, predicted, shrunk and placed by the thousand.
+"""One round of a scheduler timed: jobs predicted, shrunk and placed by the thousand.
 
 The models are those of the serving benchmarks. Called by `tests.benchmarks.scheduling`.
 """
@@ -19,9 +19,11 @@ from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.contract.requests import job_of
 from scheduler_core.cluster import Machine
 from scheduler_core.queueing import Discipline
-from scheduler_core.recommendations import Scale
-from scheduler_core.rounds import Scheduler
+from scheduler_core.recommendations import Scale, advised
+from scheduler_core.round import round_of
+from scheduler_core.scene import Scene
 from scheduler_core.shrink import ShrinkPolicy, shrink
+from scheduler_core.snapshot import MachineState, QueuedJob, Snapshot
 from scheduler_core.types import Job, Predictor, Recommendation
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
 from tests.benchmarks.serving.models import TRACE, trained
@@ -116,25 +118,20 @@ def _all_predicted(jobs: list[Job], predictor: Predictor) -> float:
 def timed_round(
     jobs: Sequence[Job], discipline: Discipline, scale: Scale | None = None, *, count: int = MACHINES
 ) -> Round:
-    """Submit the jobs to a scheduler with `count` empty machines, and run one round."""
-    shrunk_s: list[float] = []
-
-    def timed(asked: Sequence[Job]) -> Sequence[Recommendation]:
-        assert scale is not None
-        began = time.process_time()
-        answers = scale(asked)
-        shrunk_s.append(time.process_time() - began)
-        return answers
-
+    """Size the jobs, if there is a scale, and run the round that starts them on `count` empty machines."""
     machines = [Machine(name=f"m{n}", cpu_cores=96.0, mem_gib=512.0, gpus=8) for n in range(count)]
-    scheduler = Scheduler(machines, discipline, scale=None if scale is None else timed)
     cpu_s, wall_s = time.process_time(), time.perf_counter()
-    for job in jobs:
-        scheduler.submit(job, 0.0)
-    started = scheduler.round(0.0).started
+    targets = [each.request for each in jobs] if scale is None else [each.target for each in advised(jobs, scale)]
+    shrunk_s = time.process_time() - cpu_s
+    queue = tuple(
+        QueuedJob(job_id=str(at), request=target, instances=each.instances, user=each.user)
+        for at, (each, target) in enumerate(zip(jobs, targets, strict=True))
+    )
+    states = tuple(MachineState(machine=machine) for machine in machines)
+    started = round_of(Scene(Snapshot(machines=states, jobs=queue, rules=discipline))).started
     return Round(
         cpu_s=time.process_time() - cpu_s,
         wall_s=time.perf_counter() - wall_s,
-        shrunk_s=sum(shrunk_s),
+        shrunk_s=shrunk_s,
         started=len(started),
     )

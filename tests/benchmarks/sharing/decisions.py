@@ -10,9 +10,13 @@ from typing import Final
 import numpy as np
 
 from pipelines.studies.fragmentation.inflation import Pods, inflate, run_inflation
-from scheduler_core.cluster import Allocation, Cluster, Machine
-from scheduler_core.sharing_placements import DevicePlacement
-from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
+from scheduler_core.cluster import Allocation, Cluster, Machine, in_devices
+from scheduler_core.devices import shape
+from scheduler_core.engine import begun
+from scheduler_core.jobs import Columns
+from scheduler_core.kernels.clock import choose
+from scheduler_core.queueing import Discipline
+from scheduler_core.target import TargetWorkload, target_of
 from scheduler_core.types import FloatArray
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
 from tests.benchmarks.sharing.clusters import machines, many_machines, pods, recorded
@@ -34,7 +38,7 @@ def decision_rows() -> list[Row]:
     """Time decisions while the cluster stays full: one gang ends, the next is placed."""
     rows: list[Row] = []
     asked = pods()
-    for name, target in {"known": target_of(asked.demands()), "learnt": SlidingTarget()}.items():
+    for name, target in {"known": target_of(asked.demands())}.items():
         rounds_ms = [
             np.array(list(_decisions_ms(asked, machines(), target, seed, DECISIONS))) for seed in range(ROUNDS)
         ]
@@ -70,32 +74,33 @@ def _percentile_rows(part: str, what: str, rounds_ms: Sequence[FloatArray], bars
 
 
 def _decisions_ms(
-    asked: Pods,
-    nodes: Sequence[Machine],
-    target: TargetWorkload | SlidingTarget,
-    seed: int,
-    decisions: int,
-    *,
-    cold: bool = False,
+    asked: Pods, nodes: Sequence[Machine], target: TargetWorkload, seed: int, decisions: int, *, cold: bool = False
 ) -> Iterator[float]:
-    """Fill the cluster, then end one gang and place the next, again and again; yield the time of each placement."""
+    """Fill the cluster, then end one pod and place the next, again and again; yield the time of each placement."""
     rng, cluster = np.random.default_rng(seed), Cluster(nodes, sharing="devices")
-    place, running = DevicePlacement("fgd", target), list[Allocation]()
-    demands = asked.demands()
+    units = np.column_stack([asked.units[:, :2], asked.milli_gpus])
+    jobs = Columns.of(units, asked.gpu_type, asked.gpu_types)
+    state = begun(jobs, cluster, Discipline(placement="fgd", match_gpu_type=True), horizon_s=1.0, target=target)
+    buckets, bare, found = state.queue.jobs["granted_bucket"], state.scratch.bare, state.scratch
+    demands, running = asked.demands(), list[Allocation]()
     first = len(demands) * len(nodes) // len(machines())
+    choose(state, int(buckets[0]))
     for number in range(first + decisions):
         full = number >= first
         if full:
             cluster.release(running.pop(int(rng.integers(len(running)))))
+        pod, room = int(rng.integers(len(demands))), cluster.room()
         if full and cold:
-            place = DevicePlacement("fgd", target)
-        demand, room = demands[int(rng.integers(len(demands)))], cluster.room()
-        place.arrived(demand)
+            state.cache.up[:] = False
         begin = time.thread_time()
-        allocation = place(demand, room)
+        bare.free[:], bare.devices[:], bare.tenants[:] = room.free, room.devices, room.tenants
+        used = choose(state, int(buckets[pod]))
         if full:
             yield (time.thread_time() - begin) * 1000.0
-        if allocation is not None:
+        if used:
+            machine, milli = int(found.chosen[0]), shape(demands[pod].units[2])[1]
+            devices = tuple((machine, device, milli) for device in np.flatnonzero(found.taken[0]).tolist())
+            allocation = Allocation(demand=in_devices(demands[pod]), counts=((machine, 1),), devices=devices)
             cluster.allocate(allocation)
             running.append(allocation)
 

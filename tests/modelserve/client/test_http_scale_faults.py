@@ -11,9 +11,7 @@ import pytest
 
 from modelserve.client.http_scale import HttpScale
 from modelserve.errors import BadRequest
-from scheduler_core.queueing import Discipline
 from scheduler_core.recommendations import Scale
-from scheduler_core.rounds import Scheduler
 from scheduler_core.shrink import shrink
 from scheduler_core.types import RESOURCES, Job, Reason, Request
 from tests.modelserve.client.services import (
@@ -29,7 +27,7 @@ from tests.modelserve.client.services import (
     serving,
     silent,
 )
-from tests.scheduler_core.cases import NAN, job, machines, request
+from tests.scheduler_core.cases import NAN, job, request
 
 DEADLINE_S = 0.25
 GRACE_S = 3.0
@@ -127,17 +125,6 @@ def test_every_request_stands_under_every_fault_and_in_time(fault: str) -> None:
     check_stands(jobs, answers)
     assert (fault in ROW_FAULTS) == answers[0].note.startswith("found")
     assert took_s < deadline_s(fault) + GRACE_S
-
-
-@pytest.mark.parametrize("fault", ["silent", "500", "html", "larger_than_request"])
-def test_the_scheduler_starts_every_job_under_a_fault(fault: str) -> None:
-    with serving(FAULTS[fault]) as service, patient(service.address, deadline_s=deadline_s(fault)) as scale:
-        scheduler = Scheduler(machines(4), Discipline(policy="fifo"), scale=scale)
-        for one in asked():
-            scheduler.submit(one, 0.0)
-        result = scheduler.round(0.0)
-    assert len(result.started) == 3
-    assert all(run.waiting.granted == run.waiting.request for run in result.started)
 
 
 def test_one_row_that_cannot_be_meant_takes_no_other_along() -> None:

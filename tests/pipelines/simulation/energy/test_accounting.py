@@ -99,7 +99,7 @@ def test_jobs_and_idle_machines_and_hours_add_up_to_the_same(seed: int, policy: 
     asked = world(seed, 40, policy, option)
     jobs = replace(asked.jobs, arrive_s=asked.jobs.arrive_s * 400.0, run_s=asked.jobs.run_s * 400.0)
     try:
-        ran = simulate(jobs, asked.machines, asked.discipline, horizon_s=9e4, outages=asked.outages, engine="plain")
+        ran = simulate(jobs, asked.machines, asked.discipline, horizon_s=9e4, outages=asked.outages, engine="python")
     except BadInput:
         return
     rng = np.random.default_rng(seed)

@@ -73,7 +73,7 @@ def outages(*spans: tuple[int, float, float]) -> Outages:
 
 
 def run(jobs: Workload, machines: Sequence[Machine], discipline: Discipline | None = None, **fields: Any) -> Schedule:
-    return simulate(jobs, machines, discipline, **{"engine": "plain", **fields})
+    return simulate(jobs, machines, discipline, **{"engine": "python", **fields})
 
 
 def hosts_of(schedule: Schedule, at: int) -> dict[int, int]:

@@ -47,7 +47,7 @@ def check_same(one: Schedule, other: Schedule) -> None:
 @given(seed=SEEDS, jobs=st.integers(1, 40))
 def test_both_engines_do_the_same(policy, option, seed, jobs):
     asked = world(seed, jobs, policy, option)
-    check_same(ran(asked, "compiled"), ran(asked, "plain"))
+    check_same(ran(asked, "compiled"), ran(asked, "python"))
 
 
 @pytest.mark.slow
@@ -57,7 +57,7 @@ def test_both_engines_do_the_same(policy, option, seed, jobs):
 @given(seed=SEEDS)
 def test_both_engines_do_the_same_with_long_queues(policy, option, seed):
     asked = world(seed, 400, policy, option)
-    check_same(ran(asked, "compiled"), ran(asked, "plain"))
+    check_same(ran(asked, "compiled"), ran(asked, "python"))
 
 
 def test_the_worlds_hold_what_could_differ():
@@ -78,7 +78,7 @@ def test_compiled_resumes_when_there_are_more_runs_than_were_made_room_for():
     asked = World(jobs=jobs, machines=gpu_machines(1), outages=outages(), discipline=rules, horizon_s=math.inf)
     found = ran(asked, "compiled")
     assert len(found.job) > len(jobs)
-    check_same(found, ran(asked, "plain"))
+    check_same(found, ran(asked, "python"))
 
 
 def test_five_jobs_by_hand():
@@ -106,7 +106,7 @@ def test_five_jobs_by_hand():
 def test_nobody_comes():
     empty = workload()
     for horizon_s in (math.inf, 60.0):
-        one, other = (simulate(empty, paper_machines(), horizon_s=horizon_s, engine=e) for e in ("compiled", "plain"))
+        one, other = (simulate(empty, paper_machines(), horizon_s=horizon_s, engine=e) for e in ("compiled", "python"))
         check_same(one, other)
 
 
@@ -115,4 +115,4 @@ def test_columns_of_any_layout_are_taken():
     read_only = jobs.run_s[::-1][::-1]
     read_only.setflags(write=False)
     odd = replace(jobs, run_s=read_only, request_units=np.asfortranarray(jobs.request_units))
-    check_same(simulate(odd, paper_machines(), engine="compiled"), simulate(jobs, paper_machines(), engine="plain"))
+    check_same(simulate(odd, paper_machines(), engine="compiled"), simulate(jobs, paper_machines(), engine="python"))

@@ -44,7 +44,7 @@ def drawn(servers: int, utilisation: float, count: int, seed: int) -> tuple[Colu
     return arrive_s, rng.exponential(100.0, count), arrivals_per_s
 
 
-def waits_of(arrive_s: Column, run_s: Column, servers: int, engine: str = "plain") -> Column:
+def waits_of(arrive_s: Column, run_s: Column, servers: int, engine: str = "python") -> Column:
     schedule = run(queue_of(arrive_s, run_s), gpu_machines(servers), engine=engine)
     waits_s = np.empty(len(arrive_s))
     waits_s[schedule.job] = schedule.start_s - arrive_s[schedule.job]

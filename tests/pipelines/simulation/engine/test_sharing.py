@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
-from scheduler_core.cluster import Allocation, Demand, Machine, Room
 from scheduler_core.devices import Sharing, shape
-from scheduler_core.errors import BadInput, SchedulerError
-from scheduler_core.placement import PLACEMENTS, first_fit
+from scheduler_core.errors import BadInput
+from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queue_policies import QUEUE_POLICIES
 from scheduler_core.queueing import Discipline
 from tests.examples import examples
@@ -51,7 +50,7 @@ def shared(asked: World, sharing: Sharing = "devices", **rules: Any) -> Schedule
         replace(asked.discipline, **rules),
         horizon_s=asked.horizon_s,
         outages=asked.outages,
-        engine="plain",
+        engine="python",
     )
 
 
@@ -255,42 +254,6 @@ def test_gangs_of_a_machine_that_goes_give_their_devices_back() -> None:
     assert found.host_devices.tolist() == [[600, 0], [600, 600], [1000, 0], [600, 0], [600, 600]]
 
 
-def test_the_compiled_engine_does_not_know_devices() -> None:
-    with pytest.raises(BadInput, match="found compiled with GPUs shared by devices, expected plain or auto"):
-        simulate(workload({"gpus": 0.5}), gpu_machines(1), Discipline(sharing="devices"), engine="compiled")
-
-
-def test_many_arrivals_by_devices_take_the_plain_engine() -> None:
-    jobs = workload(*({"at": float(at // 4), "gpus": 0.6, "run": 1.0} for at in range(2100)))
-
-    found = simulate(jobs, gpu_machines(4), Discipline(sharing="devices"))
-
-    assert found.host_devices is not None
-    assert len(found.job) == 2100
-
-
 def test_a_sharing_nobody_knows_is_refused() -> None:
     with pytest.raises(BadInput, match="sharing: found 'split', expected one of pooled, devices"):
         simulate(workload(), gpu_machines(1), Discipline(sharing="split"))  # type: ignore[arg-type]  # on purpose
-
-
-def test_an_own_placement_by_machines_alone_is_told_what_to_do() -> None:
-    def first(demand: Demand, room: Room) -> Allocation:
-        return Allocation(demand=demand, counts=((0, demand.instances),))
-
-    with pytest.raises(SchedulerError, match=r"Room\.allocation"):
-        run(workload({"gpus": 0.5}), gpu_machines(1), Discipline(placement=first, sharing="devices"))
-
-
-def test_an_own_placement_may_declare_devices() -> None:
-    class Own:
-        sharing: Sharing = "devices"
-
-        def __call__(self, demand: Demand, room: Room) -> Allocation | None:
-            return first_fit(demand, room)
-
-    jobs, machines = workload({"gpus": 0.6}, {"gpus": 0.6}), (Machine(name="m", cpu_cores=1, mem_gib=1, gpus=1),)
-
-    assert starts_of(run(jobs, machines, Discipline(placement=Own()))) == {0: 0.0, 1: 100.0}
-    with pytest.raises(BadInput, match="found pooled GPUs for the placement"):
-        run(jobs, machines, Discipline(placement=Own(), sharing="pooled"))

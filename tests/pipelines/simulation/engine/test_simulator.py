@@ -13,12 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
-from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Outages
 from pipelines.simulation.measures.event_log import events
 from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput
-from scheduler_core.placement import best_fit
 from scheduler_core.queue_policies import QUEUE_POLICIES
 from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import (
@@ -177,16 +175,6 @@ def test_a_gpu_type_is_matched_where_asked() -> None:
     assert [hosts_of(matched, at) for at in range(2)] == [{1: 1}, {1: 1}]
     assert matched.never_fits.tolist() == [False, True, False]
     assert not anywhere.never_fits.any()
-
-
-def test_policies_and_placements_go_by_name_or_by_value() -> None:
-    by_value = Discipline(policy=QUEUE_POLICIES["qssf"], placement=best_fit)
-
-    valued = simulate(FIVE_JOBS, gpu_machines(4), by_value)
-
-    assert simulated(valued) == simulated(run(FIVE_JOBS, gpu_machines(4), Discipline(policy="qssf")))
-    with pytest.raises(BadInput, match="pass plain"):
-        simulate(FIVE_JOBS, gpu_machines(4), by_value, engine="compiled")
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ def test_a_simulated_kill_and_outage_are_measured_as_worked_by_hand() -> None:
         Discipline(policy="srtf", quantum_s=5.0, restart_cost_s=0.0),
         horizon_s=200.0,
         outages=away,
-        engine="plain",
+        engine="python",
     )
 
     # The first dies at 20 and runs 20..60 on all it asked for; the third runs 60..70, the second 70..80 until the

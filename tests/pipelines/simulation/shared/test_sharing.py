@@ -118,7 +118,7 @@ def runs_of(schedule: Any) -> list[tuple[Any, ...]]:
 def check_unchanged(one: World) -> None:
     """Compare with the engine whose jobs run as requested, where jobs use at most their requests."""
     found = simulated(one).schedule
-    expected = simulate(one.workload, one.machines, one.discipline, horizon_s=one.horizon_s, engine="plain")
+    expected = simulate(one.workload, one.machines, one.discipline, horizon_s=one.horizon_s, engine="python")
     assert runs_of(found) == runs_of(expected)
     assert found.start_s == pytest.approx(expected.start_s)
     assert found.end_run_s == pytest.approx(expected.end_run_s)

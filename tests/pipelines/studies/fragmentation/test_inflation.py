@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 from pipelines.studies.fragmentation.inflation import Inflation, Pods, curve, inflate, run_inflation
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine
 from scheduler_core.errors import BadInput
-from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
 from scheduler_core.gangs import ANY_GPU_TYPE
-from scheduler_core.sharing_placements import DevicePlacement
 from scheduler_core.target import target_of
 from tests.examples import examples
-from tests.pipelines.simulation.engine.sharing_references import BASELINES, CLUSTERS, DEMANDS
+from tests.pipelines.simulation.engine.sharing_references import CLUSTERS, DEMANDS
 from tests.scheduler_core.cases import machines
 
 MILLI = st.lists(st.sampled_from([0, 0, 100, 300, 1000, 8000]), min_size=1, max_size=30).filter(any)
@@ -52,25 +50,6 @@ def test_every_pod_is_as_likely_to_be_left_out_and_to_be_drawn_again() -> None:
 def test_pods_without_a_gpu_cannot_be_inflated() -> None:
     with pytest.raises(BadInput, match="asks for a GPU"):
         inflate(np.zeros(3, dtype=np.int64), 1000, rng=np.random.default_rng(0))
-
-
-@pytest.mark.parametrize("policy", [*BASELINES, "fgd"])
-@settings(max_examples=examples(30))
-@given(CLUSTERS, st.lists(DEMANDS, min_size=1, max_size=30))
-def test_a_run_is_that_of_rooms_and_placements(policy: str, drawn: list[Machine], demands: list[Demand]) -> None:
-    cluster, target = Cluster(drawn, sharing="devices"), target_of(demands, 0.9)
-    place, used = DevicePlacement(policy, target), 0
-    found = run_inflation(drawn, pods_of(demands), policy, target, rng=np.random.default_rng(0))
-    for row, demand in enumerate(demands):
-        allocation = place(demand, cluster.room())
-        if allocation is not None:
-            cluster.allocate(allocation)
-            used += sum(milli for _, _, milli in allocation.devices)
-        assert found.node[row] == (-1 if allocation is None else allocation.counts[0][0])
-        devices = () if allocation is None else allocation.devices
-        assert np.flatnonzero(found.taken[row]).tolist() == [device for _, device, _ in devices]
-        assert found.used_milli[row] == used
-        assert found.fragmentation[row] == cluster_fragmentation(free_nodes(cluster.room()), target)
 
 
 @pytest.mark.parametrize(("policy", "ties"), [("random", "first"), ("fgd", "random"), ("gpu_packing", "random")])

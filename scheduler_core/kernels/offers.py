@@ -2,12 +2,11 @@
 
 Ties are broken by serial. The buckets in the heap are called offers. Under DRF the keys depend on dominant shares,
 which only grow within a round, so a key is computed again when its bucket reaches the top of the heap.
-Called by the scheduling rounds.
 """
 
-from pipelines.simulation.engine.compiled.heaps import risen, sunk, swapped
-from pipelines.simulation.engine.compiled.starts import DRF
+from scheduler_core.kernels.heaps import risen, sunk, swapped
 from scheduler_core.kernels.kernel import kernel
+from scheduler_core.kernels.records import DRF
 from scheduler_core.kernels.state import NONE, Cluster, State
 
 

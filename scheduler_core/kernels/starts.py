@@ -1,6 +1,6 @@
 """Start and stop runs: allocate machines to a job and release them; compute the sort keys of waiting jobs.
 
-The rounds decide which job starts. Called by the rounds and by `loop`.
+The rounds decide which job starts.
 """
 
 import math
@@ -8,29 +8,24 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.engine.compiled.front import expect, join_front, unexpect
-from pipelines.simulation.engine.compiled.heaps import put_end, take_end
-from pipelines.simulation.engine.compiled.waiting import bucket_of, put
-from pipelines.simulation.engine.schedule import Ending
 from scheduler_core.kernels import gittins
+from scheduler_core.kernels.front import expect, join_front, unexpect
+from scheduler_core.kernels.heaps import put_end, take_end
 from scheduler_core.kernels.kernel import inlined, kernel
-from scheduler_core.kernels.placing import hosted, note_change, open_to, placed, shift
-from scheduler_core.kernels.state import NONE, Cluster, Log, Queue, Records, Rules, State
+from scheduler_core.kernels.placing import placed
+from scheduler_core.kernels.records import DRF, GITTINS, LAS, LAS_TIME, MLFQ, SRTF, Records
+from scheduler_core.kernels.rooms import hosted, moved, note_change, open_to, shift
+from scheduler_core.kernels.state import NONE, Cluster, Log, Queue, Rules, State
+from scheduler_core.kernels.waiting import bucket_of, put
+from scheduler_core.types import IntArray
 
-RUNNING: Final = np.int64(Ending.RUNNING)
-COMPLETED: Final = np.int64(Ending.COMPLETED)
-FAILED: Final = np.int64(Ending.FAILED)
-KILLED: Final = np.int64(Ending.KILLED)
-PREEMPTED: Final = np.int64(Ending.PREEMPTED)
-INTERRUPTED: Final = np.int64(Ending.INTERRUPTED)
-
-FIXED = 0
-SRTF = 1
-LAS = 2
-DRF = 3
-MLFQ = 4
-GITTINS = 5
-LAS_TIME = 6
+RUNNING: Final = np.int64(0)  # not literals, for which numba compiles functions apart
+COMPLETED: Final = np.int64(1)
+FAILED: Final = np.int64(2)
+KILLED: Final = np.int64(3)
+PREEMPTED: Final = np.int64(4)
+INTERRUPTED: Final = np.int64(5)
+"""How a run ended; a run still `RUNNING` has not ended."""
 
 _level_of = kernel(gittins.level_of)
 _remaining_of = kernel(gittins.remaining_of)
@@ -98,19 +93,29 @@ def charge(cluster: Cluster, queue: Queue, at: int, user: int, sign: int) -> Non
 def lent(state: State, number: int, sign: int, at: int) -> int:
     """Add the allocation of run `number` to the hypothetical free capacity `bare` (`sign` 1), or subtract it (-1).
 
-    Return how many more instances of a job of bucket `at` then fit in `bare`; at most 0 after a subtraction.
+    The freeness of machines stays as it is. Return how many more instances of a job of bucket `at` then fit in `bare`;
+    at most 0 after a subtraction.
     """
     queue, cluster, log, bare = state.queue, state.cluster, state.log, state.scratch.bare
-    own = log.runs[number].bucket
     instances, gpu_type, more = queue.buckets[at].instances, queue.buckets[at].gpu_type, 0
-    for place in range(log.runs[number].first_host, log.runs[number + 1].first_host):
-        machine = log.hosts[place]
-        before = hosted(bare, machine, queue.units, at, instances)
-        for resource in range(3):
-            bare[machine, resource] += sign * queue.units[own, resource] * log.counts[place]
-        if open_to(cluster, machine, gpu_type):
-            more += hosted(bare, machine, queue.units, at, instances) - before
+    first, end = log.runs[number].first_host, log.runs[number + 1].first_host
+    for place in range(first, end):
+        if open_to(cluster, log.hosts[place], gpu_type):
+            more -= hosted(bare, log.hosts[place], queue, at, instances)
+    for place in range(first, end):
+        count = sign * log.counts[place]
+        moved(bare, log.hosts[place], queue, log.runs[number].bucket, count, log.devices, place)
+        if open_to(cluster, log.hosts[place], gpu_type):
+            more += hosted(bare, log.hosts[place], queue, at, instances)
     return more
+
+
+@kernel
+def shift_now(cluster: Cluster, queue: Queue, at: int, machine: int, count: int, taken: IntArray, row: int) -> None:
+    """Release `count` instances on a machine of the cluster, as `rooms.shift` does; a negative count allocates them."""
+    shift(cluster.now, cluster.largest, machine, queue, at, count, taken, row)
+    for resource in range(3):
+        cluster.total_free[resource] += queue.units[at, resource] * count
 
 
 @kernel
@@ -170,9 +175,11 @@ def start_chosen(state: State, job: int, used: int) -> int:
         log.hosts[tally.hosts] = scratch.chosen[place]
         log.counts[tally.hosts] = scratch.counts[place]
         log.owner[tally.hosts] = tally.running
+        for device in range(log.devices.shape[1]):
+            log.devices[tally.hosts, device] = scratch.taken[place, device]
         _settle(cluster, log, tally.hosts)
+        shift_now(cluster, queue, at, scratch.chosen[place], -scratch.counts[place], scratch.taken, place)
         tally.hosts += 1
-        shift(cluster, scratch.chosen[place], queue.units, at, -scratch.counts[place])
     charge(cluster, queue, at, row.user, 1)
     number = tally.runs
     run = log.runs[number]
@@ -195,10 +202,7 @@ def start_chosen(state: State, job: int, used: int) -> int:
 @kernel
 def start(state: State, job: int) -> int:
     """Place and start a job that was taken from the queue and fits; return the number of the run."""
-    cluster = state.cluster
-    at = bucket_of(state.queue.jobs, job)
-    used = placed(state.rules.placement, cluster, cluster.free, cluster.room, state.queue, at, state.scratch)
-    return int(start_chosen(state, job, used))
+    return int(start_chosen(state, job, placed(state, state.cluster.now, bucket_of(state.queue.jobs, job))))
 
 
 @kernel
@@ -209,7 +213,7 @@ def stop(state: State, number: int, ending: int) -> int:
     job = run.job
     at = bucket_of(queue.jobs, job)
     for place in range(run.first_host, log.runs[number + 1].first_host):
-        shift(state.cluster, log.hosts[place], queue.units, at, log.counts[place])
+        shift_now(state.cluster, queue, at, log.hosts[place], log.counts[place], log.devices, place)
         _leave(state.cluster, log, place)
         note_change(state.cluster, queue, log.hosts[place])
     charge(state.cluster, queue, at, queue.jobs[job].user, -1)

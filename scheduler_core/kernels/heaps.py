@@ -5,7 +5,8 @@ Any run can be removed from the heap of runs, because each job stores the index 
 """
 
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.state import Log, Records
+from scheduler_core.kernels.records import Records
+from scheduler_core.kernels.state import Log
 
 
 @kernel

@@ -1,7 +1,6 @@
 """Waiting jobs: each bucket (jobs of equal demand) has a pairing heap, sorted by rank (sort key) and then serial.
 
 The links of the heap are fields of the job records. The order among buckets is in `offers`.
-Called by `loop`, `starts` and the rounds.
 
 References
 ----------
@@ -9,7 +8,8 @@ Fredman, Sedgewick, Sleator, Tarjan: The pairing heap, Algorithmica 1986.
 """
 
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.state import NONE, Queue, Records
+from scheduler_core.kernels.records import NONE, Records
+from scheduler_core.kernels.state import Queue
 
 
 @kernel

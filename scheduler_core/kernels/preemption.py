@@ -1,16 +1,16 @@
 """A round with preemption: a job that does not fit may stop running jobs that have a worse sort key.
 
-A running job is not stopped if the waiting job fits without stopping it. Called by `loop`.
+A running job is not stopped if the waiting job fits without stopping it.
 """
 
-from pipelines.simulation.engine.compiled.heaps import heaped, popped, sooner, swapped
-from pipelines.simulation.engine.compiled.offers import next_offer, offer_again, offer_all
-from pipelines.simulation.engine.compiled.reach import give_up, is_ripe, is_stuck, key_now, ripen
-from pipelines.simulation.engine.compiled.starts import PREEMPTED, RUNNING, lent, start, stop, wait
-from pipelines.simulation.engine.compiled.waiting import take
+from scheduler_core.kernels.heaps import heaped, popped, sooner, swapped
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.placing import copy_room, fits_free, hosted_in_all
+from scheduler_core.kernels.offers import next_offer, offer_again, offer_all
+from scheduler_core.kernels.rooms import copied, fits_free, hosted_in_all
+from scheduler_core.kernels.starts import PREEMPTED, RUNNING, lent, start, stop, wait
 from scheduler_core.kernels.state import NONE, State
+from scheduler_core.kernels.stuck import give_up, is_ripe, is_stuck, key_now, ripen
+from scheduler_core.kernels.waiting import take
 
 
 @kernel
@@ -75,7 +75,7 @@ def _could_fit(state: State, at: int, victims: int, count: int) -> bool:
     """
     queue, scratch, log = state.queue, state.scratch, state.log
     rank, instances = queue.jobs[queue.buckets[at].top].rank, queue.buckets[at].instances
-    copy_room(state.cluster.free, scratch.bare)
+    copied(state.cluster.now, scratch.bare)
     for place in range(victims):
         if count >= instances:
             return True
@@ -98,10 +98,10 @@ def _chosen_victims(state: State, at: int, victims: int) -> int:
     picks, instances, looked = scratch.picks, queue.buckets[at].instances, 0
     count = 0  # no machine hosts a single instance, as the job does not fit
     if instances > 1:
-        count = hosted_in_all(state.cluster, state.cluster.free, queue, at)
+        count = hosted_in_all(state.cluster, state.cluster.now, queue, at)
     if not _could_fit(state, at, victims, count):
         return 0
-    copy_room(state.cluster.free, scratch.bare)
+    copied(state.cluster.now, scratch.bare)
     while count < instances:
         pick = picks[_worst(state, victims, looked)]
         if log.runs[pick.what].ending == RUNNING:
@@ -143,8 +143,8 @@ def preempting_round(state: State) -> None:
                 if scratch.shed[place]:
                     _preempted(state, scratch.picks[place].what)
         if fitting or looked > 0:
-            start(state, take(queue, len(cluster.free), at))
+            start(state, take(queue, len(cluster.away), at))
             offer_again(state, at)
         at = next_offer(state)
     for place in range(tally.aside):
-        wait(state.rules, queue, len(cluster.free), scratch.aside[place])
+        wait(state.rules, queue, len(cluster.away), scratch.aside[place])

@@ -1,11 +1,11 @@
 """What backfill keeps sorted from round to round: the first waiting jobs, and the current runs by expected end.
 
-The first jobs are in `Queue.front`, and not in the heaps of their buckets. Called by `starts` and `backfill`.
+The first jobs are in `Queue.front`, and not in the heaps of their buckets.
 """
 
-from pipelines.simulation.engine.compiled.waiting import before, bucket_of, count_in, count_out, link
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.state import Log, Queue, Rules
+from scheduler_core.kernels.waiting import before, bucket_of, count_in, count_out, link
 
 
 @kernel

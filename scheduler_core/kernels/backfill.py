@@ -1,6 +1,6 @@
 """EASY backfill: reserve capacity for the first job that does not fit (the head), and start later jobs beside it.
 
-A later job starts only if it is not expected to delay the head. Called by `loop`.
+A later job starts only if it is not expected to delay the head.
 
 References
 ----------
@@ -10,13 +10,15 @@ run times are predicted instead of stated by users.
 
 import math
 
-from pipelines.simulation.engine.compiled.front import clear_front, leave_front
-from pipelines.simulation.engine.compiled.offers import next_offer, offer_again, offer_all
-from pipelines.simulation.engine.compiled.starts import DRF, lent, start, start_chosen
-from pipelines.simulation.engine.compiled.waiting import bucket_of, unlink
+from scheduler_core.kernels.front import clear_front, leave_front
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.placing import copy_room, fits, fits_free, hosted_in_all, placed, share_free
+from scheduler_core.kernels.offers import next_offer, offer_again, offer_all
+from scheduler_core.kernels.placing import placed
+from scheduler_core.kernels.records import DRF
+from scheduler_core.kernels.rooms import copied, fits, fits_free, hosted_in_all, share_free, shift
+from scheduler_core.kernels.starts import lent, start, start_chosen
 from scheduler_core.kernels.state import NONE, State
+from scheduler_core.kernels.waiting import bucket_of, unlink
 
 OPEN = 0
 SHORT_ONLY = 1
@@ -28,7 +30,7 @@ SHUT = 2
 
 
 @kernel
-def _reserve(state: State, head: int) -> None:
+def reserve(state: State, head: int) -> None:
     """Reserve capacity for the head: write its expected start to `shadow_s`.
 
     Write to `spare` the capacity that is expected to be free at that time after the head has started.
@@ -38,28 +40,28 @@ def _reserve(state: State, head: int) -> None:
     bare, instances = scratch.bare, queue.buckets[at].instances
     tally.reserved_for, tally.reserved_changes, tally.reserved_runs = head, tally.changes, tally.runs
     tally.shadow_s, tally.lent = math.inf, 0
-    copy_room(cluster.free, bare)
+    copied(cluster.now, bare)
     count = 0  # no machine hosts a single instance, as the head does not fit
     if instances > 1:
-        count = hosted_in_all(cluster, cluster.free, queue, at)
+        count = hosted_in_all(cluster, cluster.now, queue, at)
     while count < instances and tally.lent < tally.running:
         tally.shadow_s = max(tally.now_s, expected[tally.lent].end_s)
         while tally.lent < tally.running and expected[tally.lent].end_s <= tally.shadow_s:
             count += lent(state, expected[tally.lent].run, 1, at)
             tally.lent += 1
-    copy_room(bare, scratch.spare)
+    copied(bare, scratch.spare)
     if count < instances:
         tally.shadow_s = math.inf
         return
-    for machine in range(len(bare)):
-        lending = False
-        for resource in range(3):
-            lending |= bare[machine, resource] != cluster.free[machine, resource]
-        scratch.bare_room[machine] = share_free(bare, machine, cluster.largest) if lending else cluster.room[machine]
-    used = placed(state.rules.placement, cluster, bare, scratch.bare_room, queue, at, scratch)
+    for each in range(tally.lent):
+        number = expected[each].run
+        for place in range(state.log.runs[number].first_host, state.log.runs[number + 1].first_host):
+            machine = state.log.hosts[place]
+            bare.freeness[machine] = share_free(bare.free, machine, cluster.largest)
+    used = placed(state, bare, at)
     for place in range(used):
-        for resource in range(3):
-            scratch.spare[scratch.chosen[place], resource] -= queue.units[at, resource] * scratch.counts[place]
+        machine, count = scratch.chosen[place], -scratch.counts[place]
+        shift(scratch.spare, cluster.largest, machine, queue, at, count, scratch.taken, place)
 
 
 @kernel
@@ -83,9 +85,17 @@ def _still_reserved(state: State, head: int) -> bool:
 @kernel
 def _narrow(state: State, machine: int) -> None:
     """Write to `bare` the capacity of a machine that is free now and will not be needed by the head."""
-    scratch = state.scratch
+    now, spare, bare = state.cluster.now, state.scratch.spare, state.scratch.bare
     for resource in range(3):
-        scratch.bare[machine, resource] = min(state.cluster.free[machine, resource], scratch.spare[machine, resource])
+        bare.free[machine, resource] = min(now.free[machine, resource], spare.free[machine, resource])
+    if bare.devices.shape[1] > 0:
+        bare.free[machine, 2] = 0
+        for device in range(bare.devices.shape[1]):
+            bare.devices[machine, device] = min(now.devices[machine, device], spare.devices[machine, device])
+            bare.free[machine, 2] += bare.devices[machine, device]
+        for size in range(bare.tenants.shape[1]):
+            bare.tenants[machine, size] = max(now.tenants[machine, size], spare.tenants[machine, size])
+    bare.freeness[machine] = share_free(bare.free, machine, state.cluster.largest)
 
 
 @kernel
@@ -102,19 +112,17 @@ def _backfilled(state: State, place: int, late: bool) -> bool:
         bucket.passed = SHUT
         return False
     if not late:
-        number = start(state, leave_front(queue, len(cluster.free), place))
+        number = start(state, leave_front(queue, len(cluster.away), place))
     elif fits(cluster, scratch.bare, queue, at):
-        for machine in range(len(scratch.bare)):
-            scratch.bare_room[machine] = share_free(scratch.bare, machine, cluster.largest)
-        used = placed(state.rules.placement, cluster, scratch.bare, scratch.bare_room, queue, at, scratch)
-        number = start_chosen(state, leave_front(queue, len(cluster.free), place), used)
+        used = placed(state, scratch.bare, at)
+        number = start_chosen(state, leave_front(queue, len(cluster.away), place), used)
     else:
         bucket.passed = SHORT_ONLY
         return False
     for host in range(log.runs[number].first_host, log.runs[number + 1].first_host):
         if late:
-            for resource in range(3):
-                scratch.spare[log.hosts[host], resource] -= queue.units[at, resource] * log.counts[host]
+            count = -log.counts[host]
+            shift(scratch.spare, cluster.largest, log.hosts[host], queue, at, count, log.devices, host)
         _narrow(state, log.hosts[host])
     return True
 
@@ -158,9 +166,9 @@ def _behind(state: State) -> None:
     if usable == 0:
         return  # no job fits the free capacity
     if not _still_reserved(state, head):
-        _reserve(state, head)
+        reserve(state, head)
         tally.seen = 0
-        for machine in range(len(state.cluster.free)):
+        for machine in range(len(state.cluster.away)):
             _narrow(state, machine)
     place, runs = 1, tally.runs
     for _ in range(state.rules.depth):
@@ -186,6 +194,6 @@ def easy_round(state: State) -> None:
         if not fits_free(cluster, queue, queue.front[0].bucket):
             _behind(state)
             break
-        start(state, leave_front(queue, len(cluster.free), 0))
+        start(state, leave_front(queue, len(cluster.away), 0))
     if state.rules.policy == DRF:
         clear_front(queue)

@@ -2,20 +2,21 @@
 
 The loop returns when the log of runs is full, and is called again with a longer log. Rounds with backfill or preemption
 are in their own modules; the simple rounds are here. Free capacity never grows within a simple round, so a bucket (jobs
-of equal demand) that did not fit is not tried again in that round. Called by `run`.
+of equal demand) that did not fit is not tried again in that round.
 """
 
 import math
-from pathlib import Path
 
-from pipelines.simulation.engine.compiled.backfill import easy_round
-from pipelines.simulation.engine.compiled.offers import next_offer, offer, offer_again, offer_all
-from pipelines.simulation.engine.compiled.preemption import preempting_round
-from pipelines.simulation.engine.compiled.starts import COMPLETED, FAILED, INTERRUPTED, KILLED, start, stop, wait
-from pipelines.simulation.engine.compiled.waiting import smallest_gpus, take
-from scheduler_core.kernels.kernel import SOURCES, Compiled, digest, kept, kernel
-from scheduler_core.kernels.placing import fits, fits_free, note_change, share_free
-from scheduler_core.kernels.state import NONE, State
+from scheduler_core.kernels.backfill import easy_round
+from scheduler_core.kernels.kernel import SOURCES, Kept, kept, kernel
+from scheduler_core.kernels.offers import next_offer, offer, offer_again, offer_all
+from scheduler_core.kernels.placing import placed
+from scheduler_core.kernels.preemption import preempting_round
+from scheduler_core.kernels.rooms import copied_on, fits, fits_free, note_change
+from scheduler_core.kernels.sharing import aim
+from scheduler_core.kernels.starts import COMPLETED, FAILED, INTERRUPTED, KILLED, start, stop, wait
+from scheduler_core.kernels.state import NONE, Cluster, State
+from scheduler_core.kernels.waiting import smallest_gpus, take
 
 MILLI = 1000
 
@@ -70,7 +71,7 @@ def end_runs(state: State) -> None:
             row.left_s = row.run_s
             row.attained_s = 0.0
             row.owed_s = 0.0
-            wait(state.rules, queue, len(state.cluster.free), job)
+            wait(state.rules, queue, len(state.cluster.away), job)
         else:
             stop(state, number, FAILED if row.fails else COMPLETED)
             row.finished_s = tally.now_s
@@ -85,10 +86,9 @@ def bring_up(state: State) -> None:
         tally.ups += 1
         cluster.away[machine] -= 1
         if cluster.away[machine] == 0:
+            copied_on(cluster.empty, cluster.now, machine)
             for resource in range(3):
-                cluster.free[machine, resource] = cluster.capacity[machine, resource]
-                cluster.total_free[resource] += cluster.capacity[machine, resource]
-            cluster.room[machine] = share_free(cluster.free, machine, cluster.largest)
+                cluster.total_free[resource] += cluster.empty.free[machine, resource]
             note_change(cluster, state.queue, machine)
             tally.settled = 0
 
@@ -111,7 +111,21 @@ def _interrupt(state: State) -> None:
         row.left_s = row.run_s if row.full else row.granted_run_s
         row.attained_s = 0.0
         row.owed_s = 0.0
-        wait(state.rules, queue, len(state.cluster.free), job)
+        wait(state.rules, queue, len(state.cluster.away), job)
+
+
+@kernel
+def close(cluster: Cluster, machine: int) -> None:
+    """Remove the free capacity of a machine."""
+    now = cluster.now
+    for resource in range(3):
+        cluster.total_free[resource] -= now.free[machine, resource]
+        now.free[machine, resource] = 0
+    now.freeness[machine] = 0.0
+    for device in range(now.devices.shape[1]):
+        now.devices[machine, device] = 0
+    for size in range(now.tenants.shape[1]):
+        now.tenants[machine, size] = 0
 
 
 @kernel
@@ -127,10 +141,7 @@ def take_down(state: State) -> None:
     for outage in range(first, tally.downs):
         machine = breaks.down[outage]
         note_change(cluster, state.queue, machine)
-        for resource in range(3):
-            cluster.total_free[resource] -= cluster.free[machine, resource]
-            cluster.free[machine, resource] = 0
-        cluster.room[machine] = 0.0
+        close(cluster, machine)
 
 
 @kernel
@@ -141,7 +152,7 @@ def admit(state: State) -> None:
         job = tally.arrivals
         tally.arrivals += 1
         if queue.buckets[queue.jobs[job].full_bucket].possible:
-            wait(state.rules, queue, len(state.cluster.free), job)
+            wait(state.rules, queue, len(state.cluster.away), job)
         else:
             queue.jobs[job].never_fits = True
 
@@ -158,7 +169,7 @@ def unbounded_round(state: State) -> None:
     at = next_offer(state)
     while at != NONE:
         if fits_free(cluster, queue, at):
-            start(state, take(queue, len(cluster.free), at))
+            start(state, take(queue, len(cluster.away), at))
             offer_again(state, at)
         at = next_offer(state)
     tally.settled = tally.filled
@@ -177,7 +188,7 @@ def bounded_round(state: State) -> None:
     at = next_offer(state)
     while at != NONE and (head == NONE or tally.overtaken < bound):
         if fits_free(cluster, queue, at):
-            start(state, take(queue, len(cluster.free), at))
+            start(state, take(queue, len(cluster.away), at))
             offer_again(state, at)
             if head != NONE:
                 tally.overtaken += 1
@@ -197,21 +208,30 @@ def _has_room(state: State) -> bool:
 
 
 @kernel
-def _judge(state: State) -> None:
+def judge(state: State) -> None:
     """Mark the buckets whose jobs fit the empty cluster; jobs of the other buckets can never start."""
     queue, cluster = state.queue, state.cluster
     for at in range(len(queue.buckets)):
-        queue.buckets[at].possible = fits(cluster, cluster.capacity, queue, at)
+        queue.buckets[at].possible = fits(cluster, cluster.empty, queue, at)
 
 
-def _looping(sources: str) -> Compiled:
+DONE = 0
+LOG_FULL = 1
+AIM = 2
+"""Why `advance` returns."""
+
+
+def _looping(sources: str) -> Kept:
     @kept
-    def advance(state: State) -> bool:
+    def advance(state: State) -> int:
+        """Simulate until nothing more happens before the horizon, the log is full, or a new target workload is due."""
         _ = sources  # captured, so that changed sources give a new cache key for the compiled code
         tally, rules, horizon_s = state.queue.tally[0], state.rules, state.rules.horizon_s
         if tally.arrivals == 0:
-            _judge(state)
+            judge(state)
         while _has_room(state):
+            if tally.arrivals >= tally.aim_at:
+                return AIM
             if rules.preempting:  # no kernel of its own: LLVM would optimize all rounds once more
                 preempting_round(state)
             elif rules.easy:
@@ -224,17 +244,47 @@ def _looping(sources: str) -> Compiled:
             if upcoming_s > horizon_s or upcoming_s == math.inf:
                 if horizon_s < math.inf:
                     count_stranded(state, horizon_s)
-                return True
+                return DONE
             count_stranded(state, upcoming_s)
             tally.now_s = upcoming_s
             end_runs(state)
             bring_up(state)
             take_down(state)
             admit(state)
-        return False
+        return LOG_FULL
 
     return advance
 
 
-advance = _looping(SOURCES + digest(Path(__file__).parent))
-"""Simulate until nothing more happens before the horizon (return True) or the log is too short (return False)."""
+advance = _looping(SOURCES)
+
+
+def _aiming(sources: str) -> Kept:
+    @kept
+    def aim_at_goal(state: State) -> None:
+        """Recompute what depends on the target workload `State.goal`, which is new."""
+        _ = sources
+        aim(state)
+
+    return aim_at_goal
+
+
+aim_at_goal = _aiming(SOURCES)
+
+
+def _choosing(sources: str) -> Kept:
+    @kept
+    def choose(state: State, at: int) -> int:
+        """Choose machines for a gang of bucket `at` in the capacity `Scratch.bare`; return their number, 0 if none fit.
+
+        The result is in `Scratch`, as that of `placing.placed`.
+        """
+        _ = sources
+        if not fits(state.cluster, state.scratch.bare, state.queue, at):
+            return 0
+        return int(placed(state, state.scratch.bare, at))
+
+    return choose
+
+
+choose = _choosing(SOURCES)

@@ -2,15 +2,16 @@
 
 A gang of a bucket is stuck if it does not fit the free capacity together with that of all preemptible runs with a worse
 sort key. Later it can fit only with more on machines that changed, with a first job of a better key, or once a run's
-key became worse than the job's. Called by `preemption`.
+key became worse than the job's.
 """
 
 import math
 
-from pipelines.simulation.engine.compiled.starts import FIXED, LAS, LAS_TIME, RUNNING, SRTF, key_from
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.placing import hosted, note_change, open_to
-from scheduler_core.kernels.state import NONE, Records, Rules, State
+from scheduler_core.kernels.records import FIXED, LAS, LAS_TIME, NONE, SRTF, Records
+from scheduler_core.kernels.rooms import hosted, hosted_pooled, note_change, open_to
+from scheduler_core.kernels.starts import RUNNING, key_from
+from scheduler_core.kernels.state import Rules, State
 
 MARGIN = 1e-9
 """Relative margin of the time at which a key becomes worse, far above the rounding of keys and times."""
@@ -69,9 +70,9 @@ def give_up(state: State, at: int, missing: int) -> None:
     queue, log, tally, bucket = state.queue, state.log, state.queue.tally[0], state.queue.buckets[at]
     row = at % len(state.scratch.hosted_for)
     state.scratch.hosted_for[row] = at
-    for machine in range(len(state.scratch.bare)):
+    for machine in range(len(state.scratch.hosted[row])):
         could = open_to(state.cluster, machine, bucket.gpu_type)
-        count = hosted(state.scratch.bare, machine, queue.units, at, bucket.instances) if could else 0
+        count = hosted(state.scratch.bare, machine, queue, at, bucket.instances) if could else 0
         state.scratch.hosted[row, machine] = count
     bucket.stuck_at = tally.changes
     bucket.stuck_missing = missing
@@ -90,7 +91,7 @@ def _reachable_on(state: State, machine: int, at: int) -> int:
     """Return how many instances of bucket `at` a machine hosts beside the runs that its stuck job may not preempt."""
     queue, log, reach, bucket = state.queue, state.log, state.scratch.reach, state.queue.buckets[at]
     for resource in range(3):
-        reach[0, resource] = state.cluster.free[machine, resource]
+        reach[0, resource] = state.cluster.now.free[machine, resource]
     place = state.cluster.first_on[machine]
     while place != NONE:
         run = log.active[log.owner[place]]
@@ -102,7 +103,7 @@ def _reachable_on(state: State, machine: int, at: int) -> int:
             elif _rises(state.rules):
                 bucket.stuck_until_s = min(bucket.stuck_until_s, _worse_at_s(state, run, key, bucket.stuck_rank))
         place = log.older[place]
-    return int(hosted(reach, 0, queue.units, at, bucket.instances))
+    return int(hosted_pooled(reach, 0, queue.units, at, bucket.instances, 3))
 
 
 @kernel
@@ -110,6 +111,8 @@ def is_stuck(state: State, at: int) -> bool:
     """Return whether the first job of bucket `at` surely fits by no choice of preemptible runs."""
     queue, cluster, bucket = state.queue, state.cluster, state.queue.buckets[at]
     tally, missing = queue.tally[0], bucket.stuck_missing
+    if cluster.now.devices.shape[1] > 0:
+        return False  # not remembered if GPUs are shared by device
     if bucket.stuck_at == NONE or tally.changes - bucket.stuck_at > len(cluster.changed):
         return False
     if queue.jobs[bucket.top].rank < bucket.stuck_rank or tally.now_s > bucket.stuck_until_s:

@@ -1,7 +1,4 @@
-"""Notify the user when numba compiles: the first use takes half a minute; later uses load the compiled code.
-
-Compilation and its cache are in `scheduler_core.kernels.kernel`. Called by `pipelines.cli`.
-"""
+"""Notify the user when numba compiles: the first use takes half a minute; later uses load the compiled code."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -2,7 +2,7 @@
 
 import numba
 
-from pipelines.simulation.engine.compiled.notice import compiling_told
+from scheduler_core.kernels.notice import compiling_told
 
 
 def test_the_first_compilation_is_told_once() -> None:

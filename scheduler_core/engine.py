@@ -1,0 +1,291 @@
+"""Scheduling of a whole workload, or of one round: the rules of a `Discipline` as numbers, and the state they act on.
+
+The rules are in `kernels`, written once: small worlds are run by Python, large ones by compiled code, with equal
+results. The same input always gives the same schedule.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import numpy as np
+
+from scheduler_core.cluster import Cluster as Machinery
+from scheduler_core.devices import shape
+from scheduler_core.errors import BadInput
+from scheduler_core.gangs import ANY_GPU_TYPE, Demand
+from scheduler_core.jobs import Jobs
+from scheduler_core.kernels import gittins
+from scheduler_core.kernels.clock import AIM, DONE, LOG_FULL, advance, aim_at_goal
+from scheduler_core.kernels.goals import goal_of, kinds_of
+from scheduler_core.kernels.records import DRF, JOB, NONE
+from scheduler_core.kernels.sharing import fill_in_order
+from scheduler_core.kernels.state import (
+    KEPT_CHANGES,
+    MOST_SHAPES,
+    Breaks,
+    Cluster,
+    Goal,
+    Log,
+    Queue,
+    Room,
+    Rules,
+    State,
+    cache_of,
+    log_of,
+    queue_of,
+    room_like,
+    scratch_of,
+    uncompiled,
+    write_back,
+)
+from scheduler_core.placement import PLACEMENTS
+from scheduler_core.queue_policies import QUEUE_POLICIES, predicted_or_last
+from scheduler_core.queueing import Discipline
+from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["NO_BREAKS", "Ties", "begun", "fill", "goals_of", "is_large", "run"]
+
+
+NO_BREAKS: Final = Breaks(*(np.empty(0, dtype=kind) for kind in (np.float64, np.int64, np.float64, np.int64)))
+
+
+def begun(
+    jobs: Jobs,
+    cluster: Machinery,
+    discipline: Discipline,
+    *,
+    horizon_s: float,
+    breaks: Breaks = NO_BREAKS,
+    target: TargetWorkload | None = None,
+) -> State:
+    """Return the state before the first arrival; `target` is what placements by device aim at.
+
+    If GPUs are shared by device, requests of more than one GPU must be whole GPUs.
+    """
+    queue = _queue(jobs, discipline)
+    kinds, kind = kinds_of(tuple(machine.gpu_type for machine in cluster.machines))
+    empty = _empty(cluster)
+    shapes = int(queue.buckets["shape"].max(initial=-1)) + 1
+    rows = min(shapes, MOST_SHAPES) if PLACEMENTS[discipline.placement].by_device else 0
+    return State(
+        rules=_rules(discipline, horizon_s),
+        queue=queue,
+        cluster=_cluster(cluster, empty, jobs.gpu_types, int(queue.jobs["user"].max(initial=0)) + 1),
+        log=_first_log(jobs, empty),
+        breaks=breaks,
+        scratch=scratch_of(len(jobs.arrive_s), len(queue.buckets), empty),
+        goal=goal_of(target_of(()) if target is None else target, kinds),
+        cache=cache_of(rows, empty, kind, cluster.largest),
+    )
+
+
+def run(state: State, goals: Sequence[tuple[int, Goal]] = (), *, compiled: bool) -> State:
+    """Run a state until its horizon, or until nothing more happens; return it with a log that is long enough.
+
+    `goals` are pairs of a number of arrivals and the target workload from then on, in order.
+    """
+    tally, left, why = state.queue.tally, list(goals), AIM
+    while why != DONE:
+        if why == LOG_FULL:
+            state = state._replace(log=_grown(state))
+        while left and left[0][0] <= tally["arrivals"][0]:
+            state = state._replace(goal=left.pop(0)[1])
+        tally["aim_at"] = left[0][0] if left else np.iinfo(np.int64).max
+        rows = state if compiled else uncompiled(state)
+        if why == AIM:
+            (aim_at_goal if compiled else aim_at_goal.py_func)(rows)
+        why = (advance if compiled else advance.py_func)(rows)
+        if not compiled:
+            write_back(rows, state)
+    return state
+
+
+def goals_of(jobs: Jobs, cluster: Machinery, discipline: Discipline, target: SlidingTarget) -> list[tuple[int, Goal]]:
+    """Return the target workloads that a placement learns from the arrivals, as `run` takes them."""
+    kinds, _ = kinds_of(tuple(machine.gpu_type for machine in cluster.machines))
+    goals: list[tuple[int, Goal]] = []
+    for row in range(len(jobs.arrive_s)):
+        known = target.target
+        if cluster.could_host(demand_of_row(jobs, row, jobs.request_units, discipline)):
+            target.arrived(demand_of_row(jobs, row, jobs.granted_units, discipline))
+        if target.target is not known:
+            goals.append((row + 1, goal_of(target.target, kinds)))
+    return goals
+
+
+Ties = Literal["first", "random"]
+"""How to choose among machines with equal scores: the first, or a random one."""
+
+
+def fill(
+    jobs: Jobs, cluster: Machinery, placement: str, target: TargetWorkload, *, ties: Ties, rng: np.random.Generator
+) -> tuple[IntArray, BoolArray, FloatArray]:
+    """Place n pods in turn by device; none ends, and pods that do not fit are dropped.
+
+    Returns the machine of each pod, -1 if it was dropped (n,), the devices it takes there (n, devices), and the mean
+    free milli-GPUs that a pod of the target could not use thereafter (n,).
+
+    Raises
+    ------
+    BadInput
+        If no device placement has that name, or no machine has a GPU.
+    """
+    if placement not in PLACEMENTS or not PLACEMENTS[placement].by_device:
+        names = ", ".join(sorted(name for name, each in PLACEMENTS.items() if each.by_device))
+        raise BadInput(f"device placement: found {placement!r}, expected one of {names}")
+    if cluster.devices is None or not cluster.devices.any():
+        count = len(cluster.machines)
+        raise BadInput(f"placement {placement}: found {count} machines without a GPU, expected at least one with")
+    rules = Discipline(placement=placement, match_gpu_type=True)
+    state = begun(jobs, cluster, rules, horizon_s=1.0, target=target)
+    count = len(jobs.arrive_s)
+    draws = rng.random((count, 2)) if ties == "random" or placement == "random" else np.full((count, 2), -1.0)
+    machine, weighed = (np.empty(count, dtype=np.int64) for _ in range(2))
+    taken = np.zeros((count, cluster.devices.shape[1]), dtype=np.bool_)
+    rows = np.ascontiguousarray(state.queue.jobs["granted_bucket"])
+    if is_large(count, len(cluster.machines), placement):
+        fill_in_order(state, rows, draws, machine, taken, weighed)
+    else:
+        fill_in_order.py_func(uncompiled(state), rows, draws, machine, taken, weighed)
+    return machine, taken, weighed / max(target.total, 1)
+
+
+COMPILED_FROM: Final = 500_000
+"""Effort, as `is_large` estimates it, from which compiled rules are faster; they may have to be compiled first."""
+
+
+def is_large(jobs: int, machines: int, placement: str) -> bool:
+    """Return whether compiled rules decide on so many jobs faster than Python; placements by device look at more."""
+    per_machine = 10 if placement in PLACEMENTS and PLACEMENTS[placement].by_device else 1
+    return jobs * (100 + per_machine * machines) >= COMPILED_FROM
+
+
+def demand_of_row(jobs: Jobs, row: int, units: IntArray, discipline: Discipline) -> Demand:
+    """Return the demand of a job with the given units (n, 3)."""
+    cpu, mem, gpu = units[row].tolist()
+    code = int(jobs.gpu_type[row]) if discipline.match_gpu_type else ANY_GPU_TYPE
+    gpu_type = None if code == ANY_GPU_TYPE else jobs.gpu_types[code]
+    return Demand(units=(cpu, mem, gpu), instances=int(jobs.instances[row]), gpu_type=gpu_type)
+
+
+def distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the number of each row of a matrix, equal for equal rows, and the first row of each number.
+
+    >>> [part.tolist() for part in distinct(np.array([[5, 1], [7, 1], [5, 1]]))]
+    [[0, 1, 0], [0, 1]]
+    """
+    hashes = np.zeros(len(rows), dtype=np.uint64)
+    for column in range(rows.shape[1]):
+        hashes = (hashes ^ rows[:, column].astype(np.uint64)) * MIX
+        hashes ^= hashes >> np.uint64(29)
+    _, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
+    if not np.array_equal(rows, rows[first][codes]):  # two rows have the same hash
+        _, first, codes = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.arange(len(order))
+    return numbers[codes.reshape(-1)], first[order].astype(np.int64)
+
+
+MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _rules(discipline: Discipline, horizon_s: float) -> Rules:
+    return Rules(
+        policy=QUEUE_POLICIES[discipline.policy].mode,
+        placement=PLACEMENTS[discipline.placement].code,
+        seed=int(discipline.seed),
+        aging=float(discipline.aging),
+        overtakes=NONE if discipline.overtakes is None else int(discipline.overtakes),
+        easy=discipline.backfill == "easy",
+        depth=int(discipline.backfill_depth),
+        preempting=discipline.preempts(),
+        restart_cost_s=float(discipline.restart_cost_s),
+        quantum_s=float(discipline.quantum_s),
+        horizon_s=float(horizon_s),
+        remaining=gittins.remaining_table(),
+        ages=gittins.AGES,
+    )
+
+
+def _queue(jobs: Jobs, discipline: Discipline) -> Queue:
+    """Convert jobs to records, grouped into buckets of equal demand; under DRF a bucket also has only one user."""
+    policy, count = QUEUE_POLICIES[discipline.policy], len(jobs.arrive_s)
+    users = np.unique(jobs.user, return_inverse=True)[1]
+    rows = np.empty((2 * count, 6), dtype=np.int64)
+    for part, units in ((rows[:count], jobs.granted_units), (rows[count:], jobs.request_units)):
+        part[:, :3] = units
+        part[:, 3] = jobs.instances
+        part[:, 4] = _named_types(jobs) if discipline.match_gpu_type else ANY_GPU_TYPE
+        part[:, 5] = users if policy.mode == DRF else 0
+    codes, first = distinct(rows)
+    shapes, _ = distinct(rows[first, :5])
+    records = np.zeros(count, dtype=JOB)
+    for name in ("arrive_s", "run_s", "granted_run_s", "dies", "fails"):
+        records[name] = getattr(jobs, name)
+    records["left_s"] = jobs.granted_run_s
+    records["predicted_s"] = predicted_or_last(jobs.predicted_s)
+    records["spread"] = gittins.spreads_of(jobs.predicted_s, jobs.predicted_p90_s)
+    records["finished_s"] = np.nan
+    records["user"] = users
+    records["granted_bucket"], records["full_bucket"] = codes[:count], codes[count:]
+    for key, units in (("granted_key", jobs.granted_units), ("full_key", jobs.request_units)):
+        records[key] = policy.base(jobs, units[:, 2] * jobs.instances)
+    devices = np.array([shape(milli) for milli in rows[first, 2].tolist()], dtype=np.int64).reshape(-1, 2)
+    return queue_of(records, rows[first], shapes, devices)
+
+
+def _named_types(jobs: Jobs) -> IntArray:
+    """Return the GPU type code of each job; if `gpu_types` repeats a name, its first index is the code."""
+    first = np.array([jobs.gpu_types.index(name) for name in jobs.gpu_types] + [ANY_GPU_TYPE], dtype=np.int64)
+    return np.asarray(first[jobs.gpu_type], dtype=np.int64)  # ANY_GPU_TYPE is -1, so it indexes the last entry
+
+
+def _empty(cluster: Machinery) -> Room:
+    """Return the free capacity of a cluster without jobs, as arrays of kernels."""
+    room, machines = cluster.empty, len(cluster.machines)
+    none = np.zeros((machines, 0), dtype=np.int64)
+    return Room(
+        free=room.free.copy(),
+        freeness=room.freeness(),
+        devices=none if room.devices is None else np.ascontiguousarray(room.devices, dtype=np.int64),
+        tenants=none.copy() if room.tenants is None else room.tenants.copy(),
+    )
+
+
+def _cluster(cluster: Machinery, empty: Room, gpu_types: tuple[str, ...], users: int) -> Cluster:
+    machines = len(cluster.machines)
+    of_type = [cluster.of_type(name) for name in gpu_types]
+    return Cluster(
+        now=room_like(empty),
+        empty=empty,
+        largest=cluster.largest.astype(np.float64),
+        of_type=np.array(of_type, dtype=np.bool_).reshape(len(gpu_types), machines),
+        away=np.zeros(machines, dtype=np.int64),
+        total_free=empty.free.sum(axis=0),
+        total=cluster.total.astype(np.float64),
+        held=np.zeros((users, 3), dtype=np.int64),
+        changed=np.zeros(KEPT_CHANGES, dtype=np.int64),
+        first_on=np.full(machines, NONE, dtype=np.int64),
+    )
+
+
+def _first_log(jobs: Jobs, empty: Room) -> Log:
+    """Return an empty log, long enough for two runs of each job that dies and one of every other job.
+
+    Preemptions and outages can add runs; the log is then lengthened.
+    """
+    twice, hosts = 1 + jobs.dies.astype(np.int64), np.minimum(jobs.instances, len(empty.free))
+    return log_of(len(jobs.arrive_s), int(twice.sum()), int((hosts * twice).sum()), empty.devices.shape[1])
+
+
+def _grown(state: State) -> Log:
+    """Return the log at twice its length, or longer if all waiting jobs need more entries to start."""
+    log, tally = state.log, state.queue.tally[0]
+    runs = max(2 * len(log.runs), int(tally["runs"] + tally["waiting"]))
+    hosts = max(2 * len(log.hosts), int(tally["hosts"] + tally["waiting_hosts"]))
+    longer = log_of(len(log.ends), runs, hosts, log.devices.shape[1])
+    for old, new in zip(log, longer, strict=True):
+        new[: len(old)] = old
+    return longer

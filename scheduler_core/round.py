@@ -1,0 +1,179 @@
+"""One scheduling round of a snapshot's cluster: which jobs it starts, and what holds the others."""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from scheduler_core.cluster import Allocation, Demand, Room
+from scheduler_core.devices import shape
+from scheduler_core.engine import run
+from scheduler_core.kernels.backfill import reserve
+from scheduler_core.kernels.clock import choose
+from scheduler_core.kernels.records import DRF
+from scheduler_core.kernels.rooms import copied, hosted_in_all
+from scheduler_core.kernels.starts import lent
+from scheduler_core.kernels.state import Room as KernelRoom
+from scheduler_core.kernels.state import State, uncompiled
+from scheduler_core.scene import Scene
+from scheduler_core.snapshot import QueuedJob
+from scheduler_core.types import IntArray
+
+__all__ = ["Round", "round_of"]
+
+
+class Round:
+    """A snapshot's cluster after a round."""
+
+    def __init__(self, scene: Scene, state: State) -> None:
+        self.scene = scene
+        self.state = state
+        count, log = int(state.queue.tally["runs"][0]), state.log
+        self.serials: list[int] = log.runs["job"][:count].tolist()
+        """The jobs that run, in the order of their starts."""
+        self.started = [serial for serial in self.serials if serial in scene.jobs]
+        """The jobs that the round started."""
+        refused, records = state.queue.jobs["never_fits"], state.queue.jobs
+        self.refused = [serial for serial in scene.jobs if refused[serial]]
+        """The jobs that exceed the empty cluster."""
+        away = set(self.serials) | set(self.refused)
+        left = [serial for serial in scene.jobs if serial not in away]
+        key = records["rank"]
+        if state.rules.policy == DRF:
+            key = (state.cluster.held / state.cluster.total).max(axis=1)[records["user"]]
+        self.ranked = sorted(left, key=lambda serial: (key[serial], serial))
+        """The jobs that wait, in queue order."""
+
+    @cached_property
+    def rows(self) -> State:
+        """Return the state for uncompiled kernels."""
+        return uncompiled(self.state)
+
+    @cached_property
+    def room(self) -> Room:
+        """Return the free capacity after the round."""
+        return self._room(self.state.cluster.now)
+
+    def _room(self, now: KernelRoom) -> Room:
+        cluster, by_device = self.scene.cluster, self.scene.cluster.devices is not None
+        devices = (now.devices.copy(), now.tenants.copy()) if by_device else (None, None)
+        empty = cluster.empty
+        return Room(now.free.copy(), empty.largest, self.state.cluster.away == 0, empty.of_type, *devices)
+
+    def order(self, serial: int) -> tuple[float, int]:
+        """Return a key that sorts jobs in queue order; under `drf`, all users are taken to hold nothing."""
+        rank = self.state.queue.jobs["rank"]
+        return float(rank[serial]), serial
+
+    def number(self, serial: int) -> int:
+        """Return the number of a job's run."""
+        return self.serials.index(serial)
+
+    def bucket(self, serial: int) -> int:
+        """Return the number of a job's demand."""
+        return int(self.state.queue.jobs["full_bucket"][serial])
+
+    def allocation(self, serial: int) -> Allocation:
+        """Return where a job runs."""
+        if serial in self.scene.running:
+            return self.scene.running[serial]
+        log, number = self.state.log, self.number(serial)
+        span = slice(int(log.runs["first_host"][number]), int(log.runs["first_host"][number + 1]))
+        return self._allocation(
+            self.scene.demand(self.scene.jobs[serial]), log.hosts[span], log.counts[span], log.devices[span]
+        )
+
+    def _allocation(self, demand: Demand, hosts: IntArray, counts: IntArray, taken: IntArray) -> Allocation:
+        milli = shape(demand.units[2])[1]
+        devices = [
+            (machine, device, milli)
+            for machine, row in zip(hosts.tolist(), taken.tolist(), strict=True)
+            for device, amount in enumerate(row)
+            for _ in range(amount // milli if milli else 0)
+        ]
+        pairs = tuple(zip(hosts.tolist(), counts.tolist(), strict=True))
+        return Allocation(demand=demand, counts=pairs, devices=tuple(devices))
+
+    def end_s(self, serial: int) -> float:
+        """Return in how many seconds a running job should have ended; inf if unknown."""
+        return max(float(self.state.queue.jobs["predicted_s"][serial]), 0.0)
+
+    def elsewhere(self, serial: int, room: Room, closed: Collection[int]) -> Allocation | None:
+        """Return where a job would go in some free capacity without the machines `closed`; None if it does not fit."""
+        state, compiled = self.state, self.scene.compiled
+        bare, closed = state.scratch.bare, list(closed)
+        for own, given in ((bare.free, room.free), (bare.devices, room.devices), (bare.tenants, room.tenants)):
+            if given is not None:
+                own[:] = given
+                own[closed] = 0
+        bare.freeness[:] = (bare.free / room.largest).sum(axis=1)
+        state.cluster.away[closed] += 1
+        used = (choose if compiled else choose.py_func)(state if compiled else self.rows, self.bucket(serial))
+        state.cluster.away[closed] -= 1
+        found = state.scratch
+        demand = self.scene.demand(self.scene.jobs[serial])
+        if not used:
+            return None
+        return self._allocation(demand, found.chosen[:used], found.counts[:used], found.taken[:used])
+
+    def freeing(self, serial: int, among: Collection[int], gone: Collection[int] = ()) -> list[int]:
+        """Return which of the running jobs `among` must end before a waiting job fits, empty if that does not suffice.
+
+        Jobs end in order of expected end until the job fits. Those whose end it does not need are then left out. The
+        jobs `gone` have ended before.
+        """
+        rows, at = self.rows, self.bucket(serial)
+        instances = rows.queue.buckets[at].instances
+        copied(rows.cluster.now, rows.scratch.bare)
+        number = {each: place for place, each in enumerate(self.serials)}
+        for each in gone:
+            lent(rows, number[each], 1, at)
+        count = hosted_in_all(rows.cluster, rows.scratch.bare, rows.queue, at)
+        ended: list[int] = []
+        for each in sorted(among, key=self.end_s):
+            if count >= instances:
+                break
+            ended.append(each)
+            count += lent(rows, number[each], 1, at)
+        if count < instances:
+            return []
+        needed: list[int] = []
+        for each in ended:
+            count += lent(rows, number[each], -1, at)
+            if count < instances:
+                count += lent(rows, number[each], 1, at)
+                needed.append(each)
+        return needed
+
+    def reservation(self, head: int) -> tuple[float, Room]:
+        """Return when the head of the queue should start, and the capacity that it will leave free then."""
+        reserve(self.rows, head)
+        return float(self.rows.queue.tally[0].shadow_s), self._room(self.state.scratch.spare)
+
+    def expected_starts_s(self, serials: Collection[int]) -> dict[int, float]:
+        """Return in how many seconds waiting jobs are expected to start, by serial; inf if unknown.
+
+        Running jobs end as expected, and waiting jobs start as soon as they fit, tried in queue order. It assumes no
+        further arrivals, no preemption, and that machines that are down stay down.
+        """
+        scene = self.scene
+        last = max((at for at, serial in enumerate(self.ranked) if serial in serials), default=-1)
+        predicted_s = self.state.queue.jobs["predicted_s"].copy()
+        columns = scene.columns(scene.jobs, np.maximum(predicted_s, 0.0))
+        columns.arrive_s[self.ranked] = np.arange(len(self.ranked))
+        rules = replace(scene.rules, policy="fifo", backfill="none", overtakes=None)
+        runs = {serial: self.allocation(serial) for serial in self.serials}
+        state = scene.state(columns, rules, runs, self.ranked[: last + 1], math.inf)
+        log = run(state, compiled=scene.compiled)
+        begins = log.log.runs[len(runs) : int(log.queue.tally["runs"][0])]
+        starts_s = dict(zip(begins["job"].tolist(), begins["start_s"].tolist(), strict=True))
+        return {serial: starts_s.get(serial, math.inf) for serial in serials}
+
+
+def round_of(scene: Scene, changed: Mapping[int, QueuedJob] | None = None, ended: Collection[int] = ()) -> Round:
+    """Run the round that follows, with some waiting jobs changed, and some running jobs ended."""
+    columns = scene.columns({**scene.jobs, **(changed or {})})
+    runs = {serial: allocation for serial, allocation in scene.running.items() if serial not in ended}
+    return Round(scene, run(scene.state(columns, scene.rules, runs, list(scene.jobs)), compiled=scene.compiled))
