@@ -241,26 +241,16 @@ def mean_sizes(jobs: pl.DataFrame, keys: tuple[Key, ...]) -> FloatArray:
 
 def _ended_means(jobs: pl.DataFrame, key: Key) -> FloatArray:
     """Return the mean run time of jobs with the same key that ended before each submission (n,), NaN if none had."""
-    codes = key_codes(jobs, key)
-    submit_us = jobs["submit_ts"].dt.epoch("us").to_numpy()
-    ended = np.flatnonzero(jobs.select(finished()).to_series().to_numpy() & (codes >= 0))
-    end_us = jobs["end_ts"].dt.epoch("us").to_numpy()[ended].astype(np.int64)
-    order = np.lexsort((end_us, codes[ended]))
-    ended, end_us = ended[order], end_us[order]
-    totals = np.concatenate([[0.0], np.cumsum(jobs["run_s"].to_numpy()[ended])])
-    firsts = np.searchsorted(codes[ended], codes)
-    # Ends are sorted by key, then time: find how many of them come before each submission.
-    ranks = _ranks(codes, submit_us, codes[ended], end_us)
-    counts = np.where(codes >= 0, ranks - firsts, 0)
-    with np.errstate(invalid="ignore"):
-        return np.where(counts > 0, (totals[ranks] - totals[firsts]) / np.maximum(counts, 1), np.nan)
+    coded = jobs.select("submit_ts", "end_ts", "run_s", ended=finished(), code=pl.Series(key_codes(jobs, key)))
+    known = coded.filter(pl.col("code") >= 0)
+    past = known.filter("ended").sort("end_ts").select("code", "end_ts", mean_s=_running_mean("run_s").over("code"))
+    arriving = coded.with_row_index("row").select("row", "code", "submit_ts").sort("submit_ts")
+    sizes = arriving.join_asof(
+        past, left_on="submit_ts", right_on="end_ts", by="code", strategy="backward", allow_exact_matches=False
+    )
+    means: FloatArray = sizes.sort("row")["mean_s"].fill_null(float("nan")).to_numpy()
+    return means
 
 
-def _ranks(asked_code: IntArray, asked_us: IntArray, code: IntArray, us: IntArray) -> IntArray:
-    """Return how many of the ascending pairs (code, us) come before each pair (asked_code, asked_us)."""
-    is_end = np.concatenate([np.zeros(len(asked_code), dtype=np.bool_), np.ones(len(code), dtype=np.bool_)])
-    order = np.lexsort((is_end, np.concatenate([asked_us, us]), np.concatenate([asked_code, code])))
-    before = np.cumsum(is_end[order])
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = before
-    return ranks[: len(asked_code)]
+def _running_mean(name: str) -> pl.Expr:
+    return pl.col(name).cum_sum() / pl.col(name).cum_count()
