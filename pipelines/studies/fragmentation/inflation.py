@@ -35,12 +35,6 @@ class Pods:
     gpu_type: IntArray
     gpu_types: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        if self.units.shape != (len(self.gpu_type), 3):
-            raise BadInput(f"pods: found units of shape {self.units.shape}, expected ({len(self.gpu_type)}, 3)")
-        if not ((self.gpu_type >= ANY_GPU_TYPE) & (self.gpu_type < len(self.gpu_types))).all():
-            raise BadInput(f"pods: found a GPU type beyond the {len(self.gpu_types)} names")
-
     def __len__(self) -> int:
         return len(self.units)
 

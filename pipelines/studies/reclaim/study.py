@@ -89,32 +89,23 @@ class Config:
     folds: int = option(10, help="Parts that groups are dealt to for predictions.", minimum=2, maximum=100)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredJobs:
-    """The pool that arrivals are drawn from, the tables that models train on, and notes."""
-
-    pool: Pool
-    jobs: pl.DataFrame
-    usage: pl.DataFrame
-    notes: tuple[str, ...]
-
-
 def run_study(config: Config, context: Context) -> Findings:
     """Simulate the arms on drawn jobs; return shares of the oracle's gain with intervals, kills and stretch."""
     _check("variation", config.variation, VARIATIONS)
     _check("arm", config.arm, ARMS)
     arms = [arm for arm in ARMS if not config.arm or arm in (*config.arm, REQUESTED, ORACLE)]
     lake, trace = context.lake(), context.trace(config.trace)
-    measured = measured_jobs(*(lake.table(table, trace).collect() for table in ("jobs", "usage")))
-    predictor, notes = None, measured.notes
+    jobs, usage = (lake.table(table, trace).collect() for table in ("jobs", "usage"))
+    pool, notes = measured_jobs(jobs, usage)
+    predictor = None
     if any(ARMS[arm].predicts for arm in arms):
-        predictor, note = _predictor(measured, config, context)
-        notes = (*notes, note)
+        predictor, note = _predictor(pool, jobs, usage, config, context)
+        notes = [*notes, note]
     if predictor is None:
         arms = [arm for arm in arms if not ARMS[arm].predicts]
-    runs = simulated(config, context, measured.pool, predictor, arms)
-    rows = share_rows(runs, len(measured.pool.jobs))
-    about = f"{trace}: {len(measured.pool.jobs)} measured jobs; {config.rate:g} jobs/h, means of {config.seeds} seeds"
+    runs = simulated(config, context, pool, predictor, arms)
+    rows = share_rows(runs, len(pool.jobs))
+    about = f"{trace}: {len(pool.jobs)} measured jobs; {config.rate:g} jobs/h, means of {config.seeds} seeds"
     return Findings(
         study="reclaim",
         trace=trace,
@@ -130,31 +121,36 @@ def _check(option_name: str, given: Sequence[str], known: Iterable[str]) -> None
         raise BadUsage(f"--{option_name} {unknown[0]}: expected one of {', '.join(known)}")
 
 
-def measured_jobs(jobs: pl.DataFrame, usage: pl.DataFrame) -> MeasuredJobs:
-    """Return the measured jobs of canonical tables; if they have cv, nlp and ctr, only the types of the paper's mix."""
-    pool = job_pool(jobs, usage)
-    how = "drawn uniformly, because cv, nlp or ctr of the paper's mix is missing"
+def measured_jobs(jobs: pl.DataFrame, usage: pl.DataFrame) -> tuple[Pool, list[str]]:
+    """Return the measured jobs of canonical tables, and notes.
+
+    If there are measured jobs of cv, nlp and ctr, only the task types of the paper's mix are in the pool.
+    """
+    pool, how = job_pool(jobs, usage), "drawn uniformly, because cv, nlp or ctr of the paper's mix is missing"
     if _has_mix(pool):
-        jobs, measured = jobs.filter(pl.col("task_type").is_in(TYPES)), len(pool.jobs)
-        pool = job_pool(jobs, usage)
+        measured = len(pool.jobs)
+        pool = job_pool(jobs.filter(pl.col("task_type").is_in(TYPES)), usage)
         others = measured - len(pool.jobs)
         how = "drawn in the paper's mix" + (f"; {others} of other task types are left out" if others else "")
     left = ", ".join(f"{count} {why}" for why, count in pool.dropped.items() if count)
-    notes = (f"{len(pool.jobs)} measured jobs, {how}", *([f"not in the pool: {left}"] if left else []))
-    return MeasuredJobs(pool=pool, jobs=jobs, usage=usage, notes=notes)
+    return pool, [f"{len(pool.jobs)} measured jobs, {how}", *([f"not in the pool: {left}"] if left else [])]
 
 
 def _has_mix(pool: Pool) -> bool:
     return {kind for kind in TYPES if kind != GNN} <= {entry.job.task_type for entry in pool.jobs}
 
 
-def _predictor(measured: MeasuredJobs, config: Config, context: Context) -> tuple[Predictor | None, str]:
+def _predictor(
+    pool: Pool, jobs: pl.DataFrame, usage: pl.DataFrame, config: Config, context: Context
+) -> tuple[Predictor | None, str]:
     """Train models out of fold; return their predictions and a note, or None without models."""
     if not config.models:
         return None, "arms that need models were not run"
+    if _has_mix(pool):
+        jobs = jobs.filter(pl.col("task_type").is_in(TYPES))
     options = {"folds": config.folds, "seed": config.seed, "nthread": context.threads}
     try:
-        fitted = crossfit(measured.pool, measured.jobs, measured.usage, talk=context.talk, **options)
+        fitted = crossfit(pool, jobs, usage, talk=context.talk, **options)
     except TrainingError as error:
         return None, f"arms that need models were not run: {error}"
     return fitted, f"predictions out of {config.folds} folds of groups"

@@ -114,10 +114,3 @@ def test_machines_without_gpus_and_unknown_names_are_refused() -> None:
         run_inflation(machines(2, gpus=0), pods, "fgd", target, rng=rng)
     with pytest.raises(BadInput, match="device placement"):
         run_inflation(machines(2), pods, "best_fit", target, rng=rng)
-
-
-def test_pods_with_columns_that_do_not_agree_are_refused() -> None:
-    with pytest.raises(BadInput, match="shape"):
-        Pods(units=np.zeros((2, 3), dtype=np.int64), gpu_type=np.array([-1]))
-    with pytest.raises(BadInput, match="GPU type"):
-        Pods(units=np.zeros((1, 3), dtype=np.int64), gpu_type=np.array([0]))
