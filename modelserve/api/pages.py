@@ -31,12 +31,13 @@ POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 
 
 def add_pages(app: FastAPI) -> None:
     """Add the pages to an application."""
-    written: list[str] = []
+
+    @lru_cache
+    def written() -> str:
+        return page_of(app.openapi())
 
     async def docs(_: Request) -> Response:
-        if not written:
-            written.append(page_of(app.openapi()))
-        return HTMLResponse(written[0], headers={"content-security-policy": POLICY})
+        return HTMLResponse(written(), headers={"content-security-policy": POLICY})
 
     app.add_route("/docs", docs, include_in_schema=False)
     for path in PATHS:
@@ -48,32 +49,33 @@ def page_of(document: Document) -> str:
     by_tag: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            by_tag.setdefault(operation["tags"][0], []).append(_operation(method, path, operation))
-    parts = [f"<h2>{escape(tag)}</h2>{''.join(operations)}" for tag, operations in by_tag.items()]
-    shapes = [
-        f'<details id="{escape(name)}"><summary><code>{escape(name)}</code></summary>'
-        f"<pre>{escape(json.dumps(schema, indent=2))}</pre></details>"
+            title = f"<b>{method.upper()}</b><code>{escape(path)}</code> {escape(operation['summary'])}"
+            by_tag.setdefault(operation["tags"][0], []).append(_details(title, _table(operation)))
+    parts = "".join(f"<h2>{escape(tag)}</h2>{''.join(operations)}" for tag, operations in by_tag.items())
+    shapes = "".join(
+        _details(f"<code>{escape(name)}</code>", f"<pre>{escape(json.dumps(schema, indent=2))}</pre>", escape(name))
         for name, schema in sorted(document["components"]["schemas"].items())
-    ]
-    info = document["info"]
+    )
+    info = {name: escape(document["info"][name]) for name in ("title", "version", "summary")}
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(info["title"])}</title>'
-        f"<style>{STYLE}</style><h1>{escape(info['title'])} {escape(info['version'])}</h1>"
-        f'<p>{escape(info["summary"])} <a href="openapi.json">openapi.json</a></p>'
-        f"{''.join(parts)}<h2>shapes</h2>{''.join(shapes)}</html>"
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{info["title"]}</title><style>{STYLE}</style>'
+        f'<h1>{info["title"]} {info["version"]}</h1><p>{info["summary"]} <a href="openapi.json">openapi.json</a></p>'
+        f"{parts}<h2>shapes</h2>{shapes}</html>"
     )
 
 
-def _operation(method: str, path: str, operation: Document) -> str:
+def _details(title: str, inside: str, name: str = "") -> str:
+    return f'<details id="{name}"><summary>{title}</summary>{inside}</details>'
+
+
+def _table(operation: Document) -> str:
     rows = [(each["name"], each["in"], each["description"]) for each in operation.get("parameters", ())]
     rows += [("body", kind, _shape(each)) for kind, each in operation.get("requestBody", {}).get("content", {}).items()]
     rows += [
         (status, each["description"], " ".join(_shape(content) for content in each.get("content", {}).values()))
         for status, each in operation["responses"].items()
     ]
-    cells = "".join(f"<tr><td>{escape(a)}<td>{escape(b)}<td>{c}" for a, b, c in rows)
-    title = f"<b>{method.upper()}</b><code>{escape(path)}</code> {escape(operation['summary'])}"
-    return f"<details><summary>{title}</summary><table>{cells}</table></details>"
+    return f"<table>{''.join(f'<tr><td>{escape(a)}<td>{escape(b)}<td>{c}' for a, b, c in rows)}</table>"
 
 
 def _shape(content: Document) -> str:

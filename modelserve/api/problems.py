@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Final, NotRequired, TypedDict
+from typing import Final
 
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -39,16 +39,8 @@ STATUS_OF: Final[Mapping[type[Exception], int]] = {
 _FIELD: Final = re.compile(r"([A-Za-z_][\w.\[\]-]{0,127}): (.+)", re.DOTALL)
 
 
-class Fault(TypedDict):
-    """One invalid field: its path, what was expected, pydantic's type of the error if it is known, and the value found.
-
-    There is no value found if it is missing, a list or an object.
-    """
-
-    field: str
-    expected: str
-    type: NotRequired[str]
-    found: NotRequired[str]
+Fault = dict[str, str]
+"""One invalid field, with the keys of `FaultShown`; a value found is absent if it is missing, a list or an object."""
 
 
 class FaultShown(BaseModel):
@@ -106,10 +98,7 @@ def refusal_of(error: Exception) -> Refusal | None:
 
 def _fault(field: str, message: str) -> Fault:
     found, expected = found_and_expected(message)
-    fault: Fault = {"field": field, "expected": expected}
-    if found is not None:
-        fault["found"] = found[:SHOWN]
-    return fault
+    return {"field": field, "expected": expected} | ({} if found is None else {"found": found[:SHOWN]})
 
 
 def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
@@ -122,7 +111,7 @@ def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
     for each in found[:FAULTS_SHOWN]:
         field, message = _located(each)
         expected = "a value" if each["type"] == "missing" else found_and_expected(message)[1]
-        fault: Fault = {"field": field, "expected": expected[:200], "type": each["type"]}
+        fault = {"field": field, "expected": expected[:200], "type": each["type"]}
         if each["type"] != "missing" and isinstance(each["input"], str | int | float | bool | None):
             fault["found"] = json.dumps(each["input"])[:SHOWN]
         faults.append(fault)
@@ -149,29 +138,20 @@ def _follows(each: ErrorDetails, error: ValidationError) -> bool:
 
 
 def refuse(refusal: Refusal, *, path: str, request_id: str) -> Response:
-    """Return a refusal as a response, in the format of the path's protocol."""
-    return Response(
-        json.dumps(_shape(refusal, path, request_id)).encode(),
-        status_code=refusal.status,
-        headers=refusal.headers,
-        media_type="application/json" if speaks_json(path) else "application/problem+json",
-    )
-
-
-def speaks_json(path: str) -> bool:
-    """Return whether errors of a path are plain JSON (paths of other protocols) rather than problem+json."""
-    return path == "/v2" or path.startswith("/v2/")
-
-
-def _shape(refusal: Refusal, path: str, request_id: str) -> dict[str, object]:
-    if speaks_json(path):
-        return {"error": refusal.detail}
-    return {
+    """Return a refusal as a response: problem+json, or plain JSON on the paths of the Open Inference Protocol."""
+    inference = path == "/v2" or path.startswith("/v2/")
+    problem = {
         "type": "about:blank",
         "title": HTTPStatus(refusal.status).phrase,
         "status": refusal.status,
         "detail": refusal.detail,
         "instance": path[:200],
         "request_id": request_id,
-        "errors": list(refusal.faults),
+        "errors": refusal.faults,
     }
+    return Response(
+        json.dumps({"error": refusal.detail} if inference else problem).encode(),
+        status_code=refusal.status,
+        headers=refusal.headers,
+        media_type="application/json" if inference else "application/problem+json",
+    )

@@ -5,7 +5,6 @@ Uvicorn's protocol parses HTTP; `modelserve.api.bodies` limits bodies.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -33,20 +32,16 @@ BACKLOG: Final = 4096
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The limits of connections: seconds for a head, a body and unread output, and the number of open connections."""
-
-    head_s: float
-    body_s: float
-    unread_s: float
-    connections: int
-
-
 class BoundedConfig(uvicorn.Config):
-    """Uvicorn's configuration for HTTP alone, with the limits of its connections; logging is left to the process."""
+    """Uvicorn's configuration for HTTP alone, with the limits of its connections; logging is left to the process.
 
-    def __init__(self, app: Any, *, limits: Limits, **given: Any) -> None:  # Any: as uvicorn.Config takes them
+    `head_s` are the seconds for a request head, `body_s` those for a body after an early answer and for an answer that
+    the client does not read, `most` is the number of open connections.
+    """
+
+    def __init__(
+        self, app: Any, *, head_s: float, body_s: float, most: int, **given: Any
+    ) -> None:  # Any: as in uvicorn
         super().__init__(
             app,
             http=Connection,
@@ -60,7 +55,7 @@ class BoundedConfig(uvicorn.Config):
             backlog=BACKLOG,
             **given,
         )
-        self.limits = limits
+        self.head_s, self.body_s, self.most = head_s, body_s, most
         # Dictionaries are used as ordered sets: the connection that has waited longest comes first.
         self.half_open: dict[Connection, None] = {}
         self.idle: dict[Connection, None] = {}
@@ -88,7 +83,7 @@ class Connection(HttpToolsProtocol):
         _loop: "asyncio.AbstractEventLoop | None" = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.limits, self._half_open, self._idle = config.limits, config.half_open, config.idle
+        self._limits, self._half_open, self._idle = config, config.half_open, config.idle
         self.waits_since: float | None = None
         self.in_body = self.lingers = False
         self._head_bytes = self._unsent_bytes = 0
@@ -103,8 +98,8 @@ class Connection(HttpToolsProtocol):
         super().connection_made(cast("asyncio.Transport", Lingering(transport, self)))
         self.waits_since = self.loop.time()
         self._half_open[self] = None
-        crowded = taken >= 2 * self.limits.connections
-        room = taken < self.limits.connections or self._made_room(crowded=crowded)
+        crowded = taken >= 2 * self._limits.most
+        room = taken < self._limits.most or self._made_room(crowded=crowded)
         if not room and crowded:
             transport.abort()
         elif not room or crowded:
@@ -185,17 +180,17 @@ class Connection(HttpToolsProtocol):
         unsent = self.transport.get_write_buffer_size()
         if unsent == 0 or unsent != self._unsent_bytes:
             self._unsent_bytes, self._unsent_since = unsent, now
-        elif now - self._unsent_since > self.limits.unread_s:
+        elif now - self._unsent_since > self._limits.body_s:
             self.transport.abort()
         if self.waits_since is None or self.transport.is_closing():
             return
         waited_s = now - self.waits_since
         if self.in_body:  # answered before its body had arrived, for example with 413
-            if waited_s > self.limits.body_s:
+            if waited_s > self._limits.body_s:
                 self.transport.abort()
-        elif self._head_bytes and waited_s > self.limits.head_s:
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"expected a request within {self.limits.head_s:g} s")
-        elif self.cycle is None and waited_s > self.limits.head_s:
+        elif self._head_bytes and waited_s > self._limits.head_s:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"expected a request within {self._limits.head_s:g} s")
+        elif self.cycle is None and waited_s > self._limits.head_s:
             self.transport.abort()
 
     def _refuse(self, status: HTTPStatus, detail: str) -> None:

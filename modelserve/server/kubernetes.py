@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from modelserve.api.kubernetes.opening import open_extender, open_webhook
 from modelserve.errors import BadSettings
-from modelserve.server.connection import BoundedConfig, Limits
+from modelserve.server.connection import BoundedConfig
 from modelserve.server.draining import DrainingServer
 from modelserve.server.listening import address_of, listening_socket
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Address", "serve_extender", "serve_webhook"]
 
-LIMITS: Final = Limits(head_s=10.0, body_s=10.0, unread_s=10.0, connections=1000)
+SLOW_S: Final = 10.0
+"""Seconds for a head, a body, and an answer that is not read."""
+CONNECTIONS: Final = 1000
 KEEP_ALIVE_S: Final = 120
 """Longer than the API server keeps an idle connection (90 s), so that it closes first."""
 STOP_LIMIT_S: Final = 5.0
@@ -93,7 +95,9 @@ def serve_hook(
     with listening_socket(host, port) as listening:
         config = BoundedConfig(
             app,
-            limits=LIMITS,
+            head_s=SLOW_S,
+            body_s=SLOW_S,
+            most=CONNECTIONS,
             timeout_keep_alive=KEEP_ALIVE_S,
             ssl_context_factory=None if certificate is None else lambda *_: certificate.context,
         )

@@ -58,13 +58,7 @@ def serve(settings: ServeSettings, *, say: Say = log.info, worker: Sequence[str]
         if not settings.tokens:
             say("tokens are OFF: anyone who reaches this address has full access")
         with metrics_folder(settings.workers) as metrics:
-            asyncio.run(_serve(settings, listening, metrics, say, worker))
-
-
-async def _serve(
-    settings: ServeSettings, listening: socket.socket, metrics: Mapping[str, str], say: Say, worker: Sequence[str]
-) -> None:
-    await Supervisor(settings, listening, metrics=metrics, say=say, worker=worker).run()
+            asyncio.run(Supervisor(settings, listening, metrics=metrics, say=say, worker=worker).run())
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -75,6 +69,11 @@ class Child:
     command: Sequence[str]
     files: tuple[int, ...] = ()
     process: asyncio.subprocess.Process | None = None
+
+    @property
+    def title(self) -> str:
+        """The name and the id of the process, for log lines."""
+        return f"{self.name} (process {self.process.pid if self.process else None})"
 
     def signal(self, number: signal.Signals) -> None:
         """Send the process a signal; do nothing if it has ended."""
@@ -161,7 +160,7 @@ class Supervisor:
             if self._ending.is_set():
                 return
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            log.error("%s (process %s) ended with %s; starting another", child.name, _pid(child), how)
+            log.error("%s ended with %s; starting another", child.title, how)
             pause_s = pause_after(pause_s, ran_s=clock() - began_s)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), pause_s)
@@ -173,13 +172,13 @@ class Supervisor:
         """
         ours, theirs = socket.socketpair()
         with theirs:
-            # In a session of its own, the child gets no Ctrl+C from the terminal: the parent ends it.
+            # In a process group of its own, the child gets no Ctrl+C from the terminal: the parent ends it.
             child.process = process = await asyncio.create_subprocess_exec(
                 *child.command,
                 stdin=theirs.fileno(),
                 env=self._environment,
                 pass_fds=child.files,
-                start_new_session=True,
+                process_group=0,
             )
         if self._ending.is_set():
             child.signal(signal.SIGTERM)
@@ -204,7 +203,7 @@ class Supervisor:
                 if self._ending.is_set():  # a worker that waits for its last calls sends nothing
                     silence_s = None
                     continue
-                log.error("%s (process %s) hangs; killing it", child.name, _pid(child))
+                log.error("%s hangs; killing it", child.title)
                 return
             if not line:
                 return
@@ -235,7 +234,3 @@ def summary(facts: Mapping[str, object]) -> str:
     if isinstance(failures, dict):
         text += "".join(f"\nleft out {name}: {problem}" for name, problem in failures.items())
     return text
-
-
-def _pid(child: Child) -> int | None:
-    return child.process.pid if child.process else None

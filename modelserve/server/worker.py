@@ -77,32 +77,28 @@ def run(arguments: list[str], opener: Opener = service_application) -> None:
         connections = allow_open_files(settings.connections_limit)
         settings = settings.model_copy(update={"connections_limit": connections})
         with opener(settings) as (app, facts), socket.socket(fileno=int(descriptor)) as listening:
-            serve_application(app, facts, settings, send, listening)
+            _serve(app, facts, settings, send, listening)
     except ServeError as error:
         log.error("worker %s: %s", slot, error)
         sys.exit(1)
 
 
-def serve_application(
+def _serve(
     app: "Starlette",
     facts: Callable[[], Facts],
     settings: ServeSettings,
     send: Callable[[bytes], None],
     listening: socket.socket,
 ) -> None:
-    """Serve on a bound socket with uvicorn (uvloop, httptools); return after a stop signal and the last responses."""
-    from modelserve.server.connection import BoundedConfig, Limits
+    from modelserve.server.connection import BoundedConfig
     from modelserve.server.draining import DrainingServer
 
     secret = settings.tls_key_password
     config = BoundedConfig(
         app,
-        limits=Limits(
-            head_s=settings.header_read_limit_s,
-            body_s=settings.body_read_limit_s,
-            unread_s=settings.body_read_limit_s,
-            connections=settings.connections_limit,
-        ),
+        head_s=settings.header_read_limit_s,
+        body_s=settings.body_read_limit_s,
+        most=settings.connections_limit,
         timeout_keep_alive=KEEP_ALIVE_S,
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,

@@ -6,6 +6,7 @@ would only ever find nothing.
 
 import copy
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.slow
 LABELS = [f"{operation.method} {operation.path}" for operation in OPERATIONS]
 NAMES = ["runtime.pai.ctr", "usage.pai.ctr"]
 SECRET = "chief"
+CASES = int(os.environ.get("TAUT_CONFORMANCE_CASES", "100"))
 
 FIT = ("2xx", "401", "403", "404", "429")
 BEYOND_A_SCHEMA = {
@@ -159,15 +161,7 @@ def check_conforms(schema: object, label: str, cases: int) -> Counter[int]:
 
 @pytest.mark.parametrize("label", LABELS)
 def test_every_answer_is_as_documented(schema: object, label: str) -> None:
-    statuses = check_conforms(schema, label, cases=20)
+    statuses = check_conforms(schema, label, cases=CASES)
 
-    assert statuses.total() >= 20
-    assert 200 in statuses or label in BEYOND_A_SCHEMA
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_every_answer_is_as_documented_over_many_calls(schema: object, label: str) -> None:
-    statuses = check_conforms(schema, label, cases=300)
-
-    assert statuses.total() >= 300
-    assert statuses[200] > 0
+    assert statuses.total() >= CASES
+    assert statuses[200] > 0 or label in BEYOND_A_SCHEMA

@@ -4,10 +4,9 @@ import asyncio
 import json
 import random
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -15,12 +14,12 @@ from typing import Any  # JSON is as deep as it likes
 
 import httpx2
 import pytest
-import uvicorn
 
 from modelserve.api.app import create_app
 from modelserve.service import Service
 from tests.modelserve.api.conftest import job
 from tests.modelserve.mirrored import NAME, Folder
+from tests.modelserve.running import serving
 
 CALLERS = 32
 CALLS = 20
@@ -29,24 +28,8 @@ PATHS = ("/v1/predictions", "/v1/recommendations")
 DEADLINE_S = 20.0
 
 
-@contextmanager
-def listening(service: Service) -> Iterator[tuple[str, int]]:
-    """Serve from a thread of this process on a free port."""
-    config = uvicorn.Config(
-        create_app(service), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
-    )
-    server = uvicorn.Server(config)
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        bound.listen(512)
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])))
-        thread.start()
-        try:
-            wait_until(lambda: server.started)
-            yield bound.getsockname()
-        finally:
-            server.should_exit = True
-            thread.join(DEADLINE_S)
+def connected(place: str) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", int(place.rsplit(":", 1)[1])), timeout=DEADLINE_S)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
@@ -57,13 +40,9 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def listen(make_service: Callable[..., Service]) -> Iterator[Callable[..., tuple[str, int]]]:
+def listen(make_service: Callable[..., Service]) -> Iterator[Callable[..., str]]:
     with ExitStack() as stack:
-        yield lambda **settings: stack.enter_context(listening(make_service(**settings)))
-
-
-def url(place: tuple[str, int], path: str) -> str:
-    return f"http://{place[0]}:{place[1]}{path}"
+        yield lambda **settings: stack.enter_context(serving(create_app(make_service(**settings))))
 
 
 def variant(number: int, job_id: str) -> dict[str, object]:
@@ -86,12 +65,12 @@ def rows_of(answer: httpx2.Response) -> list[dict[str, Any]]:
     return rows
 
 
-def alone(place: tuple[str, int]) -> dict[tuple[str, int], dict[str, Any]]:
+def alone(place: str) -> dict[tuple[str, int], dict[str, Any]]:
     """Ask about every variant by itself, one after another."""
     found = {}
     with httpx2.Client(timeout=DEADLINE_S) as client:
         for path, number in product(PATHS, range(VARIANTS)):
-            [row] = rows_of(client.post(url(place, path), json={"jobs": [variant(number, "alone")]}))
+            [row] = rows_of(client.post(place + path, json={"jobs": [variant(number, "alone")]}))
             found[path, number] = row
     return found
 
@@ -105,7 +84,7 @@ class Asked:
     answer: httpx2.Response
 
 
-async def many_calls(place: tuple[str, int]) -> list[Asked]:
+async def many_calls(place: str) -> list[Asked]:
     rng = random.Random(5)
 
     async def caller(number: int, client: httpx2.AsyncClient) -> list[Asked]:
@@ -115,7 +94,7 @@ async def many_calls(place: tuple[str, int]) -> list[Asked]:
             ids = [f"{number}-{turn}-{rng.getrandbits(64):x}" for _ in numbers]
             path, name = rng.choice(PATHS), f"call-{number}-{turn}"
             body = {"jobs": [variant(each, job_id) for each, job_id in zip(numbers, ids, strict=True)]}
-            answer = await client.post(url(place, path), json=body, headers={"x-request-id": name})
+            answer = await client.post(place + path, json=body, headers={"x-request-id": name})
             done.append(Asked(path=path, name=name, numbers=numbers, job_ids=ids, answer=answer))
         return done
 
@@ -126,7 +105,7 @@ async def many_calls(place: tuple[str, int]) -> list[Asked]:
 
 
 @pytest.mark.slow
-def test_nobody_gets_somebody_elses_answer(listen: Callable[..., tuple[str, int]]) -> None:
+def test_nobody_gets_somebody_elses_answer(listen: Callable[..., str]) -> None:
     place = listen(busy_limit=1000)
     expected = alone(place)
 
@@ -147,7 +126,7 @@ def test_nobody_gets_somebody_elses_answer(listen: Callable[..., tuple[str, int]
 
 @pytest.mark.slow
 def test_a_model_that_moves_fails_no_answer_and_mixes_no_versions(
-    listen: Callable[..., tuple[str, int]], folder: Folder, other_version: Path
+    listen: Callable[..., str], folder: Folder, other_version: Path
 ) -> None:
     folder.add(NAME, "2", source=other_version)
     folder.point(NAME, "1")
@@ -163,7 +142,7 @@ def test_a_model_that_moves_fails_no_answer_and_mixes_no_versions(
             folder.point(NAME, "2" if moves % 2 == 0 else "1")
             wanted = f"{NAME}@{2 if moves % 2 == 0 else 1}"
             while time.monotonic() < end_s:
-                answer = client.post(url(place, "/v1/predictions"), json=body)
+                answer = client.post(place + "/v1/predictions", json=body)
                 assert answer.status_code == 200
                 rows = answer.json()["predictions"]
                 cited = {row["models"]["run_time"] for row in rows}
@@ -180,9 +159,8 @@ def test_a_model_that_moves_fails_no_answer_and_mixes_no_versions(
     assert seen[f"{NAME}@1"] != seen[f"{NAME}@2"]
 
 
-def test_after_a_head_the_connection_goes_on(listen: Callable[..., tuple[str, int]]) -> None:
-    host, port = listen()
-    with httpx2.Client(base_url=f"http://{host}:{port}", timeout=DEADLINE_S) as client:
+def test_after_a_head_the_connection_goes_on(listen: Callable[..., str]) -> None:
+    with httpx2.Client(base_url=listen(), timeout=DEADLINE_S) as client:
         answers = [client.request(method, "/readyz") for method in ("GET", "HEAD", "GET")]
 
     assert [answer.status_code for answer in answers] == [200] * 3
@@ -190,10 +168,10 @@ def test_after_a_head_the_connection_goes_on(listen: Callable[..., tuple[str, in
     assert answers[1].headers["content-length"] == answers[0].headers["content-length"]
 
 
-def test_a_body_that_does_not_arrive_is_given_up(listen: Callable[..., tuple[str, int]]) -> None:
+def test_a_body_that_does_not_arrive_is_given_up(listen: Callable[..., str]) -> None:
     place = listen(body_read_limit_s=0.2)
 
-    with socket.create_connection(place, timeout=DEADLINE_S) as caller:
+    with connected(place) as caller:
         caller.sendall(
             b"POST /v1/predictions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
             b'content-length: 1000\r\n\r\n{"jobs":'
@@ -205,15 +183,13 @@ def test_a_body_that_does_not_arrive_is_given_up(listen: Callable[..., tuple[str
     assert json.loads(body)["status"] == 408
 
 
-def test_a_caller_who_leaves_is_no_failure(
-    listen: Callable[..., tuple[str, int]], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_caller_who_leaves_is_no_failure(listen: Callable[..., str], caplog: pytest.LogCaptureFixture) -> None:
     place = listen()
 
-    with socket.create_connection(place, timeout=DEADLINE_S) as caller:
+    with connected(place) as caller:
         caller.sendall(b"POST /v1/predictions HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n{")
 
     counted = 'taut_requests_total{method="POST",route="/v1/predictions",status="499"} 1.0'
     with httpx2.Client() as client:
-        wait_until(lambda: counted in client.get(url(place, "/metrics")).text)
+        wait_until(lambda: counted in client.get(place + "/metrics").text)
     assert not caplog.records

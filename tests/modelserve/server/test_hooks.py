@@ -1,24 +1,19 @@
 """The webhook's server: real processes over TLS, whose certificate changes while they run."""
 
 import http.client
-import ipaddress
 import json
 import signal
 import ssl
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from modelserve.errors import BadSettings
 from modelserve.server.kubernetes import Certificate
 from tests.modelserve.api.kubernetes.api_server import admitted, recorded
+from tests.modelserve.server.certificates import new_pair
 from tests.modelserve.server.running import Running, start, stop, until
 
 KUBE = [sys.executable, "-c", "from pipelines.cli import main; main()", "kube"]
@@ -59,23 +54,9 @@ def certificate_of(port: int) -> str:
 def pair(tmp_path: Path) -> tuple[Path, Path]:
     """Return the paths of a certificate for 127.0.0.1 and its key."""
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
-    for path, text in zip((certificate, key), new_pair(), strict=True):
+    for path, text in zip((certificate, key), new_pair()[:2], strict=True):
         path.write_bytes(text)
     return certificate, key
-
-
-def new_pair() -> tuple[bytes, bytes]:
-    """Return a new certificate for 127.0.0.1, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "taut test")]), datetime.now(UTC)
-    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    made = made.serial_number(x509.random_serial_number()).add_extension(here, critical=False)
-    made = made.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
-    pem, plain = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    return made.sign(key, hashes.SHA256()).public_bytes(pem), key.private_bytes(
-        pem, plain, serialization.NoEncryption()
-    )
 
 
 @pytest.mark.slow
@@ -94,7 +75,7 @@ def test_a_review_is_answered_over_tls_and_a_new_certificate_is_used(
     response, _ = admitted(review, connection.getresponse().read())
 
     assert response["auditAnnotations"]["reason"].startswith("failed: POST /v1/recommendations")
-    text, secret = new_pair()
+    text, secret, _ = new_pair()
     key.write_bytes(secret)
     certificate.write_bytes(text)
     until(lambda: certificate_of(port) == text.decode(), within_s=20, what="the new certificate")
@@ -106,7 +87,7 @@ def test_a_review_is_answered_over_tls_and_a_new_certificate_is_used(
 
 def test_files_that_do_not_belong_together_leave_the_old_certificate(pair: tuple[Path, Path]) -> None:
     certificate, key = pair
-    held, (text, secret) = Certificate(certificate, key), new_pair()
+    held, (text, secret, _) = Certificate(certificate, key), new_pair()
 
     assert held.refresh() is False
     key.write_bytes(secret)

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.serving.processes import free_port
-from tests.deploy.tools import tool
 from tests.modelserve.mirrored import Folder
 from tests.modelserve.server.load import body_of, under_load
 from tests.modelserve.server.running import Running, alive, check_serving, command_of, start, stop, until
@@ -73,28 +72,6 @@ def test_workers_killed_under_load_lose_no_call_and_no_count(serve: Serve, bundl
     # A worker that is killed may have answered what it did not count yet, and counted what did not arrive.
     assert abs(calls_counted(server) - tally.answered) <= 3 * 4
     assert server.end() == 0
-
-
-def test_a_replica_killed_behind_nginx_loses_no_call(serve: Serve, bundles: Path, tmp_path: Path) -> None:
-    nginx = tool("nginx")
-    first, second = (serve(bundles, workers=1, port=free_port()) for _ in range(2))
-
-    with proxy(nginx, tmp_path, [first.port, second.port]) as port:
-
-        def kill_one() -> None:
-            victims = [first.process.pid, *first.children()]
-            for pid in victims:
-                os.kill(pid, signal.SIGKILL)
-            first.process.wait(timeout=10)
-            again = serve(bundles, workers=1, port=first.port)
-            until(lambda: calls_counted(again) > 0, what="calls of the replica that came back")
-
-        tally = under_load(port, kill_one, clients=4)
-
-    assert tally.lost == []
-    assert tally.answered >= 300
-    assert calls_counted(second) > 0
-    assert tally.tried_again <= 4  # nginx asks the other; only an answer cut off half-way comes to the client
 
 
 def test_a_large_batch_at_work_is_finished_before_the_end(serve: Serve, bundles: Path) -> None:

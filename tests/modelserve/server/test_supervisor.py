@@ -102,7 +102,7 @@ def test_only_a_process_that_ends_soon_waits_longer_each_time(ran_s: float, paus
 def test_a_terminal_sends_no_interrupt_to_the_workers(launch: Start) -> None:
     server = launch()
 
-    assert {os.getsid(pid) for pid in server.workers()}.isdisjoint({os.getsid(server.process.pid)})
+    assert {os.getpgid(pid) for pid in server.workers()}.isdisjoint({os.getpgid(server.process.pid)})
 
 
 def test_the_parent_imports_no_server_and_no_model() -> None:

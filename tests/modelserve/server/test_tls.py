@@ -1,22 +1,17 @@
 """TLS by settings, with a certificate made here; what cannot be used is named before anything listens."""
 
-import ipaddress
 import socket
 import ssl
 import urllib.request
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from modelserve.errors import BadSettings
 from modelserve.server.listening import check_certificate
 from modelserve.settings import ServeSettings
+from tests.modelserve.server.certificates import new_pair
 from tests.modelserve.server.running import Running
 
 Start = Callable[..., Running]
@@ -27,28 +22,7 @@ PASSWORD = "open sesame"
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Write a certificate for 127.0.0.1, its key plain and under a password, and another's key."""
     folder = tmp_path_factory.mktemp("tls")
-    key, other = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "taut test")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem, plain = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    locked = serialization.BestAvailableEncryption(PASSWORD.encode())
-    texts = {
-        "certificate": certificate.public_bytes(pem),
-        "key": key.private_bytes(pem, plain, serialization.NoEncryption()),
-        "locked": key.private_bytes(pem, plain, locked),
-        "other": other.private_bytes(pem, plain, serialization.NoEncryption()),
-    }
+    texts = dict(zip(("certificate", "key", "locked"), new_pair(PASSWORD), strict=True)) | {"other": new_pair()[1]}
     for each, text in texts.items():
         (folder / each).write_bytes(text)
     return {each: folder / each for each in texts}
