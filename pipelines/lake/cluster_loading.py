@@ -15,10 +15,9 @@ from pipelines.lake.inputs import Cluster, published_tables
 from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Account, Output
 from pipelines.lake.problems import Problem, problems_of
-from pipelines.lake.shortcuts import select_of
 from pipelines.lake.sources.archive import Published
 from pipelines.lake.sources.source import Source
-from pipelines.lake.staging import load, parts, remarks, write
+from pipelines.lake.staging import load, parts, remarks, select_of, write
 from pipelines.lake.views import QUARANTINE
 
 Progress = Callable[[str, int, int], None]

@@ -1,4 +1,4 @@
-"""Convert a checked mapping to a `Source`: raw columns, each after those it is derived from, and rules.
+"""Convert a checked mapping to a `Source`: raw columns, each after those it is derived from, rules, and advice.
 
 `selects.py` has the canonical SELECTs; `staging` loads the source. Texts of a mapping enter SQL only as literals.
 """
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.errors import MappingError
-from pipelines.lake.generic.conversions import TEXT_SLOT, cases, literal, time_value
-from pipelines.lake.generic.cures import JOB_STEP, cures_of
+from pipelines.lake.generic.conversions import EPOCHS, TEXT_SLOT, cases, literal, skipped_hours, time_value
 from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, PERCENT, REQUEST_OF, TIME, USAGE_COLUMNS, Kind
-from pipelines.lake.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping
-from pipelines.lake.generic.records import records_in, written_records
+from pipelines.lake.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping, columns_of
+from pipelines.lake.generic.records import MOST_RECORD_CHARACTERS, records_in, written_records
 from pipelines.lake.generic.selects import jobs_select, machines_select, remarks_of, usage_select
 from pipelines.lake.generic.slurm import SLURM_STEP
 from pipelines.lake.generic.table_records import LOGS, duckdb_records, parquet_records, sqlite_records
 from pipelines.lake.generic.text_records import text_records
 from pipelines.lake.manifest import Input
+from pipelines.lake.reading import COLUMN_COUNT, TOO_LONG, UNREADABLE
 from pipelines.lake.sources.source import (
     COMPUTED,
     MOST_ASKED,
@@ -42,6 +42,7 @@ from pipelines.lake.sources.source import (
 NAME: Final = "generic"
 LOGS_OF: Final = {"sqlite": LOGS, "duckdb": (".wal",)}
 """Suffixes of write-ahead log files, by database format."""
+JOB_STEP: Final = "job_step"
 IMPLIED: Final = {"run_s": "end_ts - start_ts", "queue_s": "start_ts - submit_ts", "end_ts": "start_ts + run_s"}
 """Derivation of a column that is not mapped, used if both of its operands are mapped."""
 
@@ -76,7 +77,7 @@ def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:
         zone=mapping.jobs.zone,
         declared=(Input(file="the mapping", bytes=len(mapping.model_dump_json()), sha256=digest),),
         remarks=remarks_of(held, waits_measured=measured),
-        cures=cures_of(mapping),
+        cures=_cures(mapping),
     )
 
 
@@ -254,3 +255,36 @@ def _value(mapped: ColumnMapping, kind: Kind, rows: RowsMapping) -> str:
         value = value.replace(TEXT_SLOT, f"regexp_replace({TEXT_SLOT}, ' *%$', '')")
     factor = kind.units[mapped.unit] if mapped.unit else 1
     return value if factor == 1 else f"({value}) * {factor!r}"
+
+
+def _cures(mapping: GenericMapping) -> dict[str, str]:
+    """Return advice for each rule whose correction depends on the mapping, by rule name."""
+    cures = {
+        UNREADABLE: "the line cannot be read: an open quote, bytes of another encoding, or not a JSON object; "
+        "set quote, delimiter or encoding, or export the row again",
+        COLUMN_COUNT: "the row has more or fewer fields than the others: quote fields that contain the delimiter",
+        JOB_STEP: "the row is a step of a job: export with sacct -X, and join the use of steps to their jobs",
+        TOO_LONG: f"the row has more than {MOST_RECORD_CHARACTERS} characters: export it again",
+    }
+    for columns, kinds in columns_of(mapping).values():
+        for name, mapped in columns.items():
+            if name in kinds:
+                cures[f"unparsable_{name}"] = _unparsable(name, mapped, kinds[name], mapped.zone or mapping.jobs.zone)
+    return cures
+
+
+def _unparsable(name: str, mapped: ColumnMapping, kind: Kind, zone: str) -> str:
+    where = f"column {mapped.column!r}" if mapped.column is not None else "the constant"
+    if kind is TIME:
+        expected = "a time like 2024-01-31T12:00:00" if mapped.time == "iso" else f"a time by {mapped.time!r}"
+        if mapped.time not in EPOCHS and skipped_hours(zone):
+            expected += f" that no clock change of {zone} skips"
+        other = "another time format" if mapped.time in EPOCHS else f"another time format ({', '.join(EPOCHS)})"
+        return f"{where} should be {expected}; give {name} {other}, or add the text that means no time to nulls"
+    expects = kind.named[mapped.convert].expects if mapped.convert else kind.plain.expects
+    if mapped.unit == PERCENT:
+        expects += ", with or without a percent sign"
+    if mapped.values:
+        expects = f"one of {', '.join(list(mapped.values)[:12])}"
+        return f"{where} should be {expects}; add the word to values of {name}, or set otherwise"
+    return f"{where} should be {expects}; add the text that means missing to nulls, or correct the file"

@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
@@ -58,61 +58,54 @@ def with_start(columns: Sequence[Guess]) -> list[Guess]:
 def with_checked_spans(columns: Sequence[Guess], cells: Mapping[str, Sequence[str]]) -> list[Guess]:
     """Compare spans in numbers with the times they lie between, which gives their unit."""
     of = {each.name: each for each in columns}
-    checked = []
-    for each in columns:
-        ends = {"run_s": ("start_ts", "end_ts"), "queue_s": ("submit_ts", "start_ts")}.get(each.name, ())
-        if "unit" in each.reading.keys and ends and set(ends) <= set(of):
-            early, late = (seconds(cells[of[end].source], str(of[end].reading.keys.get("time", "iso"))) for end in ends)
-            spans = zip(early, late, cells[each.source], strict=True)
-            ratios = [
-                (b - a) / float(text)
-                for a, b, text in spans
-                if a is not None and b is not None and re.fullmatch(r"\d+(\.\d+)?", text) and float(text) > 0
-            ]
-            middle = median(ratios) if ratios else 0.0
-            units = [unit for unit, factor in DURATION.units.items() if abs(middle / factor - 1) < 0.02]
-            if units:
-                read = Reading({"unit": units[0]}, True, f"equals {ends[1]} - {ends[0]} in {units[0]}")
-                checked.append(Guess(name=each.name, source=each.source, reading=read))
-                continue
-        checked.append(each)
-    return checked
+    return [_checked_span(each, of, cells) for each in columns]
+
+
+def _checked_span(each: Guess, of: Mapping[str, Guess], cells: Mapping[str, Sequence[str]]) -> Guess:
+    ends = {"run_s": ("start_ts", "end_ts"), "queue_s": ("submit_ts", "start_ts")}.get(each.name, ())
+    if "unit" not in each.reading.keys or not ends or not set(ends) <= set(of):
+        return each
+    early, late = (seconds(cells[of[end].source], str(of[end].reading.keys.get("time", "iso"))) for end in ends)
+    ratios = [
+        (b - a) / float(text)
+        for a, b, text in zip(early, late, cells[each.source], strict=True)
+        if a is not None and b is not None and re.fullmatch(r"\d+(\.\d+)?", text) and float(text) > 0
+    ]
+    middle = median(ratios) if ratios else 0.0
+    units = [unit for unit, factor in DURATION.units.items() if abs(middle / factor - 1) < 0.02]
+    read = Reading({"unit": units[0]}, True, f"equals {ends[1]} - {ends[0]} in {units[0]}") if units else each.reading
+    return replace(each, reading=read)
 
 
 def with_binary_units(columns: Sequence[Guess]) -> list[Guess]:
     """Return the columns with sizes in MB as MiB if another column of the table is in MiB; the same for other units."""
     units = {str(each.reading.keys.get("unit")): each.source for each in reversed(columns)}
-    checked = []
-    for each in columns:
+
+    def checked(each: Guess) -> Guess:
         unit = str(each.reading.keys.get("unit"))
         binary = BINARY.get(unit, "")
-        if binary in units:
-            read = Reading({"unit": binary}, False, f"{unit} in the name, but {units[binary]} is in {binary}: {binary}")
-            checked.append(Guess(name=each.name, source=each.source, reading=read))
-        else:
-            checked.append(each)
-    return checked
+        why = f"{unit} in the name, but {units.get(binary)} is in {binary}: {binary}"
+        return replace(each, reading=Reading({"unit": binary}, False, why)) if binary in units else each
+
+    return [checked(each) for each in columns]
 
 
 def with_percents(columns: Sequence[Guess], cells: Mapping[str, Sequence[str]]) -> list[Guess]:
     """Return the columns with a doubt on percentages that can be of one core (or GPU) and of a job's request."""
     of = {each.name: each for each in columns}
-    checked = []
-    for each in columns:
-        request = of.get(REQUEST_OF.get(each.name, ""))
-        highest = max(numbers_of([text.rstrip(" %") for text in cells.get(each.source, ())]), default=0.0)
-        one = "core" if each.name == "used_cpu_cores" else "GPU"
-        if each.reading.keys.get("unit") != PERCENT or highest > MOST_PERCENT or _all_of_one(request, cells):
-            checked.append(each)
-            continue
-        if request is None:
-            why = f"percent of one {one} is assumed; if of the request, map {REQUEST_OF[each.name]}, too, and set `of`"
-            read = Reading({"unit": PERCENT}, False, why)
-        else:
-            why = f"none is above {highest:g}: percent of the request is assumed; if of one {one}, remove `of`"
-            read = Reading({"unit": PERCENT, "of": "request"}, False, why)
-        checked.append(Guess(name=each.name, source=each.source, reading=read))
-    return checked
+    return [_checked_percent(each, of.get(REQUEST_OF.get(each.name, "")), cells) for each in columns]
+
+
+def _checked_percent(each: Guess, request: Guess | None, cells: Mapping[str, Sequence[str]]) -> Guess:
+    highest = max(numbers_of([text.rstrip(" %") for text in cells.get(each.source, ())]), default=0.0)
+    one = "core" if each.name == "used_cpu_cores" else "GPU"
+    if each.reading.keys.get("unit") != PERCENT or highest > MOST_PERCENT or _all_of_one(request, cells):
+        return each
+    if request is None:
+        why = f"percent of one {one} is assumed; if of the request, map {REQUEST_OF[each.name]}, too, and set `of`"
+        return replace(each, reading=Reading({"unit": PERCENT}, False, why))
+    why = f"none is above {highest:g}: percent of the request is assumed; if of one {one}, remove `of`"
+    return replace(each, reading=Reading({"unit": PERCENT, "of": "request"}, False, why))
 
 
 def _all_of_one(request: Guess | None, cells: Mapping[str, Sequence[str]]) -> bool:

@@ -8,11 +8,11 @@ import duckdb
 import polars as pl
 import pytest
 
-from pipelines.lake import shortcuts
+from pipelines.lake import staging
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
-from pipelines.lake.shortcuts import one_row_a_minute, select_of
 from pipelines.lake.sources import SOURCES
+from pipelines.lake.staging import one_row_a_minute, select_of
 
 Published = dict[str, Any]
 HEADER = "time,machineId," + ",".join(f"gpu{i}_util" for i in range(8))
@@ -54,7 +54,7 @@ def test_a_shortcut_gives_what_the_whole_gives(
     ingest("philly", folder, tmp_path / "short")
     assert whole not in taken
 
-    monkeypatch.setattr(shortcuts, "one_row_a_minute", lambda *_: False)
+    monkeypatch.setattr(staging, "one_row_a_minute", lambda *_: False)
     ingest("philly", folder, tmp_path / "whole")
     assert whole in taken
 

@@ -373,7 +373,7 @@ def test_duckdb_and_python_read_the_same_from_text_without_quotes(
         out.write("77|too|few\n")
     mapping_file.write_text(mapping_text("csv", more='delimiter = "|"\n'))
 
-    def done(name: str) -> tuple[object, object]:
+    def done(name: str) -> tuple[Any, Any]:
         with opened_source(mapping_file, str(folder)) as opened:
             manifest = ingest(opened.source, opened.folder, tmp_path / name, as_name="own").manifest
             return manifest, check(opened.source, opened.folder, tmp_path / name, as_name="own").problems
@@ -382,4 +382,4 @@ def test_duckdb_and_python_read_the_same_from_text_without_quotes(
     monkeypatch.setattr("pipelines.lake.generic.text_records._is_plain", lambda *_: False)
 
     assert done("two") == by_duckdb
-    assert len(list(by_duckdb[1])) == len(BAD) + 1
+    assert len(by_duckdb[1]) == len(BAD) + 1
