@@ -42,10 +42,11 @@ CURES: Final[dict[str, str]] = {
     "start_before_submit": f"the start is before the submission: {_ORDER}",
     "start_outside_task": "the instance starts while its task does not run: is one of the files older?",
     "time_beyond_measure": "longer than three centuries: is the unit right?",
+    "too_long": "the line is longer than 2 MB: fetch or export the file again",
     "total_contradicts_sum": "the total is not the sum of its parts: correct one of them",
     "unknown_status": "the status is not in the list of known ones: correct it",
     "unparsable_attempt_time": "an attempt's time cannot be read: expected YYYY-MM-DD HH:MM:SS",
-    "unreadable_line": "the line is not UTF-8 text, or is too long: fetch or export the file again",
+    "unreadable_line": "the line is not UTF-8 text: fetch or export the file again",
     "use_beyond_measure": "no device is that busy: is the unit right?",
 }
 UNPARSABLE: Final = "unparsable_"
