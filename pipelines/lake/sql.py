@@ -6,16 +6,19 @@ Notes
 -----
 Two measures protect files and the database. The text must be one SELECT whose table functions only generate rows. The
 connection is sealed: it can read only the lake's Parquet files and can neither load extensions, change settings nor use
-the network. The child is killed when its time or spill is used up; above the limit of memory its allocations fail.
+the network. The child is killed when its time or spill is used up, and ends if
+its parent dies; above the limit of memory its allocations fail.
 """
 
 import contextlib
 import json
+import os
 import re
 import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
@@ -110,8 +113,8 @@ def _watched(child: "subprocess.Popen[bytes]", job: str, folder: Path, time_s: f
     """Wait for the child, which begins to run the query when it says so; return the refusal that it prints, if any."""
     if child.stdin is None or child.stdout is None:
         raise AssertionError("both are pipes")
-    child.stdin.write(job.encode())
-    child.stdin.close()
+    child.stdin.write(f"{job}\n".encode())
+    child.stdin.flush()
     child.stdout.readline()
     began = time.monotonic()
     while child.poll() is None:
@@ -221,7 +224,15 @@ def _limit_memory(memory_mb: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
+def _end_with_parent() -> None:
+    sys.stdin.read()  # ends when the other end of the pipe is closed
+    os._exit(1)
+
+
 if __name__ == "__main__":
-    refusal = _run(Job(**json.load(sys.stdin)))
+    given = Job(**json.loads(sys.stdin.readline()))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    refusal = _run(given)
     sys.stdout.write(refusal or "")
-    sys.exit(refusal is not None)
+    sys.stdout.flush()
+    os._exit(int(refusal is not None))

@@ -89,6 +89,23 @@ def test_modules_in_the_present_folder_are_not_imported(
     assert limited(folder, "SELECT 1 AS one").rows() == [(1,)]
 
 
+def test_a_query_ends_with_the_process_that_asked(folder: Path) -> None:
+    imports = "from pipelines.lake.lake import Lake; from pipelines.lake.sql import query"
+    endless = f"{imports}; query(Lake({str(folder)!r}), {ENDLESS!r})"
+    asking = subprocess.Popen([sys.executable, "-c", endless])
+    children = Path(f"/proc/{asking.pid}/task/{asking.pid}/children")
+    while not (child := children.read_text().strip()):
+        time.sleep(0.05)
+    time.sleep(1.0)
+    asking.kill()
+    asking.wait()
+
+    end = time.monotonic() + 60
+    while Path(f"/proc/{child}/stat").exists() and Path(f"/proc/{child}/stat").read_text().split()[2] != "Z":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 HOLDER = """
 import sys, time
 from pipelines.lake.sql import spill_folder
