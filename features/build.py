@@ -1,7 +1,6 @@
 """The feature engine of training: builds the feature frame of many jobs at once.
 
 Serving uses the engine in `features.rows`; both give bit-identical values, which `tests/features/test_rows.py` checks.
-Called by `features.references` and `modelserve.bundle`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +19,7 @@ from features.errors import ContractError
 from features.history import History
 from features.sets import FEATURES, named
 
-__all__ = [
-    "build",
-    "with_requests",
-]
+__all__ = ["build", "with_requests"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -37,26 +33,20 @@ class _Plan:
     """How to compute one list of features.
 
     `needs` maps each canonical column to read to a feature that reads it. `expressions` compute the features of the
-    job's own row, and `changed` the subset that depends on the request. `recent`, `loads` and `submitted` name the
-    history features; `windows`, `measures` and `submissions` are the plans to look them up. `of_key` maps each key to
-    the rows that its lookups fill in the matrix of history features.
+    job's own row, and `changed` the subset that depends on the request. `looks` names the history features, in the row
+    order of their matrix: those of `windows`, then of `measures`, then of `submissions`; `borders` are the ends of the
+    first two. `of_key` maps each key to the rows that its lookups fill.
     """
 
     needs: Mapping[str, str]
     expressions: Mapping[str, pl.Expr]
     changed: Mapping[str, pl.Expr]
-    recent: tuple[str, ...]
-    loads: tuple[str, ...]
-    submitted: tuple[str, ...]
+    looks: tuple[str, ...]
+    borders: tuple[int, int]
     windows: recency.Plan
     measures: load.Plan
     submissions: newest.Plan
     of_key: Mapping[str, IntArray]
-
-    @property
-    def looks(self) -> tuple[str, ...]:
-        """Return the names of the history features, in the row order of their matrix."""
-        return (*self.recent, *self.loads, *self.submitted)
 
 
 def build(jobs: pl.DataFrame, history: History, names: str | Sequence[str]) -> pl.DataFrame:
@@ -128,15 +118,14 @@ def _plan(names: tuple[str, ...]) -> _Plan:
                 expressions[feature.name] = own.cast(feature.dtype).alias(feature.name)
                 if feature.from_request:
                     changed[feature.name] = expressions[feature.name]
-    looks: list[Recent | Load | Newest] = [*recent.values(), *loads.values(), *submissions.values()]
-    keys = np.array([look.key for look in looks])
+    looks: dict[str, Recent | Load | Newest] = {**recent, **loads, **submissions}
+    keys = np.array([look.key for look in looks.values()])
     return _Plan(
         needs=needs,
         expressions=expressions,
         changed=changed,
-        recent=tuple(recent),
-        loads=tuple(loads),
-        submitted=tuple(submissions),
+        looks=tuple(looks),
+        borders=(len(recent), len(recent) + len(loads)),
         windows=recency.plan(tuple(recent.values())),
         measures=load.plan(tuple(loads.values())),
         submissions=newest.plan(tuple(submissions.values())),
@@ -147,7 +136,7 @@ def _plan(names: tuple[str, ...]) -> _Plan:
 def _look_back(jobs: pl.DataFrame, history: History, plan: _Plan) -> FloatArray:
     """Return the history features of all jobs (features, n), computed in chunks of `CHUNK_ROWS` jobs."""
     matrix = np.empty((len(plan.looks), jobs.height))
-    recent, loads = len(plan.recent), len(plan.recent) + len(plan.loads)
+    recent, loads = plan.borders
     for start in range(0, jobs.height, CHUNK_ROWS):
         seen = Lookback.of(jobs[start : start + CHUNK_ROWS], history)
         chunk = matrix[:, start : start + CHUNK_ROWS]

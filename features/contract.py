@@ -1,7 +1,6 @@
 """The contract stored with a model: feature names, order, types, categories, units, and a fingerprint.
 
-Checks a feature frame and encodes it as the model's input matrix; computes no feature. Fitted by `pipelines.models`,
-stored by `modelserve.bundle.bundle`, and used to encode by `modelserve.bundle.predictor`.
+Checks a feature frame and encodes it as the model's input matrix; computes no feature.
 """
 
 import hashlib
@@ -9,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +27,10 @@ class FeatureContract:
     """The feature frame that a model expects; `categories` maps a categorical feature to the texts seen in training."""
 
     names: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    kinds: tuple[str, ...]
-    units: tuple[str, ...]
     categories: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def fit(cls, frame: pl.DataFrame, names: str | Sequence[str] | None = None) -> "FeatureContract":
+    def fit(cls, frame: pl.DataFrame, names: str | Sequence[str] | None = None) -> Self:
         """Learn the contract of the features `names` (all of the frame's columns by default) from training rows.
 
         Raises
@@ -45,28 +41,25 @@ class FeatureContract:
             If a name of a feature or feature set is unknown.
         """
         listed = tuple(named(frame.columns if names is None else names))
-        features = [FEATURES[name] for name in listed]
-        contract = cls(
-            names=listed,
-            dtypes=tuple(str(f.dtype) for f in features),
-            kinds=tuple(f.kind for f in features),
-            units=tuple(f.unit for f in features),
-            categories={},
-        )
-        contract.check(frame)
-        seen = {f.name: tuple(frame[f.name].drop_nulls().unique().sort().to_list()) for f in features if f.kind == "c"}
-        return cls(
-            names=contract.names,
-            dtypes=contract.dtypes,
-            kinds=contract.kinds,
-            units=contract.units,
-            categories=seen,
-        )
+        cls(names=listed, categories={}).check(frame)
+        texts = [name for name in listed if FEATURES[name].kind == "c"]
+        seen = {name: tuple(frame[name].drop_nulls().unique().sort().to_list()) for name in texts}
+        return cls(names=listed, categories=seen)
 
     @property
-    def feature_types(self) -> list[str]:
+    def dtypes(self) -> tuple[str, ...]:
+        """Return the types of the frame's columns, as polars names them."""
+        return tuple(str(FEATURES[name].dtype) for name in self.names)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
         """Return XGBoost's `feature_types`, in the order of the matrix."""
-        return list(self.kinds)
+        return tuple(FEATURES[name].kind for name in self.names)
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Return the units of the features."""
+        return tuple(FEATURES[name].unit for name in self.names)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -106,7 +99,7 @@ class FeatureContract:
         return json.dumps({**self._content(), "fingerprint": self.fingerprint}, indent=1, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> "FeatureContract":
+    def from_json(cls, text: str) -> Self:
         """Read a contract from the JSON that `to_json` writes.
 
         Raises
@@ -122,21 +115,20 @@ class FeatureContract:
             found = sorted(stored) if isinstance(stored, dict) else type(stored).__name__
             raise ContractError(f"contract: found {found}; expected the fields {sorted(_FIELDS)}")
         try:
-            contract = cls(
-                names=tuple(stored["names"]),
-                dtypes=tuple(stored["dtypes"]),
-                kinds=tuple(stored["kinds"]),
-                units=tuple(stored["units"]),
-                categories={name: tuple(texts) for name, texts in stored["categories"].items()},
-            )
+            names, texts = tuple(stored["names"]), stored["categories"].items()
+            contract = cls(names=tuple(named(names)), categories={name: tuple(each) for name, each in texts})
         except (TypeError, AttributeError) as error:
             raise ContractError(f"contract: found a field of the wrong shape ({error}); expected lists") from error
-        if contract.fingerprint != stored["fingerprint"]:
+        fingerprint = hashlib.sha256(_canonical({k: stored[k] for k in _FIELDS - {"fingerprint"}}).encode()).hexdigest()
+        if fingerprint != stored["fingerprint"]:
             raise ContractError(
-                f"contract: found the fingerprint {str(stored['fingerprint'])[:12]}; expected "
-                f"{contract.fingerprint[:12]}, that of its content; use the contract that was stored with the model"
+                f"contract: found the fingerprint {str(stored['fingerprint'])[:12]}; expected {fingerprint[:12]}, that "
+                "of its content; use the contract that was stored with the model"
             )
-        contract._check_definitions()
+        if fingerprint != contract.fingerprint:
+            raise ContractError(
+                "contract: found features with other types or units than in this version; train the model again with it"
+            )
         return contract
 
     @cached_property
@@ -156,16 +148,6 @@ class FeatureContract:
             "units": list(self.units),
             "categories": {name: list(texts) for name, texts in self.categories.items()},
         }
-
-    def _check_definitions(self) -> None:
-        named(self.names)
-        for name, dtype, kind, unit in zip(self.names, self.dtypes, self.kinds, self.units, strict=True):
-            feature = FEATURES[name]
-            if (dtype, kind, unit) != (str(feature.dtype), feature.kind, feature.unit):
-                raise ContractError(
-                    f"contract: found {name} as {dtype}, {kind}, {unit!r}; expected {feature.dtype}, {feature.kind}, "
-                    f"{feature.unit!r}; train the model again with this version"
-                )
 
 
 def _canonical(content: Mapping[str, object]) -> str:

@@ -1,7 +1,6 @@
 """Polars frames of the canonical tables: the types of their columns, and rules for ends and for needed memory.
 
-`features.canonical` describes the columns, and `features.tables` checks rows. Called by `pipelines.lake.lake` and by
-the modules that separate ended jobs from running ones.
+`features.canonical` describes the columns, and `features.tables` checks rows.
 """
 
 from collections.abc import Mapping

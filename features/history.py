@@ -1,7 +1,6 @@
 """The point-in-time history of one trace: which jobs had been submitted, started or ended before a given moment.
 
-Holds the jobs' events by key and in time order. `columns/` defines the features that are statistics of these events.
-Used by `features.build`, by training (with the whole trace) and by serving (with the tail stored with a model).
+Training uses the history of the whole trace, serving the tail of it that is stored with a model.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,8 +37,6 @@ DEPTH: Final[dict[str, int]] = {
 """Maximum number of newest ended jobs, and of newest measured jobs, that a feature may read under each key."""
 SUBMITTED_DEPTH: Final = 60
 """Maximum number of newest submissions that a feature may read under each key."""
-LOAD_WINDOW_S: Final = 24 * 3600
-"""Longest window in seconds in which features count submissions and ends."""
 SHORT_S: Final = 60.0
 """Run time in seconds below which a run counts as short, such as a crash at the start or a smoke test."""
 
@@ -138,7 +135,7 @@ class History:
             "ended": (times["end"], ended),
             "measured": (times["end"], ended & frame["measured"].to_numpy()),
         }
-        weights = weights_of(frame, times["start"])
+        weights = weights_of(times["start"])
         events = {}
         for kind, (ts, held) in kinds.items():
             rows = np.flatnonzero(held)
@@ -170,12 +167,10 @@ class History:
     def tail(self) -> pl.DataFrame:
         """Return the jobs that can affect lookups for jobs submitted after `latest_submit_us`.
 
-        These are the newest ended, measured and submitted jobs of each key, the jobs submitted or ended in the 24 hours
-        before `latest_submit_us`, and the jobs that had not ended at that time.
+        These are the newest ended, measured and submitted jobs of each key, and the jobs that had not ended by then.
         """
         now = self.latest_submit_us
-        since = now - LOAD_WINDOW_S * 1_000_000
-        keep = (self.submit_us > since) | (self.end_us > since)
+        keep = self.end_us > now
         for kind in ("ended", "measured"):
             keep |= self._newest_by_key(kind, DEPTH, now)
         keep |= self._newest_by_key("submitted", dict.fromkeys(KEYS, SUBMITTED_DEPTH), now)
@@ -236,15 +231,10 @@ def values_of(frame: pl.DataFrame) -> dict[str, FloatArray]:
     return columns
 
 
-def weights_of(frame: pl.DataFrame, start_us: IntArray) -> dict[str, IntArray]:
+def weights_of(start_us: IntArray) -> dict[str, IntArray]:
     """Return by name the integer weights that load features sum over running jobs; 0 for jobs that have not started.
 
-    `jobs` is 1, `milli_gpus` the GPUs of the gang in thousandths, and `start_s` the start time in whole seconds.
+    `jobs` is 1, and `start_s` the start time in whole seconds.
     """
     started = (start_us != NEVER).astype(np.int64)
-    gpus = (frame["req_gpus"].fill_null(0.0) * 1000).round().cast(pl.Int64) * frame["instances"].cast(pl.Int64)
-    return {
-        "jobs": started,
-        "milli_gpus": gpus.to_numpy().astype(np.int64) * started,
-        "start_s": np.where(started, start_us // 1_000_000, 0),
-    }
+    return {"jobs": started, "start_s": np.where(started, start_us // 1_000_000, 0)}

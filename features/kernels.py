@@ -1,7 +1,6 @@
 """Compiled inner loops of features: statistics of the newest submissions, and the arithmetic of feature rows.
 
-`features.columns.newest` names the statistics. Called by `features.columns.newest` (training), and by
-`features.lookups` and `features.rows` (serving). Numba caches the compiled code next to this file, else in its user
+`features.columns.newest` names the statistics. Numba caches the compiled code next to this file, else in its user
 cache; `NUMBA_CACHE_DIR` sets another folder.
 """
 

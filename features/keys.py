@@ -1,8 +1,7 @@
 """Keys of the history: their integer codes (`Keyspace`), and the events under each key in time order (`Events`).
 
 A key selects the earlier jobs that a feature is computed from: those of the same user, of the same virtual cluster, or
-similar jobs. Also defines one job (`JobAsked`) and one ended run (`EndedRun`). Called by `history`, `online`, `ledger`
-and `rows`.
+similar jobs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -270,14 +269,8 @@ class EndedRun:
 def parts_of(job: JobAsked | EndedRun) -> Parts:
     """Return the key parts of a job or run, in the order of `PARTS`."""
     gpus = job.req_gpus * job.instances
-    return (
-        job.cluster,
-        job.user,
-        job.vc,
-        job.group,
-        job.role,
-        gpus if gpus == gpus else None,
-    )  # only NaN differs from itself
+    known = gpus == gpus  # only NaN differs from itself
+    return job.cluster, job.user, job.vc, job.group, job.role, gpus if known else None
 
 
 def keys_of(run: EndedRun) -> list[tuple[str, KeyValue]]:

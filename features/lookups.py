@@ -1,8 +1,7 @@
 """Lookups of history features for single jobs, in the timeline of each key.
 
 A `Timeline` holds the events under one key; a `Glance` is a timeline seen at one moment. Lookups are grouped by key,
-and each timeline caches recent results. `features.columns` defines the statistics. Called by `features.online`, which
-adds events, and by `features.rows`, which assembles rows.
+and each timeline caches recent results.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -132,10 +131,6 @@ class Glance:
         if stop is None:
             stop = self._stops[kind] = self.timeline.tracks[kind].before(self.now_us)
         return stop
-
-    def count(self, kind: str, ago_us: int = 0) -> int:
-        """Return how many events of a kind happened strictly before the moment minus `ago_us` microseconds."""
-        return self.timeline.tracks[kind].before(self.now_us - ago_us) if ago_us else self.stop(kind)
 
     def running(self, weight: str) -> int:
         """Return the sum of a weight over the jobs that run at the moment."""

@@ -1,7 +1,6 @@
 """The history of one trace in the service, which grows as ended runs are reported; safe across threads.
 
-Lookups are for one job at a time, and give the same results as in a `History` of the same jobs. Called by
-`modelserve.loading.models`, which adds runs, and by `features.rows`, which builds feature rows.
+Lookups are for one job at a time, and give the same results as in a `History` of the same jobs.
 """
 
 from collections import Counter
@@ -18,7 +17,7 @@ from features.history import EVENT_KINDS, WEIGHTED_KINDS, History, cluster_of_vc
 from features.keys import KEYS, KeyValue, Parts, key_of, keys_of, parts_of
 from features.keys import EndedRun as EndedRun
 from features.keys import JobAsked as JobAsked
-from features.ledger import WEIGHTS, Base, Fed, Identity, Ledger
+from features.ledger import WEIGHTS, Base, Identity, Ledger, identity_of
 from features.lookups import Glance, Timeline, Track, empty_timeline
 
 __all__ = ["EVIDENCE_KEYS", "GROWTH_ROWS", "EndedRun", "JobAsked", "OnlineHistory"]
@@ -32,8 +31,8 @@ MAX_FED_ROWS: Final = 5_000
 GROWTH_ROWS: Final = 50_000
 """Maximum number of rows that a cluster may have above its initial number; the earliest submissions are dropped.
 
-That is one day of submissions of the busiest published trace, and enough: load is counted over 24 hours, and no feature
-reads more than a thousand jobs of a key.
+That is one day of submissions of the busiest published trace, and enough: no feature reads more than a thousand jobs of
+a key.
 """
 _WEIGHTED: Final = {kind: kind in WEIGHTED_KINDS for kind in EVENT_KINDS}
 
@@ -135,18 +134,17 @@ class OnlineHistory:
             fresh, ended = self._unknown(runs)
             if not fresh:
                 return 0
-            fed = Fed.of(fresh)
             keys = [keys_of(run) for run in fresh]
             with self.lock:
                 self._trace = fresh[0].trace
                 self._strike(ended)
                 self.templates.clear()
                 first = self.ledger.size
-                self.ledger.append(fed)
+                self.ledger.append(fresh)
                 for row, of_row in enumerate(keys, start=first):
                     for key in of_row:
                         self._fed_under.setdefault(key, []).append(row)
-                self._fed_identities.update(fed.identities)
+                self._fed_identities.update(map(identity_of, fresh))
                 self._added += len(fresh)
             if self.ledger.fed_rows > MAX_FED_ROWS:
                 self._replace(self._folded())
@@ -191,7 +189,7 @@ class OnlineHistory:
             trace = trace or run.trace
             if run.trace != trace:
                 raise ContractError(f"runs: found the trace {run.trace!r}; expected {trace!r}, the history's")
-            identity = (run.cluster, run.job_id, run.role)
+            identity = identity_of(run)
             if identity in fresh or identity in self._fed_identities:
                 continue
             row = self.ledger.base_row(identity)

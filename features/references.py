@@ -1,8 +1,7 @@
 """Reference run times and history forecasts of jobs, and features relative to the references.
 
 A model's output is added to the reference: the run time of recent similar jobs. A history forecast is p50 and p90 of
-the last ended jobs under one key. Called by `modelserve.bundle` and `pipelines.models` for frames; `features.rows` and
-`features.lookups` compute the same for single jobs.
+the last ended jobs under one key. `features.rows` and `features.lookups` compute the same for single jobs.
 """
 
 import math
@@ -31,9 +30,8 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-# Run times in a workload drift by large factors over time. So a model can be trained on the log of the ratio between a
-# job's run time and a reference: the same quantile of recent similar jobs (key `like`), as known at submission. The
-# predicted log quantile is the model's output plus the log of the reference.
+# Run times drift by large factors over time. So a model is trained on the log of the ratio between a job's
+# run time and a reference: the same quantile of recent similar jobs (key `like`), as known at submission.
 WINDOWS: Final = (100, 300, 1000)
 QUANTILE_NAMES: Final = ("p50", "p90")
 LIKE: Final = {q: tuple(f"like_run_s_{q}_{last}" for last in WINDOWS) for q in QUANTILE_NAMES}
@@ -63,13 +61,12 @@ _LOG_OF_RUN: Final = re.compile(r"_log_run_mean_")
 class Referenced:
     """Features of n jobs, and the reference log run times in seconds (n, 2) to add to a model's output.
 
-    `plain` holds the features as `build` returns them. In `features`, run-time features are relative to the references.
-    `history_log_s` (n, 3, 2) holds p50 and p90 of each of `HISTORY_FORECASTS`, and `evidence` (n, 3) the number of
-    ended jobs behind them. Without references, it is the prior, and `evidence` is 0.
+    In `features`, run-time features are relative to the references, if there are any. `history_log_s` (n, 3, 2) holds
+    p50 and p90 of each of `HISTORY_FORECASTS`, and `evidence` (n, 3) the number of ended jobs behind them. Without
+    references, it is the prior, and `evidence` is 0.
     """
 
     features: pl.DataFrame
-    plain: pl.DataFrame
     reference_log_s: FloatArray
     history_log_s: FloatArray
     evidence: IntArray
@@ -79,7 +76,6 @@ class Referenced:
         """Return features that are not relative: references are 0, and history forecasts are the prior."""
         return cls(
             features=plain,
-            plain=plain,
             reference_log_s=np.zeros((count, len(QUANTILE_NAMES))),
             history_log_s=np.tile(np.array(PRIOR_LOG_S), (count, len(HISTORY_FORECASTS), 1)),
             evidence=np.zeros((count, len(HISTORY_FORECASTS)), dtype=np.int64),
@@ -91,7 +87,6 @@ class Referenced:
         reference = reference_log_s(built)
         return cls(
             features=made_relative(plain, reference[:, 0]),
-            plain=plain,
             reference_log_s=reference,
             history_log_s=history_log_s(built),
             evidence=built.select(pl.col(EVIDENCE_FEATURES).fill_null(0).cast(pl.Int64)).to_numpy(),

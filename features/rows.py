@@ -1,9 +1,10 @@
 """The feature engine of serving: builds the feature rows of single jobs from a growing history.
 
 Training uses frames from `features.references.build_referenced`, encoded by a contract. As float32 both give
-bit-identical values, which `tests/features/test_rows.py` checks. Called by `modelserve.loading.served`.
+bit-identical values, which `tests/features/test_rows.py` checks.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,7 +26,6 @@ from features.lookups import (
     Glance,
     KeyPlan,
     Timeline,
-    Windows,
     key_plans,
 )
 from features.online import EVIDENCE_KEYS, OnlineHistory
@@ -88,26 +88,25 @@ class RowBuilder:
     @classmethod
     def of(cls, contract: FeatureContract, *, relative: bool) -> "RowBuilder":
         """Prepare the rows of a contract; with `relative`, run-time features become logs relative to the references."""
-        names = list(contract.names)
-        sources = {name: FEATURES[name].source for name in names}
-        texts = [(name, source) for name, source in sources.items() if isinstance(source, Text)]
-        own = [*NUMBERS, *(name for name, _ in texts)]
+        places = {name: place for place, name in enumerate(contract.names)}
+        sources = {name: FEATURES[name].source for name in places}
+        texts = {name: source for name, source in sources.items() if isinstance(source, Text)}
         numbers = {name: source.rule(NUMBERS) for name, source in sources.items() if isinstance(source, OwnNumber)}
-        plain = {name: (own.index(name), -1, -1) for name, _ in texts}
+        plain = {name: (len(NUMBERS) + code, -1, -1) for code, name in enumerate(texts)}
         changed = [name for name in numbers if FEATURES[name].from_request]
-        seconds, logs = relative_columns(names) if relative else ([], [])
+        seconds, logs = relative_columns(contract.names) if relative else ([], [])
         return cls(
-            width=len(names),
-            keys=key_plans(names),
-            rules=_integers([(names.index(name), *rule) for name, rule in {**numbers, **plain}.items()], 4),
+            width=len(places),
+            keys=key_plans(contract.names),
+            rules=_integers([(places[name], *rule) for name, rule in {**numbers, **plain}.items()], 4),
             changed=_integers([(i, *numbers[name]) for i, name in enumerate(changed)], 4),
-            changed_places=np.array([names.index(name) for name in changed], dtype=np.int64),
+            changed_places=np.array([places[name] for name in changed], dtype=np.int64),
             codes=[
                 (source.column, {text: float(code) for code, text in enumerate(contract.categories.get(name, ()))})
-                for name, source in texts
+                for name, source in texts.items()
             ],
-            seconds=np.array([names.index(name) for name in seconds], dtype=np.int64),
-            logs=np.array([names.index(name) for name in logs], dtype=np.int64),
+            seconds=np.array([places[name] for name in seconds], dtype=np.int64),
+            logs=np.array([places[name] for name in logs], dtype=np.int64),
             relative=relative,
         )
 
@@ -163,14 +162,7 @@ class RowBuilder:
         return matrix
 
     def _own(self, job: JobAsked) -> list[float]:
-        numbers = [
-            job.req_cpu_cores,
-            job.req_mem_gib,
-            job.req_gpus,
-            job.instances,
-            job.time_limit_s,
-            job.priority,
-        ]
+        numbers = [getattr(job, name) for name in NUMBERS]
         return numbers + [codes.get(getattr(job, column), np.nan) for column, codes in self.codes]
 
     def _templates(self, jobs: Sequence[JobAsked], history: OnlineHistory) -> Sequence["_Template"]:
@@ -273,27 +265,18 @@ def _forecast(seen: _Seen, history: OnlineHistory, forecasts: FloatArray) -> Non
 
 def _references(seen: _Seen, history: OnlineHistory) -> list[tuple[float, float]]:
     """Return each job's reference log run times: of similar jobs, else of all jobs, else `PRIOR_LOG_S`."""
-    found = _reference_at(REFERENCE_OF_LIKE, "like", seen, history)
-    if any(p50 != p50 or p90 != p90 for p50, p90 in found):  # only NaN differs from itself
-        rest = _reference_at(REFERENCE_OF_ALL, "all", seen, history)
-        found = [_first_known(level, below) for level, below in zip(found, rest, strict=True)]
-    return found
-
-
-def _reference_at(windows: Windows, key: str, seen: _Seen, history: OnlineHistory) -> list[tuple[float, float]]:
-    glances, held = seen.glances(key)
-    references = [(np.nan, np.nan)] * seen.count
-    for i, pair in zip(held, windows.at(glances, history.ledger.values), strict=True):
-        references[i] = pair
-    return references
+    references = [(math.nan, math.nan)] * seen.count
+    for key, windows in (("like", REFERENCE_OF_LIKE), ("all", REFERENCE_OF_ALL)):
+        if all(p50 == p50 and p90 == p90 for p50, p90 in references):  # only NaN differs from itself
+            return references
+        glances, held = seen.glances(key)
+        for i, below in zip(held, windows.at(glances, history.ledger.values), strict=True):
+            references[i] = _first_known(references[i], below)
+    return [_first_known(each, PRIOR_LOG_S) for each in references]
 
 
 def _first_known(level: tuple[float, float], below: tuple[float, float]) -> tuple[float, float]:
-    p50, p90 = (
-        next(log_s for log_s in of_quantile if log_s == log_s)
-        for of_quantile in zip(level, below, PRIOR_LOG_S, strict=True)
-    )
-    return p50, p90
+    return below[0] if level[0] != level[0] else level[0], below[1] if level[1] != level[1] else level[1]
 
 
 def _integers(rows: Sequence[tuple[int, ...]], width: int) -> IntArray:

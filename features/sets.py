@@ -1,10 +1,6 @@
-"""The registry of all features, and the named feature sets that models are trained on.
+"""The registry of all features, and the named feature sets that models are trained on."""
 
-`columns/` defines the features. Called by `features.build`, `features.contract` and by training, which chooses a set by
-name.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -14,6 +10,7 @@ from features.columns.newest import NEWEST
 from features.columns.recency import RECENCY
 from features.columns.request import REQUEST
 from features.errors import UnknownFeature
+from features.keys import LIKE
 
 __all__ = ["FEATURES"]
 
@@ -24,39 +21,24 @@ _REQUEST: Final = tuple(name for name in REQUEST if name not in {"time_limit_s",
 
 _REACH: Final = {"like": (5, 20, 100, 300, 1000), "user": (20, 100), "group": (20, 100)}
 """Keys of the history features that models use, each with its window lengths in ended jobs."""
-_WIDER: Final = {**_REACH, **dict.fromkeys(("vc", "gpus", "all"), (5, 20, 100, 300)), "vc_gpus": (20, 100)}
 _UNSTEADY: Final = "vc"
 """Feature left out because trees overfit it and fail when the workload drifts."""
 
 
-def _looks(reach: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
-    return tuple(name for name, feature in FEATURES.items() if _within(feature, reach))
-
-
-def _within(feature: Feature, reach: Mapping[str, Sequence[int]]) -> bool:
-    match feature.source:
+def _submitted(name: str) -> bool:
+    """Return whether run-time models use a feature: request and history of the keys in `_REACH`, stable under load."""
+    match FEATURES[name].source:
         case Recent(events="ended", key=key, last=last):
-            return last in reach.get(key, ())
+            return last in _REACH.get(key, ()) and FEATURES[name].unit != "count"
         case Newest(key=key):
-            # Statistics of single submissions exist only for similar jobs, the virtual cluster and the whole cluster.
-            return key in reach and key in {"like", "vc", "all"}
+            return key == LIKE
         case Load(key=key):
-            return key in reach
+            return key in _REACH
         case _:
-            return False
+            return name in _REQUEST and name != _UNSTEADY
 
 
-def _steady(name: str) -> bool:
-    """Return whether a feature is stable when load changes; raw counts are not, except bursts and running jobs."""
-    feature = FEATURES[name]
-    timely = feature.unit in {"s", "log s", "log ratio", "fraction"} or name.endswith("_running_jobs")
-    return timely or isinstance(feature.source, Newest)
-
-
-_SUBMIT: Final = (
-    *(name for name in _REQUEST if name != _UNSTEADY),
-    *(name for name in _looks(_REACH) if _steady(name)),
-)
+_SUBMIT: Final = tuple(name for name in FEATURES if _submitted(name))
 _USE: Final = tuple(
     name
     for name, feature in FEATURES.items()
@@ -66,14 +48,12 @@ _USE: Final = tuple(
 FEATURE_SETS: Final[dict[str, tuple[str, ...]]] = {
     "request": _REQUEST,
     "submit": _SUBMIT,
-    "wide": (*_REQUEST, *_looks(_WIDER)),
     "usage": (*_SUBMIT, *_USE),
 }
 """Feature sets by name.
 
 - `request`: features of the job's own row, without history.
 - `submit`: the features of run-time models.
-- `wide`: also raw counts and more keys; for comparison in studies.
 - `usage`: `submit` and the measured use of earlier jobs; the features of usage models.
 """
 

@@ -1,7 +1,6 @@
 """Frame schemas of the canonical tables, made from `features.canonical`.
 
-A schema's `validate` raises on bad rows, and `filter` separates them. Called by `pipelines` where frames cross a
-package border or are documented, and by the contract tests.
+A schema's `validate` raises on bad rows, and `filter` separates them.
 """
 
 from types import new_class

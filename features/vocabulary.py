@@ -1,7 +1,6 @@
 """Fixed sets of values in the canonical tables (job states, task types), and maps from values of the traces to them.
 
 The readers in `pipelines.lake.sources` translate each trace's spellings; only raw workload tags are translated here.
-Used by all packages.
 """
 
 from enum import StrEnum

@@ -17,6 +17,7 @@ _OBJECT: Final = "an object with named fields"
 _WHOLE: Final = "a whole number"
 EXPECTED: Final[Mapping[str, str]] = {
     "extra_forbidden": "no such field",
+    "unexpected_keyword_argument": "no such field",
     "none_required": "null",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
@@ -115,5 +116,7 @@ def fault_of(fault: ErrorDetails) -> str:
     if kind == "json_invalid":
         return f"not valid JSON: {fault.get('ctx', {}).get('error', 'cut short')}"
     text = _message(fault)
-    ours = kind == "extra_forbidden" or (kind not in EXPECTED and not _LEADING.match(fault["msg"]))
+    ours = kind not in EXPECTED and not _LEADING.match(fault["msg"])
+    if EXPECTED.get(kind) == EXPECTED["extra_forbidden"]:
+        return text
     return text if ours or fault["msg"].startswith("Value error, ") else f"expected {text}"

@@ -1,8 +1,4 @@
-"""The definition of a feature (name, unit, kind, source), and the lookup of many jobs in a history (`Lookback`).
-
-The sibling files define the features themselves; `features.sets` registers all of them. Called by every file of
-`columns/`, by `features.build` and by `features.contract`.
-"""
+"""The definition of a feature (name, unit, kind, source), and the lookup of many jobs in a history (`Lookback`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -59,10 +55,6 @@ class Text:
         return pl.col(self.column).cast(pl.String)
 
 
-Own = OwnNumber | Text
-"""A feature source that is computed from the job's own row."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recent:
     """The statistic `stat` of `column` over the `last` most recently ended (or measured) jobs of the same `key`."""
@@ -90,10 +82,6 @@ class Newest:
     stat: str
 
 
-Look = Recent | Load | Newest
-"""A feature source that is computed from the history."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """One column of a feature frame.
@@ -105,7 +93,7 @@ class Feature:
     name: str
     unit: str
     doc: str
-    source: Own | Look
+    source: OwnNumber | Text | Recent | Load | Newest
     needs: tuple[str, ...]
     kind: Kind = "q"
     from_request: bool = False
@@ -131,25 +119,25 @@ class Lookback:
     history: History
     codes: IntArray
     submit_us: IntArray
-    spans: dict[tuple[str, tuple[str, ...], int], tuple[IntArray, IntArray]] = field(default_factory=dict)
+    spans: dict[tuple[str, tuple[str, ...]], tuple[IntArray, IntArray]] = field(default_factory=dict)
     """Cache of the results of `span`, since several features read the same span."""
 
     @classmethod
     def of(cls, jobs: pl.DataFrame, history: History) -> "Lookback":
-        """Prepare the lookup of `jobs` in `history`: find the code of each key of each job."""
+        """Find the code of each key of each job."""
         submit_us = jobs["submit_ts"].dt.cast_time_unit("us").to_physical().to_numpy().astype(np.int64)
         return cls(history=history, codes=history.keyspace.codes(jobs), submit_us=submit_us)
 
-    def span(self, kind: str, keys: Sequence[str], ago_us: int = 0) -> tuple[IntArray, IntArray]:
+    def span(self, kind: str, keys: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Return, for each job and key, the begin and stop positions of its events in `History.events[kind]`.
 
-        Only events strictly before the submission minus `ago_us` microseconds are inside. Both arrays have shape (n *
-        keys,), with all keys of the first job first.
+        Only events strictly before the submission are inside. Both arrays have shape (n * keys,), with all keys of the
+        first job first.
         """
-        wanted = (kind, tuple(keys), ago_us)
+        wanted = (kind, tuple(keys))
         if wanted not in self.spans:
             codes = self.codes[:, [KEY_NAMES.index(key) for key in keys]].ravel()
-            ts = np.repeat(self.submit_us - ago_us, len(keys))
+            ts = np.repeat(self.submit_us, len(keys))
             self.spans[wanted] = self.history.events[kind].span(codes, ts)
         return self.spans[wanted]
 

@@ -1,7 +1,6 @@
-"""Features of the load at submission: counts of recent submissions, running jobs and waiting jobs with the same key.
+"""Features of the load at submission: the running jobs with the same key, and the time since one ended.
 
-Only jobs submitted strictly before the job count, each in the state it had at the job's submission. Called through
-`features.sets` and by `features.build`.
+Only jobs submitted strictly before the job count, each in the state it had at the job's submission.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +26,6 @@ class Moment(Protocol):
     def now_us(self) -> Number:
         """Return the moment, in microseconds."""
 
-    def count(self, kind: str, ago_us: int = 0) -> Number:
-        """Return how many events of a kind happened strictly before the moment minus `ago_us` microseconds."""
-
     def running(self, weight: str) -> Number:
         """Return the sum of a weight (`history.weights_of`) over the jobs that run at the moment."""
 
@@ -43,54 +39,19 @@ class Moment(Protocol):
 Measure = Callable[[Moment], Number]
 
 
-def counted(kind: str, window_s: int) -> Measure:
-    """Return the measure that counts the events of a kind in the last `window_s` seconds."""
-    return lambda at: at.count(kind) - at.count(kind, window_s * _US)
-
-
-def running_jobs(at: Moment) -> Number:
-    """Return how many jobs run at the moment."""
-    return at.running("jobs")
-
-
-def running_gpus(at: Moment) -> Number:
-    """Return the GPUs of the jobs that run at the moment."""
-    return at.running("milli_gpus") / 1000
-
-
-def waiting_jobs(at: Moment) -> Number:
-    """Return how many submitted jobs have neither started nor ended at the moment."""
-    return at.count("submitted") - at.count("ended") - at.running("jobs")
-
-
 def running_mean_s(at: Moment) -> Number:
     """Return the mean seconds that running jobs have run so far; their start times are cut to whole seconds."""
     jobs = at.running("jobs")
     return at.per(at.now_us // _US * jobs - at.running("start_s"), jobs)
 
 
-def since_end_s(at: Moment) -> Number:
-    """Return the seconds since the latest end of a job with the key."""
-    return at.since_end_us() / _US
-
-
 MEASURES: Final[dict[str, Measure]] = {
-    "submitted_1min": counted("submitted", 60),
-    "submitted_10min": counted("submitted", 600),
-    "submitted_1h": counted("submitted", 3600),
-    "submitted_6h": counted("submitted", 21_600),
-    "submitted_24h": counted("submitted", 86_400),
-    "ended_10min": counted("ended", 600),
-    "ended_1h": counted("ended", 3600),
-    "ended_24h": counted("ended", 86_400),
-    "running_jobs": running_jobs,
-    "running_gpus": running_gpus,
+    "running_jobs": lambda at: at.running("jobs"),
     "running_mean_s": running_mean_s,
-    "waiting_jobs": waiting_jobs,
-    "since_end_s": since_end_s,
+    "since_end_s": lambda at: at.since_end_us() / _US,
 }
-"""Measures by name."""
-STEADY: Final = frozenset({"running_jobs", "running_gpus", "waiting_jobs"})
+"""Measures by name: times in seconds, or a number of jobs."""
+STEADY: Final = frozenset({"running_jobs"})
 """Measures that stay equal until the next event under their key; the others also change with the moment."""
 
 
@@ -108,10 +69,6 @@ class _Moments:
     def now_us(self) -> IntArray:
         return np.repeat(self.seen.submit_us, len(self.keys))
 
-    def count(self, kind: str, ago_us: int = 0) -> IntArray:
-        begin, stop = self.seen.span(kind, self.keys, ago_us)
-        return stop - begin
-
     def running(self, weight: str) -> IntArray:
         total = np.zeros(len(self.seen.submit_us) * len(self.keys), dtype=np.int64)
         for kind, sign in (("started", 1), ("ended", -1)):
@@ -128,9 +85,6 @@ class _Moments:
 
     def per(self, above: IntArray, below: IntArray) -> FloatArray:
         return np.where(below > 0, above / np.maximum(below, 1), np.nan)
-
-
-_UNIT_OF_SUFFIX: Final = {"_s": "s", "_gpus": "GPUs"}
 
 
 Plan = Mapping[str, tuple[tuple[str, ...], IntArray]]
@@ -153,7 +107,7 @@ def fill(answers: FloatArray, planned: Plan, seen: Lookback) -> None:
 
 
 def _feature(load: Load) -> Feature:
-    unit = next((u for suffix, u in _UNIT_OF_SUFFIX.items() if load.measure.endswith(suffix)), "count")
+    unit = "s" if load.measure.endswith("_s") else "count"
     doc = f"{load.measure} of the same {load.key} at submission"
     return Feature(name=f"{load.key}_{load.measure}", unit=unit, doc=doc, source=load, needs=KEY_COLUMNS)
 

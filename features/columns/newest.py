@@ -1,11 +1,10 @@
 """Features of the newest submissions with the same key: how long those jobs had run, and the burst the job continues.
 
 Jobs that still run count with their run time so far, as censored observations of Kaplan-Meier curves. So long jobs
-count before they end. Called through `features.sets` and by `features.build`.
+count before they end.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -50,38 +49,32 @@ UNITS: Final[dict[str, str]] = {
 STATS: Final = tuple(UNITS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Lookups grouped by key: `places` maps each key to its lookups' row indices and the indices of their `STATS`."""
-
-    keys: tuple[str, ...]
-    places: Mapping[str, tuple[IntArray, IntArray]]
+Plan = Mapping[str, tuple[IntArray, IntArray]]
+"""Row indices of the lookups of each key, and the indices of their `STATS`."""
 
 
 def plan(looks: Sequence[Newest]) -> Plan:
     """Group the lookups `looks` by key."""
-    keys = tuple(dict.fromkeys(look.key for look in looks))
     places = {}
-    for key in keys:
+    for key in dict.fromkeys(look.key for look in looks):
         here = [place for place, look in enumerate(looks) if look.key == key]
         places[key] = (np.array(here), np.array([STATS.index(looks[place].stat) for place in here]))
-    return Plan(keys=keys, places=places)
+    return places
 
 
 def fill(answers: FloatArray, planned: Plan, seen: Lookback) -> None:
     """Compute the planned lookups of n jobs and write them into `answers` (looks, n)."""
-    if not planned.keys:
+    if not planned:
         return
-    from features.kernels import (
-        newest_of_many,
-    )  # importing numba takes half a second: only callers that need features pay for it
+    from features.kernels import newest_of_many  # numba takes half a second to import
 
-    history, events = seen.history, seen.history.events["submitted"]
-    begin, stop = seen.span("submitted", planned.keys)
-    now_us = np.repeat(seen.submit_us, len(planned.keys))
-    found = newest_of_many(events.rows, begin, stop, now_us, history.submit_us, history.start_us, history.end_us)
-    by_key = found.reshape(-1, len(planned.keys), len(STATS))
-    for position, (places, stats) in enumerate(planned.places.values()):
+    history, keys = seen.history, tuple(planned)
+    rows = history.events["submitted"].rows
+    begin, stop = seen.span("submitted", keys)
+    now_us = np.repeat(seen.submit_us, len(keys))
+    stats_of = newest_of_many(rows, begin, stop, now_us, history.submit_us, history.start_us, history.end_us)
+    by_key = stats_of.reshape(-1, len(keys), len(STATS))
+    for position, (places, stats) in enumerate(planned.values()):
         answers[places] = by_key[:, position, stats].T
 
 

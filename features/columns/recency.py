@@ -1,11 +1,10 @@
 """Features of the newest ended jobs with the same key: how long they ran, how they ended, what they used.
 
-Each statistic is computed from one window of jobs, never from running sums. The windows are listed at the end of this
-file. Called through `features.sets` and by `features.build`.
+Each statistic is computed from one window of jobs, never from running sums.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -132,12 +131,9 @@ def fill(answers: FloatArray, windows: Plan, seen: Lookback) -> None:
         # Jobs submitted close together often have the same window: compute each distinct window once.
         distinct, inverse = np.unique(stop * (len(events.rows) + 1) + begin, return_inverse=True)
         stops, begins = np.divmod(distinct, len(events.rows) + 1)
-        rows, held = events.newest(begins, stops, window.last)
-        for column, stats in window.stats.items():
-            sample = _sample(seen.history.values[column], rows, held, ranked=not _RANKED.isdisjoint(stats))
-            for stat, (places, keys) in stats.items():
-                found = STATS[stat](sample)[inverse]
-                answers[places] = found.reshape(-1, len(window.keys))[:, keys].T
+        newest = events.newest(begins, stops, window.last)
+        for (places, keys), statistic in _statistics(window, seen.history.values, newest):
+            answers[places] = statistic[inverse].reshape(-1, len(window.keys))[:, keys].T
 
 
 def of_spans(windows: Plan, values: Mapping[str, FloatArray], newest: Callable[[str, int], Rows]) -> FloatArray:
@@ -147,13 +143,20 @@ def of_spans(windows: Plan, values: Mapping[str, FloatArray], newest: Callable[[
     """
     answers: dict[int, FloatArray] = {}
     for window in windows:
-        rows, held = newest(window.events, window.last)
-        for column, stats in window.stats.items():
-            sample = _sample(values[column], rows, held, ranked=not _RANKED.isdisjoint(stats))
-            for stat, (places, _) in stats.items():
-                found = STATS[stat](sample)
-                answers.update((int(place), found) for place in places)
+        for (places, _), statistic in _statistics(window, values, newest(window.events, window.last)):
+            answers.update((int(place), statistic) for place in places)
     return np.column_stack([answers[place] for place in range(len(answers))])
+
+
+def _statistics(
+    window: Window, values: Mapping[str, FloatArray], newest: Rows
+) -> Iterator[tuple[tuple[IntArray, IntArray], FloatArray]]:
+    """Yield the row and key indices of the lookups of each statistic of a window, and its values (n,)."""
+    rows, held = newest
+    for column, stats in window.stats.items():
+        sample = _sample(values[column], rows, held, ranked=not _RANKED.isdisjoint(stats))
+        for stat, places in stats.items():
+            yield places, STATS[stat](sample)
 
 
 def _sample(values: FloatArray, rows: IntArray, held: npt.NDArray[np.bool_], *, ranked: bool) -> Sample:

@@ -1,7 +1,7 @@
 """Features of the job's own row: its request and its categories.
 
 The column `nodes` is not a feature, since it is known only after placement. Neither are date, hour and weekday: trees
-would use them to memorise single days, and fail when the workload drifts. Called through `features.sets`.
+would use them to memorise single days, and fail when the workload drifts.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """A quantile regression forest: trees whose leaves hold sampled run times, pooled over all trees into p50 and p90.
 
-Fitted in `pipelines.models.forest`. In a bundle it is two files: the trees as an XGBoost model, and the values of the
+Fitted in `pipelines.models.boosting`. In a bundle it is two files: the trees as an XGBoost model, and the values of the
 leaves as plain numbers. Called by `modelserve.bundle.bundle`, `modelserve.loading.served` and `pipelines.models`.
 
 Reference: Meinshausen, "Quantile Regression Forests", JMLR 7 (2006).

@@ -120,27 +120,26 @@ def evaluate(
 ) -> None:
     """Compare the combined forecast with each member and every baseline on held-out jobs, as `taut train` does."""
     from pipelines.cli.progress import watched
-    from pipelines.models.evaluate import evaluate as run
+    from pipelines.models.evaluate import Evaluation
+    from pipelines.models.examples import Setting
     from pipelines.models.training_tables import newest_tables
 
     runner, each = chosen_engine(engine, scheduler, threads)
     with opened(lake, trace) as (source, name):
         tables = newest_tables(source, name, cluster, newest, say)
         zone = source.manifest(name).zone
-        rows = run(
-            tables.jobs,
-            tables.measured,
+        first = local_cut(since, zone)
+        setting = Setting(
+            jobs=tables.jobs,
+            usage=tables.measured,
             trace=name,
-            split=split.value,
             by=by.value,
-            until=local_cut(until, zone),
-            since=local_cut(since, zone),
-            types=types,
+            until=local_cut(until, zone) or first,
             seed=seed,
-            nthread=each,
-            engine=runner,
-            watch=watched("evaluating"),
+            threads=each,
         )
+        evaluation = Evaluation(setting=setting, split=split.value, since=first)
+        rows = evaluation.run(types, engine=runner, watch=watched("evaluating"))
     emit(rows, form)
 
 

@@ -23,8 +23,8 @@ from pipelines.cli.options import Place, say
 from pipelines.errors import BadUsage, RegistryError
 from pipelines.lake.lake import Lake
 from pipelines.models import NEWEST
+from pipelines.models.tracking import ModelVersion
 from pipelines.models.training_tables import newest_tables
-from pipelines.models.versions import ModelVersion
 from scheduler_core.types import Job
 
 IDENTITY: Final = ("trace", "cluster", "job_id", "role")

@@ -36,8 +36,7 @@ from pipelines.errors import BadUsage
 from pipelines.models import NEWEST
 
 if TYPE_CHECKING:
-    from pipelines.models.search import Progress, Tuned
-    from pipelines.models.tuning import Judge, Task
+    from pipelines.models.tuning import Judge, Progress, Task, Tuned
 
 STUDY_DB: Final = "tune.db"
 INTERRUPTED: Final = 130
@@ -108,7 +107,7 @@ def _store(place: Place, option: str | None) -> str:
 def _tuned(task: "Task", judge: "Judge", store: str, trials: int, timeout_min: float | None) -> "Tuned":
     """Search one model and show its progress; if interrupted, say what is stored."""
     from modelserve.bundle.quiet import without_password
-    from pipelines.models.search import tune as run
+    from pipelines.models.tuning import tune as run
 
     shown = without_password(store).removeprefix(SQLITE)
     say(f"tuning {task.model} on {task.judged} jobs after {len(task.folds)} inner cuts; trials in {shown}")
@@ -122,7 +121,7 @@ def _tuned(task: "Task", judge: "Judge", store: str, trials: int, timeout_min: f
 
         try:
             timeout_s = None if timeout_min is None else 60.0 * timeout_min
-            return run(task, store, trials=trials, timeout_s=timeout_s, report=report, judge=judge)
+            return run(task, store, judge, trials=trials, timeout_s=timeout_s, report=report)
         except KeyboardInterrupt:
             say(f"{held} trials of {task.model} are stored in {shown}; run the same command to go on")
             raise typer.Exit(INTERRUPTED) from None

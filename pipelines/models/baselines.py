@@ -1,7 +1,7 @@
 """Baselines: quantiles of the run times of recent similar jobs.
 
 A history baseline is not fitted. Its forecast is the p50 and p90 of the last run times of jobs with the same key (for
-example the same user) that ended before the submission. Called by `pipelines.models.evaluate` and the replay study.
+example the same user) that ended before the submission.
 """
 
 from bisect import bisect_left, insort
@@ -27,7 +27,7 @@ LONG_WINDOW: Final = 1000
 RECENT_WINDOW: Final = 20
 
 LEAST_ENDED: Final = 3
-"""Minimum number of ended jobs of a key below which its quantiles are not used: p90 would be close to the maximum."""
+"""Minimum number of ended jobs of a key below which the next key of the chain is used: p90 would be the maximum."""
 
 UNINFORMED_S: Final = {0.5: 3600.0, 0.9: 36000.0}
 """Forecast in seconds by quantile level for the first jobs of a trace, before any job has ended."""
@@ -72,26 +72,12 @@ def applicable(jobs: pl.DataFrame) -> list[str]:
     return [n for n, b in HISTORY_BASELINES.items() if n == "recent_20" or set(b.keys[0]) <= filled]
 
 
-def history_forecasts(jobs: pl.DataFrame, names: list[str], *, least: int = LEAST_ENDED) -> dict[str, Forecast]:
+def history_forecasts(jobs: pl.DataFrame, names: list[str]) -> dict[str, Forecast]:
     """Forecast the run time of every job with every named baseline, from jobs that ended before its submission.
 
-    The history of a job consists of the finished jobs that ended strictly before its `submit_ts`. So baselines keep
-    learning during the judged period, as the history features of XGBoost do. Pass jobs of one task type to get medians
-    per type.
-
-    Parameters
-    ----------
-    jobs
-        Canonical jobs of one task type, any order.
-    names
-        Keys of `HISTORY_BASELINES`.
-    least
-        Minimum number of ended jobs of a key below which the next key of the chain is used.
-
-    Returns
-    -------
-    forecasts
-        One forecast per name, rows as in `jobs`.
+    The history of a job consists of the finished jobs that ended strictly before its `submit_ts`, as in the features.
+    Pass jobs of one task type to get medians per type. There is one forecast per name, rows as in
+    `jobs`.
     """
     answers: dict[tuple[Key, int], Answers] = {}
     forecasts = {}
@@ -103,7 +89,7 @@ def history_forecasts(jobs: pl.DataFrame, names: list[str], *, least: int = LEAS
             if (key, baseline.window) not in answers:
                 answers[key, baseline.window] = window_quantiles(jobs, key, baseline.window)
             answer = answers[key, baseline.window]
-            enough = answer.ended >= (least if key else 1)
+            enough = answer.ended >= (LEAST_ENDED if key else 1)
             p50, p90 = np.where(enough, answer.p50, p50), np.where(enough, answer.p90, p90)
         forecasts[name] = Forecast(p50=p50, p90=p90)
     return forecasts

@@ -1,14 +1,14 @@
 """Training examples of one trace and task type: jobs, their features at submission, and their log run times.
 
-Features come from `features.build` alone; nothing is fitted or split here. Called by the other modules of
-`pipelines.models` and by the replay study.
+Features come from `features.build` alone; nothing is fitted or split here.
 """
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, Self
+from functools import cached_property
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from pipelines.models.boosting import Columns, Matrix
 from pipelines.models.importance import REQUEST_COLUMN
 from pipelines.models.metrics import FloatArray, log_run
 
-__all__ = ["Examples", "Watch", "examples_of", "task_types"]
+__all__ = ["Examples", "Setting", "Watch", "examples_of", "task_types"]
 
 IntArray = npt.NDArray[np.int64]
 By = Literal["kind", "workload"]
@@ -37,46 +37,40 @@ _IDENTITY: Final = ("trace", "cluster", "job_id", "role")
 _US_PER_S: Final = 1e6
 
 
+LATER_SHARE: Final = 0.2
+"""Share of the submissions, the latest ones, that is held out for judging if no cut is given."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
     """Jobs of one task type in order of submission, each with the features known when it was submitted.
 
-    Attributes
-    ----------
-    jobs
-        Canonical jobs (n rows), with the columns of `usage` if the trace measures use.
-    features, plain
-        `features` are the model inputs; features that are run times have the reference subtracted. `plain` are the
-        same features without this subtraction.
-    log_y
-        Log run time (n,), NaN for jobs without a run time.
-    reference
-        Log run times subtracted from `log_y` before p50 and p90 are fitted (n, 2): the quantiles of similar jobs, or 0.
-    history
-        Forecasts of log run time from the history alone (n, 3, 2): see `features.references.Referenced`.
+    `jobs` are canonical jobs (n rows), with the columns of `usage` if the trace measures use. `features` are the model
+    inputs; features that are run times have the reference subtracted. `log_y` (n,) is the log run time, NaN for jobs
+    without one, and `reference` (n, 2) what is subtracted from it before p50 and p90 are fitted: the log quantiles of
+    similar jobs, or 0. `history` (n, 3, 2) are the forecasts from the history alone (`features.references.Referenced`).
     """
 
     task_type: str
     jobs: pl.DataFrame
     features: pl.DataFrame
-    plain: pl.DataFrame
     log_y: FloatArray
     reference: FloatArray
     history: FloatArray
 
     @property
     def submit_us(self) -> IntArray:
-        """Submission times in microseconds since the epoch (n,)."""
+        """Return the submission times in microseconds since the epoch (n,)."""
         return self.jobs["submit_ts"].dt.epoch("us").to_numpy()
 
     @property
     def end_us(self) -> IntArray:
-        """End times in microseconds since the epoch (n,), the largest integer for jobs without an end."""
+        """Return the end times in microseconds since the epoch (n,), the largest integer for jobs without an end."""
         return self.jobs["end_ts"].dt.epoch("us").fill_null(np.iinfo(np.int64).max).to_numpy()
 
     @property
     def run_s(self) -> FloatArray:
-        """Run times in seconds, NaN for jobs without one (n,)."""
+        """Return the run times in seconds, NaN for jobs without one (n,)."""
         return self.jobs["run_s"].fill_null(float("nan")).to_numpy()
 
     def open_run_s(self, rows: IntArray, until: datetime) -> FloatArray:
@@ -109,6 +103,14 @@ def task_types(jobs: pl.DataFrame, by: By, only: Sequence[str] | None = None) ->
     return list(only or known)
 
 
+def default_until(jobs: pl.DataFrame) -> datetime:
+    """Return the cut that leaves the latest fifth of the submissions for judging."""
+    cut = jobs["submit_ts"].quantile(1.0 - LATER_SHARE, interpolation="nearest")
+    if not isinstance(cut, datetime):
+        raise TrainingError("found no job: expected at least one with a submission time; ingest a trace first")
+    return cut
+
+
 def examples_of(
     jobs: pl.DataFrame,
     usage: pl.DataFrame | None,
@@ -121,9 +123,8 @@ def examples_of(
 ) -> Examples:
     """Build the examples of one task type.
 
-    `history` covers the whole trace, but the features of a job use only what was known at its submission. The columns
-    of `usage` are joined, null where not measured. With `relative`, the reference of `features.build` is
-    subtracted from run times and from the features that are run times.
+    `history` covers the whole trace, but the features of a job use only what was known at its submission. With
+    `relative`, the reference is subtracted from run times and from the features that are run times.
     """
     own = jobs.filter(pl.col(TYPE_COLUMN[by]) == task_type).sort("submit_ts", *_IDENTITY)
     if usage is not None and usage.height:
@@ -133,7 +134,6 @@ def examples_of(
         task_type=task_type,
         jobs=own,
         features=built.features,
-        plain=built.plain,
         reference=built.reference_log_s,
         history=built.history_log_s,
         log_y=log_run(own["run_s"].fill_null(float("nan")).to_numpy()),
@@ -141,11 +141,7 @@ def examples_of(
 
 
 def contract_of(features: pl.DataFrame, rows: IntArray) -> FeatureContract:
-    """Fit the feature contract to the training rows.
-
-    It keeps the columns that vary in these rows: a constant column costs time and adds nothing. Columns derived from
-    the request are always kept, so that every model sees the request.
-    """
+    """Fit the feature contract to the training rows: the columns that vary in them, and those from the request."""
     trained = features[rows]
     varies = trained.select(pl.all().n_unique() > 1).row(0)
     kept = [name for name, many in zip(trained.columns, varies, strict=True) if many or FEATURES[name].from_request]
@@ -154,7 +150,7 @@ def contract_of(features: pl.DataFrame, rows: IntArray) -> FeatureContract:
 
 def encoded(features: pl.DataFrame, contract: FeatureContract) -> tuple[Matrix, Columns]:
     """Encode all rows with a feature contract: return the matrix (n, k), and its columns' names and types."""
-    columns = Columns(names=contract.names, types=tuple(contract.feature_types))
+    columns = Columns(names=contract.names, types=contract.kinds)
     return contract.encode(features), columns
 
 
@@ -184,17 +180,43 @@ def history_at(jobs: pl.DataFrame, usage: pl.DataFrame | None, until: datetime) 
     return History.of(known, usage.join(ended, on=_IDENTITY, how="semi"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Histories:
-    """The history of a whole trace, from which features are built, and the history at the cut, which is served."""
+@dataclass(frozen=True, kw_only=True)  # no slots: the histories are cached, so each process builds them once
+class Setting:
+    """What the models of one training share: the canonical tables of one trace, the cut, the seed and the threads.
 
-    whole: History
-    served: History
+    `usage` is None if the trace measures no use. Models are trained only on jobs that ended before the cut `until`, and
+    judged on jobs submitted after it, which do not influence them; by default it is `default_until`. Equal rows, cut,
+    seed and number of threads give equal models.
+    """
 
-    @classmethod
-    def of(cls, jobs: pl.DataFrame, usage: pl.DataFrame | None, until: datetime) -> Self:
-        """Build both histories."""
-        return cls(whole=History.of(jobs, usage), served=history_at(jobs, usage, until))
+    jobs: pl.DataFrame
+    usage: pl.DataFrame | None = None
+    trace: str
+    by: By = "kind"
+    until: datetime | None = None
+    seed: int = 0
+    threads: int = 1
+
+    @cached_property
+    def cut(self) -> datetime:
+        """Return the training cut."""
+        return self.until or default_until(self.jobs)
+
+    @cached_property
+    def whole(self) -> History:
+        """Return the history of the whole trace, from which features are built."""
+        return History.of(self.jobs, self.usage)
+
+    @cached_property
+    def served(self) -> History:
+        """Return the history as known at the cut, from which the service starts."""
+        return history_at(self.jobs, self.usage, self.cut)
+
+    def examples(self, task_type: str, names: str, *, relative: bool) -> Examples:
+        """Return the examples of a task type, with the features of a set."""
+        return examples_of(
+            self.jobs, self.usage, task_type, by=self.by, history=self.whole, names=names, relative=relative
+        )
 
 
 def sized_rows(jobs: pl.DataFrame, rows: IntArray) -> IntArray:

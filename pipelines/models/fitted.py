@@ -1,33 +1,30 @@
-"""Fit one run-time model on one split: XGBoost, a forest, and the weights of their combination with the history.
-
-Row weights are in `weighting`. Called by `evaluate`, `runtime` and the replay study.
-"""
+"""Fit one run-time model on one split: XGBoost, a forest, and the weights of their combination with the history."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import xgboost as xgb
 
 from features.contract import FeatureContract
-from features.vocabulary import Status
 from modelserve.bundle.card import COMBINABLE
 from modelserve.bundle.combination import FITTED, Combination, forecasts_of
 from pipelines.models import boosting
-from pipelines.models.boosting import Boosting, Columns, Matrix, Rows
+from pipelines.models.boosting import Boosting, Columns, FittedForest, Matrix, Rows, fit_forest
 from pipelines.models.examples import Examples, contract_of, encoded
-from pipelines.models.forest import FittedForest, fit_forest
 from pipelines.models.metrics import QUANTILES, FloatArray, Forecast
+from pipelines.models.recipes import Recipe
 from pipelines.models.splits import Split
-from pipelines.models.weighting import row_weights
 
-__all__ = ["Recipe", "combined", "fit_runtime", "untrained"]
+__all__ = ["FEATURES", "combined", "fit_runtime"]
 
 IntArray = npt.NDArray[np.int64]
+
+FEATURES: Final = "submit"
+"""Feature set of run-time models."""
 
 LEAST_TRAINED: Final = 60
 """Minimum number of training rows below which no trees are grown."""
@@ -38,35 +35,8 @@ UNTRAINED: Final = tuple(each for each in COMBINABLE if each not in FITTED)
 LEAST_ROUNDS: Final = 20
 """Minimum number of boosting rounds: with few stopping rows, early stopping may by chance stop after one."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """Choices for training a run-time model.
-
-    Attributes
-    ----------
-    features
-        Name of the feature set.
-    relative
-        Whether to fit log run time minus that of similar jobs (the reference of `features.build`); predictions add
-        the reference back.
-    boosting
-        Parameters of the trees.
-    censored
-        How to treat jobs still running at the cut. `weights`: give ended jobs of similar length more weight
-        (`censoring_weights`). `absent`: leave them out without compensation.
-    half_life_days
-        Half-life of a row's weight, by its age at the last submission; None weighs all rows equally.
-    completed_only
-        Whether to train trees on completed jobs only; failed and killed jobs are judged in either case.
-    """
-
-    features: str = "submit"
-    relative: bool = True
-    boosting: Boosting = field(default_factory=Boosting)
-    censored: Literal["weights", "absent"] = "weights"
-    half_life_days: float | None = 30.0
-    completed_only: bool = False
+WEIGHT_LIMIT: Final = 20.0
+"""Maximum weight of an ended job, so that a few long jobs cannot dominate the fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +63,8 @@ class Fitted:
 
     def of_member(self, name: str, rows: IntArray) -> Forecast:
         """Return the forecast of one member for some rows."""
-        found = self.forecasts[rows, self.start.members.index(name)]
-        return Forecast(p50=found[:, 0], p90=found[:, 1])
+        own = self.forecasts[rows, self.start.members.index(name)]
+        return Forecast(p50=own[:, 0], p90=own[:, 1])
 
 
 def fit_runtime(
@@ -102,26 +72,26 @@ def fit_runtime(
 ) -> Fitted:
     """Fit trees twice: without the early-stopping rows to find the number of rounds, then on all training rows.
 
-    Parameters
-    ----------
-    until
-        The cut, from which the elapsed time of running jobs is computed; None if the split has no cut.
+    `until` is the cut, from which the elapsed time of running jobs is computed; None if the split has no cut.
     """
-    fit_rows, stop_rows = (_kept(examples.jobs, rows, recipe) for rows in (split.fit, split.stop))
-    trained = np.concatenate([fit_rows, stop_rows])
+    trained = split.train
     contract = contract_of(examples.features, trained)
     matrix, columns = encoded(examples.features, contract)
-    if len(trained) < LEAST_TRAINED or not len(fit_rows) or not len(stop_rows):
+    if len(trained) < LEAST_TRAINED or not len(split.fit) or not len(split.stop):
         members = UNTRAINED
         booster, forest, rounds = boosting.constant(columns, quantiles=QUANTILES), None, 0
-        forecasts = _forecasts(examples, members, None, None)
+        forecasts = forecasts_of(
+            members,
+            xgboost=examples.reference,
+            forest=None,
+            reference_log_s=examples.reference,
+            history_log_s=examples.history,
+        )
     else:
         members = COMBINABLE
-        trees = _Trees(examples=examples, matrix=matrix, columns=columns, seed=seed, nthread=nthread)
-        weights = row_weights(
-            examples, trained, split, until, censored=recipe.censored, half_life_days=recipe.half_life_days
-        )
-        booster, forest, forecasts = trees.fit(fit_rows, stop_rows, split, recipe, weights)
+        weights = row_weights(examples, split, until, half_life_days=recipe.half_life_days)
+        trees = _Trees(examples=examples, matrix=matrix, columns=columns, weights=weights, seed=seed, nthread=nthread)
+        booster, forest, forecasts = trees.fit(split, recipe.boosting)
         rounds = boosting.rounds_of(booster)
     return Fitted(
         contract=contract,
@@ -144,101 +114,89 @@ class _Trees:
     examples: Examples
     matrix: Matrix
     columns: Columns
+    weights: FloatArray
     seed: int
     nthread: int
 
-    def fit(
-        self, fit_rows: IntArray, stop_rows: IntArray, split: Split, recipe: Recipe, weights: FloatArray
-    ) -> tuple[xgb.Booster, FittedForest, FloatArray]:
+    def fit(self, split: Split, parameters: Boosting) -> tuple[xgb.Booster, FittedForest, FloatArray]:
         """Return the final booster and forest, and the forecasts of all members."""
-        trained, reference = np.concatenate([fit_rows, stop_rows]), self.examples.reference
-        unseen = np.setdiff1d(np.arange(len(self.matrix)), np.concatenate([split.fit, stop_rows]))
-        grown = _scaled(recipe.boosting, len(trained))
-
-        def boosted(of: IntArray, how: Boosting, stop: Rows | None = None) -> xgb.Booster:
-            fitted = rows(of)
-            return boosting.fit(
-                fitted, self.columns, quantiles=QUANTILES, stop=stop, boosting=how, seed=self.seed, nthread=self.nthread
-            )
-
-        def rows(of: IntArray) -> Rows:
-            margin = reference[of] if recipe.relative else None
-            return Rows(matrix=self.matrix[of], target=self.examples.log_y[of], weights=weights[of], margin=margin)
-
-        first = boosted(fit_rows, grown, rows(stop_rows))
-        final = boosted(trained, replace(grown, rounds=max(boosting.rounds_of(first), LEAST_ROUNDS)))
-        forests = [self._forest(of) for of in (fit_rows, trained)]
+        trained, reference = split.train, self.examples.reference
+        unseen = np.setdiff1d(np.arange(len(self.matrix)), trained)
+        least = min(parameters.min_child_weight, max(1.0, len(trained) / 20))
+        grown = replace(parameters, min_child_weight=least)
+        first = self._boosted(split.fit, grown, self._rows(split.stop))
+        final = self._boosted(trained, replace(grown, rounds=max(boosting.rounds_of(first), LEAST_ROUNDS)))
+        forests = [self._forest(of) for of in (split.fit, trained)]
         by_trees = np.full((2, len(self.matrix), len(QUANTILES)), np.nan)
-        for booster, forest, of in ((first, forests[0], stop_rows), (final, forests[1], unseen)):
+        for booster, forest, of in ((first, forests[0], split.stop), (final, forests[1], unseen)):
             by_trees[0, of] = boosting.predict(booster, self.matrix[of]) + reference[of]
             by_trees[1, of] = forest.forest.rows(self.matrix[of]) + reference[of, :1]
-        return final, forests[1], _forecasts(self.examples, COMBINABLE, by_trees[0], by_trees[1])
+        forecasts = forecasts_of(
+            COMBINABLE,
+            xgboost=by_trees[0],
+            forest=by_trees[1],
+            reference_log_s=reference,
+            history_log_s=self.examples.history,
+        )
+        return final, forests[1], forecasts
+
+    def _boosted(self, of: IntArray, parameters: Boosting, stop: Rows | None = None) -> xgb.Booster:
+        return boosting.fit(
+            self._rows(of),
+            self.columns,
+            quantiles=QUANTILES,
+            stop=stop,
+            boosting=parameters,
+            seed=self.seed,
+            nthread=self.nthread,
+        )
+
+    def _rows(self, of: IntArray) -> Rows:
+        return Rows(
+            matrix=self.matrix[of],
+            target=self.examples.log_y[of],
+            weights=self.weights[of],
+            margin=self.examples.reference[of],
+        )
 
     def _forest(self, of: IntArray) -> FittedForest:
         target = self.examples.log_y[of] - self.examples.reference[of, 0]
         return fit_forest(self.matrix[of], target, seed=self.seed, nthread=self.nthread)
 
 
-def _forecasts(
-    examples: Examples, members: Sequence[str], xgboost: FloatArray | None, forest: FloatArray | None
-) -> FloatArray:
-    reference = examples.reference
-    return forecasts_of(
-        members,
-        xgboost=reference if xgboost is None else xgboost,
-        forest=forest,
-        reference_log_s=reference,
-        history_log_s=examples.history,
-    )
-
-
-def combined(examples: Examples, fitted: Fitted, *, only: Sequence[str] | None = None) -> Forecast:
+def combined(examples: Examples, fitted: Fitted) -> Forecast:
     """Forecast the test rows with the combination: weights and p90 offset as in force at each submission.
 
-    On a time-later split, early-stopping rows, judged rows and all other rows outside the training rows update the
-    combination when their jobs end. Other splits do not order rows by time: there the combination learns from the
-    early-stopping rows only. `only` names the members to combine; by default all.
+    On a time-later split, all rows outside the training rows, and the early-stopping rows, update the combination when
+    their jobs end. Other splits do not order rows by time: there it learns from the early-stopping rows only.
     """
-    start, forecasts = _of_members(fitted, only)
     rows, test = _answered(fitted), fitted.split.test
     if fitted.split.name == "time":
-        out, _ = _walk(examples, start, forecasts, rows)
-        found = out[np.searchsorted(rows, test)]
+        of_rows, _ = _walk(examples, fitted.start, fitted.forecasts, rows)
+        out = of_rows[np.searchsorted(rows, test)]
     else:
-        _, learnt = _walk(examples, start, forecasts, np.intersect1d(fitted.split.stop, rows))
-        found = learnt.combined(forecasts[test])
-    return Forecast(p50=found[:, 0], p90=found[:, 1])
-
-
-def untrained(examples: Examples) -> Forecast:
-    """Forecast every row from the history, without a trained model.
-
-    The weights of the combination are learnt as jobs end, beginning with the first.
-    """
-    start = Combination.new(UNTRAINED, rows=0)
-    rows = np.arange(len(examples.log_y))
-    found, _ = _walk(examples, start, _forecasts(examples, UNTRAINED, None, None), rows)
-    return Forecast(p50=found[:, 0], p90=found[:, 1])
+        _, learnt = _walk(examples, fitted.start, fitted.forecasts, np.intersect1d(fitted.split.stop, rows))
+        out = learnt.combined(fitted.forecasts[test])
+    return Forecast(p50=out[:, 0], p90=out[:, 1])
 
 
 def combination_at(
     examples: Examples, fitted: Fitted, until: datetime, *, only: Sequence[str] | None = None
 ) -> Combination:
-    """Return the combination at the cut, learnt from early-stopping rows and others not trained on."""
-    start, forecasts = _of_members(fitted, only)
+    """Return the combination at the cut, learnt from early-stopping rows and others not trained on.
+
+    `only` names the members to combine; by default all.
+    """
+    start, forecasts = fitted.start, fitted.forecasts
+    if only is not None:
+        places = [start.members.index(each) for each in only]
+        start, forecasts = Combination.new(only, rows=len(fitted.trained)), forecasts[:, places]
     rows = _answered(fitted)
     return _walk(examples, start, forecasts, rows[examples.end_us[rows] < until.timestamp() * 1e6])[1]
 
 
 def _answered(fitted: Fitted) -> IntArray:
     return np.flatnonzero(~np.isnan(fitted.forecasts[:, 0, 0]))
-
-
-def _of_members(fitted: Fitted, only: Sequence[str] | None) -> tuple[Combination, FloatArray]:
-    if only is None:
-        return fitted.start, fitted.forecasts
-    places = [fitted.start.members.index(each) for each in only]
-    return Combination.new(only, rows=len(fitted.trained)), fitted.forecasts[:, places]
 
 
 def _walk(
@@ -252,13 +210,50 @@ def _walk(
     )
 
 
-def _kept(jobs: pl.DataFrame, rows: IntArray, recipe: Recipe) -> IntArray:
-    if not recipe.completed_only:
-        return rows
-    completed: IntArray = rows[(jobs["status"] == Status.COMPLETED.value).to_numpy()[rows]]
-    return completed
+def row_weights(
+    examples: Examples, split: Split, until: datetime | None, *, half_life_days: float | None
+) -> FloatArray:
+    """Return the weight of every row (n,): censoring times recency weight, scaled to mean 1; 0 if not trained on."""
+    trained = split.train
+    weights = np.ones(len(trained))
+    if until is not None and len(split.censored):
+        open_run_s = examples.open_run_s(split.censored, until)
+        weights *= censoring_weights(examples.run_s[trained], open_run_s[open_run_s > 0])
+    if half_life_days is not None:
+        submit_us = examples.submit_us[trained]
+        weights *= 0.5 ** ((submit_us.max() - submit_us) / 86_400e6 / half_life_days)
+    every = np.zeros(len(examples.log_y))
+    every[trained] = weights / weights.mean()
+    return every
 
 
-def _scaled(grown: Boosting, rows: int) -> Boosting:
-    """Return the parameters with the minimum leaf weight limited to a twentieth of the number of rows."""
-    return replace(grown, min_child_weight=min(grown.min_child_weight, max(1.0, rows / 20)))
+def censoring_weights(ended_run_s: FloatArray, open_run_s: FloatArray) -> FloatArray:
+    """Return inverse-probability-of-censoring weights of ended jobs (n,): long jobs stand in for those still running.
+
+    `ended_run_s` (n,) are the run times of jobs that ended before the cut; `open_run_s` (m,) the times from start to
+    cut of those still running. A weight is 1 / G(y), at most `WEIGHT_LIMIT`, where G(y) estimates the probability that
+    a run time of y is not censored (Kaplan-Meier). All weights are 1 if no job is censored.
+
+    >>> censoring_weights(np.array([1.0, 5.0]), np.array([2.0, 3.0])).round(3).tolist()
+    [1.0, 3.0]
+    """
+    times = np.concatenate([ended_run_s, open_run_s])
+    censored = np.concatenate([np.zeros(len(ended_run_s), dtype=bool), np.ones(len(open_run_s), dtype=bool)])
+    uncensored_chance = survival_before(times, censored, ended_run_s)
+    return 1.0 / np.maximum(uncensored_chance, 1.0 / WEIGHT_LIMIT)
+
+
+def survival_before(times: FloatArray, events: npt.NDArray[np.bool_], at: FloatArray) -> FloatArray:
+    """Return the Kaplan-Meier estimate of P(T >= t) at each t of `at`.
+
+    It is the product of 1 - d(u)/n(u) over the event times u < t, where d(u) is the number of events at u and n(u) the
+    number of rows with time >= u.
+
+    >>> survival_before(np.array([1.0, 2.0, 3.0, 4.0]), np.array([True, False, True, True]), np.array([1.0, 3.0, 4.0]))
+    array([1.   , 0.75 , 0.375])
+    """
+    moments, inverse = np.unique(times, return_inverse=True)
+    happened = np.bincount(inverse, weights=events.astype(np.float64), minlength=len(moments))
+    at_risk = len(times) - np.concatenate([[0], np.cumsum(np.bincount(inverse))[:-1]])
+    after = np.concatenate([[1.0], np.cumprod(1.0 - happened / at_risk)])
+    return after[np.searchsorted(moments, at, side="left")]

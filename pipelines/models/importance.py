@@ -2,7 +2,7 @@
 
 Permutation importance has no sign, so a sign is computed apart. For a feature it is the rank correlation of its value
 with its SHAP value. For a resource it is the rank correlation, under shuffling, of the change of the request with the
-change of the prediction. Called by `pipelines.models.runtime` and `usage`.
+change of the prediction.
 
 References: Breiman, "Random Forests" (2001), section 10; Strobl and others, "Conditional variable importance for random
 forests" (2008), for shuffling within strata; Lundberg and others, "From Local Explanations to Global Understanding with
@@ -74,23 +74,16 @@ def permuted(
 ) -> list[Importance]:
     """Return for each feature how much the held-out loss increases when its column is shuffled, largest increase first.
 
-    Parameters
-    ----------
-    matrix, targets
-        Features (n, k) and targets (n, ...) of held-out rows; of more than `LARGEST_SAMPLE` a random sample is used.
-    columns
-        Names and types of the matrix's columns.
-    boosters
-        The boosters that `loss` evaluates. A feature that no tree splits on gets mean and std 0 without shuffling. If
-        there is one booster, its first output gives the signs; if there are several, signs are null.
-    loss
-        Function of a matrix and its targets that returns the loss; smaller is better.
+    `matrix` (n, k) and `targets` (n, ...) are of held-out rows; of more than `LARGEST_SAMPLE` a random sample is used.
+    `loss` returns the loss of a matrix and its targets, as `boosters` predict it. A feature that no tree splits on gets
+    mean and std 0 without shuffling.
 
     Returns
     -------
     importances
         One row per feature: `feature`, `mean` and `std` of the increase over the shuffles, `repeats`, and `sign`:
-        Spearman's correlation of the feature with its SHAP value, null for categories and constants.
+        Spearman's correlation of the feature with its SHAP value in the first output of the only booster; null for
+        categories, for constants, and if there are several boosters.
     """
     rng = np.random.default_rng(seed)
     if len(matrix) > LARGEST_SAMPLE:
@@ -127,7 +120,6 @@ def permuted_requests(
     loss: Callable[[Matrix, FloatArray], float],
     predict: Callable[[Matrix], FloatArray],
     seed: int,
-    repeats: int = REPEATS,
 ) -> dict[str, Spread]:
     """Return for each resource how much the loss increases when its requests are shuffled.
 
@@ -135,21 +127,10 @@ def permuted_requests(
     of GPUs to cores. Requests are shuffled among jobs of the same role only: roles request different amounts, so
     shuffling across roles would attribute the effect of the role to the request.
 
-    Parameters
-    ----------
-    frame, jobs, targets
-        Features of held-out rows, the jobs of these rows, and their targets (n, ...).
-    contract, loss
-        The contract that encodes the features, and the function that returns the loss of a matrix and its targets.
-    predict
-        Function of the encoded matrix that returns the predictions (n,).
-
-    Returns
-    -------
-    spreads
-        Importance of each requestable resource; zero if no feature of the contract is derived from a request. `sign`
-        is Spearman's correlation, over rows and shuffles, of the change of the request with the change of the
-        prediction; null if one of them never changes.
+    `frame`, `jobs` and `targets` (n, ...) are of held-out rows; `contract` encodes the features, `loss` returns the
+    loss of a matrix and its targets, and `predict` the predictions (n,). Importances are zero if no feature of the
+    contract is derived from a request. `sign` is Spearman's correlation, over rows and shuffles, of the change of the
+    request with the change of the prediction; null if one of them never changes.
     """
     rng = np.random.default_rng(seed)
     if frame.height > LARGEST_SAMPLE:
@@ -166,19 +147,19 @@ def permuted_requests(
         matrix = contract.encode(with_requests(frame, jobs, rows, asked))
         return loss(matrix, targets), predict(matrix)
 
-    asked_for, said = score(requests)
+    loss_before, before = score(requests)
     spreads = {}
     for column, resource in enumerate(REQUEST_COLUMN):
-        growths, asked_more, said_more = [], [], []
-        for _ in range(repeats):
+        growths, requested_more, predicted_more = [], [], []
+        for _ in range(REPEATS):
             asked = requests.copy()
             for members in roles:
                 asked[members, column] = asked[rng.permutation(members), column]
-            lost, answered = score(asked)
-            growths.append(lost - asked_for)
-            asked_more.append(asked[:, column] - requests[:, column])
-            said_more.append(answered - said)
-        sign = _rank_correlation(np.concatenate(asked_more), np.concatenate(said_more))
+            loss_after, after = score(asked)
+            growths.append(loss_after - loss_before)
+            requested_more.append(asked[:, column] - requests[:, column])
+            predicted_more.append(after - before)
+        sign = _rank_correlation(np.concatenate(requested_more), np.concatenate(predicted_more))
         spreads[resource] = Spread(mean=float(np.mean(growths)), std=float(np.std(growths)), sign=sign)
     return spreads
 

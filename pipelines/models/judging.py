@@ -1,7 +1,6 @@
 """Judge models: compare them with baselines on resampled days, and choose by the gate which answer serves.
 
-Pure functions; no registry is read or written here. Called by `pipelines.models.evaluate`, which makes forecasts, by
-`pipelines.models.tracking` and the demo.
+Pure functions; no registry is read or written here.
 """
 
 import math
@@ -38,7 +37,11 @@ def day_blocks(submit_ts: pl.Series) -> IntArray:
     return np.unique(days, return_inverse=True)[1].astype(np.int64)
 
 
-def day_draws(days: int, *, seed: int, draws: int = 1000) -> FloatArray:
+DRAWS: Final = 1000
+"""Number of bootstrap resamples of days behind an interval."""
+
+
+def day_draws(days: int, *, seed: int, draws: int = DRAWS) -> FloatArray:
     """Return how often each day is drawn in each bootstrap resample (draws, days); each row sums to `days`."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(days, np.full(days, 1.0 / days), size=draws).astype(np.float64)
@@ -109,19 +112,10 @@ class Judged:
     n: int
 
 
-def compare(
-    judged: Judged,
-    forecasts: Mapping[str, Forecast],
-    *,
-    seed: int,
-    draws: int = 1000,
-) -> pl.DataFrame:
+def compare(judged: Judged, forecasts: Mapping[str, Forecast], *, seed: int, draws: int = DRAWS) -> pl.DataFrame:
     """Score every forecast, and the lead of `forecasts["combined"]` over every other, on the same resampled days.
 
-    Returns
-    -------
-    table
-        One row per forecast in the order given; columns `EVALUATION_SCHEMA`.
+    The table has one row per forecast in the order given; columns `EVALUATION_SCHEMA`.
     """
     blocks = day_blocks(judged.submit_ts)
     drawn = day_draws(int(blocks.max()) + 1, seed=seed, draws=draws)
@@ -153,17 +147,12 @@ def compare(
 
 
 def _weekly_coverage(judged: Judged, log_y: FloatArray, forecast: Forecast) -> tuple[float | None, float | None]:
-    weeks = _weeks(judged.submit_ts)
+    days = judged.submit_ts.dt.epoch("d").to_numpy().astype(np.int64)
+    weeks = (days - days.min()) // 7
     sizes = np.bincount(weeks)
     covered = np.bincount(weeks, weights=(log_y <= forecast.p90).astype(np.float64))
     shares = covered[sizes >= LEAST_WEEK_ROWS] / sizes[sizes >= LEAST_WEEK_ROWS]
     return (float(shares.min()), float(shares.max())) if len(shares) else (None, None)
-
-
-def _weeks(submit_ts: pl.Series) -> IntArray:
-    days = submit_ts.dt.epoch("d").to_numpy().astype(np.int64)
-    weeks: IntArray = (days - days.min()) // 7
-    return weeks
 
 
 TIME_LATER: Final = "time"
@@ -194,17 +183,11 @@ class Verdict:
 
 
 def judge(kind: Literal["runtime", "usage"], evaluation: pl.DataFrame) -> Verdict:
-    """Judge a model by its evaluation on time-later rows.
+    """Judge a model by its evaluation on time-later rows; `COLUMNS` lists the columns that are read.
 
-    Parameters
-    ----------
-    kind
-        `runtime`: the model passes with the combination as its answer, or with one of its members if that is better on
-        the held-out rows, the whole 95 % interval of the difference below zero. `usage`: the coverage of each target's
-        quantile must be at least its level minus `COVERAGE_TOLERANCE`.
-    evaluation
-        One row per answer (`runtime`: `model, split, n, pinball, lead, lead_lo, lead_hi`) or per target
-        (`usage`: `model, target, split, n, level, coverage`). Rows of other splits are ignored.
+    A run-time model passes with the combination as its answer, or with one of its members if that is better on the
+    held-out rows, the whole 95 % interval of the difference below zero. Of a usage model, the coverage of each target's
+    quantile must be at least its level minus `COVERAGE_TOLERANCE`.
     """
     missing = sorted(COLUMNS[kind] - set(evaluation.columns))
     if missing:

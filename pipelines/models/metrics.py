@@ -1,7 +1,6 @@
 """Metrics of run-time forecasts: pinball loss of log run time, errors in hours, coverage.
 
-Pure functions of arrays, one formula each. Confidence intervals are computed in `judging`; training and test rows
-are chosen in `splits`. Called by the other modules of `pipelines.models`.
+Pure functions of arrays, one formula each; confidence intervals are computed in `judging`.
 
 References: Koenker and Bassett, "Regression Quantiles", Econometrica 46 (1978), for the pinball loss;
 `docs` glossary for p50, p90 and WMAPE.
@@ -91,46 +90,26 @@ def wmape(run_s: FloatArray, predicted_s: FloatArray) -> float:
     return float(np.sum(np.abs(predicted_s - run_s))) / total if total > 0 else float("nan")
 
 
-def clipped(seconds: FloatArray, limit_h: float = CLIP_H) -> FloatArray:
-    """Return the run times in seconds, each clipped to at most `limit_h` hours."""
-    return np.minimum(seconds, limit_h * _SECONDS_PER_HOUR)
-
-
-def wmape_48h(run_s: FloatArray, predicted_s: FloatArray) -> float:
-    """Return WMAPE with run time and prediction both clipped at 48 h.
-
-    >>> day = 86400.0
-    >>> wmape_48h(np.array([10 * day]), np.array([1 * day]))
-    0.5
-    """
-    return wmape(clipped(run_s), clipped(predicted_s))
-
-
-def coverage_p90(log_y: FloatArray, log_p90: FloatArray) -> float:
-    """Return the share of rows with y <= p90: 0.9 if calibrated, more if p90 is too high, less if too low."""
-    return float(np.mean(log_y <= log_p90))
-
-
-def within_2x(log_y: FloatArray, log_p50: FloatArray) -> float:
-    """Return the share of rows with y/2 <= p50 <= 2y.
-
-    >>> within_2x(np.log([100.0, 100.0]), np.log([199.0, 201.0]))
-    0.5
-    """
-    # A factor of exactly 2 counts as within, however the logarithms round.
-    return float(np.mean(np.abs(log_y - log_p50) <= np.log(2.0) + 1e-9))
+def clipped(seconds: FloatArray) -> FloatArray:
+    """Return the run times in seconds, each clipped to at most `CLIP_H` hours."""
+    return np.minimum(seconds, CLIP_H * _SECONDS_PER_HOUR)
 
 
 def score(run_s: FloatArray, forecast: Forecast) -> dict[str, float]:
-    """Return every metric of a forecast, by its column name in the evaluation table."""
+    """Return every metric of a forecast, by its column name in the evaluation table.
+
+    `wmape_48h` is WMAPE with run time and prediction clipped at 48 h, `coverage_p90` the share of rows with y <= p90,
+    and `within_2x` the share with y/2 <= p50 <= 2y.
+    """
     log_y = log_run(run_s)
     predicted_s = np.exp(forecast.p50)
     return {
         "mae_h": mae_h(run_s, predicted_s),
         "wmape": wmape(run_s, predicted_s),
-        "wmape_48h": wmape_48h(run_s, predicted_s),
+        "wmape_48h": wmape(clipped(run_s), clipped(predicted_s)),
         "pinball": float(np.mean(primary_rows(log_y, forecast))),
         "pinball_p50": pinball(log_y, forecast.p50, QUANTILES[0]),
-        "coverage_p90": coverage_p90(log_y, forecast.p90),
-        "within_2x": within_2x(log_y, forecast.p50),
+        "coverage_p90": float(np.mean(log_y <= forecast.p90)),
+        # A factor of exactly 2 counts as within, however the logarithms round.
+        "within_2x": float(np.mean(np.abs(log_y - forecast.p50) <= np.log(2.0) + 1e-9)),
     }

@@ -1,15 +1,11 @@
-"""The trained model of one trace and task type with its metadata; writes its bundle and its model card.
-
-Nothing is fitted here. Models are built by `pipelines.models.runtime` and `usage`, and read by `tracking` and
-`pipelines.cli`.
-"""
+"""The trained model of one trace and task type with its metadata; writes its bundle and its model card."""
 
 import math
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
@@ -22,8 +18,8 @@ from modelserve.bundle.card import Card, Importance, card_from
 from modelserve.bundle.combination import Combination
 from modelserve.bundle.population import Population
 from modelserve.bundle.writing import write_bundle
-from pipelines.models.fit_record import FitRecord
-from pipelines.models.forest import FittedForest
+from pipelines.models.boosting import FittedForest
+from pipelines.models.evaluate import FitRecord
 
 __all__ = ["TrainedModel", "card_of"]
 
@@ -37,35 +33,25 @@ class TrainedModel:
     Attributes
     ----------
     name
-        Registered name, `<kind>.<trace>.<type>`, e.g. `runtime.pai.ctr`.
-    kind
-        `runtime` (run time) or `usage` (upper quantiles of use).
-    trace, task_type
-        The trace and the task type of the training jobs; `task_type` is a workload tag if trained by workload.
-    contract
-        Names, order, kinds and categories of the features; `contract.encode` builds the boosters' input matrix.
+        Registered name, `<kind>.<trace>.<type>`, e.g. `runtime.pai.ctr`; `task_type` may be a workload tag.
     boosters
         Booster of each target: `run_s` for a run-time model; for a usage model, each of `USAGE_TARGETS` with data.
-    quantiles
-        Quantile level of each output of a booster, in the order of the outputs.
+        `contract.encode` builds their input matrix; `quantiles` are the levels of their outputs, in order.
     relative
-        Whether the booster predicts log run time minus that of similar jobs (the reference of `features.build`).
+        Whether the booster predicts log run time minus that of similar jobs (`features.references`).
     offsets
         Calibration offsets in log units, added to the boosters' outputs: one per quantile name (`p50`, `p90`) of a
         run-time model, one per target of a usage model.
     history
-        The history of jobs as known at `until`, from which the service starts.
-    importances
-        Permutation importance of each feature on held-out rows: `feature, mean, std, repeats, sign`
-        (null for a category).
+        The history of jobs as known at `until`, the training cut: every training job ended before. The service starts
+        from it.
+    importances, resource_importances
+        Permutation importance of each feature (`feature, mean, std, repeats, sign`) and of each requestable resource
+        (`resource, …`, run-time models) on held-out rows.
     important
         Resources whose request is important for run time (`importance.important_resources`): they are not shrunk.
-    resource_importances
-        Permutation importance of each requestable resource (run-time models): `resource, mean, std, repeats, sign`.
     support
         Lowest and highest request of each resource in the training rows.
-    params
-        Parameters of the fit, the seed among them.
     metrics
         Held-out metrics by name. Of a run-time model: the row of `evaluation` that serves (`combined`, or the only
         member that does), and `importance_<resource>` of the XGBoost member. Of a usage model: its `xgboost` rows, as
@@ -73,20 +59,15 @@ class TrainedModel:
     evaluation
         One row of metrics for the answer, one for every member of its combination, and one for every baseline, all on
         the same held-out rows.
-    until
-        The training cut: every training job ended before this time.
-    rows
-        Number of training rows.
-    data_fingerprint
-        Hash of the training rows.
+    rows, data_fingerprint
+        Number and hash of the training rows.
     population
         Distribution of each feature in the training rows, against which the service detects drift; None without rows.
     alike
-        Upper bounds of the use of similar jobs (same role and request), for usage models; None for run-time models.
-    record
-        Loss by boosting round and by week, and calibration, of a run-time model; None for usage models.
-    combination, forest
-        How a run-time model is combined with other forecasts, and its forest if it is a member; None for usage models.
+        Upper bounds of the use of similar jobs (same role and request); None for run-time models.
+    combination, forest, record
+        How a run-time model is combined with other forecasts, its forest if it is a member, and the course of its fit;
+        None for usage models.
     """
 
     name: str
@@ -125,30 +106,23 @@ class TrainedModel:
 def card_of(model: TrainedModel, *, created: datetime) -> Card:
     """Return the model card, which describes the model, its training data and its metrics."""
     return card_from(
-        {
-            "name": model.name,
-            "kind": model.kind,
-            "trace": model.trace,
-            "task_type": model.task_type,
+        {name: getattr(model, name) for name in COPIED}
+        | {
             "targets": tuple(model.boosters),
-            "quantiles": model.quantiles,
-            "relative": model.relative,
-            "offsets": model.offsets,
-            "important": model.important,
             "resource_importances": model.resource_importances or None,
-            "support": model.support,
-            "params": model.params,
-            "metrics": model.metrics,
-            "until": model.until,
             "created": created,
-            "rows": model.rows,
-            "data_fingerprint": model.data_fingerprint,
             "contract_fingerprint": model.contract.fingerprint,
             "made_with": made_with(),
-            "alike": model.alike,
             "combination": None if model.combination is None else model.combination.stored(),
         }
     )
+
+
+COPIED: Final = (
+    *("name", "kind", "trace", "task_type", "quantiles", "relative", "offsets", "important", "support", "params"),
+    *("metrics", "until", "rows", "data_fingerprint", "alike"),
+)
+"""Fields that a card takes from the model unchanged."""
 
 
 def write_model(model: TrainedModel, folder: Path, *, created: datetime) -> str:

@@ -1,6 +1,6 @@
 """Renew the champions of a trace: undo a promotion that did harm, train again, promote what is no worse.
 
-Models are trained in `retrain`, and their aliases moved in `tracking`. Called by `taut retrain`, which holds a lock.
+`taut retrain`, which calls this, holds a lock.
 """
 
 import math
@@ -22,9 +22,8 @@ from pipelines.models.judging import Interval, day_blocks, day_draws, mean_inter
 from pipelines.models.metrics import FloatArray, Forecast, log_run, primary_rows
 from pipelines.models.retrain import Retrained
 from pipelines.models.splits import finished
-from pipelines.models.tracking import promote, rollback, versions
+from pipelines.models.tracking import CHAMPION, ModelVersion, promote, rollback, versions
 from pipelines.models.training_tables import Tables, Talk
-from pipelines.models.versions import CHAMPION, ModelVersion
 from pipelines.simulation.job_pool import Pool, recorded_pool
 
 __all__ = ["Decision", "renew"]
@@ -75,12 +74,8 @@ class Judging:
         """Compare two versions of a run-time model on the jobs submitted from `since` on that have ended.
 
         Jobs on which either version was trained are left out. Both versions get the same history: every job that ended
-        before a submission.
-
-        Returns
-        -------
-        jobs, lead
-            The number of jobs, and the lead of version `ours` (see `Decision`); None with fewer than `LEAST_JOBS` jobs.
+        before a submission. Return the number of jobs, and the lead of version `ours` (see `Decision`); None with fewer
+        than `LEAST_JOBS` jobs.
         """
         bundles = [self.read_version(name, version) for version in (theirs, ours)]
         since = max(since, *(bundle.card.until for bundle in bundles))
@@ -117,15 +112,8 @@ def renew(
 ) -> list[Decision]:
     """Roll back champions that do worse than the version they replaced; train, and promote what is no worse.
 
-    Parameters
-    ----------
-    train
-        Trains and registers challengers; None only checks the last promotions.
-
-    Returns
-    -------
-    decisions
-        One per challenger, after the champions that were rolled back; without `train`, one per run-time champion.
+    `train` trains and registers challengers; None only checks the last promotions. There is one decision per
+    challenger, after the champions that were rolled back; without `train`, one per run-time champion.
     """
     judging = Judging(
         tables=tables, history=History.of(tables.jobs, tables.measured), read_version=read_version, seed=seed

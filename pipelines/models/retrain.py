@@ -1,26 +1,23 @@
-"""Train all models of a trace from its tables, register them, and promote those that pass the gate.
-
-Fitting is in `units`, writing to the registry in `tracking`. Called by `taut train`, `taut demo` and
-`pipelines.models.renewal`.
-"""
+"""Train all models of a trace from its tables, register them, and promote those that pass the gate."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Literal
 
+from features.history import History
 from pipelines.engine.engine import Engine, Local
 from pipelines.errors import RegistryError, TrainingError
-from pipelines.models.evaluate import default_until
-from pipelines.models.examples import By, Watch, task_types
-from pipelines.models.fit_record import FitRecord
-from pipelines.models.fitted import Recipe
+from pipelines.models.evaluate import FitRecord
+from pipelines.models.examples import By, Setting, Watch, task_types
 from pipelines.models.model import TrainedModel
-from pipelines.models.tracking import promote, track
+from pipelines.models.recipes import Recipe
+from pipelines.models.runtime import train_runtime
+from pipelines.models.tracking import ModelVersion, promote, track
 from pipelines.models.training_tables import Tables, Talk
-from pipelines.models.units import Setting, Unit, train_units
-from pipelines.models.versions import ModelVersion
+from pipelines.models.usage import UsageRecipe, train_usage
 
-__all__ = ["Retrained", "next_step", "promote_all", "retrain"]
+__all__ = ["Retrained", "models_of", "next_step", "promote_all", "retrain", "train_units", "units_of"]
 
 Draw = Callable[[FitRecord | None, str], bytes | None]
 
@@ -47,15 +44,6 @@ class Retrained:
             "gate": self.version.status,
             "why": self.version.reasons,
         }
-
-
-def next_step(trained: Sequence[Retrained]) -> str:
-    """Return what to do next, given what the gate decided about each model."""
-    refused = [each.version.name for each in trained if each.version.status != "passed"]
-    if not refused:
-        return "next: taut promote, then taut serve"
-    others = "taut promote moves the models that passed; " if len(refused) < len(trained) else ""
-    return f"next: {others}{', '.join(refused)}: refused, see `why`; train again on more jobs, or promote --force"
 
 
 def retrain(
@@ -95,10 +83,11 @@ def retrain(
     else:
         talk(f"training usage models of {trace} on {tables.usage.height} measured jobs")
     setting = Setting(
-        tables=tables, trace=trace, by=by, until=until or default_until(tables.jobs), seed=seed, threads=threads
+        jobs=tables.jobs, usage=tables.measured, trace=trace, by=by, until=until, seed=seed, threads=threads
     )
-    units = _units(setting, types or task_types(tables.jobs, by), recipes or {})
-    models = _trained(units, train_units(engine or Local(), setting, units, watch), talk)
+    ours = {name.removeprefix(f"runtime.{trace}."): recipe for name, recipe in (recipes or {}).items()}
+    units = units_of(setting, types, ours)
+    models = models_of(units, train_units(engine or Local(), setting, units, watch), talk)
     talk(f"registering {len(models)} models at {uri}")
     return [
         Retrained(model=each, version=track(each, uri=uri, seen=tables.seen, picture=draw(each.record, each.name)))
@@ -106,27 +95,72 @@ def retrain(
     ]
 
 
-def _units(setting: Setting, types: Sequence[str], recipes: Mapping[str, Recipe]) -> list[Unit]:
-    """Return the models to train, run-time models first."""
-    named = {each: recipes.get(f"runtime.{setting.trace}.{each}", Recipe()) for each in types}
-    units = [Unit(kind="runtime", task_type=each, recipe=recipe) for each, recipe in named.items()]
-    if setting.tables.measured is not None:
-        units += [Unit(kind="usage", task_type=each) for each in named]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One model to train, a unit of work of an engine."""
+
+    kind: Literal["runtime", "usage"]
+    task_type: str
+    recipe: Recipe | None = None
+    usage_recipe: UsageRecipe | None = None
+
+    def __str__(self) -> str:
+        """Return the unit as messages name it."""
+        return f"the {self.kind} model of {self.task_type}"
+
+
+def units_of(
+    setting: Setting,
+    types: Sequence[str] | None = None,
+    recipes: Mapping[str, Recipe] | None = None,
+    usage_recipe: UsageRecipe | None = None,
+) -> list[Unit]:
+    """Return the models to train, run-time models first; `recipes` are those of run-time models by task type."""
+    kinds, known = types or task_types(setting.jobs, setting.by), recipes or {}
+    units = [Unit(kind="runtime", task_type=each, recipe=known.get(each, Recipe())) for each in kinds]
+    if setting.usage is not None:
+        units += [Unit(kind="usage", task_type=each, usage_recipe=usage_recipe) for each in kinds]
     return units
 
 
-def _trained(units: Sequence[Unit], found: Sequence[TrainedModel | TrainingError], talk: Talk) -> list[TrainedModel]:
+def train_units(
+    engine: Engine, setting: Setting, units: Sequence[Unit], watch: Watch = iter
+) -> list[TrainedModel | TrainingError]:
+    """Return the trained model of each unit, or why there is none, in the order of the units: the same on any engine.
+
+    `watch` iterates over the names of the units.
+    """
+    models = engine.run(_train, setting, units)
+    results = [each for _, each in zip(watch([str(unit) for unit in units]), models, strict=True)]
+    return [each if isinstance(each, TrainingError) else replace(each, history=setting.served) for each in results]
+
+
+def _train(setting: Setting, unit: Unit) -> TrainedModel | TrainingError:
+    """Train one model. Its history, which is the same for all and large, is left out of the result."""
+    try:
+        if unit.kind == "runtime":
+            model = train_runtime(setting, unit.task_type, unit.recipe)
+        else:
+            model = train_usage(setting, unit.task_type, unit.usage_recipe)
+    except TrainingError as error:
+        return error
+    return replace(model, history=History.of(setting.jobs.clear()))
+
+
+def models_of(
+    units: Sequence[Unit], results: Sequence[TrainedModel | TrainingError], talk: Talk = lambda _: None
+) -> list[TrainedModel]:
     """Return the trained models; raise if no run-time model was trained, only report if no usage model was."""
     models: list[TrainedModel] = []
     for kind in ("runtime", "usage"):
-        ours = [each for unit, each in zip(units, found, strict=True) if unit.kind == kind]
-        trained = [each for each in ours if not isinstance(each, TrainingError)]
+        ours = [each for unit, each in zip(units, results, strict=True) if unit.kind == kind]
+        fitted = [each for each in ours if not isinstance(each, TrainingError)]
         refusals = [each for each in ours if isinstance(each, TrainingError)]
-        if refusals and not trained:
+        if refusals and not fitted:
             if kind == "runtime":
                 raise refusals[-1]
             talk(f"no usage model: {refusals[-1]}")
-        models += trained
+        models += fitted
     return models
 
 
@@ -144,3 +178,12 @@ def promote_all(trained: Sequence[Retrained], *, uri: str, force: bool, talk: Ta
             talk(f"{version.reference}: refused by the gate and forced here: {version.reasons}")
             promoted.append(promote(version.name, uri=uri, version=version.version, force=True))
     return promoted
+
+
+def next_step(trained: Sequence[Retrained]) -> str:
+    """Return what to do next, given what the gate decided about each model."""
+    refused = [each.version.name for each in trained if each.version.status != "passed"]
+    if not refused:
+        return "next: taut promote, then taut serve"
+    others = "taut promote moves the models that passed; " if len(refused) < len(trained) else ""
+    return f"next: {others}{', '.join(refused)}: refused, see `why`; train again on more jobs, or promote --force"

@@ -1,7 +1,6 @@
 """Splits of jobs into training and judged rows: random, by group, and time-later (judged jobs come after the cut).
 
-Only returns row numbers; no feature is read. Models are promoted by their evaluation on the time-later split alone.
-Called by the other modules of `pipelines.models` and by studies.
+Models are promoted by their evaluation on the time-later split alone.
 """
 
 from dataclasses import dataclass
@@ -21,20 +20,19 @@ IntArray = npt.NDArray[np.int64]
 SplitName = Literal["random", "group", "time"]
 
 
+STOP_SHARE: Final = 0.15
+"""Share of the training rows for early stopping and calibration."""
+TEST_SHARE: Final = 0.2
+"""Share of the rows that a random split judges."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
     """One division of the jobs of a frame into training and judged rows, as row numbers.
 
-    Attributes
-    ----------
-    fit, stop
-        Rows to fit trees on, and rows for early stopping and calibration. Both together are the training rows.
-        On a time-later split every `stop` row was submitted after every `fit` row.
-    test
-        Judged rows; never used for fitting or early stopping.
-    censored
-        Jobs submitted before the cut that had not ended by then (time-later only): only a lower bound of their run
-        time is known.
+    Trees are fitted on `fit`; `stop` is for early stopping and calibration. On a time-later split every `stop` row was
+    submitted after every `fit` row. `test` are the judged rows. `censored` are jobs submitted before the cut that had
+    not ended by then (time-later only): only a lower bound of their run time is known.
     """
 
     name: SplitName
@@ -65,21 +63,10 @@ def leak_key(jobs: pl.DataFrame) -> pl.Series:
     return jobs.select(pl.coalesce(named).alias("leak_key")).to_series()
 
 
-def time_later(
-    jobs: pl.DataFrame, *, until: datetime, since: datetime | None = None, stop_share: float = 0.15
-) -> Split:
+def time_later(jobs: pl.DataFrame, *, until: datetime, since: datetime | None = None) -> Split:
     """Split by time: train on jobs that ended before `until`, judge jobs submitted at or after `since`.
 
-    Parameters
-    ----------
-    jobs
-        Canonical jobs, any order.
-    until
-        The cut. A job submitted before the cut that had not ended by then is in `censored`.
-    since
-        First submission time of judged jobs; `until` by default, and never before `until`.
-    stop_share
-        Share of the training rows for early stopping and calibration; the latest submitted are taken.
+    `since` is `until` by default. The latest submitted of the training rows are for early stopping.
 
     Raises
     ------
@@ -97,21 +84,21 @@ def time_later(
         open=(pl.col("submit_ts") < until) & (pl.col("end_ts").is_null() | (pl.col("end_ts") >= until)),
         test=finished() & (pl.col("submit_ts") >= since),
     )
-    fit, stop = _latest_apart(jobs["submit_ts"], _rows(marks["known"]), stop_share)
+    fit, stop = _latest_apart(jobs["submit_ts"], _rows(marks["known"]))
     return Split(name="time", fit=fit, stop=stop, test=_rows(marks["test"]), censored=_rows(marks["open"]))
 
 
-def random_split(jobs: pl.DataFrame, *, seed: int, test_share: float = 0.2, stop_share: float = 0.15) -> Split:
+def random_split(jobs: pl.DataFrame, *, seed: int) -> Split:
     """Split finished jobs at random. Recurring jobs are on both sides, so losses are too low: only for comparison."""
     rows = _rows(jobs.select(finished()).to_series())
     shuffled = np.random.default_rng(seed).permutation(rows)
-    n_test = round(test_share * len(rows))
-    n_stop = round(stop_share * (len(rows) - n_test))
+    n_test = round(TEST_SHARE * len(rows))
+    n_stop = round(STOP_SHARE * (len(rows) - n_test))
     test, stop, fit = np.split(shuffled, [n_test, n_test + n_stop])
     return Split(name="random", fit=np.sort(fit), stop=np.sort(stop), test=np.sort(test), censored=_NO_ROWS)
 
 
-def group_folds(jobs: pl.DataFrame, *, folds: int, seed: int, stop_share: float = 0.15) -> list[Split]:
+def group_folds(jobs: pl.DataFrame, *, folds: int, seed: int) -> list[Split]:
     """Split finished jobs into folds that share no `leak_key`; each job is judged in one fold.
 
     Keys are assigned in descending order of their number of jobs (ties at random), each to the fold with the fewest
@@ -134,7 +121,7 @@ def group_folds(jobs: pl.DataFrame, *, folds: int, seed: int, stop_share: float 
     splits = []
     for fold in range(folds):
         held = fold_of_key[keys] == fold
-        stops = _lot_of_keys(sizes, np.flatnonzero(fold_of_key != fold), stop_share, rng)
+        stops = _lot_of_keys(sizes, np.flatnonzero(fold_of_key != fold), rng)
         stop = ~held & np.isin(keys, stops)
         fit = ~held & ~stop
         splits.append(Split(name="group", fit=rows[fit], stop=rows[stop], test=rows[held], censored=_NO_ROWS))
@@ -148,12 +135,12 @@ def _rows(mask: pl.Series) -> IntArray:
     return np.flatnonzero(mask.fill_null(value=False).to_numpy())
 
 
-def _latest_apart(submit_ts: pl.Series, rows: IntArray, share: float) -> tuple[IntArray, IntArray]:
-    """Split rows by submission: return the earlier ones, and the latest `share`; equal times stay together."""
+def _latest_apart(submit_ts: pl.Series, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Split rows by submission: return the earlier ones, and the latest share; equal times stay together."""
     submitted = submit_ts.dt.epoch("us").to_numpy()[rows]
     if len(rows) == 0:
         return rows, rows
-    border = np.quantile(submitted, 1.0 - share, method="higher")
+    border = np.quantile(submitted, 1.0 - STOP_SHARE, method="higher")
     return rows[submitted < border], rows[submitted >= border]
 
 
@@ -168,9 +155,9 @@ def _deal(sizes: IntArray, folds: int, rng: np.random.Generator) -> IntArray:
     return fold_of_key
 
 
-def _lot_of_keys(sizes: IntArray, keys: IntArray, share: float, rng: np.random.Generator) -> IntArray:
-    """Draw random keys until they hold `share` of the rows of `keys`; skip any key larger than twice that share."""
-    wanted = share * sizes[keys].sum()
+def _lot_of_keys(sizes: IntArray, keys: IntArray, rng: np.random.Generator) -> IntArray:
+    """Draw random keys until they hold `STOP_SHARE` of the rows of `keys`; skip keys larger than twice that share."""
+    wanted = STOP_SHARE * sizes[keys].sum()
     drawn: list[int] = []
     held = 0
     for key in rng.permutation(keys):

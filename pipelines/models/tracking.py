@@ -1,13 +1,13 @@
 """Write models to MLflow: runs, registered versions and aliases. No other module writes to MLflow.
 
-Nothing is trained here. Called by `pipelines.models.retrain` and `pipelines.cli`; the service reads the models in
-`modelserve.bundle.registry`.
+The service reads the models in `modelserve.bundle.registry`.
 """
 
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -15,26 +15,14 @@ from typing import Any, Final
 
 from modelserve.bundle.card import MODEL_NAME
 from modelserve.bundle.flavor import EXAMPLE, INPUTS, OUTPUTS
-from modelserve.bundle.quiet import in_short, quietly, without_password
+from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_password
 from modelserve.errors import ServeError
 from pipelines.errors import PipelineError, RegistryError
 from pipelines.models.judging import judge
 from pipelines.models.model import TrainedModel, card_of, figures, write_model
-from pipelines.models.versions import (
-    CHALLENGER,
-    CHAMPION,
-    DIGEST,
-    FORCED,
-    REASONS,
-    REPLACED,
-    ROLLED_BACK,
-    SEEN,
-    STATUS,
-    ModelVersion,
-    by_alias,
-    version_of,
-)
 from pipelines.settings import load_settings
+
+__all__ = ["ModelVersion"]
 
 EXPERIMENT: Final = "taut"
 LOADER: Final = "modelserve.bundle.flavor"
@@ -45,6 +33,41 @@ MAX_METRICS: Final = 1000
 """Maximum number of metrics that MLflow takes in one call."""
 
 SQLITE: Final = "sqlite:///"
+
+CHAMPION: Final = "champion"
+CHALLENGER: Final = "challenger"
+
+STATUS: Final = "validation_status"
+REASONS: Final = "gate"
+DIGEST: Final = "bundle_sha256"
+REPLACED: Final = "replaced_champion"
+FORCED: Final = "forced"
+ROLLED_BACK: Final = "rolled_back_to"
+SEEN: Final = "seen_until"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelVersion:
+    """One registered version of a model: its aliases, the verdict of the gate, and its MLflow run.
+
+    `replaced` is the champion that it replaced when it was promoted, None if it was never promoted or replaced none.
+    `seen` is the time of the latest event in the data when it was trained, None if not recorded.
+    """
+
+    name: str
+    version: int
+    aliases: tuple[str, ...]
+    status: str
+    reasons: str
+    digest: str
+    run_id: str
+    replaced: int | None
+    seen: datetime | None
+
+    @property
+    def reference(self) -> str:
+        """Return the name that responses give for this version, such as `runtime.pai.ctr@7`."""
+        return f"{self.name}@{self.version}"
 
 
 def track(
@@ -161,6 +184,38 @@ def versions(*, uri: str, name: str | None = None) -> list[ModelVersion]:
         return sorted(found, key=lambda each: (each.name, each.version))
 
 
+def version_of(client: Any, name: str, version: int) -> ModelVersion:
+    """Return a registered version; raise RegistryError if there is none."""
+    try:
+        found = client.get_model_version(name, str(version))
+    except Exception as error:
+        if not is_unknown(error):
+            raise
+        raise RegistryError(f"{name}: no version {version}, expected one that `taut models` lists") from error
+    return ModelVersion(
+        name=found.name,
+        version=int(found.version),
+        aliases=tuple(sorted(found.aliases)),
+        status=found.tags.get(STATUS, "unknown"),
+        reasons=found.tags.get(REASONS, "no verdict recorded"),
+        digest=found.tags.get(DIGEST, ""),
+        run_id=found.run_id or "",
+        replaced=int(found.tags[REPLACED]) if REPLACED in found.tags else None,
+        seen=datetime.fromisoformat(found.tags[SEEN]) if SEEN in found.tags else None,
+    )
+
+
+def by_alias(client: Any, name: str, alias: str) -> ModelVersion | None:
+    """Return the version of a model that has an alias, or None; raise RegistryError if there is no such model."""
+    try:
+        held = client.get_registered_model(name).aliases.get(alias)
+    except Exception as error:
+        if not is_unknown(error):
+            raise
+        raise RegistryError(f"{name}: no such model, expected one that `taut models` lists; train it first") from error
+    return None if held is None else version_of(client, name, int(held))
+
+
 @contextmanager
 def _client(uri: str, *, make: bool = False) -> Iterator[Any]:  # MLflow's client, which publishes no types
     """Yield a client of the tracking server; convert any exception of MLflow to `RegistryError`.
@@ -206,7 +261,14 @@ def _log_run(client: Any, run_id: str, model: TrainedModel, created: datetime) -
 
     moment_ms = int(time.time() * 1000)
     params = [Param(key, str(value)) for key, value in model.params.items()]
-    metrics = [Metric(key, value, moment_ms, step) for key, value, step in (*_summary(model), *_rounds(model))]
+    metrics = [Metric(key, value, moment_ms, 0) for key, value in figures(model).items()]
+    curves = [] if model.record is None else model.record.rounds.to_dicts()
+    metrics += [
+        Metric(f"rounds/{name}", row[name], moment_ms, row["round"])
+        for row in curves
+        for name in ("latest_trained", "later")
+        if row[name] is not None
+    ]
     for first in range(0, max(len(metrics), 1), MAX_METRICS):
         client.log_batch(run_id, metrics=metrics[first : first + MAX_METRICS], params=params if first == 0 else ())
     source = f'{{"trace": "{model.trace}", "task_type": "{model.task_type}", "until": "{model.until.isoformat()}"}}'
@@ -220,20 +282,6 @@ def _log_run(client: Any, run_id: str, model: TrainedModel, created: datetime) -
     if model.record is not None:
         client.log_text(run_id, model.record.weeks.write_json(), "weeks.json")
         client.log_text(run_id, model.record.calibration.write_json(), "calibration.json")
-
-
-def _summary(model: TrainedModel) -> Iterator[tuple[str, float, int]]:
-    """Yield the name and value of each metric, and step 0."""
-    for key, value in figures(model).items():
-        yield key, value, 0
-
-
-def _rounds(model: TrainedModel) -> Iterator[tuple[str, float, int]]:
-    """Yield the points of the learning curves: name, loss and boosting round."""
-    for row in () if model.record is None else model.record.rounds.to_dicts():
-        for name in ("latest_trained", "later"):
-            if row[name] is not None:
-                yield f"rounds/{name}", row[name], row["round"]
 
 
 def _log_model(

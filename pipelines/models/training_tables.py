@@ -1,7 +1,4 @@
-"""The tables that models are trained on: those of the lake, and the finished jobs reported to a service.
-
-Nothing is fitted here. Called by `pipelines.models.retrain`, `renewal`, `tuning` and `pipelines.cli`.
-"""
+"""The tables that models are trained on: those of the lake, and the finished jobs reported to a service."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

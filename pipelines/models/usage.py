@@ -1,44 +1,96 @@
 """Train quantile models of CPU, GPU, peak memory and peak GPU memory per instance, for traces that measure use.
 
-Requests are never shrunk below the predicted quantiles, so the models are judged by coverage. No file is written here.
-Called by `pipelines.models.retrain` and the shrinking study.
+Requests are never shrunk below the predicted quantiles, so the models are judged by coverage. Bounds of the use of
+similar jobs (same role and request) are stored beside them. No file is written here.
+
+References: Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World" (2005); Romano, Patterson, Candes,
+"Conformalized Quantile Regression" (2019), here over the jobs that ended last.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from datetime import datetime
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
+import xgboost as xgb
 
-from features.history import History
 from features.vocabulary import Status
+from modelserve.bundle.alike import PARAMETER_SERVER, Alike, alike_key
 from modelserve.bundle.population import Population
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
-from pipelines.models.boosting import Columns, Matrix
-from pipelines.models.evaluate import default_until
+from pipelines.models.baselines import rank_quantile
+from pipelines.models.boosting import Boosting, Columns, Matrix, Rows
 from pipelines.models.examples import (
-    By,
     Examples,
-    Histories,
+    IntArray,
+    Setting,
     contract_of,
     encoded,
-    examples_of,
     fingerprint,
     support_of,
-    task_types,
 )
 from pipelines.models.fitted import LEAST_TRAINED
-from pipelines.models.importance import Importance, permuted
+from pipelines.models.importance import REQUEST_COLUMN, Importance, permuted
 from pipelines.models.judging import MODEL
 from pipelines.models.metrics import FloatArray
 from pipelines.models.model import TrainedModel
-from pipelines.models.peaks import Peak, UsageRecipe, alike_of, fit_peak, learnable, log1p_use
-from pipelines.models.splits import time_later
+from pipelines.models.splits import Split, leak_key, time_later
 
-__all__ = ["train_usage"]
+__all__ = ["UsageRecipe"]
+
+BoolArray = npt.NDArray[np.bool_]
+
+LEVEL: Final = 0.95
+"""Quantile level of usage models."""
+
+RESIDUALS: Final = 8000
+"""Number of residuals from which a calibration offset is computed: those of the jobs that ended last."""
+LEAST_RESIDUALS: Final = 30
+"""Minimum number of ended jobs below which the offset is 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A rule for the upper bound of one target: the quantile `level` of the use of similar jobs, times `factor`.
+
+    A factor below 1 slows jobs down: one whose use is exactly the quantile runs longer by 1 / factor.
+    """
+
+    level: float
+    factor: float
+
+
+BOUNDS: Final[Mapping[str, Bound]] = {
+    "cpu_cores": Bound(level=0.99, factor=1.1),
+    "mem_gib": Bound(level=1.0, factor=1.75),
+    "gpus": Bound(level=0.95, factor=1.0 / 1.05),
+    "gpu_mem_gib": Bound(level=1.0, factor=1.3),
+}
+"""Rule for each target. A job that exceeds its memory is killed, so bounds of memory are the maximum plus a margin.
+With too little GPU compute a job only slows down, and GPUs are scarce, so a slowdown of up to 5 % is accepted, and a
+larger one for one job in twenty."""
+
+LEAST_GROUPS: Final = 50
+"""Minimum number of measured groups of jobs with the same role and request below which their use is not bounded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRecipe:
+    """Choices for training usage models: features, trees, and the number of groups from which use is bounded."""
+
+    features: str = "usage"
+    boosting: Boosting = field(
+        default_factory=lambda: Boosting(
+            rounds=100, patience=30, learning_rate=0.15, num_parallel_tree=1, max_depth=4, colsample_bytree=0.5
+        )
+    )
+    least_groups: int = LEAST_GROUPS
+
 
 MEASURED_COLUMN: Final = {
     "cpu_cores": "used_cpu_cores",
@@ -49,16 +101,9 @@ MEASURED_COLUMN: Final = {
 """Column of the `usage` table that measures each target: mean use for CPU and GPU, peak use for the memories."""
 
 USAGE_EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
-    "model": pl.String,
-    "trace": pl.String,
-    "task_type": pl.String,
-    "split": pl.String,
-    "target": pl.String,
+    **dict.fromkeys(("model", "trace", "task_type", "split", "target"), pl.String),
     "n": pl.Int64,
-    "level": pl.Float64,
-    "coverage": pl.Float64,
-    "pinball": pl.Float64,
-    "over": pl.Float64,
+    **dict.fromkeys(("level", "coverage", "pinball", "over"), pl.Float64),
 }
 """Columns of a usage evaluation, one row per target.
 
@@ -66,112 +111,84 @@ USAGE_EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
 at the quantile `level`. `over` is the sum of the predictions divided by the sum of the uses: the cost of the coverage.
 """
 
-
 _REPEATS: Final = 3
 """Number of shuffles per feature; small, because each shuffle runs the booster of every target."""
 
 
-def train_usage(
-    jobs: pl.DataFrame,
-    usage: pl.DataFrame,
-    *,
-    trace: str,
-    by: By = "kind",
-    until: datetime | None = None,
-    types: Sequence[str] | None = None,
-    recipe: UsageRecipe | None = None,
-    seed: int = 0,
-    nthread: int = 1,
-    histories: Histories | None = None,
-) -> list[TrainedModel]:
-    """Train the usage model of every task type with at least `LEAST_TRAINED` measured jobs that ended before the cut.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The fitted quantile model of one target, and its predictions in log1p of the target's unit.
+
+    `offset` is the calibration offset at the cut. `answered` are the calibrated predictions for the rows `test`, each
+    with the offset in force at its submission. `log1p` is log1p of the use of every row, NaN if not measured.
+    """
+
+    booster: xgb.Booster
+    rounds: int
+    offset: float
+    trained: IntArray
+    test: IntArray
+    log1p: FloatArray
+    answered: FloatArray
+
+
+def train_usage(setting: Setting, task_type: str, recipe: UsageRecipe | None = None) -> TrainedModel:
+    """Train and judge the usage model of one task type.
 
     A job's use is known only when it ends. So jobs that ended after the cut are neither trained on nor in the served
-    history. The memory of a job that was killed for memory is a lower bound. Use differs by role, so `role` is a
-    feature. A target measured in too few jobs gets no booster. Each model also contains upper bounds of the use of
-    similar jobs (`peaks.alike_of`); requests are not shrunk below them.
-
-    Parameters
-    ----------
-    jobs, usage
-        Canonical tables of one trace.
-    by, until, types, histories
-        As in `runtime.train_runtime`.
+    history. The memory of a job that was killed for memory is a lower bound. A target measured in too few jobs gets no
+    booster. The model also contains upper bounds of the use of similar jobs (`alike_of`).
 
     Raises
     ------
     TrainingError
-        No type has enough measured jobs.
+        The type has fewer than `LEAST_TRAINED` measured jobs that ended before the cut.
     """
-    recipe = recipe or UsageRecipe()
-    until = until or default_until(jobs)
-    histories = histories or Histories.of(jobs, usage, until)
-    whole, served = histories.whole, histories.served
-    models = []
-    for task_type in types or task_types(jobs, by):
-        examples = examples_of(jobs, usage, task_type, by=by, history=whole, names=recipe.features)
-        model = _train_type(examples, recipe, trace=trace, until=until, history=served, seed=seed, nthread=nthread)
-        if model is not None:
-            models.append(model)
-    if not models:
-        raise TrainingError(
-            f"no task type of {trace} has {LEAST_TRAINED} measured jobs that ended before {until.isoformat()}: "
-            "usage models need jobs with measured use; move --until later, or bring more jobs"
-        )
-    return models
-
-
-def _train_type(
-    examples: Examples,
-    recipe: UsageRecipe,
-    *,
-    trace: str,
-    until: datetime,
-    history: History,
-    seed: int,
-    nthread: int,
-) -> TrainedModel | None:
+    recipe, until = recipe or UsageRecipe(), setting.cut
+    examples = setting.examples(task_type, recipe.features, relative=False)
     split = time_later(examples.jobs, until=until)
     uses = {target: log1p_use(examples.jobs, column) for target, column in MEASURED_COLUMN.items()}
     killed = (examples.jobs["status"] == Status.OOM).fill_null(value=False).to_numpy()
     bounded = {target: killed & (target == "mem_gib") for target in uses}
     measured = np.column_stack([~np.isnan(log1p) for log1p in uses.values()])
     trained = split.train[measured[split.train].any(axis=1)]
+    few = TrainingError(
+        f"no task type of {setting.trace} has {LEAST_TRAINED} measured jobs that ended before {until.isoformat()}: "
+        "usage models need jobs with measured use; move --until later, or bring more jobs"
+    )
     if len(trained) < LEAST_TRAINED:
-        return None
+        raise few
     contract = contract_of(examples.features, trained)
     matrix, columns = encoded(examples.features, contract)
     fitted = {
-        target: fit_peak(
-            examples, split, log1p, bounded[target], matrix, columns, recipe, until=until, seed=seed, nthread=nthread
-        )
+        target: fit_peak(setting, examples, split, log1p, bounded[target], matrix, columns, recipe)
         for target, log1p in uses.items()
         if learnable(split, np.where(bounded[target], np.nan, log1p), LEAST_TRAINED)
     }
     if not fitted:
-        return None
-    evaluation = _evaluation(fitted, recipe, trace=trace, task_type=examples.task_type)
+        raise few
+    evaluation = _evaluation(fitted, trace=setting.trace, task_type=task_type)
     return TrainedModel(
-        name=f"usage.{trace}.{examples.task_type}",
+        name=f"usage.{setting.trace}.{task_type}",
         kind="usage",
-        trace=trace,
-        task_type=examples.task_type,
+        trace=setting.trace,
+        task_type=task_type,
         contract=contract,
         boosters={target: f.booster for target, f in fitted.items()},
-        quantiles=(recipe.level,),
+        quantiles=(LEVEL,),
         offsets={target: f.offset for target, f in fitted.items()},
-        history=history,
-        importances=_importances(fitted, matrix, columns, recipe, seed=seed),
+        history=setting.served,
+        importances=_importances(fitted, matrix, columns, seed=setting.seed),
         important=(),
         support=support_of(examples.jobs[trained]),
-        alike=alike_of(examples.jobs[trained], MEASURED_COLUMN, recipe.alike),
+        alike=alike_of(examples.jobs[trained], MEASURED_COLUMN, recipe.least_groups),
         params={
             **asdict(recipe.boosting),
             "features": recipe.features,
-            "level": recipe.level,
+            "level": LEVEL,
             "rounds": max(f.rounds for f in fitted.values()),
-            "seed": seed,
-            "nthread": nthread,
+            "seed": setting.seed,
+            "nthread": setting.threads,
         },
         metrics={
             f"{row['target']}_{name}": float(row[name])
@@ -186,7 +203,7 @@ def _train_type(
     )
 
 
-def _evaluation(fitted: dict[str, Peak], recipe: UsageRecipe, *, trace: str, task_type: str) -> pl.DataFrame:
+def _evaluation(fitted: dict[str, Peak], *, trace: str, task_type: str) -> pl.DataFrame:
     rows = []
     for target, f in fitted.items():
         used = f.log1p[f.test]
@@ -201,22 +218,17 @@ def _evaluation(fitted: dict[str, Peak], recipe: UsageRecipe, *, trace: str, tas
                 "split": "time",
                 "target": target,
                 "n": len(used),
-                "level": recipe.level,
+                "level": LEVEL,
                 "coverage": float(np.mean(used <= f.answered)),
-                "pinball": metrics.pinball(used, f.answered, recipe.level),
+                "pinball": metrics.pinball(used, f.answered, LEVEL),
                 "over": float(np.expm1(f.answered).sum()) / total if total > 0 else float("nan"),
             }
         )
     return pl.DataFrame(rows, schema=USAGE_EVALUATION_SCHEMA)
 
 
-def _importances(
-    fitted: dict[str, Peak], matrix: Matrix, columns: Columns, recipe: UsageRecipe, *, seed: int
-) -> list[Importance]:
-    """Measure permutation importances on rows with all targets measured.
-
-    The loss is summed over the targets, so no single booster gives the sign: it is null.
-    """
+def _importances(fitted: dict[str, Peak], matrix: Matrix, columns: Columns, *, seed: int) -> list[Importance]:
+    """Measure permutation importances on rows with all targets measured; the loss is summed over the targets."""
     known = ~np.isnan(np.column_stack([f.log1p for f in fitted.values()])).any(axis=1)
     later = np.intersect1d(np.concatenate([f.test for f in fitted.values()]), np.flatnonzero(known))
     rows = later if len(later) else np.flatnonzero(known)
@@ -225,6 +237,161 @@ def _importances(
 
     def loss(shown: Matrix, wanted: FloatArray) -> float:
         answers = [boosting.predict(booster, shown)[:, 0] for booster in boosters]
-        return sum(metrics.pinball(wanted[:, i], answer, recipe.level) for i, answer in enumerate(answers))
+        return sum(metrics.pinball(wanted[:, i], answer, LEVEL) for i, answer in enumerate(answers))
 
     return permuted(matrix[rows], uses, columns, boosters, loss=loss, seed=seed, repeats=_REPEATS)
+
+
+def alike_of(jobs: pl.DataFrame, columns: Mapping[str, str], least_groups: int = LEAST_GROUPS) -> tuple[Alike, ...]:
+    """Return the upper bounds for every pair of role and request with enough measured groups, most groups first.
+
+    `jobs` are measured jobs (n rows); `columns` names the column that measures each target. Use above the request
+    counts as the request: the job was given the excess without requesting it.
+    """
+    kept = jobs.filter(pl.col("role") != PARAMETER_SERVER)
+    if kept.is_empty():
+        return ()
+    requests = kept.select(pl.col(name).cast(pl.Float64) for name in REQUEST_COLUMN.values()).rows()
+    keys = [alike_key(role, row) for role, row in zip(kept["role"], requests, strict=True)]
+    cells, of_cell = np.unique(["\t".join(key) for key in keys], return_inverse=True)
+    groups = np.unique(leak_key(kept).to_numpy(), return_inverse=True)[1]
+    needs = {target: _need(kept, target, column) for target, column in columns.items()}
+    bounds = []
+    for cell in range(len(cells)):
+        rows = np.flatnonzero(of_cell == cell)
+        count = len(np.unique(groups[rows]))
+        if count < least_groups:
+            continue
+        of_targets = {target: _bound(values[rows], BOUNDS[target]) for target, values in needs.items()}
+        known = {target: value for target, value in of_targets.items() if value is not None}
+        request = dict(zip(REQUEST_COLUMN, requests[rows[0]], strict=True))
+        bounds.append(Alike(role=kept["role"][int(rows[0])], **request, groups=count, needs=known))
+    return tuple(sorted(bounds, key=lambda each: (-each.groups, each.key)))
+
+
+def _need(jobs: pl.DataFrame, target: str, column: str) -> FloatArray:
+    if column not in jobs.columns:
+        return np.full(jobs.height, np.nan)
+    used = jobs[column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    if target not in REQUEST_COLUMN:
+        return np.asarray(used, dtype=np.float64)
+    requested = jobs[REQUEST_COLUMN[target]].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    return np.where(np.isnan(used), np.nan, np.fmin(used, requested))
+
+
+def _bound(needs: FloatArray, bound: Bound) -> float | None:
+    measured = needs[~np.isnan(needs)]
+    return conformal_quantile(measured, bound.level) * bound.factor if len(measured) else None
+
+
+def conformal_quantile(values: FloatArray, level: float) -> float:
+    """Return the ceil((n + 1)·level)-th smallest of n values, at most the largest.
+
+    If rows are exchangeable, at least a share `level` of new values is at most this.
+
+    >>> conformal_quantile(np.array([1.0, 2.0, 3.0, 4.0]), 0.5)
+    3.0
+    """
+    rank = min(int(np.ceil((len(values) + 1) * level)), len(values))
+    return float(np.partition(values, rank - 1)[rank - 1])
+
+
+def log1p_use(jobs: pl.DataFrame, column: str) -> FloatArray:
+    """Return log1p of a column of use (n,), NaN where it was not measured."""
+    if column not in jobs.columns:
+        return np.full(jobs.height, np.nan)
+    used: FloatArray = np.log1p(jobs[column].fill_null(float("nan")).to_numpy())
+    return used
+
+
+def learnable(split: Split, log1p: FloatArray, least: int) -> bool:
+    """Return whether at least `least` training rows are measured, with some for fitting and some for early stopping."""
+    known = [int(np.count_nonzero(~np.isnan(log1p[rows]))) for rows in (split.fit, split.stop)]
+    return sum(known) >= least and min(known) > 0
+
+
+def fit_peak(
+    setting: Setting,
+    examples: Examples,
+    split: Split,
+    log1p: FloatArray,
+    bounded: BoolArray,
+    matrix: Matrix,
+    columns: Columns,
+    recipe: UsageRecipe,
+) -> Peak:
+    """Fit the quantile of one target: early stopping on the latest measured rows, refit on all, then calibrate.
+
+    The use of `bounded` rows (n,) is only a lower bound. Such a row takes part in the refit if its bound is above the
+    prediction of the first fit, and in nothing else. So bounds can raise predictions, but never lower them.
+    """
+    known = ~np.isnan(log1p) & ~bounded
+    fit_rows, stop_rows, test = (rows[known[rows]] for rows in (split.fit, split.stop, split.test))
+    trained = np.concatenate([fit_rows, stop_rows])
+    least = min(recipe.boosting.min_child_weight, max(1.0, len(trained) / 50))
+    grown = replace(recipe.boosting, min_child_weight=least)
+
+    def fit(of: IntArray, watched: IntArray | None, trees: Boosting) -> xgb.Booster:
+        stop = None if watched is None else Rows(matrix=matrix[watched], target=log1p[watched])
+        rows = Rows(matrix=matrix[of], target=log1p[of])
+        return boosting.fit(
+            rows,
+            columns,
+            quantiles=(LEVEL,),
+            stop=stop,
+            boosting=trees,
+            seed=setting.seed,
+            nthread=setting.threads,
+        )
+
+    first = fit(fit_rows, stop_rows, grown)
+    rounds = boosting.rounds_of(first)
+    if bounded.any():
+        kept = split.train[bounded[split.train] & ~np.isnan(log1p[split.train])]
+        trained = np.concatenate([trained, kept[log1p[kept] > boosting.predict(first, matrix[kept])[:, 0]]])
+    final = fit(trained, None, replace(grown, rounds=rounds))
+    later = np.setdiff1d(np.flatnonzero(known), trained)
+    raw = np.full(len(matrix), np.nan)
+    raw[stop_rows] = boosting.predict(first, matrix[stop_rows])[:, 0]
+    raw[later] = boosting.predict(final, matrix[later])[:, 0]
+
+    def calibrated(rows: IntArray) -> tuple[FloatArray, float]:
+        return calibration(examples.submit_us[rows], examples.end_us[rows], log1p[rows] - raw[rows], LEVEL)
+
+    answered = np.flatnonzero(~np.isnan(raw))
+    ended = answered[examples.end_us[answered] < setting.cut.timestamp() * 1e6]
+    offsets = calibrated(answered)[0][np.searchsorted(answered, test)]
+    return Peak(
+        booster=final,
+        rounds=rounds,
+        offset=calibrated(ended)[1],
+        trained=trained,
+        test=test,
+        log1p=log1p,
+        answered=np.maximum(raw[test] + offsets, 0.0),
+    )
+
+
+def calibration(submit_us: IntArray, end_us: IntArray, residuals: FloatArray, level: float) -> tuple[FloatArray, float]:
+    """Return the calibration offset in force at each submission (n,), and the last offset, in the target's log units.
+
+    The offset is added to a predicted quantile: it is the quantile `level` of the last `RESIDUALS` residuals y - q of
+    ended jobs. `residuals` (n,) come from a model that was not trained on the row; those that are NaN do not count. At
+    equal times submissions come first, so no job influences its own offset.
+    """
+    window: deque[float] = deque()
+    ranked: list[float] = []
+    offsets, now = np.zeros(len(residuals)), 0.0
+    is_end = np.repeat([False, True], len(residuals))
+    # Simultaneous ends are ordered by residual, not by row number, so the order of the rows does not matter.
+    order = np.lexsort((np.tile(residuals, 2), is_end, np.concatenate([submit_us, end_us])))
+    for event in order.tolist():
+        if event < len(residuals):
+            offsets[event] = now
+        elif not np.isnan(residual := float(residuals[event - len(residuals)])):
+            window.append(residual)
+            insort(ranked, residual)
+            if len(window) > RESIDUALS:
+                ranked.pop(bisect_left(ranked, window.popleft()))
+            now = rank_quantile(ranked, level) if len(ranked) >= LEAST_RESIDUALS else 0.0
+    return offsets, now

@@ -59,7 +59,7 @@ def attributions(bundle: "Bundle", jobs: pl.DataFrame, history: History) -> list
     built = build_referenced(shown, history, bundle.contract.names, relative=bundle.card.relative)
     matrix = bundle.contract.encode(built.features)
     values = shap_values(bundle, matrix)
-    ranks = _ranks(matrix, bundle.contract.feature_types)
+    ranks = _ranks(matrix, bundle.contract.kinds)
     return [
         Attribution(target=target, rows=_rows(found, ranks, bundle.contract.names), jobs=shown.height, later=later)
         for target, found in values.items()
@@ -92,7 +92,7 @@ def shap_values(bundle: "Bundle", matrix: npt.NDArray[np.float32]) -> Mapping[st
     rows = xgb.DMatrix(
         matrix,
         feature_names=list(bundle.contract.names),
-        feature_types=list(bundle.contract.feature_types),
+        feature_types=list(bundle.contract.kinds),
         enable_categorical=True,
     )
     found = {}

@@ -1,5 +1,6 @@
 """Rows of job tables as the online history takes them: jobs asked about, and runs that ended."""
 
+import numpy as np
 import polars as pl
 
 from features.contract import FeatureContract
@@ -19,9 +20,6 @@ def contract_of(names: str, frame: pl.DataFrame) -> FeatureContract:
     features = [FEATURES[name] for name in listed]
     return FeatureContract(
         names=listed,
-        dtypes=tuple(str(f.dtype) for f in features),
-        kinds=tuple(f.kind for f in features),
-        units=tuple(f.unit for f in features),
         categories={
             f.name: tuple(frame[f.name].drop_nulls().unique().sort().to_list()[::2]) for f in features if f.kind == "c"
         },
@@ -52,6 +50,12 @@ def ended_runs(jobs: pl.DataFrame, usage: pl.DataFrame | None = None) -> list[En
         *(pl.col(f"{c}_ts").cast(pl.Int64).alias(f"{c}_us") for c in ("submit", "start", "end")),
     )
     return [EndedRun(**row) for row in told.select(list(EndedRun.__slots__)).iter_rows(named=True)]
+
+
+def check_same(found: Rows, expected: Rows) -> None:
+    """Equal to the bit, unknowns included."""
+    for name in ("matrix", "reference_log_s", "history_log_s", "evidence"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), strict=True)
 
 
 def rows_online(names: str, jobs: pl.DataFrame, history: OnlineHistory, *, relative: bool = True) -> Rows:

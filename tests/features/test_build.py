@@ -54,12 +54,12 @@ def test_truncating_the_future_changes_no_feature(jobs: pl.DataFrame, data: st.D
 def test_truncating_the_future_of_a_real_trace_changes_no_feature(trace: str, traces: Path) -> None:
     jobs = REAL[trace](traces).sort("submit_ts", "job_id")[:30_000]
     rows = random.Random(trace).sample(range(2_000, jobs.height), 4)  # chosen by the name: the same rows every time
-    whole = build(jobs[rows], History.of(jobs), "wide")
+    whole = build(jobs[rows], History.of(jobs), "usage")
 
     for place, row in enumerate(rows):
         asked = jobs[row : row + 1]
         past = truncated(jobs, asked["submit_ts"][0], (asked["job_id"][0], asked["role"][0]))
-        check_same(build(asked, History.of(past), "wide"), whole[place : place + 1])
+        check_same(build(asked, History.of(past), "usage"), whole[place : place + 1])
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -89,10 +89,10 @@ def test_each_row_alone_is_its_row_of_the_batch(jobs: pl.DataFrame) -> None:
 def test_real_rows_alone_are_their_rows_of_the_batch(trace: str, traces: Path) -> None:
     jobs = REAL[trace](traces).sort("submit_ts", "job_id")[: 5 * CHUNK_ROWS]
     history = History.of(jobs)
-    batch = build(jobs, history, "wide")
+    batch = build(jobs, history, "usage")
 
     for row in random.Random(trace).sample(range(jobs.height), 100):
-        check_same(build(jobs[row : row + 1], history, "wide"), batch[row : row + 1])
+        check_same(build(jobs[row : row + 1], history, "usage"), batch[row : row + 1])
 
 
 @settings(max_examples=examples(10), deadline=None)
@@ -104,7 +104,7 @@ def test_names_choose_columns_and_their_order(jobs: pl.DataFrame) -> None:
     chosen = build(jobs, history, names)
 
     assert chosen.columns == names
-    check_same(chosen, build(jobs, history, "wide").select(names))
+    check_same(chosen, build(jobs, history, names[::-1]).select(names))
 
 
 def test_an_unknown_user_has_no_history_and_a_new_one_an_empty_history() -> None:
@@ -179,7 +179,7 @@ def test_an_empty_history_answers(size: int) -> None:
 @given(jobs=job_tables(max_size=12), scale=st.sampled_from([0.5, 0.75, 1.0]))
 def test_a_counterfactual_request_changes_the_request_and_nothing_else(jobs: pl.DataFrame, scale: float) -> None:
     history = History.of(jobs)
-    frame = build(jobs, history, "wide")
+    frame = build(jobs, history, "usage")
     rows = np.repeat(np.arange(jobs.height), 2)
     asked = jobs.select("req_cpu_cores", "req_mem_gib", "req_gpus").to_numpy()[rows] * scale
 
@@ -206,6 +206,6 @@ def test_a_newcomers_like_is_empty_not_somebody_elses() -> None:
 def test_what_another_cluster_did_changes_no_feature(jobs: pl.DataFrame, others: pl.DataFrame) -> None:
     elsewhere = others.with_columns(cluster=pl.lit("elsewhere"), job_id=pl.col("job_id") + "x")
 
-    beside = build(jobs, History.of(pl.concat([jobs, elsewhere])), "wide")
+    beside = build(jobs, History.of(pl.concat([jobs, elsewhere])), "usage")
 
-    check_same(beside, build(jobs, History.of(jobs), "wide"))
+    check_same(beside, build(jobs, History.of(jobs), "usage"))

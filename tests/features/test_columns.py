@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from features.build import build
-from features.columns.newest import BURST_GAPS_S
+from features.columns.newest import BURST_GAPS_S, NEWEST_COUNTS, STATS
 from features.history import SUBMITTED_DEPTH, History
 from features.sets import FEATURE_SETS, FEATURES, named
 from tests.examples import examples
@@ -59,10 +59,10 @@ def test_running_jobs_have_been_running_for_so_long() -> None:
         job(3, submit_ts=at(0), start_ts=at(60), end_ts=at(100), run_s=40.0, req_gpus=8.0),
     ]
 
-    names = ["all_running_jobs", "all_running_gpus", "all_running_mean_s", "all_since_end_s"]
+    names = ["all_running_jobs", "all_running_mean_s", "all_since_end_s"]
     found = build(table([job(9, submit_ts=at(100))]), History.of(table(past)), names)
 
-    assert found.row(0) == (2.0, 8.5, 50.0, 50.0)
+    assert found.row(0) == (2.0, 50.0, 50.0)
 
 
 def plainly(jobs: pl.DataFrame, row: int) -> dict[str, float | None]:
@@ -80,9 +80,10 @@ def plainly(jobs: pl.DataFrame, row: int) -> dict[str, float | None]:
         looked.append(((now - r["submit_ts"]).total_seconds(), run, ended))
     ended_at = [back for back, (_, _, ended) in enumerate(looked) if ended]
     answer: dict[str, float | None] = {
-        "all_newest1_so_far_s": looked[0][1] if looked else None,
-        "all_newest2_ended": float(looked[1][2]) if len(looked) > 1 else None,
-        "all_newest5_since_s": looked[4][0] if len(looked) > 4 else None,
+        **{f"all_newest{k}_so_far_s": looked[k - 1][1] if len(looked) >= k else None for k in range(1, 6)},
+        **{f"all_newest{k}_ended": float(looked[k - 1][2]) if len(looked) >= k else None for k in (1, 2, 3)},
+        **{f"all_newest{k}_since_s": looked[k - 1][0] if len(looked) >= k else None for k in (1, 2, 5, 20)},
+        **{f"all_newest_run_s_km{p}_{n}": km(looked[:n], p) for n in NEWEST_COUNTS for p in (25, 50, 75, 90)},
         "all_newest_ended_frac": sum(e for _, _, e in looked[:20]) / len(looked[:20]) if looked else None,
         "all_newest_ended_run_s": looked[ended_at[0]][1] if ended_at else None,
         "all_newest_ended_back": float(ended_at[0]) if ended_at else None,
@@ -96,24 +97,26 @@ def plainly(jobs: pl.DataFrame, row: int) -> dict[str, float | None]:
         answer[f"all_burst{gap}_before"] = float(size)
         answer[f"all_burst{gap}_age_s"] = since
         answer[f"all_burst{gap}_ended_frac"] = sum(e for _, _, e in burst) / size if size else None
-        answer[f"all_burst{gap}_run_s_km50"] = survival_quantile([(r, e) for _, r, e in burst if r is not None], 0.5)
+        answer |= {f"all_burst{gap}_run_s_km{p}": km(burst, p) for p in (50, 90)}
     return answer
 
 
-def survival_quantile(runs: list[tuple[float, bool]], level: float) -> float | None:
+def km(looked: list[tuple[float, float | None, bool]], percent: int) -> float | None:
+    """A quantile of the Kaplan-Meier curve of the run times so far."""
     surviving = 1.0
-    ranked = sorted(runs, key=lambda one: (one[0], not one[1]))
+    ranked = sorted(((run, ended) for _, run, ended in looked if run is not None), key=lambda one: (one[0], not one[1]))
     for place, (run, ended) in enumerate(ranked):
         surviving *= 1 - ended / (len(ranked) - place)
-        if surviving <= 1 - level + 1e-9:
+        if surviving <= 1 - percent / 100 + 1e-9:
             return run
     return ranked[-1][0] if ranked else None
 
 
 @settings(max_examples=examples(30), deadline=None)
-@given(jobs=job_tables())
+@given(jobs=job_tables(max_size=90))
 def test_the_newest_submissions_are_told_as_plain_python_tells_them(jobs: pl.DataFrame) -> None:
     expected = [plainly(jobs, row) for row in range(jobs.height)]
+    assert {f"all_{stat}" for stat in STATS} == set(expected[0])
 
     found = build(jobs, History.of(jobs), list(expected[0]))
 

@@ -47,18 +47,11 @@ loads as (
     select asked.n,
         count(*) filter (
             h.start_ts < asked.submit_ts and not coalesce(h.over and h.end_ts < asked.submit_ts, false)
-        ) as running,
-        count(*) filter (h.submit_ts >= asked.submit_ts - interval 1 hour) as submitted,
-        count(*) filter (
-            not coalesce(h.start_ts < asked.submit_ts, false)
-            and not coalesce(h.over and h.end_ts < asked.submit_ts, false)
-        ) as waiting
+        ) as running
     from asked join job h on {same_key} and h.submit_ts < asked.submit_ts group by asked.n
 )
 select case when {known} then coalesce(windows.count, 0) end::double as count, last1, p50, p90, std, failed, mem_max,
-    case when {known} then coalesce(running, 0) end::double as running,
-    case when {known} then coalesce(submitted, 0) end::double as submitted,
-    case when {known} then coalesce(waiting, 0) end::double as waiting
+    case when {known} then coalesce(running, 0) end::double as running
 from asked left join windows using (n) left join measured using (n) left join loads using (n) order by n
 """
 
@@ -89,8 +82,6 @@ def by_features(history: History, asked: pl.DataFrame, key: str, last: int) -> p
         "failed": f"{key}_failed_mean_{last}",
         "mem_max": f"{key}_mem_max_gib_max_20",
         "running": f"{key}_running_jobs",
-        "submitted": f"{key}_submitted_1h",
-        "waiting": f"{key}_waiting_jobs",
     }
     return build(asked, history, list(names.values())).rename({v: k for k, v in names.items()})
 
@@ -138,7 +129,7 @@ def test_the_tail_of_a_real_trace_answers_as_the_whole(traces: Path, tmp_path: P
     whole.tail().write_parquet(tmp_path / "history.parquet")
     kept = pl.read_parquet(tmp_path / "history.parquet")
 
-    assert_frame_equal(build(later, History.from_tail(kept), "wide"), build(later, whole, "wide"), check_exact=True)
+    assert_frame_equal(build(later, History.from_tail(kept), "usage"), build(later, whole, "usage"), check_exact=True)
     assert kept.height < 0.3 * past.height
     assert History.from_tail(kept).tail().equals(kept)
 

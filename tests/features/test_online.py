@@ -18,20 +18,11 @@ from features.errors import ContractError
 from features.frames import has_ended
 from features.history import History
 from features.online import OnlineHistory
-from features.rows import Rows
 from tests.examples import examples
 from tests.features.job_tables import at, job, job_tables, table, usage_of
-from tests.features.online_jobs import ended_runs, jobs_asked, rows_built, rows_online
+from tests.features.online_jobs import check_same, ended_runs, jobs_asked, rows_built, rows_online
 
 EMPTY = History.of(table([]))
-
-
-def check_same(found: Rows, expected: Rows) -> None:
-    """Equal to the bit, unknowns included."""
-    np.testing.assert_array_equal(found.matrix, expected.matrix, strict=True)
-    np.testing.assert_array_equal(found.reference_log_s, expected.reference_log_s, strict=True)
-    np.testing.assert_array_equal(found.history_log_s, expected.history_log_s, strict=True)
-    np.testing.assert_array_equal(found.evidence, expected.evidence, strict=True)
 
 
 def known(base: pl.DataFrame, usage: pl.DataFrame, fed: pl.DataFrame) -> History:
@@ -67,18 +58,8 @@ def test_a_fed_history_answers_as_one_built_of_the_same_jobs(
 
     check_same(found, rows_built("usage", jobs, known(base, usage, fed)))
     check_same(found, rows_built("usage", jobs, History.from_tail(history.frame())))
-
-
-@settings(max_examples=examples(30), deadline=None)
-@given(jobs=job_tables(max_size=60), cut=st.integers(0, 60))
-def test_every_set_and_key_is_answered_as_by_build(jobs: pl.DataFrame, cut: int) -> None:
-    usage = usage_of(jobs)
-    history = OnlineHistory(History.of(jobs[:cut], usage))
-    history.add(ended_runs(jobs[cut:], usage))
-
-    found = rows_online("wide", jobs, history, relative=False)
-
-    check_same(found, rows_built("wide", jobs, known(jobs[:cut], usage, jobs[cut:]), relative=False))
+    every = rows_built("usage", jobs, known(base, usage, fed), relative=False)
+    check_same(rows_online("usage", jobs, history, relative=False), every)
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -103,11 +84,11 @@ def test_the_order_of_feedback_changes_nothing(jobs: pl.DataFrame, order: random
 @given(jobs=job_tables(), others=job_tables())
 def test_feedback_of_another_cluster_changes_nothing(jobs: pl.DataFrame, others: pl.DataFrame) -> None:
     history = OnlineHistory(History.of(jobs))
-    before = rows_online("wide", jobs, history)
+    before = rows_online("usage", jobs, history)
 
     history.add(ended_runs(others.with_columns(cluster=pl.lit("elsewhere"))))
 
-    check_same(rows_online("wide", jobs, history), before)
+    check_same(rows_online("usage", jobs, history), before)
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -116,14 +97,14 @@ def test_a_run_that_came_or_ended_later_changes_nothing(jobs: pl.DataFrame, othe
     asked = jobs[row % jobs.height :][:1]
     now = asked["submit_ts"][0]
     history = OnlineHistory(History.of(jobs))
-    before = rows_online("wide", asked, history)
+    before = rows_online("usage", asked, history)
     later = others.with_columns(
         pl.col("submit_ts", "start_ts", "end_ts") + (now - at(0)), job_id=pl.col("job_id") + "later"
     )
 
     history.add(ended_runs(later))
 
-    check_same(rows_online("wide", asked, history), before)
+    check_same(rows_online("usage", asked, history), before)
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -168,7 +149,9 @@ def test_a_forgotten_user_was_never_there(jobs: pl.DataFrame, clusters: frozense
     struck = history.forget("u1", clusters)
 
     assert struck == theirs.sum()
-    check_same(rows_online("wide", jobs, history), rows_built("wide", jobs, History.from_tail(before.filter(~theirs))))
+    check_same(
+        rows_online("usage", jobs, history), rows_built("usage", jobs, History.from_tail(before.filter(~theirs)))
+    )
 
 
 def test_what_is_trimmed_is_seen_by_no_later_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +163,7 @@ def test_what_is_trimmed_is_seen_by_no_later_job(monkeypatch: pytest.MonkeyPatch
     for start in range(0, told.height, 300):
         history.add(ended_runs(told[start : start + 300]))
 
-    check_same(rows_online("wide", later, history), rows_built("wide", later, whole))
+    check_same(rows_online("usage", later, history), rows_built("usage", later, whole))
     assert history.frame().height < 2500
     assert history.version == 4000
 
@@ -208,21 +191,6 @@ def _run(number: int) -> dict[str, object]:
     submit, run = number * 90, 30 + number * 7919 % 5000
     times = {"submit_ts": at(submit), "start_ts": at(submit + 5), "end_ts": at(submit + 5 + run), "run_s": float(run)}
     return job(number, user=f"u{number % 2}", group="g", req_gpus=1.0, **times)
-
-
-@settings(max_examples=examples(20), deadline=None)
-@given(jobs=job_tables(max_size=30))
-def test_the_measured_runs_are_those_behind_an_answer(jobs: pl.DataFrame) -> None:
-    usage = usage_of(jobs)
-    history = OnlineHistory(History.of(jobs[::2], usage))
-    history.add(ended_runs(jobs[1::2], usage))
-    seen = Lookback.of(jobs, known(jobs[::2], usage, jobs[1::2]))
-    begin, stop = seen.span("measured", online.EVIDENCE_KEYS)
-    of_group, of_user = (stop - begin).reshape(-1, 2).T
-
-    found = [history.measured_runs(asked) for asked in jobs_asked(jobs)]
-
-    assert found == np.where(jobs["group"].is_null().to_numpy(), of_user, of_group).tolist()
 
 
 def test_a_vc_is_of_the_cluster_that_most_of_its_jobs_ran_on() -> None:
@@ -281,15 +249,20 @@ def _known_keys(history: OnlineHistory) -> int:
 
 @settings(max_examples=examples(20), deadline=None)
 @given(jobs=job_tables(max_size=40), cut=st.integers(0, 40))
-def test_measured_runs_by_role_are_those_of_the_jobs_that_have_ended(jobs: pl.DataFrame, cut: int) -> None:
+def test_measured_runs_are_those_behind_an_answer_and_by_role_those_of_the_group(jobs: pl.DataFrame, cut: int) -> None:
     usage = usage_of(jobs)
     history = OnlineHistory(History.of(jobs[:cut], usage))
     history.add(ended_runs(jobs[cut:], usage))
+    seen = Lookback.of(jobs, known(jobs[:cut], usage, jobs[cut:]))
+    begin, stop = seen.span("measured", online.EVIDENCE_KEYS)
+    of_group, of_user = (stop - begin).reshape(-1, 2).T
 
-    for asked in jobs_asked(jobs):
-        found = history.measured_by_role(asked)
+    asked = jobs_asked(jobs)
+    runs = [history.measured_runs(each) for each in asked]
 
-        in_each_role = {role: history.measured_runs(replace(asked, role=role)) for role in jobs["role"].unique()}
-        expected = {role: runs for role, runs in in_each_role.items() if runs and asked.group is not None}
-        assert found == expected
-        assert list(found.values()) == sorted(found.values(), reverse=True)
+    assert runs == np.where(jobs["group"].is_null().to_numpy(), of_user, of_group).tolist()
+    for each in asked:
+        by_role = history.measured_by_role(each)
+        in_each_role = {role: history.measured_runs(replace(each, role=role)) for role in jobs["role"].unique()}
+        assert by_role == {role: runs for role, runs in in_each_role.items() if runs and each.group is not None}
+        assert list(by_role.values()) == sorted(by_role.values(), reverse=True)

@@ -8,16 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from features.build import build
 from features.history import History
 from features.references import (
     BASE_FEATURES,
     HISTORY_FEATURES,
     HISTORY_FORECASTS,
+    LIKE,
     PRIOR_LOG_S,
+    REFERENCE_FEATURES,
     Referenced,
     build_referenced,
     history_log_s,
+    log_mean,
     log_of,
+    made_relative,
+    reference_log_s,
 )
 from tests.examples import examples
 from tests.features.job_tables import at, job, job_tables, table
@@ -204,3 +210,51 @@ def test_forecasts_are_those_of_looking_at_every_other_job(jobs: pl.DataFrame) -
             first = next((each for each in expected[place:] if each is not None), PRIOR)
             assert of_row[place] == pytest.approx(np.log(np.maximum(first, 1.0)))
     assert set(HISTORY_FEATURES) <= set(BASE_FEATURES)
+
+
+@pytest.mark.parametrize(
+    ("similar_s", "all_s", "seconds"),
+    [
+        (100.0, 7.0, [100.0, 100.0]),
+        (None, 7.0, [7.0, 7.0]),
+        (None, None, [3600.0, 36_000.0]),
+        (0.2, 7.0, [1.0, 1.0]),
+    ],
+)
+def test_the_reference_is_of_similar_jobs_else_of_all_else_one_and_ten_hours(
+    similar_s: float | None, all_s: float | None, seconds: list[float]
+) -> None:
+    values = {name: [similar_s if name.startswith("like") else all_s] for name in REFERENCE_FEATURES}
+    frame = pl.DataFrame(values, schema=dict.fromkeys(values, pl.Float64))
+
+    assert np.exp(reference_log_s(frame)) == pytest.approx(np.array([seconds]))
+    if similar_s == 100.0:
+        longer = frame.with_columns(pl.lit(10_000.0).alias(LIKE["p90"][0]))
+        assert reference_log_s(longer)[0] == pytest.approx([np.log(1e2), (np.log(1e4) + 2 * np.log(1e2)) / 3])
+
+
+@given(st.lists(st.one_of(st.just(float("nan")), st.floats(0.01, 1e7)), min_size=3, max_size=3))
+def test_one_reference_is_the_frames_reference(seconds: list[float]) -> None:
+    row = {f"like_run_s_{q}_{n}": s for q in ("p50", "p90") for n, s in zip((100, 300, 1000), seconds, strict=True)}
+    row |= {f"all_run_s_{q}_{n}": float("nan") for q in ("p50", "p90") for n in (100, 300, 1000)}
+    frame = pl.DataFrame([row]).with_columns(pl.all().fill_nan(None))
+
+    if np.isfinite(log_mean(seconds)):
+        assert reference_log_s(frame).tolist() == [[log_mean(seconds)] * 2]
+    else:
+        assert np.isnan(seconds).all()
+
+
+def test_run_times_become_relative_and_nothing_else_does() -> None:
+    jobs = table([ended(n, 100.0 + n, user="u", submit_ts=at(200 * n)) for n in range(30)])
+    frame = build(jobs, History.of(jobs), "usage")
+    against = np.linspace(1.0, 9.0, jobs.height)
+
+    seen = made_relative(frame, against)
+
+    changed = {c for c in frame.columns if not frame[c].equals(seen[c])}
+    assert seen.schema == frame.schema
+    assert {"like_run_s_p50_20", "user_run_s_p90_100", "like_log_run_mean_20", "like_newest1_so_far_s"} <= changed
+    assert not changed & {"req_gpus", "user_failed_mean_20", "like_since_end_s", "group_log_run_std_20", "role"}
+    last = frame["group_run_s_p50_20"].to_numpy()
+    assert seen["group_run_s_p50_20"].to_numpy() == pytest.approx(np.log(np.maximum(last, 1)) - against, nan_ok=True)

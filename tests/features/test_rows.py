@@ -16,14 +16,14 @@ from features.errors import ContractError
 from features.frames import has_ended
 from features.history import History
 from features.online import EndedRun, OnlineHistory
-from features.references import PRIOR_LOG_S, build_referenced, log_mean, reference_log_s
-from features.rows import RowBuilder, Rows
+from features.references import PRIOR_LOG_S, build_referenced
+from features.rows import RowBuilder
 from features.sets import FEATURE_SETS
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from tests.examples import examples
 from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table, truncated, usage_of
-from tests.features.online_jobs import contract_of, ended_runs, jobs_asked, rows_built, rows_of, rows_online
+from tests.features.online_jobs import check_same, contract_of, ended_runs, jobs_asked, rows_built, rows_of, rows_online
 
 
 def ingested(trace: str, traces: Path, folder: Path) -> tuple[pl.DataFrame, pl.DataFrame | None]:
@@ -41,14 +41,6 @@ REAL = {
     "pai": partial(ingested, "pai"),
 }
 SERVED = list(FEATURE_SETS)
-
-
-def check_same(found: Rows, expected: Rows) -> None:
-    """Equal to the bit, unknowns included."""
-    np.testing.assert_array_equal(found.matrix, expected.matrix, strict=True)
-    np.testing.assert_array_equal(found.reference_log_s, expected.reference_log_s, strict=True)
-    np.testing.assert_array_equal(found.history_log_s, expected.history_log_s, strict=True)
-    np.testing.assert_array_equal(found.evidence, expected.evidence, strict=True)
 
 
 @pytest.mark.parametrize("relative", [True, False])
@@ -92,11 +84,11 @@ def test_a_real_trace_is_answered_as_by_build_while_its_runs_end(trace: str, tra
 @settings(max_examples=examples(30), deadline=None)
 @given(jobs=job_tables(max_size=12), scale=st.sampled_from([0.0, 0.5, 0.75, 1.0]))
 def test_counterfactual_requests_are_those_of_frames(jobs: pl.DataFrame, scale: float) -> None:
-    history, contract = History.of(jobs), contract_of("wide", jobs)
+    history, contract = History.of(jobs), contract_of("usage", jobs)
     builder, asked = RowBuilder.of(contract, relative=True), jobs_asked(jobs)
     index = np.repeat(np.arange(jobs.height), 2)
     requests = jobs.select("req_cpu_cores", "req_mem_gib", "req_gpus").to_numpy()[index] * scale
-    built = build_referenced(jobs, history, "wide", relative=True)
+    built = build_referenced(jobs, history, "usage", relative=True)
 
     found = builder.with_requests(builder.rows(asked, OnlineHistory(history)).matrix, asked, index, requests)
 
@@ -171,21 +163,16 @@ def test_rows_say_which_states_of_the_history_they_are_of(monkeypatch: pytest.Mo
     assert history.version == 4
 
 
-def test_no_job_is_no_row() -> None:
-    jobs = table([_run(n) for n in range(3)])
-    builder = RowBuilder.of(contract_of("submit", jobs), relative=True)
-
-    found = builder.rows([], OnlineHistory(History.of(jobs)))
-
-    assert (found.matrix.shape, found.reference_log_s.shape) == ((0, len(FEATURE_SETS["submit"])), (0, 2))
-
-
 def test_the_first_job_is_referred_to_the_prior_in_serving_and_in_training() -> None:
     jobs = table([_run(n) for n in range(3)])
 
     served = rows_online("submit", jobs[:1], OnlineHistory(History.of(jobs[:0])), relative=True)
     trained = build_referenced(jobs[:1], History.of(jobs[:1]), "submit", relative=True)
 
+    assert rows_online("submit", jobs[:0], OnlineHistory(History.of(jobs)), relative=True).matrix.shape == (
+        0,
+        len(FEATURE_SETS["submit"]),
+    )
     for found in (served, trained):
         assert found.reference_log_s.tolist() == [list(PRIOR_LOG_S)]
         assert found.history_log_s.tolist() == [[list(PRIOR_LOG_S)] * 3]
@@ -197,18 +184,6 @@ def test_a_job_of_another_trace_is_refused() -> None:
 
     with pytest.raises(ContractError, match="found the trace 'u'; expected 't'"):
         builder.rows(jobs_asked(jobs.with_columns(trace=pl.lit("u"))), OnlineHistory(History.of(jobs)))
-
-
-@given(st.lists(st.one_of(st.just(float("nan")), st.floats(0.01, 1e7)), min_size=3, max_size=3))
-def test_one_reference_is_the_frames_reference(seconds: list[float]) -> None:
-    row = {f"like_run_s_{q}_{n}": s for q in ("p50", "p90") for n, s in zip((100, 300, 1000), seconds, strict=True)}
-    row |= {f"all_run_s_{q}_{n}": float("nan") for q in ("p50", "p90") for n in (100, 300, 1000)}
-    frame = pl.DataFrame([row]).with_columns(pl.all().fill_nan(None))
-
-    if np.isfinite(log_mean(seconds)):
-        assert reference_log_s(frame).tolist() == [[log_mean(seconds)] * 2]
-    else:
-        assert np.isnan(seconds).all()
 
 
 def test_threads_that_read_while_one_adds_see_whole_rows() -> None:

@@ -19,7 +19,7 @@ from modelserve.bundle.bundle import Bundle, read_bundle
 from modelserve.bundle.card import COMBINABLE, USAGE_TARGETS, Card, Importance
 from modelserve.bundle.combination import Combination
 from modelserve.bundle.writing import write_bundle
-from pipelines.models.forest import fit_forest
+from pipelines.models.boosting import fit_forest
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 
 

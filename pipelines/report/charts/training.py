@@ -1,6 +1,6 @@
 """Charts of a training run: loss by week beside the best baseline, and calibration of the predicted quantiles.
 
-The rows come from `pipelines.models.fit_record`.
+The rows come from `pipelines.models.evaluate`.
 """
 
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.models.fit_record import FitRecord
+from pipelines.models.evaluate import FitRecord
 from pipelines.models.judging import COMBINED
 from pipelines.report.charts.looks import BLACK, BLUE, VERMILLION
 

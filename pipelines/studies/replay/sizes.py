@@ -24,8 +24,9 @@ from pipelines.models.baselines import (
     key_codes,
 )
 from pipelines.models.examples import Examples, examples_of, task_types
-from pipelines.models.fitted import Recipe, combined, fit_runtime
+from pipelines.models.fitted import FEATURES, combined, fit_runtime
 from pipelines.models.metrics import FloatArray
+from pipelines.models.recipes import Recipe
 from pipelines.models.splits import finished, time_later
 from scheduler_core.types import BoolArray, IntArray
 
@@ -176,9 +177,7 @@ def learned(
     pool = learnt_from.filter(pl.col("submit_ts") <= jobs["submit_ts"].max())
     history, recipe = History.of(pool), Recipe()
     for task_type in task_types(jobs, "kind"):
-        examples = examples_of(
-            pool, None, task_type, by="kind", history=history, names=recipe.features, relative=recipe.relative
-        )
+        examples = examples_of(pool, None, task_type, by="kind", history=history, names=FEATURES, relative=True)
         place = examples.jobs.select(keys).join(numbered, on=keys, how="left", maintain_order="left")["replayed"]
         replayed = place.cast(pl.Int64).fill_null(-1).to_numpy()
         for begin, end in pairwise([*cuts, datetime.max.replace(tzinfo=cuts[0].tzinfo)]):

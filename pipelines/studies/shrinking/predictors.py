@@ -13,10 +13,11 @@ import polars as pl
 from features.history import History
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.predictor import InProcessPredictor
+from pipelines.engine.engine import Local
+from pipelines.models.examples import Setting
 from pipelines.models.model import TrainedModel, card_of
-from pipelines.models.runtime import train_runtime
+from pipelines.models.retrain import models_of, train_units, units_of
 from pipelines.models.splits import group_folds
-from pipelines.models.usage import train_usage
 from pipelines.simulation.advice import oracle_of
 from pipelines.simulation.job_pool import PARAMETER_SERVER, Pool, job_pool
 from pipelines.studies.study import Context
@@ -58,8 +59,10 @@ def crossfit(
         held_out |= dict.fromkeys(jobs[split.test].select(_KEYS).rows(), number)
         rest = jobs[split.train]
         measured = usage.join(rest, on=["trace", "cluster", *_KEYS], how="semi")
-        common = {"trace": str(rest["trace"][0]), "until": until, "seed": seed, "nthread": nthread}
-        models = [*train_runtime(rest, measured, **common), *train_usage(rest, measured, **common)]
+        trace = str(rest["trace"][0])
+        setting = Setting(jobs=rest, usage=measured, trace=trace, until=until, seed=seed, threads=nthread)
+        units = units_of(setting)
+        models = models_of(units, train_units(Local(), setting, units), talk)
         bundles = {model.name: _bundle(model, history, until) for model in models}
         predictors.append(InProcessPredictor(bundles=bundles))
     fold_of = {entry.job: held_out[entry.job.job_id, entry.job.role] for entry in pool.jobs}

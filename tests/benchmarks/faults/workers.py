@@ -18,11 +18,11 @@ from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.models.boosting import Boosting
-from pipelines.models.evaluate import default_until
-from pipelines.models.fitted import Recipe
+from pipelines.models.examples import Setting
 from pipelines.models.model import write_model
+from pipelines.models.recipes import Recipe
+from pipelines.models.retrain import Unit, train_units
 from pipelines.models.training_tables import newest_tables
-from pipelines.models.units import Setting, Unit, train_units
 from tests.benchmarks.scale.jobs import MAPPING, write
 from tests.pipelines.engine.work import Mortal
 
@@ -86,12 +86,11 @@ def trained(lake: Path, types: Sequence[str]) -> Work:
     """Return the training of the models of some task types on the jobs of a lake."""
     with Lake(lake) as opened:
         tables = newest_tables(opened, "own", "west", NEWEST)
-    until = default_until(tables.jobs)
     units = [Unit(kind="runtime", task_type=each, recipe=QUICK) for each in types]
     units += [Unit(kind="usage", task_type=each) for each in types]
 
     def work(engine: Engine, folder: Path) -> Digests:
-        setting = Setting(tables=tables, trace="own", by="kind", until=until, seed=0, threads=1)
+        setting = Setting(jobs=tables.jobs, usage=tables.measured, trace="own")
         found = zip(units, train_units(engine, setting, units), strict=True)
         return {str(unit): _digest(model, folder / str(unit)) for unit, model in found}
 

@@ -16,14 +16,16 @@ import polars as pl
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.registry import mirror
 from modelserve.contract.requests import JobRow, RequestRow
+from pipelines.engine.engine import Local
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.models.boosting import Boosting
-from pipelines.models.fitted import Recipe
+from pipelines.models.examples import Setting, task_types
 from pipelines.models.model import TrainedModel
+from pipelines.models.recipes import Recipe
+from pipelines.models.retrain import models_of, train_units, units_of
 from pipelines.models.runtime import train_runtime
 from pipelines.models.tracking import promote, track
-from pipelines.models.usage import train_usage
 from pipelines.synth.pai import synthesise
 
 TRACE: Final = "pai-synth"
@@ -104,15 +106,16 @@ def _train(folder: Path) -> str:
     ingest("pai", raw, lake, as_name=TRACE)
     with Lake(lake) as opened:
         jobs, usage = (opened.table(table, TRACE).collect() for table in ("jobs", "usage"))
-    grown = {"trace": TRACE, "recipe": replace(Recipe(), boosting=GROWN)}
-    runtime = train_runtime(jobs, usage, **grown)
-    for model in [*runtime, *train_usage(jobs, usage, trace=TRACE)]:
+    setting, grown = Setting(jobs=jobs, usage=usage, trace=TRACE), Recipe(boosting=GROWN)
+    units = units_of(setting, recipes=dict.fromkeys(task_types(jobs, "kind"), grown))
+    models = models_of(units, train_units(Local(), setting, units))
+    for model in models:
         version = track(model, uri=uri)
         promote(model.name, uri=uri, version=version.version, force=True)
     mirror(uri, folder / "bundles")
-    [other] = train_runtime(jobs, usage, types=[TASK_TYPE], seed=1, **grown)
+    other = train_runtime(replace(setting, seed=1), TASK_TYPE, grown)
     track(other, uri=uri)  # a second version, which nothing points at but the alias `challenger`
-    return _shape(next(model for model in runtime if model.task_type == TASK_TYPE))
+    return _shape(next(model for model in models if (model.kind, model.task_type) == ("runtime", TASK_TYPE)))
 
 
 def _shape(model: TrainedModel) -> str:

@@ -18,7 +18,8 @@ from pipelines.cli.retraining import LOCK
 from pipelines.errors import TrainingError
 from pipelines.models import renewal
 from pipelines.models.boosting import Boosting
-from pipelines.models.fitted import Recipe
+from pipelines.models.examples import Setting
+from pipelines.models.recipes import Recipe
 from pipelines.models.renewal import Decision
 from pipelines.models.runtime import train_runtime
 from pipelines.models.tracking import promote, track, versions
@@ -124,8 +125,8 @@ def test_a_run_promotes_the_newer_model_and_then_has_too_few_new_jobs_to_check_i
 @pytest.mark.slow
 def test_a_promotion_that_did_harm_is_undone_in_the_registry(lake: Path) -> None:
     early = make_jobs(300, 2)
-    recipe = Recipe(boosting=Boosting(rounds=10))
-    [good] = train_runtime(early, trace="made", until=T0 + timedelta(days=20), recipe=recipe)
+    setting = Setting(jobs=early, trace="made", until=T0 + timedelta(days=20))
+    good = train_runtime(setting, "ctr", Recipe(boosting=Boosting(rounds=10)))
     for model in (good, replace(good, offsets={"p50": 3.0, "p90": 3.0})):
         version = track(model, uri=registry_of(lake), seen=T0 + timedelta(days=41))
         promote(NAME, uri=registry_of(lake), version=version.version, force=True)

@@ -12,12 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.models import search
-from pipelines.models.fitted import Recipe
+from pipelines.models import tuning
 from pipelines.models.judging import Interval
-from pipelines.models.recipes import read_recipes
-from pipelines.models.search import Best, Progress
-from pipelines.models.tuning import Task
+from pipelines.models.recipes import Recipe, read_recipes
+from pipelines.models.tuning import Best, Progress, Task
 from tests.pipelines.models.conftest import make_jobs
 from tests.pipelines.statistics.lakes import make_lake
 
@@ -43,7 +41,7 @@ def test_an_interrupt_says_what_is_stored_and_how_to_go_on(lake: Path, monkeypat
         report(STATE)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(search, "search", interrupted)
+    monkeypatch.setattr(tuning, "search", interrupted)
 
     result = CliRunner().invoke(app, arguments(lake, "recipe.json"))
 
@@ -55,11 +53,11 @@ def test_an_interrupt_says_what_is_stored_and_how_to_go_on(lake: Path, monkeypat
 def test_trials_lie_beside_the_registry_unless_a_database_is_named(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stores: list[str] = []
 
-    def noted(task: object, store: str, **_: object) -> None:
+    def noted(task: object, store: str, *_: object, **__: object) -> None:
         stores.append(store)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(search, "search", noted)
+    monkeypatch.setattr(tuning, "search", noted)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{lake.parent}/registry/mlflow.db")
     for options in ([], ["--study-db", "mine.db"], ["--study-db", "postgresql://me:secret@db/tune"]):
         result = CliRunner().invoke(app, ["tune", "--trace", "made", "--lake", str(lake), *options])
@@ -90,8 +88,8 @@ def test_a_recipe_is_taken_if_it_leads_beyond_noise_also_on_jobs_that_the_search
     def found(task: Task, *_: object, **__: object) -> Best:
         return Best(recipe=tuned, best=task.counts * (0.5 - inner), default=task.counts * 0.5, progress=STATE)
 
-    monkeypatch.setattr(search, "search", found)
-    monkeypatch.setattr(search, "checked_lead", lambda *_: Interval(value=later, lo=later, hi=later))
+    monkeypatch.setattr(tuning, "search", found)
+    monkeypatch.setattr(tuning, "checked_lead", lambda *_: Interval(value=later, lo=later, hi=later))
 
     said = CliRunner().invoke(app, arguments(lake, "recipe.json"))
 

@@ -1,14 +1,19 @@
-"""The evaluation table: its columns, its leads and its weeks, by hand."""
+"""Intervals over resampled days, the evaluation table, and the gate that chooses which answer serves."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pipelines.models import judging, metrics
-from pipelines.models.judging import Judged
+from modelserve.bundle.card import COMBINABLE
+from pipelines.models import judging
+from pipelines.models.judging import COMBINED, COVERAGE_TOLERANCE, EVALUATION_SCHEMA, LEAST_ROWS, Judged, judge
 from pipelines.models.metrics import Forecast
+from tests.examples import examples
 
 T0 = datetime(2021, 3, 1, tzinfo=UTC)
 RNG = np.random.default_rng(1)
@@ -26,29 +31,16 @@ def about(noise: float) -> Forecast:
     return Forecast(p50=middle, p90=middle + 1.2816 * noise)
 
 
-def test_the_columns_are_those_promised() -> None:
-    table = judging.compare(judged(), {"combined": about(0.3), "worse": about(0.9)}, seed=0, draws=50)
-
-    promised = ["model", "trace", "task_type", "split", "n", "mae_h", "wmape", "wmape_48h"]
-    promised += ["pinball", "pinball_lo", "pinball_hi", "pinball_p50", "coverage_p90", "within_2x"]
-    promised += ["lead", "lead_lo", "lead_hi", "wmape_48h_diff", "wmape_48h_diff_lo", "wmape_48h_diff_hi"]
-    assert table.columns[: len(promised)] == promised
-    assert table["model"].to_list() == ["combined", "worse"]
-
-
 def test_the_lead_is_other_answer_minus_the_combination_and_null_on_its_own_row() -> None:
-    ours, worse = judging.compare(judged(), {"combined": about(0.3), "worse": about(0.9)}, seed=0, draws=200).to_dicts()
+    answers = {"combined": about(0.3), "worse": about(0.9), "same": about(0.3)}
+
+    ours, worse, same = judging.compare(judged(), answers, seed=0, draws=200).to_dicts()
 
     assert ours["lead"] is ours["lead_lo"] is ours["wmape_48h_diff"] is None
     assert worse["lead"] == pytest.approx(worse["pinball"] - ours["pinball"])
     assert 0 < worse["lead_lo"] < worse["lead"] < worse["lead_hi"]
     assert worse["wmape_48h_diff"] == pytest.approx(worse["wmape_48h"] - ours["wmape_48h"])
     assert worse["wmape_48h_diff_lo"] < worse["wmape_48h_diff"] < worse["wmape_48h_diff_hi"]
-
-
-def test_a_model_has_no_lead_over_itself() -> None:
-    _, same = judging.compare(judged(), {"combined": about(0.3), "same": about(0.3)}, seed=0, draws=50).to_dicts()
-
     assert (same["lead"], same["lead_lo"], same["lead_hi"]) == (0.0, 0.0, 0.0)
 
 
@@ -68,7 +60,7 @@ def test_weekly_coverage_is_the_range_over_weeks_with_enough_rows() -> None:
     row = judging.compare(judged(), {"combined": Forecast(p50=TRUE, p90=p90)}, seed=0, draws=10).to_dicts()[0]
 
     assert (row["coverage_p90_week_lo"], row["coverage_p90_week_hi"]) == (0.0, 1.0)
-    assert row["coverage_p90"] == pytest.approx(metrics.coverage_p90(TRUE, p90)) == 0.5
+    assert row["coverage_p90"] == 0.5
 
 
 def test_every_other_answer_is_compared_with_the_combination_wherever_it_stands() -> None:
@@ -83,3 +75,216 @@ def test_every_other_answer_is_compared_with_the_combination_wherever_it_stands(
         [loss - ours for loss in table.filter(pl.col("model") != "combined")["pinball"]]
     )
     assert table.schema == pl.Schema(judging.EVALUATION_SCHEMA)
+
+
+# Intervals over days.
+
+
+def test_rows_of_one_utc_day_share_a_block() -> None:
+    at = datetime(2020, 8, 1, 23, 59, tzinfo=UTC)
+    submitted = pl.Series([at, at + timedelta(minutes=2), at - timedelta(hours=20), at + timedelta(days=9)])
+
+    assert judging.day_blocks(submitted).tolist() == [0, 1, 0, 2]
+
+
+def test_the_same_seed_gives_the_same_interval_and_another_another() -> None:
+    blocks, rows = np.repeat(np.arange(10), 5), np.random.default_rng(0).normal(size=50)
+
+    def interval(seed: int) -> judging.Interval:
+        return judging.mean_interval(blocks, rows, judging.day_draws(10, seed=seed))
+
+    assert interval(1) == interval(1)
+    assert interval(1) != interval(2)
+
+
+def test_the_interval_of_a_mean_is_about_two_standard_errors_wide() -> None:
+    rows = np.random.default_rng(2).normal(size=400)
+    draws = judging.day_draws(400, seed=0, draws=4000)
+
+    interval = judging.mean_interval(np.arange(400), rows, draws)
+
+    error = rows.std() / 20
+    assert interval.hi - interval.lo == pytest.approx(2 * 1.96 * error, rel=0.06)
+
+
+def test_a_ratio_resamples_both_sums_over_the_same_days() -> None:
+    bottom = np.array([1.0, 10.0, 100.0, 1000.0])
+
+    interval = judging.ratio_interval(np.arange(4), 3 * bottom, bottom, judging.day_draws(4, seed=0))
+
+    alone = judging.mean_interval(np.zeros(5, dtype=np.int64), np.ones(5), judging.day_draws(1, seed=0))
+    assert (interval.value, interval.lo, interval.hi) == pytest.approx((3.0, 3.0, 3.0))
+    assert (alone.value, alone.lo, alone.hi) == (1.0, -np.inf, np.inf)
+
+
+# The gate.
+
+FIGURES = ("pinball", "lead", "lead_lo", "lead_hi")
+
+
+def row(model: str, pinball: float | None, lead: float | None = None, spread: float = 0.05, **more: object) -> dict:
+    """A row of an evaluation, with the interval `lead - spread` to `lead + spread`."""
+    lo, hi = (None, None) if lead is None else (lead - spread, lead + spread)
+    figures = {"pinball": pinball, "lead": lead, "lead_lo": lo, "lead_hi": hi}
+    return {"model": model, "split": "time", "n": 400, **figures, **more}
+
+
+def runtime(*rows: dict) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema_overrides=dict.fromkeys(FIGURES, pl.Float64))
+
+
+def test_the_combination_answers_and_is_set_against_the_best_simple_answer() -> None:
+    rows = [row(COMBINED, 0.30), row("xgboost", 0.31, 0.01), row("reference", 0.5, 0.2), row("user_median", 0.40, 0.10)]
+
+    verdict = judge("runtime", runtime(*rows))
+
+    assert (verdict.passed, verdict.answer) == (True, COMBINED)
+    lead = "against 0.4000 of user_median, lead +0.1000 [+0.0500, +0.1500]"
+    assert verdict.text == f"pinball 0.3000 on 400 later rows {lead}"
+
+
+@pytest.mark.parametrize("member", COMBINABLE)
+def test_a_member_that_is_better_beyond_doubt_answers_alone(member: str) -> None:
+    verdict = judge("runtime", runtime(row(COMBINED, 0.30), row(member, 0.20, -0.10), row("user_median", 0.40, 0.10)))
+
+    assert (verdict.passed, verdict.answer) == (True, member)
+    assert f"{member} alone is better by 0.1000 and answers" in verdict.text
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        row("forest", 0.28, -0.02, 0.02),  # the interval ends at zero
+        row("forest", 0.28, -0.02, 0.03),  # zero lies within it
+        row("forest", 0.40, 0.10),
+        row("forest", 0.20, None),
+        row("forest", None, -0.10),
+        row("forest", float("nan"), -0.10),
+        row("forest", 0.20, -0.10, split="group"),
+        row("recent_20", 0.20, -0.10),  # a baseline that no model can serve
+        row("random_forest", 0.20, -0.10),
+    ],
+)
+def test_otherwise_the_combination_answers(other: dict) -> None:
+    verdict = judge("runtime", runtime(row(COMBINED, 0.30), other))
+
+    assert (verdict.passed, verdict.answer) == (True, COMBINED)
+    assert "alone" not in verdict.text
+
+
+def test_of_several_better_members_the_best_answers() -> None:
+    rows = [
+        row(COMBINED, 0.3),
+        row("forest", 0.25, -0.05, 0.01),
+        row("same_gpus", 0.2, -0.1),
+        row("xgboost", 0.1, -0.2, 9),
+    ]
+
+    assert judge("runtime", runtime(*rows)).answer == "same_gpus"
+
+
+@pytest.mark.parametrize(
+    ("n", "answer", "said"),
+    [
+        (LEAST_ROWS, "forest", "forest alone"),
+        (LEAST_ROWS - 1, COMBINED, "on 49 later rows.*: too few to choose another answer"),
+        (1, COMBINED, "on 1 later rows.*: too few"),
+        (None, COMBINED, "on 0 later rows.*: too few"),
+    ],
+)
+def test_another_answer_takes_enough_rows_to_choose(n: int | None, answer: str, said: str) -> None:
+    rows = [row(COMBINED, 0.3, n=n), row("forest", 0.2, -0.1, n=n)]
+
+    verdict = judge(
+        "runtime", pl.DataFrame(rows, schema_overrides={**dict.fromkeys(FIGURES, pl.Float64), "n": pl.Int64})
+    )
+
+    assert (verdict.passed, verdict.answer) == (True, answer)
+    assert re.search(said, verdict.text)
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        pl.DataFrame(schema=EVALUATION_SCHEMA),
+        runtime(row(COMBINED, 0.3)).clear(),
+        runtime(row(COMBINED, 0.3, split="random"), row("forest", 0.1, -0.2, split="random")),
+    ],
+)
+def test_without_later_rows_the_combination_answers(nothing: pl.DataFrame) -> None:
+    verdict = judge("runtime", nothing)
+
+    assert (verdict.passed, verdict.answer) == (True, COMBINED)
+    assert verdict.text == "no later job to compare on: the combination answers"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([row(COMBINED, float("nan")), row("user_median", 0.4, 0.1)], "pinball nan of combined, expected a number"),
+        ([row(COMBINED, None), row("forest", 0.4, -0.1)], "pinball nan of combined, expected a number"),
+        ([row(COMBINED, float("inf"))], "pinball inf of combined, expected a number"),
+        ([row(COMBINED, float("nan"), n=3)], "pinball nan"),
+        ([row("user_median", 0.4, 0.1)], "0 rows of combined, expected one"),
+        ([row(COMBINED, 0.3), row(COMBINED, 0.2), row("user_median", 0.4, 0.1)], "2 rows of combined, expected one"),
+    ],
+)
+def test_a_model_without_one_finite_loss_is_refused(rows: list[dict], said: str) -> None:
+    verdict = judge("runtime", runtime(*rows))
+
+    assert not verdict.passed
+    assert said in verdict.text
+
+
+@pytest.mark.parametrize("column", ["model", "split", "n", *FIGURES])
+def test_an_evaluation_that_lacks_a_column_is_refused(column: str) -> None:
+    verdict = judge("runtime", runtime(row(COMBINED, 0.3), row("forest", 0.4, 0.1)).drop(column))
+
+    assert (verdict.passed, verdict.text) == (False, f"the evaluation lacks {column}")
+    assert not judge("usage", pl.DataFrame()).passed
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    leads=st.dictionaries(
+        st.sampled_from([*COMBINABLE, "recent_20"]), st.tuples(st.floats(-0.2, 0.2), st.floats(0.0, 0.3)), max_size=7
+    ),
+    order=st.randoms(use_true_random=False),
+)
+def test_what_answers_alone_is_a_member_with_its_whole_interval_below_zero(leads: dict, order: object) -> None:
+    rows = [row(COMBINED, 0.3), *(row(name, 0.3 + lead, lead, spread) for name, (lead, spread) in leads.items())]
+    shuffled = list(rows)
+    order.shuffle(shuffled)
+
+    verdict = judge("runtime", runtime(*shuffled))
+
+    allowed = {name: lead for name, (lead, spread) in leads.items() if name != "recent_20" and lead + spread < 0.0}
+    assert verdict.passed
+    if allowed:
+        assert allowed[verdict.answer] == pytest.approx(min(allowed.values()))
+    else:
+        assert verdict.answer == COMBINED
+    assert judge("runtime", runtime(*rows)) == verdict
+
+
+def usage(target: str, coverage: float | None, n: int = 100) -> dict:
+    return {"model": "xgboost", "target": target, "split": "time", "n": n, "level": 0.95, "coverage": coverage}
+
+
+@pytest.mark.parametrize(
+    ("rows", "passed", "said"),
+    [
+        ([usage("mem_gib", 0.95), usage("gpus", 1.0)], True, "gpus covered 1.000 of 100 later rows; mem_gib"),
+        ([usage("mem_gib", 0.95 - COVERAGE_TOLERANCE + 1e-9)], True, "mem_gib covered 0.900"),
+        ([usage("mem_gib", 0.95), usage("gpus", 0.88)], False, "^gpus covered 0.880 of 100 later rows, expected 0.95"),
+        ([usage("mem_gib", 0.99, n=3)], False, "mem_gib has 3 later rows"),
+        ([usage("mem_gib", None)], False, "expected 0.95"),
+        ([{**usage("mem_gib", 0.99), "model": "group_max"}], False, "no rows of xgboost"),
+        ([{**usage("mem_gib", 0.99), "split": "random"}], False, "no rows of the split time"),
+    ],
+)
+def test_usage_models_must_cover_what_they_say(rows: list[dict], passed: bool, said: str) -> None:
+    verdict = judge("usage", pl.DataFrame(rows, schema_overrides={"coverage": pl.Float64}))
+
+    assert verdict.passed is passed
+    assert re.search(said, verdict.text)

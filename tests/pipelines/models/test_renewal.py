@@ -15,13 +15,14 @@ from modelserve.errors import MirrorError
 from pipelines.errors import RegistryError
 from pipelines.models import renewal
 from pipelines.models.boosting import Boosting
-from pipelines.models.fitted import Recipe
+from pipelines.models.examples import Setting
 from pipelines.models.model import TrainedModel, write_model
+from pipelines.models.recipes import Recipe
 from pipelines.models.renewal import Decision, renew
 from pipelines.models.retrain import Retrained
 from pipelines.models.runtime import train_runtime
+from pipelines.models.tracking import ModelVersion
 from pipelines.models.training_tables import Tables
-from pipelines.models.versions import ModelVersion
 from tests.pipelines.models.conftest import T0, make_jobs
 
 NAME = "runtime.made.ctr"
@@ -67,8 +68,12 @@ class Registry:
         return self.held[self.champion or 0]
 
 
+Make = Callable[..., Registry]
+Read = Callable[[str, int], Bundle]
+
+
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Registry]:
+def registry(monkeypatch: pytest.MonkeyPatch) -> Make:
     """Return a maker of registries; the one made last answers."""
 
     def make(champion: int | None, *held: ModelVersion) -> Registry:
@@ -82,12 +87,11 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Registry]:
 
 @pytest.fixture(scope="module")
 def good() -> TrainedModel:
-    [model] = train_runtime(JOBS, trace="made", until=CUT, recipe=QUICK)
-    return model
+    return train_runtime(Setting(jobs=JOBS, trace="made", until=CUT), "ctr", QUICK)
 
 
 @pytest.fixture(scope="module")
-def bundles(good: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Bundle]:
+def bundles(good: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Read:
     """Return a reader of bundles: odd versions are good, even ones predict ten times the run time."""
     folder = tmp_path_factory.mktemp("renewal")
     bad = replace(good, offsets={name: offset + np.log(10.0) for name, offset in good.offsets.items()})
@@ -98,14 +102,12 @@ def bundles(good: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Cal
     return lambda name, number: read["good" if number % 2 else "bad"]
 
 
-def renewed(bundles: Callable[[str, int], Bundle], *trained: Retrained, tables: Tables = TABLES) -> list[Decision]:
+def renewed(bundles: Read, *trained: Retrained, tables: Tables = TABLES) -> list[Decision]:
     train = (lambda: trained) if trained else None
     return renew(tables, "made", uri="somewhere", read_version=bundles, train=train)
 
 
-def test_a_champion_that_does_worse_than_the_version_it_replaced_is_rolled_back(
-    registry: Callable[..., Registry], bundles: Callable[[str, int], Bundle]
-) -> None:
+def test_a_champion_that_does_worse_than_the_version_it_replaced_is_rolled_back(registry: Make, bundles: Read) -> None:
     held = registry(2, version(1), version(2, replaced=1))
 
     [decision] = renewed(bundles)
@@ -117,9 +119,7 @@ def test_a_champion_that_does_worse_than_the_version_it_replaced_is_rolled_back(
     assert f"worse than {NAME}@1" in decision.why
 
 
-def test_a_champion_that_does_better_stays(
-    registry: Callable[..., Registry], bundles: Callable[[str, int], Bundle]
-) -> None:
+def test_a_champion_that_does_better_stays(registry: Make, bundles: Read) -> None:
     held = registry(3, version(2), version(3, replaced=2))
 
     [decision] = renewed(bundles)
@@ -129,38 +129,28 @@ def test_a_champion_that_does_better_stays(
     assert decision.lead.lo > 0
 
 
+def gone(name: str, number: int) -> Bundle:
+    raise MirrorError("deleted")
+
+
 @pytest.mark.parametrize(
-    ("champion", "tables", "why"),
+    ("champion", "jobs", "read", "why"),
     [
-        (version(2), TABLES, "replaced no version"),
-        (version(2, replaced=1, seen=None), TABLES, "no recorded end"),
-        (version(2, replaced=1), replace(TABLES, jobs=JOBS[:500]), "new jobs ended, expected at least 200"),
+        (version(2), JOBS, None, "replaced no version"),
+        (version(2, replaced=1, seen=None), JOBS, None, "no recorded end"),
+        (version(2, replaced=1), JOBS[:500], None, "new jobs ended, expected at least 200"),
+        (version(2, replaced=1), JOBS, gone, f"not compared with {NAME}@1: deleted"),
     ],
 )
 def test_without_evidence_a_champion_stays(
-    registry: Callable[..., Registry],
-    bundles: Callable[[str, int], Bundle],
-    champion: ModelVersion,
-    tables: Tables,
-    why: str,
+    registry: Make, bundles: Read, champion: ModelVersion, jobs: pl.DataFrame, read: Read | None, why: str
 ) -> None:
     held = registry(2, version(1), champion)
 
-    [decision] = renewed(bundles, tables=tables)
+    [decision] = renewed(read or bundles, tables=replace(TABLES, jobs=jobs))
 
     assert (decision.outcome, held.champion) == ("kept", 2)
     assert why in decision.why
-
-
-def test_a_version_that_is_gone_keeps_the_champion(registry: Callable[..., Registry]) -> None:
-    def gone(name: str, number: int) -> Bundle:
-        raise MirrorError("deleted")
-
-    held = registry(2, version(1), version(2, replaced=1))
-
-    [decision] = renewed(gone)
-
-    assert (decision.outcome, decision.why, held.champion) == ("kept", f"not compared with {NAME}@1: deleted", 2)
 
 
 @pytest.mark.parametrize(
@@ -168,13 +158,7 @@ def test_a_version_that_is_gone_keeps_the_champion(registry: Callable[..., Regis
     [(5, 1, "promoted", 5), (4, 1, "kept", 1), (3, 2, "promoted", 3), (3, None, "promoted", 3)],
 )
 def test_a_challenger_is_promoted_unless_it_is_worse(
-    registry: Callable[..., Registry],
-    bundles: Callable[[str, int], Bundle],
-    good: TrainedModel,
-    challenger: int,
-    champion: int | None,
-    outcome: str,
-    after: int,
+    registry: Make, bundles: Read, good: TrainedModel, challenger: int, champion: int | None, outcome: str, after: int
 ) -> None:
     held = registry(champion, version(1), version(2), version(challenger))
 
@@ -183,9 +167,7 @@ def test_a_challenger_is_promoted_unless_it_is_worse(
     assert (decision.outcome, held.champion) == (outcome, after)
 
 
-def test_a_challenger_that_the_gate_refused_is_kept_back(
-    registry: Callable[..., Registry], bundles: Callable[[str, int], Bundle], good: TrainedModel
-) -> None:
+def test_a_challenger_that_the_gate_refused_is_kept_back(registry: Make, bundles: Read, good: TrainedModel) -> None:
     held = registry(1, version(1))
 
     [decision] = renewed(bundles, Retrained(model=good, version=version(3, status="failed", reasons="too few rows")))
@@ -194,7 +176,7 @@ def test_a_challenger_that_the_gate_refused_is_kept_back(
 
 
 def test_a_first_run_has_no_promotion_to_check(
-    bundles: Callable[[str, int], Bundle], good: TrainedModel, monkeypatch: pytest.MonkeyPatch
+    bundles: Read, good: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(*, uri: str, name: str | None = None) -> list[ModelVersion]:
         if name is None:
@@ -220,9 +202,7 @@ def test_a_first_run_has_no_promotion_to_check(
         renewed(bundles)
 
 
-def test_versions_are_compared_on_jobs_that_neither_was_trained_on(
-    registry: Callable[..., Registry], bundles: Callable[[str, int], Bundle]
-) -> None:
+def test_versions_are_compared_on_jobs_that_neither_was_trained_on(registry: Make, bundles: Read) -> None:
     registry(2, version(1), version(2, replaced=1, seen=T0))
 
     [decision] = renewed(bundles)

@@ -1,28 +1,49 @@
-"""Run-time models end to end on made jobs: learnt before the cut, judged after it, and blind between."""
+"""Run-time models end to end on made jobs: learnt before the cut, judged after it, and served as judged."""
 
-from dataclasses import replace
+import math
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
-from features.history import History
+from features.references import build_referenced
 from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import COMBINABLE, CombinationState
-from modelserve.bundle.combination import FITTED
+from modelserve.bundle.combination import FITTED, forecasts_of
+from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.bundle.run_times import run_time_features, run_time_quantiles
+from pipelines.engine.engine import Local
 from pipelines.errors import TrainingError
-from pipelines.models import boosting, evaluate, examples, runtime, splits
+from pipelines.models import boosting, examples
 from pipelines.models.boosting import Boosting
-from pipelines.models.fitted import LEAST_TRAINED, UNTRAINED, Recipe
+from pipelines.models.evaluate import Evaluation, calibration, record_of, weekly
+from pipelines.models.examples import Setting
+from pipelines.models.fitted import LEAST_TRAINED, UNTRAINED
 from pipelines.models.judging import COMBINED
+from pipelines.models.metrics import FloatArray, Forecast, primary_rows
 from pipelines.models.model import TrainedModel, write_model
+from pipelines.models.recipes import Recipe
+from pipelines.models.retrain import models_of, train_units, units_of
+from pipelines.models.runtime import train_runtime
+from pipelines.models.splits import SplitName
+from scheduler_core.types import Job, Request
 from tests.pipelines.models.conftest import T0, MakeJobs, make_jobs
+from tests.pipelines.models.test_fitted import QUICK as FEW_TREES
+from tests.pipelines.models.test_fitted import case, fit
 
 CUT = T0 + timedelta(days=30)
 QUICK = Recipe(boosting=Boosting(rounds=60, patience=8, learning_rate=0.15, max_depth=4, reg_lambda=1.0))
+
+
+def train(jobs: pl.DataFrame, recipe: Recipe = QUICK, task_type: str = "ctr", **options: Any) -> TrainedModel:
+    return train_runtime(Setting(**{"jobs": jobs, "trace": "made", "until": CUT, **options}), task_type, recipe)
+
+
+def evaluated(jobs: pl.DataFrame, recipe: Recipe, split: SplitName = "time", **options: Any) -> pl.DataFrame:
+    return Evaluation(setting=Setting(jobs=jobs, trace="made", **options), split=split, recipe=recipe).run()
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +53,17 @@ def made() -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def model(made: pl.DataFrame) -> TrainedModel:
-    return runtime.train_runtime(made, trace="made", until=CUT, recipe=QUICK)[0]
+    return train(made)
+
+
+def stored(model: TrainedModel) -> CombinationState:
+    assert model.combination is not None
+    return model.combination.stored()
+
+
+def files_of(model: TrainedModel) -> tuple[bytes, ...]:
+    assert model.forest is not None
+    return bytes(model.boosters["run_s"].save_raw("ubj")), model.forest.trees, model.forest.values
 
 
 def test_a_model_says_what_it_is_and_what_it_was_trained_on(made: pl.DataFrame, model: TrainedModel) -> None:
@@ -42,40 +73,25 @@ def test_a_model_says_what_it_is_and_what_it_was_trained_on(made: pl.DataFrame, 
     assert stored(model).members == COMBINABLE
     assert list(model.boosters) == ["run_s"]
     assert model.important == ("gpus",)
-    assert [(each["resource"], each["repeats"]) for each in model.resource_importances] == [
-        ("cpu_cores", 5),
-        ("mem_gib", 5),
-        ("gpus", 5),
-    ]
-    assert [each["mean"] for each in model.resource_importances] == [
-        model.metrics[f"importance_{each['resource']}"] for each in model.resource_importances
+    assert [(each["resource"], each["repeats"], each["mean"]) for each in model.resource_importances] == [
+        (resource, 5, model.metrics[f"importance_{resource}"]) for resource in ("cpu_cores", "mem_gib", "gpus")
     ]
     assert model.evaluation["model"][0] == COMBINED
     assert model.metrics["pinball"] == model.evaluation["pinball"][0]
 
 
-def test_it_beats_every_history_baseline_where_there_is_more_to_know(model: TrainedModel) -> None:
-    baselines = model.evaluation.filter(~pl.col("model").is_in([COMBINED, *COMBINABLE]))
-
-    assert baselines.height >= 5
-    assert baselines["lead"].min() > 0
-    assert baselines["lead_lo"].min() > 0
-    assert 0.84 < model.metrics["coverage_p90"] < 0.95
-
-
-def test_it_beats_its_members_that_are_not_fitted_and_keeps_up_with_those_that_are(model: TrainedModel) -> None:
+def test_it_beats_every_baseline_and_keeps_up_with_its_members(model: TrainedModel) -> None:
     members = model.evaluation.filter(pl.col("model").is_in(COMBINABLE))
-    unfitted = members.filter(~pl.col("model").is_in(FITTED))
-
-    assert model.evaluation["model"].to_list()[: len(COMBINABLE) + 1] == [COMBINED, *COMBINABLE]
-    assert unfitted["lead_lo"].min() > 0
-    assert members["lead"].min() > -0.02 * model.evaluation["pinball"][0]
-
-
-def test_the_forest_is_better_than_the_medians_of_all_jobs_and_of_users(model: TrainedModel) -> None:
+    baselines = model.evaluation.filter(~pl.col("model").is_in([COMBINED, *COMBINABLE]))
     losses = dict(model.evaluation.select("model", "pinball").iter_rows())
 
+    assert model.evaluation["model"].to_list()[: len(COMBINABLE) + 1] == [COMBINED, *COMBINABLE]
+    assert baselines.height >= 5
+    assert baselines["lead_lo"].min() > 0
+    assert members.filter(~pl.col("model").is_in(FITTED))["lead_lo"].min() > 0
+    assert members["lead"].min() > -0.02 * losses[COMBINED]
     assert losses["forest"] < min(losses[name] for name in ("global_median", "user_median", "newest_jobs", "reference"))
+    assert 0.84 < model.metrics["coverage_p90"] < 0.95
 
 
 def test_its_history_holds_nothing_of_what_came_after_the_cut(model: TrainedModel) -> None:
@@ -86,16 +102,6 @@ def test_its_history_holds_nothing_of_what_came_after_the_cut(model: TrainedMode
     assert frame.filter(pl.col("end_ts").is_null())["run_s"].drop_nulls().is_empty()
 
 
-def stored(model: TrainedModel) -> CombinationState:
-    assert model.combination is not None
-    return model.combination.stored()
-
-
-def files_of_forest(model: TrainedModel) -> tuple[bytes, bytes]:
-    assert model.forest is not None
-    return model.forest.trees, model.forest.values
-
-
 def test_what_came_after_the_cut_changes_neither_trees_nor_weights(made: pl.DataFrame, model: TrainedModel) -> None:
     ahead = pl.col("end_ts") >= CUT
     other = made.with_columns(
@@ -103,10 +109,9 @@ def test_what_came_after_the_cut_changes_neither_trees_nor_weights(made: pl.Data
         end_ts=pl.when(ahead).then(pl.col("end_ts") + timedelta(hours=3)).otherwise("end_ts"),
     )
 
-    again = runtime.train_runtime(other, trace="made", until=CUT, recipe=QUICK)[0]
+    again = train(other)
 
-    assert again.boosters["run_s"].save_raw("ubj") == model.boosters["run_s"].save_raw("ubj")
-    assert files_of_forest(again) == files_of_forest(model)
+    assert files_of(again) == files_of(model)
     assert again.offsets == model.offsets == {"p50": 0.0, "p90": 0.0}
     assert stored(again) == stored(model)
     assert any(stored(again).state)
@@ -118,19 +123,16 @@ def test_what_came_after_the_cut_changes_neither_trees_nor_weights(made: pl.Data
 def test_the_same_rows_and_seed_give_the_same_model_whatever_the_order(made: pl.DataFrame, model: TrainedModel) -> None:
     shuffled = made[np.random.default_rng(0).permutation(made.height)]
 
-    again = runtime.train_runtime(shuffled, trace="made", until=CUT, recipe=QUICK)[0]
+    again = train(shuffled)
 
-    assert again.boosters["run_s"].save_raw("ubj") == model.boosters["run_s"].save_raw("ubj")
-    assert files_of_forest(again) == files_of_forest(model)
+    assert files_of(again) == files_of(model)
     assert stored(again) == stored(model)
     assert again.evaluation.equals(model.evaluation)
     assert again.importances == model.importances
 
 
 def test_evaluate_fits_the_model_that_train_fits(made: pl.DataFrame, model: TrainedModel) -> None:
-    table = evaluate.evaluate(made, trace="made", since=CUT, recipe=QUICK)
-
-    assert table.equals(model.evaluation)
+    assert evaluated(made, QUICK, until=CUT).equals(model.evaluation)
 
 
 def test_types_get_a_model_as_soon_as_a_job_of_theirs_has_ended(jobs_maker: MakeJobs) -> None:
@@ -138,7 +140,10 @@ def test_types_get_a_model_as_soon_as_a_job_of_theirs_has_ended(jobs_maker: Make
     later = few.filter(pl.col("submit_ts") >= CUT).with_columns(task_type=pl.lit("cv"), job_id="c" + pl.col("job_id"))
     every = pl.concat([jobs_maker(400, 1), few, later])
 
-    models = runtime.train_runtime(every, trace="made", until=CUT, recipe=QUICK)
+    setting = Setting(jobs=every, trace="made", until=CUT)
+    units = units_of(setting, recipes=dict.fromkeys(("ctr", "nlp", "cv"), QUICK))
+
+    models = models_of(units, train_units(Local(), setting, units))
 
     ended = few.filter(pl.col("end_ts") < CUT).height
     assert [(m.task_type, m.rows) for m in models[1:]] == [("nlp", ended)]
@@ -147,28 +152,20 @@ def test_types_get_a_model_as_soon_as_a_job_of_theirs_has_ended(jobs_maker: Make
     assert ended < LEAST_TRAINED
     assert [m.forest is None for m in models] == [False, True]
     with pytest.raises(TrainingError, match=r"no job of made ended before 2021-03-31.*: move --until later"):
-        runtime.train_runtime(later, trace="made", until=CUT, recipe=QUICK)
+        models_of(units[2:], train_units(Local(), setting, units[2:]))
 
 
 @pytest.mark.slow
 def test_models_go_by_workload_when_asked(jobs_maker: MakeJobs) -> None:
     jobs = jobs_maker(300, 1).with_columns(workload=pl.lit("resnet"))
 
-    models = runtime.train_runtime(jobs, trace="made", by="workload", until=CUT, recipe=QUICK)
-
-    assert [m.name for m in models] == ["runtime.made.resnet"]
-
-
-def test_without_a_cut_the_latest_fifth_is_judged(jobs: pl.DataFrame) -> None:
-    table = evaluate.evaluate(jobs, trace="made", recipe=QUICK)
-
-    assert table["n"][0] == pytest.approx(0.2 * jobs.height, abs=2)
+    assert train(jobs, task_type="resnet", by="workload").name == "runtime.made.resnet"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("split", "n"), [("random", 120), ("group", 600)])
-def test_other_splits_judge_the_rows_they_hold_out(jobs: pl.DataFrame, split: splits.SplitName, n: int) -> None:
-    table = evaluate.evaluate(jobs, trace="made", split=split, folds=3, repeats=2, recipe=QUICK)
+@pytest.mark.parametrize(("split", "n"), [("time", 120), ("random", 120), ("group", 600)])
+def test_a_split_judges_the_rows_that_it_holds_out(jobs: pl.DataFrame, split: SplitName, n: int) -> None:
+    table = evaluated(jobs, FEW_TREES, split)
 
     assert table["n"].unique().to_list() == [n]
     assert table["split"].unique().to_list() == [split]
@@ -177,47 +174,7 @@ def test_other_splits_judge_the_rows_they_hold_out(jobs: pl.DataFrame, split: sp
 
 def test_a_cut_before_every_job_is_refused(jobs: pl.DataFrame) -> None:
     with pytest.raises(TrainingError, match="move the cut"):
-        evaluate.evaluate(jobs, trace="made", until=T0 - timedelta(days=1))
-
-
-@pytest.mark.slow
-def test_completed_only_learns_from_completed_jobs_and_judges_all(jobs: pl.DataFrame) -> None:
-    failed = pl.int_range(pl.len()) % 3 == 0
-    mixed = jobs.with_columns(status=pl.when(failed).then(pl.lit("failed")).otherwise("status"))
-    recipe = replace(QUICK, completed_only=True)
-
-    model = runtime.train_runtime(mixed, trace="made", until=CUT, recipe=recipe)[0]
-
-    ended = mixed.filter(pl.col("end_ts") < CUT)
-    assert model.rows == ended.filter(pl.col("status") == "completed").height
-    assert model.evaluation["n"][0] == mixed.filter(pl.col("submit_ts") >= CUT).height
-
-
-@pytest.mark.parametrize("completed_until", [timedelta(0), timedelta(days=20)], ids=["none", "none of the latest"])
-def test_without_completed_jobs_to_train_on_the_history_answers(tmp_path: Path, completed_until: timedelta) -> None:
-    ended_well = pl.col("submit_ts") < T0 + completed_until
-    jobs = make_jobs(200).with_columns(status=pl.when(ended_well).then(pl.lit("completed")).otherwise(pl.lit("failed")))
-
-    [model] = runtime.train_runtime(jobs, trace="made", until=CUT, recipe=replace(QUICK, completed_only=True))
-    write_model(model, tmp_path / "bundle", created=CUT)
-    bundle = read_bundle(tmp_path / "bundle")
-
-    assert model.rows == jobs.filter(ended_well).height
-    assert stored(model).members == UNTRAINED
-    answer = run_time_quantiles(bundle, run_time_features(bundle, jobs.tail(5)))
-    assert np.isfinite([answer.p50, answer.p90]).all()
-    assert (answer.p50 > 60.0).all()
-
-
-def test_served_answers_equal_those_of_the_contract_and_the_booster(made: pl.DataFrame, model: TrainedModel) -> None:
-    frame = examples.examples_of(
-        made, None, "ctr", by="kind", history=History.of(made), names=model.contract.names
-    ).features
-
-    answer = boosting.predict(model.boosters["run_s"], model.contract.encode(frame))
-
-    assert answer.shape == (made.height, 2)
-    assert np.isfinite(answer).all()
+        evaluated(jobs, QUICK, until=T0 - timedelta(days=1))
 
 
 def test_parameter_servers_decide_neither_importance_nor_support(made: pl.DataFrame) -> None:
@@ -228,10 +185,132 @@ def test_parameter_servers_decide_neither_importance_nor_support(made: pl.DataFr
         req_cpu_cores=pl.when(served).then(1.0 + (pl.int_range(pl.len()) // 2 % 2)).otherwise(6.0),
     )
 
-    [model] = runtime.train_runtime(jobs, trace="toy", types=["ctr"], recipe=QUICK)
+    model = train(jobs, until=None)
 
     assert model.support["cpu_cores"] == (6.0, 6.0)
     [cores] = [each for each in model.resource_importances if each["resource"] == "cpu_cores"]
     assert cores["mean"] == 0.0
     assert "cpu_cores" not in model.important
     assert examples.support_of(jobs.filter(pl.col("role") == "ps"))["cpu_cores"] == (1.0, 2.0)
+
+
+# Few jobs.
+
+
+def served_in_memory(model: TrainedModel, jobs: pl.DataFrame) -> FloatArray:
+    """Return the run times in seconds (n, 2) that a model answers before it is written."""
+    assert model.combination is not None
+    built = build_referenced(jobs, model.history, model.contract.names, relative=True)
+    matrix = model.contract.encode(built.features)
+    forest = None if model.forest is None else model.forest.forest.rows(matrix) + built.reference_log_s[:, :1]
+    forecasts = forecasts_of(
+        model.combination.members,
+        xgboost=boosting.predict(model.boosters["run_s"], matrix) + built.reference_log_s,
+        forest=forest,
+        reference_log_s=built.reference_log_s,
+        history_log_s=built.history_log_s,
+    )
+    return np.exp(model.combination.combined(forecasts))
+
+
+def job_of(row: dict) -> Job:
+    request = Request(cpu_cores=row["req_cpu_cores"], mem_gib=row["req_mem_gib"], gpus=row["req_gpus"])
+    same = ("trace", "cluster", "job_id", "role", "user", "group", "task_type", "workload", "gpu_type", "instances")
+    return Job(**{name: row[name] for name in same}, request=request, submit_ts=row["submit_ts"].timestamp())
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(5, marks=pytest.mark.slow), 120])
+def test_a_model_of_few_jobs_answers_the_same_before_and_after_it_was_written(count: int, tmp_path: Path) -> None:
+    every, _, until = case(count)
+    small = train(every.jobs, FEW_TREES, until=until)
+    jobs = every.jobs.tail(8)
+    expected = served_in_memory(small, jobs)
+
+    write_model(small, tmp_path / "bundle", created=small.until)
+    bundle = read_bundle(tmp_path / "bundle")
+
+    asked = [job_of(row) for row in jobs.to_dicts()]
+    requests = np.array([job.request.row() for job in asked])
+    answer = InProcessPredictor(bundles={small.name: bundle}).run_times(asked, np.arange(len(asked)), requests)
+    by_frame = run_time_quantiles(bundle, run_time_features(bundle, jobs))
+    for found in (answer, by_frame):
+        assert np.isfinite([found.p50, found.p90]).all()
+        assert found.p50 == pytest.approx(expected[:, 0], rel=1e-9)
+        assert found.p90 == pytest.approx(expected[:, 1], rel=1e-9)
+    assert (answer.p50 > 1.0).all()
+    assert (answer.p50 <= answer.p90).all()
+    assert bundle.card.combination == stored(small)
+    assert (bundle.card.rows, bundle.quantile_forest is None) == (small.rows, small.rows < LEAST_TRAINED)
+    assert bundle.card.metrics == {k: v if math.isfinite(v) else None for k, v in small.metrics.items()}
+    assert math.isfinite(small.metrics["pinball"])
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_a_trace_with_few_jobs_is_judged(count: int) -> None:
+    every, split, until = case(count)
+
+    table = evaluated(every.jobs, FEW_TREES, until=until)
+
+    losses = dict(table.select("model", "pinball").iter_rows())
+    assert list(losses)[:5] == [COMBINED, *UNTRAINED]
+    assert {"recent_20", "group_median"} <= set(losses)
+    assert table["n"].unique().to_list() == [len(split.test)]
+    assert np.isfinite(list(losses.values())).all()
+
+
+def test_a_model_without_later_jobs_passes_unjudged() -> None:
+    model = train(case(5)[0].jobs[:5], FEW_TREES, until=T0 + timedelta(days=99))
+
+    assert (model.rows, model.evaluation.height, model.answer) == (5, 0, COMBINED)
+    assert set(model.metrics) == {"importance_cpu_cores", "importance_mem_gib", "importance_gpus"}
+
+
+def test_a_fold_without_trees_is_compared_on_what_all_folds_answer(jobs: pl.DataFrame) -> None:
+    # Sixty jobs in five folds: each is fitted on at most 48.
+    table = evaluated(jobs[:60], FEW_TREES, "group")
+
+    assert not {"xgboost", "forest"} & set(table["model"])
+    assert table["n"].unique().to_list() == [60]
+
+
+# The record of a fit.
+
+
+def test_a_learning_curve_ends_at_the_loss_of_the_whole_booster_and_weeks_add_up() -> None:
+    every, split, _ = case(200)
+    fitted, test = fit(200), split.test
+    raw = boosting.predict(fitted.booster, fitted.matrix[test]) + every.reference[test]
+    forecast = Forecast(p50=raw[:, 0], p90=raw[:, 1])
+
+    record = record_of(every, fitted, {COMBINED: forecast})
+    unjudged = record_of(every, fitted, {})
+
+    losses = primary_rows(every.log_y[test], forecast)
+    assert record.rounds["round"].to_list() == list(range(1, fitted.rounds + 1))
+    assert record.rounds["later"][-1] == pytest.approx(float(losses.mean()), rel=1e-5)
+    assert record.rounds["latest_trained"][-1] < record.rounds["latest_trained"][0]
+    assert (record.weeks["pinball"] * record.weeks["jobs"]).sum() == pytest.approx(losses.sum())
+    assert record.weeks["week"].n_unique() == record.weeks.height > 1
+    assert unjudged.rounds["later"].null_count() == fitted.rounds
+    assert unjudged.rounds["latest_trained"].null_count() == 0
+    assert unjudged.weeks.is_empty()
+    assert unjudged.calibration.is_empty()
+
+
+def test_calibration_counts_the_jobs_at_or_below_their_prediction() -> None:
+    log_y = np.arange(100.0)
+
+    rows = calibration(log_y, Forecast(p50=np.where(log_y < 40, log_y - 1.0, log_y), p90=log_y + 1.0))
+
+    low, *_, high = rows.filter(pl.col("quantile") == 0.5)["share"]
+    assert rows["jobs"].to_list() == [20] * 10
+    assert (low, high) == (0.0, 1.0)
+    assert rows.filter(pl.col("quantile") == 0.9)["share"].to_list() == [1.0] * 5
+
+
+def test_a_week_begins_on_monday() -> None:
+    days = pl.Series([T0 + timedelta(days=day) for day in (0, 6, 7)])  # T0 is a Monday
+
+    rows = weekly("m", days, np.array([1.0, 3.0, 5.0]))
+
+    assert rows.rows() == [(T0.date(), "m", 2, 2.0), ((T0 + timedelta(days=7)).date(), "m", 1, 5.0)]

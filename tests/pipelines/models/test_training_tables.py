@@ -1,7 +1,7 @@
-"""Feedback in training: appended once, canonical, and capped use never lowers what is learnt."""
+"""Training tables: the newest jobs of a lake, and feedback, appended once and canonical."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +13,17 @@ from features.tables import TABLES
 from modelserve.store import Store
 from modelserve.store.finished import Finished, insert_finished
 from pipelines.errors import TrainingError
-from pipelines.models import usage as usage_training
-from pipelines.models.boosting import Boosting, predict
-from pipelines.models.model import TrainedModel
-from pipelines.models.peaks import UsageRecipe
-from pipelines.models.training_tables import read_feedback, with_feedback
+from pipelines.lake.generic.opening import opened_source
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
+from pipelines.models import usage
+from pipelines.models.boosting import Boosting
+from pipelines.models.training_tables import newest_tables, read_feedback, read_tables, with_feedback
+from pipelines.models.usage import UsageRecipe
 from tests.modelserve.feedback_cases import JOB
-from tests.pipelines.models.conftest import T0, make_jobs
-from tests.pipelines.models.test_usage import use_of
+from tests.pipelines.models.conftest import make_jobs
+from tests.pipelines.models.test_usage import floors, train, use_of
 
-CUT = T0 + timedelta(days=30)
 QUICK = UsageRecipe(boosting=Boosting(rounds=20, patience=6, learning_rate=0.15, max_depth=3))
 KEY = ["trace", "cluster", "job_id", "role"]
 
@@ -56,13 +57,6 @@ def finished_of(jobs: pl.DataFrame, use: pl.DataFrame, *, mem_gib: float | None 
             )
         )
     return rows
-
-
-def memory_floors(model: TrainedModel, jobs: pl.DataFrame) -> np.ndarray:
-    from features.build import build
-
-    matrix = model.contract.encode(build(jobs, model.history, model.contract.names))
-    return np.expm1(predict(model.boosters["mem_gib"], matrix)[:, 0] + model.offsets["mem_gib"])
 
 
 def test_feedback_makes_the_rows_that_the_lake_would_have() -> None:
@@ -123,23 +117,20 @@ def test_odd_rows_become_canonical_ones() -> None:
 
 
 @pytest.mark.slow
-def test_the_capped_use_of_shrunk_jobs_lowers_no_trained_floor() -> None:
+def test_the_capped_use_of_shrunk_jobs_lowers_no_trained_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     # Two jobs of three were shrunk to 1 GiB, and the quantile is one that so many can move.
-    recipe = replace(QUICK, level=0.6)
+    monkeypatch.setattr(usage, "LEVEL", 0.6)
     lake = LAKE_JOBS.gather_every(3)
-    shrunk = LAKE_JOBS.join(lake, on=KEY, how="anti")
-    capped = finished_of(shrunk, LAKE_USE, mem_gib=1.0)
+    capped = finished_of(LAKE_JOBS.join(lake, on=KEY, how="anti"), LAKE_USE, mem_gib=1.0)
     believed = [replace(row, alloc_mem_gib=row.req_mem_gib) for row in capped]
 
-    def floors(rows: list[Finished]) -> np.ndarray:
-        jobs, use = with_feedback(lake, LAKE_USE.join(lake, on=KEY, how="semi"), rows)
-        [model] = usage_training.train_usage(jobs, use, trace="made", until=CUT, recipe=recipe)
-        return memory_floors(model, lake.filter(pl.col("submit_ts") > CUT))
+    def of_feedback(rows: list[Finished]) -> np.ndarray:
+        return floors(train(*with_feedback(lake, LAKE_USE.join(lake, on=KEY, how="semi"), rows), QUICK), lake)
 
-    without = floors([])
+    without = of_feedback([])
 
-    assert np.median(floors(believed) / without) < 0.5
-    assert np.median(floors(capped) / without) == pytest.approx(1.0, abs=0.05)
+    assert np.median(of_feedback(believed) / without) < 0.5
+    assert np.median(of_feedback(capped) / without) == pytest.approx(1.0, abs=0.05)
 
 
 def test_the_store_of_a_service_is_read(tmp_path: Path) -> None:
@@ -160,3 +151,48 @@ def test_the_store_of_a_service_is_read(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"no file .*none.db"):
         read_feedback(f"sqlite:///{tmp_path}/sub/none.db", "pai", None)
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("serve.db")] == []
+
+
+MAPPING = """
+[jobs]
+[jobs.columns]
+job_id = "job"
+user = "user"
+submit_ts = "at"
+run_s = "took"
+start_ts = "at"
+[usage.columns]
+used_cpu_cores = "cores"
+"""
+JOBS = 40
+BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Ingest jobs whose order in the file is not that of their submission; four a minute, half of them measured."""
+    folder = tmp_path_factory.mktemp("newest")
+    places = [(7 * n) % JOBS for n in range(JOBS)]
+    rows = [f"{n},u,{BEGIN + timedelta(minutes=n // 4):%Y-%m-%dT%H:%M:%S},9,{1 if n % 2 else ''}" for n in places]
+    (folder / "jobs.csv").write_text("job,user,at,took,cores\n" + "\n".join(rows) + "\n")
+    (folder / "mapping.toml").write_text(MAPPING)
+    with opened_source(folder / "mapping.toml", str(folder / "jobs.csv")) as opened:
+        ingest(opened.source, opened.folder, folder / "lake", as_name="own")
+    return Lake(folder / "lake")
+
+
+@pytest.mark.parametrize("newest", [1, 8, 9, 11, JOBS - 1])
+def test_the_last_submitted_are_kept_with_their_use(lake: Lake, newest: int) -> None:
+    said: list[str] = []
+    tables = newest_tables(lake, "own", None, newest, said.append)
+    whole, kept = lake.table("jobs", "own").collect(), tables.jobs["job_id"].to_list()
+    assert len(kept) == newest
+    left_out = whole.filter(~pl.col("job_id").is_in(kept))
+    assert left_out["submit_ts"].max() <= tables.jobs["submit_ts"].min()  # type: ignore[operator]  # both are times
+    assert_frame_equal(tables.jobs.sort("job_id"), whole.filter(pl.col("job_id").is_in(kept)).sort("job_id"))
+    assert set(tables.usage["job_id"]) == {each for each in kept if int(each) % 2}
+    assert f"newest {newest} of {JOBS} jobs of own" in said[0]
+    assert_frame_equal(read_tables(lake, "own", newest=newest).jobs, tables.jobs)
+    said.clear()
+    assert_frame_equal(newest_tables(lake, "own", None, JOBS, said.append).jobs, whole)
+    assert said == []

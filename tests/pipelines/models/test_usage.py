@@ -1,18 +1,24 @@
-"""Usage models: upper quantiles that cover what later jobs use, and know nothing of it beforehand."""
+"""Usage models: upper quantiles that cover what later jobs use, kills as lower bounds, and bounds of similar jobs."""
 
 from dataclasses import replace
 from datetime import timedelta
+from math import isnan
 
 import numpy as np
 import polars as pl
 import pytest
 
+from features.build import build
+from features.tables import TABLES
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, usage
+from pipelines.models.baselines import rank_quantile
 from pipelines.models.boosting import Boosting
+from pipelines.models.examples import Setting
 from pipelines.models.judging import judge
 from pipelines.models.model import TrainedModel
-from pipelines.models.peaks import AlikeRecipe, UsageRecipe
+from pipelines.models.training_tables import with_kills
+from pipelines.models.usage import BOUNDS, LEAST_RESIDUALS, UsageRecipe, alike_of, calibration
 from tests.pipelines.models.conftest import T0, make_jobs
 
 CUT = T0 + timedelta(days=30)
@@ -40,6 +46,10 @@ def use_of(jobs: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
     )
 
 
+def train(jobs: pl.DataFrame, use: pl.DataFrame, recipe: UsageRecipe = QUICK) -> TrainedModel:
+    return usage.train_usage(Setting(jobs=jobs, usage=use, trace="made", until=CUT), "ctr", recipe)
+
+
 @pytest.fixture(scope="module")
 def made() -> pl.DataFrame:
     return make_jobs(1500, seed=3)
@@ -47,41 +57,28 @@ def made() -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def model(made: pl.DataFrame) -> TrainedModel:
-    return usage.train_usage(made, use_of(made), trace="made", until=CUT, recipe=QUICK)[0]
+    return train(made, use_of(made), replace(QUICK, least_groups=1))
 
 
-@pytest.mark.slow
-def test_a_booster_stands_for_each_target_that_was_measured(model: TrainedModel) -> None:
+def test_each_measured_target_gets_a_booster_and_bounds(model: TrainedModel) -> None:
     assert model.name == "usage.made.ctr"
     assert sorted(model.boosters) == sorted(model.offsets) == ["cpu_cores", "gpus", "mem_gib"]
-    assert model.quantiles == (0.95,)
-    assert model.important == ()
+    assert (model.quantiles, model.important) == ((0.95,), ())
+    assert model.alike
+    assert all(each.groups >= 1 and set(each.needs) <= set(model.boosters) for each in model.alike)
 
 
-@pytest.mark.slow
-def test_jobs_alike_are_bounded_beside_the_boosters(made: pl.DataFrame, model: TrainedModel) -> None:
-    recipe = replace(QUICK, alike=AlikeRecipe(least_groups=1))
-
-    [few, *_] = usage.train_usage(made, use_of(made), trace="made", until=CUT, recipe=recipe)
-
-    assert model.alike is not None
-    assert few.alike
-    assert all(each.groups >= 1 and set(each.needs) <= set(few.boosters) for each in few.alike)
-
-
-def test_the_answers_cover_what_later_jobs_use(model: TrainedModel) -> None:
+def test_the_answers_cover_what_later_jobs_use_at_less_cost_than_one_answer_for_all(
+    made: pl.DataFrame, model: TrainedModel
+) -> None:
     coverage = dict(model.evaluation.select("target", "coverage").iter_rows())
-
-    assert all(0.91 < share < 0.99 for share in coverage.values())
-    assert judge("usage", model.evaluation).passed
-
-
-def test_covering_costs_less_than_one_answer_for_all(made: pl.DataFrame, model: TrainedModel) -> None:
     use = made.join(use_of(made), on="job_id")
     before, after = use.filter(pl.col("end_ts") < CUT), use.filter(pl.col("submit_ts") >= CUT)
 
     over = model.evaluation.row(by_predicate=pl.col("target") == "cpu_cores", named=True)["over"]
 
+    assert all(0.91 < share < 0.99 for share in coverage.values())
+    assert judge("usage", model.evaluation).passed
     assert 1.0 < over < 0.8 * before["used_cpu_cores"].quantile(0.95) / after["used_cpu_cores"].mean()
 
 
@@ -90,13 +87,12 @@ def test_what_jobs_used_after_the_cut_changes_neither_boosters_nor_offsets(
     made: pl.DataFrame, model: TrainedModel
 ) -> None:
     ended = made.filter(pl.col("end_ts") < CUT).select("job_id")
-    use = use_of(made)
-    doubled = use.with_columns(
+    doubled = use_of(made).with_columns(
         pl.when(pl.col("job_id").is_in(ended["job_id"].implode())).then(c).otherwise(pl.col(c) * 2)
         for c in ("used_cpu_cores", "mem_max_gib", "used_gpus")
     )
 
-    again = usage.train_usage(made, doubled, trace="made", until=CUT, recipe=QUICK)[0]
+    again = train(made, doubled)
 
     for target, booster in model.boosters.items():
         assert again.boosters[target].save_raw("ubj") == booster.save_raw("ubj")
@@ -112,10 +108,175 @@ def test_answers_are_log1p_of_the_unit(made: pl.DataFrame, model: TrainedModel) 
 
     gib = np.expm1(boosting.predict(model.boosters["mem_gib"], model.contract.encode(frame))[0, 0])
 
-    most = use_of(made)["mem_max_gib"].max()
-    assert 2.0 < gib < most
+    assert 2.0 < gib < use_of(made)["mem_max_gib"].max()
 
 
 def test_a_trace_without_usage_has_no_usage_model(made: pl.DataFrame) -> None:
     with pytest.raises(TrainingError, match="need jobs with measured use"):
-        usage.train_usage(made, use_of(made)[:0], trace="made", until=CUT, recipe=QUICK)
+        train(made, use_of(made)[:0])
+
+
+# Calibration offsets.
+
+HOUR_US = 3_600_000_000
+
+
+def stream(n: int, seed: int, drift: float = 0.0) -> dict[str, np.ndarray]:
+    """Return jobs with Gaussian residuals about a mean that drifts by `drift` over the stream."""
+    rng = np.random.default_rng(seed)
+    submit_us = np.sort(rng.integers(0, 1000 * HOUR_US, n))
+    residuals = drift * np.linspace(0, 1, n) + rng.normal(size=n)
+    return {"submit_us": submit_us, "end_us": submit_us + rng.integers(1, 9 * HOUR_US, n), "residuals": residuals}
+
+
+def test_an_offset_is_the_quantile_of_the_residuals_that_ended_strictly_before() -> None:
+    jobs = stream(200, 1)
+    jobs["end_us"][10] = jobs["submit_us"][60]  # an end at the instant of a submission is not its history
+    jobs["residuals"][5] = np.nan
+
+    offsets, final = calibration(**jobs, level=0.9)
+
+    for row, offset in enumerate(offsets.tolist()):
+        ended = sorted(r for r in jobs["residuals"][jobs["end_us"] < jobs["submit_us"][row]].tolist() if not isnan(r))
+        assert offset == (rank_quantile(ended, 0.9) if len(ended) >= LEAST_RESIDUALS else 0.0)
+    assert final == rank_quantile(sorted(r for r in jobs["residuals"].tolist() if not isnan(r)), 0.9)
+    order = np.random.default_rng(0).permutation(200)
+    again, same = calibration(**{name: values[order] for name, values in jobs.items()}, level=0.9)
+    assert (again.tolist(), same) == (offsets[order].tolist(), final)
+
+
+def test_offsets_follow_the_jobs_that_ended_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = stream(4000, 2, drift=3.0)
+
+    whole, _ = calibration(**jobs, level=0.9)
+    monkeypatch.setattr(usage, "RESIDUALS", 300)
+    recent, _ = calibration(**jobs, level=0.9)
+
+    late = slice(1000, None)
+    covered = [(jobs["residuals"][late] <= offsets[late]).mean() for offsets in (whole, recent)]
+    assert covered[0] < 0.8
+    assert covered[1] == pytest.approx(0.9, abs=0.03)
+
+
+# Jobs that were killed for memory.
+
+# Without features of earlier use, so that two models differ only by what they learn from the rows themselves.
+PLAIN = UsageRecipe(features="submit", boosting=Boosting(rounds=15, patience=5, learning_rate=0.2, max_depth=3))
+JOBS = make_jobs(700, seed=5)
+USE = use_of(JOBS)
+KEY = ["trace", "cluster", "job_id", "role"]
+OF_KILLED = pl.col("job_id").is_in(JOBS.gather_every(4)["job_id"].implode())
+
+
+def killed_at(request_gib: float) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the tables in which every fourth job was killed at this request, and measured at a tenth of it."""
+    jobs = JOBS.with_columns(
+        status=pl.when(OF_KILLED).then(pl.lit("oom")).otherwise("status"),
+        req_mem_gib=pl.when(OF_KILLED).then(request_gib).otherwise("req_mem_gib"),
+    )
+    use = USE.with_columns(mem_max_gib=pl.when(OF_KILLED).then(request_gib / 10).otherwise("mem_max_gib"))
+    return jobs, with_kills(jobs, use)
+
+
+def test_a_killed_job_used_its_request_at_least() -> None:
+    jobs, use = killed_at(40.0)
+    added = with_kills(jobs, use.filter(pl.col("job_id") != JOBS["job_id"][0]))
+
+    for table in (use, added):
+        assert TABLES["usage"].is_valid(TABLES["usage"].cast(table))
+        assert table.filter(OF_KILLED)["mem_max_gib"].unique().to_list() == [40.0]
+        assert table.filter(~OF_KILLED).equals(USE.filter(~OF_KILLED))
+    [only] = added.filter(pl.col("job_id") == JOBS["job_id"][0]).rows(named=True)
+    assert (only["used_cpu_cores"], only["instances_measured"]) == (None, JOBS["instances"][0])
+    low, _ = killed_at(1.0)
+    assert (
+        with_kills(low, USE).filter(OF_KILLED)["mem_max_gib"].to_list()
+        == USE.filter(OF_KILLED)["mem_max_gib"].to_list()
+    )
+    assert with_kills(JOBS, USE) is USE
+    assert with_kills(low, USE[:0]).is_empty()
+
+
+@pytest.mark.slow
+def test_low_bounds_change_no_floor_and_high_ones_raise_them() -> None:
+    """Low bounds are below every prediction, so the trees are those of jobs whose memory was not measured."""
+    jobs, low = killed_at(0.5)
+    unmeasured = low.with_columns(mem_max_gib=pl.when(~OF_KILLED).then("mem_max_gib"))
+    without, with_low, with_high = (train(*each, PLAIN) for each in ((jobs, unmeasured), (jobs, low), killed_at(60.0)))
+
+    assert without.boosters["mem_gib"].save_raw("ubj") == with_low.boosters["mem_gib"].save_raw("ubj")
+    assert with_low.offsets == without.offsets
+    assert with_low.evaluation.equals(without.evaluation)
+    assert np.median(floors(with_high, JOBS) / floors(without, JOBS)) > 1.5
+
+
+def floors(model: TrainedModel, jobs: pl.DataFrame) -> np.ndarray:
+    """Return the predicted memory in GiB of the jobs submitted after the cut, without the calibration offset."""
+    later = jobs.filter(pl.col("submit_ts") > CUT)
+    matrix = model.contract.encode(build(later, model.history, model.contract.names))
+    return np.expm1(boosting.predict(model.boosters["mem_gib"], matrix)[:, 0])
+
+
+# Bounds of similar jobs.
+
+COLUMNS = {"cpu_cores": "used_cpu_cores", "mem_gib": "mem_max_gib", "gpu_mem_gib": "gpu_mem_max_gib"}
+
+
+def four(**changed: list[object]) -> pl.DataFrame:
+    """Return four measured workers of four groups, all requesting six cores and 2 GiB."""
+    return pl.DataFrame(
+        {
+            "job_id": ["1", "2", "3", "4"],
+            "role": ["worker"] * 4,
+            "group": ["a", "b", "c", "d"],
+            "user": ["u"] * 4,
+            "vc": [None] * 4,
+            "req_cpu_cores": [6.0] * 4,
+            "req_mem_gib": [2.0] * 4,
+            "req_gpus": [0.25] * 4,
+            "used_cpu_cores": [1.0, 2.0, 3.0, 9.0],
+            "mem_max_gib": [1.0, 1.0, 1.0, 5.0],
+            "gpu_mem_max_gib": [0.5, None, None, 1.0],
+            **changed,
+        },
+        schema_overrides={"vc": pl.String, "gpu_mem_max_gib": pl.Float64},
+    )
+
+
+def test_a_bound_is_the_conformal_quantile_of_needs_up_to_the_request_times_its_factor() -> None:
+    [found] = alike_of(four(), COLUMNS, 3)
+
+    # The rank of level 0.99 in four is the fourth; needs above the request count as the request.
+    assert (found.role, found.groups, found.cpu_cores) == ("worker", 4, 6.0)
+    expected = {"cpu_cores": 6.0, "mem_gib": 2.0, "gpu_mem_gib": 1.0}
+    assert found.needs == {target: need * BOUNDS[target].factor for target, need in expected.items()}
+    assert alike_of(four()[[2, 0, 3, 1]], COLUMNS, 3) == (found,)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"group": ["a", "a", "b", "b"]},
+        {"req_mem_gib": [2.0, 2.0, 4.0, 4.0]},
+        {"role": ["worker", "worker", "evaluator", "evaluator"]},
+        {"role": ["ps"] * 4},
+    ],
+)
+def test_too_few_groups_of_one_role_and_request_are_not_bounded(changed: dict[str, list[object]]) -> None:
+    assert alike_of(four(**changed), COLUMNS, 3) == ()
+
+
+def test_cells_come_with_most_groups_first() -> None:
+    more = pl.concat([four(), four(req_cpu_cores=[8.0] * 4)[:3]]).with_columns(group=pl.int_range(7).cast(pl.String))
+
+    assert [each.groups for each in alike_of(more, COLUMNS, 3)] == [4, 3]
+
+
+def test_bounds_hold_the_request_of_a_killed_job() -> None:
+    jobs, use = killed_at(40.0)
+
+    found = alike_of(jobs.join(use, on=KEY), usage.MEASURED_COLUMN, 1)
+
+    bounds = [each.needs["mem_gib"] for each in found if each.mem_gib == 40.0]
+    assert bounds
+    assert bounds == pytest.approx([40.0 * BOUNDS["mem_gib"].factor] * len(bounds))

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 import polars as pl
 import pytest
 
-from pipelines.models.fit_record import FitRecord
+from pipelines.models.evaluate import FitRecord
 from pipelines.report.charts.training import calibration, picture, weekly_loss
 
 MONDAY = date(2021, 3, 1)

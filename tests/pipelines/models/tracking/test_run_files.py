@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from pipelines.models.fit_record import FitRecord
+from pipelines.models.evaluate import FitRecord
 from pipelines.models.tracking import track
 from tests.pipelines.models.tracking.tracked import CUT, model_of
 

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from modelserve.bundle.bundle import read_bundle
+from modelserve.bundle.flavor import INPUTS
 from modelserve.bundle.registry import mirror
 from modelserve.bundle.run_times import run_time_features, run_time_quantiles
 from modelserve.errors import BundleError, MirrorError
@@ -47,11 +48,6 @@ def test_the_run_holds_all_that_is_known(uri: str, mlflow_of: object, tmp_path: 
     assert files == {"card.json", "evaluation.json", "importances.json"}
     assert card["name"] == "runtime.pai.logged"
     assert client.get_model_version(tracked.name, "1").tags["bundle_sha256"] == tracked.digest
-
-
-def test_artifacts_lie_beside_the_database(uri: str) -> None:
-    track(model_of("beside"), uri=uri)
-
     folder = Path(uri.removeprefix("sqlite:///")).parent
     assert {p.name for p in folder.iterdir()} == {"mlflow.db", "mlartifacts"}
     assert not list(folder.rglob("*.pkl"))
@@ -64,18 +60,8 @@ def test_mlflow_loads_and_answers_as_the_bundle_does(uri: str, mlflow_of: object
     write_model(model, tmp_path / "bundle", created=CUT)
     bundle = read_bundle(tmp_path / "bundle")
     asked = jobs_of().tail(8)
-    columns = [
-        "submit_ts",
-        "user",
-        "group",
-        "role",
-        "workload",
-        "gpu_type",
-        "instances",
-        "req_cpu_cores",
-        "req_mem_gib",
-    ]
-    plain = asked.select(*columns, "req_gpus").with_columns(pl.col("submit_ts").dt.replace_time_zone(None)).to_pandas()
+    known = asked.select(name for name in INPUTS if name not in {"vc", "cluster"})
+    plain = known.with_columns(pl.col("submit_ts").dt.replace_time_zone(None)).to_pandas()
 
     answer = mlflow_of.pyfunc.load_model(f"models:/{kind}.pai.pyfunc@champion").predict(plain)
 
@@ -209,16 +195,14 @@ def test_nothing_is_said_on_stdout_or_stderr(tmp_path: Path) -> None:
     assert {p.name for p in tmp_path.iterdir()} == {"deep", "bundles"}
 
 
-def test_models_that_are_not_ours_are_passed_over(uri: str, mlflow_of: object) -> None:
+def test_an_unjudged_model_is_tracked_as_failed_and_models_that_are_not_ours_are_not_listed(
+    uri: str, mlflow_of: object
+) -> None:
+    bare = replace(model_of("unjudged"), evaluation=pl.DataFrame(), importances=[], metrics={})
     mlflow_of.MlflowClient().create_registered_model("somebody-elses")
 
-    assert "somebody-elses" not in {each.name for each in versions(uri=uri)}
-
-
-def test_an_unjudged_model_is_tracked_as_failed(uri: str) -> None:
-    bare = replace(model_of("unjudged"), evaluation=pl.DataFrame(), importances=[], metrics={})
-
     assert track(bare, uri=uri).status == "failed"
+    assert "somebody-elses" not in {each.name for each in versions(uri=uri)}
 
 
 def test_a_question_makes_no_database(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ def test_each_job_is_predicted_by_its_own_fold() -> None:
 
 def test_no_fold_trains_on_the_groups_that_it_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[set[str]] = []
-    monkeypatch.setattr(predictors, "train_runtime", lambda jobs, *_, **__: seen.append(set(jobs["group"])) or [])
-    monkeypatch.setattr(predictors, "train_usage", lambda *_, **__: [])
+    monkeypatch.setattr(predictors, "train_units", lambda _, setting, __: seen.append(set(setting.jobs["group"])))
+    monkeypatch.setattr(predictors, "models_of", lambda *_: [])
 
     folded = crossfit(pool(), *tables(), folds=3)
 
