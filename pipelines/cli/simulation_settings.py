@@ -3,7 +3,7 @@
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -94,7 +94,7 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
-        known = {
+        known: dict[str, tuple[Iterable[str], Collection[str]]] = {
             "policy": ([self.policy], QUEUE_POLICIES),
             "placement": ([self.placement], PLACEMENTS),
             "truth": (self.truth, (*SLOWDOWN_MODELS, SHARED)),
