@@ -17,7 +17,6 @@ from pipelines.simulation.engine.workload import Outages
 from pipelines.simulation.measures.event_log import events
 from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput
-from scheduler_core.queue_policies import QUEUE_POLICIES
 from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.simulations import (
     ANY_DISCIPLINE,
@@ -184,9 +183,8 @@ def test_a_gpu_type_is_matched_where_asked() -> None:
         ({"placement": "worst"}, {}, "expected one of best_fit"),
         ({}, {"horizon_s": 0.0}, "expected more than 0"),
         ({}, {"horizon_s": math.nan}, "expected more than 0"),
-        ({}, {"engine": "foo"}, "engine: found 'foo', expected one of auto, compiled, plain"),
+        ({}, {"engine": "foo"}, "engine: found 'foo', expected one of auto, compiled, python"),
         ({"sharing": "devices"}, {"engine": "foo"}, "engine: found 'foo'"),
-        ({"policy": QUEUE_POLICIES["fifo"]}, {"engine": "foo"}, "engine: found 'foo'"),
         ({}, {"machines": ()}, "found no machine"),
         ({"policy": "drf", "preempt": True}, {}, "preemption together with a policy whose keys are dynamic"),
         ({"policy": "srtf", "overtakes": 1}, {}, "preemption together with overtakes"),
