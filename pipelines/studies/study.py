@@ -13,7 +13,7 @@ To add a study:
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, Literal, NoReturn, TypeVar
@@ -36,8 +36,6 @@ Row = dict[str, object]
 DrawChart = Callable[[], "alt.TopLevelMixin"]
 Default = TypeVar("Default")
 Config = TypeVar("Config")
-Task = TypeVar("Task")
-Done = TypeVar("Done")
 
 SEED: Final = "seed"
 
@@ -92,11 +90,6 @@ def energy_option() -> Path | None:
 def grid_option() -> Path | None:
     """Declare `--grid`; if it is not given, the folder is `grid` in `Context.energy`."""
     return option(None, help="Folder of hourly series, one subfolder a zone.", shown="grid below TAUT_ENERGY")
-
-
-def zones_option() -> tuple[str, ...]:
-    """Declare `--zone`; if none is given, `Meters.of` chooses the zones."""
-    return option((), name="--zone", help="Zone of the grid (may be repeated).", shown="DE-LU and US-CAL-CISO")
 
 
 def year_option() -> int | None:
@@ -231,16 +224,3 @@ def _in_one(value: object, ends: tuple[object, object] | None) -> object:
         return value
     told = [f"{end:.3g}" for end in ends if isinstance(end, float) and not math.isnan(end)]
     return f"{value:.3g} [{', '.join(told)}]" if told else f"{value:.3g}"
-
-
-def dealt(run: Callable[[Task], Done], tasks: Sequence[Task], engine: Engine) -> Iterator[Done]:
-    """Yield the results of the tasks in order; an engine gives the same results as any other.
-
-    The first task runs in this process, so that others on this machine find the code that it compiled in the cache.
-    """
-    yield run(tasks[0])
-    yield from engine.run(_run, run, tasks[1:])
-
-
-def _run(run: Callable[[Task], Done], task: Task) -> Done:
-    return run(task)

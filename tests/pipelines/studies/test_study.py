@@ -17,7 +17,8 @@ from pipelines.cli.study import app_of
 from pipelines.engine.engine import Local
 from pipelines.engine.processes import Processes
 from pipelines.errors import BadUsage
-from pipelines.studies.study import Context, Findings, Study, dealt, option, seed_option, summed_up, write
+from pipelines.studies.compare import compare, paired
+from pipelines.studies.study import Context, Findings, Study, option, seed_option, summed_up, write
 
 
 class Shape(StrEnum):
@@ -133,8 +134,29 @@ def test_means_are_by_group_with_the_number_of_seeds() -> None:
     assert (row["wait_s"], row["seeds"]) == (6.0, 2)
 
 
-def test_tasks_come_back_in_their_order_whoever_did_them() -> None:
-    assert list(dealt(abs, [-3, 2, -1], Processes(2))) == list(dealt(abs, [-3, 2, -1], Local())) == [3, 2, 1]
+def multiplied(arm: int, seed: int) -> dict[str, object]:
+    return {"value": arm * seed}
+
+
+def test_arms_are_compared_seed_by_seed_the_same_on_any_engine() -> None:
+    arms, seeds = {"a": 2, "b": 3}, [5, 7, 9]
+
+    frames = [compare(arms, seeds, multiplied, engine=engine) for engine in (Local(), Processes(2))]
+
+    assert frames[0].rows() == [(arm, seed, arms[arm] * seed) for seed in seeds for arm in arms]
+    assert frames[1].equals(frames[0])
+
+
+def test_pairs_are_in_order_of_seeds_and_leave_out_columns_that_an_arm_lacks() -> None:
+    runs = pl.DataFrame(
+        {"arm": ["a", "b", "b", "a"], "seed": [1, 2, 1, 2], "x": [1.0, 4.0, 3.0, 2.0], "y": [None, 4.0, 3.0, None]}
+    )
+    [(_, arms)] = paired(runs)
+
+    assert {arm: {name: each.tolist() for name, each in of.items()} for arm, of in arms.items()} == {
+        "a": {"x": [1.0, 2.0]},
+        "b": {"x": [3.0, 4.0], "y": [3.0, 4.0]},
+    }
 
 
 def test_a_study_runs_here_with_one_process_or_the_engine_local_and_a_scheduler_needs_dask() -> None:
