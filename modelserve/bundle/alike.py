@@ -1,6 +1,6 @@
 """Upper bounds on the peak use of similar jobs, stored in a usage model's card.
 
-Computed in `pipelines.models.usage`. Called by `modelserve.bundle.card`, both predictors, and the recommendations.
+Computed in `pipelines.models.usage`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,6 @@
 """Load XGBoost boosters from bytes and run them; the only module of `modelserve` that imports XGBoost.
 
-No folder format, no features and no training here. Called by `modelserve.bundle.bundle` and
-`modelserve.bundle.predictor`.
+No folder format, no features and no training here.
 """
 
 import sys

@@ -1,7 +1,6 @@
 """The bundle: a folder with one model and everything it needs to predict, and how it is read and verified.
 
 Only the files listed here are opened, and nothing is unpickled. Bundles are written in `modelserve.bundle.writing`.
-Called by `modelserve.bundle.registry`, `modelserve.bundle.champions` and the commands.
 """
 
 import hashlib

@@ -69,13 +69,7 @@ class Champions:
 
 
 def version_folder(folder: Path, name: str, version: str) -> Path:
-    """Return the folder of a version's bundle, after checking that name and version are safe in a path.
-
-    Raises
-    ------
-    BundleError
-        The name is not `<kind>.<trace>.<type>`, or the version is not a number.
-    """
+    """Return the folder of a version's bundle, after checking that name and version are safe in a path."""
     if not MODEL_NAME.fullmatch(name):
         raise BundleError(
             f"model name {name[:80]!r}, expected <runtime|usage>.<trace>.<type> in letters, digits, - and _"
@@ -86,13 +80,7 @@ def version_folder(folder: Path, name: str, version: str) -> Path:
 
 
 def pointer_file(folder: Path, name: str, alias: str = CHAMPION) -> Path:
-    """Return the path of the pointer file of a model's alias.
-
-    Raises
-    ------
-    BundleError
-        The name is not a model name, or the alias is not one of `ALIASES`.
-    """
+    """Return the path of the pointer file of a model's alias."""
     if alias not in ALIASES:
         raise BundleError(f"{name[:80]}: alias {alias[:40]!r}, expected one of {', '.join(ALIASES)}")
     return version_folder(folder, name, "0").parent / f"{alias}.json"
@@ -175,13 +163,7 @@ def read_pointed(folder: Path, pointer: Pointer, *, histories: dict[str, History
 
 
 def read_champion(folder: Path, name: str, *, histories: dict[str, History] | None = None) -> Bundle:
-    """Read the bundle of a model's champion; `histories` is as in `read_bundle`.
-
-    Raises
-    ------
-    BundleError
-        The model has no champion, or its bundle cannot be read.
-    """
+    """Read the bundle of a model's champion; `histories` is as in `read_bundle`."""
     pointer = read_pointer(folder, name)
     if pointer is None:
         raise BundleError(f"{name}: no {CHAMPION}.json in {folder}, expected a mirrored model; promote and mirror one")

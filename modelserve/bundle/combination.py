@@ -1,8 +1,7 @@
 """Combine forecasts of run time by weights learnt from ended jobs, and widen p90 by an offset learnt from them.
 
 The members' forecasts are made elsewhere. The same compiled functions serve training, which walks through the jobs of a
-trace in time order, and the service, which learns from feedback. Called by `pipelines.models`, `modelserve.loading` and
-`modelserve.learning`.
+trace in time order, and the service, which learns from feedback.
 
 References: Cesa-Bianchi and Lugosi, "Prediction, Learning, and Games" (2006), chapter 2, for exponentially weighted
 forecasts; Gibbs and Candes, "Adaptive Conformal Inference Under Distribution Shift" (2021), for the tracked offset.

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from features.build import build
-from modelserve.bundle.built import completed
 from modelserve.bundle.bundle import Bundle, read_bundle
 from modelserve.bundle.card import USAGE_TARGETS
+from modelserve.bundle.job_frames import completed
 from modelserve.bundle.predictor import use_quantiles
 from modelserve.bundle.run_times import run_time_features, run_time_quantiles
 

@@ -85,13 +85,7 @@ class Population(BaseModel):
 
     @classmethod
     def from_json(cls, data: bytes, names: Sequence[str], *, where: str) -> "Population":
-        """Read a population from the JSON that `to_json` wrote.
-
-        Raises
-        ------
-        BundleError
-            The data is not a population of the features `names`; `where` names the file in the message.
-        """
+        """Read a population from the JSON that `to_json` wrote."""
         try:
             population = cls.model_validate_json(data)
         except ValidationError as error:

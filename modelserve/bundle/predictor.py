@@ -1,12 +1,12 @@
-"""Predictions from bundles in this process; implements `scheduler_core.types.Predictor`. Called by the commands.
+"""Predictions from bundles in this process; implements `scheduler_core.types.Predictor`.
 
-This predictor builds the features of many jobs as data frames (`features.build`). The service has its own predictor,
-which builds feature rows of few jobs faster (`features.rows`, `modelserve.calls.recommendations`). Both use the
-calibration here, and `tests/modelserve/calls/test_predictions.py` checks that their predictions are equal to the bit.
+This predictor builds the features of many jobs as data frames (`features.build`). The service has its own, which builds
+feature rows of few jobs faster. Both use the calibration here; a test checks that they are equal to the bit.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
+from features.build import build
 from features.columns.feature import Lookback
 from features.errors import FeatureError
 from features.online import EVIDENCE_KEYS
-from features.references import BASE_FEATURES
 from modelserve.bundle.alike import held
-from modelserve.bundle.built import Built, LastBuilt, candidate_rows
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card
-from modelserve.bundle.run_times import base_log_s, basis_of, calibrated_run_times, outputs_of
+from modelserve.bundle.job_frames import candidate_rows, jobs_frame
+from modelserve.bundle.run_times import base_log_s, basis_of, calibrated_run_times, outputs_of, run_time_features
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
@@ -38,17 +38,11 @@ Kind = Literal["runtime", "usage"]
 
 
 def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArray]:
-    """Predict the upper quantile of use per instance for a feature frame (n rows).
-
-    The result has an array (n,) for every target; it is NaN for a target without a booster.
-    """
+    """Predict the upper quantile of use per instance (n,) by target, NaN for a target without a booster."""
     matrix = bundle.contract.encode(features)
-    use = {}
-    for target in USAGE_TARGETS:
-        if target not in bundle.boosters:
-            use[target] = np.full(len(matrix), np.nan)
-        else:
-            use[target] = calibrated_use(bundle.card, target, outputs_of(bundle, target, matrix))
+    use = {target: np.full(len(matrix), np.nan) for target in USAGE_TARGETS}
+    for target in bundle.boosters:
+        use[target] = calibrated_use(bundle.card, target, outputs_of(bundle, target, matrix))
     return use
 
 
@@ -84,99 +78,58 @@ class InProcessPredictor:
     """A predictor from loaded bundles; `bundles` and `failures` are by registered model name.
 
     A job is predicted by the model of its trace and workload, otherwise by the model of its trace and task type. A job
-    without a model gets NaN, so its request is kept (`cold_start`). If the model of a job cannot be read, the methods
-    raise `PredictorUnavailable` with the reason in `failures`.
+    without a model gets NaN, so its request is kept (`cold_start`). If the model of a job cannot be read or fails, the
+    methods raise `PredictorUnavailable` with the reason.
     """
 
     bundles: Mapping[str, Bundle]
     failures: Mapping[str, str] = field(default_factory=dict)
-    _last: LastBuilt = field(default_factory=LastBuilt, init=False, repr=False, compare=False)
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict k run times; the i-th is the run time of `jobs[rows[i]]` with the request `requests[i]`.
 
         `rows` has shape (k,), `requests` (k, 3). Each model scores all its rows as one matrix.
-
-        Raises
-        ------
-        PredictorUnavailable
-            A model cannot be read, or its prediction fails.
         """
         p50, p90 = np.full((2, len(rows)), np.nan)
         for bundle, members in self._by_model("runtime", jobs):
             place = np.full(len(jobs), -1, dtype=np.int64)
             place[members] = np.arange(len(members))
             mine = np.flatnonzero(place[rows] >= 0)
-            if not len(mine):
-                continue
-            try:
-                answer = self._candidates(bundle, [jobs[i] for i in members], place[rows[mine]], requests[mine])
-            except (FeatureError, ValueError) as error:
-                raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
-            p50[mine], p90[mine] = answer.p50, answer.p90
+            if len(mine):
+                with _unavailable(bundle):
+                    answer = _candidates(bundle, [jobs[i] for i in members], place[rows[mine]], requests[mine])
+                p50[mine], p90[mine] = answer.p50, answer.p90
         return RunTimes(p50=p50, p90=p90)
 
-    def _candidates(self, bundle: Bundle, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        built = self._last.take(jobs, bundle.history)
-        seen = built.referenced(bundle.contract.names, relative=bundle.card.relative)
-        matrix = candidate_rows(bundle.contract, seen.features, built.frame, rows, requests)
-        # Only XGBoost's forecast depends on the request; the combined forecast is shifted by as much as XGBoost's.
-        own = outputs_of(bundle, RUNTIME_TARGET, bundle.contract.encode(seen.features))
-        added = base_log_s(bundle, seen, own)[rows]
-        return calibrated_run_times(bundle.card, outputs_of(bundle, RUNTIME_TARGET, matrix), added)
-
     def run_time_bases(self, jobs: Sequence[Job]) -> list[tuple[str, int] | None]:
-        """Return what each job's run time comes from, and the number of ended jobs behind it; None without a model.
-
-        Raises
-        ------
-        PredictorUnavailable
-            A model cannot be read, or features cannot be built for it.
-        """
+        """Return what each job's run time comes from, and the number of ended jobs behind it; None without a model."""
         bases: list[tuple[str, int] | None] = [None] * len(jobs)
-        every: list[Built] = []
         for bundle, members in self._by_model("runtime", jobs):
-            card, names = bundle.card, bundle.contract.names
-            combined = None if card.combination is None else card.combination.members
-            try:
-                built = self._last.take([jobs[i] for i in members], bundle.history)
-                built = built.with_features((*names, *BASE_FEATURES) if card.relative else names)
-                counts = built.referenced(names, relative=card.relative).evidence
-            except (FeatureError, ValueError) as error:
-                raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
-            every.append(built)
+            combination = bundle.card.combination
+            with _unavailable(bundle):
+                counts = run_time_features(bundle, jobs_frame([jobs[i] for i in members], bundle.history)).evidence
             for i, of_job in zip(members, counts.tolist(), strict=True):
-                bases[i] = basis_of(combined, of_job)
-        self._last.keep(every)  # `taut predict` asks next for these jobs' run times
+                bases[i] = basis_of(None if combination is None else combination.members, of_job)
         return bases
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
         """Bound the peak use per instance of each job (n,), from the usage model and from similar jobs.
 
         The result also has the number of measured runs behind each bound.
-
-        Raises
-        ------
-        PredictorUnavailable
-            A model cannot be read, or its prediction fails.
         """
         use = {target: np.full(len(jobs), np.nan) for target in USAGE_TARGETS}
         runs = np.zeros(len(jobs), dtype=np.int64)
-        every: list[Built] = []
         for bundle, members in self._by_model("usage", jobs):
-            try:
-                built = Built.of([jobs[i] for i in members], bundle.history).with_features(bundle.contract.names)
-                answer = use_quantiles(bundle, built.features)
-            except (FeatureError, ValueError) as error:
-                raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
-            every.append(built)
-            seen = measured_runs(bundle, built.frame)
+            mine = [jobs[i] for i in members]
+            with _unavailable(bundle):
+                frame = jobs_frame(mine, bundle.history)
+                answer = use_quantiles(bundle, build(frame, bundle.history, bundle.contract.names))
+            seen = measured_runs(bundle, frame)
             if bundle.card.alike_by_key is not None:
-                answer, seen = held(bundle.card.alike_by_key, built.jobs, answer, seen)
+                answer, seen = held(bundle.card.alike_by_key, mine, answer, seen)
             for target, values in answer.items():
                 use[target][members] = values
             runs[members] = seen
-        self._last.keep(every)  # a recommendation asks next for these jobs' run times
         return PeakUse(runs=runs, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
@@ -193,36 +146,50 @@ class InProcessPredictor:
     def sources(self, job: Job) -> Sources:
         """Return the models that predict a job, and the end of their history."""
         runtime, usage = self.bundle_of("runtime", job), self.bundle_of("usage", job)
-        reaches = [bundle.card.until.astimezone(UTC) for bundle in (runtime, usage) if bundle is not None]
         return Sources(
             run_time=None if runtime is None else runtime.reference,
             usage=None if usage is None else usage.reference,
-            history=min(reaches) if reaches else None,
+            history=min((b.card.until.astimezone(UTC) for b in (runtime, usage) if b is not None), default=None),
             failure=self._failure_of("runtime", job) or self._failure_of("usage", job),
         )
 
     def bundle_of(self, kind: Kind, job: Job) -> Bundle | None:
         """Return the bundle that predicts a job, or None."""
-        name = self._name_of(kind, job)
-        return None if name is None else self.bundles[name]
-
-    def _name_of(self, kind: Kind, job: Job) -> str | None:
-        return next((name for name in _names(kind, job) if name in self.bundles), None)
+        return next((self.bundles[name] for name in _names(kind, job) if name in self.bundles), None)
 
     def _failure_of(self, kind: Kind, job: Job) -> str | None:
-        if self._name_of(kind, job) is not None:
+        if self.bundle_of(kind, job) is not None:
             return None
         return next((self.failures[name] for name in _names(kind, job) if name in self.failures), None)
 
     def _by_model(self, kind: Kind, jobs: Sequence[Job]) -> list[tuple[Bundle, list[int]]]:
-        members: dict[str, list[int]] = defaultdict(list)
+        members: dict[int, tuple[Bundle, list[int]]] = {}
         for rows in _alike(jobs):
-            name = self._name_of(kind, jobs[rows[0]])
-            if name is not None:
-                members[name].extend(rows)
+            bundle = self.bundle_of(kind, jobs[rows[0]])
+            if bundle is not None:
+                members.setdefault(id(bundle), (bundle, []))[1].extend(rows)
             elif failure := self._failure_of(kind, jobs[rows[0]]):
                 raise PredictorUnavailable(failure)
-        return [(self.bundles[name], sorted(rows)) for name, rows in members.items()]
+        return [(bundle, sorted(rows)) for bundle, rows in members.values()]
+
+
+@contextmanager
+def _unavailable(bundle: Bundle) -> Iterator[None]:
+    """Turn errors of a model's prediction into `PredictorUnavailable`."""
+    try:
+        yield
+    except (FeatureError, ValueError) as error:
+        raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
+
+
+def _candidates(bundle: Bundle, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+    frame = jobs_frame(jobs, bundle.history)
+    seen = run_time_features(bundle, frame)
+    matrix = candidate_rows(bundle.contract, seen.features, frame, rows, requests)
+    # Only XGBoost's forecast depends on the request; the combined forecast is shifted by as much as XGBoost's.
+    own = outputs_of(bundle, RUNTIME_TARGET, bundle.contract.encode(seen.features))
+    added = base_log_s(bundle, seen, own)[rows]
+    return calibrated_run_times(bundle.card, outputs_of(bundle, RUNTIME_TARGET, matrix), added)
 
 
 def _names(kind: Kind, job: Job) -> list[str]:

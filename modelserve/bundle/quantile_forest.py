@@ -1,7 +1,6 @@
 """A quantile regression forest: trees whose leaves hold sampled run times, pooled over all trees into p50 and p90.
 
-Fitted in `pipelines.models.boosting`. In a bundle it is two files: the trees as an XGBoost model, and the values of the
-leaves as plain numbers. Called by `modelserve.bundle.bundle`, `modelserve.loading.served` and `pipelines.models`.
+Fitted in `pipelines.models.boosting`.
 
 Reference: Meinshausen, "Quantile Regression Forests", JMLR 7 (2006).
 """
@@ -19,8 +18,6 @@ from scheduler_core.types import FloatArray
 
 __all__ = ["VALUES_PER_LEAF", "QuantileForest", "read_quantile_forest"]
 
-Float32Array = npt.NDArray[np.float32]
-
 VALUES_PER_LEAF: Final = 8
 """Number of training values that each leaf holds, so that every tree weighs the same."""
 STORED: Final = np.dtype("<f4")
@@ -35,20 +32,21 @@ class QuantileForest:
     """
 
     forest: Forest
-    values: Float32Array
+    values: npt.NDArray[np.float32]
 
     @property
     def stored(self) -> bytes:
         """Return the values as the bytes of the bundle's file."""
         return self.values.astype(STORED).tobytes()
 
-    def rows(self, matrix: Float32Array) -> FloatArray:
+    def rows(self, matrix: npt.NDArray[np.float32]) -> FloatArray:
         """Return p50 and p90 (n, 2) of a matrix (n, k), in log units relative to the reference p50."""
-        from modelserve.bundle.trees.pooled import pooled  # numba: a process that only reads bundles does not load it
+        from modelserve.bundle.trees.compiled import pooled  # numba: a process that only reads bundles does not load it
 
-        forest, out = self.forest, np.empty((len(matrix), 2))
-        rows, nodes = np.ascontiguousarray(matrix, dtype=np.float32), self._nodes
-        pooled(rows, nodes, nodes.view(np.float32), forest.root, forest.depth, self.values.view(np.int32), out)
+        out, forest = np.empty((len(matrix), 2)), self.forest
+        rows, values = np.ascontiguousarray(matrix, dtype=np.float32), np.ascontiguousarray(self.values)
+        trees = self._nodes, self._nodes.view(np.float32), forest.words, forest.root, forest.depth
+        pooled(rows, *trees, values.view(np.int32), out)
         return out
 
     @cached_property
@@ -72,12 +70,14 @@ def read_quantile_forest(trees: bytes, values: bytes, *, features: int, name: st
     """
     forest = read_forest(trees, name=f"{name}.ubj")
     if forest.features != features or forest.outputs != 1 or (forest.words_at >= 0).any() or not len(forest.root):
-        raise BundleError(f"{name}.ubj: found other trees, expected numeric splits on {features} features; train again")
+        raise BundleError(f"{name}.ubj: other trees, expected numeric splits on {features} features; train again")
     leaves = int((forest.left < 0).sum())
-    wanted = leaves * VALUES_PER_LEAF * STORED.itemsize
-    if len(values) != wanted:
-        raise BundleError(f"{name}.f32: found {len(values)} bytes, expected {wanted} for {leaves} leaves; train again")
-    found = np.frombuffer(values, STORED).reshape(leaves, VALUES_PER_LEAF).astype(np.float32)
-    if not np.isfinite(found).all():
+    expected = leaves * VALUES_PER_LEAF * STORED.itemsize
+    if len(values) != expected:
+        raise BundleError(
+            f"{name}.f32: found {len(values)} bytes, expected {expected} for {leaves} leaves; train again"
+        )
+    read = np.frombuffer(values, STORED).reshape(leaves, VALUES_PER_LEAF).astype(np.float32)
+    if not np.isfinite(read).all():
         raise BundleError(f"{name}.f32: found values that are not finite, expected log run times; train again")
-    return QuantileForest(forest=forest, values=found)
+    return QuantileForest(forest=forest, values=read)

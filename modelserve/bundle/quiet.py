@@ -1,7 +1,6 @@
 """Configure MLflow before its import (no telemetry, less log output, few retries), and shorten its error messages.
 
-MLflow itself is not imported here. Called by the two modules that import it: `pipelines.models.tracking` and
-`modelserve.bundle.registry`.
+MLflow itself is not imported here.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Copy models from the MLflow registry to a folder; done by the sync process, never by a worker of the service.
 
 A model's pointer file changes only after the bundle was downloaded and verified. If the registry is down, the folder
-is left unchanged. The folder is read by `modelserve.bundle.champions`. Called by `modelserve.loading.sync` and
-`pipelines.cli`.
+is left unchanged. The folder is read by `modelserve.bundle.champions`.
 """
 
 import shutil

@@ -107,7 +107,7 @@ def outputs_of(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> 
         return raw_outputs(bundle.boosters[target], matrix)
     from modelserve.bundle.trees.compiled import CompiledTrees
 
-    return CompiledTrees.made_of(forest).rows(matrix)
+    return CompiledTrees.of(forest).rows(matrix)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Write a bundle: the folder with one model and everything it needs to predict, complete or not at all.
 
-The files of a bundle are listed in `modelserve.bundle.bundle`, which reads them. Called by `pipelines.models.model`.
+The files of a bundle are listed in `modelserve.bundle.bundle`, which reads them.
 """
 
 import io

@@ -1,10 +1,10 @@
-"""Compiled evaluation of a booster's trees: takes microseconds per row, and gives the same bits as XGBoost.
+"""Compiled evaluation of trees: takes microseconds per row, and gives the same bits as XGBoost.
 
-Rows that differ in few columns, such as the candidate requests of a job, share the result of trees that do not split on
-these columns. Files are read in `modelserve.bundle.trees.forest`; no calibration here. Called by `modelserve.loading`.
+A row that follows one with nearly the same values, such as the candidate requests of a job, takes over its leaf of
+every tree in which no split on the path uses a changed column.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,45 +13,38 @@ import numpy as np
 import numpy.typing as npt
 
 from modelserve.bundle.boosters import raw_outputs
-from modelserve.bundle.trees.forest import Forest, joined, read_forest, trial_rows
+from modelserve.bundle.trees.forest import CATEGORY_LIMIT, Forest, trial_rows
 from modelserve.errors import BundleError
 
 if TYPE_CHECKING:
     from xgboost import Booster
 
-__all__ = ["CompiledTrees", "jitted", "packed_nodes"]
+__all__ = ["CompiledTrees", "jitted", "packed_nodes", "pooled"]
 
 TOLERANCE: Final = 1e-5
 """Maximum difference from XGBoost's output, in log units."""
-
 LANES: Final = 8
 """Number of tree walks interleaved so that their memory accesses overlap; 16 were slower than 8."""
-
-BLOCK: Final = 64
-"""Number of rows evaluated together: this many rows and a few trees fit into the L1 cache."""
-
-PAIRS: Final = 512
-"""Number of (row, tree) pairs per batch: 8 trees for a block of 64 rows, or 512 trees for a single row."""
-
-FEW: Final = 9
-"""Maximum number of columns in which a row may differ from the row whose leaves it reuses.
-
-Candidates of one job differ only in the columns derived from the request, which are at most this many.
-"""
+GROUP: Final = 64
+"""Number of trees that all rows walk before the next trees, so that these stay in the cache."""
 
 DEFAULT_LEFT: Final = 1 << 30
 CATEGORICAL: Final = 1 << 29
 FEATURE: Final = CATEGORICAL - 1
 """Bit masks of a node's second number: two flags, and the bits of the feature index (`FEATURE`)."""
 
-CATEGORY_LIMIT: Final = 1 << 24
-
-_SIGNATURE: Final = (
+_WALK: Final = (
     "void(float32[:, ::1], int32[:, ::1], int32[::1], float32[::1], uint32[::1], int32[::1], int32[::1], int32[::1], "
     "float32[:, ::1])"
 )
+_POOLED: Final = (
+    "void(float32[:, ::1], int32[::1], float32[::1], uint32[::1], int32[::1], int32[::1], int32[:, ::1], "
+    "float64[:, ::1])"
+)
 _WORD: Final = np.uintp
 """Type of array indices. Unsigned, because compiled code checks signed indices for negative values at each access."""
+_ALL: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
+_SIGN: Final = np.int32(0x7FFFFFFF)
 
 
 def jitted(signature: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -82,135 +75,147 @@ def _in_set(value, held, words_at, words):  # type: ignore[no-untyped-def]  # nu
 
 
 @jitted(None)
-def _descend(values, nodes, numbers, words, begin, at, steps, changes, met):  # type: ignore[no-untyped-def]  # as above
-    """Move every lane down `steps` nodes from `at`; set `met` if one of these nodes splits on a column in `changes`."""
-    for _ in range(steps):
-        for k in range(LANES):
-            node = _WORD(at[k]) * _WORD(4)
-            held = nodes[node + _WORD(1)]
-            feature = _WORD(held & FEATURE)
-            met[k] |= changes[feature]
-            value = values[_WORD(begin[k]) + feature]
-            if held & CATEGORICAL:
-                right = _in_set(value, held, nodes[node + _WORD(3)], words)
-            else:
-                # Both `>=` and `<` are false for NaN, so the comparison is chosen such that NaN goes the default way.
-                left, threshold = held >> 30, numbers[node + _WORD(2)]
-                right = (np.int32(value >= threshold) & left) | (np.int32(not (value < threshold)) & (1 - left))
-            at[k] = nodes[node] + right
+def _reach(row, trees, due, count, lanes, leaf, path):  # type: ignore[no-untyped-def]  # as above
+    """Fill in the leaf (node) that a row reaches in each of the trees `due`, and the columns split on, as bits.
 
-
-@jitted(None)
-def _reach(pairs, count, shift, block, trees, lanes, leaf, touched):  # type: ignore[no-untyped-def]  # as above
-    """Find the leaf of each (tree, row) pair, and whether a split on the path to it uses a changed column.
-
-    A pair is encoded as `tree << shift | row`, from the indices of the tree and the row.
+    Column c is bit c modulo 64.
     """
-    values, width, changes = block
     nodes, numbers, words, root, depth = trees
-    begin, at, met = lanes
-    last = (1 << shift) - 1
-    for pair in range(count, count + LANES):  # repeat the last pair to fill the lanes
-        pairs[pair] = pairs[count - 1]
+    at, met = lanes
+    for place in range(count, count + LANES):  # repeat the last tree to fill the lanes
+        due[place] = due[count - 1]
     for first in range(0, count, LANES):
         steps = 0
         for k in range(LANES):
-            pair = pairs[first + k]
-            tree = _WORD(pair >> shift)
-            begin[k], at[k], met[k] = (pair & last) * width, root[tree], 0
+            tree = _WORD(due[first + k])
+            at[k], met[k] = root[tree], 0
             steps = max(steps, depth[tree])
-        _descend(values, nodes, numbers, words, begin, at, steps, changes, met)
+        for _ in range(steps):
+            for k in range(LANES):
+                node = _WORD(at[k]) * _WORD(4)
+                held = nodes[node + _WORD(1)]
+                feature = _WORD(held & FEATURE)
+                met[k] |= np.uint64(1) << np.uint64(feature & _WORD(63))
+                value = row[feature]
+                if held & CATEGORICAL:
+                    right = _in_set(value, held, nodes[node + _WORD(3)], words)
+                else:
+                    # Both `>=` and `<` are false for NaN: the comparison is chosen such that NaN goes the default way.
+                    left, threshold = held >> 30, numbers[node + _WORD(2)]
+                    right = (np.int32(value >= threshold) & left) | (np.int32(not (value < threshold)) & (1 - left))
+                at[k] = nodes[node] + right
         for k in range(LANES):
-            place = _WORD(pairs[first + k])
-            leaf[place] = numbers[_WORD(at[k]) * _WORD(4) + _WORD(3)]
-            touched[place] = met[k]
+            tree = _WORD(due[first + k])
+            leaf[tree], path[tree] = at[k], met[k]
+
+
+@jitted(_WALK)
+def _walk(rows, bits, nodes, numbers, words, root, depth, group, out):  # type: ignore[no-untyped-def]  # types: `_WALK`
+    """Add each row's leaf in every tree to the row's outputs, tree by tree in float32 as XGBoost does.
+
+    `bits` is `rows` viewed as integers, `numbers` is `nodes` viewed as floats. The left child of a leaf is the leaf
+    itself, so that all walks can take equally many steps.
+    """
+    count, width = rows.shape
+    changed, due = np.full(count, _ALL), np.empty(GROUP + LANES, np.int64)
+    leaf, path = np.empty(GROUP, np.int32), np.empty(GROUP, np.uint64)
+    lanes = np.empty(LANES, np.int32), np.empty(LANES, np.uint64)
+    for row in range(1, count):
+        changed[row] = 0
+        for column in range(width):
+            differs = np.uint64(bits[row, column] != bits[row - 1, column])
+            changed[row] |= differs << np.uint64(column & 63)
+    for first in range(0, root.size, GROUP):
+        several = min(GROUP, root.size - first)
+        trees = nodes, numbers, words, root[first:], depth[first:]
+        path[:] = _ALL
+        for row in range(count):
+            listed = 0
+            for tree in range(several):
+                due[listed] = tree
+                listed += (path[tree] & changed[row]) != 0
+            if listed:
+                _reach(rows[row], trees, due, listed, lanes, leaf, path)
+            for tree in range(several):
+                out[row, group[first + tree]] += numbers[_WORD(leaf[tree]) * _WORD(4) + _WORD(3)]
 
 
 @jitted(None)
-def _sort_out(bits, order, lead, changes):  # type: ignore[no-untyped-def]  # as above
-    """Divide rows into leading rows and followers, and return the number of leading rows.
+def _at_most(keys, bound):  # type: ignore[no-untyped-def]  # as above
+    """Return how many keys are at most `bound`; in this form, LLVM compares many keys at once."""
+    count = 0
+    for place in range(keys.size):
+        count += keys[place] <= bound
+    return count
 
-    A row is a follower if it differs from the last leading row in at most `FEW` columns; `changes` marks these columns.
-    `order` lists the leading rows, then the followers; `lead` holds the leading row of each row.
-    """
-    size, width = bits.shape
-    changes[:] = 0
-    last, leading, following = 0, 0, size
-    for row in range(size):
-        differ = 0
-        for column in range(width):
-            differ += bits[row, column] != bits[last, column]
-        if row > 0 and differ <= FEW:
-            following -= 1
-            order[following] = row
-            for column in range(width):
-                changes[column] |= bits[row, column] != bits[last, column]
+
+@jitted(None)
+def _ranked(keys, rank):  # type: ignore[no-untyped-def]  # as above
+    """Return the keys at `rank` and `rank + 1` in ascending order, by bisection; the last key follows itself."""
+    low, high = np.int64(keys.min()), np.int64(keys.max())
+    while low < high:
+        middle = (low + high) >> 1
+        if _at_most(keys, np.int32(middle)) > rank:
+            high = middle
         else:
-            last = row
-            order[leading] = row
-            leading += 1
-        lead[row] = last
-    return leading
+            low = middle + 1
+    ranked = np.int32(low)
+    if _at_most(keys, ranked) > rank + 1 or rank + 1 == keys.size:
+        return ranked, ranked
+    following = keys.max()
+    for place in range(keys.size):
+        following = min(following, keys[place] if keys[place] > ranked else following)
+    return ranked, following
 
 
-@jitted(_SIGNATURE)
-def _walk(rows, bits, nodes, numbers, words, root, depth, group, out):  # type: ignore[no-untyped-def]  # types: `_SIGNATURE`
-    """Add each row's leaf in every tree to the row's outputs, tree by tree in float32 as XGBoost does.
+@jitted(None)
+def _quantile(keys, level, two):  # type: ignore[no-untyped-def]  # as above
+    """Return a quantile of the numbers with these keys by linear interpolation; `two` (2,) is working memory."""
+    at = level * (len(keys) - 1)
+    low = int(at)
+    two[0], two[1] = _ranked(keys, low)
+    for i in range(2):
+        two[i] ^= (two[i] >> 31) & _SIGN
+    numbers = two.view(np.float32)
+    return numbers[0] + (at - low) * (np.float64(numbers[1]) - numbers[0])
 
-    `bits` is `rows` viewed as integers, `numbers` is `nodes` viewed as floats. If a leading row's path through a tree
-    uses no changed column, its followers reuse the leaf. The left child of a leaf is the leaf itself, so that all walks
-    can take equally many steps.
+
+@jitted(_POOLED)
+def pooled(rows, nodes, numbers, words, root, depth, values, out):  # type: ignore[no-untyped-def]  # types: `_POOLED`
+    """Fill `out` (n, 2) with p50 and p90 of the values in the leaves that each row reaches, over all trees.
+
+    The last column of a leaf's node is its row in `values`, which is viewed as integers. A number's key is its bits,
+    changed so that keys are in the order of their numbers.
     """
-    count, width = rows.shape
-    order, lead, changes = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(width, np.uint8)
-    leaf, touched, pairs = np.empty(PAIRS, np.float32), np.empty(PAIRS, np.uint8), np.empty(PAIRS + LANES, np.int64)
-    lanes = np.empty(LANES, np.int64), np.empty(LANES, np.int32), np.empty(LANES, np.uint8)
-    shift = 0
-    while 1 << shift < min(BLOCK, count):
-        shift += 1
-    for begin in range(0, count, BLOCK):
-        size = min(BLOCK, count - begin)
-        leading = _sort_out(bits[begin : begin + size], order, lead, changes)
-        block = rows[begin : begin + size].reshape(-1), width, changes
-        for first in range(0, root.size, PAIRS >> shift):
-            several = min(PAIRS >> shift, root.size - first)
-            trees = nodes, numbers, words, root[first:], depth[first:]
-            listed = 0
-            for tree in range(several):
-                for place in range(leading):
-                    pairs[listed] = (tree << shift) + order[place]
-                    listed += 1
-            _reach(pairs, listed, shift, block, trees, lanes, leaf, touched)
-            listed = 0
-            for tree in range(several):
-                for place in range(leading, size):
-                    pair, ahead = (tree << shift) + order[place], (tree << shift) + lead[order[place]]
-                    leaf[pair] = leaf[ahead]
-                    if touched[ahead]:
-                        pairs[listed] = pair
-                        listed += 1
-            if listed:
-                _reach(pairs, listed, shift, block, trees, lanes, leaf, touched)
-            for tree in range(several):
-                for row in range(size):
-                    out[begin + row, group[first + tree]] += leaf[(tree << shift) + row]
+    width, trees = values.shape[1], (nodes, numbers, words, root, depth)
+    keys, two = np.empty(root.size * width, dtype=np.int32), np.empty(2, dtype=np.int32)
+    leaf, path = np.empty(root.size, np.int32), np.empty(root.size, np.uint64)
+    due, lanes = np.arange(root.size + LANES), (np.empty(LANES, np.int32), np.empty(LANES, np.uint64))
+    for i in range(len(rows)):
+        _reach(rows[i], trees, due, root.size, lanes, leaf, path)
+        for tree in range(root.size):
+            place = nodes[_WORD(leaf[tree]) * _WORD(4) + _WORD(3)]
+            for j in range(width):
+                bits = values[place, j]
+                keys[tree * width + j] = bits ^ ((bits >> 31) & _SIGN)
+        out[i, 0], out[i, 1] = _quantile(keys, 0.5, two), _quantile(keys, 0.9, two)
 
 
 def packed_nodes(forest: Forest) -> npt.NDArray[np.int32]:
-    """Return the nodes (n, 4) in the layout of `_walk`; a node fills a quarter of a cache line.
+    """Return the nodes (n, 4) in the layout of `_reach`; a node fills a quarter of a cache line.
 
     The columns of an inner node: left child, flags and feature, bits of the threshold, offset of the category set. The
     columns of a leaf: its own index, its parent's feature, NaN (so that a walk stays at the leaf), bits of its value.
     """
     leaf = forest.left < 0
     inner = np.flatnonzero(~leaf)
-    asked = forest.feature.copy()
+    feature = forest.feature.copy()
     for child in (forest.left[inner], forest.left[inner] + 1):
-        asked[child] = np.where(leaf[child], forest.feature[inner], asked[child])
+        feature[child] = np.where(leaf[child], forest.feature[inner], feature[child])
     nodes = np.empty((len(leaf), 4), dtype=np.int32)
     nodes[:, 0] = np.where(leaf, np.arange(len(leaf)), forest.left)
     flags = np.where(forest.default_left, DEFAULT_LEFT, 0) | np.where(forest.words_at >= 0, CATEGORICAL, 0)
-    nodes[:, 1] = np.where(leaf, DEFAULT_LEFT, flags) | asked
+    nodes[:, 1] = np.where(leaf, DEFAULT_LEFT, flags) | feature
     nodes[:, 2] = np.where(leaf, np.float32(np.nan), forest.threshold).view(np.int32)
     nodes[:, 3] = np.where(leaf, forest.threshold.view(np.int32), forest.words_at)
     return nodes
@@ -224,39 +229,14 @@ class CompiledTrees:
     nodes: npt.NDArray[np.int32]
 
     @classmethod
-    def made_of(cls, forest: Forest) -> "CompiledTrees":
+    def of(cls, forest: Forest) -> "CompiledTrees":
         """Return the trees of a forest in the layout that `_walk` expects."""
         return cls(forest=forest, nodes=packed_nodes(forest))
-
-    @classmethod
-    def of(cls, booster: "Booster", outputs: int) -> "CompiledTrees":
-        """Return the compiled trees of a booster with `outputs` outputs per row.
-
-        Raises
-        ------
-        BundleError
-            The model is not a sum of trees, or has another number of outputs.
-        """
-        forest = read_forest(bytes(booster.save_raw("ubj")), name="booster")
-        if forest.outputs != outputs:
-            raise BundleError(f"the model has {forest.outputs} outputs, expected {outputs}")
-        return cls.made_of(forest)
-
-    @classmethod
-    def joined(cls, several: Sequence["CompiledTrees"]) -> "CompiledTrees":
-        """Return the trees of several boosters, whose outputs stand side by side."""
-        return several[0] if len(several) == 1 else cls.made_of(joined([each.forest for each in several]))
-
-    def one(self, row: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """Return the outputs of one row (k,), before calibration."""
-        answer: npt.NDArray[np.float64] = self.rows(row.reshape(1, -1))[0]
-        return answer
 
     def rows(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Return the outputs (n, outputs) of a matrix (n, k), before calibration.
 
-        With 400 trees of depth 7 on one core, a single row takes 9 microseconds, each of many rows 5.3, and each of
-        many consecutive candidates of a job 2.9. XGBoost takes 320 for a single row and 7 to 24 for each of many rows.
+        With 400 trees of depth 7 on one core, a single row takes 9 microseconds; XGBoost takes 320.
         """
         forest = self.forest
         if matrix.ndim != 2 or matrix.shape[1] != forest.features:
@@ -264,17 +244,8 @@ class CompiledTrees:
         out = np.empty((len(matrix), len(forest.base)), dtype=np.float32)
         out[:] = forest.base
         rows, nodes = np.ascontiguousarray(matrix, dtype=np.float32), self.nodes.reshape(-1)
-        _walk(
-            rows,
-            rows.view(np.int32),
-            nodes,
-            nodes.view(np.float32),
-            forest.words,
-            forest.root,
-            forest.depth,
-            forest.group,
-            out,
-        )
+        trees = nodes, nodes.view(np.float32), forest.words, forest.root, forest.depth, forest.group
+        _walk(rows, rows.view(np.int32), *trees, out)
         return out.astype(np.float64)
 
     def check(self, booster: "Booster", features: int) -> None:

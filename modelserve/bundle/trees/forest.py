@@ -1,7 +1,6 @@
 """The trees of an XGBoost model file as flat arrays, with every index checked.
 
 The file is checked before XGBoost loads it, because neither XGBoost nor the compiled code checks bounds.
-Called by `modelserve.bundle.boosters` and `modelserve.bundle.trees.compiled`.
 """
 
 import json
@@ -12,11 +11,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelserve.bundle.trees.category_sets import category_sets
 from modelserve.bundle.trees.ubjson import Value, read_ubjson
 from modelserve.errors import BundleError
 
-__all__ = ["joined", "read_forest"]
+__all__ = ["Forest", "read_forest"]
 
 OBJECTIVES: Final = ("reg:quantileerror", "reg:absoluteerror", "reg:squarederror")
 """Accepted objectives: their output is the sum of the leaf values, without a transformation."""
@@ -44,6 +42,11 @@ _NODE_ARRAYS: Final[Mapping[str, str]] = {
     "sum_hessian": "float32",
 }
 """The arrays of a tree with one entry per node, and their element types."""
+
+CATEGORY_WORDS_LIMIT: Final = 1 << 18
+"""Maximum size of all category sets, in 32-bit words (1 MiB). A tiny file could otherwise demand gigabytes."""
+CATEGORY_LIMIT: Final = 1 << 24
+"""Upper bound (exclusive) of category codes, as in XGBoost: float32 does not represent larger integers exactly."""
 
 _FLAGS: Final = ("default_left", "split_type")
 _STATISTICS: Final = ("base_weights", "loss_changes", "sum_hessian")
@@ -77,29 +80,6 @@ class Forest:
     def outputs(self) -> int:
         """The number of outputs per row."""
         return len(self.base)
-
-
-def joined(forests: Sequence[Forest]) -> Forest:
-    """Return the trees of several forests as one, whose outputs are those of the first forest, then of the next."""
-    nodes, words, outputs = (np.cumsum([0, *sizes[:-1]]).astype(np.int32) for sizes in _sizes(forests))
-
-    def shifted(name: str, by: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        parts = [getattr(each, name) for each in forests]
-        return np.concatenate([np.where(p < 0, p, p + s).astype(np.int32) for p, s in zip(parts, by, strict=True)])
-
-    together = ("feature", "threshold", "default_left", "words", "depth", "base")
-    return Forest(
-        left=shifted("left", nodes),
-        root=shifted("root", nodes),
-        words_at=shifted("words_at", words),
-        group=shifted("group", outputs),
-        features=forests[0].features,
-        **{name: np.concatenate([getattr(each, name) for each in forests]) for name in together},
-    )
-
-
-def _sizes(forests: Sequence[Forest]) -> list[list[int]]:
-    return [[len(getattr(each, name)) for each in forests] for name in ("left", "words", "base")]
 
 
 def read_forest(data: bytes, *, name: str) -> Forest:
@@ -150,7 +130,7 @@ def _forest(file: Value) -> Forest:
     left = _left(nodes, sizes, root)
     if len(left) and not 0 <= nodes["split_indices"].min() <= nodes["split_indices"].max() < max(features, 1):
         raise BundleError(f"a split on feature {nodes['split_indices'].max()}, expected one below {features}")
-    words_at, words = category_sets(trees, sizes, root)
+    words_at, words = _category_sets(trees, sizes, root)
     if not np.isfinite(nodes["split_conditions"][left < 0]).all():
         raise BundleError("a leaf that is not a number, expected finite values")
     if not all(np.isfinite(nodes[key]).all() for key in _STATISTICS) or (nodes["sum_hessian"] < 0).any():
@@ -247,6 +227,47 @@ def _depth(left: npt.NDArray[np.int32], root: IntArray) -> npt.NDArray[np.int32]
         depth[tree] = below + 1
         level, tree = np.concatenate([level, level + 1]), np.concatenate([tree, tree])
     raise BundleError(f"a tree deeper than {DEPTH_LIMIT}, expected at most that")
+
+
+def _category_sets(
+    trees: Sequence[Value], sizes: IntArray, root: IntArray
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
+    """Return the offset of each node's category set, -1 for a node without one, and the sets as bit masks.
+
+    A row goes right if its category is in the set. A set is its number of 32-bit words, then the words.
+    """
+    keys = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
+    nodes, lengths, categories = [], [], []
+    for tree, size, offset in zip(trees, sizes.tolist(), root.tolist(), strict=True):
+        node, begin, length, category = (np.asarray(tree[key], dtype=np.int64) for key in keys)
+        if not len(node) and not len(category):
+            continue
+        end = np.cumsum(length)
+        if not len(node) == len(begin) == len(length) or (begin != end - length).any() or end[-1:] != len(category):
+            raise BundleError("category sets with gaps or overlaps, expected one directly after another")
+        ascending = (np.diff(node) > 0).all() and node[0] >= 0 and node[-1] < size
+        if not ascending or not 1 <= length.min() <= length.max() <= len(category):
+            raise BundleError("category sets of nodes out of order or range, expected ascending nodes")
+        nodes.append(node + offset)
+        lengths.append(length)
+        categories.append(category)
+    words_at = np.full(int(sizes.sum()), -1, dtype=np.int32)
+    if not nodes:
+        return words_at, np.zeros(0, dtype=np.uint32)
+    length, category = np.concatenate(lengths), np.concatenate(categories)
+    if not 0 <= category.min() <= category.max() < CATEGORY_LIMIT:
+        raise BundleError(f"categories from {category.min()} to {category.max()}, expected 0 to {CATEGORY_LIMIT}")
+    width = np.maximum.reduceat(category, np.cumsum(length) - length) // 32 + 1
+    at = np.cumsum(width + 1) - (width + 1)
+    total = int((width + 1).sum())
+    if total > CATEGORY_WORDS_LIMIT:
+        raise BundleError(f"category sets of {total} words, expected at most {CATEGORY_WORDS_LIMIT}")
+    words = np.zeros(total, dtype=np.uint32)
+    words[at] = width
+    bits = np.uint32(1) << (category % 32).astype(np.uint32)
+    np.bitwise_or.at(words, np.repeat(at + 1, length) + category // 32, bits)
+    words_at[np.concatenate(nodes)] = at
+    return words_at, words
 
 
 CHECK_ROWS: Final = 64

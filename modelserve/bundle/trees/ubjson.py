@@ -1,8 +1,6 @@
 """Reader of Universal Binary JSON as XGBoost writes it, with every bound checked.
 
-The structure of trees is checked in `modelserve.bundle.trees.forest`. Anything that XGBoost does not write is rejected
-here, because XGBoost's own reader recurses without limit.
-Called by `modelserve.bundle.trees.forest`.
+Anything that XGBoost does not write is rejected, since XGBoost's own reader recurses without limit and crashes.
 """
 
 import struct
@@ -10,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from modelserve.errors import BundleError
 
@@ -18,18 +15,15 @@ Value = Any  # JSON: object, list, text, number, boolean, null, or a numpy array
 
 DEPTH_LIMIT: Final = 16
 """Maximum nesting of objects and arrays; an XGBoost model has seven levels."""
-
 VALUES_LIMIT: Final = 4_000_000
 """Maximum number of values in a file, where an array of numbers counts as one; a model has about 30 per tree."""
 
-_NUMBERS: Final[Mapping[int, struct.Struct]] = {
-    ord(mark): struct.Struct(">" + code) for mark, code in zip("UiIlLdD", "Bbhiqfd", strict=True)
+_NUMBERS: Final[Mapping[bytes, np.dtype[Any]]] = {
+    bytes([mark]): np.dtype(f">{code}")
+    for mark, code in zip(b"UiIlLdD", ("u1", "i1", "i2", "i4", "i8", "f4", "f8"), strict=True)
 }
-_ARRAYS: Final[Mapping[int, np.dtype[Any]]] = {  # element type of a typed array, by its mark
-    mark: np.dtype(packed.format) for mark, packed in _NUMBERS.items()
-}
-_LENGTH: Final = struct.Struct(">Bq")
-_WORDS: Final[Mapping[int, bool | None]] = {ord("Z"): None, ord("T"): True, ord("F"): False}
+_WORDS: Final[Mapping[bytes, bool | None]] = {b"Z": None, b"T": True, b"F": False}
+_LENGTH: Final = struct.Struct(">cq")
 
 
 def read_ubjson(data: bytes) -> Value:
@@ -55,32 +49,26 @@ def read_ubjson(data: bytes) -> Value:
 class _Reader:
     """A parser with its current position `at` in the bytes, and the number of values read so far."""
 
-    __slots__ = ("at", "data", "values")
-
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.at = 0
-        self.values = 0
+        self.at = self.values = 0
 
     def value(self, depth: int) -> Value:
         self.values += 1
         if depth > DEPTH_LIMIT or self.values > VALUES_LIMIT:
             raise BundleError(f"UBJSON: deeper than {DEPTH_LIMIT} or more than {VALUES_LIMIT} values, expected a model")
-        mark = self.byte()
+        mark = self.take(1)
         if mark in _NUMBERS:
-            return self.number(mark)
-        if mark == ord("S"):
+            return self.numbers(mark, 1)[0].item()
+        if mark == b"S":
             return self.text()
-        if mark == ord("{"):
+        if mark == b"{":
             return self.object(depth)
-        if mark == ord("["):
+        if mark == b"[":
             return self.array(depth)
         if mark in _WORDS:
             return _WORDS[mark]
-        raise BundleError(f"UBJSON: {bytes([mark])!r} at byte {self.at - 1}, expected the start of a value")
-
-    def byte(self) -> int:
-        return self.take(1)[0]
+        raise BundleError(f"UBJSON: {mark!r} at byte {self.at - 1}, expected the start of a value")
 
     def take(self, count: int) -> bytes:
         if count > len(self.data) - self.at:
@@ -88,19 +76,15 @@ class _Reader:
         self.at += count
         return self.data[self.at - count : self.at]
 
-    def number(self, mark: int) -> int | float:
-        packed = _NUMBERS[mark]
-        found: int | float = packed.unpack(self.take(packed.size))[0]
-        return found
+    def numbers(self, mark: bytes, count: int) -> np.ndarray[Any, np.dtype[Any]]:  # of the type that the mark names
+        dtype = _NUMBERS[mark]
+        return np.frombuffer(self.take(count * dtype.itemsize), dtype=dtype)
 
     def length(self) -> int:
         """Read the length of a text or array, which XGBoost always writes as a 64-bit integer."""
-        at, self.at = self.at, self.at + _LENGTH.size
-        if self.at > len(self.data):
-            raise BundleError(f"UBJSON: cut short at byte {at} of {len(self.data)}, expected a length")
-        mark, count = _LENGTH.unpack_from(self.data, at)
-        if mark != ord("L") or not 0 <= count <= len(self.data):
-            raise BundleError(f"UBJSON: no length at byte {at}, expected one of at most {len(self.data)}")
+        mark, count = _LENGTH.unpack(self.take(_LENGTH.size))
+        if mark != b"L" or not 0 <= count <= len(self.data):
+            raise BundleError(f"UBJSON: no length before byte {self.at}, expected one of at most {len(self.data)}")
         return int(count)
 
     def text(self) -> str:
@@ -110,21 +94,20 @@ class _Reader:
             raise BundleError(f"UBJSON: no UTF-8 before byte {self.at}, expected text") from error
 
     def object(self, depth: int) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        members: dict[str, Value] = {}
         while self.data[self.at : self.at + 1] != b"}":
             key = self.text()
-            if key in found:
+            if key in members:
                 raise BundleError(f"UBJSON: the key {key[:40]!r} twice, expected once")
-            found[key] = self.value(depth + 1)
+            members[key] = self.value(depth + 1)
         self.at += 1
-        return found
+        return members
 
-    def array(self, depth: int) -> "list[Value] | npt.NDArray[Any]":  # of the element type given in the bytes
-        mark = self.byte()
-        if mark == ord("#"):
+    def array(self, depth: int) -> Value:
+        mark = self.take(1)
+        if mark == b"#":
             return [self.value(depth + 1) for _ in range(self.length())]
-        kind, then = self.take(2)
-        dtype = _ARRAYS.get(kind)
-        if mark != ord("$") or dtype is None or then != ord("#"):
+        kind, then = self.take(1), self.take(1)
+        if mark != b"$" or kind not in _NUMBERS or then != b"#":
             raise BundleError(f"UBJSON: an array without type and length before byte {self.at}, expected both")
-        return np.frombuffer(self.take(self.length() * dtype.itemsize), dtype=dtype)
+        return self.numbers(kind, self.length())

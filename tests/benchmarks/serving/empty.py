@@ -21,8 +21,8 @@ def app_of(bundle: Path) -> FastAPI:
     """Return the two endpoints."""
     app = FastAPI()
     held = read_bundle(bundle)
-    trees = CompiledTrees.of(held.boosters[RUNTIME_TARGET], len(held.card.quantiles))
-    row = np.zeros(len(held.contract.names), dtype=np.float32)
+    trees = CompiledTrees.of(held.forests[RUNTIME_TARGET])
+    row = np.zeros((1, len(held.contract.names)), dtype=np.float32)
 
     @app.get("/readyz")
     async def ready() -> dict[str, str]:
@@ -34,7 +34,7 @@ def app_of(bundle: Path) -> FastAPI:
 
     @app.post("/trees")
     async def walked(body: PredictBody) -> dict[str, list[float]]:
-        return {"raw": trees.one(row).tolist()}
+        return {"raw": trees.rows(row)[0].tolist()}
 
     return app
 

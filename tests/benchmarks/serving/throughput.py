@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 
 from modelserve.bundle.boosters import raw_outputs
-from modelserve.bundle.built import jobs_frame
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.champions import read_champion
+from modelserve.bundle.job_frames import jobs_frame
 from modelserve.bundle.run_times import run_time_features
 from modelserve.contract.requests import JobRow, job_of
 from tests.benchmarks.serving.figures import Bar, Row, alternately, ratio_row

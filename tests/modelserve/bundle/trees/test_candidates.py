@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelserve.bundle.trees.compiled import BLOCK, FEW, CompiledTrees
+from modelserve.bundle.trees.compiled import GROUP, LANES, CompiledTrees
 from modelserve.bundle.trees.forest import Forest
 from tests.examples import examples
 
@@ -112,36 +112,34 @@ def test_candidates_are_answered_as_if_each_row_went_down_every_tree_alone(
     forest = grown(rng, trees=trees, depth=depth, features=features)
     rows = candidates(rng, jobs, each, features, round(share * features))
 
-    answers = CompiledTrees.made_of(forest).rows(rows)
+    answers = CompiledTrees.of(forest).rows(rows)
 
     assert answers.tobytes() == plainly(forest, rows).tobytes()
 
 
-@pytest.mark.parametrize("changed", [0, 1, FEW - 1, FEW, FEW + 1, 40])
-@pytest.mark.parametrize("each", [1, 2, 11, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
-def test_however_many_rows_are_alike_and_in_however_many_columns(changed: int, each: int) -> None:
-    rng = np.random.default_rng(each + changed)
-    forest = grown(rng, trees=9, depth=6, features=40)
-    rows = drawn(rng, (3, 40)).repeat(each, axis=0)
+@pytest.mark.parametrize("changed", [0, 1, 9, 70])
+@pytest.mark.parametrize("trees", [1, LANES - 1, LANES, LANES + 1, GROUP, 2 * GROUP + 1])
+def test_however_many_trees_there_are_and_columns_change(changed: int, trees: int) -> None:
+    rng = np.random.default_rng(trees + changed)
+    forest = grown(rng, trees=trees, depth=6, features=70)  # more columns than the bits of a path
+    rows = drawn(rng, (3, 70)).repeat(11, axis=0)
     rows[:, :changed] = drawn(rng, (len(rows), changed))
 
-    answers = CompiledTrees.made_of(forest).rows(rows)
+    answers = CompiledTrees.of(forest).rows(rows)
 
     assert answers.tobytes() == plainly(forest, rows).tobytes()
 
 
 def test_what_stands_beside_a_row_changes_nothing_of_its_answer() -> None:
     rng = np.random.default_rng(5)
-    trees = CompiledTrees.made_of(grown(rng, trees=30, depth=6, features=30))
+    trees = CompiledTrees.of(grown(rng, trees=30, depth=6, features=30))
     rows = candidates(rng, 40, 11, 30, 6)
     order = rng.permutation(len(rows))
 
     whole = trees.rows(rows)
 
     np.testing.assert_array_equal(trees.rows(rows[order]), whole[order])
-    np.testing.assert_array_equal(np.array([trees.one(row) for row in rows]), whole)
-    for begin in (1, 7, BLOCK - 1):
-        np.testing.assert_array_equal(trees.rows(rows[begin:]), whole[begin:])
+    np.testing.assert_array_equal(np.vstack([trees.rows(row[None]) for row in rows]), whole)
 
 
 def test_trees_of_one_leaf_and_rows_without_end_are_answered() -> None:
@@ -149,6 +147,6 @@ def test_trees_of_one_leaf_and_rows_without_end_are_answered() -> None:
     forest = grown(rng, trees=600, depth=1, features=2)
     rows = np.array([[np.inf, -np.inf], [np.nan, 3e38], [0.0, -0.0], [0.0, 0.0]], np.float32)
 
-    answers = CompiledTrees.made_of(forest).rows(rows)
+    answers = CompiledTrees.of(forest).rows(rows)
 
     assert answers.tobytes() == plainly(forest, rows).tobytes()

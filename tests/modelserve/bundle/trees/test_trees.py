@@ -30,6 +30,10 @@ def trained(objective: str = "reg:quantileerror", rounds: int = 12, seed: int = 
     return booster
 
 
+def compiled(booster: xgb.Booster) -> CompiledTrees:
+    return CompiledTrees.of(read_forest(bytes(booster.save_raw("ubj")), name="m"))
+
+
 def rows_for(count: int, seed: int = 1) -> np.ndarray:
     rng = np.random.default_rng(seed)
     rows = rng.normal(scale=2.0, size=(count, FEATURES)).astype(np.float32)
@@ -54,11 +58,10 @@ def rows_for(count: int, seed: int = 1) -> np.ndarray:
     ids=["usual", "partition", "one-hot", "parallel", "absolute", "squared", "deep", "leaves", "no-trees"],
 )
 def test_every_answer_equals_the_librarys_to_the_bit(booster: xgb.Booster) -> None:
-    outputs = raw_outputs(booster, rows_for(1)).shape[1]
-    trees = CompiledTrees.of(booster, outputs)
+    trees = compiled(booster)
     rows = np.vstack([rows_for(500), trial_rows(trees.forest)])
 
-    answers = np.array([trees.one(row) for row in rows])
+    answers = np.vstack([trees.rows(row[None]) for row in rows])
 
     assert answers.dtype == np.float64
     np.testing.assert_array_equal(answers, raw_outputs(booster, rows))
@@ -66,7 +69,7 @@ def test_every_answer_equals_the_librarys_to_the_bit(booster: xgb.Booster) -> No
 
 
 def test_the_edges_of_every_split_are_among_the_rows_compared_on() -> None:
-    trees = CompiledTrees.of(trained(), 2)
+    trees = compiled(trained())
     rows = trial_rows(trees.forest)
 
     numeric = (trees.forest.left >= 0) & (trees.forest.words_at < 0)
@@ -77,36 +80,20 @@ def test_the_edges_of_every_split_are_among_the_rows_compared_on() -> None:
     assert (rows[:, CATEGORICAL] > 60).any()
 
 
-def test_the_rows_compared_on_are_the_same_each_time() -> None:
-    forest = CompiledTrees.of(trained(), 2).forest
+def test_the_check_passes_a_boosters_own_trees_and_no_others() -> None:
+    trees = compiled(trained())
 
-    np.testing.assert_array_equal(trial_rows(forest), trial_rows(forest))
-
-
-def test_a_booster_passes_its_own_check() -> None:
-    booster = trained()
-
-    CompiledTrees.of(booster, 2).check(booster, FEATURES)
-
-
-def test_trees_of_another_booster_are_noticed() -> None:
+    trees.check(trained(), FEATURES)
     with pytest.raises(BundleError, match="off by"):
-        CompiledTrees.of(trained(seed=1), 2).check(trained(seed=2), FEATURES)
-
-
-def test_another_number_of_features_or_outputs_is_noticed() -> None:
-    booster = trained()
-
+        trees.check(trained(seed=2), FEATURES)
     with pytest.raises(BundleError, match="6 features, expected 7"):
-        CompiledTrees.of(booster, 2).check(booster, 7)
-    with pytest.raises(BundleError, match="2 outputs, expected 1"):
-        CompiledTrees.of(booster, 1)
+        trees.check(trained(), 7)
 
 
 @pytest.mark.parametrize("shape", [(3, FEATURES + 1), (3, FEATURES - 1), (FEATURES,)])
 def test_a_matrix_of_another_width_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="expected"):
-        CompiledTrees.of(trained(), 2).rows(np.zeros(shape, np.float32))
+        compiled(trained()).rows(np.zeros(shape, np.float32))
 
 
 def train_dart() -> xgb.Booster:
