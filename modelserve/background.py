@@ -1,7 +1,4 @@
-"""Lower the priority of background threads, so that calls get the processor first.
-
-Called once by each logging thread and by the writer process when they start.
-"""
+"""Lower the priority of background threads, so that calls get the processor first."""
 
 import contextlib
 import os

@@ -1,7 +1,6 @@
 """Callers and their bearer tokens: what a token permits, and the look-up of a token by its hash.
 
 A token permits scopes (kinds of call), and traces and clusters, called its reach. Only the hash of a token is stored.
-Called by the HTTP gate, the service and the functions that check reach.
 """
 
 import hashlib

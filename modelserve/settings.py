@@ -1,6 +1,6 @@
 """Settings of the service, read from the environment variables `TAUT_SERVE_*` and checked.
 
-`taut serve --print-settings` shows them. Called by the service's entry points.
+`taut serve --print-settings` shows them.
 """
 
 import ipaddress
@@ -42,9 +42,7 @@ class TypePolicy(BaseModel):
     def _sure_of_what_is_trusted(self) -> "TypePolicy":
         if self.sure_runs is None:
             return self
-        from scheduler_core.shrink import (
-            ShrinkPolicy,
-        )  # imported here because it loads numpy, which the parent process does not need
+        from scheduler_core.shrink import ShrinkPolicy  # loads numpy, which the supervisor does not need
 
         least = ShrinkPolicy().min_runs if self.min_runs is None else self.min_runs
         if self.sure_runs < least:
@@ -59,9 +57,7 @@ class TypePolicy(BaseModel):
     @field_validator("alpha")
     @classmethod
     def _leaves_candidates(cls, alpha: float | None) -> float | None:
-        from scheduler_core.shrink import (
-            MAX_ALPHA,
-        )  # imported here because it loads numpy, which the parent process does not need
+        from scheduler_core.shrink import MAX_ALPHA  # loads numpy, which the supervisor does not need
 
         if alpha is not None and not alpha <= MAX_ALPHA:
             raise ValueError(f"found {alpha:g}, expected at most {MAX_ALPHA:g}")

@@ -12,7 +12,7 @@ from modelserve.api.operations import CALL, OPEN_CALL, Operation
 from modelserve.api.problems import Refusal
 from modelserve.contract.models import Ready
 from modelserve.errors import Forbidden
-from modelserve.loading.sync_state import read_mirror_state
+from modelserve.loading.sync import read_mirror_state
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 TAG: Final = "health"

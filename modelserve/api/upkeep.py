@@ -11,7 +11,7 @@ from typing import Final
 
 from modelserve.api.calls import Desk
 from modelserve.api.gate import AccessLog
-from modelserve.loading.sync_state import read_mirror_state
+from modelserve.loading.sync import read_mirror_state
 
 ERRORS_EVERY_S: Final = 30.0
 """Seconds between two measurements of the models' prediction errors."""

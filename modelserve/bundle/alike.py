@@ -1,7 +1,4 @@
-"""Upper bounds on the peak use of similar jobs, stored in a usage model's card.
-
-Computed in `pipelines.models.usage`.
-"""
+"""Upper bounds on the peak use of similar jobs, stored in a usage model's card."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
@@ -9,7 +6,7 @@ from typing import Annotated, Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from scheduler_core.types import FloatArray, IntArray, Job, Request
+from scheduler_core.types import FloatArray, IntArray, Job
 
 __all__ = ["PARAMETER_SERVER", "Alike", "alike_key", "held"]
 
@@ -73,16 +70,10 @@ def held(
     Otherwise it is the bound of similar jobs, and for memory the larger of this bound and the prediction. It is NaN if
     no similar job was measured; the request is then kept.
 
-    Parameters
-    ----------
-    found
-        Upper bounds of similar jobs, by the key of `alike_key`.
-    use
-        Predicted upper quantile of use (n,), by target.
-    own_runs
-        Number of measured runs of each job's own group and role (n,).
+    `found` holds the bounds of similar jobs by `alike_key`, `use` the predicted upper quantile of use (n,) by
+    target, `own_runs` (n,) the number of measured runs of each job's own group and role.
     """
-    bounds = [found.get(_key_of(job.role, job.request)) for job in jobs]
+    bounds = [found.get(alike_key(job.role, job.request.row())) for job in jobs]
     own_runs = np.where([job.role == PARAMETER_SERVER for job in jobs], 0, own_runs)
     known = own_runs >= OWN_RUNS
     answers = {}
@@ -92,7 +83,3 @@ def held(
         answers[target] = np.where(known, predicted * ROOM[target], alike)
     groups = np.array([0 if each is None else each.groups for each in bounds], dtype=np.int64)
     return answers, np.where(known, own_runs, np.maximum(groups, own_runs)).astype(np.int64)
-
-
-def _key_of(role: str, request: Request) -> Key:
-    return alike_key(role, request.row())

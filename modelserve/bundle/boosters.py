@@ -1,7 +1,4 @@
-"""Load XGBoost boosters from bytes and run them; the only module of `modelserve` that imports XGBoost.
-
-No folder format, no features and no training here.
-"""
+"""Load XGBoost boosters from bytes and run them; the only module of `modelserve` that imports XGBoost."""
 
 import sys
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,6 @@
 """The bundle: a folder with one model and everything it needs to predict, and how it is read and verified.
 
-Only the files listed here are opened, and nothing is unpickled. Bundles are written in `modelserve.bundle.writing`.
+Only the files listed here are opened, and nothing is unpickled.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ SIZE_LIMITS: Final[dict[str, int]] = {
     **{f"{MODELS}/{target}.ubj": 256 * MIB for target in (RUNTIME_TARGET, *USAGE_TARGETS, FOREST)},
     f"{MODELS}/{FOREST}.f32": 64 * MIB,
 }
-"""Maximum size in bytes of each file that a bundle may contain. Bundles of earlier releases have no population file."""
+"""Maximum size in bytes of each file that a bundle may contain."""
 
 HISTORY_ROWS_LIMIT: Final = 5_000_000
 
@@ -115,15 +115,20 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
         importances = IMPORTANCES.validate_json(contents[IMPORTANCE])
     except ValidationError as error:
         raise BundleError(f"{folder.name}: {complaint(error)}") from error
-    found = {Path(name).stem for name in contents if name.startswith(f"{MODELS}/")}
-    wanted = {*card.targets, *((FOREST,) if card.has_forest else ())}
-    if found != wanted:
-        raise BundleError(f"{folder.name}: models {sorted(found)}, expected {sorted(wanted)} ({CARD})")
+    models = {Path(name).name for name in contents if name.startswith(f"{MODELS}/")}
+    forest = {f"{FOREST}.ubj", f"{FOREST}.f32"} if card.has_forest else set()
+    expected = {f"{target}.ubj" for target in card.targets} | forest
+    if models != expected:
+        raise BundleError(f"{folder.name}: models {sorted(models)}, expected {sorted(expected)} ({CARD})")
     contract = _read_contract(folder, contents[CONTRACT], card)
-    population = None
+    population, quantile_forest = None, None
     if POPULATION in contents:
         where = f"{folder.name}/{POPULATION}"
         population = Population.from_json(contents[POPULATION], contract.names, where=where)
+    if forest:
+        trees, values = (contents[f"{MODELS}/{FOREST}.{kind}"] for kind in ("ubj", "f32"))
+        where = f"{folder.name}/{MODELS}/{FOREST}"
+        quantile_forest = read_quantile_forest(trees, values, features=len(contract.names), name=where)
     outputs = len(card.quantiles) if card.kind == "runtime" else 1
     boosters, forests = {}, {}
     for target in card.targets:
@@ -134,10 +139,10 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
     return Bundle(
         card=card,
         contract=contract,
-        quantile_forest=_read_quantile_forest(folder, contents, card, len(contract.names)),
+        quantile_forest=quantile_forest,
         boosters=boosters,
         forests=forests,
-        history=_read_history(folder, contents[HISTORY], card, histories),
+        history=_read_history(folder, contents[HISTORY], card, {} if histories is None else histories),
         importances=importances,
         path=folder,
         digest=_sha256(contents[CHECKSUMS]),
@@ -160,38 +165,21 @@ def _read_contract(folder: Path, data: bytes, card: Card) -> FeatureContract:
     return contract
 
 
-def _read_quantile_forest(
-    folder: Path, contents: Mapping[str, bytes], card: Card, features: int
-) -> QuantileForest | None:
-    if not card.has_forest:
-        return None
-    trees, values = (contents.get(f"{MODELS}/{FOREST}.{kind}") for kind in ("ubj", "f32"))
-    if trees is None or values is None:
-        raise BundleError(f"{folder.name}: half of a forest, expected {FOREST}.ubj and {FOREST}.f32 in {MODELS}")
-    return read_quantile_forest(trees, values, features=features, name=f"{folder.name}/{MODELS}/{FOREST}")
-
-
-def _read_history(folder: Path, data: bytes, card: Card, histories: dict[str, History] | None) -> History:
-    shared = {} if histories is None else histories
+def _read_history(folder: Path, data: bytes, card: Card, histories: dict[str, History]) -> History:
     digest = _sha256(data)
     try:
-        if digest not in shared:
-            shared[digest] = History.from_tail(_frame(data))
-        history = shared[digest]
+        if digest not in histories:
+            rows = int(pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item())
+            if rows > HISTORY_ROWS_LIMIT:  # a small file can unpack to very many rows
+                raise ValueError(f"{rows} rows, expected at most {HISTORY_ROWS_LIMIT}")
+            columns = [*JOB_COLUMNS, *USE_COLUMNS, "measured"]
+            histories[digest] = History.from_tail(pl.read_parquet(io.BytesIO(data), columns=columns))
+        history = histories[digest]
     except _NO_HISTORY as error:
         raise BundleError(f"{folder.name}/{HISTORY}: {str(error)[:300]}, expected a job history") from error
     if history.trace not in (None, card.trace):
         raise BundleError(f"{folder.name}/{HISTORY}: jobs of {history.trace!r}, expected {card.trace!r} ({CARD})")
     return history
-
-
-def _frame(data: bytes) -> pl.DataFrame:
-    """Read a history's frame from Parquet, after checking the row count: a small file can unpack to very many rows."""
-    found = pl.scan_parquet(io.BytesIO(data))
-    rows = int(found.select(pl.len()).collect().item())
-    if rows > HISTORY_ROWS_LIMIT:
-        raise ValueError(f"{rows} rows, expected at most {HISTORY_ROWS_LIMIT}")
-    return pl.read_parquet(io.BytesIO(data), columns=[*JOB_COLUMNS, *USE_COLUMNS, "measured"])
 
 
 def _verified(folder: Path) -> dict[str, bytes]:
@@ -242,7 +230,7 @@ def _listed(folder: Path) -> list[str]:
 def _read_file(folder: Path, name: str) -> bytes:
     limit = SIZE_LIMITS[name]
     try:
-        with open(folder / name, "rb", opener=_opened_plainly) as file:  # Path.open takes no opener
+        with open(folder / name, "rb", opener=opened_plainly) as file:  # Path.open takes no opener
             data = file.read(limit + 1)
     except OSError as error:
         raise BundleError(f"{folder.name}/{name}: cannot be read ({error.strerror})") from error
@@ -251,7 +239,7 @@ def _read_file(folder: Path, name: str) -> bytes:
     return data
 
 
-def _opened_plainly(path: str, flags: int) -> int:
+def opened_plainly(path: str, flags: int) -> int:
     """Open a file without following a link or blocking on a pipe, since it may have been replaced after the listing."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 

@@ -1,8 +1,4 @@
-"""The model card: a model's metadata, metrics and importances.
-
-Cards are validated when read. Files are read and written by `modelserve.bundle.bundle`.
-Filled in by `pipelines.models.model`; read by `modelserve.bundle.predictor`, `modelserve.calls` and the commands.
-"""
+"""The model card: a model's metadata, metrics and importances, validated when read."""
 
 import json
 import math
@@ -65,10 +61,12 @@ Resource = Literal["cpu_cores", "mem_gib", "gpus"]
 Quantile = Annotated[float, Field(gt=0.0, lt=1.0)]
 
 
-class Importance(BaseModel):
-    """Permutation importance of one feature on held-out rows; `sign` is its rank correlation with its SHAP value."""
-
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Importance(_Strict):
+    """Permutation importance of one feature on held-out rows; `sign` is its rank correlation with its SHAP value."""
 
     feature: NameText
     mean: float | None
@@ -77,13 +75,11 @@ class Importance(BaseModel):
     sign: float | str | None
 
 
-class ResourceImportance(BaseModel):
+class ResourceImportance(_Strict):
     """Permutation importance of one resource on held-out rows: its request and all features derived from it.
 
     `sign` is the rank correlation of a change of the request with the change of the predicted run time.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     resource: Resource
     mean: float | None
@@ -92,13 +88,11 @@ class ResourceImportance(BaseModel):
     sign: float | None
 
 
-class CombinationState(BaseModel):
+class CombinationState(_Strict):
     """The members of a combination of forecasts, and its state (`modelserve.bundle.combination`).
 
     The third number from the end of the state is the p90 offset.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     members: tuple[NameText, ...] = Field(min_length=1, max_length=16)
     state: tuple[float, ...]
@@ -108,10 +102,10 @@ class CombinationState(BaseModel):
         unknown = sorted(set(self.members) - set(COMBINABLE))
         if unknown or len(set(self.members)) < len(self.members):
             raise ValueError(f"members {list(self.members)}, expected some of {', '.join(COMBINABLE)}"[:240])
-        wanted, found = 2 * (len(self.members) + 1) + 4, self.state
-        if len(found) != wanted or not all(0.0 <= each < math.inf for each in found) or found[-3] > WIDEST:
+        size, state = 2 * (len(self.members) + 1) + 4, self.state
+        if len(state) != size or not all(0.0 <= each < math.inf for each in state) or state[-3] > WIDEST:
             raise ValueError(
-                f"a state of {len(found)} numbers, expected {wanted} finite ones, none below 0, "
+                f"a state of {len(state)} numbers, expected {size} finite ones, none below 0, "
                 f"and a p90 offset (the third from the end) of at most {WIDEST:g}"
             )
         return self

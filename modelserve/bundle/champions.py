@@ -1,14 +1,13 @@
 """The local folder of models: bundles in `<name>/<version>/`, and pointer files `<name>/<alias>.json`.
 
-A pointer file names the version that has an alias (champion or challenger). Nothing is downloaded here. A model that
-cannot be read is reported and does not affect the others. Filled by `modelserve.bundle.registry`; read by
-`modelserve.loading.models`, `modelserve.calls.catalogue` and the commands.
+A pointer file names the version that has an alias (champion or challenger). A model that cannot be read is reported and
+does not affect the others.
 """
 
 import os
 import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from features.history import History
-from modelserve.bundle.bundle import Bundle, read_bundle
+from modelserve.bundle.bundle import Bundle, opened_plainly, read_bundle
 from modelserve.bundle.card import MODEL_NAME, canonical_json
 from modelserve.errors import BundleError
 
@@ -27,11 +26,10 @@ __all__ = [
     "CHAMPION",
     "Champions",
     "Mark",
-    "Place",
     "Pointer",
     "files_mark",
+    "model_marks",
     "model_names",
-    "pointer_marks",
     "read_champions",
     "read_pointed",
     "read_pointer",
@@ -81,8 +79,6 @@ def version_folder(folder: Path, name: str, version: str) -> Path:
 
 def pointer_file(folder: Path, name: str, alias: str = CHAMPION) -> Path:
     """Return the path of the pointer file of a model's alias."""
-    if alias not in ALIASES:
-        raise BundleError(f"{name[:80]}: alias {alias[:40]!r}, expected one of {', '.join(ALIASES)}")
     return version_folder(folder, name, "0").parent / f"{alias}.json"
 
 
@@ -103,11 +99,6 @@ def write_pointer(folder: Path, pointer: Pointer) -> None:
         staged.replace(place)
 
 
-def remove_pointer(folder: Path, name: str, alias: str) -> None:
-    """Remove the pointer file of a model's alias; keep the bundles."""
-    pointer_file(folder, name, alias).unlink(missing_ok=True)
-
-
 def read_pointer(folder: Path, name: str, alias: str = CHAMPION) -> Pointer | None:
     """Return the pointer of a model's alias, or None if there is no pointer file.
 
@@ -119,7 +110,7 @@ def read_pointer(folder: Path, name: str, alias: str = CHAMPION) -> Pointer | No
     place = pointer_file(folder, name, alias)
     where = f"{name}/{place.name}"
     try:
-        with open(place, "rb", opener=_opened_at_once) as file:  # Path.open takes no opener
+        with open(place, "rb", opener=opened_plainly) as file:  # Path.open takes no opener
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise BundleError(f"{where}: not a regular file, expected a pointer; mirror it again")
             data = file.read(POINTER_LIMIT_BYTES)
@@ -134,11 +125,6 @@ def read_pointer(folder: Path, name: str, alias: str = CHAMPION) -> Pointer | No
     if (pointer.name, pointer.alias) != (name, alias):
         raise BundleError(f"{where}: names {pointer.name[:80]!r} as {pointer.alias[:40]!r}, expected {name} as {alias}")
     return pointer
-
-
-def _opened_at_once(path: str, flags: int) -> int:
-    """Open a file; do not block if it is a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_pointed(folder: Path, pointer: Pointer, *, histories: dict[str, History] | None = None) -> Bundle:
@@ -183,29 +169,21 @@ def read_champions(folder: Path) -> Champions:
     return Champions(bundles=bundles, failures=failures)
 
 
-Place = tuple[str, str]
-"""Registered name of a model, and alias."""
-
 Mark = tuple[int, ...]
 """Times, size and inode of each file, to detect changed files without reading them."""
 
 
-def pointer_marks(folder: Path, aliases: Sequence[str]) -> dict[Place, Mark] | None:
-    """Return the mark of every pointer file in the folder; None if the folder cannot be listed."""
-    marks = {}
+def model_marks(folder: Path) -> dict[str, Mark] | None:
+    """Return the mark of every model's files by name; None if the folder cannot be listed."""
     try:
-        names = sorted(each for each in os.listdir(folder) if MODEL_NAME.fullmatch(each))  # noqa: PTH208  # called every second
+        with os.scandir(folder) as entries:
+            return {
+                each.name: files_mark(Path(each))
+                for each in entries
+                if MODEL_NAME.fullmatch(each.name) and each.is_dir()
+            }
     except OSError:
         return None
-    for name in names:
-        for alias in aliases:
-            try:
-                marks[name, alias] = _mark(os.stat(f"{folder}/{name}/{alias}.json"))  # noqa: PTH116  # called every second
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError:
-                marks[name, alias] = ()
-    return marks
 
 
 def files_mark(folder: Path) -> Mark:
@@ -215,9 +193,6 @@ def files_mark(folder: Path) -> Mark:
         folders.sort()
         for each in sorted(files):
             with suppress(OSError):
-                marks += _mark((Path(place) / each).lstat())
+                stat_ = os.lstat(f"{place}/{each}")
+                marks += stat_.st_mtime_ns, stat_.st_ctime_ns, stat_.st_size, stat_.st_ino
     return tuple(marks)
-
-
-def _mark(found: os.stat_result) -> Mark:
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

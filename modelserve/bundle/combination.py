@@ -1,7 +1,7 @@
 """Combine forecasts of run time by weights learnt from ended jobs, and widen p90 by an offset learnt from them.
 
-The members' forecasts are made elsewhere. The same compiled functions serve training, which walks through the jobs of a
-trace in time order, and the service, which learns from feedback.
+The same compiled functions serve training, which walks through the jobs of a trace in time order, and the service,
+which learns from feedback.
 
 References: Cesa-Bianchi and Lugosi, "Prediction, Learning, and Games" (2006), chapter 2, for exponentially weighted
 forecasts; Gibbs and Candes, "Adaptive Conformal Inference Under Distribution Shift" (2021), for the tracked offset.
@@ -9,7 +9,6 @@ forecasts; Gibbs and Candes, "Adaptive Conformal Inference Under Distribution Sh
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -40,6 +39,9 @@ PRIOR_ROWS: Final = (2000.0, 6000.0)
 With few rows, the weight shrinks to the history. A p90 needs more rows, since a tenth of them lies above it.
 """
 
+_NO_ENDS: Final[FloatArray] = np.empty(0)
+_FIRST_ENDS: Final[IntArray] = np.array([1])
+"""Event of `_walk` in which the only row ends."""
 _COUNT, _OFFSET, _RAW, _WIDENED = range(4)
 """Positions after the losses in a state: discounted number of jobs, p90 offset, losses of p90 without and with it."""
 
@@ -113,19 +115,6 @@ def _learn(state, prior, forecasts, log_y, weights, answer):  # type: ignore[no-
 
 
 @jitted(None)
-def _rows(state, prior, forecasts, out):  # type: ignore[no-untyped-def]  # as above
-    weights = np.empty(forecasts.shape[1])
-    for i in range(len(forecasts)):
-        _combined(state, prior, forecasts[i], weights, out[i])
-        out[i].sort()
-
-
-@jitted(None)
-def _one(state, prior, forecasts, log_y):  # type: ignore[no-untyped-def]  # as above
-    _learn(state, prior, forecasts, log_y, np.empty(len(forecasts)), np.empty(2))
-
-
-@jitted(None)
 def _walk(state, prior, events, forecasts, log_y, out):  # type: ignore[no-untyped-def]  # as above
     """Go through the events: `event < n` is the submission of row `event`, otherwise row `event - n` ends."""
     n, members = forecasts.shape[:2]
@@ -183,13 +172,13 @@ class Combination:
     def combined(self, forecasts: FloatArray) -> FloatArray:
         """Return p50 and p90 in log seconds (n, 2), ascending, from the members' forecasts (n, members, 2)."""
         out = np.empty((len(forecasts), 2))
-        _rows(self.state, self.prior, np.ascontiguousarray(forecasts), out)
+        _walk(self.state, self.prior, np.arange(len(forecasts)), np.ascontiguousarray(forecasts), _NO_ENDS, out)
         return out
 
     def learnt(self, forecasts: FloatArray, log_run_s: float) -> "Combination":
         """Return the combination after one more ended job, given its forecasts (members, 2) and log run time."""
-        state = self.state.copy()
-        _one(state, self.prior, np.ascontiguousarray(forecasts), log_run_s)
+        state, ended = self.state.copy(), np.ascontiguousarray(forecasts[None])
+        _walk(state, self.prior, _FIRST_ENDS, ended, np.array([log_run_s]), np.empty((1, 2)))
         return replace(self, state=state)
 
     def walked(
@@ -199,19 +188,9 @@ class Combination:
 
         At equal times submissions come first, so no job influences its own forecast. Simultaneous ends are ordered by
         run time and forecasts, so the order of the rows does not matter. Rows with NaN `log_y` are forecast, but not
-        learnt from.
+        learnt from. `forecasts` (n, members, 2) are in log seconds, from models that were not trained on the row.
 
-        Parameters
-        ----------
-        submit_us, end_us, log_y
-            Microseconds since the epoch, and log run times (n,).
-        forecasts
-            The members' forecasts in log seconds (n, members, 2), from models that were not trained on the row.
-
-        Returns
-        -------
-        forecasts, combination
-            p50 and p90 in log seconds (n, 2), and the combination after all rows.
+        Returns p50 and p90 in log seconds (n, 2), and the combination after all rows.
         """
         ends = _ends_in_order(end_us, forecasts, log_y)
         submissions = np.argsort(submit_us, kind="stable")
@@ -255,42 +234,17 @@ def forecasts_of(
     reference_log_s: FloatArray,
     history_log_s: FloatArray,
 ) -> FloatArray:
-    """Return the members' forecasts in log seconds (n, members, 2), each ascending.
+    """Return the members' forecasts in log seconds (n, members, 2), each ascending with NaN at its end.
 
     `xgboost` and `reference_log_s` have shape (n, 2), `forest` too; `history_log_s` (n, 3, 2) is that of
     `features.references.Referenced`.
     """
-    if forest is None and "forest" in members:
-        raise KeyError("forest")
+    known = {"xgboost": xgboost, "reference": reference_log_s}
+    known |= {name: history_log_s[:, i] for i, name in enumerate(HISTORY_FORECASTS)}
+    if forest is not None:
+        known["forest"] = forest
     out = np.empty((len(xgboost), len(members), 2))
-    known = (xgboost, xgboost if forest is None else forest, reference_log_s, history_log_s)
-    # Each memory layout would be compiled anew.
-    _fill_forecasts(_places(tuple(members)), *map(np.ascontiguousarray, known), out)
+    for k, name in enumerate(members):
+        out[:, k] = known[name]
+    out.sort(axis=-1)
     return out
-
-
-_PLACES: Final = {"xgboost": -3, "forest": -2, "reference": -1, **{n: i for i, n in enumerate(HISTORY_FORECASTS)}}
-"""Number of each member in `_fill_forecasts`; those of the history have their place in it."""
-
-
-@lru_cache(maxsize=256)
-def _places(members: tuple[str, ...]) -> IntArray:
-    return np.array([_PLACES[each] for each in members], dtype=np.int64)
-
-
-@jitted(None)
-def _fill_forecasts(places, xgboost, forest, reference, history, out):  # type: ignore[no-untyped-def]  # as above
-    """Fill in the forecasts (n, members, 2), each ascending with NaN at its end."""
-    for i in range(len(out)):
-        for k, place in enumerate(places):
-            if place == -3:
-                low, high = xgboost[i, 0], xgboost[i, 1]
-            elif place == -2:
-                low, high = forest[i, 0], forest[i, 1]
-            elif place == -1:
-                low, high = reference[i, 0], reference[i, 1]
-            else:
-                low, high = history[i, place, 0], history[i, place, 1]
-            if low > high or np.isnan(low):
-                low, high = high, low
-            out[i, k, 0], out[i, k, 1] = low, high

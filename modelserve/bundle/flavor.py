@@ -1,7 +1,6 @@
 """Loader of bundles for `mlflow.pyfunc.load_model`; predicts jobs in a pandas frame with the canonical job columns.
 
-Model files written by `pipelines.models.tracking` name this module as their loader. MLflow is not imported here, and
-pandas only for a prediction. The service does not use this module.
+Model files written by `pipelines.models.tracking` name this module as their loader.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,5 @@
 """Distribution of each feature in a model's training rows, and the distance of other rows from it (PSI).
 
-PSI is the population stability index. Computed on encoded matrices; the caller selects the rows to compare. Made by
-`pipelines.models.model`, stored in the bundle, used by `modelserve.learning.drift`.
-
 References: Siddiqi, "Credit Risk Scorecards" (2006), for the population stability index and its bounds 0.1 and 0.2.
 """
 

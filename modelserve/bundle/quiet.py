@@ -1,7 +1,4 @@
-"""Configure MLflow before its import (no telemetry, less log output, few retries), and shorten its error messages.
-
-MLflow itself is not imported here.
-"""
+"""Configure MLflow before its import (no telemetry, less log output, few retries), and shorten its error messages."""
 
 import os
 import re

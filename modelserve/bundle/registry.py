@@ -1,7 +1,7 @@
 """Copy models from the MLflow registry to a folder; done by the sync process, never by a worker of the service.
 
 A model's pointer file changes only after the bundle was downloaded and verified. If the registry is down, the folder
-is left unchanged. The folder is read by `modelserve.bundle.champions`.
+is left unchanged.
 """
 
 import shutil
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from modelserve.bundle.bundle import CHECKSUMS, Bundle, read_bundle
 from modelserve.bundle.card import MODEL_NAME
@@ -20,8 +20,8 @@ from modelserve.bundle.champions import (
     Mark,
     Pointer,
     files_mark,
+    pointer_file,
     read_pointer,
-    remove_pointer,
     version_folder,
     write_pointer,
 )
@@ -89,9 +89,9 @@ def mirror(
         done = []
         for name, version in _aliased(client, names, alias):
             if version is not None:
-                done.append(_mirror_one(client, tracking_uri, folder, _Aliased(name, version, alias), known))
+                done.append(_mirror_one(client, tracking_uri, folder, (name, version, alias), known))
             elif (stale := _pointer_of(folder, name, alias)) is not None:
-                remove_pointer(folder, name, alias)
+                pointer_file(folder, name, alias).unlink(missing_ok=True)
                 done.append(Mirrored(name=name, version=stale.version, alias=alias, outcome="withdrawn"))
         return done
 
@@ -110,12 +110,6 @@ def read_version(tracking_uri: str, folder: Path, name: str, version: int) -> Bu
         if _present(place, expected, {}) is None:
             _fetch(client, tracking_uri, place, name, str(version), expected)
         return read_bundle(place, version=str(version))
-
-
-class _Aliased(NamedTuple):
-    name: str
-    version: str
-    alias: str
 
 
 def _aliased(client: Any, names: Sequence[str] | None, alias: str) -> list[tuple[str, str | None]]:
@@ -156,7 +150,7 @@ def _registered(client: Any, name: str) -> Any:
         ) from error
 
 
-def _mirror_one(client: Any, uri: str, folder: Path, wanted: _Aliased, verified: Verified) -> Mirrored:
+def _mirror_one(client: Any, uri: str, folder: Path, wanted: tuple[str, str, str], verified: Verified) -> Mirrored:
     name, version, alias = wanted
     try:
         registered = client.get_model_version(name, version)

@@ -1,7 +1,4 @@
-"""The file of a policy that routes jobs among sites: arrays and numbers as .npz, without pickle.
-
-Written by `taut sites train`; read by the service and by `taut sites evaluate`.
-"""
+"""The file of a policy that routes jobs among sites: arrays and numbers as .npz, without pickle."""
 
 import zlib
 from dataclasses import dataclass, field

@@ -1,7 +1,4 @@
-"""From the outputs of a run-time model's trees to run times: combination with other forecasts, and calibration.
-
-Both predictors use it: that of frames (`modelserve.bundle.predictor`) and that of the service (`modelserve.calls`).
-"""
+"""From the outputs of a run-time model's trees to run times: combination with other forecasts, and calibration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

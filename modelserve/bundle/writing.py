@@ -1,7 +1,4 @@
-"""Write a bundle: the folder with one model and everything it needs to predict, complete or not at all.
-
-The files of a bundle are listed in `modelserve.bundle.bundle`, which reads them.
-"""
+"""Write a bundle: the folder with one model and everything it needs to predict, complete or not at all."""
 
 import io
 import os

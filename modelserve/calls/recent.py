@@ -13,10 +13,11 @@ from pydantic import ValidationError
 
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.callers import Caller
+from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.contract.jobs import RECENT_SHOWN, Amounts, Became, Recent, RecentAnswer
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
-from modelserve.store.realised import RESOURCES, Ran, named_ran
+from modelserve.store.finished import RESOURCES, Finished, named_finished
 
 __all__ = ["recent_recommendations"]
 
@@ -36,7 +37,7 @@ def recent_recommendations(
     records = newest_answers(store, parts=_PARTS, kind=RECOMMENDATION, limit=LOOKED_THROUGH, limit_bytes=READ_BYTES)
     asked = (caller, trace, task_type)
     newest = list(islice((row for record in records for row in _rows(record, *asked)), RECENT_SHOWN))
-    ran = _by_name(named_ran(store, {(row.trace, row.job_id) for row in newest}))
+    ran = _by_name(named_finished(store, {(row.trace, row.job_id) for row in newest}))
     return RecentAnswer(recommendations=tuple(row.model_copy(update={"finished": _became(row, ran)}) for row in newest))
 
 
@@ -82,11 +83,11 @@ def _row(record: AnswerRecord, at: datetime, job: Mapping[str, object], answer: 
     )
 
 
-Named = Mapping[tuple[str, str, str], Sequence[Ran]]
+Named = Mapping[tuple[str, str, str], Sequence[Finished]]
 
 
-def _by_name(ran: Iterable[Ran]) -> Named:
-    found: dict[tuple[str, str, str], list[Ran]] = {}
+def _by_name(ran: Iterable[Finished]) -> Named:
+    found: dict[tuple[str, str, str], list[Finished]] = {}
     for each in ran:
         found.setdefault((each.trace, each.job_id, each.role), []).append(each)
     return found
@@ -106,7 +107,7 @@ def _became(row: Recent, ran: Named) -> Became | None:
     return Became(
         outcome=job.outcome,
         run_s=job.run_s,
-        applied=job.shrunk,
+        applied=bool(shrunk_resources(job)),
         saved_hours=_less(job.requests, job.allocations, hours),
     )
 

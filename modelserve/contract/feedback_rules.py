@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from features.vocabulary import Status
-from modelserve.store.finished import OOM, SLACK, Finished, Outcome
+from modelserve.store.finished import OOM, RESOURCES, SLACK, Finished, Outcome
 
 __all__ = ["STATUS_OF_OUTCOME", "is_below", "shrunk_resources", "teachable_use"]
 
@@ -28,14 +28,10 @@ def is_below(allocated: float | None, requested: float | None) -> bool:
     return allocated is not None and requested is not None and allocated < requested * (1.0 - SLACK)
 
 
-def shrunk_resources(row: Finished | Outcome) -> tuple[str, ...]:
+def shrunk_resources(row: Outcome) -> tuple[str, ...]:
     """Return the resources of which a job got less than it requested."""
-    pairs = (
-        ("cpu_cores", row.alloc_cpu_cores, row.req_cpu_cores),
-        ("mem_gib", row.alloc_mem_gib, row.req_mem_gib),
-        ("gpus", row.alloc_gpus, row.req_gpus),
-    )
-    return tuple(name for name, allocated, requested in pairs if is_below(allocated, requested))
+    amounts = zip(RESOURCES, row.allocations, row.requests, strict=True)
+    return tuple(name for name, allocated, requested in amounts if is_below(allocated, requested))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

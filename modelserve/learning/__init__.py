@@ -1,5 +1,4 @@
 """Learning from finished jobs: feedback, modes, memory floors and brakes, drift, and erasure of users.
 
-Models are trained in `pipelines.models`, and SQL is in `modelserve.store`. Called by the service; the learnt state is
-also read by `modelserve.calls`.
+Models are trained in `pipelines.models`, and SQL is in `modelserve.store`.
 """

@@ -1,11 +1,12 @@
-"""Drift: compare a model's recent errors and coverage with its card, and its recent inputs with its training data.
+"""Drift: compare a model's recent errors and coverage with its card, and its recent inputs with its training rows.
 
-Reads the finished jobs, which are stored with the predictions for them, and the log of responses. Nothing is written.
-Called by the service.
+Errors come from finished jobs, which are stored with the predictions for them, inputs from the answer log.
 """
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,10 +15,20 @@ import numpy.typing as npt
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.contract.fields import Alias
-from modelserve.contract.learning import Coverage, DriftAnswer, Error, ModelDrift
-from modelserve.learning.inputs import Matrix, inputs_of, judged_inputs
-from modelserve.learning.verdicts import THRESHOLDS, coverage_verdict, error_verdict, worst
+from modelserve.contract.learning import (
+    Coverage,
+    DriftAnswer,
+    Error,
+    FeatureDrift,
+    InputDrift,
+    ModelDrift,
+    Thresholds,
+    Verdict,
+)
+from modelserve.errors import BadRequest
+from modelserve.loading.feature_records import Scored, decode_features
 from modelserve.store import Store
+from modelserve.store.answers import AnswerRecord, Part, newest_answers
 from modelserve.store.finished import Finished, ScoredBy, newest_finished
 
 if TYPE_CHECKING:
@@ -26,6 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["champion_errors", "read_drift"]
 
+Matrix = npt.NDArray[np.float32]
+
+THRESHOLDS: Final = Thresholds()
+_ORDER: Final = ("unknown", "ok", "watch", "drifted")
 LOWER_BOUNDS: Final = frozenset({"timeout"})
 """Outcomes of jobs that were stopped early, so that their run time is only a lower bound."""
 RESOURCE_OF_TARGET: Final = {"cpu_cores": "cpu_cores", "mem_gib": "mem_gib", "gpus": "gpus", "gpu_mem_gib": "gpus"}
@@ -35,6 +50,14 @@ USED_OF_TARGET: Final = {
     "gpus": "used_gpus",
     "gpu_mem_gib": "gpu_mem_max_gib",
 }
+ANSWERS: Final = 1_000
+"""Maximum number of logged responses read, newest first."""
+READ_BYTES: Final = 64 * 2**20
+"""Maximum total size of the logged responses that are read."""
+ROWS: Final = 2_000
+"""Maximum number of feature rows compared for each model."""
+SHOWN: Final = 10
+"""Number of features with the largest drift that are reported."""
 
 
 def read_drift(
@@ -46,25 +69,18 @@ def read_drift(
     *,
     window: int,
 ) -> DriftAnswer:
-    """Return the drift of every model the caller may see, from the newest `window` finished jobs and logged inputs.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
-    judged: list[tuple[Alias, ServedModel]] = []
-    aliased: dict[Alias, Mapping[str, ServedModel]] = {
-        "champion": snapshot.champions,
-        "challenger": snapshot.challengers,
-    }
-    for alias, models in aliased.items():
-        for model in models.values():
-            card = model.bundle.card
-            if trace not in (None, card.trace) or task_type not in (None, card.task_type):
-                continue
-            if caller.reaches(card.trace):
-                judged.append((alias, model))
+    """Return the drift of every model the caller may see, from the newest `window` finished jobs and logged inputs."""
+    aliased: list[tuple[Alias, ServedModel]] = [
+        *(("champion", model) for model in snapshot.champions.values()),
+        *(("challenger", model) for model in snapshot.challengers.values()),
+    ]
+    judged = [
+        (alias, model)
+        for alias, model in aliased
+        if caller.reaches(model.bundle.card.trace)
+        and trace in (None, model.bundle.card.trace)
+        and task_type in (None, model.bundle.card.task_type)
+    ]
     inputs = inputs_of(store, [model for _, model in judged], caller)
     return DriftAnswer(
         window=window,
@@ -77,13 +93,7 @@ def read_drift(
 
 
 def champion_errors(store: Store, snapshot: "Snapshot", *, window: int) -> dict[str, Error]:
-    """Return the recent errors of every run-time champion by name, without comparing recent inputs with the training.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
+    """Return the recent errors of every run-time champion by name, without looking at inputs."""
     return {
         name: _run_times(model, _ran(_finished(store, ANYONE, "champion", model, window)), challenger=False)[1]
         for name, model in snapshot.champions.items()
@@ -141,23 +151,18 @@ def _run_times(model: "ServedModel", jobs: Sequence[Finished], *, challenger: bo
     # The card has the pinball loss of the p50, which is half the mean absolute error.
     half = metrics.get("pinball_p50")
     expected = None if half is None else 2.0 * half
-    if len(known) < THRESHOLDS.least_jobs:
-        nothing = Error(
-            jobs=len(known),
-            median_log=None,
-            mean_absolute_log=None,
-            expected_mean_absolute_log=expected,
-            verdict="unknown",
-        )
-        return [coverage], nothing
-    errors = log_y - log_p50
-    median, mean = float(np.median(errors)), float(np.mean(np.abs(errors)))
+    median = mean = None
+    verdict: Verdict = "unknown"
+    if len(known) >= THRESHOLDS.least_jobs:
+        errors = log_y - log_p50
+        median, mean = float(np.median(errors)), float(np.mean(np.abs(errors)))
+        verdict = error_verdict(median, mean, expected)
     return [coverage], Error(
         jobs=len(known),
         median_log=median,
         mean_absolute_log=mean,
         expected_mean_absolute_log=expected,
-        verdict=error_verdict(median, mean, expected),
+        verdict=verdict,
     )
 
 
@@ -172,17 +177,123 @@ def _use(model: "ServedModel", target: str, jobs: Sequence[Finished]) -> Coverag
 
 
 def _coverage(of: str, covered: npt.NDArray[np.bool_], expected: float | None) -> Coverage:
-    jobs = len(covered)
-    if expected is None or jobs < THRESHOLDS.least_jobs:
-        observed = float(np.mean(covered)) if jobs else None
-        return Coverage(of=of, jobs=jobs, observed=observed, expected=expected, standard_error=None, verdict="unknown")
-    observed = float(np.mean(covered))
-    standard_error = math.sqrt(expected * (1.0 - expected) / jobs)
+    jobs, standard_error = len(covered), None
+    observed = float(np.mean(covered)) if jobs else None
+    verdict: Verdict = "unknown"
+    if expected is not None and observed is not None and jobs >= THRESHOLDS.least_jobs:
+        standard_error = math.sqrt(expected * (1.0 - expected) / jobs)
+        verdict = coverage_verdict(observed, expected, standard_error)
     return Coverage(
-        of=of,
-        jobs=jobs,
-        observed=observed,
-        expected=expected,
-        standard_error=standard_error,
-        verdict=coverage_verdict(observed, expected, standard_error),
+        of=of, jobs=jobs, observed=observed, expected=expected, standard_error=standard_error, verdict=verdict
     )
+
+
+def inputs_of(store: Store, models: Sequence["ServedModel"], caller: Caller) -> dict[str, Matrix]:
+    """Return the newest logged feature rows of each model for jobs that the caller may see, by model reference.
+
+    For all models together, at most `ANSWERS` records of at most `READ_BYTES` in total are read.
+    """
+    widths = {model.reference: len(model.bundle.contract.names) for model in models}
+    parts: tuple[Part, ...] = ("features",) if caller.clusters is None else ("features", "context")
+    found: dict[str, list[Matrix]] = defaultdict(list)
+    counts = dict.fromkeys(widths, 0)
+    for record in newest_answers(store, parts=parts, citing=widths, limit=ANSWERS, limit_bytes=READ_BYTES):
+        if not any(counts[name] < ROWS for name in widths):
+            break
+        for seen in _shown(record):
+            if seen.matrix.shape[1] == widths.get(seen.model) and counts[seen.model] < ROWS:
+                kept = _within(seen, record, caller)[: ROWS - counts[seen.model]]
+                counts[seen.model] += len(kept)
+                found[seen.model].append(kept.copy())  # a view would keep the whole record in memory
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def judged_inputs(model: "ServedModel", matrix: Matrix | None) -> InputDrift:
+    """Compare feature rows with the training rows of a model.
+
+    The verdict is `unknown` if the model stores no distribution of its training rows, or if there are too few rows.
+    """
+    population = model.bundle.population
+    rows = 0 if matrix is None else len(matrix)
+    if population is None or matrix is None or rows < THRESHOLDS.least_rows:
+        return InputDrift(rows=rows, psi=None, features=(), verdict="unknown")
+    names = model.bundle.contract.names
+    importance = {each.feature: each.mean for each in model.bundle.importances}
+    psi = np.array([population.features[name].psi(matrix[:, column]) for column, name in enumerate(names)])
+    weights = np.array([max(importance.get(name) or 0.0, 0.0) for name in names])
+    if not weights.sum() > 0.0:
+        weights = np.ones(len(names))
+    weighted = psi * weights / weights.sum()
+    most = np.argsort(-weighted, kind="stable")[:SHOWN]
+    total = float(weighted.sum())
+    return InputDrift(
+        rows=rows,
+        psi=total,
+        features=tuple(
+            FeatureDrift(feature=names[i], psi=float(psi[i]), importance=importance.get(names[i])) for i in most
+        ),
+        verdict=by_bounds(total, THRESHOLDS.psi_watch, THRESHOLDS.psi_drifted),
+    )
+
+
+def _shown(record: AnswerRecord) -> Sequence[Scored]:
+    try:
+        return decode_features(record.features)
+    except BadRequest:  # skip records written by another version of the service
+        return ()
+
+
+def _within(seen: Scored, record: AnswerRecord, caller: Caller) -> Matrix:
+    """Return the rows of jobs that the caller may see; a caller bound to clusters sees only jobs that name one."""
+    if caller.clusters is None:
+        return seen.matrix
+    try:
+        jobs: Sequence[Mapping[str, object]] = json.loads(record.context)["body"]["jobs"]
+        within = [jobs[row].get("cluster") in caller.clusters for row in seen.rows]
+    except (ValueError, KeyError, TypeError, IndexError):
+        return seen.matrix[:0]
+    return seen.matrix[np.array(within, dtype=np.bool_)]
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the worst of several verdicts, ignoring `unknown`; if no other is given, return `unknown`.
+
+    >>> worst(["ok", "unknown", "watch"]), worst([])
+    ('watch', 'unknown')
+    """
+    return max(verdicts, key=_ORDER.index, default="unknown")
+
+
+def by_bounds(value: float, watch: float, drifted: float) -> Verdict:
+    """Return `watch` or `drifted` if a value exceeds that bound, otherwise `ok`; `unknown` if it is not finite.
+
+    >>> by_bounds(0.15, 0.1, 0.2)
+    'watch'
+    """
+    if not math.isfinite(value):
+        return "unknown"
+    return "drifted" if value > drifted else "watch" if value > watch else "ok"
+
+
+def coverage_verdict(observed: float, expected: float, standard_error: float) -> Verdict:
+    """Return the verdict of an observed coverage, compared with the expected coverage from the card.
+
+    >>> coverage_verdict(0.80, 0.90, 0.01), coverage_verdict(0.80, 0.90, 0.05), coverage_verdict(0.87, 0.90, 0.001)
+    ('drifted', 'watch', 'ok')
+    """
+    off = abs(observed - expected)
+    if off <= THRESHOLDS.coverage_off + 1e-9:  # in floating point, 1 - 0.95 is more than 0.05
+        return "ok"
+    return "drifted" if off > THRESHOLDS.coverage_standard_errors * standard_error else "watch"
+
+
+def error_verdict(median_log: float, mean_absolute_log: float, expected: float | None) -> Verdict:
+    """Return the verdict of the errors of a p50, in log seconds.
+
+    `expected` is the mean absolute error in the card, None if the card has none.
+    """
+    t = THRESHOLDS
+    of_median = by_bounds(math.exp(abs(median_log)), t.median_ratio_watch, t.median_ratio_drifted)
+    if not expected:
+        return of_median
+    return worst([of_median, by_bounds(mean_absolute_log / expected, t.error_ratio_watch, t.error_ratio_drifted)])

@@ -2,7 +2,6 @@
 
 Because of this record, `modelserve.learning.feed` removes the user's runs from the histories in every worker. Models
 loaded later drop the user's jobs submitted up to the erasure. A report sent again after the erasure is stored as new.
-Called by the service and the feed.
 """
 
 import json
@@ -16,9 +15,9 @@ from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.store import Store
 from modelserve.store.answer_log import REFUSED_S, AnswerLog
-from modelserve.store.answers import answer_contexts, delete_answers
+from modelserve.store.answers import AnswerRecord, answers_between, delete_answers
+from modelserve.store.changes import Erasure, write_erasures
 from modelserve.store.comparisons import delete_orphans
-from modelserve.store.controls import Erasure, write_erasures
 
 __all__ = ["erase_user", "strike_late"]
 
@@ -50,9 +49,7 @@ def erase_user(
     ]
     log.flush()  # so that responses still in the write queue are deleted and counted too
     gone = write_erasures(store, marks)
-    named = [
-        answer_id for answer_id, of, context in answer_contexts(store) if any(_names(m, of, context) for m in marks)
-    ]
+    named = [each.answer_id for each in answers_between(store, None, None) if any(_names(mark, each) for mark in marks)]
     answers = delete_answers(store, named)
     feed.poll()
     return ErasureAnswer(
@@ -66,27 +63,21 @@ def erase_user(
 
 
 def strike_late(store: Store, log: AnswerLog, erasure: Erasure) -> None:
-    """Delete logged responses about an erased user that were given before the erasure but written to the log after it.
-
-    Raises
-    ------
-    StoreError
-        Some of them were not deleted.
-    """
-    log.refuse(lambda record: record.at <= erasure.at and _names(erasure, record.trace, record.context))
-    late = answer_contexts(store, since=erasure.at - REFUSED_S, until=erasure.at)
-    delete_answers(store, [answer_id for answer_id, trace, context in late if _names(erasure, trace, context)])
+    """Delete logged answers about an erased user that were given before the erasure but logged after it."""
+    log.refuse(lambda record: record.at <= erasure.at and _names(erasure, record))
+    late = answers_between(store, erasure.at - REFUSED_S, erasure.at)
+    delete_answers(store, [each.answer_id for each in late if _names(erasure, each)])
     delete_orphans(store, since=erasure.at - REFUSED_S, until=erasure.at)
 
 
-def _names(erasure: Erasure, trace: str, context: bytes) -> bool:
+def _names(erasure: Erasure, record: AnswerRecord) -> bool:
     """Return whether a logged call has a job of the erased user; the whole record is then deleted."""
-    mentioned = to_json(erasure.user) in context
-    if not mentioned and b"\\" not in context:  # without escapes, a text search finds every user name
+    mentioned = to_json(erasure.user) in record.context
+    if not mentioned and b"\\" not in record.context:  # without escapes, a text search finds every user name
         return False
     try:
-        body = json.loads(context)["body"]  # the body of every logged call has `jobs`
-        default = body.get("trace") or trace
+        body = json.loads(record.context)["body"]  # the body of every logged call has `jobs`
+        default = body.get("trace") or record.trace
         return any(
             job.get("user") == erasure.user
             and (job.get("trace") or default) == erasure.trace

@@ -8,8 +8,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import Final, Protocol
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,8 +20,11 @@ from modelserve.errors import StoreError
 from modelserve.learning.learned import FeedbackState, Learned, apply, state_of
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
-from modelserve.store.controls import Brake, Erasure, ModeSet, Reset, controls_between, write_brake
-from modelserve.store.finished import Finished, Scored, finished_between, past_of, scored_between
+from modelserve.store.changes import Brake, Change, Erasure, changes_between, write_brake
+from modelserve.store.finished import Finished, Stored, past_of, scored_between
+
+if TYPE_CHECKING:
+    from modelserve.loading.models import ModelSet
 
 __all__ = ["Feed"]
 
@@ -40,22 +43,6 @@ RETRY_S: Final = 1.0
 logger = logging.getLogger(__name__)
 
 
-class Learner(Protocol):
-    """The methods of `modelserve.loading.models.ModelSet` that the feed calls."""
-
-    def learn(self, runs: Sequence[EndedRun]) -> object:
-        """Add runs to the histories of their trace; runs already in a history are skipped."""
-
-    def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> object:
-        """Remove a user's runs from the histories of a trace, in some clusters or (None) in all."""
-
-    def weigh(self, scored: Callable[[str, int, int], Iterable[Scored]], upto: int) -> object:
-        """Update the weights of combined models with the jobs finished up to a change number."""
-
-    def reset_weights(self) -> object:
-        """Set the weights of combined models back to those of their cards."""
-
-
 class Feed:
     """Reader of the changes in a store, which applies them to the models and to the learnt state.
 
@@ -67,7 +54,7 @@ class Feed:
     def __init__(
         self,
         store: Store,
-        models: Learner,
+        models: "ModelSet",
         settings: ServeSettings,
         *,
         erased: Callable[[Erasure], object] = lambda _: None,
@@ -143,7 +130,9 @@ class Feed:
     def _start(self) -> int:
         """Build the learnt state from all stored changes; models get finished jobs from `past` when they are loaded."""
         upto = self._store.seq()
-        self._erasures = tuple(controls_between(self._store, Erasure, 0, upto))
+        self._erasures = tuple(
+            each for each in changes_between(self._store, 0, upto, Erasure) if isinstance(each, Erasure)
+        )
         self._state = state_of(self._store, self._settings, upto)
         self.learned = self._state.frozen()
         return upto
@@ -162,18 +151,11 @@ class Feed:
         self._write_brakes()
         return end - begin
 
-    def _scored(self, model: str, after: int, upto: int) -> Sequence[Scored]:
+    def _scored(self, model: str, after: int, upto: int) -> Sequence[Stored]:
         return scored_between(self._store, model, after, upto, limit=WEIGHING_RUNS)
 
     def _apply_between(self, after: int, upto: int) -> None:
-        changes: list[Finished | ModeSet | Reset | Brake | Erasure] = [
-            *finished_between(self._store, after, upto),
-            *controls_between(self._store, ModeSet, after, upto),
-            *controls_between(self._store, Reset, after, upto),
-            *controls_between(self._store, Brake, after, upto),
-            *controls_between(self._store, Erasure, after, upto),
-        ]
-        changes.sort(key=lambda change: change.seq)
+        changes = list(changes_between(self._store, after, upto))
         erased = [change for change in changes if isinstance(change, Erasure)]
         # The state cannot unlearn a user, so after an erasure it is rebuilt from the changes left in the store.
         relearnt = state_of(self._store, self._settings, upto) if erased else None
@@ -184,17 +166,16 @@ class Feed:
         new = tuple(each for each in erased if each.seq not in known)
         self._erasures += new
         self._unstruck += new
-        self._tell_models(changes)
-        if relearnt is None:
-            for change in changes:
-                if not isinstance(change, Erasure):
-                    apply(self._state, change)
-        else:
+        self._update_models(changes)
+        if relearnt is not None:
             self._state = relearnt
+        else:
+            for change in changes:
+                apply(self._state, change)
         self.learned = replace(self._state.frozen(), seq=upto)
         self._state.seq = upto
 
-    def _tell_models(self, changes: Sequence[Finished | ModeSet | Reset | Brake | Erasure]) -> None:
+    def _update_models(self, changes: Sequence[Change]) -> None:
         runs: list[EndedRun] = []
         for change in changes:
             if isinstance(change, Finished):
@@ -230,28 +211,14 @@ class Feed:
 def ended_run(row: Finished) -> EndedRun:
     """Convert a finished job to a run for histories, with only the measurements that may be learnt from."""
     use = teachable_use(row)
-    return EndedRun(
-        trace=row.trace,
-        cluster=row.cluster,
-        job_id=row.job_id,
-        role=row.role,
-        user=row.user,
-        vc=row.vc,
-        group=row.group,
-        submit_us=row.submit_us,
-        start_us=row.start_us,
-        end_us=row.end_us,
-        run_s=row.run_s,
-        status=STATUS_OF_OUTCOME[row.outcome].value,
-        instances=row.instances,
-        req_gpus=_or_nan(row.req_gpus),
-        used_cpu_cores=_or_nan(use.cpu_cores),
-        used_gpus=_or_nan(use.gpus),
-        mem_max_gib=_or_nan(use.mem_max_gib),
-        gpu_mem_max_gib=_or_nan(use.gpu_mem_max_gib),
-        measured=use.measured,
-    )
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
+    numbers = {
+        "req_gpus": row.req_gpus,
+        "used_cpu_cores": use.cpu_cores,
+        "used_gpus": use.gpus,
+        "mem_max_gib": use.mem_max_gib,
+        "gpu_mem_max_gib": use.gpu_mem_max_gib,
+    }
+    run = {each.name: getattr(row, each.name, None) for each in fields(EndedRun)}
+    run |= {name: np.nan if value is None else value for name, value in numbers.items()}
+    run |= {"status": STATUS_OF_OUTCOME[row.outcome].value, "measured": use.measured}
+    return EndedRun(**run)  # type: ignore[arg-type]  # the columns of `Finished`

@@ -1,10 +1,8 @@
-"""Feedback calls: check the reports of finished jobs, predict them with the current models, and store each job once.
-
-The stored jobs are learnt from in `modelserve.learning.feed` and `modelserve.learning.learned`. Called by the service.
-"""
+"""Feedback calls: check the reports of finished jobs, predict them with the current models, and store each job once."""
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,8 +16,8 @@ from modelserve.learning.feed import Feed
 from modelserve.learning.hindsight import scored_in_hindsight
 from modelserve.learning.trust import with_trust
 from modelserve.store import Store
-from modelserve.store.finished import OOM, Finished, insert_finished
-from modelserve.store.identities import Identity, Report, known_digests, reports_of
+from modelserve.store.changes import insert_finished
+from modelserve.store.finished import OOM, Finished, Identity, Stored, known_digests, reports_of
 
 if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
@@ -53,7 +51,8 @@ def take_feedback(
     """
     rows = [_finished(body, index, caller, default_trace, at) for index in range(len(body.feedback))]
     rows = _placed(store, rows, snapshot)
-    known = known_digests(store, [row.identity for row in rows])
+    with store.reading("looking for finished jobs") as connection:
+        known = known_digests(connection, {row.identity for row in rows})
     first = _counted(rows, known)
     judged = with_trust(store, scored_in_hindsight(list(first.values()), snapshot))
     earlier = insert_finished(store, judged)
@@ -77,8 +76,11 @@ def _counted(rows: Sequence[Finished], known: Mapping[Identity, str]) -> dict[Id
 
 def _placed(store: Store, rows: Sequence[Finished], snapshot: "Snapshot") -> list[Finished]:
     """Fill in missing clusters, from an earlier report of the job, otherwise from its VC in the current history."""
-    unplaced = [(row.trace, row.job_id, row.role) for row in rows if not row.cluster]
-    stored = reports_of(store, unplaced) if unplaced else {}
+    stored: dict[tuple[str, str, str], list[Stored]] = defaultdict(list)
+    if unplaced := {(row.trace, row.job_id) for row in rows if not row.cluster}:
+        with store.reading("looking for finished jobs") as connection:
+            for report in reports_of(connection, unplaced):
+                stored[report.trace, report.job_id, report.role].append(report)
     placed = []
     for row in rows:
         if not row.cluster:
@@ -88,7 +90,7 @@ def _placed(store: Store, rows: Sequence[Finished], snapshot: "Snapshot") -> lis
     return placed
 
 
-def _stored_cluster(row: Finished, reports: Sequence[Report]) -> str | None:
+def _stored_cluster(row: Finished, reports: Sequence[Stored]) -> str | None:
     """Return the cluster in an earlier report of the job, or None.
 
     It is preferred to the cluster of the job's virtual cluster (VC), which may have moved to another cluster.

@@ -1,18 +1,19 @@
 """Hindsight: predict finished jobs with the current models, from what was known when each job was submitted.
 
 The predictions are stored with the jobs, to compute errors and drift from them. If a model fails, its predictions are
-left empty. Called by `modelserve.learning.feedback`.
+left empty.
 """
 
 import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from features.online import JobAsked
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.predictor import Kind, calibrated_use
 from modelserve.bundle.run_times import calibrated_run_times
@@ -20,11 +21,11 @@ from modelserve.store.finished import Finished
 from scheduler_core.types import FloatArray, RunTimes
 
 if TYPE_CHECKING:
-    from features.online import JobAsked
     from modelserve.loading.models import Snapshot
     from modelserve.loading.served import Look, ServedModel
 
 Figures = Mapping[str, float | str | None]
+NUMBERS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus", "time_limit_s", "priority")
 logger = logging.getLogger(__name__)
 
 
@@ -66,7 +67,7 @@ def _challenger(snapshot: "Snapshot") -> Callable[[Finished], "ServedModel | Non
 
 
 def _safely(
-    score: Callable[["ServedModel", Sequence["JobAsked"]], list[Figures]],
+    score: Callable[["ServedModel", Sequence[JobAsked]], list[Figures]],
     model: "ServedModel",
     rows: Sequence[Finished],
 ) -> list[Figures]:
@@ -77,7 +78,7 @@ def _safely(
         return [{} for _ in rows]
 
 
-def _run_times(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figures]:
+def _run_times(model: "ServedModel", asked: Sequence[JobAsked]) -> list[Figures]:
     found = model.look(asked)
     answer = _quantiles(model, found)
     members = [None] * len(asked) if found.forecasts is None else [json.dumps(row.tolist()) for row in found.forecasts]
@@ -87,7 +88,7 @@ def _run_times(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figure
     ]
 
 
-def _challenged(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figures]:
+def _challenged(model: "ServedModel", asked: Sequence[JobAsked]) -> list[Figures]:
     answer = _quantiles(model, model.look(asked))
     return [
         {"challenger_model": model.reference, "challenger_p50_s": a, "challenger_p90_s": b}
@@ -100,7 +101,7 @@ def _quantiles(model: "ServedModel", found: "Look") -> RunTimes:
     return calibrated_run_times(model.bundle.card, outputs[RUNTIME_TARGET], found.base_log_s)
 
 
-def _peaks(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figures]:
+def _peaks(model: "ServedModel", asked: Sequence[JobAsked]) -> list[Figures]:
     matrix = model.rows.rows(asked, model.history).matrix
     card = model.bundle.card
     peaks = {target: _known(calibrated_use(card, target, raw)) for target, raw in model.outputs(matrix).items()}
@@ -110,33 +111,11 @@ def _peaks(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figures]:
     ]
 
 
-def _asked(row: Finished, model: "ServedModel") -> "JobAsked":
-    from features.online import JobAsked
-
-    return JobAsked(
-        trace=row.trace,
-        cluster=row.cluster or model.history.cluster_of(row.vc),
-        job_id=row.job_id,
-        role=row.role,
-        user=row.user,
-        vc=row.vc,
-        group=row.group,
-        workload=row.workload,
-        task_type=row.task_type,
-        gpu_type=row.gpu_type,
-        submit_us=row.submit_us,
-        instances=row.instances,
-        req_cpu_cores=_or_nan(row.req_cpu_cores),
-        req_mem_gib=_or_nan(row.req_mem_gib),
-        req_gpus=_or_nan(row.req_gpus),
-        time_limit_s=np.nan,
-        priority=np.nan,
-    )
+def _asked(row: Finished, model: "ServedModel") -> JobAsked:
+    given = {each.name: getattr(row, each.name, None) for each in fields(JobAsked)}
+    given |= {name: np.nan for name in NUMBERS if given[name] is None}
+    return JobAsked(**{**given, "cluster": row.cluster or model.history.cluster_of(row.vc)})  # type: ignore[arg-type]  # the columns of `Finished`
 
 
 def _known(values: FloatArray) -> list[float | None]:
     return [float(value) if np.isfinite(value) else None for value in values]
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value

@@ -1,8 +1,7 @@
 """The learnt state: modes that were set, brakes on task types with too many kills, and memory floors after kills.
 
-A floor is a minimum of memory for jobs similar to one that ran out of memory. Nothing is written to the store here. The
-rules for a single job are in `modelserve.contract.feedback_rules`. Built by `modelserve.learning.feed`; read by
-`modelserve.calls`.
+A floor is a minimum of memory for jobs similar to one that ran out of memory. The rules for a single job are in
+`modelserve.contract.feedback_rules`.
 """
 
 from collections import deque
@@ -17,8 +16,8 @@ from modelserve.contract.feedback_rules import is_below, shrunk_resources
 from modelserve.contract.fields import Mode
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
-from modelserve.store.controls import Brake, ModeSet, Reset, controls_between
-from modelserve.store.finished import OOM, Finished, Outcome, outcomes_between
+from modelserve.store.changes import Brake, Change, ModeSet, Reset, changes_between
+from modelserve.store.finished import OOM, Outcome
 
 __all__ = ["Learned"]
 
@@ -174,12 +173,12 @@ class FeedbackState:
                 self.unwritten.pop(key, None)
                 self._windows.pop(key, None)
 
-    def finish(self, row: Finished | Outcome) -> None:
+    def finish(self, row: Outcome) -> None:
         """Update the kill counts and memory floors with one finished job."""
         self._count_kill(row)
         self._move_floor(row)
 
-    def _count_kill(self, row: Finished | Outcome) -> None:
+    def _count_kill(self, row: Outcome) -> None:
         if not shrunk_resources(row):
             return
         key = (row.trace, row.cluster, row.task_type)
@@ -191,7 +190,7 @@ class FeedbackState:
             why = f"{kills} of the last {len(window)} shrunk jobs were killed for memory, expected at most {limit:.2%}"
             self.brakes[key] = self.unwritten[key] = Stop(why=why, since=row.at)
 
-    def _move_floor(self, row: Finished | Outcome) -> None:
+    def _move_floor(self, row: Outcome) -> None:
         whose, name = ("user", row.user) if row.group is None else ("group", row.group)
         if name is None:
             return
@@ -218,36 +217,20 @@ class FeedbackState:
 
 
 def state_of(store: Store, settings: ServeSettings, upto: int) -> FeedbackState:
-    """Return the learnt state after all stored changes up to number `upto`.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
+    """Return the learnt state after all stored changes up to number `upto`."""
     state = FeedbackState(settings=settings, seq=upto)
-    controls: list[ModeSet | Reset | Brake] = [
-        *controls_between(store, ModeSet, 0, upto),
-        *controls_between(store, Reset, 0, upto),
-        *controls_between(store, Brake, 0, upto),
-    ]
-    controls.sort(key=lambda change: change.seq, reverse=True)
-    for outcome in outcomes_between(store, 0, upto):
-        while controls and controls[-1].seq < outcome.seq:
-            apply(state, controls.pop())
-        state.finish(outcome)
-    while controls:
-        apply(state, controls.pop())
+    for change in changes_between(store, 0, upto, finished=Outcome):
+        apply(state, change)
     return state
 
 
-def apply(state: FeedbackState, change: Finished | Outcome | ModeSet | Reset | Brake) -> None:
-    """Apply one change to the state."""
+def apply(state: FeedbackState, change: Change) -> None:
+    """Apply one change to the state; an erasure changes nothing."""
     if isinstance(change, ModeSet):
         state.set_mode(change)
     elif isinstance(change, Reset):
         state.reset(change)
     elif isinstance(change, Brake):
         state.brake(change)
-    else:
+    elif isinstance(change, Outcome):
         state.finish(change)

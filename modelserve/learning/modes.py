@@ -1,14 +1,13 @@
-"""Calls for modes and brakes: set and read whether recommendations are applied or stopped, and read what they saved.
+"""Modes and brakes: set and read whether recommendations are applied or stopped, and what they saved or would have."""
 
-The effect of modes and brakes on a recommendation is in `modelserve.calls.recommendations`. Called by the service.
-"""
-
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from statistics import median
 from typing import Final
 
 from modelserve.callers import Caller
+from modelserve.contract.feedback_rules import is_below, shrunk_resources
 from modelserve.contract.fields import Mode
 from modelserve.contract.learning import (
     BrakeHeld,
@@ -22,17 +21,30 @@ from modelserve.contract.learning import (
 )
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest
-from modelserve.learning.applied import Foregone, foregone_of
 from modelserve.learning.feed import Feed
 from modelserve.learning.learned import Learned, Place, Stop
 from modelserve.store import Store
-from modelserve.store.controls import ModeSet, Reset, write_control
-from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
+from modelserve.store.answers import AnswerRecord, Part, named_answers, newest_answers
+from modelserve.store.changes import ModeSet, Reset, write_control
+from modelserve.store.finished import RESOURCES, Finished, Stored, newest_finished, totals
 
 __all__ = ["read_modes", "set_mode"]
 
 RECENT_JOBS: Final = 10_000
 """Number of newest finished jobs from which `Stretch` and `NotApplied` are computed."""
+ANSWERS_LOOKED_THROUGH: Final = 2_000
+"""Maximum number of logged responses searched for jobs by name, newest first."""
+ANSWERS_LOOKED_UP: Final = 500
+"""Maximum number of logged responses read by the answer id that jobs report."""
+READ_BYTES: Final = 64 * 2**20
+"""Maximum total size of the records read by id, and of the records searched by name."""
+RECOMMENDATION: Final = "recommendation"
+_PARTS: Final[tuple[Part, ...]] = ("context", "response")
+
+Name = tuple[str, str, str]
+"""Trace, cluster (empty if unknown) and id of a job."""
+Foregone = tuple[Finished, tuple[float, ...]]
+"""A job that ran with its full request although less was recommended, and the resource-hours it would have saved."""
 
 
 def set_mode(
@@ -128,15 +140,9 @@ def _brake_held(place: tuple[str, str, str], stop: Stop) -> BrakeHeld:
 
 
 def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
-    """Return the modes and brakes that the caller may see, and the savings computed from feedback.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
+    """Return the modes and brakes that the caller may see, and the savings computed from feedback."""
     learned = feed.fresh()
-    ran = newest_ran(store, traces=caller.traces, clusters=caller.clusters, limit=RECENT_JOBS)
+    ran = newest_finished(store, traces=caller.traces, clusters=caller.clusters, limit=RECENT_JOBS)[::-1]
     foregone = foregone_of(store, ran)
     summed = totals(store, traces=caller.traces, clusters=caller.clusters)
     return ModeAnswer(
@@ -155,37 +161,34 @@ def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
     )
 
 
-def _realised(each: Totals, ran: Sequence[Ran], foregone: Sequence[Foregone]) -> Realised:
+def _realised(each: Stored, ran: Sequence[Finished], foregone: Sequence[Foregone]) -> Realised:
     mine = [job for job in ran if (job.trace, job.task_type) == (each.trace, each.task_type)]
-    missed = [job for job in foregone if (job.trace, job.task_type) == (each.trace, each.task_type)]
+    missed = [hours for job, hours in foregone if (job.trace, job.task_type) == (each.trace, each.task_type)]
     return Realised(
         trace=each.trace,
         task_type=each.task_type,
         jobs=each.jobs,
-        shrunk_jobs=each.shrunk,
-        kills=each.kills,
-        kill_rate=each.kills / each.shrunk if each.shrunk else None,
-        hours={
-            resource: Hours(
-                asked=each.asked_hours[resource],
-                allocated=each.allocated_hours[resource],
-                saved=each.asked_hours[resource] - each.allocated_hours[resource],
-            )
-            for resource in RESOURCES
-        },
+        shrunk_jobs=int(each.shrunk),
+        kills=int(each.kills),
+        kill_rate=int(each.kills) / int(each.shrunk) if each.shrunk else None,
+        hours={name: _hours(getattr(each, f"req_{name}"), getattr(each, f"alloc_{name}")) for name in RESOURCES},
         stretch=_stretch(mine),
         not_applied=NotApplied(
             jobs=len(missed),
-            hours={resource: sum(job.hours[i] for job in missed) for i, resource in enumerate(RESOURCES)},
+            hours={resource: sum(hours[i] for hours in missed) for i, resource in enumerate(RESOURCES)},
         ),
     )
 
 
-def _stretch(ran: Sequence[Ran]) -> Stretch:
+def _hours(asked: float, allocated: float) -> Hours:
+    return Hours(asked=asked, allocated=allocated, saved=asked - allocated)
+
+
+def _stretch(ran: Sequence[Finished]) -> Stretch:
     ratios: dict[bool, list[float]] = {True: [], False: []}
     for job in ran:
         if job.outcome == "completed" and job.p50_s:
-            ratios[job.shrunk].append(job.run_s / job.p50_s)
+            ratios[bool(shrunk_resources(job))].append(job.run_s / job.p50_s)
     shrunk, unshrunk = (median(ratios[kind]) if ratios[kind] else None for kind in (True, False))
     return Stretch(
         shrunk=shrunk,
@@ -194,3 +197,65 @@ def _stretch(ran: Sequence[Ran]) -> Stretch:
         shrunk_jobs=len(ratios[True]),
         unshrunk_jobs=len(ratios[False]),
     )
+
+
+def foregone_of(store: Store, ran: Sequence[Finished]) -> list[Foregone]:
+    """Return the finished jobs that were not shrunk although less was recommended, and what they would have saved.
+
+    A job's recommendation is taken from the response whose id the job reports, otherwise from the newest response with
+    a job of the same trace, cluster and id. A recommendation without a cluster matches if jobs of that id ran on one
+    cluster only, since feedback may have filled in the cluster from the virtual cluster.
+    """
+    wanted: dict[Name, Finished] = {}
+    for job in ran:
+        if not shrunk_resources(job):
+            wanted.setdefault((job.trace, job.cluster, job.job_id), job)
+    alone = _named_without_cluster(wanted)
+    found: dict[Name, tuple[float | None, ...]] = {}
+    for record in _records(store, list(wanted.values())):
+        for name, target in _targets(record):
+            full = name if name in wanted else alone.get(name)
+            if full is not None and full not in found:
+                found[full] = target
+    return [
+        (wanted[name], _spare_hours(wanted[name], target))
+        for name, target in found.items()
+        if any(map(is_below, target, wanted[name].requests))
+    ]
+
+
+def _named_without_cluster(names: Iterable[Name]) -> dict[Name, Name]:
+    """Map each name with an empty cluster to the full name; leave out names for which there are several clusters."""
+    met: dict[Name, list[Name]] = {}
+    for trace, cluster, job_id in names:
+        met.setdefault((trace, "", job_id), []).append((trace, cluster, job_id))
+    return {short: full[0] for short, full in met.items() if len(full) == 1}
+
+
+def _records(store: Store, jobs: Sequence[Finished]) -> Iterator[AnswerRecord]:
+    named = list(dict.fromkeys(job.answer_id for job in jobs if job.answer_id is not None))[:ANSWERS_LOOKED_UP]
+    for record in named_answers(store, named, parts=_PARTS, limit_bytes=READ_BYTES):
+        if record.kind == RECOMMENDATION:
+            yield record
+    if jobs:
+        yield from newest_answers(
+            store, parts=_PARTS, kind=RECOMMENDATION, limit=ANSWERS_LOOKED_THROUGH, limit_bytes=READ_BYTES
+        )
+
+
+def _targets(record: AnswerRecord) -> Iterator[tuple[Name, tuple[float | None, ...]]]:
+    """Yield the name and recommended target of every job in a record; yield nothing for an unreadable record."""
+    try:
+        jobs = json.loads(record.context)["body"]["jobs"]
+        answers = json.loads(record.response)["recommendations"]
+        for job, answer in zip(jobs, answers, strict=True):
+            name = (job.get("trace") or record.trace, job.get("cluster") or "", job["job_id"])
+            yield name, tuple(answer["target"].get(resource) for resource in RESOURCES)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return
+
+
+def _spare_hours(job: Finished, target: Sequence[float | None]) -> tuple[float, ...]:
+    hours = job.run_s * job.instances / 3600.0
+    pairs = zip(job.requests, target, strict=True)
+    return tuple((asked - less) * hours if asked is not None and less is not None else 0.0 for asked, less in pairs)

@@ -21,8 +21,7 @@ import numpy as np
 
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, named_answers
-from modelserve.store.evidence import MEASURES, newest_use, reports_by_answer
-from modelserve.store.finished import Finished, Trust
+from modelserve.store.finished import MEASURES, Finished, Trust, newest_use, reports_by_answer
 
 __all__ = ["WINDOW", "with_trust"]
 
@@ -53,13 +52,7 @@ Whom = tuple[str, str, str | None, str | None]
 
 
 def with_trust(store: Store, rows: Sequence[Finished]) -> list[Finished]:
-    """Return the reports with the trust in each; they count for each other in their order.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
+    """Return the reports with the trust in each; they count for each other in their order."""
     left, windows, judged = _ties(store, rows), _Windows(store), []
     for row in rows:
         whom = _whom(row)

@@ -1,4 +1,1 @@
-"""Loading of models: copy them from the registry, load, check and warm them, and replace the serving snapshot.
-
-Called by `modelserve.service`; the snapshot is read by `modelserve.calls`.
-"""
+"""Loading of models: copy them from the registry, load, check and warm them, and replace the serving snapshot."""

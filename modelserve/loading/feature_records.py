@@ -1,7 +1,4 @@
-"""The feature rows that a model received for the jobs of a call, and their encoding for the log of answers.
-
-Made by `modelserve.calls` from the rows of `served`, and decoded when an answer is explained.
-"""
+"""The feature rows that a model received for the jobs of a call, and their encoding for the log of answers."""
 
 import json
 import struct
@@ -20,10 +17,16 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["Scored", "decode_features", "encode_features"]
 
 MAGIC: Final = b"TAUT-F2\n"
-FIRST_MAGIC: Final = b"TAUT-F1\n"
-"""Mark of records of earlier releases, which have neither shifts nor evidence."""
-EVIDENCE: Final = len(HISTORY_FORECASTS)
 _LENGTH: Final = struct.Struct("<I")
+_PAIRS: Final = ("<f8", (2,))
+_LAYOUT: Final[Mapping[str, tuple[str, tuple[int, ...]]]] = {
+    "reference_log_s": _PAIRS,
+    "rows": ("<i8", ()),
+    "runs": ("<i8", ()),
+    "shift_log_s": _PAIRS,
+    "evidence": ("<i8", (len(HISTORY_FORECASTS),)),
+}
+"""The arrays that follow a model's matrix, with the type and shape of a job's values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,18 +58,12 @@ class Scored:
 
 
 def encode_features(scored: Sequence[Scored]) -> bytes:
-    """Encode feature rows as bytes: a JSON header, then the arrays of each model, little-endian (see `_layout`)."""
+    """Encode feature rows as bytes: a JSON header, then the arrays of each model, little-endian (see `_LAYOUT`)."""
     header = to_json([[each.model, each.digest, *each.matrix.shape] for each in scored])
     parts = [MAGIC, _LENGTH.pack(len(header)), header]
     for each in scored:
-        parts += [
-            each.matrix.tobytes(),
-            each.reference_log_s.tobytes(),
-            each.rows.tobytes(),
-            each.runs.tobytes(),
-            each.shift_log_s.tobytes(),
-            np.asarray(each.evidence, dtype="<i8").tobytes(),
-        ]
+        parts.append(each.matrix.tobytes())
+        parts += [np.asarray(getattr(each, name), dtype=dtype).tobytes() for name, (dtype, _) in _LAYOUT.items()]
     return b"".join(parts)
 
 
@@ -83,46 +80,29 @@ def decode_features(blob: bytes) -> list[Scored]:
     >>> decode_features(encode_features([]))
     []
     """
-    first_release = blob[: len(MAGIC)] == FIRST_MAGIC
-    if blob[: len(MAGIC)] != MAGIC and not first_release:
+    if not blob.startswith(MAGIC):
         raise BadRequest(f"features: found {blob[: len(MAGIC)]!r}, expected {MAGIC!r}; the record has another format")
+    at = len(MAGIC) + _LENGTH.size
+
+    def array(dtype: str, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
+        nonlocal at
+        size = int(np.prod(shape))
+        # Copy, because compiled trees need writable arrays.
+        values = np.frombuffer(blob, dtype, size, at).reshape(shape).copy()
+        at += values.nbytes
+        return values
+
     try:
         (length,) = _LENGTH.unpack_from(blob, len(MAGIC))
-        at = len(MAGIC) + _LENGTH.size
         header, at = json.loads(blob[at : at + length]), at + length
-        found = []
-        for model, digest, count, width in header:
-            parts = []
-            for dtype, shape in _layout(count, width)[: 4 if first_release else None]:
-                size = int(np.prod(shape)) * dtype.itemsize
-                # Copy, because compiled trees need writable arrays.
-                parts.append(np.frombuffer(blob, dtype, int(np.prod(shape)), at).reshape(shape).copy())
-                at += size
-            matrix, reference, rows, runs = parts[:4]
-            shift, evidence = parts[4:] or (np.zeros((count, 2)), np.zeros((count, EVIDENCE), dtype=np.int64))
-            found.append(
-                Scored(
-                    model=model,
-                    digest=digest,
-                    rows=rows,
-                    matrix=matrix,
-                    reference_log_s=reference,
-                    shift_log_s=shift,
-                    evidence=evidence,
-                    runs=runs,
-                )
+        return [
+            Scored(
+                model=model,
+                digest=digest,
+                matrix=array("<f4", (count, width)),  # type: ignore[arg-type]  # the layout gives the types
+                **{name: array(dtype, (count, *shape)) for name, (dtype, shape) in _LAYOUT.items()},
             )
+            for model, digest, count, width in header
+        ]
     except (ValueError, struct.error) as error:
         raise BadRequest(f"features: found a record cut short ({error}), expected a complete record") from error
-    return found
-
-
-def _layout(count: int, width: int) -> list[tuple[np.dtype[np.generic], tuple[int, ...]]]:
-    return [
-        (np.dtype("<f4"), (count, width)),
-        (np.dtype("<f8"), (count, 2)),
-        (np.dtype("<i8"), (count,)),
-        (np.dtype("<i8"), (count,)),
-        (np.dtype("<f8"), (count, 2)),
-        (np.dtype("<i8"), (count, EVIDENCE)),
-    ]

@@ -1,23 +1,22 @@
 """The job histories of the loaded models; models of a trace that have the same history file share one history.
 
-New runs and erasures are applied to every history, including those still being built. Called by
-`modelserve.loading.models`.
+New runs and erasures are applied to every history, including those still being built.
 """
 
 import ctypes
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from operator import methodcaller
-from typing import Final, NamedTuple
+from typing import Final
 
 import polars as pl
 
 from features.history import History
 from features.online import EndedRun, OnlineHistory
 from modelserve.bundle.bundle import Bundle
-
-__all__ = ["Forgotten"]
+from modelserve.store.changes import Erasure
 
 _C_LIBRARY: Final = ctypes.CDLL(None)
 
@@ -40,22 +39,11 @@ CHUNK: Final = 25_000
 """Number of past runs added to a new history at a time."""
 
 
-class Forgotten(NamedTuple):
-    """An erased user, whose jobs submitted up to `before_us` (Unix, microseconds) must be dropped.
-
-    They are dropped in `clusters`, or in all clusters if None.
-    """
-
-    user: str
-    clusters: frozenset[str] | None
-    before_us: int
-
-
 class Histories:
     """The histories of the loaded models, by trace and SHA-256 of the history file."""
 
     def __init__(
-        self, past: Callable[[str], Iterable[EndedRun]], forgotten: Callable[[str], Iterable[Forgotten]]
+        self, past: Callable[[str], Iterable[EndedRun]], forgotten: Callable[[str], Iterable[Erasure]]
     ) -> None:
         self._past = past
         self._forgotten = forgotten
@@ -129,24 +117,21 @@ class Histories:
         return history
 
 
-def without(history: History, forgotten: Iterable[Forgotten]) -> History:
+def without(history: History, erasures: Iterable[Erasure]) -> History:
     """Return a history without the jobs of erased users."""
     struck = pl.lit(value=False)
-    for user, clusters, before_us in forgotten:
-        theirs = (pl.col("user") == user) & (pl.col("submit_ts").cast(pl.Int64) <= before_us)
-        if clusters is not None:
-            theirs &= pl.col("cluster").is_in(sorted(clusters))
+    for each in erasures:
+        theirs = (pl.col("user") == each.user) & (pl.col("submit_ts").cast(pl.Int64) <= each.before_us)
+        if each.cluster:
+            theirs &= pl.col("cluster") == each.cluster
         struck |= theirs.fill_null(value=False)
     kept = history.frame.filter(~struck)
     return history if kept.height == history.frame.height else History.from_tail(kept)
 
 
-def newest_alone(history: History) -> History:
-    """Return a history with only the newest job, copied so that the memory of the whole history can be freed."""
-    if history.frame.height <= 1:
-        return history
-    newest = history.frame.tail(1)
-    return History.from_tail(pl.DataFrame(newest.to_dicts(), schema=newest.schema))
+def without_history(bundle: Bundle) -> Bundle:
+    """Return a bundle whose history is empty, so that its memory can be freed; an `OnlineHistory` takes a quarter."""
+    return replace(bundle, history=History.from_tail(bundle.history.frame.clear()))
 
 
 def _key(bundle: Bundle) -> tuple[str, str]:

@@ -1,12 +1,11 @@
 """The serving models: new versions are loaded, checked and warmed, then a new snapshot replaces the former in one step.
 
 If a bundle cannot be loaded, its former version keeps serving. Models are downloaded by `modelserve.loading.sync`.
-Called by the service, and by its reload and feedback threads.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
@@ -17,21 +16,22 @@ from modelserve.bundle.champions import (
     CHALLENGER,
     CHAMPION,
     Mark,
-    Place,
     Pointer,
-    files_mark,
-    pointer_marks,
+    model_marks,
     read_pointed,
     read_pointer,
 )
 from modelserve.errors import ServeError
-from modelserve.loading.histories import Forgotten, Histories, give_back_memory, newest_alone
+from modelserve.loading.histories import Histories, give_back_memory, without_history
 from modelserve.loading.served import ServedModel, warm
-from modelserve.store.finished import Scored
+from modelserve.store.changes import Erasure
+from modelserve.store.finished import Stored
 
 __all__ = ["ModelSet", "Snapshot"]
 
 Kind = Literal["runtime", "usage"]
+Place = tuple[str, str]
+"""Registered name of a model, and alias."""
 FOLDER: Final = "bundles"
 """Key in `Snapshot.failures` of the error that the folder of bundles cannot be listed."""
 
@@ -92,16 +92,6 @@ def failure_key(name: str, alias: str) -> str:
     return name if alias == CHAMPION else f"{name}@{alias}"
 
 
-@dataclass(slots=True, kw_only=True)
-class _Seen:
-    """The marks of a pointer file and of its model's files when last read, and when to retry after a failure."""
-
-    mark: Mark
-    files: Mark
-    retry_at: float | None = None
-    wait_s: float = RETRY_FIRST_S
-
-
 @dataclass(slots=True)
 class _Work:
     """The contents of the next snapshot while a refresh builds it, and what was done so far."""
@@ -126,37 +116,35 @@ class ModelSet:
         past: Callable[[str], Iterable[EndedRun]],
         clock: Callable[[], float],
         challengers: bool,
-        forgotten: Callable[[str], Iterable[Forgotten]] = lambda _: (),
+        forgotten: Callable[[str], Iterable[Erasure]] = lambda _: (),
     ) -> None:
         self._folder = folder
         self._clock = clock
         self._aliases = ALIASES if challengers else (CHAMPION,)
-        self._seen: dict[Place, _Seen] = {}
+        self._seen: dict[str, Mark] = {}
+        self._retries: dict[str, tuple[float, float]] = {}  # next time and last wait in seconds, by name
         self._models: dict[Place, ServedModel] = {}
         self._histories = Histories(past, forgotten)
         self._refreshing = threading.Lock()
         self.current = Snapshot(champions={}, challengers={}, failures={}, generation=0, loaded_at=clock())
 
     def refresh(self) -> list[Reload]:
-        """Load the models whose pointer file changed, replace `current` if any did, and return what was done.
+        """Follow the aliases of the models whose files changed, replace `current`, and return what was done.
 
-        If no pointer file changed, nothing else is read. A failed model is tried again when its files change, otherwise
-        after a wait that doubles with each failure.
+        A failed model is tried again when its files change, otherwise after a wait that doubles with each failure.
         """
         with self._refreshing:
-            marks = pointer_marks(self._folder, self._aliases)
+            marks = model_marks(self._folder)
             if marks is None:
                 return self._folder_away()
-            moved = [place for place, mark in marks.items() if self._has_moved(place, mark)]
-            gone = [place for place in self._seen if place not in marks]
-            if not moved and not gone and FOLDER not in self.current.failures:
+            due = [name for name in sorted(marks.keys() | self._seen.keys()) if self._is_due(name, marks.get(name))]
+            if not due and FOLDER not in self.current.failures:
                 return []
             work = _Work(models=dict(self._models), failures=dict(self.current.failures))
             work.failures.pop(FOLDER, None)
-            for place in gone:
-                self._withdraw(place, work)
-            for place in moved:
-                self._follow(place, marks[place], work)
+            for name in due:
+                well = [self._follow(name, alias, work) for alias in self._aliases]
+                self._remember(name, marks.get(name), well=all(well))
             self._swap(work)
             give_back_memory()
             return work.done
@@ -169,7 +157,7 @@ class ModelSet:
         """Remove a user's runs in `clusters` (None: in all) from every history of the trace."""
         self._histories.forget(trace, user, clusters)
 
-    def weigh(self, scored: Callable[[str, int, int], Iterable[Scored]], upto: int) -> None:
+    def weigh(self, scored: Callable[[str, int, int], Iterable[Stored]], upto: int) -> None:
         """Update the weights of every combined model with the jobs finished up to the change number `upto`.
 
         `scored(reference, after, upto)` returns the finished jobs that a model scored, in the order of their numbers.
@@ -194,57 +182,52 @@ class ModelSet:
         self._swap(work)
         return [Reload(name=FOLDER, version=None, alias="", result="failed", detail=detail)]
 
-    def _has_moved(self, place: Place, mark: Mark) -> bool:
-        seen = self._seen.get(place)
-        if seen is None or seen.mark != mark:
-            return True
-        if seen.retry_at is None:
-            return False
-        return self._clock() >= seen.retry_at or seen.files != files_mark(self._folder / place[0])
+    def _is_due(self, name: str, mark: Mark | None) -> bool:
+        at, _ = self._retries.get(name, (float("inf"), 0.0))
+        return mark != self._seen.get(name) or self._clock() >= at
 
-    def _withdraw(self, place: Place, work: _Work) -> None:
-        name, alias = place
-        self._seen.pop(place, None)
-        work.failures.pop(failure_key(name, alias), None)
-        former = work.models.pop(place, None)
-        version = None if former is None else former.bundle.version
-        work.done.append(Reload(name=name, version=version, alias=alias, result="withdrawn"))
+    def _remember(self, name: str, mark: Mark | None, *, well: bool) -> None:
+        _, wait_s = self._retries.pop(name, (0.0, 0.0))
+        if not well:
+            wait_s = min(2 * wait_s, RETRY_MOST_S) if wait_s and mark == self._seen.get(name) else RETRY_FIRST_S
+            self._retries[name] = self._clock() + wait_s, wait_s
+        self._seen.pop(name, None)
+        if mark is not None:
+            self._seen[name] = mark
 
-    def _follow(self, place: Place, mark: Mark, work: _Work) -> None:
-        """Load the version that a pointer names; if this fails, keep the former version and record the reason."""
-        name, alias = place
-        before = self._seen.get(place)
-        files = files_mark(self._folder / name)
-        pointer: Pointer | None = None
+    def _follow(self, name: str, alias: str, work: _Work) -> bool:
+        """Load the version that an alias names, or withdraw the model if none does.
+
+        If this fails, keep the former version, record the reason and return False.
+        """
+        place, key = (name, alias), failure_key(name, alias)
+        former, pointer = work.models.get(place), None
         try:
             pointer = read_pointer(self._folder, name, alias)
-            if pointer is None:
-                return  # the pointer was just removed; the next refresh withdraws the model
-            model = _held(work, pointer) or self._load(pointer, work)
+            model = None if pointer is None else _loaded(work, pointer) or self._load(pointer, work)
         except Exception as error:  # whatever the error, the serving model must stay
-            detail = str(error) if isinstance(error, ServeError) else f"{name}: {type(error).__name__}: {error}"
-            waits = RETRY_FIRST_S
-            if before is not None and before.retry_at is not None and (before.mark, before.files) == (mark, files):
-                waits = min(2 * before.wait_s, RETRY_MOST_S)
-            self._seen[place] = _Seen(mark=mark, files=files, retry_at=self._clock() + waits, wait_s=waits)
-            work.failures[failure_key(name, alias)] = detail[:500]
+            detail = (str(error) if isinstance(error, ServeError) else f"{name}: {type(error).__name__}: {error}")[:500]
+            work.failures[key] = detail
             version = None if pointer is None else pointer.version
-            work.done.append(Reload(name=name, version=version, alias=alias, result="failed", detail=detail[:500]))
-            return
-        self._seen[place] = _Seen(mark=mark, files=files)
-        work.failures.pop(failure_key(name, alias), None)
-        if work.models.get(place) is not model:
+            work.done.append(Reload(name=name, version=version, alias=alias, result="failed", detail=detail))
+            return False
+        failed = work.failures.pop(key, None)
+        if model is None:
+            if former is not None or failed:
+                version = None if former is None else former.bundle.version
+                work.models.pop(place, None)
+                work.done.append(Reload(name=name, version=version, alias=alias, result="withdrawn"))
+        elif model is not former:
             work.models[place] = model
-            if alias == CHALLENGER and model is work.models.get((name, CHAMPION)):
-                return  # it serves already, and is not compared with itself
-            work.done.append(Reload(name=name, version=pointer.version, alias=alias, result="loaded"))
+            if alias != CHALLENGER or model is not work.models.get((name, CHAMPION)):  # not compared with itself
+                work.done.append(Reload(name=name, version=model.bundle.version, alias=alias, result="loaded"))
+        return True
 
     def _load(self, pointer: Pointer, work: _Work) -> ServedModel:
         known = {model.bundle.history_digest: model.bundle.history for model in work.models.values()}
         bundle = read_pointed(self._folder, pointer, histories=known)
         history = self._histories.of(bundle)
-        # The bundle's own copy of the jobs takes four times the memory of `history`, so keep only its newest job.
-        model = ServedModel.of(replace(bundle, history=newest_alone(bundle.history)), history)
+        model = ServedModel.of(without_history(bundle), history)
         warm(model)
         return model
 
@@ -262,10 +245,10 @@ class ModelSet:
         )
 
 
-def _held(work: _Work, pointer: Pointer) -> ServedModel | None:
+def _loaded(work: _Work, pointer: Pointer) -> ServedModel | None:
     """Return the model that a pointer names if it is already loaded as champion or challenger, otherwise None."""
-    meant = pointer.name, pointer.version, pointer.digest
+    wanted = pointer.name, pointer.version, pointer.digest
     for model in work.models.values():
-        if (model.bundle.card.name, model.bundle.version, model.bundle.digest) == meant:
+        if (model.bundle.card.name, model.bundle.version, model.bundle.digest) == wanted:
             return model
     return None

@@ -1,8 +1,4 @@
-"""A loaded model: bundle, compiled trees, builder of feature rows, history, and the weights that feedback changes.
-
-Made by `modelserve.loading.models`, which decides which version serves. Called by `modelserve.calls`, and by
-`modelserve.learning` for drift.
-"""
+"""A loaded model: bundle, compiled trees, builder of feature rows, history, and the weights that feedback changes."""
 
 import json
 import math
@@ -21,7 +17,7 @@ from modelserve.bundle.combination import Combination
 from modelserve.bundle.run_times import combination_of, member_forecasts
 from modelserve.bundle.trees.compiled import CompiledTrees
 from modelserve.errors import BundleError
-from modelserve.store.finished import Scored as Ended
+from modelserve.store.finished import Stored
 from scheduler_core.types import FloatArray
 
 __all__ = ["Look", "ServedModel"]
@@ -63,8 +59,7 @@ class ServedModel:
 
     `reference` is the name and version of the model in responses, such as `runtime.pai.ctr@7`.
     `learning` holds the weights of a combination, which feedback changes.
-    `history` may be shared with other models of the trace. The bundle keeps only the newest job of its own history, to
-    save memory.
+    `history` may be shared with other models of the trace. The bundle keeps none of its own history, to save memory.
     """
 
     bundle: Bundle
@@ -76,13 +71,7 @@ class ServedModel:
 
     @classmethod
     def of(cls, bundle: Bundle, history: OnlineHistory) -> "ServedModel":
-        """Compile the trees of a bundle, and compare their outputs with XGBoost's.
-
-        Raises
-        ------
-        BundleError
-            The outputs differ.
-        """
+        """Compile the trees of a bundle, and compare their outputs with XGBoost's."""
         trees = {target: CompiledTrees.of(forest) for target, forest in bundle.forests.items()}
         for target, compiled in trees.items():
             try:
@@ -99,7 +88,7 @@ class ServedModel:
             learning=Learning(combination_of(bundle)),
         )
 
-    def learn(self, scored: Callable[[str, int, int], Iterable[Ended]], upto: int) -> None:
+    def learn(self, scored: Callable[[str, int, int], Iterable[Stored]], upto: int) -> None:
         """Update the weights with the jobs that this model scored and that finished up to the change number `upto`."""
         learning, start = self.learning, self.learning.start
         if start is None or learning.seq >= upto:
@@ -146,46 +135,22 @@ class ServedModel:
 
 
 def warm(model: ServedModel) -> None:
-    """Predict the newest job of the model's history, so that the first call does not wait for compilation.
+    """Predict a job of nobody, so that the first call does not wait for compilation.
 
     Raises
     ------
     BundleError
         The prediction is not a finite number.
     """
-    job = known_job(model.bundle)
-    found = model.look([job])
-    asked = np.array([[job.req_cpu_cores, job.req_mem_gib, job.req_gpus]])
-    matrix = model.rows.with_requests(found.rows.matrix, [job], np.zeros(1, dtype=np.int64), asked)
+    card = model.bundle.card
+    job = JobAsked(
+        trace=card.trace, cluster=None, job_id="warm", role=ROLE_WHOLE_JOB, user=None, vc=None, group=None,
+        workload=None, task_type=card.task_type, gpu_type=None, submit_us=round(card.until.timestamp() * 1e6),
+        instances=1, req_cpu_cores=1.0, req_mem_gib=1.0, req_gpus=1.0, time_limit_s=math.nan, priority=math.nan,
+    )  # fmt: skip
+    look = model.look([job])
+    matrix = model.rows.with_requests(look.rows.matrix, [job], np.zeros(1, dtype=np.int64), np.ones((1, 3)))
     model.history.measured_runs(job)
-    for target in model.trees:
-        answer = model.margins(target, matrix)
+    for target, answer in model.outputs(matrix).items():
         if not np.isfinite(answer).all():
-            raise BundleError(f"{model.reference}/{target}: a known job is answered {answer}, expected numbers")
-
-
-def known_job(bundle: Bundle) -> JobAsked:
-    """Return a job like the newest in a bundle's history; if the history is empty, a job of unknown user and group."""
-    newest = bundle.history.frame.tail(1).to_dicts()
-    held = newest[0] if newest else {}
-    gpus = held.get("req_gpus")
-    submitted = held.get("submit_ts") or bundle.card.until
-    return JobAsked(
-        trace=bundle.card.trace,
-        cluster=held.get("cluster"),
-        job_id="warm",
-        role=held.get("role") or ROLE_WHOLE_JOB,
-        user=held.get("user"),
-        vc=held.get("vc"),
-        group=held.get("group"),
-        workload=None,
-        task_type=bundle.card.task_type,
-        gpu_type=None,
-        submit_us=round(submitted.timestamp() * 1e6),
-        instances=held.get("instances") or 1,
-        req_cpu_cores=1.0,
-        req_mem_gib=1.0,
-        req_gpus=math.nan if gpus is None else float(gpus),
-        time_limit_s=math.nan,
-        priority=math.nan,
-    )
+            raise BundleError(f"{model.reference}/{target}: a new job is answered {answer}, expected numbers")

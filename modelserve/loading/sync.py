@@ -1,7 +1,6 @@
 """Copy models from the registry to the folder of bundles at regular intervals, in one process next to the workers.
 
-Each round copies with `modelserve.bundle.registry`, and writes its result to `<bundles>/.sync.json`. Run as
-`python -m modelserve.loading.sync`, and by the server as a child process.
+Each round writes its result to `<bundles>/.sync.json`. Run as `python -m modelserve.loading.sync`.
 """
 
 import logging
@@ -10,19 +9,26 @@ import random
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from modelserve.bundle.card import canonical_json
 from modelserve.bundle.champions import ALIASES, model_names, read_pointer
 from modelserve.bundle.registry import Mirrored, Verified, mirror
+from modelserve.contract.models import MirrorState
 from modelserve.errors import BundleError, MirrorError
-from modelserve.loading.sync_state import SyncState, read_state, write_state
 from modelserve.settings import ServeSettings
 
-__all__ = ["main"]
+__all__ = ["main", "read_mirror_state"]
+
+STATE: Final = ".sync.json"
+STATE_LIMIT_BYTES: Final = 65_536
 
 END_WITHIN_S: Final = 2
 """Seconds after SIGTERM or SIGINT for the running round to end; then the process ends in the middle of it."""
@@ -42,6 +48,49 @@ JITTER_FRAC: Final = 0.2
 logger = logging.getLogger(__name__)
 
 
+class SyncState(BaseModel):
+    """The last sync round: time of the last attempt, and of the last success (`at`), in Unix seconds; 0 for never.
+
+    `error` is why the last round failed, `failing` the errors of single models.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    at: float = 0.0
+    attempted_at: float = 0.0
+    error: str | None = None
+    failing: tuple[str, ...] = ()
+
+
+def read_state(folder: Path) -> SyncState:
+    """Return the state of the last round; if the file cannot be read, the state before the first round."""
+    try:
+        with (folder / STATE).open("rb") as file:
+            return SyncState.model_validate_json(file.read(STATE_LIMIT_BYTES))
+    except (OSError, ValidationError):
+        return SyncState()
+
+
+def write_state(folder: Path, state: SyncState) -> None:
+    """Write the state of a round atomically; if the folder is not writable, log a warning."""
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=f"{STATE}.") as stage:
+            staged = Path(stage) / STATE
+            staged.write_bytes(canonical_json(state.model_dump(mode="json")))
+            staged.replace(folder / STATE)
+    except OSError as error:
+        logger.warning("%s cannot be written (%s)", STATE, error.strerror)
+
+
+def read_mirror_state(folder: Path, *, now_s: float) -> MirrorState | None:
+    """Return the sync state of a folder for readiness responses; None if there was no round yet."""
+    written = read_state(folder)
+    if written == SyncState():
+        return None
+    age_s = max(0.0, now_s - written.at) if written.at else None
+    return MirrorState(age_s=age_s, error=written.error, failing=list(written.failing))
+
+
 class Sync:
     """Repeated copying of the registry to one folder, in rounds.
 
@@ -57,13 +106,7 @@ class Sync:
         self.state = read_state(settings.bundles)
 
     def once(self) -> list[Mirrored]:
-        """Copy the models of every alias, remove old versions, and write the state of this round.
-
-        Raises
-        ------
-        MirrorError
-            No registry is set, the registry is unavailable, or the folder cannot be written; copied models stay.
-        """
+        """Copy the models of every alias, remove old versions, and write the state of this round."""
         settings, attempted_at = self._settings, self._clock()
         if settings.tracking_uri is None:
             raise MirrorError("no registry to mirror; set TAUT_SERVE_TRACKING_URI, or serve the models in the folder")

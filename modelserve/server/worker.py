@@ -45,7 +45,7 @@ def service_application(settings: ServeSettings) -> "Iterator[Opened]":
     from modelserve.opening import open_service
 
     inode = os.environ.get(STORE_INODE)
-    with closing(open_service(settings, log_apart=True, store_inode=int(inode) if inode else None)) as service:
+    with closing(open_service(settings, store_inode=int(inode) if inode else None)) as service:
 
         def facts() -> Facts:
             held = service.models.current

@@ -1,10 +1,8 @@
-"""The database of the service: feedback, the answer log, modes, brakes, erasures and shadow comparisons.
+"""The database of the service: changes (feedback, modes, brakes, erasures), the answer log and shadow comparisons.
 
-All SQL of the service is in this package; the meaning of the rows is known to `modelserve.learning` and
-`modelserve.calls`, which call it. Opened by `modelserve.service`.
-
-The database is SQLite or PostgreSQL, chosen by URL. Their differences are handled in `store` (engines, locks) and
-`answer_writing` (placeholders of the driver).
+All SQL of the service is in this room; `learning` and `calls` give the rows their meaning. The database is SQLite or
+PostgreSQL, chosen by URL. Every function that reads or writes raises `StoreError` if the database fails; what it would
+have written is then not written.
 """
 
 from modelserve.store.store import Store

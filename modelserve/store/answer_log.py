@@ -1,9 +1,9 @@
 """The answer log: a bounded queue of records, which one thread writes to the store in small batches.
 
-Logging never delays an answer: records that do not fit in the queue are dropped and counted. `modelserve.calls` creates
-the records, `answer_writing` writes them. Called by the service and `modelserve.api.upkeep`.
+Logging never delays an answer: records that do not fit in the queue are dropped and counted.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -12,24 +12,25 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from modelserve.errors import StoreError
-from modelserve.store.answer_writing import Writer, row_of
-from modelserve.store.answers import AnswerRecord
+from modelserve.store.answers import AnswerRecord, prune_answers, write_answers
+from modelserve.store.store import Store
 
 __all__ = ["REFUSED_S", "AnswerLog"]
 
 FLUSH_S: Final = 0.2
-"""Seconds for which records are collected before they are written.
-
-A killed worker loses the records of at most this time. A longer time would mean fewer transactions.
-"""
+"""Seconds for which records are collected before they are written; a killed worker loses at most these."""
 BATCH: Final = 1000
 """Maximum number of records in one transaction, for which other writers of an SQLite file wait some milliseconds."""
+BATCH_BYTES: Final = 4 * 2**20
+"""Total size of records at which a transaction ends, even with fewer than `BATCH` records."""
 WAITING: Final = 8192
 """Maximum number of waiting records; further records are dropped."""
 WAITING_BYTES: Final = 32 * 2**20
 """Maximum total size of waiting records; further records are dropped. A call with 10,000 jobs takes megabytes."""
-BATCH_BYTES: Final = 4 * 2**20
-"""Total size of records at which a transaction ends, even with fewer than `BATCH` records."""
+PRUNE_EVERY: Final = 1000
+"""Maximum number of records that a worker writes between two prunings; the log may exceed its limit by as many."""
+PRUNE_EVERY_BYTES: Final = 64 * 2**20
+"""Maximum bytes that a worker writes between two prunings; the log may exceed its limit by as many."""
 REFUSED_S: Final = 600.0
 """Seconds for which `refuse` drops records: longer than any answer takes."""
 STOP_S: Final = 10.0
@@ -39,15 +40,16 @@ logger = logging.getLogger(__name__)
 
 
 class AnswerLog:
-    """A bounded queue, and the thread that passes its records to a writer; without a writer nothing is logged.
+    """A bounded queue, and the thread that writes its records to the store; nothing is logged if `kept` is 0.
 
-    `dropped` and `written` count records.
+    The oldest records are deleted so that about `kept` records of `kept_bytes` in total remain. `dropped` and `written`
+    count records.
     """
 
-    def __init__(self, writer: Writer | None) -> None:
-        self._writer = writer
+    def __init__(self, store: Store, kept: int, kept_bytes: int) -> None:
+        self._store, self._kept, self._kept_bytes = store, kept, kept_bytes
         self._waiting: deque[AnswerRecord] = deque()
-        self._bytes = 0
+        self._bytes = self._unpruned = self._unpruned_bytes = 0
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._wake = threading.Event()
@@ -58,8 +60,8 @@ class AnswerLog:
         self.written = 0
 
     def put(self, record: AnswerRecord) -> bool:
-        """Queue a record without waiting; return False if it was dropped. Without a writer, do nothing."""
-        if self._writer is None:
+        """Queue a record without waiting; return False if it was dropped."""
+        if not self._kept:
             return True
         size = record.size_bytes
         with self._lock:
@@ -73,22 +75,19 @@ class AnswerLog:
         return True
 
     def start(self) -> None:
-        """Start the writer and the thread; without a writer, do nothing."""
-        if self._writer is not None and self._thread is None:
-            self._writer.start()
+        """Start the thread."""
+        if self._kept and self._thread is None:
             self._thread = threading.Thread(target=self._run, name="answer-log", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Write the waiting records, and stop the thread and the writer."""
+        """Write the waiting records, and stop the thread."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join(STOP_S)
             self._thread = None
-        self._empty()
-        if self._writer is not None:
-            self._writer.stop()
+        self.flush()
 
     def refuse(self, unwanted: Callable[[AnswerRecord], bool]) -> None:
         """Drop every record for which `unwanted` is true, for `REFUSED_S` from now.
@@ -97,38 +96,22 @@ class AnswerLog:
         """
         now_s = time.monotonic()
         with self._lock:
-            held = [each for each in self._refused if each[0] > now_s]
-            self._refused = (*held, (now_s + REFUSED_S, unwanted))
+            current = [each for each in self._refused if each[0] > now_s]
+            self._refused = (*current, (now_s + REFUSED_S, unwanted))
         self.flush()
 
     def flush(self) -> None:
         """Write all records queued so far, in the caller's thread, and return when they are written."""
-        self._empty()
+        with self._writing:
+            while batch := self._next():
+                self._write([each for each in batch if not any(unwanted(each) for _, unwanted in self._refused)])
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._wake.wait()
             self._stopping.wait(FLUSH_S)
             self._wake.clear()
-            self._empty()
-
-    def _empty(self) -> None:
-        with self._writing:
-            while batch := self._next():
-                self._write(batch)
-
-    def _write(self, taken: Sequence[AnswerRecord]) -> None:
-        batch = [record for record in taken if not any(unwanted(record) for _, unwanted in self._refused)]
-        if self._writer is None or not batch:
-            return
-        try:
-            self._writer.write([row_of(record) for record in batch])
-        except StoreError as error:
-            with self._lock:
-                self.dropped += len(batch)
-            logger.warning("answers were not logged: %s", error, extra={"answers": len(batch)})
-            return
-        self.written += len(batch)
+            self.flush()
 
     def _next(self) -> list[AnswerRecord]:
         batch: list[AnswerRecord] = []
@@ -139,3 +122,22 @@ class AnswerLog:
                 size += batch[-1].size_bytes
             self._bytes -= size
         return batch
+
+    def _write(self, batch: Sequence[AnswerRecord]) -> None:
+        if not batch:
+            return
+        try:
+            write_answers(self._store, batch)
+        except StoreError as error:
+            with self._lock:
+                self.dropped += len(batch)
+            logger.warning("answers were not logged: %s", error, extra={"answers": len(batch)})
+            return
+        self.written += len(batch)
+        self._unpruned += len(batch)
+        self._unpruned_bytes += sum(each.size_bytes for each in batch)
+        many = self._unpruned >= min(PRUNE_EVERY, self._kept)
+        if many or self._unpruned_bytes >= min(PRUNE_EVERY_BYTES, self._kept_bytes):
+            self._unpruned = self._unpruned_bytes = 0
+            with contextlib.suppress(StoreError):  # the next pruning retries
+                prune_answers(self._store, self._kept, self._kept_bytes)

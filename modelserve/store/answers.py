@@ -1,15 +1,14 @@
-"""Read and delete records of the stored answer log: the predictions and recommendations that the service returned.
+"""The stored answer log: the answers that the service returned, with models, versions and evidence."""
 
-Records are written by `answer_writing`. Called by `modelserve.learning`, `modelserve.calls` and the commands.
-"""
-
-import math
 import sys
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
 from typing import Final, Literal
 
-from sqlalchemy import Row, delete, false, func, or_, select
+from sqlalchemy import Select, delete, false, func, or_, select
 
 from modelserve.store.store import Store
 from modelserve.store.tables import ANSWERS, COMPARISONS
@@ -17,11 +16,13 @@ from modelserve.store.tables import ANSWERS, COMPARISONS
 __all__ = [
     "AnswerRecord",
     "Part",
-    "answer_contexts",
+    "answers_between",
     "delete_answers",
     "named_answers",
     "newest_answers",
+    "prune_answers",
     "read_answer",
+    "write_answers",
 ]
 
 Part = Literal["context", "features", "response"]
@@ -35,9 +36,12 @@ PAGE_BYTES: Final = 4 * 2**20
 _PAGE: Final = 256
 """Maximum number of records read or deleted by one statement."""
 
+_TOGETHER: Final = 25
+"""Number of records in one INSERT, which then takes a fraction of a millisecond."""
+
 FIELDS: Final = ("answer_id", "at", "kind", "caller", "trace", "models", *PARTS)
 _COLUMNS: Final = tuple(ANSWERS.c[name] for name in FIELDS)
-_WEIGHT: Final = (ANSWERS.c.n, ANSWERS.c.weight)
+_WEIGHT: Final = select(ANSWERS.c.n, ANSWERS.c.weight).order_by(ANSWERS.c.n.desc())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +54,9 @@ class AnswerRecord:
     caller: str
     trace: str
     models: str
-    context: bytes
-    features: bytes
-    response: bytes
+    context: bytes = b""
+    features: bytes = b""
+    response: bytes = b""
 
     @property
     def size_bytes(self) -> int:
@@ -60,23 +64,59 @@ class AnswerRecord:
         return len(self.context) + len(self.features) + len(self.response) + 256
 
 
-AnswerRow = tuple[str, float, str, str, str, str, bytes, bytes, bytes, int]
-"""One record as a database row: the fields of `AnswerRecord` in order, then the size in bytes."""
+def write_answers(store: Store, records: Sequence[AnswerRecord]) -> None:
+    """Write records in one transaction."""
+    with store.writing("logging answers") as connection:
+        # One statement for many rows, since one statement for each row is slower in some drivers.
+        for begin in range(0, len(records), _TOGETHER):
+            part = records[begin : begin + _TOGETHER]
+            statement = _insert_by(connection.dialect.paramstyle, len(part))
+            connection.exec_driver_sql(statement, tuple(chain.from_iterable(map(_values, part))))
+            time.sleep(0)  # lets a call have the interpreter
+
+
+def _values(record: AnswerRecord) -> Iterator[object]:
+    # PostgreSQL texts cannot hold NUL; `context` holds the original name.
+    plain = replace(record, trace=record.trace.replace("\x00", "\ufffd")) if "\x00" in record.trace else record
+    yield from (getattr(plain, name) for name in FIELDS)
+    yield record.size_bytes
+
+
+@lru_cache(maxsize=2 * _TOGETHER)
+def _insert_by(paramstyle: str, rows: int) -> str:
+    """Return the INSERT statement for `rows` records, with the driver's placeholders: `?` or `%s`."""
+    one = ", ".join(["?" if paramstyle == "qmark" else "%s"] * (len(FIELDS) + 1))
+    values = ", ".join([f"({one})"] * rows)
+    # An id that is stored already must not cost the other records of the batch.
+    return (
+        f"INSERT INTO {ANSWERS.name} ({', '.join(FIELDS)}, weight) VALUES {values} ON CONFLICT (answer_id) DO NOTHING"
+    )
+
+
+def prune_answers(store: Store, kept: int, kept_bytes: int) -> int:
+    """Delete the oldest records until at most `kept` records and `kept_bytes` bytes remain; return the number deleted.
+
+    Only the deletion locks the store.
+    """
+    n, weight = ANSWERS.c.n, ANSWERS.c.weight
+    with store.reading("weighing answers") as connection:
+        newest, total = connection.execute(select(func.max(n), func.sum(weight))).one()
+        last = (newest or 0) - kept
+        if (total or 0) > kept_bytes:
+            summed = select(n, func.sum(weight).over(order_by=n.desc()).label("bytes")).subquery()
+            heavy = select(func.max(summed.c.n)).where(summed.c.bytes > kept_bytes)
+            last = max(last, connection.execute(heavy).scalar_one())
+    with store.writing("pruning answers") as connection:
+        return connection.execute(delete(ANSWERS).where(n <= last)).rowcount
 
 
 def read_answer(store: Store, answer_id: str) -> AnswerRecord | None:
-    """Return the record with the id `answer_id`, or None if there is none.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
+    """Return the record with the id `answer_id`, or None if there is none."""
     if "\x00" in answer_id:  # no id of the service contains NUL, and PostgreSQL refuses it in texts
         return None
     with store.reading("reading an answer") as connection:
-        row = connection.execute(select(*_COLUMNS).where(ANSWERS.c.answer_id == answer_id)).one_or_none()
-    return None if row is None else _record(row)
+        row = connection.execute(select(*_COLUMNS).where(ANSWERS.c.answer_id == answer_id)).mappings().one_or_none()
+    return None if row is None else AnswerRecord(**row)
 
 
 def newest_answers(
@@ -88,86 +128,49 @@ def newest_answers(
     limit: int = SPAN,
     limit_bytes: int = sys.maxsize,
 ) -> Iterator[AnswerRecord]:
-    """Yield the records that match all conditions, the newest first.
+    """Yield the newest records of a kind that name one of some models (None: all), the newest first.
 
-    At most `PAGE_BYTES` or one record is in memory at a time.
-
-    Parameters
-    ----------
-    parts
-        The large columns to read; the others are left empty.
-    kind, citing
-        Only records of this kind; only records that name one of these models. None means all.
-    limit, limit_bytes
-        Maximum number and total size of the records. Only the newest `SPAN` records of the log are searched.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
+    Only the large columns `parts` are read, at most `limit` records of `limit_bytes` in total, and at most `PAGE_BYTES`
+    or one record at a time. Only the newest `SPAN` records of the log are searched.
     """
     newest = select(func.max(ANSWERS.c.n)).scalar_subquery()
-    asked = select(*_WEIGHT).where(ANSWERS.c.n > newest - SPAN)
+    matching = _WEIGHT.where(ANSWERS.c.n > newest - SPAN)
     if kind is not None:
-        asked = asked.where(ANSWERS.c.kind == kind)
+        matching = matching.where(ANSWERS.c.kind == kind)
     if citing is not None:
-        asked = asked.where(or_(false(), *[ANSWERS.c.models.contains(name, autoescape=True) for name in citing]))
-    with store.reading("looking for answers") as connection:
-        found = [(n, weight) for n, weight in connection.execute(asked.order_by(ANSWERS.c.n.desc()).limit(limit))]
-    return _records(store, found, parts, limit_bytes)
+        matching = matching.where(or_(false(), *[ANSWERS.c.models.contains(name, autoescape=True) for name in citing]))
+    return _records(store, matching.limit(limit), parts, limit_bytes)
 
 
 def named_answers(
     store: Store, answer_ids: Collection[str], *, parts: Sequence[Part] = PARTS, limit_bytes: int = sys.maxsize
 ) -> Iterator[AnswerRecord]:
-    """Yield the records with the ids `answer_ids`, the newest first; `parts` and `limit_bytes` as in `newest_answers`.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
-    asked = select(*_WEIGHT).where(ANSWERS.c.answer_id.in_(sorted(answer_ids))).order_by(ANSWERS.c.n.desc())
-    with store.reading("looking for answers") as connection:
-        found = [(n, weight) for n, weight in connection.execute(asked)]
-    return _records(store, found, parts, limit_bytes)
+    """Yield the records with these ids, the newest first; `parts` and `limit_bytes` as in `newest_answers`."""
+    return _records(store, _WEIGHT.where(ANSWERS.c.answer_id.in_(sorted(answer_ids))), parts, limit_bytes)
 
 
-def answer_contexts(
-    store: Store, *, since: float = -math.inf, until: float = math.inf
-) -> Iterator[tuple[str, str, bytes]]:
-    """Yield id, trace and context of every record between two Unix times, the newest first.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
-    asked = select(*_WEIGHT).order_by(ANSWERS.c.n.desc()).limit(SPAN)
-    # Some databases reject infinity, so leave infinite bounds out.
-    for bound, held in ((since, ANSWERS.c.at >= since), (until, ANSWERS.c.at <= until)):
-        asked = asked.where(held) if math.isfinite(bound) else asked
-    below = sys.maxsize
-    while True:
-        with store.reading("looking for answers") as connection:
-            found = [(n, weight) for n, weight in connection.execute(asked.where(ANSWERS.c.n < below))]
-        for record in _records(store, found, ("context",)):
-            yield record.answer_id, record.trace, record.context
-        if len(found) < SPAN:
-            return
-        below = found[-1][0]
+def answers_between(store: Store, since: float | None, until: float | None) -> Iterator[AnswerRecord]:
+    """Yield every record between two Unix times (None: any) with its context alone, the newest first."""
+    within = _WEIGHT
+    if since is not None:
+        within = within.where(ANSWERS.c.at >= since)
+    if until is not None:
+        within = within.where(ANSWERS.c.at <= until)
+    return _records(store, within, ("context",))
 
 
 def _records(
-    store: Store, found: Iterable[tuple[int, int]], parts: Sequence[Part], limit_bytes: int = sys.maxsize
+    store: Store, chosen: Select[tuple[int, int]], parts: Sequence[Part], limit_bytes: int = sys.maxsize
 ) -> Iterator[AnswerRecord]:
-    """Read and yield the records in `found`, pairs of record number and size; skip records deleted meanwhile."""
+    """Read and yield the records chosen by number and size; skip records deleted meanwhile."""
+    with store.reading("looking for answers") as connection:
+        numbers = [(n, weight) for n, weight in connection.execute(chosen)]
     columns = [ANSWERS.c[name] for name in FIELDS if name not in PARTS or name in parts]
-    for page in _pages(found, limit_bytes):
-        asked = select(*columns).where(ANSWERS.c.n.in_(page)).order_by(ANSWERS.c.n.desc())
+    for page in _pages(numbers, limit_bytes):
+        page_of = select(*columns).where(ANSWERS.c.n.in_(page)).order_by(ANSWERS.c.n.desc())
         with store.reading("reading answers") as connection:
-            rows = connection.execute(asked).all()
-        yield from map(_record, rows)
+            rows = connection.execute(page_of).mappings().all()
+        yield from (AnswerRecord(**row) for row in rows)
 
 
 def _pages(found: Iterable[tuple[int, int]], limit_bytes: int) -> Iterator[list[int]]:
@@ -187,13 +190,7 @@ def _pages(found: Iterable[tuple[int, int]], limit_bytes: int) -> Iterator[list[
 
 
 def delete_answers(store: Store, answer_ids: Sequence[str]) -> int:
-    """Delete the records with the ids `answer_ids` and their shadow comparisons; return the number of records.
-
-    Raises
-    ------
-    StoreError
-        A batch failed and none of it was deleted; earlier batches were.
-    """
+    """Delete the records with the ids `answer_ids` and their shadow comparisons; return the number of records."""
     gone = 0
     for begin in range(0, len(answer_ids), _PAGE):
         batch = list(answer_ids[begin : begin + _PAGE])
@@ -201,18 +198,3 @@ def delete_answers(store: Store, answer_ids: Sequence[str]) -> int:
             connection.execute(delete(COMPARISONS).where(COMPARISONS.c.answer_id.in_(batch)))
             gone += connection.execute(delete(ANSWERS).where(ANSWERS.c.answer_id.in_(batch))).rowcount
     return gone
-
-
-def _record(row: Row[*tuple[object, ...]]) -> AnswerRecord:
-    fields = row._mapping
-    return AnswerRecord(
-        answer_id=fields["answer_id"],
-        at=float(fields["at"]),
-        kind=fields["kind"],
-        caller=fields["caller"],
-        trace=fields["trace"],
-        models=fields["models"],
-        context=bytes(fields.get("context", b"")),
-        features=bytes(fields.get("features", b"")),
-        response=bytes(fields.get("response", b"")),
-    )

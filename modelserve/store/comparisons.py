@@ -1,8 +1,4 @@
-"""Stored shadow comparisons: predictions of a champion and its challenger for the same job.
-
-Comparisons are written in batches, and only the newest are kept. Called by `modelserve.calls.shadow` and
-`modelserve.calls.catalogue`.
-"""
+"""Stored shadow comparisons: predictions of a champion and its challenger for the same job."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -10,8 +6,9 @@ from typing import Final
 
 from sqlalchemy import delete, exists, func, insert, select
 
+from modelserve.store.changes import KINDS, Erasure
 from modelserve.store.store import Store
-from modelserve.store.tables import ANSWERS, COMPARISONS, ERASURES
+from modelserve.store.tables import ANSWERS, CHANGES, COMPARISONS
 
 __all__ = ["Comparison", "delete_orphans", "newest_comparisons", "write_comparisons"]
 
@@ -41,17 +38,13 @@ def write_comparisons(store: Store, rows: Sequence[Comparison], *, kept: int) ->
     """Write comparisons in one transaction, and delete all but about the newest `kept`.
 
     If a user was erased after a comparison was made, the comparison is kept only if its answer is still in the log.
-
-    Raises
-    ------
-    StoreError
-        No comparison was written.
     """
     if not rows:
         return
     newest = select(func.max(COMPARISONS.c.n)).scalar_subquery()
     ids = sorted({row.answer_id for row in rows})
-    erased_since = COMPARISONS.c.at <= select(func.max(ERASURES.c.at)).scalar_subquery()
+    last_erasure = select(func.max(CHANGES.c.at)).where(CHANGES.c.kind == KINDS[Erasure]).scalar_subquery()
+    erased_since = COMPARISONS.c.at <= last_erasure
     with store.writing("storing comparisons") as connection:
         connection.execute(insert(COMPARISONS), [asdict(row) for row in rows])
         connection.execute(delete(COMPARISONS).where(COMPARISONS.c.n <= newest - kept))
@@ -59,13 +52,7 @@ def write_comparisons(store: Store, rows: Sequence[Comparison], *, kept: int) ->
 
 
 def delete_orphans(store: Store, *, since: float, until: float) -> int:
-    """Delete the comparisons between two Unix times whose answers are not in the log; return their number.
-
-    Raises
-    ------
-    StoreError
-        No comparison was deleted.
-    """
+    """Delete the comparisons between two Unix times whose answers are not in the log; return their number."""
     span = (COMPARISONS.c.at >= since, COMPARISONS.c.at <= until)
     with store.writing("deleting comparisons") as connection:
         return connection.execute(delete(COMPARISONS).where(*span, ~_LOGGED)).rowcount
@@ -77,11 +64,6 @@ def newest_comparisons(
     """Return up to `limit` comparisons, the newest first.
 
     With `pair`, only those of this champion and challenger; with `clusters`, only those of jobs in these clusters.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
     """
     asked = select(*_COLUMNS).order_by(COMPARISONS.c.n.desc()).limit(limit)
     if pair is not None:

@@ -1,59 +1,108 @@
-"""Stored reports of finished jobs: write each once, and read them by change number or from the newest.
+"""Finished jobs: their columns, and queries on the stored reports of them."""
 
-Called by `modelserve.learning`, which learns from the reports.
-"""
-
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Row, insert, select
+from sqlalchemy import ColumnElement, Connection, Float, Row, and_, case, func, or_, select, tuple_
 
-from modelserve.store.identities import OOM, Identity, digests_on, replace_by_kills
-from modelserve.store.store import Store, take_numbers
-from modelserve.store.tables import FEEDBACK
+from modelserve.store.store import Store
+from modelserve.store.tables import CHANGES
 
 __all__ = [
+    "FINISHED",
+    "MEASURES",
     "OOM",
+    "RESOURCES",
     "SLACK",
     "Finished",
+    "Identity",
     "Outcome",
-    "Scored",
     "ScoredBy",
+    "Stored",
     "Trust",
-    "finished_between",
-    "insert_finished",
+    "known_digests",
+    "named_finished",
     "newest_finished",
-    "outcomes_between",
+    "newest_use",
     "past_of",
+    "reports_by_answer",
+    "reports_of",
     "scored_between",
+    "totals",
 ]
 
+FINISHED: Final = "finished"
+"""Kind of change: a finished job."""
+OOM: Final = "oom"
+"""The outcome of a job that was killed because it ran out of memory."""
 SLACK: Final = 1e-6
 """Maximum relative difference at which an allocation counts as equal to the request."""
+RESOURCES: Final = ("cpu_cores", "mem_gib", "gpus")
+MEASURES: Final = ("mem_max_gib", "gpu_mem_max_gib", "used_cpu_cores", "used_gpus")
 Trust = Literal["confirmed", "unconfirmed", "untied", "quarantined"]
 """How far the measurements of a report may be learnt from; see `modelserve.learning.trust`."""
+TIED: Final[tuple[Trust, ...]] = ("confirmed", "unconfirmed")
+"""Trust in reports that are tied to an answer."""
 ScoredBy = Literal["run_time", "usage", "challenger"]
 """Which of the models that predicted a job: the run-time champion, the usage champion or the challenger."""
+Identity = tuple[str, str, str, str]
+"""Key of a finished job: trace, cluster (empty if none was named), job id and role."""
+
+Stored = Row[*tuple[Any, ...]]  # of texts and numbers
+"""Some columns of stored rows, as attributes."""
+
+_BATCH: Final = 500
+"""Number of job ids in one IN list; SQLite and PostgreSQL allow many more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """One finished job: its report, and the predictions for it by the models at the time of the report.
+class Outcome:
+    """The columns of a finished job that show whether it was shrunk and then killed for memory.
 
-    Requests, allocations and use are per instance; None means unknown. The store assigns `seq`, the change number.
-    `forecasts` holds the p50 and p90 of each member of the run-time model's combination, in log seconds, as JSON.
-    `digest` is a hash of the report: a repeated report has the same, a contradictory report of the same job another.
+    Amounts are per instance; None means unknown. The store assigns `seq`, the change number.
     """
 
     trace: str
     cluster: str
-    job_id: str
     role: str
     task_type: str
     user: str | None
     group: str | None
+    outcome: str
+    req_cpu_cores: float | None
+    req_mem_gib: float | None
+    req_gpus: float | None
+    alloc_cpu_cores: float | None
+    alloc_mem_gib: float | None
+    alloc_gpus: float | None
+    mem_max_gib: float | None
+    at: float
+    trust: Trust = "confirmed"
+    seq: int = 0
+
+    @property
+    def requests(self) -> tuple[float | None, ...]:
+        """The requests, in the order of `RESOURCES`."""
+        return self.req_cpu_cores, self.req_mem_gib, self.req_gpus
+
+    @property
+    def allocations(self) -> tuple[float | None, ...]:
+        """The allocations, in the order of `RESOURCES`."""
+        return self.alloc_cpu_cores, self.alloc_mem_gib, self.alloc_gpus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished(Outcome):
+    """One finished job: its report, and the predictions for it by the models at the time of the report.
+
+    `forecasts` holds the p50 and p90 of each member of the run-time model's combination, in log seconds, as JSON.
+    `digest` is a hash of the report: a repeated report has the same, a contradictory report of the same job another.
+    """
+
+    job_id: str
     vc: str | None
     workload: str | None
     gpu_type: str | None
@@ -63,20 +112,11 @@ class Finished:
     start_us: int | None
     end_us: int
     run_s: float
-    outcome: str
-    req_cpu_cores: float | None
-    req_mem_gib: float | None
-    req_gpus: float | None
-    alloc_cpu_cores: float | None
-    alloc_mem_gib: float | None
-    alloc_gpus: float | None
     used_cpu_cores: float | None
     used_gpus: float | None
-    mem_max_gib: float | None
     gpu_mem_max_gib: float | None
     digest: str
     caller: str
-    at: float
     run_time_model: str | None = None
     usage_model: str | None = None
     challenger_model: str | None = None
@@ -89,8 +129,6 @@ class Finished:
     peak_gpus: float | None = None
     peak_gpu_mem_gib: float | None = None
     forecasts: str | None = None
-    trust: Trust = "confirmed"
-    seq: int = 0
 
     @property
     def identity(self) -> Identity:
@@ -99,92 +137,18 @@ class Finished:
 
 
 _FIELDS: Final = tuple(field.name for field in fields(Finished))
-_COLUMNS: Final = tuple(FEEDBACK.c[name] for name in _FIELDS)
+_C: Final = CHANGES.c
+_ALL: Final = select(*(_C[name] for name in _FIELDS)).where(_C.kind == FINISHED)
 
 
-def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, str]:
-    """Write the jobs that are not stored yet, in one transaction; return the digests of those already stored.
-
-    No two of `rows` may have the same identity. A kill for memory replaces an earlier report that says otherwise.
-
-    Raises
-    ------
-    StoreError
-        No job was written.
-    """
-    if not rows:
-        return {}
-    with store.writing("storing finished jobs") as connection:
-        # Taking change numbers makes other writers wait, so no other worker stores one of these jobs meanwhile.
-        first = take_numbers(connection, len(rows))
-        replace_by_kills(connection, [row.identity for row in rows if row.outcome == OOM])
-        earlier = digests_on(connection, {row.identity for row in rows})
-        new = [row for row in rows if row.identity not in earlier]
-        if new:
-            numbered = [
-                {**{name: getattr(row, name) for name in _FIELDS}, "seq": first + i} for i, row in enumerate(new)
-            ]
-            connection.execute(insert(FEEDBACK), numbered)
-    return earlier
+def _finished(rows: Iterable[Stored]) -> list[Finished]:
+    # Without `mappings()`, which looks each column up by name and takes longer than the query.
+    return [Finished(**dict(zip(_FIELDS, row, strict=True))) for row in rows]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The columns of a finished job that show whether it was shrunk and then killed for memory."""
-
-    seq: int
-    trace: str
-    cluster: str
-    role: str
-    task_type: str
-    user: str | None
-    group: str | None
-    outcome: str
-    req_cpu_cores: float | None
-    req_mem_gib: float | None
-    req_gpus: float | None
-    alloc_cpu_cores: float | None
-    alloc_mem_gib: float | None
-    alloc_gpus: float | None
-    mem_max_gib: float | None
-    trust: Trust
-    at: float
-
-
-_OUTCOME_FIELDS: Final = tuple(field.name for field in fields(Outcome))
-_OUTCOME: Final = tuple(FEEDBACK.c[name] for name in _OUTCOME_FIELDS)
-_PAGE: Final = 10_000
-
-
-def outcomes_between(store: Store, after: int, upto: int) -> Iterator[Outcome]:
-    """Yield outcomes of the jobs with change numbers above `after` and at most `upto`, in the order of storing.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
-    while True:
-        asked = select(*_OUTCOME).where(FEEDBACK.c.seq > after, FEEDBACK.c.seq <= upto)
-        with store.reading("reading outcomes") as connection:
-            rows = connection.execute(asked.order_by(FEEDBACK.c.seq).limit(_PAGE)).all()
-        yield from (Outcome(**dict(zip(_OUTCOME_FIELDS, row, strict=True))) for row in rows)
-        if len(rows) < _PAGE:
-            return
-        after = rows[-1].seq
-
-
-def finished_between(store: Store, after: int, upto: int) -> list[Finished]:
-    """Return the jobs with change numbers above `after` and at most `upto`, in the order of storing.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
-    asked = select(*_COLUMNS).where(FEEDBACK.c.seq > after, FEEDBACK.c.seq <= upto).order_by(FEEDBACK.c.seq)
-    with store.reading("reading feedback") as connection:
-        return _finished(connection.execute(asked))
+def _reach(traces: Collection[str] | None, clusters: Collection[str] | None) -> list[ColumnElement[bool]]:
+    bounds = ((_C.trace, traces), (_C.cluster, clusters))
+    return [column.in_(sorted(names)) for column, names in bounds if names is not None]
 
 
 def newest_finished(
@@ -195,74 +159,107 @@ def newest_finished(
     clusters: Collection[str] | None = None,
     scored_by: tuple[ScoredBy, str] | None = None,
 ) -> list[Finished]:
-    """Return the newest `limit` jobs of some traces, clusters and model (None: all), the oldest of them first.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
-    held: list[ColumnElement[bool]] = []
-    if traces is not None:
-        held.append(FEEDBACK.c.trace.in_(sorted(traces)))
-    if clusters is not None:
-        held.append(FEEDBACK.c.cluster.in_(sorted(clusters)))
+    """Return the newest `limit` jobs of some traces, clusters and model (None: all), the oldest of them first."""
+    conditions = _reach(traces, clusters)
     if scored_by is not None:
-        kind, reference = scored_by
-        held.append(FEEDBACK.c[f"{kind}_model"] == reference)
-    asked = select(*_COLUMNS).where(*held).order_by(FEEDBACK.c.seq.desc()).limit(limit)
+        conditions.append(_C[f"{scored_by[0]}_model"] == scored_by[1])
     with store.reading("reading feedback") as connection:
-        return _finished(connection.execute(asked))[::-1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
-    """The columns of a finished job from which a combined run-time model learns its weights."""
-
-    seq: int
-    cluster: str
-    forecasts: str
-    run_s: float
-
-
-def scored_between(store: Store, model: str, after: int, upto: int, *, limit: int) -> list[Scored]:
-    """Return the newest `limit` jobs with forecasts of a run-time model and change numbers in (after, upto].
-
-    The oldest of them comes first.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
-    asked = select(FEEDBACK.c.seq, FEEDBACK.c.cluster, FEEDBACK.c.forecasts, FEEDBACK.c.run_s).where(
-        FEEDBACK.c.run_time_model == model,
-        FEEDBACK.c.forecasts.is_not(None),
-        FEEDBACK.c.seq > after,
-        FEEDBACK.c.seq <= upto,
-    )
-    with store.reading("reading forecasts") as connection:
-        rows = connection.execute(asked.order_by(FEEDBACK.c.seq.desc()).limit(limit)).all()
-    return [
-        Scored(seq=row.seq, cluster=row.cluster, forecasts=row.forecasts, run_s=row.run_s) for row in reversed(rows)
-    ]
+        newest = connection.execute(_ALL.where(*conditions).order_by(_C.seq.desc()).limit(limit))
+        return _finished(newest)[::-1]
 
 
 def past_of(store: Store, trace: str, *, each: int) -> list[Finished]:
-    """Return the newest `each` jobs of every cluster of a trace, the oldest of them first.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
-    asked = select(FEEDBACK.c.cluster).where(FEEDBACK.c.trace == trace).distinct()
+    """Return the newest `each` jobs of every cluster of a trace, the oldest of them first."""
     with store.reading("reading feedback") as connection:
-        clusters = sorted(connection.execute(asked).scalars())
+        of_trace = select(_C.cluster).where(_C.trace == trace, _C.kind == FINISHED).distinct()
+        clusters = sorted(connection.execute(of_trace).scalars())
     parts = (newest_finished(store, traces=(trace,), clusters=(cluster,), limit=each) for cluster in clusters)
     return sorted(chain.from_iterable(parts), key=lambda job: job.seq)
 
 
-def _finished(rows: Iterable[Row[*tuple[Any, ...]]]) -> list[Finished]:
-    # Without `mappings()`, which looks each column up by name and takes longer than the query.
-    return [Finished(**dict(zip(_FIELDS, row, strict=True))) for row in rows]
+def named_finished(store: Store, names: Collection[tuple[str, str]]) -> list[Finished]:
+    """Return the jobs with these pairs of trace and job id, at most a few hundred, of any cluster and role."""
+    # PostgreSQL refuses NUL in texts, and no stored job has it in its id.
+    sound = sorted(name for name in names if "\x00" not in "".join(name))
+    if not sound:
+        return []
+    with store.reading("reading feedback") as connection:
+        return _finished(connection.execute(_ALL.where(tuple_(_C.trace, _C.job_id).in_(sound)).order_by(_C.seq)))
+
+
+def scored_between(store: Store, model: str, after: int, upto: int, *, limit: int) -> Sequence[Stored]:
+    """Return `cluster`, `forecasts` and `run_s` of the newest `limit` jobs that a model forecast, oldest first.
+
+    Their change numbers are in (after, upto].
+    """
+    scored = select(_C.cluster, _C.forecasts, _C.run_s).where(
+        _C.run_time_model == model, _C.forecasts.is_not(None), _C.seq > after, _C.seq <= upto
+    )
+    with store.reading("reading forecasts") as connection:
+        return connection.execute(scored.order_by(_C.seq.desc()).limit(limit)).all()[::-1]
+
+
+def newest_use(
+    store: Store, alike: Collection[tuple[str, str | None]], *, tied: bool, limit: int
+) -> list[tuple[float | None, ...]]:
+    """Return `MEASURES` of the newest jobs whose reports are tied (or not tied) to an answer, the oldest first.
+
+    `alike` holds the columns that the jobs have in common, and their values.
+    """
+    same = [_C[name].is_(None) if value is None else _C[name] == value for name, value in alike]
+    use = select(*(_C[name] for name in MEASURES)).where(*same, _C.trust.in_(TIED if tied else ("untied",)))
+    with store.reading("reading the use of similar jobs") as connection:
+        rows = connection.execute(use.order_by(_C.seq.desc()).limit(limit)).all()
+    return [tuple(row) for row in reversed(rows)]
+
+
+def reports_by_answer(store: Store, answer_ids: Collection[str]) -> dict[str, int]:
+    """Return how many stored reports are tied to each answer."""
+    tied = select(_C.answer_id, func.count()).where(_C.answer_id.in_(sorted(answer_ids)), _C.trust != "untied")
+    with store.reading("counting reports of answers") as connection:
+        return {str(name): int(count) for name, count in connection.execute(tied.group_by(_C.answer_id))}
+
+
+def reports_of(connection: Connection, jobs: Iterable[tuple[str, str]]) -> Iterator[Stored]:
+    """Yield the identity, `vc`, `submit_us` and `digest` of the stored reports of some pairs of trace and job id."""
+    by_trace: dict[str, set[str]] = defaultdict(set)
+    for trace, job_id in jobs:
+        by_trace[trace].add(job_id)
+    columns = select(_C.trace, _C.cluster, _C.job_id, _C.role, _C.vc, _C.submit_us, _C.digest).order_by(_C.seq)
+    for trace, named in sorted(by_trace.items()):
+        ids = sorted(named)
+        for begin in range(0, len(ids), _BATCH):
+            batch = columns.where(_C.trace == trace, _C.job_id.in_(ids[begin : begin + _BATCH]))
+            yield from connection.execute(batch)
+
+
+def known_digests(connection: Connection, identities: Collection[Identity]) -> dict[Identity, str]:
+    """Return the digest of the stored report of each job that is stored already."""
+    reports = reports_of(connection, ((trace, job_id) for trace, _, job_id, _ in identities))
+    known = {(each.trace, each.cluster, each.job_id, each.role): each.digest for each in reports}
+    return {identity: known[identity] for identity in known.keys() & set(identities)}
+
+
+def totals(store: Store, *, traces: Collection[str] | None, clusters: Collection[str] | None) -> Sequence[Stored]:
+    """Return counts and sums of finished jobs for each trace and task type, in some traces and clusters (None: all).
+
+    The columns: `trace`, `task_type`, `jobs`, `shrunk` (jobs that got less than they requested), `kills` (shrunk jobs
+    that ran out of memory), and for each resource `req_...` and `alloc_...`: resource-hours over all instances of the
+    jobs whose request and allocation are known.
+    """
+    below = [_C[f"alloc_{name}"] < _C[f"req_{name}"] * (1.0 - SLACK) for name in RESOURCES]
+    shrunk = or_(*(func.coalesce(case((each, 1), else_=0), 0) == 1 for each in below))
+    sums = [
+        func.count().label("jobs"),
+        func.sum(case((shrunk, 1), else_=0)).label("shrunk"),
+        func.sum(case((and_(shrunk, _C.outcome == OOM), 1), else_=0)).label("kills"),
+    ]
+    for name in RESOURCES:
+        known = and_(_C[f"req_{name}"].is_not(None), _C[f"alloc_{name}"].is_not(None))
+        for column in (_C[f"req_{name}"], _C[f"alloc_{name}"]):
+            hours = case((known, column * _C.run_s * _C.instances / 3600.0), else_=0.0)
+            sums.append(func.coalesce(func.sum(hours), 0.0).cast(Float(53)).label(column.name))
+    by = _C.trace, _C.task_type
+    grouped = select(*by, *sums).where(_C.kind == FINISHED, *_reach(traces, clusters))
+    with store.reading("summing up feedback") as connection:
+        return connection.execute(grouped.group_by(*by).order_by(*by)).all()

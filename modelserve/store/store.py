@@ -1,7 +1,4 @@
-"""The store: an SQLite or PostgreSQL database, opened by URL, with short transactions; safe for several threads.
-
-The other modules of this package read and write the rows. Opened by the service and the writer process.
-"""
+"""The store: an SQLite or PostgreSQL database, opened by URL, with short transactions; safe for several threads."""
 
 import sqlite3
 import time
@@ -11,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, text, update
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text, update
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from modelserve.errors import StoreError
-from modelserve.store.migrations import MIGRATION_LIMIT_S, migrate
 from modelserve.store.tables import LAYOUT, METADATA, STORE
 
 EXPECTED_URL: Final = "sqlite:///file or postgresql+psycopg://user@host/database"
@@ -39,13 +35,7 @@ _WAL_TRIES: Final = 50
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Turn every database error in the `with` block into `StoreError`.
-
-    Raises
-    ------
-    StoreError
-        The database failed; the message contains `doing`, the name of the operation.
-    """
+    """Turn every database error in the `with` block into `StoreError`."""
     try:
         yield
     except DBAPIError as error:
@@ -61,11 +51,6 @@ def engine_of(url: str, *, create: bool = True) -> Engine:
     """Return the SQLAlchemy engine of a URL, without connecting.
 
     With `create`, the parent folder of an SQLite file is created; without it, the file must be there.
-
-    Raises
-    ------
-    StoreError
-        The URL is neither SQLite nor PostgreSQL, or the folder cannot be created.
     """
     try:
         made = make_url(url)
@@ -141,38 +126,28 @@ def _begin(connection: Connection) -> None:
 
 
 def prepare(engine: Engine) -> None:
-    """Create the tables in an empty database, or bring the existing ones forward; several workers may do this at once.
-
-    Raises
-    ------
-    StoreError
-        The database cannot be reached, or belongs to another program or version.
-    """
+    """Create the tables in an empty database, or check those of a store; several workers may do this at once."""
     with translated("opening"), engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
         if connection.dialect.name == "postgresql":
-            for limit in ("statement_timeout", "lock_timeout"):
-                connection.exec_driver_sql(f"SET LOCAL {limit} = '{MIGRATION_LIMIT_S}s'")
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _CREATION_LOCK})
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
-        found = set(inspect(connection).get_table_names())
-        if STORE.name not in found:
-            if found:
-                some = ", ".join(sorted(found)[:3])
-                raise StoreError(
-                    f"store: found a database of another program (tables {some[:120]}), expected an empty "
-                    "one or taut's; name a database of its own"
-                )
+        names = set(inspect(connection).get_table_names())
+        if not names:
             METADATA.create_all(connection, checkfirst=False)
             connection.execute(insert(STORE).values(one=1, layout=LAYOUT, seq=0))
             return
-        migrate(connection)
-        _check(found)
-
-
-def _check(found: set[str]) -> None:
-    missing = set(METADATA.tables) - found
-    if missing:
-        raise StoreError(f"store: tables {sorted(missing)} are missing; restore the store, or use a new one")
+        if STORE.name not in names:
+            some = ", ".join(sorted(names)[:3])
+            raise StoreError(
+                f"store: found a database of another program (tables {some[:120]}), expected an empty one or taut's; "
+                "name a database of its own"
+            )
+        layouts = list(connection.execute(select(STORE.c.layout)).scalars())
+        if layouts != [LAYOUT]:
+            raise StoreError(
+                f"store: found layout {layouts[:3]}, expected {LAYOUT}; use the taut that created it, or a new store"
+            )
+        if missing := set(METADATA.tables) - names:
+            raise StoreError(f"store: tables {sorted(missing)} are missing; restore the store, or use a new one")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -227,13 +202,7 @@ class Store:
         self.engine.dispose()
 
     def seq(self) -> int:
-        """Return the number of the latest change, 0 before the first; a cheap query to detect changes.
-
-        Raises
-        ------
-        StoreError
-            The store cannot be read.
-        """
+        """Return the number of the latest change, 0 before the first; a cheap query to detect changes."""
         with self.reading("asking for news") as connection:
             return int(connection.exec_driver_sql(f"SELECT seq FROM {STORE.name}").scalar_one())
 

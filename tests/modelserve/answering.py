@@ -11,8 +11,6 @@ from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.learning.learned import Learned
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
-from modelserve.store import Store
-from modelserve.store.answer_writing import row_of, write_rows
 from modelserve.store.answers import AnswerRecord
 from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of
 
@@ -43,11 +41,6 @@ def service_of(folder: Path, *, learned: Learned | None = None, shadow: object =
         shadow=shadow,  # type: ignore[arg-type]
         clock=lambda: NOW,
     )
-
-
-def write_answers(store: Store, records: Sequence[AnswerRecord]) -> None:
-    """Write records in one transaction."""
-    write_rows(store, [row_of(record) for record in records])
 
 
 def folder_of(place: Path, small_bundles: dict[str, Path]) -> Folder:

@@ -16,7 +16,6 @@ from modelserve.service import Service
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.answer_log import AnswerLog
-from modelserve.store.answer_writing import StoreWriter
 from modelserve.store.answers import AnswerRecord
 from modelserve.store.finished import Finished
 
@@ -95,7 +94,7 @@ def service_of(url: str | Path, models: Any = None, **settings: Any) -> Any:
     store = Store.open(url if isinstance(url, str) else f"sqlite:///{url}")
     said = ServeSettings(**{"trace": "pai", **settings})
     taught = FakeModels() if models is None else models
-    log = AnswerLog(StoreWriter(store, said.answers_kept, said.answers_kept_bytes))
+    log = AnswerLog(store, said.answers_kept, said.answers_kept_bytes)
     return Service(
         settings=said,
         models=taught,

@@ -43,7 +43,6 @@ BAR_MIB_PER_H: Final = 20.0
 """Maximum growth of a process's memory; a run fails if the whole interval of the slope is above it."""
 KINDS: Final = {
     "modelserve.server.worker": "worker",
-    "modelserve.store.writer_process": "log writer",
     "modelserve.server.mirroring": "sync",
 }
 """Names of the processes below the supervisor, by a part of their command."""

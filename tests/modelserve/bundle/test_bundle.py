@@ -1,13 +1,12 @@
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from modelserve.bundle.bundle import SIZE_LIMITS, read_bundle
+from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import Card
 from modelserve.errors import BundleError
 
@@ -90,62 +89,29 @@ def test_a_write_that_fails_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("kind", "name"), EVERY_FILE)
-def test_a_changed_byte_is_noticed(copy_of: Callable[[str], Path], kind: str, name: str) -> None:
-    folder = copy_of(kind)
-    data = bytearray((folder / name).read_bytes())
+def flipped(file: Path, _: Path) -> None:
+    data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
-    (folder / name).write_bytes(data)
-
-    with pytest.raises(BundleError):
-        read_bundle(folder)
+    file.write_bytes(data)
 
 
+DAMAGES: dict[str, tuple[Callable[[Path, Path], object], str]] = {
+    "a changed byte": (flipped, ""),
+    "cut short": (lambda file, _: file.write_bytes(file.read_bytes()[:-5]), ""),
+    "missing": (lambda file, _: file.unlink(), ""),
+    "a link to the right bytes": (lambda file, source: (file.unlink(), file.symlink_to(source)), "link"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(("kind", "name"), EVERY_FILE)
-def test_a_truncated_file_is_noticed(copy_of: Callable[[str], Path], kind: str, name: str) -> None:
-    folder = copy_of(kind)
-    (folder / name).write_bytes((folder / name).read_bytes()[:-5])
-
-    with pytest.raises(BundleError):
-        read_bundle(folder)
-
-
-@pytest.mark.parametrize(("kind", "name"), EVERY_FILE)
-def test_a_missing_file_is_noticed(copy_of: Callable[[str], Path], kind: str, name: str) -> None:
-    folder = copy_of(kind)
-    (folder / name).unlink()
-
-    with pytest.raises(BundleError):
-        read_bundle(folder)
-
-
-@pytest.mark.parametrize(("kind", "name"), EVERY_FILE)
-def test_a_link_to_the_right_bytes_is_refused(
-    copy_of: Callable[[str], Path], small_bundles: dict[str, Path], kind: str, name: str
+def test_a_damaged_file_is_noticed(
+    copy_of: Callable[[str], Path], small_bundles: dict[str, Path], kind: str, name: str, damage: str
 ) -> None:
-    folder = copy_of(kind)
-    (folder / name).unlink()
-    (folder / name).symlink_to(small_bundles[kind] / name)
+    folder, (change, said) = copy_of(kind), DAMAGES[damage]
+    change(folder / name, small_bundles[kind] / name)
 
-    with pytest.raises(BundleError, match="link"):
-        read_bundle(folder)
-
-
-def test_a_linked_folder_of_models_is_refused(copy_of: Callable[[str], Path], small_bundles: dict[str, Path]) -> None:
-    folder = copy_of("runtime")
-    shutil.rmtree(folder / "models")
-    (folder / "models").symlink_to(small_bundles["runtime"] / "models")
-
-    with pytest.raises(BundleError, match="link 'models'"):
-        read_bundle(folder)
-
-
-def test_a_pipe_is_refused_without_being_opened(copy_of: Callable[[str], Path]) -> None:
-    folder = copy_of("runtime")
-    (folder / "card.json").unlink()
-    os.mkfifo(folder / "card.json")
-
-    with pytest.raises(BundleError, match="special file"):
+    with pytest.raises(BundleError, match=said):
         read_bundle(folder)
 
 
@@ -167,14 +133,6 @@ def test_a_checksum_of_a_file_outside_is_refused(copy_of: Callable[[str], Path],
     (folder / "checksums.json").write_text(json.dumps({**checksums, name: "0" * 64}))
 
     with pytest.raises(BundleError, match="missing"):
-        read_bundle(folder)
-
-
-def test_a_file_that_is_too_large_is_refused(copy_of: Callable[[str], Path]) -> None:
-    folder = copy_of("runtime")
-    os.truncate(folder / "card.json", SIZE_LIMITS["card.json"] + 1)
-
-    with pytest.raises(BundleError, match="more than"):
         read_bundle(folder)
 
 
@@ -210,21 +168,6 @@ def test_a_card_that_does_not_fit_is_refused(
         read_bundle(folder)
 
 
-def test_a_card_that_kept_no_importances_of_resources_still_loads(copy_of: Callable[[str], Path]) -> None:
-    folder = copy_of("runtime")
-    kept = read_bundle(folder).card
-    rewrite(folder, "card.json", lambda card: card.pop("resource_importances"))
-
-    old = read_bundle(folder).card
-
-    assert [(each.resource, each.sign) for each in kept.resource_importances or ()] == [
-        ("cpu_cores", 0.1),
-        ("mem_gib", None),
-        ("gpus", -0.4),
-    ]
-    assert old == kept.model_copy(update={"resource_importances": None})
-
-
 def test_a_model_of_other_features_is_refused(copy_of: Callable[[str], Path], small_bundles: dict[str, Path]) -> None:
     folder = copy_of("runtime")
     shutil.copy(small_bundles["usage"] / "models" / "gpus.ubj", folder / "models" / "run_s.ubj")
@@ -234,23 +177,19 @@ def test_a_model_of_other_features_is_refused(copy_of: Callable[[str], Path], sm
         read_bundle(folder)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"x" * 500, b"{" + b"\0" * 500, b"{i\x04name" * 40])
-def test_bytes_that_are_no_model_are_refused(copy_of: Callable[[str], Path], data: bytes) -> None:
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        *(("models/run_s.ubj", data) for data in (b"", b"{", b"x" * 500, b"{" + b"\0" * 500, b"{i\x04name" * 40)),
+        *(("history.parquet", data) for data in (b"", b"PAR1", b"x" * 500)),
+    ],
+)
+def test_bytes_that_are_no_model_or_history_are_refused(copy_of: Callable[[str], Path], name: str, data: bytes) -> None:
     folder = copy_of("runtime")
-    (folder / "models" / "run_s.ubj").write_bytes(data)
-    reseal(folder, "models/run_s.ubj")
+    (folder / name).write_bytes(data)
+    reseal(folder, name)
 
-    with pytest.raises(BundleError, match=r"run_s\.ubj"):
-        read_bundle(folder)
-
-
-@pytest.mark.parametrize("data", [b"", b"PAR1", b"x" * 500])
-def test_bytes_that_are_no_history_are_refused(copy_of: Callable[[str], Path], data: bytes) -> None:
-    folder = copy_of("runtime")
-    (folder / "history.parquet").write_bytes(data)
-    reseal(folder, "history.parquet")
-
-    with pytest.raises(BundleError, match=r"history\.parquet"):
+    with pytest.raises(BundleError, match=name.rpartition("/")[2]):
         read_bundle(folder)
 
 

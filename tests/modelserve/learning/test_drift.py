@@ -17,12 +17,12 @@ from modelserve.bundle.population import Population
 from modelserve.bundle.writing import write_bundle
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.learning import ModelDrift
-from modelserve.learning.verdicts import THRESHOLDS
+from modelserve.learning.drift import THRESHOLDS
 from modelserve.loading.feature_records import Scored, encode_features
 from modelserve.scopes import Scope
-from modelserve.store.answers import AnswerRecord
-from modelserve.store.finished import Finished, insert_finished
-from tests.modelserve.answering import write_answers
+from modelserve.store.answers import AnswerRecord, write_answers
+from modelserve.store.changes import insert_finished
+from modelserve.store.finished import Finished
 from tests.modelserve.conftest import make_jobs, make_usage
 from tests.modelserve.feedback_cases import JOB, service_of
 from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of

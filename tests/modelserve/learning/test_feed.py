@@ -14,7 +14,7 @@ from modelserve.callers import ANYONE
 from modelserve.contract.requests import ModeBody
 from modelserve.learning import feed as feeds
 from modelserve.learning.feed import Feed
-from modelserve.store.controls import Brake, write_brake
+from modelserve.store.changes import Brake, write_brake
 from tests.modelserve.feedback_cases import FakeModels, body, row, service_of
 
 
@@ -92,12 +92,12 @@ def test_a_past_that_could_not_be_read_is_made_up_for(service: Any) -> None:
     report(service, "a", "b")
     models = FakeModels()
     reader = Feed(service.store, models, service.settings)
-    rename(service, "taut_feedback", "gone")
+    rename(service, "taut_changes", "gone")
 
     assert reader.past("pai") == []
     assert models.ids() == []
 
-    rename(service, "gone", "taut_feedback")
+    rename(service, "gone", "taut_changes")
     reader.poll()
     assert models.ids() == ["a", "b"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from modelserve.learning.learned import CALM_RUNS, OOM_MARGIN, FeedbackState, Learned, Stop
 from modelserve.settings import ServeSettings
-from modelserve.store.controls import Brake, ModeSet, Reset
+from modelserve.store.changes import Brake, ModeSet, Reset
 from modelserve.store.finished import Finished
 from tests.modelserve.feedback_cases import JOB
 

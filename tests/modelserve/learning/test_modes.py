@@ -13,9 +13,8 @@ from modelserve.callers import ANYONE, Caller
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.scopes import Scope
-from modelserve.store.answers import AnswerRecord
+from modelserve.store.answers import AnswerRecord, write_answers
 from modelserve.store.finished import newest_finished
-from tests.modelserve.answering import write_answers
 from tests.modelserve.feedback_cases import NO_MODELS, FakeModels, body, row, service_of
 
 EAST = Caller(name="east", scopes=frozenset({Scope.ADMIN}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
@@ -261,7 +260,7 @@ def test_a_reset_that_releases_nothing_says_so(service: Any) -> None:
 
 
 def test_stretch_holds_shrunk_run_times_against_unshrunk_ones(service: Any) -> None:
-    from modelserve.store.finished import insert_finished
+    from modelserve.store.changes import insert_finished
 
     service.take_feedback(body([row("seed")]), ANYONE)
     [seed] = newest_finished(service.store, limit=1)

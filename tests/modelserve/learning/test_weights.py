@@ -1,7 +1,6 @@
 """A combined model: its weights follow feedback, in every worker alike, and each answer can be repeated."""
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +17,6 @@ from modelserve.calls.offline import predict
 from modelserve.contract.calls import EXPLAIN, PREDICT
 from modelserve.contract.requests import ExplainBody, JobRow, PredictBody
 from modelserve.errors import BundleError
-from modelserve.store import Store
 from modelserve.store.finished import newest_finished
 from tests.modelserve.answering import folder_of, job
 from tests.modelserve.feedback_cases import body, row, service_of
@@ -148,19 +146,3 @@ def test_a_spoiled_forest_is_refused(tmp_path: Path, combined_bundle: Path, spoi
 
     with pytest.raises(BundleError, match="forest"):
         read_bundle(bundle)
-
-
-def test_a_store_of_the_earlier_layout_is_brought_forward(tmp_path: Path) -> None:
-    Store.open(f"sqlite:///{tmp_path}/serve.db").close()
-    with sqlite3.connect(tmp_path / "serve.db") as connection:
-        connection.execute("ALTER TABLE taut_feedback DROP COLUMN forecasts")
-        connection.execute("ALTER TABLE taut_feedback DROP COLUMN trust")
-        connection.execute("DROP INDEX taut_feedback_of_group")
-        connection.execute("UPDATE taut_store SET layout = 2")
-    connection.close()
-
-    opened = Store.open(f"sqlite:///{tmp_path}/serve.db")
-
-    assert newest_finished(opened, limit=1) == []
-    opened.close()
-    Store.open(f"sqlite:///{tmp_path}/serve.db").close()

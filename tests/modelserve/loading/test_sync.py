@@ -16,8 +16,7 @@ from modelserve.bundle.registry import Mirrored
 from modelserve.errors import MirrorError
 from modelserve.loading import sync as module
 from modelserve.loading.models import ModelSet
-from modelserve.loading.sync import KEPT_VERSIONS, LEFTOVER_S, Sync, prune, wait_s
-from modelserve.loading.sync_state import STATE, SyncState, read_state
+from modelserve.loading.sync import KEPT_VERSIONS, LEFTOVER_S, STATE, Sync, SyncState, prune, read_state, wait_s
 from modelserve.settings import ServeSettings
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 

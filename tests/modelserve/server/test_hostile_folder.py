@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from modelserve.server.supervisor import MIRROR, WORKER
-from modelserve.store.writer_process import COMMAND
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = ("html", "random", "pickle", "queue", "signal", "sqlalchemy", "modelserve", "pipelines")
@@ -23,7 +22,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("command", [WORKER, MIRROR, COMMAND, None])
+@pytest.mark.parametrize("command", [WORKER, MIRROR, None])
 def test_a_file_named_like_a_module_is_not_executed(command: tuple[str, ...] | None, tmp_path: Path) -> None:
     hostile, script = tmp_path / "hostile", tmp_path / "pool.py"
     hostile.mkdir()

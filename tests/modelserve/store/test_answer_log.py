@@ -1,7 +1,7 @@
 """The log of answers: nothing waits, everything written is read again, the oldest go."""
 
 import os
-import signal
+import random
 import subprocess
 import sys
 import time
@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from modelserve.store import Store, answer_log, answer_writing, answers
+from modelserve.store import Store, answer_log, answers
 from modelserve.store.answer_log import AnswerLog
-from modelserve.store.answer_writing import StoreWriter
-from modelserve.store.answers import AnswerRecord, named_answers, newest_answers, read_answer
-from modelserve.store.writer_process import WriterProcess
-from tests.modelserve.answering import write_answers
+from modelserve.store.answers import (
+    AnswerRecord,
+    delete_answers,
+    named_answers,
+    newest_answers,
+    read_answer,
+    write_answers,
+)
 
 
 @pytest.fixture
@@ -43,7 +47,7 @@ def record(number: int, **changes: object) -> AnswerRecord:
 
 
 def log_of(store: Store, kept: int, kept_bytes: int = 2**30) -> AnswerLog:
-    return AnswerLog(StoreWriter(store, kept, kept_bytes))
+    return AnswerLog(store, kept, kept_bytes)
 
 
 def held(store: Store) -> list[str]:
@@ -85,7 +89,7 @@ def test_the_writer_writes_soon_and_without_being_stopped(store: Store) -> None:
 
 
 def test_only_the_newest_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_writing, "PRUNE_EVERY", 10)
+    monkeypatch.setattr(answer_log, "PRUNE_EVERY", 10)
     log = log_of(store, 25)
     for number in range(300):
         log.put(record(number))
@@ -99,7 +103,7 @@ def test_only_the_newest_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_heavy_answers_go_by_their_weight(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_writing, "PRUNE_EVERY_BYTES", 4 * 100_000)
+    monkeypatch.setattr(answer_log, "PRUNE_EVERY_BYTES", 4 * 100_000)
     log = log_of(store, 1_000, kept_bytes=1_000_000)
     for number in range(30):
         log.put(record(number, features=os.urandom(100_000)))
@@ -110,6 +114,23 @@ def test_heavy_answers_go_by_their_weight(store: Store, monkeypatch: pytest.Monk
     left = held(store)
     assert left == [f"a{number:06d}" for number in range(29, 29 - len(left), -1)]
     assert 9 <= len(left) <= 9 + 4
+
+
+def test_the_bounds_hold_with_several_writers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_log, "PRUNE_EVERY", 15)
+    logs = [log_of(store, 120, kept_bytes=60_000) for _ in range(2)]
+    rng = random.Random(5)
+
+    for turn in range(150):
+        for number in range(turn * 5, turn * 5 + 5):
+            logs[turn % 2].put(record(number, features=bytes(rng.randrange(2000))))
+        logs[turn % 2].flush()
+        if turn % 20 == 19:  # a user is erased
+            delete_answers(store, [f"a{number:06d}" for number in range(turn * 5 - 40, turn * 5 - 20)])
+        # Each of the two may have written so much since it last pruned.
+        assert sum(each.size_bytes for each in newest_answers(store)) <= 60_000 + 2 * 15 * 2300
+
+    assert sum(each.size_bytes for each in newest_answers(store)) > 30_000
 
 
 def test_many_heavy_records_are_read_a_few_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +164,7 @@ def test_no_more_is_read_than_asked_for(store: Store) -> None:
 
 
 def test_a_log_that_keeps_nothing_writes_nothing(store: Store) -> None:
-    log = AnswerLog(None)
+    log = log_of(store, 0)
     log.start()
 
     assert log.put(record(1))
@@ -234,46 +255,6 @@ def test_a_killed_process_loses_only_the_last_moment(tmp_path: Path) -> None:
     assert all(killed_at - at < 2.0 for at in lost)
 
 
-@pytest.fixture
-def apart(tmp_path: Path) -> Iterator[WriterProcess]:
-    writer = WriterProcess(f"sqlite:///{tmp_path}/serve.db", 100_000, 2**30)
-    yield writer
-    writer.stop()
-
-
-def test_a_process_of_its_own_writes_and_ends_with_the_log(store: Store, apart: WriterProcess) -> None:
-    log = AnswerLog(apart)
-    log.start()
-    sent = [record(number, context=os.urandom(1000)) for number in range(2500)]
-    pid = apart.pid
-
-    taken = [log.put(each) for each in sent]
-    log.stop()
-
-    assert all(taken)
-    assert [read_answer(store, each.answer_id) for each in sent] == sent
-    assert pid is not None
-    assert not Path(f"/proc/{pid}").exists()
-
-
-def test_a_writing_process_that_is_killed_costs_no_answer(store: Store, apart: WriterProcess) -> None:
-    log = AnswerLog(apart)
-    log.start()
-    log.put(record(1))
-    log.flush()
-    killed = apart.pid
-    assert killed is not None
-
-    os.kill(killed, signal.SIGKILL)
-    log.put(record(2))
-    wait_until(lambda: read_answer(store, "a000002") is not None)
-    log.put(record(3))
-    log.stop()
-
-    assert held(store) == ["a000003", "a000002", "a000001"]
-    assert log.dropped == 0
-
-
 def test_an_answer_is_written_once_however_often_it_is_sent(store: Store) -> None:
     write_answers(store, [record(1), record(2)])
 
@@ -281,33 +262,3 @@ def test_an_answer_is_written_once_however_often_it_is_sent(store: Store) -> Non
 
     assert held(store) == ["a000003", "a000002", "a000001"]
     assert {each.response for each in newest_answers(store)} == {b"{}"}
-
-
-def test_a_process_that_cannot_open_the_store_is_told_of_and_costs_what_it_was_given(tmp_path: Path) -> None:
-    (tmp_path / "other.db").write_bytes(b"no database at all, and long enough to be looked at" * 20)
-    log = AnswerLog(WriterProcess(f"sqlite:///{tmp_path}/other.db", 100, 2**30))
-    log.start()
-
-    log.put(record(1))
-    wait_until(lambda: log.dropped == 1)
-    log.put(record(2))
-    log.stop()
-
-    assert (log.written, log.dropped) == (0, 2)
-
-
-def test_a_writing_process_heeds_no_signal_that_means_the_worker(store: Store, apart: WriterProcess) -> None:
-    log = AnswerLog(apart)
-    log.start()
-    log.put(record(1))
-    log.flush()
-    pid = apart.pid
-    assert pid is not None
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        os.kill(pid, number)
-    log.put(record(2))
-    log.stop()
-
-    assert held(store) == ["a000002", "a000001"]
-    assert (log.written, log.dropped) == (2, 0)

@@ -14,9 +14,9 @@ import pytest
 
 from modelserve.errors import StoreError
 from modelserve.store import Store
+from modelserve.store.changes import ModeSet, changes_between, write_control
 from modelserve.store.comparisons import Comparison, newest_comparisons, write_comparisons
-from modelserve.store.controls import ModeSet, controls_between, write_control
-from modelserve.store.finished import newest_finished, outcomes_between
+from modelserve.store.finished import Outcome, newest_finished
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITER = Path(__file__).with_name("store_writer.py")
@@ -50,7 +50,7 @@ def check_writers_share(url: str, writers: int = 3, calls: int = 12) -> None:
 
     store = Store.open(url)
     stored = newest_finished(store, limit=10_000)
-    seen = list(outcomes_between(store, 0, store.seq()))
+    seen = list(changes_between(store, 0, store.seq(), finished=Outcome))
     store.close()
     accepted = Counter(job for job, status in said if status == "accepted")
     assert accepted == Counter(row.job_id for row in stored)
@@ -121,7 +121,7 @@ def test_changes_are_read_in_the_order_of_their_numbers(url: str) -> None:
     for mode in ("observe", "enforce", "observe"):
         write_control(store, a_mode(mode))
 
-    assert [(each.seq, each.mode) for each in controls_between(store, ModeSet, 1, 3)] == [
+    assert [(each.seq, each.mode) for each in changes_between(store, 1, 3, ModeSet) if isinstance(each, ModeSet)] == [
         (2, "enforce"),
         (3, "observe"),
     ]
@@ -193,10 +193,9 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("UPDATE taut_store SET layout = 5", r"found layout 5 of a newer taut, expected at most 4; use that taut, or"),
-        ("UPDATE taut_store SET layout = 0", r"found layout \[0\], expected 4"),
+        ("UPDATE taut_store SET layout = 4", r"found layout \[4\], expected 5"),
         ("DELETE FROM taut_store", r"found layout \[\]"),
-        ("DROP TABLE taut_modes", r"\['taut_modes'\] are missing"),
+        ("DROP TABLE taut_comparisons", r"\['taut_comparisons'\] are missing"),
     ],
 )
 def test_a_store_of_another_layout_is_refused(tmp_path: Path, statement: str, said: str) -> None:

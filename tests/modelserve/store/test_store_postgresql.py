@@ -8,10 +8,8 @@ import pytest
 from modelserve.callers import ANYONE
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import StoreError
-from modelserve.store.answer_writing import prune_answers
-from modelserve.store.answers import newest_answers, read_answer
-from modelserve.store.realised import named_ran
-from tests.modelserve.answering import write_answers
+from modelserve.store.answers import newest_answers, prune_answers, read_answer, write_answers
+from modelserve.store.finished import named_finished
 from tests.modelserve.feedback_cases import body, row, service_of
 from tests.modelserve.store.postgresql import Server, postgresql
 from tests.modelserve.store.test_answer_log import log_of, record
@@ -51,8 +49,8 @@ def test_feedback_modes_and_answers_are_as_in_a_file(server: Server) -> None:
     [realised] = other.read_modes(ANYONE).realised
     assert (realised.jobs, realised.shrunk_jobs, realised.kills) == (2, 1, 1)
     assert realised.hours["mem_gib"].saved == pytest.approx(20.0)
-    named = named_ran(other.store, {("pai", "b"), ("pai", "nobody"), ("pai", "nul\x00")})
-    assert [(each.job_id, each.outcome, each.shrunk) for each in named] == [("b", "oom", True)]
+    named = named_finished(other.store, {("pai", "b"), ("pai", "nobody"), ("pai", "nul\x00")})
+    assert [(each.job_id, each.outcome) for each in named] == [("b", "oom")]
     logged = read_answer(other.store, "a000001")
     assert logged is not None
     assert logged.context == b"\x00\xff"

@@ -11,7 +11,8 @@ from polars.testing import assert_frame_equal
 
 from features.tables import TABLES
 from modelserve.store import Store
-from modelserve.store.finished import Finished, insert_finished
+from modelserve.store.changes import insert_finished
+from modelserve.store.finished import Finished
 from pipelines.errors import TrainingError
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import ingest
