@@ -121,7 +121,8 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
     if models != expected:
         raise BundleError(f"{folder.name}: models {sorted(models)}, expected {sorted(expected)} ({CARD})")
     contract = _read_contract(folder, contents[CONTRACT], card)
-    population, quantile_forest = None, None
+    population: Population | None = None
+    quantile_forest: QuantileForest | None = None
     if POPULATION in contents:
         where = f"{folder.name}/{POPULATION}"
         population = Population.from_json(contents[POPULATION], contract.names, where=where)

@@ -70,13 +70,14 @@ def read_drift(
     window: int,
 ) -> DriftAnswer:
     """Return the drift of every model the caller may see, from the newest `window` finished jobs and logged inputs."""
-    aliased: list[tuple[Alias, ServedModel]] = [
-        *(("champion", model) for model in snapshot.champions.values()),
-        *(("challenger", model) for model in snapshot.challengers.values()),
+    aliased: list[tuple[Alias, Mapping[str, ServedModel]]] = [
+        ("champion", snapshot.champions),
+        ("challenger", snapshot.challengers),
     ]
     judged = [
         (alias, model)
-        for alias, model in aliased
+        for alias, models in aliased
+        for model in models.values()
         if caller.reaches(model.bundle.card.trace)
         and trace in (None, model.bundle.card.trace)
         and task_type in (None, model.bundle.card.task_type)
@@ -151,7 +152,8 @@ def _run_times(model: "ServedModel", jobs: Sequence[Finished], *, challenger: bo
     # The card has the pinball loss of the p50, which is half the mean absolute error.
     half = metrics.get("pinball_p50")
     expected = None if half is None else 2.0 * half
-    median = mean = None
+    median: float | None = None
+    mean: float | None = None
     verdict: Verdict = "unknown"
     if len(known) >= THRESHOLDS.least_jobs:
         errors = log_y - log_p50
@@ -177,7 +179,8 @@ def _use(model: "ServedModel", target: str, jobs: Sequence[Finished]) -> Coverag
 
 
 def _coverage(of: str, covered: npt.NDArray[np.bool_], expected: float | None) -> Coverage:
-    jobs, standard_error = len(covered), None
+    jobs = len(covered)
+    standard_error: float | None = None
     observed = float(np.mean(covered)) if jobs else None
     verdict: Verdict = "unknown"
     if expected is not None and observed is not None and jobs >= THRESHOLDS.least_jobs:

@@ -221,4 +221,4 @@ def ended_run(row: Finished) -> EndedRun:
     run = {each.name: getattr(row, each.name, None) for each in fields(EndedRun)}
     run |= {name: np.nan if value is None else value for name, value in numbers.items()}
     run |= {"status": STATUS_OF_OUTCOME[row.outcome].value, "measured": use.measured}
-    return EndedRun(**run)  # type: ignore[arg-type]  # the columns of `Finished`
+    return EndedRun(**run)

@@ -114,7 +114,7 @@ def _peaks(model: "ServedModel", asked: Sequence[JobAsked]) -> list[Figures]:
 def _asked(row: Finished, model: "ServedModel") -> JobAsked:
     given = {each.name: getattr(row, each.name, None) for each in fields(JobAsked)}
     given |= {name: np.nan for name in NUMBERS if given[name] is None}
-    return JobAsked(**{**given, "cluster": row.cluster or model.history.cluster_of(row.vc)})  # type: ignore[arg-type]  # the columns of `Finished`
+    return JobAsked(**{**given, "cluster": row.cluster or model.history.cluster_of(row.vc)})
 
 
 def _known(values: FloatArray) -> list[float | None]:

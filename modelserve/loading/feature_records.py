@@ -4,7 +4,7 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -84,7 +84,7 @@ def decode_features(blob: bytes) -> list[Scored]:
         raise BadRequest(f"features: found {blob[: len(MAGIC)]!r}, expected {MAGIC!r}; the record has another format")
     at = len(MAGIC) + _LENGTH.size
 
-    def array(dtype: str, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
+    def array(dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:  # of the given type
         nonlocal at
         size = int(np.prod(shape))
         # Copy, because compiled trees need writable arrays.
@@ -99,7 +99,7 @@ def decode_features(blob: bytes) -> list[Scored]:
             Scored(
                 model=model,
                 digest=digest,
-                matrix=array("<f4", (count, width)),  # type: ignore[arg-type]  # the layout gives the types
+                matrix=array("<f4", (count, width)),
                 **{name: array(dtype, (count, *shape)) for name, (dtype, shape) in _LAYOUT.items()},
             )
             for model, digest, count, width in header

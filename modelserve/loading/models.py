@@ -201,7 +201,8 @@ class ModelSet:
         If this fails, keep the former version, record the reason and return False.
         """
         place, key = (name, alias), failure_key(name, alias)
-        former, pointer = work.models.get(place), None
+        former = work.models.get(place)
+        pointer: Pointer | None = None
         try:
             pointer = read_pointer(self._folder, name, alias)
             model = None if pointer is None else _loaded(work, pointer) or self._load(pointer, work)

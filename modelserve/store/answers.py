@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from sqlalchemy import Select, delete, false, func, or_, select
 
@@ -160,7 +160,10 @@ def answers_between(store: Store, since: float | None, until: float | None) -> I
 
 
 def _records(
-    store: Store, chosen: Select[tuple[int, int]], parts: Sequence[Part], limit_bytes: int = sys.maxsize
+    store: Store,
+    chosen: Select[Any, Any],  # number and size
+    parts: Sequence[Part],
+    limit_bytes: int = sys.maxsize,
 ) -> Iterator[AnswerRecord]:
     """Read and yield the records chosen by number and size; skip records deleted meanwhile."""
     with store.reading("looking for answers") as connection:

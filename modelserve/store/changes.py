@@ -181,7 +181,8 @@ def changes_between(
 
     With `finished=Outcome`, only those columns of finished jobs are read.
     """
-    read = [kind for kind in (finished, ModeSet, Reset, Brake, Erasure) if not kinds or kind in kinds]
+    every: list[type[Any]] = [finished, ModeSet, Reset, Brake, Erasure]
+    read = [kind for kind in every if not kinds or kind in kinds]
     columns = list(dict.fromkeys(("kind", *(field.name for kind in read for field in fields(kind)))))
     made = {KINDS[kind]: (kind, [field.name for field in fields(kind)]) for kind in read}
     pick = {name: itemgetter(*map(columns.index, names)) for name, (_, names) in made.items()}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, Float, Row, and_, case, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Float, and_, case, func, or_, select, tuple_
 
 from modelserve.store.store import Store
 from modelserve.store.tables import CHANGES
@@ -51,8 +51,7 @@ ScoredBy = Literal["run_time", "usage", "challenger"]
 Identity = tuple[str, str, str, str]
 """Key of a finished job: trace, cluster (empty if none was named), job id and role."""
 
-Stored = Row[*tuple[Any, ...]]  # of texts and numbers
-"""Some columns of stored rows, as attributes."""
+Stored = Any  # a row of a query: some columns as attributes, which are texts, numbers or None
 
 _BATCH: Final = 500
 """Number of job ids in one IN list; SQLite and PostgreSQL allow many more."""

@@ -95,10 +95,10 @@ def flipped(file: Path, _: Path) -> None:
     file.write_bytes(data)
 
 
-DAMAGES: dict[str, tuple[Callable[[Path, Path], object], str]] = {
-    "a changed byte": (flipped, ""),
-    "cut short": (lambda file, _: file.write_bytes(file.read_bytes()[:-5]), ""),
-    "missing": (lambda file, _: file.unlink(), ""),
+DAMAGES: dict[str, tuple[Callable[[Path, Path], object], str | None]] = {
+    "a changed byte": (flipped, None),
+    "cut short": (lambda file, _: file.write_bytes(file.read_bytes()[:-5]), None),
+    "missing": (lambda file, _: file.unlink(), None),
     "a link to the right bytes": (lambda file, source: (file.unlink(), file.symlink_to(source)), "link"),
 }
 
