@@ -145,8 +145,9 @@ class ModelSet:
             for name in due:
                 well = [self._follow(name, alias, work) for alias in self._aliases]
                 self._remember(name, marks.get(name), well=all(well))
-            self._swap(work)
-            give_back_memory()
+            if not _same(work.models, self._models) or work.failures != self.current.failures:
+                self._swap(work)
+                give_back_memory()
             return work.done
 
     def learn(self, runs: Sequence[EndedRun]) -> None:
@@ -244,6 +245,11 @@ class ModelSet:
             generation=self.current.generation + 1,
             loaded_at=self._clock(),
         )
+
+
+def _same(models: Mapping[Place, ServedModel], others: Mapping[Place, ServedModel]) -> bool:
+    """Return whether two mappings hold the very same models."""
+    return models.keys() == others.keys() and all(model is others[place] for place, model in models.items())
 
 
 def _loaded(work: _Work, pointer: Pointer) -> ServedModel | None:
