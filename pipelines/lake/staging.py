@@ -38,6 +38,8 @@ MINUTE_US: Final = 60_000_000
 BITS_MOST: Final = 1 << 28
 """Maximum number of bits, one per machine and minute, in `one_row_a_minute`: 32 MiB. Philly needs a sixth."""
 
+UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+
 NOT_ITS_FORMAT = (
     duckdb.InvalidInputException,
     duckdb.ConversionException,
@@ -173,6 +175,9 @@ def records_of(one: Published, plain: Path, names: list[str], stage: Path) -> Re
         if plain.stat().st_size and not ends_with(plain, b"]"):
             raise SourceError(f"{one.file} is truncated: it does not end its JSON array with ']'. Fetch it again.")
         return json_array(plain)
+    with plain.open("rb") as stream:
+        if stream.read(2) in UTF_16_MARKS:  # DuckDB would drop the first line
+            raise SourceError(f"{one.file} begins as UTF-16 text; expected UTF-8. Export or fetch it again.")
     counts, header = table.fields or (len(names),), int(table.header is not None)
     return separated(plain, table.name, delimiter=",", skip=header, counts=counts, least=len(table.columns))
 
