@@ -13,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT_S = 120.0
+MODELS = 4
+"""Models that `MAKE` promotes."""
 MAKE = (
     "synth pai --to raw --tasks 4000 --tagged-share 0.6 --seed 3",
     "ingest pai --from raw --lake lake --as pai-synth",
@@ -77,7 +79,8 @@ def _await_ready(client: httpx2.Client, serving: "subprocess.Popen[bytes]") -> N
     while time.monotonic() < until:
         assert serving.poll() is None, "the service ended as it began"
         try:
-            if client.get("/readyz").status_code == 200:
+            found = client.get("/readyz")
+            if found.status_code == 200 and found.json()["serving"] == MODELS:
                 return
         except httpx2.TransportError:
             pass
