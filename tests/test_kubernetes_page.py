@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from modelserve.api.kubernetes.config import FIELDS, KubernetesConfig
 from pipelines.cli.reference import command_paths
+from pipelines.connect.kubernetes.config import FIELDS, KubernetesConfig
 from tests.modelserve.running import running
 from tests.own_cluster_examples import steps
 from tests.serving_examples import ADDRESS, carry_out, differences

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
     from uvicorn.server import ServerState
 
+__all__ = ["BoundedConfig"]
+
 HEAD_LIMIT_BYTES: Final = 65_536
 """Maximum size of a request head (request line and headers); httptools itself has no limit."""
 SETTLED_S: Final = 1.0

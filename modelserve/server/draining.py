@@ -18,6 +18,8 @@ from uvicorn.config import STARTUP_FAILURE
 
 from modelserve.server.connection import BoundedConfig, Connection
 
+__all__ = ["DrainingServer"]
+
 SWEEP_TICKS: Final = 3
 """Uvicorn's ticks between two checks for slow connections; uvicorn ticks ten times a second."""
 BEAT_TICKS: Final = 10

@@ -9,6 +9,8 @@ from typing import Final
 from modelserve.errors import BadSettings, ListenError
 from modelserve.settings import PREFIX, ServeSettings
 
+__all__ = ["address_of", "listening_socket"]
+
 SPARE_FILES: Final = 128
 """Maximum number of open files that a worker needs besides its connections: models, the store, libraries."""
 LEAST_CONNECTIONS: Final = 16

@@ -52,8 +52,8 @@ def webhook(
 ) -> None:
     """Serve the admission webhook; a pod for which the service is late or fails is created as requested."""
     from modelserve.errors import BadSettings
-    from modelserve.server.kubernetes import Address, serve_webhook
     from pipelines.cli.remote import token_of
+    from pipelines.connect.kubernetes.serving import Address, serve_webhook
     from pipelines.errors import BadUsage
 
     _write_log()
@@ -78,9 +78,9 @@ def review(
     import asyncio
     import json
 
-    from modelserve.api.kubernetes.opening import review_object
     from modelserve.errors import BadSettings
     from pipelines.cli.remote import token_of
+    from pipelines.connect.kubernetes.opening import review_object
     from pipelines.errors import BadUsage
 
     try:
@@ -110,9 +110,9 @@ def extender(
 ) -> None:
     """Serve the scheduler extender, which keeps whole machines free by fragmentation gradient descent."""
     from modelserve.errors import BadSettings
-    from modelserve.server.kubernetes import Address, serve_extender
     from pipelines.connect.kubernetes.api import open_api_server
     from pipelines.connect.kubernetes.manifests import GPU_RESOURCES
+    from pipelines.connect.kubernetes.serving import Address, serve_extender
     from pipelines.errors import BadUsage
 
     _write_log()
@@ -137,12 +137,12 @@ def feedback(
     """Report ended pods to the service: run time, outcome (also OOMKilled), request and allocation."""
     from functools import partial
 
-    from modelserve.api.kubernetes.config import read_config
-    from modelserve.api.kubernetes.reports import report_of
     from modelserve.errors import BadSettings
     from pipelines.cli.remote import client_of
     from pipelines.connect.kubernetes.api import open_api_server
+    from pipelines.connect.kubernetes.config import read_config
     from pipelines.connect.kubernetes.feedback import follow_pods, report_pods
+    from pipelines.connect.kubernetes.reports import report_of
     from pipelines.errors import BadUsage
 
     _write_log()
@@ -175,12 +175,12 @@ def reclaim(
     """Resize running pods in place to what they use, or list what would be resized."""
     from datetime import UTC, datetime
 
-    from modelserve.api.kubernetes.config import read_config
-    from modelserve.api.kubernetes.resizes import Resizes
     from modelserve.errors import BadSettings
     from pipelines.cli.remote import client_of, each_round
     from pipelines.connect.kubernetes.api import open_api_server
+    from pipelines.connect.kubernetes.config import read_config
     from pipelines.connect.kubernetes.reclaim import Reclaimer
+    from pipelines.connect.kubernetes.resizes import Resizes
     from pipelines.errors import BadUsage
 
     try:

@@ -1,4 +1,6 @@
-"""Kubernetes: manifests of the webhook and the extender, and what the API server reports of pods and nodes.
+"""Kubernetes: a webhook that shrinks new pods, an extender that scores nodes, and feedback, resizes and manifests.
 
-The webhook and the extender themselves are in `modelserve.api.kubernetes`. The API server is called by `api.py` only.
+The webhook and the extender are small applications beside the service. The webhook calls the service with
+`modelserve.client`; the extender needs no service. If anything fails or takes too long, the pod is created as
+requested. `api.py` alone calls the API server, `serving.py` alone imports the service's server. Started by `taut kube`.
 """

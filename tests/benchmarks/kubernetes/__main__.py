@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from modelserve.api.kubernetes.extender import extender_app
-from modelserve.api.kubernetes.nodes import NodeView
-from modelserve.api.kubernetes.opening import open_webhook
 from modelserve.contract.requests import RecommendBody
+from pipelines.connect.kubernetes.extender import extender_app
+from pipelines.connect.kubernetes.nodes import NodeView
+from pipelines.connect.kubernetes.opening import open_webhook
 from tests.benchmarks.serving.figures import Bar, Row, amount_row, tell
-from tests.modelserve.api.kubernetes.api_server import recorded
 from tests.modelserve.running import running, serving
+from tests.pipelines.connect.kubernetes.api_server import recorded
 
 ROUNDS: Final = 5
 CALLS: Final = 200

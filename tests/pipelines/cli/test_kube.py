@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from modelserve.api.kubernetes import opening
-from modelserve.api.kubernetes.webhook import DEADLINE_S
 from modelserve.client import Advice
 from pipelines.cli import app
+from pipelines.connect.kubernetes import opening
+from pipelines.connect.kubernetes.webhook import DEADLINE_S
 from scheduler_core.types import Job
-from tests.modelserve.api.kubernetes.advising import advice
-from tests.modelserve.api.kubernetes.api_server import recorded
 from tests.modelserve.running import running
 from tests.modelserve.server.running import start, stop, until
+from tests.pipelines.connect.kubernetes.advising import advice
+from tests.pipelines.connect.kubernetes.api_server import recorded
 from tests.pipelines.connect.kubernetes.fake import Cluster, api_server
 
 Json = dict[str, Any]

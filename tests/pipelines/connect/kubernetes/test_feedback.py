@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from modelserve.api.kubernetes.config import KubernetesConfig
-from modelserve.api.kubernetes.reports import report_of
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.errors import ServiceUnavailable
+from pipelines.connect.kubernetes.config import KubernetesConfig
 from pipelines.connect.kubernetes.feedback import follow_pods, report_pods
-from tests.modelserve.api.kubernetes.advising import answer
-from tests.modelserve.api.kubernetes.api_server import admitted, recorded
+from pipelines.connect.kubernetes.reports import report_of
+from tests.pipelines.connect.kubernetes.advising import answer
+from tests.pipelines.connect.kubernetes.api_server import admitted, recorded
 
 Json = dict[str, Any]
 CONFIG = KubernetesConfig.model_validate({"trace": "pai", "cluster": "c1", "group": ["{label:team}"]})

@@ -15,16 +15,16 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from modelserve.api.kubernetes.config import KubernetesConfig, read_config
-from modelserve.api.kubernetes.extender import extender_app
-from modelserve.api.kubernetes.nodes import NodeView
-from modelserve.api.kubernetes.pods import SHRUNK
-from modelserve.api.kubernetes.reviews import MODE_LABEL
-from modelserve.api.kubernetes.templates import KINDS
 from pipelines.cli import app
+from pipelines.connect.kubernetes.config import KubernetesConfig, read_config
+from pipelines.connect.kubernetes.extender import extender_app
 from pipelines.connect.kubernetes.manifests import WEBHOOKS, WRITTEN, write_manifests
+from pipelines.connect.kubernetes.nodes import NodeView
+from pipelines.connect.kubernetes.pod_templates import KINDS
+from pipelines.connect.kubernetes.pods import SHRUNK
+from pipelines.connect.kubernetes.reviews import MODE_LABEL
 from tests.deploy.tools import tool
-from tests.modelserve.api.kubernetes.api_server import recorded
+from tests.pipelines.connect.kubernetes.api_server import recorded
 
 Spec = dict[str, Any]
 GIVEN = {"image": "registry.example/taut:0.1.0", "url": "http://taut.taut", "trace": "mine", "cluster": "c1"}

@@ -9,14 +9,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from modelserve.api.kubernetes.config import KubernetesConfig
-from modelserve.api.kubernetes.resizes import Resizes
 from modelserve.client import Client
 from pipelines.connect.kubernetes.api import TIMEOUT, ApiServer
+from pipelines.connect.kubernetes.config import KubernetesConfig
 from pipelines.connect.kubernetes.reclaim import Reclaimer
+from pipelines.connect.kubernetes.resizes import Resizes
 from pipelines.errors import ConnectError
-from tests.modelserve.api.kubernetes.api_server import amount, recorded
 from tests.modelserve.running import running
+from tests.pipelines.connect.kubernetes.api_server import amount, recorded
 from tests.pipelines.connect.kubernetes.fake import Cluster, api_server
 
 Json = dict[str, Any]

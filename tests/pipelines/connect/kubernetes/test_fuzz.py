@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from modelserve.api.kubernetes.reviews import BadReview
-from tests.modelserve.api.kubernetes.advising import Asked, answer
-from tests.modelserve.api.kubernetes.api_server import (
+from pipelines.connect.kubernetes.reviews import BadReview
+from tests.pipelines.connect.kubernetes.advising import Asked, answer
+from tests.pipelines.connect.kubernetes.api_server import (
     admitted,
     amount,
     check_kept,

@@ -7,9 +7,9 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from modelserve.api.kubernetes.pods import SHRUNK
-from tests.modelserve.api.kubernetes.advising import Asked, answer
-from tests.modelserve.api.kubernetes.api_server import admitted, amount, check_kept, recorded, refusals
+from pipelines.connect.kubernetes.pods import SHRUNK
+from tests.pipelines.connect.kubernetes.advising import Asked, answer
+from tests.pipelines.connect.kubernetes.api_server import admitted, amount, check_kept, recorded, refusals
 
 Json = dict[str, Any]
 

@@ -11,12 +11,12 @@ from uuid import uuid4
 
 from starlette.applications import Starlette
 
-from modelserve.api.kubernetes.config import read_config
-from modelserve.api.kubernetes.extender import extender_app
-from modelserve.api.kubernetes.nodes import NodeView
-from modelserve.api.kubernetes.templates import Json, mapping, text
-from modelserve.api.kubernetes.webhook import DEADLINE_S, Webhook, webhook_app
 from modelserve.client import AsyncClient, Retries, Timeouts
+from pipelines.connect.kubernetes.config import read_config
+from pipelines.connect.kubernetes.extender import extender_app
+from pipelines.connect.kubernetes.nodes import NodeView
+from pipelines.connect.kubernetes.pod_templates import Json, mapping, text
+from pipelines.connect.kubernetes.webhook import DEADLINE_S, Webhook, webhook_app
 
 __all__ = ["open_extender", "open_webhook", "review_object"]
 

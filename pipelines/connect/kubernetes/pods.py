@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal
 
-from modelserve.api.kubernetes.config import KubernetesConfig, LimitRange
-from modelserve.api.kubernetes.quantities import BadQuantity, quantity
-from modelserve.api.kubernetes.templates import Json, Template, items, mapping, pointer, text
+from pipelines.connect.kubernetes.config import KubernetesConfig, LimitRange
+from pipelines.connect.kubernetes.pod_templates import Json, Template, items, mapping, pointer, text
+from pipelines.connect.kubernetes.quantities import BadQuantity, quantity
 
 __all__ = ["COMPUTE", "SHRUNK", "Container", "LeftAlone", "Slot", "containers_of", "main_container", "slot_of"]
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from features.vocabulary import ROLE_WHOLE_JOB, TaskType
-from modelserve.api.kubernetes.config import PART, KubernetesConfig
-from modelserve.api.kubernetes.templates import Json, items, mapping, text
+from pipelines.connect.kubernetes.config import PART, KubernetesConfig
+from pipelines.connect.kubernetes.pod_templates import Json, items, mapping, text
 
 __all__ = ["names_of"]
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from modelserve.api.kubernetes.posts import BODY_LIMIT_BYTES
-from modelserve.api.kubernetes.webhook import BREAKER_FAILURES, Webhook, webhook_app
 from modelserve.client import Advice, AsyncClient, Retries
 from modelserve.client.policy import Breaker
+from pipelines.connect.kubernetes.posts import BODY_LIMIT_BYTES
+from pipelines.connect.kubernetes.webhook import BREAKER_FAILURES, Webhook, webhook_app
 from scheduler_core.types import Job
-from tests.modelserve.api.kubernetes.advising import Asked, answer, config
-from tests.modelserve.api.kubernetes.api_server import admitted, recorded
+from tests.pipelines.connect.kubernetes.advising import Asked, answer, config
+from tests.pipelines.connect.kubernetes.api_server import admitted, recorded
 
 PATH = "/kubernetes/mutate"
 

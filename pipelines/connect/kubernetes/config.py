@@ -13,10 +13,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, ValidationError
 
-from modelserve.api.kubernetes.quantities import quantity
 from modelserve.bundle.card import complaint
 from modelserve.contract.fields import Text
 from modelserve.errors import BadSettings
+from pipelines.connect.kubernetes.quantities import quantity
 
 __all__ = ["KubernetesConfig", "LimitRange", "WebhookMode", "read_config"]
 

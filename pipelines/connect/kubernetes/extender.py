@@ -18,9 +18,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from modelserve.api.kubernetes.nodes import NodeView
-from modelserve.api.kubernetes.posts import TooLarge, body_of, healthz
-from modelserve.api.kubernetes.templates import Json, items, mapping, text
+from pipelines.connect.kubernetes.nodes import NodeView
+from pipelines.connect.kubernetes.pod_templates import Json, items, mapping, text
+from pipelines.connect.kubernetes.posts import TooLarge, body_of, healthz
 from scheduler_core.cluster import Demand
 from scheduler_core.node_scores import node_ranks
 from scheduler_core.target import target_of

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from modelserve.api.kubernetes.config import WebhookMode, read_config
-from modelserve.api.kubernetes.quantities import BadQuantity, quantity
 from modelserve.errors import BadSettings
+from pipelines.connect.kubernetes.config import WebhookMode, read_config
+from pipelines.connect.kubernetes.quantities import BadQuantity, quantity
 
 WHOLE = """
 trace = "pai"

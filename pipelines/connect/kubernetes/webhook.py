@@ -1,7 +1,7 @@
 """The admission webhook: an application that asks the service about new pods, and answers in time whatever happens.
 
 The API server creates a pod as requested if the webhook fails, so every error leads to an answer without a patch.
-`modelserve.api.kubernetes.reviews` decides; `Counts` are its metrics. Created by `taut kube webhook`.
+`pipelines.connect.kubernetes.reviews` decides; `Counts` are its metrics. Created by `taut kube webhook`.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from modelserve.api.kubernetes.config import KubernetesConfig
-from modelserve.api.kubernetes.pods import LeftAlone
-from modelserve.api.kubernetes.posts import TooLarge, body_of, healthz
-from modelserve.api.kubernetes.reviews import BadReview, Decision, Review, allowed, decided, planned, read_review
 from modelserve.client.policy import Breaker
+from pipelines.connect.kubernetes.config import KubernetesConfig
+from pipelines.connect.kubernetes.pods import LeftAlone
+from pipelines.connect.kubernetes.posts import TooLarge, body_of, healthz
+from pipelines.connect.kubernetes.reviews import BadReview, Decision, Review, allowed, decided, planned, read_review
 from scheduler_core.types import Job
 
 if TYPE_CHECKING:

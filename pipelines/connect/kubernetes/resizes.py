@@ -12,14 +12,14 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from modelserve.api.kubernetes.config import KubernetesConfig
-from modelserve.api.kubernetes.names import names_of
-from modelserve.api.kubernetes.patches import GIB
-from modelserve.api.kubernetes.pods import LeftAlone, Slot, slot_of
-from modelserve.api.kubernetes.quantities import BadQuantity, cores_text, memory_text, quantity
-from modelserve.api.kubernetes.reports import annotated, raw_container
-from modelserve.api.kubernetes.templates import Json, Template, items, mapping, text
 from modelserve.contract.reservations import Reserved, RunningJob, Statistics
+from pipelines.connect.kubernetes.config import KubernetesConfig
+from pipelines.connect.kubernetes.names import names_of
+from pipelines.connect.kubernetes.patches import GIB
+from pipelines.connect.kubernetes.pod_templates import Json, Template, items, mapping, text
+from pipelines.connect.kubernetes.pods import LeftAlone, Slot, slot_of
+from pipelines.connect.kubernetes.quantities import BadQuantity, cores_text, memory_text, quantity
+from pipelines.connect.kubernetes.reports import annotated, raw_container
 from scheduler_core.reserve import ReservePolicy
 
 __all__ = ["Resizes"]

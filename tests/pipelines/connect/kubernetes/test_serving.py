@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from modelserve.errors import BadSettings
-from modelserve.server.kubernetes import Certificate
-from tests.modelserve.api.kubernetes.api_server import admitted, recorded
+from pipelines.connect.kubernetes.serving import Certificate
 from tests.modelserve.server.certificates import new_pair
 from tests.modelserve.server.running import Running, start, stop, until
+from tests.pipelines.connect.kubernetes.api_server import admitted, recorded
 
 KUBE = [sys.executable, "-c", "from pipelines.cli import main; main()", "kube"]
 

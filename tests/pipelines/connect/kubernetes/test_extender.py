@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from modelserve.api.kubernetes import extender
-from modelserve.api.kubernetes.extender import extender_app
-from modelserve.api.kubernetes.nodes import NodeView, demand_of_pod
-from tests.modelserve.api.kubernetes.api_server import recorded
+from pipelines.connect.kubernetes import extender
+from pipelines.connect.kubernetes.extender import extender_app
+from pipelines.connect.kubernetes.nodes import NodeView, demand_of_pod
+from tests.pipelines.connect.kubernetes.api_server import recorded
 
 Json = dict[str, Any]
 GPUS = ("nvidia.com/gpu",)

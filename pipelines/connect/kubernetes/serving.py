@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from modelserve.api.kubernetes.opening import open_extender, open_webhook
 from modelserve.errors import BadSettings
 from modelserve.server.connection import BoundedConfig
 from modelserve.server.draining import DrainingServer
 from modelserve.server.listening import address_of, listening_socket
+from pipelines.connect.kubernetes.opening import open_extender, open_webhook
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from modelserve.api.kubernetes.pods import Container, containers_of
-from modelserve.api.kubernetes.quantities import BadQuantity, quantity
-from modelserve.api.kubernetes.templates import Json, items, mapping, text
+from pipelines.connect.kubernetes.pod_templates import Json, items, mapping, text
+from pipelines.connect.kubernetes.pods import Container, containers_of
+from pipelines.connect.kubernetes.quantities import BadQuantity, quantity
 from scheduler_core.cluster import Demand
 from scheduler_core.types import IntArray
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from modelserve.api.kubernetes.config import KubernetesConfig
-from modelserve.api.kubernetes.webhook import Webhook
 from modelserve.client import Advice
+from pipelines.connect.kubernetes.config import KubernetesConfig
+from pipelines.connect.kubernetes.webhook import Webhook
 from scheduler_core.types import NOTHING, Job, Reason, Request
 
 

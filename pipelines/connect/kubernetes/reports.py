@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from modelserve.api.kubernetes.config import KubernetesConfig
-from modelserve.api.kubernetes.names import names_of
-from modelserve.api.kubernetes.patches import GIB
-from modelserve.api.kubernetes.pods import SHRUNK, Container, LeftAlone, main_container
-from modelserve.api.kubernetes.templates import Json, items, mapping, text
 from modelserve.contract.feedback import FeedbackRow
+from pipelines.connect.kubernetes.config import KubernetesConfig
+from pipelines.connect.kubernetes.names import names_of
+from pipelines.connect.kubernetes.patches import GIB
+from pipelines.connect.kubernetes.pod_templates import Json, items, mapping, text
+from pipelines.connect.kubernetes.pods import SHRUNK, Container, LeftAlone, main_container
 
 __all__ = ["annotated", "raw_container", "report_of"]
 

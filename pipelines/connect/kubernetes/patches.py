@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from modelserve.api.kubernetes.pods import COMPUTE, SHRUNK, Compute, Slot
-from modelserve.api.kubernetes.quantities import cores_text, memory_text, quantity
-from modelserve.api.kubernetes.templates import mapping, pointer
+from pipelines.connect.kubernetes.pod_templates import mapping, pointer
+from pipelines.connect.kubernetes.pods import COMPUTE, SHRUNK, Compute, Slot
+from pipelines.connect.kubernetes.quantities import cores_text, memory_text, quantity
 from scheduler_core.types import Request
 
 __all__ = ["GIB", "Shrunk", "patch_of", "shrunk", "warning_of"]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic_core import from_json
 
-from modelserve.api.kubernetes.config import KubernetesConfig, WebhookMode
-from modelserve.api.kubernetes.names import names_of
-from modelserve.api.kubernetes.patches import GIB, Shrunk, patch_of, shrunk, warning_of
-from modelserve.api.kubernetes.pods import SHRUNK, LeftAlone, Slot, slot_of
-from modelserve.api.kubernetes.templates import Json, Template, items, mapping, templates_of, text
+from pipelines.connect.kubernetes.config import KubernetesConfig, WebhookMode
+from pipelines.connect.kubernetes.names import names_of
+from pipelines.connect.kubernetes.patches import GIB, Shrunk, patch_of, shrunk, warning_of
+from pipelines.connect.kubernetes.pod_templates import Json, Template, items, mapping, templates_of, text
+from pipelines.connect.kubernetes.pods import SHRUNK, LeftAlone, Slot, slot_of
 from scheduler_core.types import Job, Request
 
 if TYPE_CHECKING:
