@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -218,7 +218,7 @@ def ended_run(row: Finished) -> EndedRun:
         "mem_max_gib": use.mem_max_gib,
         "gpu_mem_max_gib": use.gpu_mem_max_gib,
     }
-    run = {each.name: getattr(row, each.name, None) for each in fields(EndedRun)}
+    run: dict[str, Any] = {each.name: getattr(row, each.name, None) for each in fields(EndedRun)}  # columns of the job
     run |= {name: np.nan if value is None else value for name, value in numbers.items()}
     run |= {"status": STATUS_OF_OUTCOME[row.outcome].value, "measured": use.measured}
     return EndedRun(**run)

@@ -9,7 +9,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -112,7 +112,9 @@ def _peaks(model: "ServedModel", asked: Sequence[JobAsked]) -> list[Figures]:
 
 
 def _asked(row: Finished, model: "ServedModel") -> JobAsked:
-    given = {each.name: getattr(row, each.name, None) for each in fields(JobAsked)}
+    given: dict[str, Any] = {
+        each.name: getattr(row, each.name, None) for each in fields(JobAsked)
+    }  # columns of the job
     given |= {name: np.nan for name in NUMBERS if given[name] is None}
     return JobAsked(**{**given, "cluster": row.cluster or model.history.cluster_of(row.vc)})
 

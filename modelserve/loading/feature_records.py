@@ -100,7 +100,7 @@ def decode_features(blob: bytes) -> list[Scored]:
                 model=model,
                 digest=digest,
                 matrix=array("<f4", (count, width)),
-                **{name: array(dtype, (count, *shape)) for name, (dtype, shape) in _LAYOUT.items()},
+                **{name: array(dtype, (count, *shape)) for name, (dtype, shape) in _LAYOUT.items()},  # type: ignore[arg-type]  # `_LAYOUT` names the arrays alone
             )
             for model, digest, count, width in header
         ]
