@@ -47,7 +47,7 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 __all__ = ["NO_BREAKS", "Ties", "begun", "fill", "goals_of", "is_large", "run"]
 
 
-NO_BREAKS: Final = Breaks(*(np.empty(0, dtype=kind) for kind in (np.float64, np.int64, np.float64, np.int64)))
+NO_BREAKS: Final = Breaks(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64))
 
 
 def begun(

@@ -1,16 +1,17 @@
 """Columns of jobs, as schedulers read them."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["Columns", "Jobs"]
+__all__ = ["Jobs"]
 
 
-class Jobs(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jobs:
     """Columns of n jobs in the order of arrival, as `pipelines.simulation.engine.workload.Workload` describes them."""
 
     arrive_s: FloatArray
@@ -28,28 +29,8 @@ class Jobs(Protocol):
     predicted_p90_s: FloatArray
     gpu_types: tuple[str, ...]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """The fields of `Jobs`; `of` fills in those that do not matter."""
-
-    arrive_s: FloatArray
-    request_units: IntArray
-    granted_units: IntArray
-    instances: IntArray
-    gpu_type: IntArray
-    user: IntArray
-    priority: FloatArray
-    run_s: FloatArray
-    granted_run_s: FloatArray
-    dies: BoolArray
-    fails: BoolArray
-    predicted_s: FloatArray
-    predicted_p90_s: FloatArray
-    gpu_types: tuple[str, ...]
-
     @classmethod
-    def of(cls, units: IntArray, gpu_type: IntArray, gpu_types: tuple[str, ...], **given: Any) -> "Columns":
+    def of(cls, units: IntArray, gpu_type: IntArray, gpu_types: tuple[str, ...], **given: Any) -> "Jobs":
         """Return jobs that request these units and types; by default one instance each, and none ever ends."""
         count = len(units)
         endless, no = np.full(count, np.inf), np.zeros(count, dtype=np.bool_)

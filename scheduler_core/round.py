@@ -49,7 +49,8 @@ class Round:
     @cached_property
     def rows(self) -> State:
         """Return the state for uncompiled kernels."""
-        return uncompiled(self.state)
+        rows: State = uncompiled(self.state)
+        return rows
 
     @cached_property
     def room(self) -> Room:

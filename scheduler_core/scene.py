@@ -23,7 +23,7 @@ from scheduler_core.cluster import (
 from scheduler_core.devices import WHOLE, Sharing, Taken, bound, shape, slots
 from scheduler_core.engine import begun, is_large
 from scheduler_core.errors import BadInput, SchedulerError
-from scheduler_core.jobs import Columns
+from scheduler_core.jobs import Jobs
 from scheduler_core.kernels.clock import judge
 from scheduler_core.kernels.starts import key_of, start_chosen, wait
 from scheduler_core.kernels.state import State, uncompiled, write_back
@@ -73,7 +73,7 @@ class Scene:
         """Return what a waiting job demands; GPUs above one are rounded up where devices are shared."""
         return self._demand(job.request, job.instances, self._allowed(job))
 
-    def columns(self, jobs: Mapping[int, QueuedJob], run_s: FloatArray | None = None) -> Columns:
+    def columns(self, jobs: Mapping[int, QueuedJob], run_s: FloatArray | None = None) -> Jobs:
         """Return the running jobs and these waiting ones as columns; without `run_s` (n,) none ever ends."""
         running = self.snapshot.running
         demands = [*(each.demand for each in self.running.values()), *(self.demand(job) for job in jobs.values())]
@@ -87,7 +87,7 @@ class Scene:
             "priority": [0.0 for _ in running] + [job.priority for job in jobs.values()],
             "predicted_s": [*(job.ends_in_s for job in running), *(job.run_time_s for job in jobs.values())],
         }
-        columns = Columns.of(
+        columns = Jobs.of(
             units,
             np.array(codes, dtype=np.int64),
             types,
@@ -99,7 +99,7 @@ class Scene:
 
     def state(
         self,
-        columns: Columns,
+        columns: Jobs,
         rules: Discipline,
         runs: Mapping[int, Allocation],
         waiting: Sequence[int],

@@ -4,7 +4,7 @@ Accuracy comes from the model cards; only SHAP values are computed here.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -102,7 +102,7 @@ def shap_values(bundle: "Bundle", matrix: npt.NDArray[np.float32]) -> Mapping[st
     return found
 
 
-def _ranks(matrix: npt.NDArray[np.float32], types: list[str]) -> FloatArray:
+def _ranks(matrix: npt.NDArray[np.float32], types: Sequence[str]) -> FloatArray:
     """Rank the values of each column from 0 to 1; NaN for unknown values, and in categorical or constant columns."""
     from scipy.stats import rankdata
 

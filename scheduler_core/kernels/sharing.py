@@ -4,8 +4,8 @@ Among equal scores the machine listed first wins, or a random one. Scores are ca
 """
 
 from scheduler_core.kernels.kernel import SOURCES, Kept, kept, kernel
-from scheduler_core.kernels.rooms import copied_on, open_to, shift
-from scheduler_core.kernels.scores import RANDOM, WHOLE, evaluate, refresh
+from scheduler_core.kernels.rooms import WHOLE, copied_on, open_to, shift
+from scheduler_core.kernels.scores import RANDOM, evaluate, refresh
 from scheduler_core.kernels.state import NONE, STALE, Cache, Room, State
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
@@ -156,9 +156,10 @@ def place_by_device(state: State, room: Room, at: int) -> int:
             tie = drawn(rules.seed, state.queue.tally[0].runs, instance, TIES)
             device_draw = drawn(rules.seed, state.queue.tally[0].runs, instance, DEVICE)
         machine = best_machine(state, at, row, tie)
-        place = scratch.slot[machine]
+        place = int(scratch.slot[machine])
         if place == NONE:
-            place = scratch.slot[machine] = used
+            place = used
+            scratch.slot[machine] = used
             scratch.chosen[used] = machine
             scratch.counts[used] = 0
             used += 1
@@ -188,16 +189,16 @@ def _filling_up(sources: str) -> Kept:
         mirror(state, state.cluster.now)
         aim(state)
         for machine in range(len(cache.up)):
-            total += cache.fragmented[machine]
+            total += int(cache.fragmented[machine])
         for pod in range(len(buckets)):
             at = buckets[pod]
             row = row_of(cache, state.queue.buckets[at].shape)
             machine = best_machine(state, at, row, draws[pod, 0])
             machines[pod] = machine
             if machine != NONE:
-                total -= cache.fragmented[machine]
+                total -= int(cache.fragmented[machine])
                 take(state, at, row, machine, 0, draws[pod, 1])
-                total += cache.fragmented[machine]
+                total += int(cache.fragmented[machine])
                 for device in range(taken.shape[1]):
                     taken[pod, device] = state.scratch.taken[0, device] > 0
             fragmented[pod] = total

@@ -11,7 +11,7 @@ from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Cluster, Demand, Machine
 from scheduler_core.engine import fill
 from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
-from scheduler_core.jobs import Columns
+from scheduler_core.jobs import Jobs
 from scheduler_core.queueing import Discipline
 from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
 from tests.examples import examples
@@ -113,7 +113,7 @@ def test_fragmentation_kept_while_filling_is_that_computed_anew(
     types = tuple({demand.gpu_type for demand in demands if demand.gpu_type})
     codes = [-1 if demand.gpu_type is None else types.index(demand.gpu_type) for demand in demands]
     units = np.array([demand.units for demand in demands], dtype=np.int64)
-    jobs = Columns.of(units, np.array(codes, dtype=np.int64), types)
+    jobs = Jobs.of(units, np.array(codes, dtype=np.int64), types)
     rng = np.random.default_rng(0)
     machine, devices, fragmented = fill(jobs, cluster, "fgd", target, ties="first", rng=rng)
     for row, demand in enumerate(demands):

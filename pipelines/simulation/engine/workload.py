@@ -14,7 +14,8 @@ import numpy as np
 
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
-from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
+from scheduler_core.jobs import Jobs
+from scheduler_core.types import RESOURCES, FloatArray, IntArray
 
 __all__ = ["NO_OUTAGES", "SECONDS_PER_HOUR", "Outages", "Workload", "poisson_draws"]
 
@@ -24,7 +25,7 @@ UNKNOWN: Final[FloatArray] = np.empty(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class Workload(Jobs):
     """Arriving jobs (n) in the order of arrival; the row number is the job's serial, which breaks ties.
 
     Attributes
@@ -54,18 +55,6 @@ class Workload:
         Predicted p50 and p90 of the run time, which queue policies and (p50 only) backfill use; NaN if unknown.
     """
 
-    arrive_s: FloatArray
-    request_units: IntArray
-    granted_units: IntArray
-    instances: IntArray
-    gpu_type: IntArray
-    user: IntArray
-    priority: FloatArray
-    run_s: FloatArray
-    granted_run_s: FloatArray
-    dies: BoolArray
-    fails: BoolArray
-    predicted_s: FloatArray
     predicted_p90_s: FloatArray = field(default_factory=lambda: UNKNOWN)
     gpu_types: tuple[str, ...] = ()
 

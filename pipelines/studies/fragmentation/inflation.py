@@ -15,7 +15,7 @@ from scheduler_core.devices import rounded
 from scheduler_core.engine import Ties, fill
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
-from scheduler_core.jobs import Columns
+from scheduler_core.jobs import Jobs
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
@@ -138,7 +138,7 @@ def run_inflation(
     """
     cluster = Cluster(machines, sharing="devices")
     units = np.column_stack([pods.units[:, :2], pods.milli_gpus])
-    jobs = Columns.of(units, pods.gpu_type, pods.gpu_types)
+    jobs = Jobs.of(units, pods.gpu_type, pods.gpu_types)
     node, taken, fragmentation = fill(jobs, cluster, policy, target, ties=ties, rng=rng)
     return Inflation(
         capacity_milli=int(cluster.capacity[:, 2].sum()),

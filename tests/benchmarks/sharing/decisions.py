@@ -13,7 +13,7 @@ from pipelines.studies.fragmentation.inflation import Pods, inflate, run_inflati
 from scheduler_core.cluster import Allocation, Cluster, Machine, in_devices
 from scheduler_core.devices import shape
 from scheduler_core.engine import begun
-from scheduler_core.jobs import Columns
+from scheduler_core.jobs import Jobs
 from scheduler_core.kernels.clock import choose
 from scheduler_core.queueing import Discipline
 from scheduler_core.target import TargetWorkload, target_of
@@ -79,7 +79,7 @@ def _decisions_ms(
     """Fill the cluster, then end one pod and place the next, again and again; yield the time of each placement."""
     rng, cluster = np.random.default_rng(seed), Cluster(nodes, sharing="devices")
     units = np.column_stack([asked.units[:, :2], asked.milli_gpus])
-    jobs = Columns.of(units, asked.gpu_type, asked.gpu_types)
+    jobs = Jobs.of(units, asked.gpu_type, asked.gpu_types)
     state = begun(jobs, cluster, Discipline(placement="fgd", match_gpu_type=True), horizon_s=1.0, target=target)
     buckets, bare, found = state.queue.jobs["granted_bucket"], state.scratch.bare, state.scratch
     demands, running = asked.demands(), list[Allocation]()
