@@ -21,7 +21,7 @@ from modelserve.contract.reservations import ReserveAnswer, ReserveBody
 from modelserve.contract.routes import RouteAnswer, RouteBody
 from modelserve.scopes import Scope
 
-__all__ = ["CALLS", "CallShape", "Parameter"]
+__all__ = ["CALLS", "FEEDBACK", "PREDICT", "CallShape", "Parameter"]
 
 Said = TypeVar("Said", bound=BaseModel)
 

@@ -135,7 +135,7 @@ class ServedModel:
 
 
 def warm(model: ServedModel) -> None:
-    """Predict a job of nobody, so that the first call does not wait for compilation.
+    """Predict a made-up job, so that the first call does not wait for compilation.
 
     Raises
     ------

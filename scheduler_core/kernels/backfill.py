@@ -20,6 +20,8 @@ from scheduler_core.kernels.starts import lent, start, start_chosen
 from scheduler_core.kernels.state import NONE, State
 from scheduler_core.kernels.waiting import bucket_of, unlink
 
+__all__ = ["reserve"]
+
 OPEN = 0
 SHORT_ONLY = 1
 """State of a bucket whose jobs fit the free capacity, but only by using reserved capacity.

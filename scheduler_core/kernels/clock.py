@@ -18,6 +18,8 @@ from scheduler_core.kernels.starts import COMPLETED, FAILED, INTERRUPTED, KILLED
 from scheduler_core.kernels.state import NONE, Cluster, State
 from scheduler_core.kernels.waiting import smallest_gpus, take
 
+__all__ = ["AIM", "DONE", "LOG_FULL", "advance", "aim_at_goal", "choose", "judge"]
+
 MILLI = 1000
 
 

@@ -8,7 +8,26 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["ACTIVE", "BUCKET", "END", "ENTRY", "FRONT", "JOB", "NONE", "RUN", "TALLY", "Records", "Rows"]
+__all__ = [
+    "ACTIVE",
+    "BUCKET",
+    "DRF",
+    "END",
+    "ENTRY",
+    "FIXED",
+    "FRONT",
+    "GITTINS",
+    "JOB",
+    "LAS",
+    "LAS_TIME",
+    "MLFQ",
+    "NONE",
+    "RUN",
+    "SRTF",
+    "TALLY",
+    "Records",
+    "Rows",
+]
 
 Records = Any  # an array with one of the dtypes below, or its `Rows`; mypy cannot check its fields
 

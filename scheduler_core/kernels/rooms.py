@@ -8,6 +8,8 @@ from scheduler_core.kernels.kernel import inlined, kernel
 from scheduler_core.kernels.state import NONE, Cluster, Queue, Room
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["copied", "hosted_in_all"]
+
 WHOLE = 1000
 """Milli-GPUs of one device."""
 

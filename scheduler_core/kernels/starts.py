@@ -19,6 +19,8 @@ from scheduler_core.kernels.state import NONE, Cluster, Log, Queue, Rules, State
 from scheduler_core.kernels.waiting import bucket_of, put
 from scheduler_core.types import IntArray
 
+__all__ = ["key_of", "lent", "start_chosen", "wait"]
+
 RUNNING: Final = np.int64(0)  # not literals, for which numba compiles functions apart
 COMPLETED: Final = np.int64(1)
 FAILED: Final = np.int64(2)

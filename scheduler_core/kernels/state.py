@@ -11,7 +11,27 @@ from scheduler_core.errors import BadInput
 from scheduler_core.kernels.records import ACTIVE, BUCKET, END, ENTRY, FRONT, NONE, RUN, TALLY, Records, Rows
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["NONE", "Breaks", "Cluster", "Log", "Queue", "Room", "Rules", "Scratch", "State", "uncompiled"]
+__all__ = [
+    "KEPT_CHANGES",
+    "MOST_SHAPES",
+    "NONE",
+    "Breaks",
+    "Cluster",
+    "Goal",
+    "Log",
+    "Queue",
+    "Room",
+    "Rules",
+    "Scratch",
+    "State",
+    "cache_of",
+    "log_of",
+    "queue_of",
+    "room_like",
+    "scratch_of",
+    "uncompiled",
+    "write_back",
+]
 
 
 class Rules(NamedTuple):

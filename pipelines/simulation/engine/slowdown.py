@@ -14,6 +14,8 @@ from typing import Final
 from scheduler_core.errors import BadInput
 from scheduler_core.types import Job, Recommendation, Request
 
+__all__ = ["SLOWDOWN_MODELS"]
+
 ALLOCATION_SLACK: Final = 1e-9
 """Maximum relative shortfall of an allocation that is ignored, because it may be due to rounding."""
 
