@@ -53,13 +53,6 @@ def build(jobs: pl.DataFrame, history: History, names: str | Sequence[str]) -> p
     """Return a frame with one row per job, in the order of `jobs`, and one column per feature; null where unknown.
 
     `names` lists the features, or is the name of a feature set.
-
-    Raises
-    ------
-    ContractError
-        If a canonical column that a feature reads is missing, or a job belongs to another trace than the history.
-    UnknownFeature
-        If a name of a feature or feature set is unknown.
     """
     listed = tuple(named(names))
     plan = _plan(listed)

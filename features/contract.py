@@ -31,15 +31,7 @@ class FeatureContract:
 
     @classmethod
     def fit(cls, frame: pl.DataFrame, names: str | Sequence[str] | None = None) -> Self:
-        """Learn the contract of the features `names` (all of the frame's columns by default) from training rows.
-
-        Raises
-        ------
-        ContractError
-            If the frame lacks a feature, or holds one with another type.
-        UnknownFeature
-            If a name of a feature or feature set is unknown.
-        """
+        """Learn the contract of the features `names` (all of the frame's columns by default) from training rows."""
         listed = tuple(named(frame.columns if names is None else names))
         cls(names=listed, categories={}).check(frame)
         texts = [name for name in listed if FEATURES[name].kind == "c"]
@@ -84,11 +76,6 @@ class FeatureContract:
         """Return the model's input matrix (n, k), C-contiguous, with category codes for texts.
 
         Null and categories that were not seen in training become NaN.
-
-        Raises
-        ------
-        ContractError
-            If the frame lacks a feature, or holds one with another type.
         """
         self.check(frame)
         coded = frame[list(self.names)].with_columns(self._codes)
@@ -100,13 +87,7 @@ class FeatureContract:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read a contract from the JSON that `to_json` writes.
-
-        Raises
-        ------
-        ContractError
-            If the text is not a contract, was modified, or names features that this version defines differently.
-        """
+        """Read a contract from the JSON that `to_json` writes."""
         try:
             stored = json.loads(text)
         except json.JSONDecodeError as error:

@@ -93,11 +93,6 @@ class History:
         """Build the history of jobs from one trace, in any order; some may not have ended.
 
         `usage` adds the measured use of some of the jobs.
-
-        Raises
-        ------
-        ContractError
-            If a column is missing, or the jobs belong to more than one trace.
         """
         _require(jobs, JOB_COLUMNS, "jobs")
         frame = jobs.select(pl.col(name).cast(dtype) for name, dtype in JOB_COLUMNS.items())
@@ -113,13 +108,7 @@ class History:
 
     @classmethod
     def from_tail(cls, frame: pl.DataFrame) -> "History":
-        """Build a history from the frame that `tail` returned.
-
-        Raises
-        ------
-        ContractError
-            If a column is missing, or the jobs belong to more than one trace.
-        """
+        """Build a history from the frame that `tail` returned."""
         _require(frame, (*JOB_COLUMNS, *USE_COLUMNS, "measured"), "history")
         if frame["trace"].n_unique() > 1:
             found = ", ".join(sorted(map(str, frame["trace"].unique().to_list())))

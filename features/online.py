@@ -123,13 +123,7 @@ class OnlineHistory:
         return Glance(timeline, now_us)
 
     def add(self, runs: Sequence[EndedRun]) -> int:
-        """Add runs and return how many were new; skip duplicates and runs that are known to have ended.
-
-        Raises
-        ------
-        ContractError
-            If a run belongs to another trace.
-        """
+        """Add runs and return how many were new; skip duplicates and runs that are known to have ended."""
         with self._writing:
             fresh, ended = self._unknown(runs)
             if not fresh:

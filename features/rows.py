@@ -111,13 +111,7 @@ class RowBuilder:
         )
 
     def rows(self, jobs: Sequence[JobAsked], history: OnlineHistory) -> Rows:
-        """Return the feature rows of jobs; all rows of a chunk of `ROWS_AT_ONCE` see the same state of the history.
-
-        Raises
-        ------
-        ContractError
-            If a job belongs to another trace than the history.
-        """
+        """Return the feature rows of jobs; all rows of a chunk of `ROWS_AT_ONCE` see the same state of the history."""
         matrix = np.empty((len(jobs), self.width))
         reference = np.zeros((len(jobs), len(QUANTILE_NAMES)))
         forecasts = np.empty((len(jobs), *PRIOR.shape))

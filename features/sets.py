@@ -61,11 +61,6 @@ FEATURE_SETS: Final[dict[str, tuple[str, ...]]] = {
 def named(names: str | Iterable[str]) -> Sequence[str]:
     """Return the feature names in a set, or the given names after checking that all exist.
 
-    Raises
-    ------
-    UnknownFeature
-        If the set, or one of the names, is unknown; the message lists near matches.
-
     Examples
     --------
     >>> named("request")[0]

@@ -47,13 +47,7 @@ class FreeNodes:
 
 
 def free_nodes(room: Room) -> FreeNodes:
-    """Return the free capacity of a `Room` with GPUs shared by device; machines that are down have nothing free.
-
-    Raises
-    ------
-    BadInput
-        If the GPUs of `room` are pooled.
-    """
+    """Return the free capacity of a `Room` with GPUs shared by device; machines that are down have nothing free."""
     if room.devices is None:
         raise BadInput("fragmentation: found a room with pooled GPUs, expected sharing by devices")
     return FreeNodes(cpu_milli=room.free[:, 0], devices=room.devices, gpu_type=gpu_types_of(room))

@@ -57,16 +57,7 @@ class Allocation:
 
 
 def demand_of(request: Request, instances: int, gpu_type: str | None = None) -> Demand:
-    """Convert a request to integer units, rounded up; an unknown amount (NaN) becomes 0.
-
-    Raises
-    ------
-    BadInput
-        If an amount is not a number, negative or infinite, or `instances` is below 1.
-
-    >>> demand_of(Request(cpu_cores=0.55 * 6, mem_gib=29.3, gpus=0.25), 4).units
-    (3300, 30004, 250)
-    """
+    """Convert a request to integer units, rounded up; an unknown amount (NaN) becomes 0."""
     if not (isinstance(instances, int | np.integer) and instances >= 1):
         raise BadInput(f"gang: found {instances!r} instances, expected at least 1")
     cpu, mem, gpu = (_rounded_up(value, unit) for value, unit in zip(request.row(), UNITS, strict=True))

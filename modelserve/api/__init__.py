@@ -1,5 +1,4 @@
 """The HTTP interface of the service: routes, and the gate that checks and logs every call.
 
-A route passes the request to the service (`modelserve.service`) and returns its result. Called by `modelserve.server`,
-which opens the service and serves the application.
+A route passes the request to the service (`modelserve.service`) and returns its result.
 """

@@ -52,14 +52,7 @@ class JsonBody(Generic[Body]):
         self._read: Any = TypeAdapter(model).validator.validate_json
 
     async def of(self, call: Call) -> Body:
-        """Read the body of a call and parse it.
-
-        Raises
-        ------
-        Refusal
-            The body is too large (413), arrives too slowly (408), has another content type (415), is not JSON (400), or
-            is not valid (`fault_status`).
-        """
+        """Read the body of a call and parse it."""
         check_json(call)
         data = await take(call)
         try:
@@ -164,13 +157,7 @@ def _shown(value: bytes) -> str:
 
 
 async def take(call: Call) -> bytes:
-    """Return the bytes of a call's body, without a second copy in memory.
-
-    Raises
-    ------
-    Refusal
-        The body is too large (413), does not arrive in time (408), or all bodies together are too large (503).
-    """
+    """Return the bytes of a call's body, without a second copy in memory."""
     limit, limit_s = call.desk.settings.body_limit_bytes, call.desk.settings.body_read_limit_s
     header = call.headers.get(b"content-length")
     if header is not None and header.isdigit() and int(header[:20]) > limit:
@@ -220,13 +207,7 @@ def strict(
 
 
 def asked_for(request: Request, *, required: Sequence[str] = (), status: int = 422) -> dict[str, str]:
-    """Return the query parameters of a call; `strict` has already refused unknown names.
-
-    Raises
-    ------
-    Refusal
-        A parameter is repeated, empty or too long, or a required one is missing.
-    """
+    """Return the query parameters of a call; `strict` has already refused unknown names."""
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name in given or not _sound(value):

@@ -37,13 +37,7 @@ def lean_xgboost() -> Any:  # XGBoost publishes no types
 
 
 def load_booster(data: bytes, *, features: int, outputs: int, name: str) -> tuple["Booster", Forest]:
-    """Check the trees in `.ubj` bytes, load the booster, and return both.
-
-    Raises
-    ------
-    BundleError
-        The bytes are not a model, or the model has a different number of features or outputs.
-    """
+    """Check the trees in `.ubj` bytes, load the booster, and return both."""
     # Check first: XGBoost crashes the process on an empty buffer, deep nesting or an index out of range.
     forest = read_forest(data, name=name)
     if forest.features != features:

@@ -103,11 +103,6 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
     Checksums detect damaged files and files of another bundle, but not an attacker with write access to the folder.
     `histories` is a cache of job histories by the SHA-256 of their file, because models of one trace share a history;
     the history of this bundle is added to it.
-
-    Raises
-    ------
-    BundleError
-        A file is missing, unexpected, changed, too large, a link, or has another format.
     """
     contents = _verified(folder)
     try:

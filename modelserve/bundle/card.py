@@ -181,13 +181,7 @@ class Card(BaseModel):
 
 
 def card_from(values: Mapping[str, object]) -> Card:
-    """Return a card from a mapping of plain values, validated.
-
-    Raises
-    ------
-    BundleError
-        A value is missing or invalid.
-    """
+    """Return a card from a mapping of plain values, validated."""
     try:
         return Card.model_validate(values)
     except ValidationError as error:

@@ -100,13 +100,7 @@ def write_pointer(folder: Path, pointer: Pointer) -> None:
 
 
 def read_pointer(folder: Path, name: str, alias: str = CHAMPION) -> Pointer | None:
-    """Return the pointer of a model's alias, or None if there is no pointer file.
-
-    Raises
-    ------
-    BundleError
-        The file exists but is not a valid pointer.
-    """
+    """Return the pointer of a model's alias, or None if there is no pointer file."""
     place = pointer_file(folder, name, alias)
     where = f"{name}/{place.name}"
     try:
@@ -128,13 +122,7 @@ def read_pointer(folder: Path, name: str, alias: str = CHAMPION) -> Pointer | No
 
 
 def read_pointed(folder: Path, pointer: Pointer, *, histories: dict[str, History] | None = None) -> Bundle:
-    """Read the bundle of the version that a pointer names; `histories` is as in `read_bundle`.
-
-    Raises
-    ------
-    BundleError
-        The bundle does not exist, has another digest than the pointer, or its folder is a symbolic link.
-    """
+    """Read the bundle of the version that a pointer names; `histories` is as in `read_bundle`."""
     place = version_folder(folder, pointer.name, pointer.version)
     for each in (place, place.parent):
         if each.is_symlink():

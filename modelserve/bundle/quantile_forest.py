@@ -60,14 +60,7 @@ class QuantileForest:
 
 
 def read_quantile_forest(trees: bytes, values: bytes, *, features: int, name: str) -> QuantileForest:
-    """Read the two files of a forest, and check that they match.
-
-    Raises
-    ------
-    BundleError
-        The trees take another number of features or split on categories, or the values are not `VALUES_PER_LEAF` finite
-        numbers per leaf.
-    """
+    """Read the two files of a forest, and check that they match."""
     forest = read_forest(trees, name=f"{name}.ubj")
     if forest.features != features or forest.outputs != 1 or (forest.words_at >= 0).any() or not len(forest.root):
         raise BundleError(f"{name}.ubj: other trees, expected numeric splits on {features} features; train again")

@@ -74,12 +74,6 @@ def mirror(
     former version stays in place. If a registered model lost the alias, its pointer is removed. Models that the
     registry does not know are left unchanged. Bundles in `verified` are read again only if their files changed; the
     bundles copied are added to it.
-
-    Raises
-    ------
-    MirrorError
-        A name is not that of a model, the registry cannot be reached, or it does not have a model in `names`, or that
-        model has no such alias.
     """
     known = {} if verified is None else verified
     for name in names or ():
@@ -97,13 +91,7 @@ def mirror(
 
 
 def read_version(tracking_uri: str, folder: Path, name: str, version: int) -> Bundle:
-    """Copy one version of a model to `<folder>/<name>/<version>/` unless it is there, and read it.
-
-    Raises
-    ------
-    MirrorError, BundleError
-        The registry cannot be reached or has no such version, or its bundle is damaged.
-    """
+    """Copy one version of a model to `<folder>/<name>/<version>/` unless it is there, and read it."""
     with _client(tracking_uri) as client:
         expected = client.get_model_version(name, str(version)).tags.get(DIGEST_TAG)
         place = version_folder(folder, name, str(version))

@@ -53,13 +53,7 @@ def write_routing_policy(path: Path, made: RoutingPolicy) -> None:
 
 
 def read_routing_policy(path: Path) -> RoutingPolicy:
-    """Read a policy from a file.
-
-    Raises
-    ------
-    BundleError
-        If the file is missing, larger than 1 MB when unpacked, or no such policy.
-    """
+    """Read a policy from a file."""
     if not path.is_file():
         raise BundleError(f"{path}: found no such file, expected a policy; write one with `taut sites train`")
     try:

@@ -36,11 +36,6 @@ def write_bundle(
     """Write a bundle atomically and return its digest; the same inputs give the same bytes.
 
     `forest` holds the two files of the quantile forest: its trees, and the values of its leaves.
-
-    Raises
-    ------
-    BundleError
-        The folder exists already, or the boosters, the forest or the contract do not match the card.
     """
     if sorted(card.targets) != sorted(boosters):
         raise BundleError(f"{card.name}: boosters {sorted(boosters)}, expected {sorted(card.targets)} (the card's)")

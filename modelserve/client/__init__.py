@@ -1,6 +1,6 @@
 """Clients of the service: blocking (`Client`), asynchronous (`AsyncClient`) and for schedulers (`http_scale`).
 
-The clients load no model and no data frame library. Called by schedulers, scripts and the commands.
+The clients load no model and no data frame library.
 """
 
 from modelserve.client.advice import Advice

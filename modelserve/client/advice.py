@@ -1,7 +1,6 @@
 """Convert a scheduler's jobs to rows of a call, and the checked rows of the response to recommendations.
 
-If a row fails a check, its job keeps its request. A response about other jobs is an error. Called by
-`modelserve.client.asynchronous` and `modelserve.client.http_scale`.
+If a row fails a check, its job keeps its request. A response about other jobs is an error.
 """
 
 import json

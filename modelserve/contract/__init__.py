@@ -1,5 +1,4 @@
 """The contract of the service: a pydantic model of every request and response, and the rules for using feedback.
 
-This module imports nothing, so that `modelserve.contract.fields` can be imported quickly. Used by the service,
-`modelserve.client` and the commands.
+This module imports nothing, so that `modelserve.contract.fields` can be imported quickly.
 """

@@ -1,7 +1,6 @@
 """Rules for learning from feedback: when a finished job counts as shrunk, and which of its measurements may be used.
 
-The state learnt from many jobs is in `modelserve.learning.learned`. Called by `modelserve.learning` and
-`pipelines.models.training_tables`.
+The state learnt from many jobs is in `modelserve.learning.learned`.
 """
 
 from dataclasses import dataclass, replace

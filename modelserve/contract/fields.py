@@ -1,6 +1,6 @@
 """Types of the fields that requests and responses share, and the base class of every response.
 
-Imports only pydantic, so that `modelserve.settings` loads quickly. Used by `modelserve.settings` and this package.
+Imports only pydantic, so that `modelserve.settings` loads quickly.
 """
 
 from typing import Annotated, Literal

@@ -1,7 +1,6 @@
 """The calls for placements and for explanations of waiting jobs, and their responses: a cluster as it is now, in full.
 
-Names and amounts that contradict each other are refused by `scheduler_core.scene`. Used by `modelserve.calls`,
-`modelserve.client` and the commands.
+Names and amounts that contradict each other are refused by `scheduler_core.scene`.
 """
 
 from typing import Annotated, Final, Literal

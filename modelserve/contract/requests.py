@@ -1,7 +1,6 @@
 """Requests to the service: jobs with their resource requests, and the bodies of all calls, validated when read.
 
-An error names the invalid field. Users, groups, task types and devices that no model knows are valid. Used by the
-service's calls, the clients and the commands.
+An error names the invalid field. Users, groups, task types and devices that no model knows are valid.
 """
 
 import math

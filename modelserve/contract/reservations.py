@@ -1,7 +1,6 @@
 """The call for reservations of running jobs, and its response: samples or running statistics in, reservations out.
 
-Wrong samples do not make a call invalid: they are refused one by one in the response. Used by `modelserve.calls` and
-`modelserve.client`.
+Wrong samples do not make a call invalid: they are refused one by one in the response.
 """
 
 from typing import Annotated, Final, Literal

@@ -1,7 +1,4 @@
-"""The call for routes of waiting jobs among sites, and its response.
-
-Used by `modelserve.calls.routes` and `modelserve.client`.
-"""
+"""The call for routes of waiting jobs among sites, and its response."""
 
 from typing import Annotated, Final, Literal, Self
 

@@ -1,7 +1,7 @@
 """Write responses: convert recommendations to dicts with the keys of the contract, and dicts to JSON.
 
-The pydantic models of the contract are not used here, because validation would slow down every call. Tests validate the
-written responses with these models. Called by `modelserve.calls` and the commands.
+The pydantic models of the contract are not used here, because validation would slow down every call. Tests validate
+the written responses with these models.
 """
 
 import math

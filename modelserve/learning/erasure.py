@@ -28,15 +28,6 @@ def erase_user(
     """Delete a user's jobs and logged responses in one cluster; without `cluster`, in all that the caller may access.
 
     `at` is the time of the erasure (Unix, s). The call may be repeated.
-
-    Raises
-    ------
-    BadRequest
-        A name contains a NUL character.
-    Forbidden
-        The caller may not access the trace or the cluster.
-    StoreError
-        Some jobs or responses were not deleted; the call should be repeated.
     """
     if any("\x00" in name for name in (trace, user, cluster or "")):
         raise BadRequest("user: found a NUL character, expected a name without one")

@@ -38,17 +38,7 @@ def take_feedback(
     default_trace: str | None,
     at: float,
 ) -> FeedbackAnswer:
-    """Store the reports of finished jobs and learn from them, after checking all reports of the call.
-
-    Raises
-    ------
-    BadRequest
-        A row has no trace and there is no default, or its end is in the future.
-    Forbidden
-        The caller may not access the trace or cluster of a row.
-    StoreError
-        The store is unavailable; nothing was stored.
-    """
+    """Store the reports of finished jobs and learn from them, after checking all reports of the call."""
     rows = [_finished(body, index, caller, default_trace, at) for index in range(len(body.feedback))]
     rows = _placed(store, rows, snapshot)
     with store.reading("looking for finished jobs") as connection:

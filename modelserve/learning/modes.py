@@ -62,15 +62,6 @@ def set_mode(
     `champions` are the names of the models that serve; a mode for which none of them serves is noted.
 
     A caller bound to clusters must name one of them, since a mode of the whole trace affects all clusters.
-
-    Raises
-    ------
-    BadRequest
-        The call names no trace, and there is no default; or it names nothing at all and would enforce everything.
-    Forbidden
-        The caller may not access the trace or the cluster.
-    StoreError
-        The store is unavailable; nothing was changed.
     """
     trace = body.trace or default_trace
     if trace is None:

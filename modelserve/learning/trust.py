@@ -3,11 +3,10 @@
 A report is *tied* if it names an answer of this service about a job of its group and user; an answer ties as many
 reports as it has such jobs. A tied report is *confirmed* if enough of the newest tied reports measured about as little
 or less, among those of its group and role, and among all of its group and of its user, whose history it enters too. As
-long as fewer of them are forged, forged ones alone confirm nothing. Reports that are not tied count only against it, if
-they measured more. Memory that differs
-from that of similar jobs by a factor near 1024 is *quarantined*: somebody mixed up MiB and GiB. Reports that are not
-confirmed may still raise predictions and floors (`modelserve.contract.feedback_rules`). Called by
-`modelserve.learning.feedback`.
+long as fewer of them are forged, forged ones alone confirm nothing. Reports that are not tied count only against it,
+if they measured more. Memory that differs from that of similar jobs by a factor near 1024 is *quarantined*: somebody
+mixed up MiB and GiB. Reports that are not confirmed may still raise predictions and floors
+(`modelserve.contract.feedback_rules`).
 """
 
 import json

@@ -135,13 +135,7 @@ class ServedModel:
 
 
 def warm(model: ServedModel) -> None:
-    """Predict a made-up job, so that the first call does not wait for compilation.
-
-    Raises
-    ------
-    BundleError
-        The prediction is not a finite number.
-    """
+    """Predict a made-up job, so that the first call does not wait for compilation."""
     card = model.bundle.card
     job = JobAsked(
         trace=card.trace, cluster=None, job_id="warm", role=ROLE_WHOLE_JOB, user=None, vc=None, group=None,

@@ -168,12 +168,6 @@ class Store:
         """Open the store at `url`, and create its tables if it is new.
 
         With `inode`, an SQLite store must be the file of that inode; this process then agrees with those that hold it.
-
-        Raises
-        ------
-        StoreError
-            The database cannot be reached, or belongs to another program or version; or it is a file that is not there
-            (without `create`) or not the one of the inode.
         """
         engine = engine_of(url, create=create and inode is None)
         if inode is not None and engine.url.database and Path(engine.url.database).stat().st_ino != inode:

@@ -31,11 +31,6 @@ def add_rows(lake: Lake, trace: str, cluster: str, fresh: Mapping[str, pl.DataFr
 
     A fresh row replaces the values of the row with the same key that it does not leave null. The frames may leave out
     `trace`, `cluster` and columns that may be null. Adding the same rows again changes nothing.
-
-    Raises
-    ------
-    LakeError
-        If the lake lacks the trace, another process writes to the lake, or the rows break the tables' rules.
     """
     with lake.writing():
         manifest = lake.manifest(trace)

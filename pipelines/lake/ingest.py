@@ -84,17 +84,6 @@ def ingest(
         Function called at each step, see `Progress`; with an engine, only after each cluster.
     engine
         Loads the clusters, each in a process with at most `threads` threads. Its processes must see both folders.
-
-    Raises
-    ------
-    BadUsage
-        If the source is unknown, or the name or the share is not valid.
-    SourceError
-        If a required file is absent, a file is damaged or not in its format, or `strict_share` is exceeded.
-    LakeError
-        If another ingest is writing to the folder of the lake, or in a bucket committed the same trace meanwhile.
-    EngineError
-        If the engine failed; nothing was committed.
     """
     declared = source if isinstance(source, Source) else source_named(source)
     trace = trace_named(declared, from_dir, as_name)
@@ -121,11 +110,6 @@ def check(
     """Report what an ingest of these files into this lake would do, without changing the lake.
 
     The parameters are those of `ingest`.
-
-    Raises
-    ------
-    BadUsage
-        If the source is unknown, the name is not valid, or the trace was ingested from another source.
     """
     declared = source if isinstance(source, Source) else source_named(source)
     trace = trace_named(declared, from_dir, as_name)

@@ -59,15 +59,7 @@ class Lake:
         return sorted(self.storage.manifests())
 
     def chosen(self, trace: str | None) -> str:
-        """Return the named trace, or without a name the only one.
-
-        Raises
-        ------
-        BadUsage
-            If no trace is named and the lake holds several.
-        LakeError
-            If the lake lacks the named trace, or holds none.
-        """
+        """Return the named trace, or without a name the only one."""
         if trace is not None:
             return self.manifest(trace).trace
         self._require()
@@ -77,13 +69,7 @@ class Lake:
         return held[0]
 
     def manifest(self, trace: str) -> Manifest:
-        """Return the manifest of a trace.
-
-        Raises
-        ------
-        LakeError
-            If the lake lacks the trace.
-        """
+        """Return the manifest of a trace."""
         text = self.storage.manifests().get(trace)
         if text is None:
             held = self.traces()
@@ -105,11 +91,6 @@ class Lake:
         """Return a canonical table (or `quarantine`); `trace` and `cluster` select rows, None selects all.
 
         The frame is empty if no selected trace has rows.
-
-        Raises
-        ------
-        LakeError
-            If the table, trace or cluster does not exist, or a file is missing or its size differs from the manifest.
         """
         # Imported here because ingest and SQL queries do not need polars; importing it takes time and memory.
         import polars as pl
@@ -147,11 +128,6 @@ class Lake:
 
         The database is in memory; DuckDB moves data to `spill` if memory is short.
         With `refresh`, the first call also rebuilds the DuckDB file with the views if the lake changed or moved.
-
-        Raises
-        ------
-        LakeError
-            If there is no lake, or one of its files is missing or damaged.
         """
         self._require()
         if refresh and not self._seen:
@@ -165,13 +141,7 @@ class Lake:
         return connection
 
     def writing(self) -> AbstractContextManager[None]:
-        """Write to the lake: lock a folder, create it if it does not exist; note the manifests of a bucket.
-
-        Raises
-        ------
-        LakeError
-            If another process is writing to the folder, or it holds files but is not a lake.
-        """
+        """Write to the lake: lock a folder, create it if it does not exist; note the manifests of a bucket."""
         return self.storage.writing()
 
     def place(self, staged: Path, table: str, trace: str, cluster: str, rows: int) -> Output:
@@ -182,13 +152,7 @@ class Lake:
         return Output(table=table, cluster=cluster, path=path, rows=rows, bytes=size)
 
     def commit(self, manifest: Manifest) -> None:
-        """Replace the trace's manifest, and where the tables are local, rebuild the views and sweep.
-
-        Raises
-        ------
-        LakeError
-            If another process committed the trace since `writing` began, or a new file is gone.
-        """
+        """Replace the trace's manifest, and where the tables are local, rebuild the views and sweep."""
         if not self.storage.intact(manifest.outputs):
             vanished = f"files of {manifest.trace} in {self.where} vanished before the commit"
             raise LakeError(f"{vanished}; run the command again")

@@ -70,13 +70,6 @@ def query(
         The most that the query may take: memory of its process, time, and data moved to disk.
     tabular
         Whether the rows will be rendered as a table, which takes about 40 times their memory.
-
-    Raises
-    ------
-    QueryRefused
-        If the text is not one SELECT, accesses anything outside the lake, exceeds a limit, or DuckDB cannot run it.
-    LakeError
-        If there is no lake.
     """
     import polars as pl
 

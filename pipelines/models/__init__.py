@@ -1,7 +1,7 @@
 """Train and evaluate models of run time and use, decide on their promotion, and register them in MLflow.
 
 Training and evaluation are functions from frames to boosters and tables, deterministic given a seed. `model` writes
-bundles, `tracking` writes to MLflow, and `retrain` runs all steps. Called by `pipelines.cli` and `pipelines.studies`.
+bundles, `tracking` writes to MLflow, and `retrain` runs all steps.
 """
 
 from typing import Final

@@ -51,11 +51,6 @@ class Evaluation:
 
         `types` are by default all task types; those without enough rows are left out. `engine` evaluates the types.
         `watch` iterates over the types; a caller shows progress with it.
-
-        Raises
-        ------
-        TrainingError
-            No type has enough rows to train and to judge.
         """
         setting = self.setting
         kinds = task_types(setting.jobs, setting.by, types)

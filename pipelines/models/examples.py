@@ -80,13 +80,7 @@ class Examples:
 
 
 def task_types(jobs: pl.DataFrame, by: By, only: Sequence[str] | None = None) -> list[str]:
-    """Return the task types (or with `by="workload"` the workload tags) of a trace, most rows first; or `only` these.
-
-    Raises
-    ------
-    TrainingError
-        No row has a type, or none has a type in `only`.
-    """
+    """Return the task types (or, `by="workload"`, the tags) of a trace, most rows first; or `only` these."""
     counts = (
         jobs[TYPE_COLUMN[by]].drop_nulls().value_counts().sort(["count", TYPE_COLUMN[by]], descending=[True, False])
     )

@@ -102,14 +102,7 @@ def write_recipes(path: Path, recipes: Mapping[str, Recipe]) -> None:
 
 
 def read_recipes(path: Path | None, trace: str) -> dict[str, Recipe]:
-    """Read recipes by the name of their models; without a file, there are none. An absent value is the default's.
-
-    Raises
-    ------
-    BadUsage
-        The file cannot be read, or a value is unknown, not finite or out of bounds, or no recipe is for a model of the
-        trace.
-    """
+    """Read recipes by the name of their models; without a file, there are none. An absent value is the default's."""
     if path is None:
         return {}
     try:

@@ -68,14 +68,6 @@ def retrain(
     the models, each in `threads` threads; they are registered here after all are trained. `draw` returns the picture
     that is stored with a run, as PNG, from the record of the fit and the model's name. `watch` iterates over the models
     to train; a caller shows progress with it.
-
-    Raises
-    ------
-    TrainingError
-        No job ended before the cut. If there are too few measured jobs for a usage model, that is only reported by
-        `talk`.
-    EngineError
-        The engine failed; nothing is registered.
     """
     talk(f"training run-time models of {trace} on {tables.jobs.height} jobs")
     if tables.measured is None:

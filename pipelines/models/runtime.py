@@ -34,11 +34,6 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
     """Train and judge the run-time model of one task type, and measure its importances.
 
     With few jobs that ended before the cut, the model grows no trees and answers from the history.
-
-    Raises
-    ------
-    TrainingError
-        No job of the type ended before the cut.
     """
     recipe, until, seed, nthread = recipe or Recipe(), setting.cut, setting.seed, setting.threads
     examples = setting.examples(task_type, FEATURES, relative=True)

@@ -67,11 +67,6 @@ def time_later(jobs: pl.DataFrame, *, until: datetime, since: datetime | None = 
     """Split by time: train on jobs that ended before `until`, judge jobs submitted at or after `since`.
 
     `since` is `until` by default. The latest submitted of the training rows are for early stopping.
-
-    Raises
-    ------
-    TrainingError
-        `since` lies before `until`.
     """
     since = until if since is None else since
     if since < until:
@@ -103,11 +98,6 @@ def group_folds(jobs: pl.DataFrame, *, folds: int, seed: int) -> list[Split]:
 
     Keys are assigned in descending order of their number of jobs (ties at random), each to the fold with the fewest
     jobs so far. Early-stopping rows share no key with fitted rows either, unless one key has all remaining rows.
-
-    Raises
-    ------
-    TrainingError
-        There are fewer keys than folds.
     """
     rows = _rows(jobs.select(finished()).to_series())
     keys = np.unique(leak_key(jobs).to_numpy()[rows], return_inverse=True)[1]

@@ -83,11 +83,6 @@ def track(
     The tags `validation_status` (`passed` or `failed`) and `gate` record the verdict; nothing is promoted. `seen` is
     the time of the latest event in the data, from which on all events are new to the model. `picture` is a PNG for the
     run.
-
-    Raises
-    ------
-    RegistryError
-        The tracking server refuses or does not respond. No registered model without a version is left behind.
     """
     verdict = judge(model.kind, model.evaluation)
     tags = {
@@ -126,11 +121,6 @@ def promote(name: str, *, uri: str, version: int | None = None, force: bool = Fa
 
     A tag records the version that was champion before. `force` also promotes a version that the gate refused; its tag
     `validation_status` becomes `forced`.
-
-    Raises
-    ------
-    RegistryError
-        There is no such version, or the gate refused it and `force` is not given.
     """
     with _client(uri) as client:
         chosen = by_alias(client, name, CHALLENGER) if version is None else version_of(client, name, version)
@@ -153,13 +143,7 @@ def promote(name: str, *, uri: str, version: int | None = None, force: bool = Fa
 
 
 def rollback(name: str, *, uri: str) -> ModelVersion:
-    """Point `champion` back at the version that the present champion replaced; tag the present one as rolled back.
-
-    Raises
-    ------
-    RegistryError
-        There is no champion, or the champion replaced no version, or the replaced version was deleted.
-    """
+    """Point `champion` back at the version that the present champion replaced; tag the present one as rolled back."""
     with _client(uri) as client:
         present = by_alias(client, name, CHAMPION)
         if present is None:

@@ -62,11 +62,6 @@ def read_tables(
 
     Of either, at most `newest` jobs: the last submitted of the lake, the last reported of the store. The memory needed
     grows with `newest`, not with the lake.
-
-    Raises
-    ------
-    TrainingError
-        The feedback cannot be read.
     """
     tables = newest_tables(lake, trace, cluster, newest, talk)
     jobs, usage = tables.jobs, with_kills(tables.jobs, tables.usage)
@@ -109,13 +104,7 @@ def with_kills(jobs: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
 
 
 def read_feedback(url: str, trace: str, cluster: str | None, newest: int = NEWEST) -> list[Finished]:
-    """Read the newest finished jobs of a trace from the store of a service, in the order they were reported.
-
-    Raises
-    ------
-    TrainingError
-        The store cannot be read, or holds no finished job of the trace.
-    """
+    """Read the newest finished jobs of a trace from the store of a service, in the order they were reported."""
     clusters = None if cluster is None else (cluster, "")
     try:
         store = Store.open(url, create=False)

@@ -115,13 +115,7 @@ def tasks_of(
     seed: int,
     nthread: int,
 ) -> list[Task]:
-    """Return the run-time models of a trace that have enough jobs to be tuned, most jobs first.
-
-    Raises
-    ------
-    TrainingError
-        No type has enough jobs between the inner cuts.
-    """
+    """Return the run-time models of a trace that have enough jobs to be tuned, most jobs first."""
     until = until or default_until(tables.jobs)
     known = known_at(tables.jobs, until)
     history = history_at(tables.jobs, tables.measured, until)
@@ -317,15 +311,6 @@ def search(
 
     The first trial is the default recipe. Each trial depends on the seed and the finished trials only, so a search that
     was stopped and continued makes the same trials as one that was not. After `timeout_s` no further trial starts.
-
-    Raises
-    ------
-    BadUsage
-        The database cannot be used.
-    Busy
-        Another search is using the database.
-    TrainingError
-        A loss is not a number.
     """
     started = time.monotonic()
     with _opened(task.study, store) as study:

@@ -138,11 +138,6 @@ def train_usage(setting: Setting, task_type: str, recipe: UsageRecipe | None = N
     A job's use is known only when it ends. So jobs that ended after the cut are neither trained on nor in the served
     history. The memory of a job that was killed for memory is a lower bound. A target measured in too few jobs gets no
     booster. The model also contains upper bounds of the use of similar jobs (`alike_of`).
-
-    Raises
-    ------
-    TrainingError
-        The type has fewer than `LEAST_TRAINED` measured jobs that ended before the cut.
     """
     recipe, until = recipe or UsageRecipe(), setting.cut
     examples = setting.examples(task_type, recipe.features, relative=False)

@@ -74,11 +74,6 @@ def recorded_cluster(machines: pl.DataFrame, trace: str) -> ClusterSpec:
     """Return the machines of a trace's own table, sorted by name.
 
     A resource that is null for all machines is not limited; one that is null for only some machines counts as 0 there.
-
-    Raises
-    ------
-    BadUsage
-        If the table is empty, or holds machines of several clusters.
     """
     clusters = machines["cluster"].unique().sort().to_list()
     if not clusters:
@@ -134,13 +129,7 @@ class _ClusterFile(BaseModel):
 
 
 def cluster_file(path: Path) -> ClusterSpec:
-    """Read machines from a TOML file of `[[machines]]` tables, in the order of the file.
-
-    Raises
-    ------
-    BadUsage
-        If the file is missing or not TOML, or a table lacks a key or holds an invalid value; every fault is listed.
-    """
+    """Read machines from a TOML file of `[[machines]]` tables, in the order of the file."""
     try:
         read = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -179,13 +168,7 @@ COLUMNS: Final = ("machine", "down_s", "up_s")
 
 
 def outage_file(path: Path, machines: Sequence[Machine]) -> Outages:
-    """Read a CSV file of outages by machine name; times are seconds since the start of the simulation.
-
-    Raises
-    ------
-    BadUsage
-        If the file is missing, or a line has an unknown machine or invalid times; the error names the line.
-    """
+    """Read a CSV file of outages by machine name; times are seconds since the start of the simulation."""
     index = {machine.name: at for at, machine in enumerate(machines)}
     spans: list[tuple[float, float, int]] = []
     try:

@@ -64,11 +64,6 @@ def write_simulation(
     CSV files; their names must be in `TABLES`. With a run on shared machines, the event log explains its kills. The
     summary is written last and holds the checksums of the other files, so a folder with a summary is complete. Results
     of an earlier simulation are replaced.
-
-    Raises
-    ------
-    BadUsage
-        If the folder is a file or holds files that are not results, or a column of `names` has not one value per job.
     """
     _check_folder(folder)
     tables = {

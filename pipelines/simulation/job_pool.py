@@ -52,13 +52,6 @@ def submissions(
     """Return the jobs submitted in [since, until) to one VC, or to all VCs if `vc` is None.
 
     Jobs that never ran are left out, and counted.
-
-    Raises
-    ------
-    BadUsage
-        If the jobs come from several clusters, or no job was submitted to the VC.
-    LakeError
-        If no job is left.
     """
     clusters = jobs["cluster"].unique().sort().to_list()
     if len(clusters) > 1:
@@ -134,11 +127,6 @@ def job_pool(
 
     Parameter servers (role `ps`) are left out by default, because the traces copy their use from their workers.
     The pool is sorted by submission time and key.
-
-    Raises
-    ------
-    LakeError
-        If no job is left.
     """
     joined = jobs.join(usage, on=KEYS, how="left").sort("submit_ts", *KEYS)
     rules: dict[str, pl.Expr] = {

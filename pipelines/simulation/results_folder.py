@@ -27,26 +27,14 @@ __all__ = ["fresh_folder", "keeping", "open_folder", "write_rows"]
 
 
 def fresh_folder(folder: Path) -> Path:
-    """Return the folder if it is new or empty, and writable.
-
-    Raises
-    ------
-    BadUsage
-        If it is a file, is not empty, or cannot be written.
-    """
+    """Return the folder if it is new or empty, and writable."""
     if any(open_folder(folder).glob("*")):
         raise BadUsage(f"--out {folder}: found files in it, expected a new or empty folder; name another")
     return folder
 
 
 def open_folder(folder: Path) -> Path:
-    """Return the folder if it is writable; a missing folder is created for the check and removed again.
-
-    Raises
-    ------
-    BadUsage
-        If it is a file, or cannot be written.
-    """
+    """Return the folder if it is writable; a missing folder is created for the check and removed again."""
     made: list[Path] = []
     try:
         made = [each for each in (folder, *folder.parents) if not each.exists()]

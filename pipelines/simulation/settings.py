@@ -45,13 +45,7 @@ class Aiming:
     popularity: float = 1.0
 
     def check(self, discipline: Discipline) -> None:
-        """Raise BadUsage for an invalid popularity, or for a target that the placement does not use.
-
-        Raises
-        ------
-        BadUsage
-            If the popularity is not a share, or a target is set for a placement that uses none.
-        """
+        """Raise BadUsage for an invalid popularity, or for a target that the placement does not use."""
         if self == Aiming():
             return
         try:

@@ -85,12 +85,6 @@ def simulate(
     even if it failed in the trace. If the GPU memory of some jobs is assumed, all arms run a second time without these
     jobs. Under the slowdown model `shared`, the arms of `reclaiming.shared_arms` run; `predictor` sizes newcomers in
     `reclaim_prior`.
-
-    Raises
-    ------
-    BadUsage
-        If the horizon is infinite, the pool lacks a type of the mix, or the discipline needs predictions and there is
-        no scale.
     """
     settings = settings or SimulationSettings()
     if not np.isfinite(settings.horizon_s):
@@ -127,12 +121,6 @@ def simulate_recorded(
 
     Jobs whose use was not measured run as recorded, with their full requests. If no job was measured, `requested` is
     the only arm.
-
-    Raises
-    ------
-    BadUsage
-        If the discipline needs predictions and there is no scale, jobs request a resource of unknown capacity, or
-        the slowdown model is `shared` and the use of some jobs is unknown.
     """
     gangs = gangs_of(pool.frame, gpus_per_machine=settings.cluster.most_gpus)
     _check_capacity(gangs, settings)

@@ -75,11 +75,6 @@ class Starts:
 def units_of(requests: FloatArray) -> IntArray:
     """Round requests (n, 3) up to integer units; a resource that the trace lacks (NaN) becomes 0.
 
-    Raises
-    ------
-    BadInput
-        If an amount is negative or infinite.
-
     Examples
     --------
     >>> units_of(np.array([[0.55 * 6, 29.3, 0.25], [np.nan, np.nan, 2.0]])).tolist()
@@ -173,11 +168,6 @@ def recorded_workload(
     job arrives at 0 s. `predicted_s` (n) is NaN if unknown. Null requests become 0. Jobs of unknown user share one user
     code. Jobs that failed in the trace fail in the simulation. Single-instance jobs of more than `gpus_per_machine`
     GPUs are divided, see `gangs_of`.
-
-    Raises
-    ------
-    BadInput
-        If the jobs are not sorted by submission, or a run time is missing.
     """
     gangs = gangs_of(jobs, gpus_per_machine=gpus_per_machine)
     return arriving(gangs, as_requested(gangs, predicted_s), submitted_s(jobs))
@@ -224,11 +214,6 @@ def starts_under(model: str, jobs: Sequence[PoolJob], gangs: Gangs, answers: Seq
     """Return starts of jobs (n) with the recommended requests, and run times from the slowdown model `model`.
 
     Jobs that keep their full request run as recorded, without a call of the model.
-
-    Raises
-    ------
-    BadInput
-        If there is no slowdown model of that name.
     """
     if model not in SLOWDOWN_MODELS:
         raise BadInput(f"truth: found {model!r}, expected one of {', '.join(sorted(SLOWDOWN_MODELS))}")

@@ -1,7 +1,6 @@
 """Two binary min-heaps: entries sorted by (value, tie), and current runs sorted by (planned end, run number).
 
-Any run can be removed from the heap of runs, because each job stores the index of its run in the heap. Called by
-`starts` and the scheduling rounds.
+Any run can be removed from the heap of runs, because each job stores the index of its run in the heap.
 """
 
 from scheduler_core.kernels.kernel import kernel

@@ -249,13 +249,7 @@ class CompiledTrees:
         return out.astype(np.float64)
 
     def check(self, booster: "Booster", features: int) -> None:
-        """Compare the outputs with XGBoost's on random rows and on rows at the booster's split thresholds.
-
-        Raises
-        ------
-        BundleError
-            An output differs by more than `TOLERANCE`, or the model takes another number of features.
-        """
+        """Compare the outputs with XGBoost's on random rows and on rows at the booster's split thresholds."""
         if self.forest.features != features:
             raise BundleError(f"the model takes {self.forest.features} features, expected {features}")
         rows = trial_rows(self.forest)

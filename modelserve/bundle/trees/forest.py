@@ -83,13 +83,7 @@ class Forest:
 
 
 def read_forest(data: bytes, *, name: str) -> Forest:
-    """Read the trees of a model file.
-
-    Raises
-    ------
-    BundleError
-        The bytes are not a model whose output is a sum of trees with one number per leaf, or an index is out of range.
-    """
+    """Read the trees of a model file."""
     try:
         return _forest(read_ubjson(data))
     except BundleError as error:

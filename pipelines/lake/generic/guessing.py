@@ -125,13 +125,7 @@ class GuessedMapping:
 
 
 def guess_mapping(path: Path) -> GuessedMapping:
-    """Guess the mapping of a CSV or Parquet file of jobs from samples of its rows.
-
-    Raises
-    ------
-    SourceError
-        If the file cannot be read, has no header, or has no column of job ids or submission times.
-    """
+    """Guess the mapping of a CSV or Parquet file of jobs from samples of its rows."""
     how, cells = sampled(path)
     names = list(cells)
     nulls = [each for each in MORE_NULLS if any(each in texts for texts in cells.values())]

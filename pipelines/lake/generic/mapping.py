@@ -137,13 +137,7 @@ class GenericMapping(BaseModel):
 
 
 def read_mapping(path: Path) -> GenericMapping:
-    """Read and check a mapping file.
-
-    Raises
-    ------
-    MappingError
-        If the file is missing, not TOML, or not valid; the message names the first faults and their places.
-    """
+    """Read and check a mapping file."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)

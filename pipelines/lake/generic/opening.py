@@ -32,15 +32,7 @@ class OpenedSource:
 
 @contextmanager
 def opened_source(mapping_file: Path, place: str) -> Iterator[OpenedSource]:
-    """Open the folder, file or PostgreSQL database at `place`; rows of PostgreSQL are fetched into a temporary folder.
-
-    Raises
-    ------
-    MappingError
-        If the mapping is not valid, or does not fit the kind of `place`.
-    SourceError
-        If `place` does not exist.
-    """
+    """Open the folder, file or PostgreSQL database at `place`; rows of the latter go to a temporary folder."""
     mapping = read_mapping(mapping_file)
     tables = {"jobs": mapping.jobs} | ({"machines": mapping.machines} if mapping.machines else {})
     if place.startswith(SCHEMES):

@@ -48,11 +48,6 @@ def simulate(
     by devices, instances of more than one GPU are first rounded up to whole GPUs, and the schedule holds the rounded
     workload. `target` is what `fgd` keeps GPUs usable for; by default it is learnt from the arrivals.
 
-    Raises
-    ------
-    BadInput
-        If a name is unknown, there is no machine, a number is out of range, rules of the discipline contradict each
-        other, or a simulation without a horizon might never end.
 
     References
     ----------

@@ -124,10 +124,6 @@ def draw_outages(
     Times to failure and times to repair are exponential. All machines are up at 0 s. An outage begins before the
     horizon and may end after it.
 
-    Raises
-    ------
-    BadInput
-        If there is no machine, or a time is not positive and finite.
 
     References
     ----------
@@ -153,13 +149,7 @@ def draw_outages(
 
 
 def check_outages(outages: Outages, machines: int) -> None:
-    """Raise BadInput if an outage names a machine that the cluster lacks.
-
-    Raises
-    ------
-    BadInput
-        If an index is not below the number of machines.
-    """
+    """Raise BadInput if an outage names a machine that the cluster lacks."""
     beyond = outages.machine >= machines
     if beyond.any():
         raise BadInput(
@@ -207,10 +197,6 @@ def poisson_draws(
     `kinds` holds the task type of each job of the pool, and `mix` the relative weights of task types. Within a type,
     and without a `mix`, all jobs are equally likely.
 
-    Raises
-    ------
-    BadInput
-        If the pool is empty, the rate or horizon is not positive and finite, or `mix` names a type that the pool lacks.
 
     Examples
     --------

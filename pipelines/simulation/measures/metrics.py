@@ -159,13 +159,7 @@ class Metrics:
 
 
 def summarise(schedule: Schedule, *, uses: Uses | None = None, warm_up_s: float = 0.0) -> Metrics:
-    """Return the metrics of a schedule from `warm_up_s` to its end; without `uses` the `*_used_frac` are NaN.
-
-    Raises
-    ------
-    BadInput
-        If the warm-up is not within the simulation, or `uses` has not one row per job.
-    """
+    """Return the metrics of a schedule from `warm_up_s` to its end; without `uses` the `*_used_frac` are NaN."""
     workload = schedule.workload
     if not 0.0 <= warm_up_s < max(schedule.end_s, 1e-9):
         raise BadInput(f"metrics: found a warm-up of {warm_up_s} s, expected 0 or more and below {schedule.end_s} s")

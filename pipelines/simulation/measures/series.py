@@ -33,11 +33,6 @@ def series(schedule: Schedule, step_s: float, *, uses: Uses | None = None) -> di
     `time_s` and `until_s` are the start and the end of the step. Averages over the step are `allocated_*` and `used_*`
     (in cores, GiB, GPUs), `free_gpus`, and the numbers of `waiting` and `running` jobs. `used_*` needs `uses`, and
     leaves out runs of unknown use. `completed` is the number of jobs completed by the end of the step.
-
-    Raises
-    ------
-    BadInput
-        If the step is not a positive time, or would make more than `MAX_STEPS` rows.
     """
     edges_s = step_edges_s(schedule, step_s)
     timeline = _Timeline.of(schedule, edges_s)
@@ -58,13 +53,7 @@ def series(schedule: Schedule, step_s: float, *, uses: Uses | None = None) -> di
 
 
 def step_edges_s(schedule: Schedule, step_s: float) -> FloatArray:
-    """Return the starts of the steps, and the end of the last one.
-
-    Raises
-    ------
-    BadInput
-        If the step is not a positive time, or would make more than `MAX_STEPS` rows.
-    """
+    """Return the starts of the steps, and the end of the last one."""
     if not step_s > 0.0 or schedule.end_s / step_s > MAX_STEPS:
         raise BadInput(
             f"series: found a step of {step_s} s over {schedule.end_s} s, expected more than 0 s and at most "
@@ -133,11 +122,6 @@ def fragmentation_series(schedule: Schedule, target: TargetWorkload, step_s: flo
     `fragmented_gpus` the number of free GPUs that an average pod of the target cannot use. The columns `<use>_gpus`
     divide the free GPUs by `fragmentation.Use`. GPUs of a machine that is down count as free. Without a horizon the
     last steps may be long after the last arrival; `mean_fragmented_gpus` averages any part of the time.
-
-    Raises
-    ------
-    BadInput
-        If the schedule's GPUs were pooled, or the step is invalid (as in `series`).
     """
     if schedule.host_devices is None:
         raise BadInput("fragmentation: found a schedule with pooled GPUs, expected sharing by devices")
@@ -145,13 +129,7 @@ def fragmentation_series(schedule: Schedule, target: TargetWorkload, step_s: flo
 
 
 def mean_fragmented_gpus(schedule: Schedule, target: TargetWorkload, since_s: float, until_s: float) -> float:
-    """Return the exact average of `fragmented_gpus` from `since_s` to `until_s`; NaN if they are equal.
-
-    Raises
-    ------
-    BadInput
-        If the schedule's GPUs were pooled.
-    """
+    """Return the exact average of `fragmented_gpus` from `since_s` to `until_s`; NaN if they are equal."""
     if schedule.host_devices is None:
         raise BadInput("fragmentation: found a schedule with pooled GPUs, expected sharing by devices")
     if not until_s > since_s:

@@ -99,14 +99,7 @@ def load_of(jobs: Sequence[PoolJob], gangs: Gangs) -> Load:
 
 
 def check_discipline(discipline: Discipline) -> None:
-    """Raise BadInput for a discipline that only the other engines support.
-
-    Raises
-    ------
-    BadInput
-        If the policy is another than FIFO, SJF, SRTF and DRF, the placement another than best fit, or the discipline
-        has preemption, backfill, limits of overtaking, aging or GPU types.
-    """
+    """Raise BadInput for a discipline that only the other engines support."""
     faults = (
         (f"policy {discipline.policy}", f"one of {', '.join(POLICIES)}", discipline.policy not in POLICIES),
         (f"placement {discipline.placement}", "best_fit", discipline.placement != "best_fit"),

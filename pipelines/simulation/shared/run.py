@@ -64,13 +64,6 @@ def simulate_shared(
     What a job demands depends on the seed and its place among the arrivals, and not on how capacity is reserved. If
     GPUs are shared by devices, requests of more than one GPU are first rounded up to whole GPUs, and the schedule holds
     the rounded workload; a smaller granted amount is split evenly over the devices.
-
-    Raises
-    ------
-    BadInput
-        If the discipline has what this engine lacks: a policy other than FIFO, SJF, SRTF (without preemption) and
-        DRF, a placement other than best fit, backfill, limits of overtaking, aging or GPU types; or the load is of
-        another number of jobs.
     """
     variation, discipline = variation or Variation(), discipline or Discipline()
     check_discipline(discipline)

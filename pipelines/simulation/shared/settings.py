@@ -36,13 +36,7 @@ class SharedSettings:
         return VARIATIONS[self.variation]
 
     def check(self, discipline: Discipline, *, outages: bool, energy: bool) -> None:
-        """Raise BadUsage if only the other slowdown models support the rest of the settings.
-
-        Raises
-        ------
-        BadUsage
-            If the discipline is not supported, or there are outages or energy accounts.
-        """
+        """Raise BadUsage if only the other slowdown models support the rest of the settings."""
         why = ""
         try:
             check_discipline(discipline)

@@ -83,10 +83,6 @@ def inflate(milli_gpus: IntArray, capacity_milli: int, *, until: float = UNTIL, 
     already exceed it, random pods are left out instead until the rest fits. Pass pods sorted by name, so that the
     result does not depend on their order in the file.
 
-    Raises
-    ------
-    BadInput
-        If no pod requests a GPU, so that the limit cannot be reached.
 
     References
     ----------

@@ -52,13 +52,7 @@ def usual_folder(traces: Path | None) -> Path | None:
 
 
 def read_published(folder: Path) -> pl.DataFrame:
-    """Read the results: one row per run and whole percent of GPUs requested so far, with columns `SCHEMA`.
-
-    Raises
-    ------
-    SourceError
-        If the file is absent or does not have the expected format.
-    """
+    """Read the results: one row per run and whole percent of GPUs requested so far, with columns `SCHEMA`."""
     path = folder / ALLOCATED
     try:
         wide = pl.read_csv(path, infer_schema=False)

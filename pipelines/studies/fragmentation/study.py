@@ -128,13 +128,7 @@ def chosen(lake: Lake, trace: str, wanted: Sequence[str], published: Sequence[st
 
 
 def pod_list(lake: Lake, trace: str, name: str) -> PodList:
-    """Read one workload; every instance of a job is a pod.
-
-    Raises
-    ------
-    BadUsage
-        If the trace lacks its machines' GPUs, CPU or memory, or no pod requests a GPU.
-    """
+    """Read one workload; every instance of a job is a pod."""
     cluster = recorded_cluster(lake.table("machines", trace, name).collect(), f"{trace}, cluster {name}")
     if cluster.unstated:
         raise BadUsage(f"{trace} lacks {' and '.join(cluster.unstated)} of its machines; expected all of them")

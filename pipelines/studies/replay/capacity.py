@@ -123,15 +123,7 @@ LOAD: Final = "load"
 
 
 def readings_of(evidence: Evidence, names: Sequence[str] | None = None) -> list[Reading]:
-    """Return the readings of these names; by default all for which the trace has data.
-
-    Raises
-    ------
-    BadUsage
-        If a name is unknown.
-    LakeError
-        If the lake has the data for none of them.
-    """
+    """Return the readings of these names; by default all for which the trace has data."""
     wanted = names or (*READINGS, LOAD)
     if unknown := sorted(set(wanted) - {*READINGS, LOAD}):
         raise BadUsage(f"no reading {', '.join(unknown)}; there are {', '.join((*READINGS, LOAD))}")

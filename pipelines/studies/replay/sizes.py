@@ -90,11 +90,6 @@ def sizes_of(
     `jobs` are canonical, each with a run time; `learnt_from` are all jobs of the trace. A month's model is trained on
     the jobs that ended before it; months begin in the time zone `zone`. From `since` on, one model predicts all; by
     default every month has its own.
-
-    Raises
-    ------
-    BadUsage
-        If a source is unknown, or needs a column that the trace lacks; if too few jobs ended before `since`.
     """
     known = applicable_sources(jobs)
     if unknown := sorted(set(sources or ()) - set(known)):

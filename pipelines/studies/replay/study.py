@@ -165,13 +165,7 @@ def replays_of(lake: Lake, trace: str, config: Config, context: Context) -> Repl
 
 
 def within(taken: Replayed, config: Config) -> tuple[Replayed, datetime | None]:
-    """Return the jobs submitted before `--until`, and the date of `--since`; None if it is not given.
-
-    Raises
-    ------
-    BadUsage
-        If a text is not a date, or no job was submitted between the two.
-    """
+    """Return the jobs submitted before `--until`, and the date of `--since`; None if it is not given."""
     since, until = (_date(config.since, "--since"), _date(config.until, "--until"))
     submit_ts = taken.jobs["submit_ts"]
     jobs = taken.jobs if until is None else taken.jobs.filter(submit_ts < until)

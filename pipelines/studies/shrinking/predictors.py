@@ -44,11 +44,6 @@ def crossfit(
     Each job of the pool is predicted by models that were not trained on its group. As in the service, history features
     use all jobs that ended before a job's submission, its own group included. Parameter servers, which no pool holds,
     are not trained on: their small requests would make the run time of other roles appear to depend on the request.
-
-    Raises
-    ------
-    TrainingError
-        There are fewer groups than folds, or too few jobs to train any run-time model.
     """
     history, jobs = History.of(jobs, usage), jobs.filter(pl.col("role") != PARAMETER_SERVER)
     until = max(jobs["end_ts"].drop_nulls().to_list()) + timedelta(seconds=1)

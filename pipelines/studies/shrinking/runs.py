@@ -118,11 +118,6 @@ def populations(pool: Pool) -> dict[Population, IntArray]:
 
     Populations of known devices are left out if all devices are known, populations with GNN if there are no GNN jobs,
     and populations without GNN if they lack one of the other task types.
-
-    Raises
-    ------
-    BadUsage
-        If the pool lacks jobs of a task type other than GNN.
     """
     kinds = np.array([entry.job.task_type for entry in pool.jobs])
     others = [kind for kind in TYPES if kind != GNN]

@@ -256,10 +256,6 @@ def place(
     those have enough free GPUs (ours, because moving a job costs a restart). `free_gpus` includes the GPUs that these
     jobs held before.
 
-    Raises
-    ------
-    BadInput
-        If a count is negative, or `before` or `switches` does not have its shape.
 
     Examples
     --------
