@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 import polars as pl
 
-from pipelines.errors import BadUsage, TrainingError
+from pipelines.errors import BadUsage, LakeError, TrainingError
 from pipelines.simulation.advice import ORACLE, REQUESTED, oracle_of
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.job_pool import Pool, job_pool
@@ -28,6 +29,7 @@ from pipelines.studies.charts import chart
 from pipelines.studies.compare import ARM, compare
 from pipelines.studies.intervals import clopper_pearson, mean, ratio
 from pipelines.studies.reclaim.arms import ARMS, sized
+from pipelines.studies.reclaim.pool import check_gpu_memory, tables_in
 from pipelines.studies.shrinking.arms import sizing
 from pipelines.studies.shrinking.predictors import crossfit
 from pipelines.studies.shrinking.runs import GNN, TYPES, WITH, drawn, populations, weights_of
@@ -65,6 +67,11 @@ class Config:
     """Options of the study: the jobs, what the runs vary, models, and the policy of reclaiming."""
 
     trace: str | None = trace_option()
+    pool: Path | None = option(
+        None,
+        help="Measured jobs instead of a trace's: a Parquet or CSV file with the columns of the tables jobs and usage, "
+        "or a folder with jobs.parquet and usage.parquet.",
+    )
     variation: tuple[str, ...] = option(
         (), help=f"How use varies: {', '.join(VARIATIONS)} (may be repeated).", shown=" and ".join(MAIN)
     )
@@ -94,10 +101,8 @@ def run_study(config: Config, context: Context) -> Findings:
     _check("variation", config.variation, VARIATIONS)
     _check("arm", config.arm, ARMS)
     arms = [arm for arm in ARMS if not config.arm or arm in (*config.arm, REQUESTED, ORACLE)]
-    lake, trace = context.lake(), context.trace(config.trace)
-    jobs, usage = (lake.table(table, trace).collect() for table in ("jobs", "usage"))
-    pool, notes = measured_jobs(jobs, usage)
-    predictor = None
+    jobs, usage, pool, notes = _jobs(config, context)
+    trace, predictor = trace_of(pool.jobs), None
     if any(ARMS[arm].predicts for arm in arms):
         predictor, note = _predictor(pool, jobs, usage, config, context)
         notes = [*notes, note]
@@ -119,6 +124,24 @@ def run_study(config: Config, context: Context) -> Findings:
 def _check(option_name: str, given: Sequence[str], known: Iterable[str]) -> None:
     if unknown := [each for each in given if each not in set(known)]:
         raise BadUsage(f"--{option_name} {unknown[0]}: expected one of {', '.join(known)}")
+
+
+def _jobs(config: Config, context: Context) -> tuple[pl.DataFrame, pl.DataFrame, Pool, list[str]]:
+    """Return the tables of jobs and of use, from the file or the lake, with the measured jobs in them and notes."""
+    if config.pool is None:
+        lake, trace = context.lake(), context.trace(config.trace)
+        jobs, usage = (lake.table(table, trace).collect() for table in ("jobs", "usage"))
+        return jobs, usage, *measured_jobs(jobs, usage)
+    jobs, usage = tables_in(config.pool)
+    try:
+        pool, notes = measured_jobs(jobs, usage)
+    except LakeError as error:
+        raise BadUsage(
+            f"--pool {config.pool}: found no job with a run time, all requests and all measurements among "
+            f"{jobs.height} rows"
+        ) from error
+    check_gpu_memory(pool, config.pool)
+    return jobs, usage, pool, notes
 
 
 def measured_jobs(jobs: pl.DataFrame, usage: pl.DataFrame) -> tuple[Pool, list[str]]:
