@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
-from pipelines.lake.manifest import from_json
 from pipelines.lake.sources import SOURCES
 from pipelines.lake.sources.openb import OPENB
 from pipelines.report.parts import Section
@@ -58,19 +57,6 @@ def test_each_list_is_told_where_lists_are_split_by(tmp_path: Path) -> None:
 
     assert rows.select("cluster", "machines").rows() == [("bare", 2), ("default", 2)]
     assert files["cluster"].unique().sort().to_list() == ["bare", "default"]
-
-
-@pytest.mark.parametrize(("lists", "representative"), [(("bare", "default"), "default"), (("bare",), "bare")])
-def test_an_older_manifest_is_read_as_one_of_alternatives(
-    tmp_path: Path, lists: tuple[str, ...], representative: str
-) -> None:
-    lake = openb(tmp_path, *lists)
-    text = (lake.manifest_folder / "openb.json").read_text()
-    older = text.replace(f'  "representative": "{representative}",\n', "")
-
-    assert "representative" not in older
-    assert from_json(older, "openb") == lake.manifest("openb")
-    assert lake.manifest("openb").representative == representative
 
 
 def test_the_command_says_which_list_it_tells(tmp_path: Path) -> None:

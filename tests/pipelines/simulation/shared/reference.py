@@ -8,12 +8,20 @@ import math
 from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
+
 from pipelines.simulation.shared.noise import uniform
 from tests.pipelines.simulation.shared.reference_jobs import CPU, GPU, Job, Reserved, Sample
 from tests.pipelines.simulation.shared.reference_machines import Machines
 from tests.pipelines.simulation.shared.worlds import World
 
 MINUTE_S = 60.0
+
+
+def drawn(*key: int) -> float:
+    """Return a uniform number of the simulation; the hash behind it wraps around."""
+    with np.errstate(over="ignore"):
+        return uniform(*key)
 
 
 @dataclass
@@ -89,7 +97,7 @@ class Reference(Machines):
 
     def normal(self, job: Job, instance: int, at: int) -> float:
         """Return a standard normal number by Box and Muller."""
-        one, other = (uniform(self.world.seed, job.serial, instance, job.age, 2 * at + more) for more in (0, 1))
+        one, other = (drawn(self.world.seed, job.serial, instance, job.age, 2 * at + more) for more in (0, 1))
         return math.sqrt(-2.0 * math.log(one)) * math.cos(2.0 * math.pi * other)
 
     def share(self) -> None:
@@ -164,7 +172,7 @@ class Reference(Machines):
         varies, used = self.world.variation, [[i.used[at] / MINUTE_S for i in job.instances] for at in (CPU, GPU)]
         for each in job.instances:
             each.used = [0.0, 0.0]
-        lost = varies.lost > 0.0 and uniform(self.world.seed, job.serial, -2, job.age, 0) < varies.lost
+        lost = varies.lost > 0.0 and drawn(self.world.seed, job.serial, -2, job.age, 0) < varies.lost
         if job.age > 1 and not lost:
             job.samples.append(Sample(job.age, self.now_s, used, [job.uses(CPU), job.uses(GPU)]))
             job.samples[-1].presses = [self.pressing(job, at) for at in (CPU, GPU)]
