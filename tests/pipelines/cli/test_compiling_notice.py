@@ -14,10 +14,3 @@ def test_one_line_however_much_is_compiled(capsys: pytest.CaptureFixture[str]) -
         less(1)
 
     assert capsys.readouterr().err == f"{COMPILING}\n"
-
-
-def test_silence_where_nothing_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
-    with compiling():
-        pass
-
-    assert capsys.readouterr().err == ""

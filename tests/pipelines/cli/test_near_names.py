@@ -9,6 +9,8 @@ from typer.testing import CliRunner, Result
 from modelserve.contract.requests import parse_lines
 from modelserve.errors import BadRequest
 from pipelines.cli import app
+from pipelines.cli.opening import read_jobs
+from pipelines.errors import BadUsage
 from pipelines.lake.ingest import ingest
 from tests.pipelines.conftest import PHILLY
 
@@ -62,3 +64,9 @@ def test_jobs_come_as_lines_or_as_one_array() -> None:
         parse_lines([json.dumps([jobs[0], {"job_id": "b"}])])
     with pytest.raises(BadRequest, match="array of jobs"):
         parse_lines(["[\n", lines[0]])
+
+
+@pytest.mark.parametrize("name", ["absent.jsonl", "."])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadUsage, match="found no file of jobs that can be read; expected JSON lines"):
+        read_jobs(str(tmp_path / name))

@@ -54,13 +54,6 @@ def test_the_announced_time_of_the_next_decision_can_be_given(files: Path, at: s
     assert [row["reason"] for row in rows] == ["runs", "no_gpus"]
 
 
-@pytest.mark.slow
-def test_a_cost_plan_starts_what_is_due(files: Path) -> None:
-    rows = json.loads(plan("cost", "--jobs", "jobs.jsonl", "--nodes", "nodes.toml", "--grid", "price.csv", *AT))
-
-    assert {row["reason"] for row in rows} == {"runs", "postponed"}
-
-
 def test_a_hold_waits_for_the_hour_that_yesterday_was_clean(files: Path) -> None:
     lines = [{**JOBS[0], "job_id": f"{slack_s}", "slack_s": slack_s} for slack_s in (0, 8 * 3600)]
     for line in lines:
@@ -117,6 +110,7 @@ def test_a_file_of_other_bytes_is_refused(files: Path) -> None:
         (("--budget-g", "inf"), "taut: budget_g"),
         (("--budget-g", "9", "--zone", "DE"), "--zone DE: found with the file"),
         (("--budget-g", "9", "--speed", "9"), "--speed: found without --rounds"),
+        (("--budget-g", "3", "--rounds", "2", "--apply", "kubernetes"), "expected with --apply slurm"),
         (("--budget-g", "9", "--apply", "slurm", "--rounds", "9", "--speed", "9000"), "found periods of 0.1 s"),
         (("--budget-g", "9", "--apply", "slurm", "--rounds", "99"), "--grid carbon.csv: found values from"),
         (("--budget-g", "9", "--apply", "nvidia", "--url", "http://127.0.0.1:9"), "--apply: found with --url"),
@@ -125,12 +119,6 @@ def test_a_file_of_other_bytes_is_refused(files: Path) -> None:
 )
 def test_an_option_at_fault_is_named(files: Path, words: tuple[str, ...], said: str) -> None:
     assert said in plan(*CARBON, *words, code=2)
-
-
-def test_rounds_need_slurm(files: Path) -> None:
-    assert "expected with --apply slurm" in plan(
-        *CARBON, "--budget-g", "3", "--rounds", "2", "--apply", "kubernetes", code=2
-    )
 
 
 def test_the_loop_counts_what_runs_and_stops_what_the_budget_does_not_suffice_for(

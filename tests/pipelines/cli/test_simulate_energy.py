@@ -140,34 +140,6 @@ def test_slack_without_a_grid_holds_nobody_and_says_so(taut: Taut) -> None:
     assert "slack without grid: no job is held" in said
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("more", "what"), [((), "carbon"), (("shift_by = 'price'",), "cost")])
-def test_slack_shows_each_arm_at_once_by_forecast_and_clairvoyant(
-    taut: Taut, grid: Path, more: tuple[str, ...], what: str
-) -> None:
-    where = (f"grid = '{grid}'", "zone = 'DE-LU'", "--arrivals", "recorded", "--hours", "2000")
-    rows, said = taut(*where, "slack = '9h'", *more)
-    per_kwh = {"carbon": "carbon_jobs_g_per_kwh", "cost": "cost_jobs_usd_per_kwh"}[what]
-
-    by_arm: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        by_arm.setdefault(row["arm"], {})[row["shift"]] = row
-    for shifts in by_arm.values():
-        assert list(shifts) == ["none", "forecast", "clairvoyant"]
-        assert shifts["forecast"]["wait_mean_s"] > shifts["none"]["wait_mean_s"]
-        assert shifts["forecast"]["submitted"] == shifts["none"]["submitted"]
-    assert by_arm["requested"]["none"][per_kwh] is not None
-    assert "slack 9 h by" in said
-
-
-@pytest.mark.slow
-def test_means_over_seeds_keep_shifts_apart(taut: Taut, grid: Path) -> None:
-    rows, _ = taut(f"grid = '{grid}'", "zone = 'DE-LU'", "slack = '2h'", "--replications", "2")
-
-    assert {row["shift"] for row in rows} == {"none", "forecast", "clairvoyant"}
-    assert {row["seeds"] for row in rows} == {2}
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

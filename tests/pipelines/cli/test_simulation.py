@@ -143,25 +143,6 @@ def test_no_preempt_keeps_srtf_from_stopping_jobs(busy: Taut) -> None:
     assert not any(row["preempted"] for row in busy("--policy", "srtf", "preempt = false"))
 
 
-def test_theta_and_guards_choose_the_arms(taut: Taut) -> None:
-    rows = taut(*SHORT, "guard = ['usage', 'none']", "theta = 0.5")
-
-    assert {row["arm"] for row in rows} == {"requested", "shrunk", "unguarded", "oracle"}
-
-
-def test_without_a_predictor_only_the_oracles_sizes_stand_beside_the_requests(taut: Taut) -> None:
-    assert {row["arm"] for row in taut(*SHORT, "--predictor", "none")} == {"requested", "oracle"}
-
-
-def test_replications_are_averaged(taut: Taut) -> None:
-    rows = taut(*SHORT, "--replications", "2")
-    alone = [taut(*SHORT, "--seed", seed) for seed in ("0", "1")]
-
-    assert {row["seeds"] for row in rows} == {2}
-    for mean, first, second in zip(rows, *alone, strict=True):
-        assert mean["completed"] == (first["completed"] + second["completed"]) / 2
-
-
 def test_running_jobs_are_reclaimed_under_the_truth_shared(taut: Taut, tmp_path: Path) -> None:
     kept = tmp_path / "out"
     rows = taut("--hours", "1", "--rate", "400", "--truth", "shared", "--truth", "unchanged", "--out", str(kept))
@@ -326,31 +307,15 @@ def test_what_cannot_be_meant_is_bad_usage(lake: Path, arguments: tuple[str, ...
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("arguments", "trace", "expected"),
     [
-        (("--arrivals", "recorded", "since = '2030-01-01'"), "widen --since and --until"),
-        ((), "train with `taut train`"),
+        (("--predictor", "oracle", "--arrivals", "recorded", "since = '2030-01-01'"), "pai-synth", "widen --since and"),
+        (("--offline",), "pai-synth", "train with `taut train`"),
+        (("--predictor", "none"), "philly", "else use --arrivals recorded"),
     ],
 )
-def test_what_fails_says_what_to_do(lake: Path, arguments: tuple[str, ...], expected: str) -> None:
-    usual = ("--offline",) if not arguments else ("--predictor", "oracle")
-    code, words = said(lake, *usual, *arguments)
+def test_what_fails_says_what_to_do(lake: Path, arguments: tuple[str, ...], trace: str, expected: str) -> None:
+    code, words = said(lake, *arguments, trace=trace)
 
     assert code == 1, words
     assert expected in words
-
-
-def test_drawing_from_a_trace_without_use_says_what_to_do(lake: Path) -> None:
-    code, words = said(lake, "--predictor", "none", trace="philly")
-
-    assert code == 1
-    assert "else use --arrivals recorded" in words
-
-
-def test_results_are_not_mixed_with_what_is_there(lake: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("mine")
-
-    code, words = said(lake, "--predictor", "none", "--out", str(tmp_path))
-
-    assert code == 2
-    assert "expected a new or empty folder" in words

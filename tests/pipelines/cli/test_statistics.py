@@ -1,7 +1,5 @@
 """`taut stats`: what it prints, in which forms, and what it refuses."""
 
-import csv
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -43,25 +41,11 @@ def test_one_statistic_as_a_table_stands_upright(taut: Taut) -> None:
     assert set(lines) >= {"mean_s", "p50_s", "over_1h_share"}
 
 
-def test_few_columns_lie_as_they_are(taut: Taut) -> None:
-    lines = taut("status_counts", "--by", "user").stdout.splitlines()
-    assert lines[0].split() == ["user", "status", "jobs", "share"]
-    assert lines[2].split() == ["ce2f4c", "cancelled", "1", "0.333"]
-
-
 def test_rows_that_no_split_tells_apart_all_stand_there(taut: Taut) -> None:
     lines = taut("utilisation_by_machine_type").stdout.splitlines()
     rows = json.loads(taut("utilisation_by_machine_type", "--format", "json").stdout)
     assert len(rows) > 1
     assert len(lines) == len(rows) + 2
-
-
-def test_several_are_one_list_of_flat_objects(taut: Taut) -> None:
-    rows = json.loads(taut("status_counts", "machine_classes", "--format", "json").stdout)
-    assert {row["statistic"] for row in rows} == {"status_counts", "machine_classes"}
-    assert not any(isinstance(value, list | dict) for row in rows for value in row.values())
-    told = list(csv.DictReader(io.StringIO(taut("status_counts", "machine_classes", "--format", "csv").stdout)))
-    assert [row["statistic"] for row in told] == [row["statistic"] for row in rows]
 
 
 def test_without_a_name_an_overview_is_shown(taut: Taut) -> None:

@@ -72,11 +72,6 @@ def test_predicted_times_order_the_queue() -> None:
     assert row["policy"] == "sjf"
 
 
-def test_a_policy_that_looks_at_predictions_needs_them() -> None:
-    with pytest.raises(BadUsage, match="the policy qssf needs predicted run times"):
-        run(pool_of(*FIVE), replace(UNTIL_DONE, discipline=Discipline(policy="qssf")))
-
-
 def test_assumptions_are_said() -> None:
     result = run(pool_of(*FIVE))
 
@@ -111,19 +106,6 @@ def test_measured_jobs_have_every_arm_and_truth() -> None:
         assert (row["submitted"], row["completed"], row["failed"], row["killed"]) == (30, 29, 1, 0)
     waits = {str(row["arm"]): row["wait_mean_s"] for row in result.rows if row["truth"] == "contention"}
     assert waits["oracle"] < waits["shrunk"] < waits["requested"]  # type: ignore[operator]
-
-
-def test_permuting_rows_changes_no_row() -> None:
-    jobs, usage = measured_tables()
-    shuffled = jobs.sample(fraction=1.0, shuffle=True, seed=5)
-    wide = replace(UNTIL_DONE, cluster=ClusterSpec(machines=(MACHINE,), source="one"))
-
-    assert run(recorded_pool(submissions(shuffled).jobs, usage.reverse()), wide).rows == (
-        run(recorded_pool(submissions(jobs).jobs, usage), wide).rows
-    )
-
-
-MACHINE = Machine(name="m", cpu_cores=96.0, mem_gib=512.0, gpus=8)
 
 
 def test_the_rows_are_the_golden_ones() -> None:

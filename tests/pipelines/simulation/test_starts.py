@@ -12,7 +12,6 @@ from pipelines.simulation.job_pool import Pool, job_pool, recorded_pool, submiss
 from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.workloads import gangs_of, predicted_times, starts_under, uses_of
 from scheduler_core.cluster import demand_of
-from scheduler_core.errors import BadInput
 from scheduler_core.types import Recommendation, Request
 from tests.pipelines.lake.canonical import altered, measured_tables
 
@@ -61,13 +60,6 @@ def test_some_of_these_jobs_are_killed_and_some_stretched() -> None:
 
     assert 0 < starts.dies.sum() < len(pool.jobs)
     assert (starts.granted_run_s > gangs.run_s).any()
-
-
-def test_an_unknown_truth_is_refused_by_name() -> None:
-    pool = job_pool(*measured_tables(2))
-
-    with pytest.raises(BadInput, match="expected one of contention"):
-        starts_under("hope", pool.jobs, gangs_of(pool.frame), advised(pool)["shrunk"])
 
 
 def test_answers_no_model_can_mean_are_unknown() -> None:

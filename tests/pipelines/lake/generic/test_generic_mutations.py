@@ -10,22 +10,24 @@ from typing import Any, Final
 
 import pytest
 
-import pipelines.lake.storage
-from features.tables import TABLES
 from pipelines.errors import SourceError
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import ingest
-from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Manifest
 from tests.pipelines.lake.generic.own_rows import BAD, NAMES, ROWS, mapping_text, own_files, written_as_sqlite
 from tests.pipelines.lake.sources.mutations import (
     FIELDS,
     MUTATIONS,
     STRANGE,
+    check_ended_well,
     cut,
     flip_bits,
     flip_characters,
     mix_encodings,
+    state,
+)
+from tests.pipelines.lake.sources.mutations import (
+    quick as quick,
 )
 
 FILES: Final = 200
@@ -44,38 +46,18 @@ HOSTILE: Final = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out, a thousand times, waiting for the disk and the views: neither depends on what a file holds."""
-    monkeypatch.setattr(pipelines.lake.storage, "_flush", lambda _: None)
-    monkeypatch.setattr(Lake, "refresh_views", lambda _: None)
-
-
-def _state(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
 def check_ends_well(place: Path, folder: Path, mapping: Path) -> str:
     """Ingest: a clear error and nothing committed, or tables that hold and accounts that close; return the error."""
-    before, lake, error = _state(folder), place / "lake", ""
+    before, error = state(folder), ""
     manifest: Manifest | None = None
     try:
         with opened_source(mapping, str(folder)) as opened:
-            manifest = ingest(opened.source, opened.folder, lake).manifest
+            manifest = ingest(opened.source, opened.folder, place / "lake").manifest
     except SourceError as found:
         error = str(found)
-    if manifest is None:
         assert len(error) > 20
         assert "Traceback" not in error
-        assert not list(lake.rglob("*.parquet"))
-        assert not (lake / "staging").exists()
-    else:
-        assert Lake(lake).table("quarantine").collect().height == manifest.rows_quarantined
-        assert all(a.rows_in == a.rows_good + a.rows_quarantined for a in manifest.accounts)
-        for name in {output.table for output in manifest.outputs} & set(TABLES):
-            TABLES[name].validate(Lake(lake).table(name).collect())
-    assert _state(folder) == before
-    assert {p.name for p in place.iterdir()} <= {"from", "lake", "mapping.toml"}
+    check_ended_well(place, manifest, before)
     return error
 
 

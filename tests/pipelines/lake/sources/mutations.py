@@ -1,11 +1,16 @@
-"""Ways to spoil a published file, by name: each takes its bytes and a random generator, and returns other bytes.
-
-What must become of a spoiled file is the tests' matter. Called by the tests of reading and of ingest beside it.
-"""
+"""Ways to spoil a file, by name, each from bytes and a random generator to other bytes; and how an ingest must end."""
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
+
+import pytest
+
+import pipelines.lake.storage
+from features.tables import TABLES
+from pipelines.lake.lake import Lake
+from pipelines.lake.manifest import Manifest
 
 Mutation = Callable[[bytes, random.Random], bytes]
 
@@ -161,3 +166,30 @@ def _by_field(data: bytes, rng: random.Random, changed: Callable[[bytes], bytes]
         kept = b"\n" + fields[at].partition(b"\n")[2] if b"\n" in fields[at] else b""
         fields[at] = changed(fields[at]) + kept
     return b",".join(fields)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out, a thousand times, waiting for the disk and the views: neither depends on what a file holds."""
+    monkeypatch.setattr(pipelines.lake.storage, "_flush", lambda _: None)
+    monkeypatch.setattr(Lake, "refresh_views", lambda _: None)
+
+
+def state(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def check_ended_well(place: Path, manifest: Manifest | None, before: dict[str, bytes]) -> None:
+    """Check a lake after an ingest of `from`: nothing committed, or tables that hold and accounts that close."""
+    lake = place / "lake"
+    if manifest is None:
+        assert not list(lake.rglob("*.parquet"))
+        assert not (lake / "staging").exists()
+        assert Lake(lake).traces() == []
+    else:
+        assert Lake(lake).table("quarantine").collect().height == manifest.rows_quarantined
+        assert all(a.rows_in == a.rows_good + a.rows_quarantined for a in manifest.accounts)
+        for name in {output.table for output in manifest.outputs} & set(TABLES):
+            TABLES[name].validate(Lake(lake).table(name).collect())
+    assert state(place / "from") == before
+    assert {p.name for p in place.iterdir()} <= {"from", "lake", "mapping.toml"}

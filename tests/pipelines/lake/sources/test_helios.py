@@ -33,13 +33,6 @@ def test_a_row_becomes_a_job_in_utc(published: Published, tmp_path: Path) -> Non
     )
 
 
-def test_clusters_are_found_by_folder_and_below_data(published: Published, tmp_path: Path) -> None:
-    manifest = ingest("helios", published["helios"].write(tmp_path / "from"), tmp_path / "lake").manifest
-
-    assert {a.cluster for a in manifest.accounts} == {"Earth", "Venus"}
-    assert Lake(tmp_path / "lake").table("jobs", cluster="Earth").collect().height == 1
-
-
 def test_capacity_has_one_row_per_virtual_cluster_and_date(published: Published, tmp_path: Path) -> None:
     ingest("helios", published["helios"].write(tmp_path / "from"), tmp_path / "lake")
 

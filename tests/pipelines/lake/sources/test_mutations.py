@@ -13,25 +13,16 @@ from typing import Final
 
 import pytest
 
-import pipelines.lake.storage
-from features.tables import TABLES
 from pipelines.errors import SourceError
 from pipelines.lake.ingest import ingest
-from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Manifest
 from tests.pipelines.conftest import PUBLISHED, PublishedTrace
-from tests.pipelines.lake.sources.mutations import MUTATIONS
+from tests.pipelines.lake.sources.mutations import MUTATIONS, check_ended_well, state
+from tests.pipelines.lake.sources.mutations import quick as quick
 
 FILES: Final = 200
 KINDS: Final = {source: len(MUTATIONS) + (3 if source in ("pai", "philly") else 1) for source in PUBLISHED}
 """In how many ways a source's files are spoiled: plain, as a gzip that lies, and where there are archives as a tar."""
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out, eight hundred times, waiting for the disk and the views: neither depends on what a file holds."""
-    monkeypatch.setattr(pipelines.lake.storage, "_flush", lambda _: None)
-    monkeypatch.setattr(Lake, "refresh_views", lambda _: None)
 
 
 def _lying_gzip(data: bytes, rng: random.Random) -> bytes:
@@ -78,28 +69,13 @@ def _lying_tar(name: str, data: bytes, rng: random.Random) -> bytes:
     return packed[: rng.randrange(1, len(packed))] if lie == 2 else packed
 
 
-def _state(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
 def check_ends_well(trace: PublishedTrace, folder: Path, place: Path) -> None:
     """Ingest a spoiled folder: a clear error and nothing committed, or tables that hold and accounts that close."""
-    before = _state(folder)
-    lake = place / "lake"
+    before = state(folder)
     manifest: Manifest | None = None
     with suppress(SourceError):
-        manifest = ingest(trace.source, folder, lake).manifest
-    if manifest is None:
-        assert not list(lake.rglob("*.parquet"))
-        assert not (lake / "staging").exists()
-        assert Lake(lake).traces() == []
-    else:
-        assert Lake(lake).table("quarantine").collect().height == manifest.rows_quarantined
-        assert all(a.rows_in == a.rows_good + a.rows_quarantined for a in manifest.accounts)
-        for name in {output.table for output in manifest.outputs} & set(TABLES):
-            TABLES[name].validate(Lake(lake).table(name).collect())
-    assert _state(folder) == before
-    assert {p.name for p in place.iterdir()} <= {"from", "lake"}
+        manifest = ingest(trace.source, folder, place / "lake").manifest
+    check_ended_well(place, manifest, before)
 
 
 def check_rounds_end_well(

@@ -7,10 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.errors import SourceError
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 
@@ -125,30 +122,6 @@ def test_a_list_without_times_starts_at_zero_and_says_so(published: Published, t
     assert nothing.null_count().row(0) == (2,) * 6
     assert not jobs["run_s_censored"].any()
     assert any("has no times" in warning for warning in manifest.warnings)
-
-
-def test_a_folder_without_pod_lists_is_an_error_that_names_them(published: Published, tmp_path: Path) -> None:
-    folder = published["openb"].write(tmp_path / "from", without=("openb_pod_list_default.csv",))
-
-    with pytest.raises(SourceError, match=r"no cluster of openb in .*openb_pod_list_\{cluster\}\.csv"):
-        ingest("openb", folder, tmp_path / "lake")
-
-
-def test_another_tables_header_is_an_error(published: Published, tmp_path: Path) -> None:
-    folder = published["openb"].write(tmp_path / "from")
-    (folder / "openb_pod_list_default.csv").write_text((folder / "openb_node_list_gpu_node.csv").read_text())
-
-    with pytest.raises(SourceError, match=r"openb_pod_list_default\.csv has the columns"):
-        ingest("openb", folder, tmp_path / "lake")
-
-
-def test_the_command_ingests_it(published: Published, tmp_path: Path) -> None:
-    folder, lake = published["openb"].write(tmp_path / "from"), tmp_path / "lake"
-
-    result = CliRunner().invoke(app, ["ingest", "openb", "--from", str(folder), "--lake", str(lake)])
-
-    assert result.exit_code == 0, result.stderr
-    assert "ingested: trace openb" in result.stderr
 
 
 @pytest.mark.slow

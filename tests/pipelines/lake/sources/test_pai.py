@@ -92,27 +92,6 @@ def test_machine_use_is_folded_by_mean_and_divided_by_the_machines_gpus(lake: La
     assert use["gpu_frac"].to_list() == [pytest.approx(0.3), None]
 
 
-def test_the_published_archives_are_read_like_plain_files(published: Published, tmp_path: Path, tar_gz: Any) -> None:
-    ingest("pai", published["pai"].write(tmp_path / "plain"), tmp_path / "plain-lake")
-    folder = published["pai"].write(tmp_path / "from")
-    for name in published["pai"].files:
-        tar_gz((folder / name).with_suffix(".tar.gz"), {name: (folder / name).read_bytes()})
-        (folder / name).unlink()
-
-    ingest("pai", folder, tmp_path / "lake")
-
-    for table in ("jobs", "usage", "machines", "machine_usage"):
-        plain = Lake(tmp_path / "plain-lake").table(table).collect()
-        assert Lake(tmp_path / "lake").table(table).collect().equals(plain)
-
-
-def test_hour_and_weekday_hold_in_shanghai(lake: Lake) -> None:
-    submit = lake.table("jobs").filter(job_id="j1").select("submit_ts").collect()
-
-    local = submit.select(pl.col("submit_ts").dt.convert_time_zone("Asia/Shanghai")).item(0, 0)
-    assert (local.hour, local.minute, local.isoweekday()) == (11, 46, 5)
-
-
 def test_the_real_sample_has_the_counts_it_is_known_for(traces: Path, tmp_path: Path) -> None:
     manifest = ingest("pai", traces / "pai", tmp_path / "lake").manifest
 

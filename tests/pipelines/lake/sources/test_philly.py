@@ -177,20 +177,6 @@ def test_minutes_of_three_tables_are_joined(published: Published, tmp_path: Path
     ]
 
 
-def test_the_published_archive_is_read_like_plain_files(published: Published, tmp_path: Path, tar_gz: Any) -> None:
-    ingest("philly", published["philly"].write(tmp_path / "plain"), tmp_path / "plain-lake")
-    packed = tmp_path / "from"
-    packed.mkdir()
-    files = {f"trace-data/{p.name}": p.read_bytes() for p in sorted((tmp_path / "plain").iterdir())}
-    tar_gz(packed / "trace-data.tar.gz", files)
-
-    ingest("philly", packed, tmp_path / "lake")
-
-    for table in ("jobs", "machines", "machine_usage"):
-        plain = Lake(tmp_path / "plain-lake").table(table).collect()
-        assert Lake(tmp_path / "lake").table(table).collect().equals(plain)
-
-
 def test_the_real_samples_have_the_counts_they_are_known_for(traces: Path, tmp_path: Path) -> None:
     manifest = ingest("philly", traces / "philly", tmp_path / "lake").manifest
     rebuilt = ingest("philly", traces / "philly_rebuilt", tmp_path / "lake", as_name="philly-rebuilt").manifest

@@ -123,18 +123,38 @@ def test_a_truncated_gzip_is_an_error(trace: Trace, tmp_path: Path) -> None:
         ingest(trace.source, folder, tmp_path / "lake")
 
 
-def test_a_whole_gzip_is_read_like_the_plain_file(trace: Trace, tmp_path: Path) -> None:
+def check_packed_is_plain(trace: Trace, packed: Path, tmp_path: Path) -> None:
     ingest(trace.source, trace.write(tmp_path / "plain"), tmp_path / "plain-lake")
+    ingest(trace.source, packed, tmp_path / "lake")
+
+    for name in TABLES:
+        assert Lake(tmp_path / "lake").table(name).collect().equals(Lake(tmp_path / "plain-lake").table(name).collect())
+
+
+def test_a_whole_gzip_is_read_like_the_plain_file(trace: Trace, tmp_path: Path) -> None:
     folder = trace.write(tmp_path / "from")
     for name in trace.files:
         plain = folder / name
         plain.with_name(plain.name + ".gz").write_bytes(gzip.compress(plain.read_bytes()))
         plain.unlink()
 
-    ingest(trace.source, folder, tmp_path / "lake")
+    check_packed_is_plain(trace, folder, tmp_path)
 
-    for name in TABLES:
-        assert Lake(tmp_path / "lake").table(name).collect().equals(Lake(tmp_path / "plain-lake").table(name).collect())
+
+@pytest.mark.parametrize("source", ["pai", "philly"])
+def test_the_published_archives_are_read_like_plain_files(
+    source: str, published: dict[str, Trace], tmp_path: Path, tar_gz: Any
+) -> None:
+    trace, packed = published[source], tmp_path / "from"
+    packed.mkdir()
+    files = {name: (trace.write(tmp_path / "read") / name).read_bytes() for name in trace.files}
+    if source == "philly":
+        tar_gz(packed / "trace-data.tar.gz", {f"trace-data/{name}": data for name, data in files.items()})
+    else:
+        for name, data in files.items():
+            tar_gz((packed / name).with_suffix(".tar.gz"), {name: data})
+
+    check_packed_is_plain(trace, packed, tmp_path)
 
 
 @pytest.mark.slow

@@ -21,13 +21,6 @@ def test_an_hour_that_is_missing_is_that_of_the_day_before_else_that_before() ->
     assert (repairs.filled, repairs.merged, repairs.unsorted) == (3, 0, 0)
 
 
-def test_an_empty_reading_is_a_missing_hour() -> None:
-    series, repairs = hourly(np.arange(3) * HOUR, np.array([5.0, np.nan, 7.0]), "g/kWh")
-
-    assert series.values.tolist() == [5.0, 5.0, 7.0]
-    assert repairs.filled == 1
-
-
 def test_half_hours_and_hours_told_twice_are_averaged() -> None:
     series, repairs = hourly(np.array([0.0, 1800.0, 3600.0, 3600.0]), np.array([1.0, 2.0, 10.0, 30.0]), "g/kWh")
 

@@ -14,7 +14,7 @@ from scheduler_core.cluster import paper_machines
 from scheduler_core.queue_policies import QUEUE_POLICIES
 from scheduler_core.queueing import Discipline
 from tests.examples import examples
-from tests.pipelines.simulation.engine.simulations import gpu_machines, hosts_of, outages, simulated, workload
+from tests.pipelines.simulation.engine.simulations import gpu_machines, outages, workload
 from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -50,16 +50,6 @@ def test_both_engines_do_the_same(policy, option, seed, jobs):
     check_same(ran(asked, "compiled"), ran(asked, "python"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
-@settings(max_examples=examples(5))
-@given(seed=SEEDS)
-def test_both_engines_do_the_same_with_long_queues(policy, option, seed):
-    asked = world(seed, 400, policy, option)
-    check_same(ran(asked, "compiled"), ran(asked, "python"))
-
-
 def test_the_worlds_hold_what_could_differ():
     endings, most_hosts, never_fitted = set(), 0, 0
     for seed in range(80):
@@ -79,35 +69,6 @@ def test_compiled_resumes_when_there_are_more_runs_than_were_made_room_for():
     found = ran(asked, "compiled")
     assert len(found.job) > len(jobs)
     check_same(found, ran(asked, "python"))
-
-
-def test_five_jobs_by_hand():
-    jobs = workload(
-        {"at": 0.0, "run": 100.0, "gpus": 4.0, "instances": 2},
-        {"at": 10.0, "run": 50.0, "gpus": 8.0, "instances": 4},
-        {"at": 20.0, "run": 30.0, "gpus": 2.0, "granted": (0.0, 0.0, 1.0), "granted_run": 15.0, "dies": True},
-        {"at": 20.0, "run": 5.0, "gpus": 8.0, "fails": True},
-        {"at": 30.0, "run": 9.0, "gpus": 9.0},
-    )
-    found = simulate(jobs, paper_machines(), engine="compiled")
-    assert simulated(found) == [
-        (0, 0.0, 100.0, "completed"),
-        (2, 20.0, 35.0, "killed"),
-        (3, 20.0, 25.0, "failed"),
-        (2, 35.0, 65.0, "completed"),
-        (1, 100.0, 150.0, "completed"),
-    ]
-    assert [hosts_of(found, run) for run in (0, 1, 2, 4)] == [{0: 2}, {1: 1}, {2: 1}, {0: 1, 1: 1, 2: 1, 3: 1}]
-    assert found.full.tolist() == [False, False, False, True, False]
-    assert found.never_fits.tolist() == [False] * 4 + [True]
-    assert found.end_s == 150.0
-
-
-def test_nobody_comes():
-    empty = workload()
-    for horizon_s in (math.inf, 60.0):
-        one, other = (simulate(empty, paper_machines(), horizon_s=horizon_s, engine=e) for e in ("compiled", "python"))
-        check_same(one, other)
 
 
 def test_columns_of_any_layout_are_taken():

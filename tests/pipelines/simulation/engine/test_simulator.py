@@ -286,24 +286,6 @@ def test_what_holds_in_every_run(
     assert again.stranded_gpu_s == schedule.stranded_gpu_s
 
 
-@given(drawn=rows(), rules=ANY_DISCIPLINE)
-def test_gpu_seconds_held_are_those_the_jobs_ask_for(drawn: list[dict[str, Any]], rules: Discipline) -> None:
-    schedule = run(workload(*drawn), gpu_machines(4, 4, cpu_cores=20), rules)
-
-    held = 0.0
-    for at, (job, start_s, end_s, how) in enumerate(simulated(schedule)):
-        row = drawn[job]
-        gpus = row["gpus"] if schedule.full[at] else row.get("granted", (0, 0, row["gpus"]))[2]
-        lasts_s = end_s - start_s - (rules.restart_cost_s if how == "preempted" else 0.0)
-        held += gpus * sum(hosts_of(schedule, at).values()) * lasts_s
-    expected = 0.0
-    for row, too_large in zip(drawn, schedule.never_fits.tolist(), strict=True):
-        first = row.get("granted", (0, 0, row["gpus"]))[2] * row.get("granted_run", row["run"])
-        again = row["gpus"] * row["run"] if row.get("dies", False) else 0.0
-        expected += 0.0 if too_large else row["instances"] * (first + again)
-    assert held == pytest.approx(expected)
-
-
 @given(
     drawn=rows(), policy=st.sampled_from(["sjf", "qssf", "priority", "srtf"]), order=st.randoms(use_true_random=False)
 )

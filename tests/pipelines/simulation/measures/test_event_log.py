@@ -77,10 +77,6 @@ def test_devices_are_said_where_gpus_are_not_pooled() -> None:
     ]
 
 
-def test_nothing_happened() -> None:
-    assert {len(column) for column in events(schedule([])).values()} == {0}
-
-
 @settings(deadline=None)
 @given(ran=schedules())
 def test_replaying_the_log_never_exceeds_a_machine_and_ends_as_it_should(ran: Schedule) -> None:

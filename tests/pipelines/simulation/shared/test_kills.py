@@ -15,6 +15,7 @@ from pipelines.simulation.shared.run import SharedRun, simulate_shared
 from pipelines.simulation.shared.variation import Variation
 from scheduler_core.cluster import Machine
 from scheduler_core.reserve import ReservePolicy
+from tests.examples import examples
 from tests.pipelines.simulation.engine.simulations import workload
 from tests.pipelines.simulation.shared.worlds import POLICIES, SHARINGS, simulated, world
 
@@ -88,16 +89,9 @@ def check_kills(seed: int, arm: str, policy: str, sharing: str) -> int:
 ARMS = st.sampled_from(["shrunk", "reclaim", "reclaim_prior", "peak"])
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(300))
 @given(seed=st.integers(0, 10**6), arm=ARMS, policy=st.sampled_from(POLICIES), sharing=st.sampled_from(SHARINGS))
 def test_a_job_is_killed_once_at_most(seed: int, arm: str, policy: str, sharing: str) -> None:
-    check_kills(seed, arm, policy, sharing)
-
-
-@pytest.mark.slow
-@settings(max_examples=300)
-@given(seed=st.integers(0, 10**6), arm=ARMS, policy=st.sampled_from(POLICIES), sharing=st.sampled_from(SHARINGS))
-def test_a_job_is_killed_once_at_most_in_many_worlds(seed: int, arm: str, policy: str, sharing: str) -> None:
     check_kills(seed, arm, policy, sharing)
 
 

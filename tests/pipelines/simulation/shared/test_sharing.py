@@ -17,10 +17,10 @@ from pipelines.simulation.shared.state import State
 from pipelines.simulation.shared.variation import Variation
 from scheduler_core.cluster import Machine
 from scheduler_core.queueing import Discipline
+from tests.examples import examples
 from tests.pipelines.simulation.engine.simulations import workload
 from tests.pipelines.simulation.shared.worlds import ARMS, POLICIES, SHARINGS, VARIATIONS, World, simulated, world
 
-FAST, MANY = 25, 300
 SEEDS = st.integers(0, 10**6)
 
 
@@ -96,16 +96,9 @@ def test_capacity_holds_and_work_is_conserved() -> None:
     assert saturated > 3, "nobody competes in these worlds"
 
 
-@settings(max_examples=FAST)
+@settings(max_examples=examples(300))
 @given(seed=SEEDS)
 def test_capacity_holds_in_every_arm(seed: int) -> None:
-    check_state(state_of(drawn(seed)))
-
-
-@pytest.mark.slow
-@settings(max_examples=MANY)
-@given(seed=SEEDS)
-def test_capacity_holds_in_many_worlds(seed: int) -> None:
     check_state(state_of(drawn(seed)))
 
 
@@ -128,17 +121,9 @@ def check_unchanged(one: World) -> None:
     assert found.workload.request_units.tolist() == expected.workload.request_units.tolist()
 
 
-@pytest.mark.parametrize("sharing", SHARINGS)
-@pytest.mark.parametrize("policy", POLICIES)
-def test_full_requests_run_as_in_the_other_engines(policy: str, sharing: str) -> None:
-    for seed in range(5):
-        check_unchanged(drawn(seed, arm="requested", variation="default", policy=policy, sharing=sharing))
-
-
-@pytest.mark.slow
-@settings(max_examples=MANY)
+@settings(max_examples=examples(300))
 @given(seed=SEEDS, variation=st.sampled_from(["default", "prototype", "late"]))
-def test_full_requests_run_as_in_the_other_engines_in_many_worlds(seed: int, variation: str) -> None:
+def test_full_requests_run_as_in_the_other_engine(seed: int, variation: str) -> None:
     check_unchanged(drawn(seed, arm="requested", variation=variation))
 
 
@@ -158,16 +143,9 @@ def check_alone(one: World) -> None:
     assert found.lost_s == pytest.approx(np.zeros_like(found.lost_s), abs=1e-6)
 
 
-@settings(max_examples=FAST)
+@settings(max_examples=examples(300))
 @given(seed=SEEDS)
 def test_a_job_alone_is_never_stretched(seed: int) -> None:
-    check_alone(drawn(seed))
-
-
-@pytest.mark.slow
-@settings(max_examples=MANY)
-@given(seed=SEEDS)
-def test_a_job_alone_is_never_stretched_in_many_worlds(seed: int) -> None:
     check_alone(drawn(seed))
 
 
