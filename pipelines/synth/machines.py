@@ -34,16 +34,15 @@ class Park:
 
 def build_park(calibration: Calibration, noise: Noise) -> Park:
     """Build the list of all machines from the published counts."""
-    classes = sorted(calibration.machines, key=lambda c: c.gpu_type)
-    repeats = [c.count for c in classes]
-    gpu_type = np.repeat(np.array([c.gpu_type for c in classes]), repeats)
-    kinds = sorted({c.gpu_type for c in classes})
+    kind, cpu_cores, mem_gb, gpus, count = zip(*sorted(calibration.machines.classes, key=lambda c: c[0]), strict=True)
+    gpu_type = np.repeat(np.array(kind), count)
+    kinds = sorted(set(kind))
     return Park(
         name=noise.digests("machine", np.arange(len(gpu_type)), 24),
         gpu_type=gpu_type,
-        cpu_cores=np.repeat(np.array([c.cpu_cores for c in classes]), repeats),
-        mem_gb=np.repeat(np.array([c.mem_gb for c in classes]), repeats),
-        gpus=np.repeat(np.array([c.gpus for c in classes]), repeats),
+        cpu_cores=np.repeat(np.array(cpu_cores), count),
+        mem_gb=np.repeat(np.array(mem_gb), count),
+        gpus=np.repeat(np.array(gpus), count),
         first={kind: int(np.flatnonzero(gpu_type == kind)[0]) for kind in kinds},
         count={kind: int((gpu_type == kind).sum()) for kind in kinds},
     )

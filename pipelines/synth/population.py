@@ -118,7 +118,7 @@ def _group_sizes(calibration: Calibration, noise: Noise, jobs: float) -> Ints:
     needed = int(1.1 * jobs) + 10
     drawn = np.floor(noise.uniform("group size", np.arange(needed)) ** (-1.0 / law.exponent))
     size = np.minimum(drawn, cap).astype(np.int64)
-    return size[: int(np.searchsorted(np.cumsum(size), 1.1 * jobs)) + 1]
+    return np.asarray(size[: int(np.searchsorted(np.cumsum(size), 1.1 * jobs)) + 1], dtype=np.int64)
 
 
 def _classes(size: Ints, quotas: Floats) -> Ints:
@@ -218,7 +218,7 @@ def _submit_instants(calibration: Calibration, noise: Noise, groups: Groups, ind
     span_days = np.maximum(low * (high / low) ** noise.uniform("span", group), groups.size / law.jobs_per_day)
     spread = np.minimum(span_days / days, 1.0)[index] * (noise.uniform("instant", np.arange(len(index))) - 0.5)
     place = np.abs(noise.uniform("centre", group)[index] + spread)
-    return np.where(place > 1.0, 2.0 - place, place)
+    return np.asarray(np.where(place > 1.0, 2.0 - place, place), dtype=np.float64)
 
 
 def _clock(calibration: Calibration, noise: Noise, instant: Floats, days: int) -> Floats:

@@ -55,7 +55,7 @@ class Tasks:
 def measured_share(calibration: Calibration, instances: Ints) -> Floats:
     """Return the share of a gang's workers that have sensor rows."""
     use = calibration.use
-    return np.minimum(1.0, (use.measured_gang / instances) ** use.measured_power)
+    return np.asarray(np.minimum(1.0, (use.measured_gang / instances) ** use.measured_power), dtype=np.float64)
 
 
 def draw_runs(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, need: Floats, days: int) -> Runs:
