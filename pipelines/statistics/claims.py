@@ -1,35 +1,25 @@
 """Requests and use: `sizes`, `request_fragmentation`, `over_claim*`, `request_and_use`, `use`, `resources_told`.
 
-Each is one query that uses the SQL of `pipelines.lake.views`; `pipelines.rightsizing` recommends new requests.
-Called through `pipelines.statistics`.
+Each is one query that uses the SQL of `pipelines.lake.quantities`; `pipelines.rightsizing` recommends new requests.
 """
 
 from typing import Final
 
-import polars as pl
-
-from pipelines.lake.lake import Lake
 from pipelines.lake.quantities import CLAIM_CELLS, CLAIMS_MEASURED, EXACT, IS_CLAIM, SLACK, total
-from pipelines.statistics.query import (
-    JOB_DIMENSIONS,
-    JOB_ROWS,
-    By,
-    Split,
-    mean,
-    percentiles,
-    quantiles,
-    run_query,
-)
+from pipelines.statistics.query import JOB_DIMENSIONS, JOB_ROWS, Split, mean, percentiles, quantiles, without
+from pipelines.statistics.statistic import statistic
+
+_USED: Final = {"jobs": ("req_gpus",), "usage": ("used_gpus",)}
 
 
-def sizes(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Requested GPUs over all instances", unit="GPUs, GPU-hours", needs={"jobs": ("req_gpus",)})
+def sizes(split: Split) -> str:
     """Return the number of GPUs that jobs request over all instances (mean, percentiles, shares), and their GPU-hours.
 
     `jobs` counts jobs with a known request, `cpu_jobs` those without and `gpu_jobs` those with GPUs; other columns are
     about `gpu_jobs`. `under_one_gpu_share` is the share that requests less than one GPU in total, `one_gpu_share` one.
     """
-    split = Split(by, JOB_DIMENSIONS)
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, part AS (
         SELECT {split.defined}count(*) AS jobs, count(*) FILTER (WHERE gpus = 0) AS cpu_jobs,
             count(*) FILTER (WHERE gpus > 0) AS gpu_jobs,
@@ -47,18 +37,22 @@ def sizes(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> 
         one_gpu_share, one_instance_share, mean_gpu_hours, p99_gpu_hours, max_gpu_hours
     FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
-def request_fragmentation(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(
+    title="GPU requests per instance",
+    unit="tasks, GPU-hours",
+    by=without("request_class", JOB_DIMENSIONS),
+    needs={"jobs": ("req_gpus",)},
+)
+def request_fragmentation(split: Split) -> str:
     """Return tasks, instances and GPU-hours by class of GPU request per instance, and the share of GPUs left over.
 
     Only tasks that request GPUs count. `requests` counts distinct requests (CPU, memory, GPUs) in the class.
     `left_over_frac` is the GPU fraction that stays free if GPUs hold only instances with the same request (mean over
     instances): three instances of 0.3 GPUs leave 0.1 of a GPU free; one of 1.5 takes two GPUs and leaves 0.25 of each.
     """
-    split = Split(by, {name: of for name, of in JOB_DIMENSIONS.items() if name != "request_class"})
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, piece AS (
         SELECT *, {JOB_DIMENSIONS["request_class"]} AS request_class,
             greatest(0, CASE WHEN req_gpus < 1 THEN 1 - floor(1 / req_gpus + 1e-9) * req_gpus
@@ -76,7 +70,6 @@ def request_fragmentation(lake: Lake, trace: str, by: By = None, cluster: str | 
         gpu_hours / nullif(CAST(sum(held) OVER ({split.window}) AS DOUBLE), 0) AS gpu_hours_share, left_over_frac
     FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 _MEASURED: Final = f"""measured AS (
@@ -86,7 +79,8 @@ PROBABILITIES: Final = tuple(i / 100 for i in range(101))
 """Probabilities of the quantiles that `request_and_use` returns."""
 
 
-def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Request above use", unit="tasks; core-, GPU- and GiB-hours", needs=_USED)
+def over_claim(split: Split) -> str:
     """Return for each resource the share of tasks that request more than they use, and the slack in resource-hours.
 
     Only measured tasks with a request above zero are counted. Parameter servers are left out, because traces report
@@ -96,8 +90,7 @@ def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None
     part of `requested_h` above the use, `slack_share` is `slack_h` / `requested_h`, `beyond_h` is the use above the
     request. Hours are null if no run time is known.
     """
-    split = Split(by, JOB_DIMENSIONS)
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, {_MEASURED}, cell AS (
         SELECT {split.defined}{CLAIM_CELLS}, instance_hours AS hours FROM measured
     ), part AS (
@@ -113,10 +106,10 @@ def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None
         slack_h, slack_h / nullif(requested_h, 0) AS slack_share, beyond_h
     FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
-def over_claim_as_published(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Request above use, as PAI's notebook counts it", unit="tasks", needs=_USED)
+def over_claim_as_published(split: Split) -> str:
     """Return for each resource the share of tasks that request more than they use, as PAI's notebook counts them.
 
     All measured tasks count, also parameter servers. `mem` compares requested main memory with used *GPU* memory, an
@@ -126,8 +119,7 @@ def over_claim_as_published(lake: Lake, trace: str, by: By = None, cluster: str 
     ----------
     Alibaba, cluster-trace-gpu-v2020, `analysis.ipynb`.
     """
-    split = Split(by, JOB_DIMENSIONS)
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, cell AS (
         SELECT {split.defined}unnest([
             {{'resource': 'cpu', 'request': req_cpu_cores, 'used': used_cpu_cores}},
@@ -138,18 +130,17 @@ def over_claim_as_published(lake: Lake, trace: str, by: By = None, cluster: str 
     SELECT {split.listed}resource, count(*) AS tasks, avg(CAST(request > used AS INTEGER)) AS over_claim_share
     FROM cell WHERE request IS NOT NULL AND used IS NOT NULL GROUP BY ALL ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
-def request_and_use(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Distributions of request and use per instance", unit="cores, GPUs, GiB", needs=_USED)
+def request_and_use(split: Split) -> str:
     """Return the distributions of request and use for each resource: the quantile at every hundredth, for charts.
 
     The tasks, `use` (mean or peak) and `basis` are those of `over_claim`. `series` is `request` or `used`; `value` is
     the quantile at `probability`, per instance, in the resource's unit.
     """
-    split = Split(by, JOB_DIMENSIONS)
     points = ", ".join(map(str, PROBABILITIES))
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, {_MEASURED}, cell AS (
         SELECT {split.defined}{CLAIM_CELLS} FROM measured
     ), series AS (
@@ -163,7 +154,6 @@ def request_and_use(lake: Lake, trace: str, by: By = None, cluster: str | None =
         unnest(q) AS value
     FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 MEASURES: Final = (
@@ -186,14 +176,14 @@ _RESOURCES: Final = {
 }
 
 
-def use(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Use per instance", unit="cores, GPUs, GiB, bytes/s", needs={"usage": ()})
+def use(split: Split) -> str:
     """Return the use of measured tasks per instance: mean and percentiles over tasks, one row for each measure.
 
     The name of a measure ends in its unit. Every measured task counts once, also parameter servers.
     """
-    split = Split(by, JOB_DIMENSIONS)
     cells = ", ".join(f"{{'measure': '{name}', 'value': {name}}}" for name in MEASURES)
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, cell AS (
         SELECT {split.defined}unnest([{cells}], recursive := true)
         FROM job JOIN usage USING (trace, cluster, job_id, role)
@@ -204,22 +194,20 @@ def use(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl
     )
     SELECT {split.listed}measure, tasks, mean, {percentiles("value")}, max FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
-def resources_told(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Resources with a request or a use", unit="kinds", needs={"jobs": ()})
+def resources_told(split: Split) -> str:
     """Return for which resources (CPU, GPU, memory, GPU memory, network) any job has a request or a measured use."""
-    split = Split(by, JOB_DIMENSIONS)
     told = ", ".join(
         f"coalesce(bool_or({' OR '.join(f'{column} IS NOT NULL' for column in columns)}), false) AS {kind}"
         for kind, columns in _RESOURCES.items()
     )
     kinds = " + ".join(f"CAST({kind} AS BIGINT)" for kind in _RESOURCES)
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, part AS (
         SELECT {split.defined}{told}
         FROM job LEFT JOIN usage USING (trace, cluster, job_id, role) GROUP BY ALL HAVING count(*) > 0
     )
     SELECT {split.listed}{kinds} AS kinds, {", ".join(_RESOURCES)} FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)

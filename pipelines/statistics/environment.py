@@ -1,15 +1,13 @@
 """GPUs as their exporters measured them: `gpu_environment`, `gpu_power_by_use`.
 
-Each is one query over hours of GPUs. Called through `pipelines.statistics`.
+Each is one query over hours of GPUs.
 """
 
 from typing import Final
 
-import polars as pl
-
-from pipelines.lake.lake import Lake
 from pipelines.lake.quantities import ENERGY_KWH, MEAN_POWER_W
-from pipelines.statistics.query import ZONE, By, Split, mean, percentiles, quantiles, run_query
+from pipelines.statistics.query import ZONE, Split, mean, percentiles, quantiles
+from pipelines.statistics.statistic import statistic
 
 _LOCAL: Final = f"timezone({ZONE}, ts)"
 GPU_HOUR_DIMENSIONS: Final = {
@@ -26,16 +24,21 @@ WATTS_DIGITS: Final = 6
 """Digits of fitted watts; more would depend on the order of rows."""
 
 
-def gpu_environment(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(
+    title="Power, temperature and errors of GPUs",
+    unit="W, kWh, degrees C, hours",
+    by=GPU_HOUR_DIMENSIONS,
+    needs={"environment": ()},
+)
+def gpu_environment(split: Split) -> str:
     """Return power, energy, temperature and errors of GPUs, over hours of GPUs.
 
     `gpu_hours` counts hours with samples, `sampled_h` the hours that samples cover; `energy_kwh` was drawn in these.
     Percentiles are over the mean powers of hours. `xid_hours` counts hours in which the reported XID error code
     changed, `xid_gpus` the GPUs with such an hour.
     """
-    split = Split(by, GPU_HOUR_DIMENSIONS)
     gpu = "cluster || ' ' || machine || ' ' || device"
-    sql = f"""
+    return f"""
     WITH gpu_hour AS (
         SELECT {split.defined}{gpu} AS gpu, power_w, power_max_w, temp_c, temp_max_c, energy_j, xid_changes,
             coverage_frac
@@ -52,17 +55,21 @@ def gpu_environment(lake: Lake, trace: str, by: By = None, cluster: str | None =
         {percentiles("w")}, max_w, mean_c, max_c, xid_hours, xid_gpus
     FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
-def gpu_power_by_use(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(
+    title="Power of GPUs by use",
+    unit="W",
+    by={name: GPU_HOUR_DIMENSIONS[name] for name in ("cluster", "machine", "date", "month")},
+    needs={"environment": ("power_w",), "machine_usage": ("gpu_frac",)},
+)
+def gpu_power_by_use(split: Split) -> str:
     """Return for each GPU type the power in W when idle and when busy, fitted over machine-hours by least squares.
 
     The power of a machine's GPUs in an hour is compared with their busy fraction: `idle_w` at 0, `full_w` at 1, `r2`
     the share of the variance explained. Null if all hours were equally busy. For a power file (`taut simulate
     --power`): `[gpus.<type>]` with `idle_w` and `full_w`.
     """
-    split = Split(by, {name: GPU_HOUR_DIMENSIONS[name] for name in ("cluster", "machine", "date", "month")})
     fitted = ", ".join(
         f"CAST(round({value}, {WATTS_DIGITS}) AS DOUBLE) AS {name}"
         for name, value in {
@@ -71,7 +78,7 @@ def gpu_power_by_use(lake: Lake, trace: str, by: By = None, cluster: str | None 
             "r2": "regr_r2(power_w, gpu_frac)",
         }.items()
     )
-    sql = f"""
+    return f"""
     WITH gpus AS (
         SELECT cluster, machine, ts, gpu_type, avg(power_w) AS power_w
         FROM environment WHERE trace = $trace AND cluster = coalesce($cluster, cluster) AND power_w IS NOT NULL
@@ -85,4 +92,3 @@ def gpu_power_by_use(lake: Lake, trace: str, by: By = None, cluster: str | None 
     SELECT {split.listed}gpu_type, count(DISTINCT of_machine) AS machines, count(*) AS machine_hours, {fitted}
     FROM hour GROUP BY ALL ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)

@@ -2,7 +2,6 @@
 
 Each is one query, except `files`, which reads the manifest. Utilisation is averaged over machine-hours, so that a
 machine sampled every minute counts as much as one sampled every hour. Time zones must be whole hours from UTC.
-Called through `pipelines.statistics`.
 """
 
 from typing import Final
@@ -11,34 +10,34 @@ import polars as pl
 
 from pipelines.lake.lake import Lake
 from pipelines.lake.quantities import HOUR_SINCE_1970, MACHINE_TYPE, MEAN_FRACTIONS, SAMPLES
-from pipelines.statistics.query import ZONE, By, Split, mean, percentiles, quantiles, run_query
+from pipelines.statistics.query import ZONE, Split, mean, percentiles, quantiles, without
+from pipelines.statistics.statistic import Statistic, defined, statistic
 
 MACHINE_DIMENSIONS: Final = {"cluster": "cluster"}
 CAPACITY_DIMENSIONS: Final = {"cluster": "cluster", "vc": "vc", "date": "CAST(date AS VARCHAR)"}
 
 
-def machine_classes(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Classes of machines", unit="machines, GPUs", by=MACHINE_DIMENSIONS, needs={"machines": ()})
+def machine_classes(split: Split) -> str:
     """Return the classes of machines (GPU type, cores, memory, GPUs, GPU memory), with machines and GPUs in each.
 
     A null value is unknown; machines with the same values, nulls included, form one class.
     """
-    split = Split(by, MACHINE_DIMENSIONS)
-    sql = f"""
+    return f"""
     SELECT {split.defined}gpu_type, cpu_cores, mem_gib, gpus, gpu_mem_gib, count(*) AS machines,
         CAST(sum(gpus) AS BIGINT) AS total_gpus
     FROM machines WHERE trace = $trace AND cluster = coalesce($cluster, cluster) GROUP BY ALL ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
-def capacity(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="GPUs over dates", unit="GPUs", by=CAPACITY_DIMENSIONS, needs={"capacity": ()})
+def capacity(split: Split) -> str:
     """Return the number of GPUs of all virtual clusters together: mean, minimum and maximum over dates.
 
     If several clusters are selected, their GPUs are summed too.
     """
-    split = Split(by, CAPACITY_DIMENSIONS)
     date = "" if "date" in split.names else "date, "
-    sql = f"""
+    return f"""
     WITH day AS (
         SELECT {split.defined}{date}sum(gpus) AS gpus
         FROM capacity WHERE trace = $trace AND cluster = coalesce($cluster, cluster) GROUP BY ALL
@@ -48,7 +47,6 @@ def capacity(lake: Lake, trace: str, by: By = None, cluster: str | None = None) 
         CAST(min(gpus) AS BIGINT) AS min_gpus, CAST(max(gpus) AS BIGINT) AS max_gpus
     FROM day GROUP BY ALL HAVING count(*) > 0 ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 MACHINE_HOUR_DIMENSIONS: Final = {
@@ -61,31 +59,42 @@ MACHINE_HOUR_DIMENSIONS: Final = {
 }
 
 
-def utilisation_by_hour(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(
+    title="Utilisation by local hour",
+    unit="busy fraction (0..1)",
+    by=MACHINE_HOUR_DIMENSIONS,
+    needs={"machine_usage": ()},
+)
+def utilisation_by_hour(split: Split) -> str:
     """Return the busy fraction of CPU, memory and GPUs in each local hour of the day, over machine-hours.
 
     A machine-hour is the mean of one machine's samples in one hour; hours without samples are absent, not idle.
     `machines` counts machines, `samples` the rows of `machine_usage` behind the means. PAI publishes one row for each
     worker, the machine's mean over the worker's life; it counts in the hour in which the worker started.
     """
-    return _utilisation(lake, trace, by, cluster, key="hour", of="hour(local_hour)")
+    return _utilisation(split, key="hour", of="hour(local_hour)")
 
 
-def utilisation_by_machine_type(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(
+    title="Utilisation by machine type",
+    unit="busy fraction (0..1)",
+    by=without("machine_type", MACHINE_HOUR_DIMENSIONS),
+    needs={"machine_usage": ()},
+)
+def utilisation_by_machine_type(split: Split) -> str:
     """Return the busy fraction of CPU, memory and GPUs for each type of machine, over machine-hours.
 
     The type is the GPU type, else the number and memory of the GPUs, else `unknown` (machines missing from the machine
     list). Columns as in `utilisation_by_hour`.
     """
-    return _utilisation(lake, trace, by, cluster, key="machine_type", of="machine_type")
+    return _utilisation(split, key="machine_type", of="machine_type")
 
 
-def _utilisation(lake: Lake, trace: str, by: By, cluster: str | None, *, key: str, of: str) -> pl.DataFrame:
-    split = Split(by, {name: each for name, each in MACHINE_HOUR_DIMENSIONS.items() if name != key})
+def _utilisation(split: Split, *, key: str, of: str) -> str:
     cells = ", ".join(
         f"{{'resource': '{name}', 'frac': {name}_frac, 'samples': {name}_samples}}" for name in ("cpu", "mem", "gpu")
     )
-    sql = f"""
+    return f"""
     WITH machine_hour AS (
         SELECT cluster, machine, {HOUR_SINCE_1970} AS hour_since_1970, {MEAN_FRACTIONS}, {SAMPLES}
         FROM machine_usage WHERE trace = $trace AND cluster = coalesce($cluster, cluster) GROUP BY ALL
@@ -106,7 +115,6 @@ def _utilisation(lake: Lake, trace: str, by: By, cluster: str | None, *, key: st
     SELECT {split.listed}"{key}", resource, machines, machine_hours, samples, mean_frac, {percentiles("frac")}, max_frac
     FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 _SCHEMA: Final = {
@@ -120,12 +128,11 @@ _SCHEMA: Final = {
 }
 
 
-def files(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+def _files(lake: Lake, trace: str, _: Split, cluster: str | None) -> pl.DataFrame:
     """Return each published table of the trace: its file, bytes, SHA-256, and the rows read and quarantined.
 
     File, bytes and checksum are null if the table was absent.
     """
-    Split(by, {})
     lake.table("jobs", trace, cluster)
     manifest = lake.manifest(trace)
     known = {each.file: each for each in manifest.inputs}
@@ -145,3 +152,14 @@ def files(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> 
         ],
         schema=_SCHEMA,
     ).sort("cluster", "table", "file", nulls_last=True)
+
+
+files: Final = Statistic(
+    name="files",
+    title="Published files that were read",
+    unit="bytes, rows",
+    definition=defined(_files),
+    compute=_files,
+    dimensions={},
+    adds_up=False,
+)

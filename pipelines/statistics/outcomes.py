@@ -1,41 +1,40 @@
 """Statistics of job ends and users: `status_counts`, `gpu_hours_by_status`, `group_recurrence`, `user_concentration`.
 
-Each is one query. Called through `pipelines.statistics`.
+Each is one query.
 """
 
 from typing import Final
 
-import polars as pl
-
-from pipelines.lake.lake import Lake
 from pipelines.lake.quantities import EXACT, total
-from pipelines.statistics.query import JOB_DIMENSIONS, JOB_ROWS, By, Split, mean, percentiles, quantiles, run_query
+from pipelines.statistics.query import JOB_DIMENSIONS, JOB_ROWS, Split, mean, percentiles, quantiles, without
+from pipelines.statistics.statistic import statistic
+
+_WITHOUT_STATUS: Final = without("status", JOB_DIMENSIONS)
 
 
-def status_counts(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Jobs by status", unit="jobs", by=_WITHOUT_STATUS, needs={"jobs": ()})
+def status_counts(split: Split) -> str:
     """Return the number of jobs with each status and their share; running and waiting are states at the trace's end.
 
     A row of `jobs` is a task in PAI and a job in other traces. A null status is unknown.
     """
-    split = Split(by, _without_status())
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, part AS (
         SELECT {split.defined}status, count(*) AS jobs FROM job GROUP BY ALL
     )
     SELECT {split.listed}status, jobs, CAST(jobs AS DOUBLE) / sum(jobs) OVER ({split.window}) AS share
     FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
-def gpu_hours_by_status(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="GPU-hours by status", unit="GPU-hours", by=_WITHOUT_STATUS, needs={"jobs": ("req_gpus",)})
+def gpu_hours_by_status(split: Split) -> str:
     """Return the number of jobs that request GPUs with each status, and their GPU-hours.
 
     GPU-hours are the job's GPUs over all instances times its run time; null if no run time with that status is known.
     Running jobs count up to the trace's end. A null status is unknown.
     """
-    split = Split(by, _without_status())
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, part AS (
         SELECT {split.defined}status, count(*) AS gpu_jobs, {total("gpu_hours")} AS gpu_hours,
             sum(CAST(gpu_hours AS {EXACT})) AS held
@@ -46,25 +45,20 @@ def gpu_hours_by_status(lake: Lake, trace: str, by: By = None, cluster: str | No
         gpu_hours / nullif(CAST(sum(held) OVER ({split.window}) AS DOUBLE), 0) AS gpu_hours_share
     FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
-
-
-def _without_status() -> dict[str, str]:
-    return {name: of for name, of in JOB_DIMENSIONS.items() if name != "status"}
 
 
 TOP_SHARE: Final = 0.05
 """Share of users that `user_concentration` counts as top users."""
 
 
-def group_recurrence(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Recurrence of groups", unit="jobs", needs={"jobs": ("group",)})
+def group_recurrence(split: Split) -> str:
     """Return how often groups recur: the number of groups, jobs per group, and the shares of jobs in recurring groups.
 
     Only jobs with a group are counted, a PAI job with several tasks once. Groups of different clusters are different. A
     group recurs if it has more than one job. `again_share` is the share of jobs that are not the first of their group.
     """
-    split = Split(by, JOB_DIMENSIONS)
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, party AS (
         SELECT {split.defined}cluster AS of_cluster, "group" AS of_group, count(DISTINCT job_id) AS jobs
         FROM job WHERE "group" IS NOT NULL GROUP BY ALL
@@ -81,19 +75,18 @@ def group_recurrence(lake: Lake, trace: str, by: By = None, cluster: str | None 
         recurring_groups_share, recurring_jobs_share, jobs_in_groups_of_5_share, again_share
     FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
-def user_concentration(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Concentration on users", unit="tasks, GPU-hours", needs={"jobs": ("user",)})
+def user_concentration(split: Split) -> str:
     """Return how unevenly users use the cluster: tasks per user, and the shares of the largest user and of the top 5 %.
 
     Only tasks with a user are counted; users of different clusters are different. The top 5 % are at least one user;
     users are ranked by tasks for `*_tasks_share` and by GPU-hours for `*_gpu_hours_share`.
     """
-    split = Split(by, JOB_DIMENSIONS)
     part = f"({split.window})"
     top = f"ceil({TOP_SHARE} * users)"
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, party AS (
         SELECT {split.defined}cluster AS of_cluster, "user" AS of_user, count(*) AS tasks,
             sum(CAST(gpu_hours AS {EXACT})) AS gpu_hours
@@ -117,4 +110,3 @@ def user_concentration(lake: Lake, trace: str, by: By = None, cluster: str | Non
         top_tasks_share, gpu_hours, first_gpu_hours_share, top_gpu_hours_share
     FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)

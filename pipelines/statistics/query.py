@@ -106,6 +106,11 @@ def run_query(lake: Lake, sql: str, *, trace: str, cluster: str | None) -> pl.Da
     return pl.DataFrame(rows).with_columns(pl.selectors.by_dtype(pl.Categorical, pl.Enum).cast(pl.String))
 
 
+def without(name: str, dimensions: Mapping[str, str]) -> dict[str, str]:
+    """Return the other dimensions."""
+    return {other: of for other, of in dimensions.items() if other != name}
+
+
 def mean(value: str) -> str:
     """Return the SQL of a mean that does not depend on row order."""
     return f"CAST(avg(CAST({value} AS {EXACT})) AS DOUBLE)"

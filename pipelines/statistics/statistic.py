@@ -11,10 +11,10 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake.lake import Lake
-from pipelines.statistics.query import By
+from pipelines.statistics.query import JOB_DIMENSIONS, By, Split, run_query
 
-Compute = Callable[[Lake, str, By, str | None], pl.DataFrame]
-"""Function that computes a statistic: `(lake, trace, by, cluster) -> rows`."""
+Compute = Callable[[Lake, str, Split, str | None], pl.DataFrame]
+"""Function that computes a statistic: `(lake, trace, split, cluster) -> rows`."""
 
 NULL_REASONS: Final = {
     "queue_s": "no queueing delay is known: jobs start when submitted, or have no start",
@@ -43,24 +43,28 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistic:
-    """A named statistic: title, unit, function, needed columns by table, and the dimensions it can be split by."""
+    """A named statistic: title, unit, definition, needed columns by table, and the dimensions it can be split by."""
 
     name: str
     title: str
     unit: str
-    function: Compute
+    definition: str
+    compute: Compute
+    dimensions: Mapping[str, str]
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    by: tuple[str, ...] = ()
     adds_up: bool = True
     """Whether the statistic adds up clusters; it is then restricted to one cluster if clusters are alternatives."""
     otherwise: str = ""
     """Reason to give if there are no rows although the needed columns have values."""
 
     @property
-    def definition(self) -> str:
-        """Return the definition of the statistic: its function's docstring as one paragraph, without references."""
-        said = (getdoc(self.function) or "").partition("\n\nReferences\n")[0]
-        return " ".join(said.split())
+    def by(self) -> tuple[str, ...]:
+        """Return the names of the dimensions."""
+        return tuple(self.dimensions)
+
+    def __call__(self, lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+        """Compute the statistic, split by dimensions; `cluster` None: over all clusters."""
+        return self.compute(lake, trace, Split(by, self.dimensions), cluster)
 
     def answer(self, lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> Answer:
         """Compute the statistic for a trace; return its rows, or no rows and the reason.
@@ -70,7 +74,7 @@ class Statistic:
         """
         if cluster is None and self.adds_up and "cluster" not in ((by,) if isinstance(by, str) else by or ()):
             cluster = lake.manifest(trace).representative
-        rows = self.function(lake, trace, by, cluster)
+        rows = self(lake, trace, by, cluster)
         if rows.height:
             return Answer(rows=rows, cluster=cluster)
         reason = self._missing(lake, trace, cluster)
@@ -91,6 +95,36 @@ class Statistic:
                     )
         why = f": {self.otherwise}" if self.otherwise else ""
         return f"no row of {where} has all columns that {self.name} needs{why}"
+
+
+def statistic(
+    *,
+    title: str,
+    unit: str,
+    needs: Mapping[str, tuple[str, ...]],
+    by: Mapping[str, str] = JOB_DIMENSIONS,
+    otherwise: str = "",
+) -> Callable[[Callable[[Split], str]], Statistic]:
+    """Make a statistic of the function that returns its query; name and definition are the function's."""
+
+    def made(query: Callable[[Split], str]) -> Statistic:
+        return Statistic(
+            name=query.__name__,
+            title=title,
+            unit=unit,
+            definition=defined(query),
+            compute=lambda lake, trace, split, cluster: run_query(lake, query(split), trace=trace, cluster=cluster),
+            dimensions=by,
+            needs=needs,
+            otherwise=otherwise,
+        )
+
+    return made
+
+
+def defined(function: Callable[..., object]) -> str:
+    """Return the definition of a statistic: its function's docstring as one paragraph, without references."""
+    return " ".join((getdoc(function) or "").partition("\n\nReferences\n")[0].split())
 
 
 def cluster_note(lake: Lake, trace: str) -> str | None:

@@ -1,26 +1,14 @@
 """Arrivals and durations of jobs: `period`, `arrivals_by_*`, `run_time`, `queueing_delay`, `jct`.
 
 Each is one query; hours and days are in the trace's time zone, percentiles are continuous quantiles over jobs.
-Called through `pipelines.statistics`.
 """
 
 from typing import Final
 
-import polars as pl
+from pipelines.statistics.query import JOB_ROWS, ZONE, Split, mean, percentiles, quantiles, share_of_gpu_hours
+from pipelines.statistics.statistic import statistic
 
-from pipelines.lake.lake import Lake
-from pipelines.statistics.query import (
-    JOB_DIMENSIONS,
-    JOB_ROWS,
-    ZONE,
-    By,
-    Split,
-    mean,
-    percentiles,
-    quantiles,
-    run_query,
-    share_of_gpu_hours,
-)
+_NO_ARRIVALS: Final = "all jobs have the same submission time, so arrivals are unknown"
 
 TIMED: Final = """timed AS (
     SELECT cluster, min(job_id) = max(job_id) OR min(submit_ts) < max(submit_ts) AS told
@@ -40,7 +28,8 @@ def _moment(local: str) -> str:
     )
 
 
-def period(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Period and population", unit="counts", needs={"jobs": ()})
+def period(split: Split) -> str:
     """Return the number of jobs, the first and last submission (local time), the days between, and counts of users.
 
     `tasks` counts rows, `jobs` counts distinct job ids (a PAI job has several tasks). `days` is the time from the first
@@ -48,12 +37,11 @@ def period(lake: Lake, trace: str, by: By = None, cluster: str | None = None) ->
     the trace then records no arrivals. If a trace hides its dates, its submission times are days of the trace, as
     `day 12, 00:00:28`. `users`, `groups` and `vcs` (virtual clusters) count distinct names; null if the trace has none.
     """
-    split = Split(by, JOB_DIMENSIONS)
     names = ", ".join(
         f'nullif(count(DISTINCT CASE WHEN "{name}" IS NOT NULL THEN (cluster, "{name}") END), 0) AS {name}s'
         for name in ("user", "group", "vc")
     )
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, {TIMED}, dated AS (
         SELECT *, CASE WHEN told THEN submit_local END AS come_local, CASE WHEN told THEN submit_ts END AS come
         FROM job JOIN timed USING (cluster)
@@ -63,32 +51,30 @@ def period(lake: Lake, trace: str, by: By = None, cluster: str | None = None) ->
         {ZONE} AS zone, epoch(max(come) - min(come)) / 86400 AS days, {names}
     FROM dated GROUP BY ALL HAVING count(*) > 0 ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
-def arrivals_by_hour(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Arrivals by local hour", unit="jobs", needs={"jobs": ()}, otherwise=_NO_ARRIVALS)
+def arrivals_by_hour(split: Split) -> str:
     """Return the number of jobs submitted in each local hour of the day (0 to 23), in total and per day.
 
     `share` is the share of all jobs (of the same `--by` values). `mean_per_day` and `median_per_day` are over all dates
     from the first to the last submission, including dates without a job and the incomplete first and last date.
     Clusters whose jobs all have the same submission time are left out.
     """
-    return _arrivals(lake, trace, by, cluster, unit="hour", of_job="hour(submit_local)", of_date="unnest(range(24))")
+    return _arrivals(split, unit="hour", of_job="hour(submit_local)", of_date="unnest(range(24))")
 
 
-def arrivals_by_weekday(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Arrivals by local weekday (Monday 1)", unit="jobs", needs={"jobs": ()}, otherwise=_NO_ARRIVALS)
+def arrivals_by_weekday(split: Split) -> str:
     """Return the number of jobs submitted on each local weekday (1 Monday to 7 Sunday), in total and per day.
 
     Columns as in `arrivals_by_hour`; the mean and median are over the dates of that weekday.
     """
-    return _arrivals(lake, trace, by, cluster, unit="weekday", of_job="isodow(submit_local)", of_date="isodow(date)")
+    return _arrivals(split, unit="weekday", of_job="isodow(submit_local)", of_date="isodow(date)")
 
 
-def _arrivals(
-    lake: Lake, trace: str, by: By, cluster: str | None, *, unit: str, of_job: str, of_date: str
-) -> pl.DataFrame:
-    split = Split(by, JOB_DIMENSIONS)
-    sql = f"""
+def _arrivals(split: Split, *, unit: str, of_job: str, of_date: str) -> str:
+    return f"""
     WITH {JOB_ROWS}, {TIMED}, arrival AS (
         SELECT {split.defined}CAST(submit_local AS DATE) AS date, {of_job} AS "{unit}", true AS there
         FROM job JOIN timed USING (cluster) WHERE told
@@ -107,59 +93,50 @@ def _arrivals(
         {ZONE} AS zone
     FROM counted GROUP BY {split.listed}"{unit}" ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 HOURS: Final = (1, 6, 24, 48)
 """Thresholds in hours for the shares of jobs and GPU-hours above them."""
 
 
-def run_time(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Run time", unit="s", needs={"jobs": ("run_s",)})
+def run_time(split: Split) -> str:
     """Return the run time of jobs in seconds: mean, percentiles, and the shares above 1, 6, 24 and 48 hours.
 
     All jobs with a known run time count, whatever their status. Lower bounds count as run times; `censored_share` is
     their share. `over_*_share` is a share of jobs; `gpu_hours_over_*_share` weights each job by its GPU-hours, and is
     null if no job has GPU-hours.
     """
-    return _duration(
-        lake, trace, by, cluster, value="run_s", beside=("avg(CAST(run_s_censored AS INTEGER)) AS censored_share",)
-    )
+    return _duration(split, "run_s", "avg(CAST(run_s_censored AS INTEGER)) AS censored_share")
 
 
-def queueing_delay(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Queueing delay", unit="s", needs={"jobs": ("queue_s",)})
+def queueing_delay(split: Split) -> str:
     """Return the queueing delay of jobs (submission to start) in seconds, with the columns of `run_time`.
 
     All jobs with a known queueing delay count. If a trace starts every job when it is submitted, its delays are
     unknown, not zero.
     """
-    return _duration(lake, trace, by, cluster, value="queue_s")
+    return _duration(split, "queue_s")
 
 
-def jct(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+@statistic(title="Job completion time (submit to end)", unit="s", needs={"jobs": ("queue_s", "end_ts")})
+def jct(split: Split) -> str:
     """Return the job completion time (submission to end) in seconds, with the columns of `run_time`.
 
     All jobs that ended and have a known queueing delay count. Time between attempts is included, so it can exceed
     queueing delay plus run time.
     """
-    return _duration(
-        lake,
-        trace,
-        by,
-        cluster,
-        value="CASE WHEN queue_s IS NOT NULL THEN (epoch_us(end_ts) - epoch_us(submit_ts)) / 1e6 END",
-    )
+    return _duration(split, "CASE WHEN queue_s IS NOT NULL THEN (epoch_us(end_ts) - epoch_us(submit_ts)) / 1e6 END")
 
 
-def _duration(
-    lake: Lake, trace: str, by: By, cluster: str | None, *, value: str, beside: tuple[str, ...] = ()
-) -> pl.DataFrame:
-    split = Split(by, JOB_DIMENSIONS)
+def _duration(split: Split, value: str, *beside: str) -> str:
     beyond = ", ".join(
         f"avg(CAST(seconds > {3600 * h} AS INTEGER)) AS over_{h}h_share, "
         f"{share_of_gpu_hours(f'seconds > {3600 * h}')} AS gpu_hours_over_{h}h_share"
         for h in HOURS
     )
-    sql = f"""
+    return f"""
     WITH {JOB_ROWS}, told AS (
         SELECT {split.defined}{value} AS seconds, gpu_hours, run_s_censored FROM job
     ), part AS (
@@ -170,4 +147,3 @@ def _duration(
     SELECT {split.listed}jobs, mean_s, min_s, {percentiles("s")}, max_s, COLUMNS('.*_share')
     FROM part ORDER BY ALL
     """
-    return run_query(lake, sql, trace=trace, cluster=cluster)

@@ -184,7 +184,7 @@ def test_the_published_numbers_name_what_there_is(tmp_path: Path) -> None:
     published = read_published(FOLDER)
     empty = make_lake(tmp_path, {})
     asked = {(each.statistic, each.by) for each in published.rows}
-    columns = {(name, by): set(STATISTICS[name].function(empty, "toy", by, None).columns) for name, by in asked}
+    columns = {(name, by): set(STATISTICS[name](empty, "toy", by, None).columns) for name, by in asked}
     for each in published.rows:
         assert {*each.where, *each.published} <= columns[each.statistic, each.by], each
     numbers = [text for each in published.rows for text in each.published.values()]
