@@ -9,8 +9,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from pipelines.report.charts.looks import BLACK, BLUE, VERMILLION
-from pipelines.report.charts.panels import panel
+from pipelines.report.charts.panels import BLACK, BLUE, VERMILLION, panel
 
 BINS: Final = 40
 """Number of bins of SHAP values in a beeswarm; points in the same bin are stacked."""

@@ -9,8 +9,20 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.report.charts.looks import BLACK, BLUE, VERMILLION
-from pipelines.report.charts.panels import SERIES, counted, panel, spaced, total, trace_colour, trace_dash
+from pipelines.report.charts.panels import (
+    BLACK,
+    BLUE,
+    VERMILLION,
+    counted,
+    drawn,
+    panel,
+    ranges,
+    spaced,
+    tips,
+    total,
+    trace_colour,
+    trace_dash,
+)
 
 UNITS: Final = {"cpu_cores": "cores", "gpus": "GPUs", "mem_gib": "GiB", "gpu_mem_gib": "GiB"}
 RESOURCES: Final = {"cpu_cores": "CPU", "gpus": "GPU", "mem_gib": "Memory", "gpu_mem_gib": "GPU memory"}
@@ -37,17 +49,16 @@ def request_and_use(points: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
         value=pl.col("value").clip(lower_bound=LEAST_AMOUNT),
     )
     names = ["requested", f"used ({use})"]
-    chart = (
-        alt.Chart(shown)
-        .mark_line(interpolate="step-before", strokeWidth=2)
-        .encode(
-            x=alt.X("value:Q").title(f"{unit} per instance (log scale)").scale(type="log").axis(tickCount=5),
-            y=alt.Y("probability:Q").title("share of tasks at or below").axis(format="%"),
-            color=alt.Color("series:N").title(None).scale(domain=names, range=[BLACK, BLUE]),
-            strokeDash=alt.StrokeDash("series:N").title(None).scale(domain=names, range=[[6, 3], [1, 0]]),
-            order="probability:Q",
-            tooltip=["series:N", alt.Tooltip("value:Q", format=".4~g"), alt.Tooltip("probability:Q", format=".0%")],
-        )
+    chart = drawn(
+        shown,
+        "line",
+        style={"interpolate": "step-before", "strokeWidth": 2},
+        x=alt.X("value:Q").title(f"{unit} per instance (log scale)").scale(type="log").axis(tickCount=5),
+        y=alt.Y("probability:Q").title("share of tasks at or below").axis(format="%"),
+        color=alt.Color("series:N").title(None).scale(domain=names, range=[BLACK, BLUE]),
+        strokeDash=alt.StrokeDash("series:N").title(None).scale(domain=names, range=[[6, 3], [1, 0]]),
+        order="probability:Q",
+        tooltip=["series:N", *tips(".4~g", "value"), *tips(".0%", "probability")],
     )
     tasks = int(points["tasks"].max())  # type: ignore[arg-type]  # a column of integers
     of = [f"n = {spaced(tasks)} measured tasks; values below {LEAST_AMOUNT:g} drawn at {LEAST_AMOUNT:g}"]
@@ -65,17 +76,16 @@ def durations(rows: pl.DataFrame, title: str, every: Sequence[str]) -> alt.TopLe
         )
         .drop("at")
     )
-    chart = (
-        alt.Chart(points)
-        .mark_line(point=alt.OverlayMarkDef(size=22), strokeWidth=2)
-        .encode(
-            x=_seconds("seconds:Q", "time (log scale)"),
-            y=alt.Y("probability:Q").title("share of jobs at or below").axis(format="%"),
-            color=trace_colour(rows, every, line=True),
-            strokeDash=trace_dash(rows, every),
-            order="probability:Q",
-            tooltip=["trace:N", alt.Tooltip("seconds:Q", format=",.0f"), alt.Tooltip("probability:Q", format=".0%")],
-        )
+    chart = drawn(
+        points,
+        "line",
+        style={"point": alt.OverlayMarkDef(size=22), "strokeWidth": 2},
+        x=_seconds("seconds:Q", "time (log scale)"),
+        y=alt.Y("probability:Q").title("share of jobs at or below").axis(format="%"),
+        color=trace_colour(rows, every, line=True),
+        strokeDash=trace_dash(rows, every),
+        order="probability:Q",
+        tooltip=["trace:N", *tips(",.0f", "seconds"), *tips(".0%", "probability")],
     )
     of = [counted(rows.select("trace", "jobs").iter_rows(), "jobs"), "points: 0, 5, 10, 25, 50, 75, 90, 95, 99, 100 %"]
     return panel(chart, f"{title}: cumulative distribution", of, height=230)
@@ -88,32 +98,28 @@ def duration_ranges(rows: pl.DataFrame, title: str, by: str, label: str, trace: 
         part=pl.concat_str(pl.col(by).cast(pl.String).fill_null("unknown"), pl.lit("  n="), _counts("jobs")),
         **{f"p{p}": pl.col(f"p{p}_s").clip(lower_bound=LEAST_S) for p in (10, 25, 50, 75, 90)},
     )
-    base = alt.Chart(shown).encode(y=alt.Y("part:N").title(label).sort(shown["part"].to_list()))
-    tips = [alt.Tooltip(f"p{p}:Q", format=",.0f", title=f"p{p} (s)") for p in (10, 25, 50, 75, 90)]
-    hue = SERIES[colour % len(SERIES)]
-    wide = base.mark_rule(color=hue).encode(x=_seconds("p10:Q", "time (log scale)"), x2="p90:Q")
-    narrow = base.mark_bar(height=9, color=hue, opacity=0.55).encode(x="p25:Q", x2="p75:Q", tooltip=tips)
-    median = base.mark_tick(color=BLACK, thickness=2, height=14).encode(x="p50:Q", tooltip=tips)
+    told = [alt.Tooltip(f"p{p}:Q", format=",.0f", title=f"p{p} (s)") for p in (10, 25, 50, 75, 90)]
+    y = alt.Y("part:N").title(label).sort(shown["part"].to_list())
+    chart = ranges(shown, y, _seconds("p10:Q", "time (log scale)"), ("p90", "p25", "p75", "p50"), colour, told)
     of = [
         f"n = {total(rows, 'jobs')} jobs; tick: median, bar: 25 to 75 %, line: 10 to 90 %",
         f"times under {LEAST_S:g} s drawn at {LEAST_S:g} s",
     ]
-    return panel(wide + narrow + median, f"{title} by {label}, {trace}", of, height=max(70, 24 * rows.height))
+    return panel(chart, f"{title} by {label}, {trace}", of, height=max(70, 24 * rows.height))
 
 
 def concentration(points: pl.DataFrame, every: Sequence[str], users: Sequence[tuple[str, int]]) -> alt.TopLevelMixin:
     """Draw the cumulative share of GPU-hours (y) by share of users (x), largest users first, one line per trace."""
-    chart = (
-        alt.Chart(points)
-        .mark_line(strokeWidth=2)
-        .encode(
-            x=alt.X("users_share:Q").title("share of users, most GPU-hours first").axis(format="%"),
-            y=alt.Y("gpu_hours_share:Q").title("share of GPU-hours").axis(format="%"),
-            color=trace_colour(points, every, line=True),
-            strokeDash=trace_dash(points, every),
-            order="users_share:Q",
-            tooltip=["trace:N", *(alt.Tooltip(f"{n}:Q", format=".1%") for n in ("users_share", "gpu_hours_share"))],
-        )
+    chart = drawn(
+        points,
+        "line",
+        style={"strokeWidth": 2},
+        x=alt.X("users_share:Q").title("share of users, most GPU-hours first").axis(format="%"),
+        y=alt.Y("gpu_hours_share:Q").title("share of GPU-hours").axis(format="%"),
+        color=trace_colour(points, every, line=True),
+        strokeDash=trace_dash(points, every),
+        order="users_share:Q",
+        tooltip=["trace:N", *tips(".1%", "users_share", "gpu_hours_share")],
     )
     even = (
         alt.Chart(pl.DataFrame({"users_share": [0.0, 1.0], "gpu_hours_share": [0.0, 1.0]}))

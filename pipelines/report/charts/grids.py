@@ -9,8 +9,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.report.charts.looks import BLACK
-from pipelines.report.charts.panels import AMOUNTS, FAINT, SERIES, panel, spaced, total, traces_in
+from pipelines.report.charts.panels import AMOUNTS, BLACK, FAINT, drawn, panel, ranges, spaced, tips, total, traces_in
 from pipelines.report.charts.shares import WEEKDAYS
 
 BUSY: Final = {"cpu": "CPU", "mem": "memory", "gpu": "GPU"}
@@ -27,15 +26,13 @@ def utilisation(rows: pl.DataFrame, resource: str, trace: str, zone: str) -> alt
     # The colour scale ends at the busiest hour, rounded up to 10 %: up to 100 %, a rarely busy trace would be dark.
     most = max(math.ceil(10 * (shown["mean_frac"].max() or 0)), 1) / 10  # type: ignore[arg-type, operator]  # fractions
     legend = alt.Legend(format="%", orient="right", gradientLength=110, title=None)
-    chart = (
-        alt.Chart(shown)
-        .mark_rect()
-        .encode(
-            x=alt.X("hour:O").title("local hour of the day").axis(labelAngle=0, labelOverlap=True, labelSeparation=5),
-            y=alt.Y("day:O").title(None).sort(list(WEEKDAYS)),
-            color=alt.Color("mean_frac:Q").scale(scheme=AMOUNTS, domain=[0, most]).legend(legend),
-            tooltip=["day:O", "hour:O", alt.Tooltip("mean_frac:Q", format=".1%"), "machine_hours:Q"],
-        )
+    chart = drawn(
+        shown,
+        "rect",
+        x=alt.X("hour:O").title("local hour of the day").axis(labelAngle=0, labelOverlap=True, labelSeparation=5),
+        y=alt.Y("day:O").title(None).sort(list(WEEKDAYS)),
+        color=alt.Color("mean_frac:Q").scale(scheme=AMOUNTS, domain=[0, most]).legend(legend),
+        tooltip=["day:O", "hour:O", *tips(".1%", "mean_frac"), "machine_hours:Q"],
     )
     hours = total(rows, "machine_hours")
     return panel(
@@ -47,27 +44,18 @@ def utilisation(rows: pl.DataFrame, resource: str, trace: str, zone: str) -> alt
 
 def by_machine_type(rows: pl.DataFrame, resource: str, trace: str, colour: int) -> alt.TopLevelMixin:
     """Draw the busy fraction of each machine type: 10th to 90th percentile (line), quartiles (bar), mean (tick)."""
-    shown = rows.select(
-        "p10_frac",
-        "p25_frac",
-        "p75_frac",
-        "p90_frac",
-        "mean_frac",
-        kind=pl.concat_str("machine_type", pl.lit("  n="), pl.col("machines").cast(pl.String)),
-    )
-    base = alt.Chart(shown).encode(y=alt.Y("kind:N").title(None).sort(shown["kind"].to_list()))
-    x = alt.X("p10_frac:Q").title(f"{BUSY[resource]} busy, share").axis(format="%")
-    hue = SERIES[colour % len(SERIES)]
-    tips = [alt.Tooltip(f"{n}:Q", format=".1%") for n in ("p10_frac", "p25_frac", "mean_frac", "p75_frac", "p90_frac")]
-    wide = base.mark_rule(color=hue).encode(x=x.scale(domain=[0, 1], clamp=True), x2="p90_frac:Q")
-    narrow = base.mark_bar(height=9, color=hue, opacity=0.55).encode(x="p25_frac:Q", x2="p75_frac:Q", tooltip=tips)
-    mean = base.mark_tick(color=BLACK, thickness=2, height=14).encode(x="mean_frac:Q", tooltip=tips)
+    kind = pl.concat_str("machine_type", pl.lit("  n="), pl.col("machines").cast(pl.String))
+    shown = rows.select(*(f"{name}_frac" for name in ("p10", "p25", "p75", "p90", "mean")), kind=kind)
+    y = alt.Y("kind:N").title(None).sort(shown["kind"].to_list())
+    x = alt.X("p10_frac:Q").title(f"{BUSY[resource]} busy, share").axis(format="%").scale(domain=[0, 1], clamp=True)
+    told = tips(".1%", "p10_frac", "p25_frac", "mean_frac", "p75_frac", "p90_frac")
+    chart = ranges(shown, y, x, ("p90_frac", "p25_frac", "p75_frac", "mean_frac"), colour, told)
     of = [
         f"n = {total(rows, 'machine_hours')} machine-hours (at the label: machines)",
         "tick: mean, bar: 25 to 75 %, line: 10 to 90 %",
     ]
     height = max(60, 24 * rows.height)
-    return panel(wide + narrow + mean, f"{BUSY[resource]} busy by type of machine, {trace}", of, height=height)
+    return panel(chart, f"{BUSY[resource]} busy by type of machine, {trace}", of, height=height)
 
 
 def known_columns(rows: pl.DataFrame) -> alt.TopLevelMixin:
@@ -79,7 +67,7 @@ def known_columns(rows: pl.DataFrame) -> alt.TopLevelMixin:
     )
     cells = base.mark_rect(stroke="white").encode(
         color=alt.Color("known:Q").scale(scheme=AMOUNTS, domain=[0, 1]).legend(None),
-        tooltip=["trace:N", "column:N", alt.Tooltip("known:Q", format=".1%")],
+        tooltip=["trace:N", "column:N", *tips(".1%", "known")],
     )
     light = alt.condition("datum.known > 0.55", alt.value(BLACK), alt.value(FAINT))
     texts = base.mark_text(fontSize=10).encode(text=alt.Text("known:Q", format=".0%"), color=light)

@@ -1,17 +1,17 @@
-"""Style of report charts: full width, title, subtitle lines that name the data and counts, trace colours.
+"""Style of charts: colours, font sizes, titles, subtitle lines that name the data and counts; marks that charts share.
 
 Colours are Okabe and Ito's, amounts use cividis: both are colour-blind safe, and amounts readable in greyscale.
 """
 
 import textwrap
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import altair as alt
 import polars as pl
 
-from pipelines.report.charts.looks import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
-
+BLACK, GREEN, BLUE, VERMILLION, PURPLE = "#000000", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
+ORANGE, SKY, YELLOW = "#E69F00", "#56B4E9", "#F0E442"
 SERIES: Final = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 """One colour for each trace, in the order in which traces are given."""
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [4, 4], [10, 4], [1, 3])
@@ -62,6 +62,60 @@ def panel(chart: Chart, title: str, of: Sequence[str], *, height: int | None = 1
     return given
 
 
+def titled(chart: alt.FacetChart | alt.VConcatChart, title: str, subtitle: Sequence[str]) -> alt.TopLevelMixin:
+    """Return the chart with its title, subtitle lines (data and counts) and readable fonts."""
+    heading = alt.TitleParams(title, subtitle=list(subtitle), anchor="start", fontSize=15, offset=12)
+    # Configure everything in one call, because a second call would overwrite these settings.
+    given: alt.TopLevelMixin = chart.properties(title=heading).configure(
+        font="sans-serif",
+        axis=alt.AxisConfig(
+            labelFontSize=11, titleFontSize=12, titleFontWeight="normal", grid=True, gridOpacity=0.4, labelFlush=False
+        ),
+        header=alt.HeaderConfig(labelFontSize=12, titleFontSize=12, labelFontWeight="bold"),
+        legend=alt.LegendConfig(labelFontSize=12, symbolStrokeWidth=3, symbolSize=150, labelLimit=300),
+        view=alt.ViewConfig(stroke="#cccccc"),
+    )
+    return given
+
+
+def drawn(
+    rows: pl.DataFrame,
+    mark: Literal["bar", "line", "point", "rect"],
+    *,
+    style: Mapping[str, Any] | None = None,  # Any: properties of a mark
+    **channels: Any,  # Any: as `alt.Chart.encode` takes them
+) -> alt.Chart:
+    """Return a chart of one mark, with channels as in `alt.Chart.encode`."""
+    return alt.Chart(rows, mark=alt.MarkDef(type=mark, **(style or {}))).encode(**channels)
+
+
+def tips(form: str, *columns: str) -> list[alt.Tooltip]:
+    """Return tooltips of numbers with one format."""
+    return [alt.Tooltip(f"{name}:Q", format=form) for name in columns]
+
+
+def ranges(
+    rows: pl.DataFrame, y: alt.Y, x: alt.X, columns: Sequence[str], colour: int, tooltip: Sequence[str | alt.Tooltip]
+) -> alt.LayerChart:
+    """Draw a line (from `x`), a bar on it and a tick for each row: `columns` are line end, bar start and end, tick."""
+    high, start, end, middle = (f"{name}:Q" for name in columns)
+    base, hue = alt.Chart(rows).encode(y=y), SERIES[colour % len(SERIES)]
+    line = base.mark_rule(color=hue).encode(x=x, x2=high)
+    bar = base.mark_bar(height=9, color=hue, opacity=0.55).encode(x=start, x2=end, tooltip=list(tooltip))
+    tick = base.mark_tick(color=BLACK, thickness=2, height=14).encode(x=middle, tooltip=list(tooltip))
+    return line + bar + tick
+
+
+def by_hour(
+    rows: pl.DataFrame, hue: str, clock: str, y: alt.Y, columns: Sequence[str], tooltip: Sequence[str | alt.Tooltip]
+) -> alt.LayerChart:
+    """Draw a band and a line by hour of the day; `y` is the band's lower end, `columns` its upper end and the line."""
+    high, middle = (f"{name}:Q" for name in columns)
+    base = alt.Chart(rows).encode(x=alt.X("hour:Q").title(clock).scale(domain=[0, 23], nice=False))
+    band = base.mark_area(color=hue, opacity=0.25).encode(y=y, y2=high)
+    return band + base.mark_line(color=hue, point=True).encode(y=middle, tooltip=list(tooltip))
+
+
 def traces_in(rows: pl.DataFrame) -> list[str]:
     """Return the traces of a frame, in the order in which they appear."""
     return rows["trace"].unique(maintain_order=True).to_list()
@@ -95,6 +149,11 @@ def counted(pairs: Iterable[tuple[str, int]], unit: str) -> str:
     'n (jobs): pai 824, philly 5\u202f826'
     """
     return f"n ({unit}): " + ", ".join(f"{name} {spaced(count)}" for name, count in pairs)
+
+
+def counted_in(rows: pl.DataFrame, column: str, unit: str) -> str:
+    """Return the subtitle line that states the sum of a column of counts for each trace."""
+    return counted(rows.group_by("trace", maintain_order=True).agg(pl.col(column).sum()).iter_rows(), unit)
 
 
 def total(rows: pl.DataFrame, column: str) -> str:

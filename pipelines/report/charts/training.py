@@ -10,7 +10,7 @@ import polars as pl
 
 from pipelines.models.evaluate import FitRecord
 from pipelines.models.judging import COMBINED
-from pipelines.report.charts.looks import BLACK, BLUE, VERMILLION
+from pipelines.report.charts.panels import BLACK, BLUE, VERMILLION
 
 __all__ = ["picture"]
 

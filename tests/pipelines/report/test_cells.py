@@ -12,10 +12,10 @@ import vl_convert
 
 from pipelines.errors import BadUsage
 from pipelines.report.claims import priced
-from pipelines.report.page import MOST_COLUMNS, csv_of, download, table
+from pipelines.report.page import MOST_COLUMNS, csv_of
 from pipelines.report.parts import Section
 from pipelines.report.price import MOST_AMOUNT, price_of
-from tests.pipelines.report.tiny import figures, tables
+from tests.pipelines.report.tiny import block, figures, tables
 
 NOTICES = files("pipelines.report").joinpath("notices.txt").read_text(encoding="utf-8")
 
@@ -41,11 +41,11 @@ def test_every_link_says_of_what_it_saves_the_data(made: list[Section], html: st
     assert len(set(labels)) == len(labels)
     assert "data (CSV): Status, share of jobs" in labels
     assert "table (CSV): The traces" in labels
-    assert 'aria-label="a: &lt;b&gt;"' in download(pl.DataFrame({"x": [1]}), "n", "a", of="<b>")
+    assert 'aria-label="table (CSV): &lt;b&gt;"' in block(pl.DataFrame({"x": [1]}), title="<b>")
 
 
 def test_only_cells_of_files_and_digests_may_be_broken_on_paper() -> None:
-    html = table(pl.DataFrame({"trace": ["t"], "file": ["a/b.csv"], "sha256": ["00ff"], "rows": [1234]}), upright=False)
+    html = block(pl.DataFrame({"trace": ["t"], "file": ["a/b.csv"], "sha256": ["00ff"], "rows": [1234]}))
 
     assert re.findall(r'<td class="(\w+)">', html) == ["long", "long", "number"]
     paper = files("pipelines.report").joinpath("page.css").read_text(encoding="utf-8").partition("@media print")[2]
@@ -57,7 +57,7 @@ def test_only_cells_of_files_and_digests_may_be_broken_on_paper() -> None:
 
 @pytest.mark.parametrize(("columns", "wide"), [(MOST_COLUMNS, False), (MOST_COLUMNS + 1, True)])
 def test_a_table_of_many_columns_is_set_smaller(columns: int, wide: bool) -> None:
-    html = table(pl.DataFrame({f"c{i}": [i] for i in range(columns)}), upright=False)
+    html = block(pl.DataFrame({f"c{i}": [i] for i in range(columns)}))
 
     assert ('<table class="wide">' in html) == wide
 
@@ -74,7 +74,7 @@ def test_a_price_beyond_any_is_refused(text: str) -> None:
 
 def test_the_largest_price_fits_a_cell() -> None:
     rows = pl.DataFrame({"requested_h": [1e9], "slack_h": [1e9]})
-    found = table(priced(rows, price_of(f"{MOST_AMOUNT:.0f} USD")), upright=False)
+    found = block(priced(rows, price_of(f"{MOST_AMOUNT:.0f} USD")))
 
     assert max(map(len, re.findall(r">([^<]*)</t[dh]>", found))) < 30
 

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from pipelines.lake.lake import Lake
+from pipelines.report.page import page
 from pipelines.report.parts import Figure, Section, Table
 from tests.pipelines.statistics.lakes import T0, make_lake, ran, used
 
@@ -72,3 +73,9 @@ def points_of(spec: dict[str, Any]) -> int:
 def frame(*rows: dict[str, object]) -> pl.DataFrame:
     """Return rows as a frame."""
     return pl.DataFrame(list(rows))
+
+
+def block(rows: pl.DataFrame, title: str = "T") -> str:
+    """Return the HTML of one table on a page."""
+    section = Section(name="s", title="S", intro="i", parts=(Table(name="t", title=title, rows=rows),))
+    return page("t", "s", [section]).partition('<div class="table"')[2].partition("</section>")[0]

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from pipelines.report.charts.looks import titled
+from pipelines.report.charts.panels import titled
 
 
 def test_a_titled_chart_keeps_all_that_it_was_given() -> None:
