@@ -57,8 +57,8 @@ def fetch(
 
     folder = to or Path("data/raw") / trace.value
     with transfer_progress() as progress:
-        report = run(trace.value, folder, progress=progress)
-    emit(report.rows(), Format.TABLE)
+        files = run(trace.value, folder, progress=progress)
+    emit([file.row() for file in files], Format.TABLE)
     say(f"next: taut ingest {trace.value} --from {folder}")
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeVar
 
-from pipelines.engine.engine import RETRIES
+from pipelines.engine.engine import RETRIES, Engine
 from pipelines.errors import BadUsage, EngineError
 
 try:
@@ -37,16 +37,11 @@ DECIDING: Final = ("taut", "xgboost", "xgboost-cpu", "scikit-learn", "polars", "
 """Packages whose versions a result depends on."""
 
 
-class Dask:
+class Dask(Engine):
     """Runs units on the Dask cluster whose scheduler is at `address`; without one, in `workers` processes here."""
 
     def __init__(self, address: str | None, workers: int) -> None:
         self.address, self.workers = address, workers
-
-    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
-        """Run the units as `Engine.run` says."""
-        with self.opened(work, shared) as run:
-            yield from run(units)
 
     @contextmanager
     def opened(
@@ -193,10 +188,11 @@ class Dask:
 
 
 def _installed() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"python": sys.version.split()[0]}
-    for name in DECIDING:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
+    return {"python": sys.version.split()[0], **{name: _version(name) for name in DECIDING}}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

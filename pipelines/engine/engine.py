@@ -28,7 +28,8 @@ class Engine(Protocol):
         `shared`. The first error that a unit raises is raised here, and the other results are dropped. `shared` reaches
         each process once; what `work` caches in it stays there.
         """
-        ...
+        with self.opened(work, shared) as run:
+            yield from run(units)
 
     def opened(
         self, work: Callable[[Shared, Unit], Result], shared: Shared
@@ -37,15 +38,11 @@ class Engine(Protocol):
         ...
 
 
-class Local:
+class Local(Engine):
     """Runs the units one after another in this process."""
-
-    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
-        """Yield `work(shared, unit)` of every unit, in the order of the units."""
-        return (work(shared, unit) for unit in units)
 
     def opened(
         self, work: Callable[[Shared, Unit], Result], shared: Shared
     ) -> AbstractContextManager[Callable[[Sequence[Unit]], Iterator[Result]]]:
         """Return a block that needs no preparation."""
-        return nullcontext(lambda units: self.run(work, shared, units))
+        return nullcontext(lambda units: (work(shared, unit) for unit in units))

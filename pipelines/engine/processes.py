@@ -11,14 +11,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import get_context, parent_process
 from typing import Any, Final, TypeVar
 
 import cloudpickle
 
-from pipelines.engine.engine import RETRIES
+from pipelines.engine.engine import RETRIES, Engine
 from pipelines.errors import EngineError
 
 __all__ = ["Processes"]
@@ -31,16 +31,11 @@ ORPHANED: Final = 1
 _held: Callable[[Any], Any]  # in a worker: the work with its shared data; Any: units of any kind
 
 
-class Processes:
+class Processes(Engine):
     """Runs units in `count` processes, which are started when they are needed and ended with the call or block."""
 
     def __init__(self, count: int) -> None:
         self.count = count
-
-    def run(self, work: Callable[[Shared, Unit], Result], shared: Shared, units: Sequence[Unit]) -> Iterator[Result]:
-        """Run the units as `Engine.run` says."""
-        with self.opened(work, shared) as run:
-            yield from run(units)
 
     @contextmanager
     def opened(
@@ -48,9 +43,12 @@ class Processes:
     ) -> Iterator[Callable[[Sequence[Unit]], Iterator[Result]]]:
         """Keep the processes for the block."""
         payload = cloudpickle.dumps((work, shared))
-        with ExitStack() as stack:
-            workers = [stack.enter_context(_Worker(payload)) for _ in range(self.count)]
+        workers = [_Worker(payload) for _ in range(self.count)]
+        try:
             yield partial(_run_on, workers)
+        finally:
+            for worker in workers:
+                worker.stop()
 
 
 def _run_on(workers: Sequence["_Worker"], units: Sequence[Unit]) -> Iterator[Any]:  # Any: the results of the work
@@ -73,7 +71,11 @@ def _run_on(workers: Sequence["_Worker"], units: Sequence[Unit]) -> Iterator[Any
                 worker.stop()
                 tries[index] += 1
                 if tries[index] > RETRIES:
-                    raise _too_often(units[index], tries[index]) from error
+                    raise EngineError(
+                        f"{units[index]}: {tries[index]} processes died while they ran it, probably for lack of "
+                        "memory; nothing was committed. Run it with fewer processes (--threads gives each one more "
+                        "cores), or on a larger machine"
+                    ) from error
                 left.appendleft(index)
         while given in found:
             yield found.pop(given)
@@ -87,12 +89,6 @@ class _Worker:
         self._payload = payload
         self._pool: ProcessPoolExecutor | None = None
         self._pid: Future[int] | None = None
-
-    def __enter__(self) -> "_Worker":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def start(self, unit: object) -> "Future[Any]":  # Any: the result of any work
         """Run a unit in the process; return its future result.
@@ -127,8 +123,7 @@ def _begin(payload: bytes, path: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.path[:] = path
-    work, shared = cloudpickle.loads(payload)
-    _held = lambda unit: work(shared, unit)  # noqa: E731 - one name for both
+    _held = partial(*cloudpickle.loads(payload))
 
 
 def _end_with_parent() -> None:
@@ -140,10 +135,3 @@ def _end_with_parent() -> None:
 
 def _run(unit: object) -> object:
     return _held(unit)
-
-
-def _too_often(unit: object, times: int) -> EngineError:
-    return EngineError(
-        f"{unit}: {times} processes died while they ran it, probably for lack of memory; nothing was committed. "
-        "Run it with fewer processes (--threads gives each one more cores), or on a larger machine"
-    )

@@ -1,22 +1,24 @@
 """Download one file over HTTP: resume a broken download, limit the size, verify, then give the file its final name.
 
-An incomplete file is called `<name>.part`. Manifests and archives are handled elsewhere.
+An incomplete file is called `<name>.part`, locked by one process. Only the checksum detects that the file changed on
+the server between two requests.
 """
 
+import fcntl
 import hashlib
 import ipaddress
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import httpx2
 
 from pipelines.errors import FetchError
-from pipelines.fetch.partial import Partial, Unfit, open_alone
 from pipelines.fetch.publication import PublishedFile
 
 
@@ -27,15 +29,7 @@ def checksum(path: Path) -> str:
 
 
 def mismatch(path: Path, *, size_bytes: int | None, sha256: str | None) -> str | None:
-    """Describe how a file differs from the expected size or SHA-256; return None if it does not.
-
-    An expected value of None is not compared.
-
-    Examples
-    --------
-    >>> mismatch(Path(__file__), size_bytes=None, sha256=None) is None
-    True
-    """
+    """Describe how a file differs from the expected size or SHA-256 (None: not compared); None if it does not."""
     found_bytes = path.stat().st_size
     if size_bytes is not None and found_bytes != size_bytes:
         return f"found {found_bytes} bytes, expected {size_bytes}"
@@ -67,12 +61,14 @@ class Patience:
     def pause_s(self, failures: int) -> float:
         """Return the pause after `failures` consecutive failures: it doubles with each failure, up to a limit.
 
-        Examples
-        --------
         >>> [Patience().pause_s(n) for n in (1, 2, 3, 9)]
         [1.0, 2.0, 4.0, 60.0]
         """
         return min(self.first_pause_s * 2.0 ** (failures - 1), self.longest_pause_s)
+
+
+class Unfit(FetchError):
+    """Raised if the received bytes do not belong to the requested file; the partial file is emptied."""
 
 
 class _Broken(Exception):
@@ -81,6 +77,53 @@ class _Broken(Exception):
     def __init__(self, reason: str, *, wait_s: float = 0.0) -> None:
         super().__init__(reason)
         self.wait_s = wait_s
+
+
+@dataclass(slots=True, kw_only=True)
+class Partial:
+    """A partial file open for appending; its first `kept_bytes` bytes are from an earlier run."""
+
+    path: Path
+    body: BinaryIO
+    kept_bytes: int
+
+    @property
+    def held_bytes(self) -> int:
+        """Return the size of the partial file in bytes."""
+        return self.body.tell()
+
+    def start_over(self) -> None:
+        """Delete the received bytes."""
+        self.body.seek(0)
+        self.body.truncate()
+        self.kept_bytes = 0
+
+
+@contextmanager
+def open_alone(path: Path) -> Iterator[Partial]:
+    """Open and lock a partial file; on exit, delete it if it is empty or `Unfit` was raised."""
+    with path.open("ab") as body:
+        try:
+            fcntl.flock(body, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FetchError(f"another taut is fetching {path}: wait for it, or choose another folder") from error
+        if not _is_at(path, body):
+            raise FetchError(f"another taut has just finished with {path}: run the command again")
+        partial = Partial(path=path, body=body, kept_bytes=body.tell())
+        try:
+            yield partial
+        except Unfit:
+            partial.start_over()
+            raise
+        finally:
+            body.flush()
+            if _is_at(path, body) and path.stat().st_size == 0:
+                path.unlink()
+
+
+def _is_at(path: Path, body: BinaryIO) -> bool:
+    """Return whether `path` is still the open file; False after the file was completed and renamed."""
+    return path.exists() and os.path.samestat(path.stat(), os.fstat(body.fileno()))
 
 
 def open_client(start_url: str, patience: Patience) -> httpx2.Client:
@@ -157,8 +200,9 @@ def _receive(file: PublishedFile, url: str, partial: Partial, client: httpx2.Cli
     """Request the missing bytes and append them to the partial file until it is complete."""
     if partial.held_bytes == file.size_bytes:
         return  # an earlier run received all bytes but ended before verification
+    headers = {"Range": f"bytes={partial.held_bytes}-"} if partial.held_bytes else {}
     try:
-        with client.stream("GET", url, headers=_range_headers(partial)) as response:
+        with client.stream("GET", url, headers=headers) as response:
             if _is_complete(response, partial):
                 return
             total_bytes = _accept(file, response, partial)
@@ -177,14 +221,6 @@ def _receive(file: PublishedFile, url: str, partial: Partial, client: httpx2.Cli
         raise _Broken(f"the body ended at {partial.held_bytes} of {file.size_bytes} bytes")
 
 
-def _range_headers(partial: Partial) -> dict[str, str]:
-    if not partial.held_bytes:
-        return {}
-    # Without an ETag, only the checksum can detect that the file changed on the server between two runs.
-    unchanged = {"If-Range": partial.etag} if partial.etag else {}
-    return {"Range": f"bytes={partial.held_bytes}-", **unchanged}
-
-
 def _is_complete(response: httpx2.Response, partial: Partial) -> bool:
     """Return True if the range was refused because the file is complete; else delete the received bytes and raise."""
     if response.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -197,11 +233,10 @@ def _is_complete(response: httpx2.Response, partial: Partial) -> bool:
 
 def _accept(file: PublishedFile, response: httpx2.Response, partial: Partial) -> int | None:
     """Check status and headers; prepare the partial file for the body; return the file's size if known, else None."""
-    etag = response.headers.get("ETag")
     if response.status_code == HTTPStatus.PARTIAL_CONTENT:
         start, total_bytes = _content_range(response)
         _refuse_by_headers(file, response, total_bytes)
-        if start != partial.held_bytes or (partial.etag and etag and etag != partial.etag):
+        if start != partial.held_bytes:
             partial.start_over()
             raise _Broken("the server sent another range than the requested one")
     elif response.status_code == HTTPStatus.OK:
@@ -209,7 +244,6 @@ def _accept(file: PublishedFile, response: httpx2.Response, partial: Partial) ->
         total_bytes = int(length) if length.isdecimal() else None
         _refuse_by_headers(file, response, total_bytes)
         partial.start_over()
-        partial.note_etag(etag)
     else:
         raise _status_error(file, response)
     return file.size_bytes if total_bytes is None else total_bytes

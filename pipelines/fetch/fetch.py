@@ -30,25 +30,9 @@ class FetchedFile:
     state: State
     unpacked: tuple[Path, ...] = ()
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchReport:
-    """The fetched files of a trace, with its publisher, licence and citation."""
-
-    trace: str
-    title: str
-    publisher: str
-    licence: str
-    citation: str
-    folder: Path
-    files: tuple[FetchedFile, ...]
-
-    def rows(self) -> list[dict[str, object]]:
-        """Return one flat row per file."""
-        return [
-            {"file": file.name, "size_bytes": file.size_bytes, "state": file.state, "unpacked": len(file.unpacked)}
-            for file in self.files
-        ]
+    def row(self) -> dict[str, object]:
+        """Return the file as one flat row."""
+        return {"file": self.name, "size_bytes": self.size_bytes, "state": self.state, "unpacked": len(self.unpacked)}
 
 
 def fetch(
@@ -60,7 +44,7 @@ def fetch(
     progress: Progress | None = None,
     patience: Patience | None = None,
     sleep: Callable[[float], None] = time.sleep,
-) -> FetchReport:
+) -> list[FetchedFile]:
     """Fetch a published trace into `out_dir`; a second run resumes a broken download.
 
     Verified files are not downloaded again.
@@ -81,24 +65,19 @@ def fetch(
     """
     published = publication(name) if manifest is None else read_publication(manifest)
     patience = patience or Patience()
-    _make_folder(out_dir)
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise FetchError(f"{out_dir} cannot be a folder: there is a file of that name") from error
     files = []
     for file in published.files:
         url = file.url if base_url is None else f"{base_url.rstrip('/')}/{file.name}"
         with open_client(url, patience) as client:
-            state = _ensure(file, url, out_dir, client, patience, sleep, progress or _silent)
+            state = _ensure(file, url, out_dir, client, patience, sleep, progress or (lambda *_: None))
         unpacked = _ensure_unpacked(file, out_dir)
         size_bytes = (out_dir / file.name).stat().st_size
         files.append(FetchedFile(name=file.name, size_bytes=size_bytes, state=state, unpacked=unpacked))
-    return FetchReport(
-        trace=published.name,
-        title=published.title,
-        publisher=published.publisher,
-        licence=published.licence,
-        citation=published.citation,
-        folder=out_dir,
-        files=tuple(files),
-    )
+    return files
 
 
 def _ensure(
@@ -125,14 +104,3 @@ def _ensure_unpacked(file: PublishedFile, out_dir: Path) -> tuple[Path, ...]:
     if are_unpacked(target, file.unpack.members):
         return tuple(target / member.path for member in file.unpack.members)
     return tuple(unpack(out_dir / file.name, target, file.unpack.members, max_bytes=file.unpack.max_bytes))
-
-
-def _make_folder(out_dir: Path) -> None:
-    try:
-        out_dir.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise FetchError(f"{out_dir} cannot be a folder: there is a file of that name") from error
-
-
-def _silent(name: str, held_bytes: int, total_bytes: int | None) -> None:
-    """Ignore progress, if the caller gave no function for it."""

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from pipelines.fetch.download import Patience
-from pipelines.fetch.fetch import FetchReport, fetch
+from pipelines.fetch.fetch import FetchedFile, fetch
 
 NAME = "table.csv"
 BODY = bytes(range(256)) * 2000
@@ -21,9 +21,7 @@ class Mirror:
 
     url: str = ""
     body: bytes = BODY
-    etag: str | None = '"v1"'
     ranges: bool = True
-    honours_if_range: bool = True
     faults: list[tuple[str, object]] = field(default_factory=list)
     requests: list[dict[str, str | None]] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
@@ -35,7 +33,7 @@ def handler_of(mirror: Mirror) -> type[BaseHTTPRequestHandler]:
             pass
 
         def do_GET(self) -> None:
-            wanted = {name: self.headers.get(name) for name in ("Range", "If-Range", "Accept-Encoding")}
+            wanted = {name: self.headers.get(name) for name in ("Range", "Accept-Encoding")}
             mirror.requests.append({"path": self.path, **wanted})
             fault, how = mirror.faults.pop(0) if mirror.faults else ("none", None)
             if fault == "status":
@@ -53,8 +51,6 @@ def handler_of(mirror: Mirror) -> type[BaseHTTPRequestHandler]:
                 return
             rest = mirror.body[start or 0 :]
             headers = {"Content-Length": str(len(rest))}
-            if mirror.etag:
-                headers["ETag"] = mirror.etag
             if start is not None:
                 shown = start + 1 if fault == "shifted" else start
                 headers["Content-Range"] = f"bytes {shown}-{len(mirror.body) - 1}/{len(mirror.body)}"
@@ -72,10 +68,8 @@ def handler_of(mirror: Mirror) -> type[BaseHTTPRequestHandler]:
                 mirror.released.wait(10)
 
         def _start(self) -> int | None:
-            wanted, only_if = self.headers.get("Range"), self.headers.get("If-Range")
+            wanted = self.headers.get("Range")
             if wanted is None or not mirror.ranges:
-                return None
-            if only_if is not None and only_if != mirror.etag and mirror.honours_if_range:
                 return None
             return int(wanted.removeprefix("bytes=").removesuffix("-"))
 
@@ -129,7 +123,9 @@ class Pauses:
         self.meanwhile()
 
 
-def fetched(mirror: Mirror, out: Path, manifest: Path, pauses: Pauses | None = None, **more: object) -> FetchReport:
+def fetched(
+    mirror: Mirror, out: Path, manifest: Path, pauses: Pauses | None = None, **more: object
+) -> list[FetchedFile]:
     return fetch(
         "trace",
         out,

@@ -38,7 +38,7 @@ def test_an_archive_is_unpacked_once_and_again_when_a_member_is_gone(mirror: Mir
     written = member.stat()
     second = fetched(mirror, out, manifest)
 
-    assert first.files[0].unpacked == second.files[0].unpacked == (member,)
+    assert first[0].unpacked == second[0].unpacked == (member,)
     assert member.read_bytes() == b"hello"
     assert os.path.samestat(member.stat(), written), "what is there as declared is left alone"
     member.unlink()

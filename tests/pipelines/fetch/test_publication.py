@@ -56,52 +56,6 @@ def test_every_manifest_holds_and_describes_itself(name: str) -> None:
     )
 
 
-def test_pai_is_seven_archives_that_stay_packed() -> None:
-    files = publication("pai").files
-
-    assert [file.name for file in files] == [
-        f"pai_{table}.tar.gz"
-        for table in (
-            "group_tag_table",
-            "instance_table",
-            "job_table",
-            "machine_metric",
-            "machine_spec",
-            "sensor_table",
-            "task_table",
-        )
-    ]
-    assert all(file.unpack is None and file.size_bytes is None for file in files)
-
-
-def test_helios_unpacks_a_log_and_a_capacity_file_per_cluster() -> None:
-    (archive,) = publication("helios").files
-
-    assert archive.unpack is not None
-    assert archive.unpack.into == "data"
-    assert {member.path for member in archive.unpack.members} == {
-        f"{cluster}/{table}.csv"
-        for cluster in ("Earth", "Saturn", "Uranus", "Venus")
-        for table in ("cluster_log", "cluster_gpu_number")
-    }
-    assert all(member.sha256 for member in archive.unpack.members if member.path.endswith("cluster_log.csv"))
-
-
-def test_philly_unpacks_five_tables_within_its_bound() -> None:
-    (archive,) = publication("philly").files
-
-    assert archive.unpack is not None
-    sizes = {member.path: member.size_bytes for member in archive.unpack.members}
-    assert set(sizes) == {
-        "cluster_cpu_util",
-        "cluster_gpu_util",
-        "cluster_job_log",
-        "cluster_machine_list",
-        "cluster_mem_util",
-    }
-    assert sum(size or 0 for size in sizes.values()) <= archive.unpack.max_bytes
-
-
 def test_openb_is_what_the_real_files_are(traces: Path) -> None:
     folder = traces / "openb" / "csv"
     files = publication("openb").files
