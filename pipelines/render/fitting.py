@@ -9,7 +9,7 @@ from typing import Final
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-__all__ = ["GAP", "Layout", "fitted"]
+__all__ = ["GAP", "Column", "Layout", "fitted", "padded"]
 
 GAP: Final = "  "
 ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
@@ -105,16 +105,17 @@ def _shortened(column: Column, most: int) -> Column:
         return column
     cells = [cell.strip() for cell in column]
     cut = [each if cell_len(each) <= most else set_cell_size(each, most - 1).rstrip() + ELLIPSIS for each in cells]
-    return _padded(cut, to_the_right=False)
+    return padded(cut, to_the_right=False)
 
 
 def _turned(columns: Sequence[Column]) -> list[Column]:
     """Transpose the table: the headings become the first column, left-aligned; cells are right-aligned."""
     headings, *rows = zip(*([cell.strip() for cell in column] for column in columns), strict=True)
-    return [_padded(headings, to_the_right=False), *(_padded(row, to_the_right=True) for row in rows)]
+    return [padded(headings, to_the_right=False), *(padded(row, to_the_right=True) for row in rows)]
 
 
-def _padded(cells: Sequence[str], *, to_the_right: bool) -> Column:
+def padded(cells: Sequence[str], *, to_the_right: bool) -> Column:
+    """Pad cells to equal width."""
     # East Asian wide characters take two terminal columns.
     widths = [cell_len(cell) for cell in cells]
     gaps = [" " * (max(widths) - each) for each in widths]

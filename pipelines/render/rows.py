@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from pipelines.errors import BadUsage
-from pipelines.render.fitting import GAP, Layout, fitted
+from pipelines.render.fitting import GAP, Column, Layout, fitted, padded
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,7 +61,6 @@ def render(
     CSV that a spreadsheet would run as a formula gets a leading apostrophe. `fitted` fits a table to the width of the
     terminal, or to COLUMNS if that is set. On a terminal, a column `severity` colours the rows; NO_COLOR prevents
     colours.
-
 
     Examples
     --------
@@ -107,17 +106,11 @@ def _width_of(stream: TextIO) -> int | None:
     return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
-def _column(name: str, values: Sequence[Plain]) -> list[str]:
+def _column(name: str, values: Sequence[Plain]) -> Column:
     """Return a column's heading and cells, padded to equal width: numbers right-aligned, texts left-aligned."""
     decimals = _decimals([value for value in values if isinstance(value, float) and math.isfinite(value)])
     texts = [_printable(name), *(_text(value, decimals) for value in values)]
-    # East Asian wide characters take two terminal columns.
-    widths = [cell_len(text) for text in texts]
-    widest = max(widths)
-    gaps = [" " * (widest - width) for width in widths]
-    if _is_numeric(values):
-        return [gap + text for text, gap in zip(texts, gaps, strict=True)]
-    return [text + gap for text, gap in zip(texts, gaps, strict=True)]
+    return padded(texts, to_the_right=_is_numeric(values))
 
 
 def _write_json(grid: _Grid, stream: TextIO) -> None:

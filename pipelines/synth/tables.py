@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -122,14 +122,7 @@ class _Workers:
         )
 
     def kept(self, rows: npt.NDArray[np.bool_] | Ints) -> "_Workers":
-        return _Workers(
-            index=self.index[rows],
-            within=self.within[rows],
-            task=self.task[rows],
-            machine=self.machine[rows],
-            start_s=self.start_s[rows],
-            end_s=self.end_s[rows],
-        )
+        return _Workers(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
 
 
 def _machines(trace: Trace, index: Ints, task: Ints) -> Ints:

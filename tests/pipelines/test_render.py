@@ -180,11 +180,6 @@ def test_json_and_csv_lose_no_row_and_a_table_no_line(rows: list[dict[str, objec
     assert _rendered(rows, "table").count("\n") == len(rows) + 2
 
 
-@given(rows=tables)
-def test_rendering_twice_gives_the_same_bytes(rows: list[dict[str, object]]) -> None:
-    assert [_rendered(rows, form) for form in FORMATS] == [_rendered(rows, form) for form in FORMATS]
-
-
 def test_rows_of_several_kinds_keep_to_their_own_columns_in_json_alone() -> None:
     rows: list[dict[str, object]] = [{"about": "goal", "met": None}, {"about": "harm", "killed": float("nan")}]
     told, lined_up = io.StringIO(), io.StringIO()

@@ -5,6 +5,7 @@ Colours are Okabe and Ito's, amounts use cividis: both are colour-blind safe, an
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import altair as alt
@@ -17,6 +18,8 @@ SERIES: Final = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [4, 4], [10, 4], [1, 3])
 AMOUNTS: Final = "cividis"
 FAINT: Final = "#d9d9d9"
+PNG_SCALE: Final = 2.0
+"""Pixels per unit."""
 
 TITLE_CHARACTERS, LINE_CHARACTERS = 44, 60
 """Maximum number of characters of a line in titles and in subtitles; such lines fit on a phone."""
@@ -168,3 +171,14 @@ def spaced(number: float) -> str:
     '1\u202f234\u202f567'
     """
     return f"{number:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def saved(chart: alt.TopLevelMixin, folder: Path, name: str, *, png: bool = True) -> list[Path]:
+    """Write a chart as HTML, SVG and PNG files called `name`, with any number of rows; return the files."""
+    page, drawing, picture = (folder / f"{name}.{kind}" for kind in ("html", "svg", "png"))
+    with alt.data_transformers.enable("default", max_rows=None):
+        chart.save(page, inline=True)
+        chart.save(drawing)
+        if png:
+            chart.save(picture, scale_factor=PNG_SCALE)
+    return [page, drawing, picture] if png else [page, drawing]

@@ -3,20 +3,16 @@
 The rows come from `pipelines.models.evaluate`.
 """
 
-from typing import Final
-
 import altair as alt
 import polars as pl
 
 from pipelines.models.evaluate import FitRecord
 from pipelines.models.judging import COMBINED
-from pipelines.report.charts.panels import BLACK, BLUE, VERMILLION
+from pipelines.report.charts.panels import BLACK, BLUE, PNG_SCALE, VERMILLION
 
 __all__ = ["picture"]
 
 WIDTH, HEIGHT = 420, 240
-SCALE: Final = 2.0
-"""Pixels per unit."""
 
 
 def picture(record: FitRecord | None, name: str) -> bytes | None:
@@ -28,7 +24,7 @@ def picture(record: FitRecord | None, name: str) -> bytes | None:
     heading = alt.TitleParams(name, anchor="start", fontSize=14)
     charts = alt.hconcat(weekly_loss(record.weeks), calibration(record.calibration), spacing=40)
     both = charts.properties(title=heading).resolve_scale(color="independent")
-    return vegalite_to_png(both.configure(font="sans-serif", background="white").to_dict(), scale=SCALE)
+    return vegalite_to_png(both.configure(font="sans-serif", background="white").to_dict(), scale=PNG_SCALE)
 
 
 def weekly_loss(weeks: pl.DataFrame) -> alt.LayerChart:

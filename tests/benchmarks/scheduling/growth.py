@@ -12,8 +12,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.report.charts.panels import SERIES
-from pipelines.report.charts.saving import saved
+from pipelines.report.charts.panels import SERIES, saved
 from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Machine
 from scheduler_core.queueing import Discipline

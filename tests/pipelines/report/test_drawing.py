@@ -59,17 +59,9 @@ def opened(browser: Browser, long: Path) -> Iterator[Open]:
 
 def test_what_is_far_from_the_screen_waits_until_it_is_near(opened: Open) -> None:
     visit = opened(NEVER_IDLE)
-    last = visit.locator(".chart").last
 
     assert 1 <= visit.locator(".chart svg").count() < CHARTS / 2
-    assert last.locator("svg").count() == 0
-    last.scroll_into_view_if_needed()
-    expect(last.locator("svg")).to_have_count(1, timeout=WAIT_MS)
-
-
-def test_scrolling_through_draws_every_chart(opened: Open) -> None:
-    visit = opened(NEVER_IDLE)
-
+    assert visit.locator(".chart").last.locator("svg").count() == 0
     for at in range(CHARTS):
         place = visit.locator(".chart").nth(at)
         place.scroll_into_view_if_needed()
@@ -79,8 +71,9 @@ def test_scrolling_through_draws_every_chart(opened: Open) -> None:
     assert visit.locator(".chart.failed").count() == 0
 
 
-def test_idle_time_draws_the_rest(opened: Open) -> None:
-    visit = opened("")
+@pytest.mark.parametrize("script", ["", NEVER_IDLE + "delete window.IntersectionObserver;"], ids=["idle", "at once"])
+def test_the_rest_is_drawn_when_idle_or_without_an_observer_at_once(opened: Open, script: str) -> None:
+    visit = opened(script)
 
     visit.wait_for_selector("html[data-drawn]", timeout=WAIT_MS)
 
@@ -93,11 +86,3 @@ def test_paper_has_every_chart_though_nobody_scrolled(opened: Open) -> None:
     visit.pdf()
 
     assert visit.evaluate("window.printed") == CHARTS
-
-
-def test_a_browser_that_tells_nothing_of_what_is_near_draws_all_at_once(opened: Open) -> None:
-    visit = opened(NEVER_IDLE + "delete window.IntersectionObserver;")
-
-    visit.wait_for_selector("html[data-drawn]", timeout=WAIT_MS)
-
-    assert visit.locator(".chart svg").count() == CHARTS
