@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 import altair as alt
 import polars as pl
 
+__all__ = ["BLACK", "BLUE", "GREEN", "ORANGE", "PURPLE", "SKY", "VERMILLION", "YELLOW", "saved", "titled"]
+
 BLACK, GREEN, BLUE, VERMILLION, PURPLE = "#000000", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
 ORANGE, SKY, YELLOW = "#E69F00", "#56B4E9", "#F0E442"
 SERIES: Final = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
