@@ -1,7 +1,4 @@
-"""The interface of an engine, and the engine that runs every unit in this process.
-
-`processes` and `dask_cluster` have the other engines.
-"""
+"""The interface of an engine, and the engine that runs every unit in this process."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext

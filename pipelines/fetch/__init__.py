@@ -1,4 +1,1 @@
-"""Download of published traces: downloads can be resumed, are verified by SHA-256 and unpacked.
-
-Nothing is parsed here.
-"""
+"""Download of published traces: downloads can be resumed, are verified by SHA-256 and unpacked."""

@@ -1,7 +1,4 @@
-"""Fetch a published trace into a folder: download, verify and unpack its files.
-
-`pipelines.fetch.download` downloads, `pipelines.fetch.archives` unpacks; `data/manifests/*.toml` list the files.
-"""
+"""Fetch a published trace into a folder: download, verify and unpack its files."""
 
 import time
 from collections.abc import Callable

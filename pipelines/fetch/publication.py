@@ -1,7 +1,4 @@
-"""Read the manifests of published traces in `data/manifests`: files, addresses, sizes and checksums.
-
-Nothing is downloaded here.
-"""
+"""Read the manifests of published traces in `data/manifests`: files, addresses, sizes and checksums."""
 
 import tomllib
 from pathlib import Path
@@ -97,8 +94,6 @@ def published_names() -> list[str]:
 def publication(name: str) -> Publication:
     """Return the published trace called `name`.
 
-    Examples
-    --------
     >>> publication("helios").files[0].size_bytes
     36437672
     """

@@ -1,7 +1,4 @@
-"""Fit the columns of a table to a width: transpose it, shorten long texts, then leave columns out.
-
-No cell is made here.
-"""
+"""Fit the columns of a table to a width: transpose it, shorten long texts, then leave columns out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,8 +37,6 @@ def fitted(columns: Sequence[Column], width: int) -> Layout:
     shortened. If that does not suffice, columns with the same value in all rows are printed once above the table, and
     the last of the other columns are left out.
 
-    Examples
-    --------
     >>> fitted([["arm", "a  "], ["completed", "       12"], ["killed", "     3"]], 16).columns
     [['arm      ', 'completed', 'killed   '], [' a', '12', ' 3']]
     """

@@ -62,8 +62,6 @@ def render(
     terminal, or to COLUMNS if that is set. On a terminal, a column `severity` colours the rows; NO_COLOR prevents
     colours.
 
-    Examples
-    --------
     >>> import sys
     >>> render([{"model": "xgboost", "mae_h": 1.23456}, {"model": "median", "mae_h": None}], "table", stream=sys.stdout)
     model    mae_h

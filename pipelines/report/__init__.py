@@ -1,4 +1,1 @@
-"""The report: one static HTML page with charts and tables about traces and their models, readable without a network.
-
-Statistics come from `pipelines.statistics`, charts from `report.charts`.
-"""
+"""The report: one static HTML page with charts and tables about traces and their models, readable without a network."""

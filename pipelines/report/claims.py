@@ -1,7 +1,4 @@
-"""The report's section on over-claim: request and use, slack in resource-hours, and its cost at a given price.
-
-Statistics are computed in `pipelines.statistics`.
-"""
+"""The report's section on over-claim: request and use, slack in resource-hours, and its cost at a given price."""
 
 from typing import Final
 

@@ -1,7 +1,4 @@
-"""The report's sections on run times, queueing delays and machine use over the week.
-
-Statistics are computed in `pipelines.statistics`.
-"""
+"""The report's sections on run times, queueing delays and machine use over the week."""
 
 from typing import Final
 

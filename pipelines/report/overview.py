@@ -1,7 +1,4 @@
-"""The report's sections on the traces (jobs, users, machines, statuses, sizes) and on data quality.
-
-Statistics are computed in `pipelines.statistics`.
-"""
+"""The report's sections on the traces (jobs, users, machines, statuses, sizes) and on data quality."""
 
 from typing import Final
 

@@ -1,7 +1,4 @@
-"""Parts of a report (sections with figures, tables and notes), and queries of a statistic for several traces at once.
-
-Nothing is rendered here; `page` does that.
-"""
+"""Parts of a report (sections with figures, tables, notes), and queries of a statistic for several traces at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""The price of a GPU-hour, given by the user as in `2.50 USD`.
-
-There is no default price.
-"""
+"""The price of a GPU-hour, given by the user as in `2.50 USD`."""
 
 import math
 from dataclasses import dataclass
@@ -31,8 +28,6 @@ class Price:
 def price_of(text: str) -> Price:
     """Parse an amount with its currency.
 
-    Examples
-    --------
     >>> print(price_of("2.50 USD"))
     2.50 USD
     """

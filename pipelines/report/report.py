@@ -1,7 +1,4 @@
-"""Assemble a report: all sections about the chosen traces on one page.
-
-The other modules of this folder build the sections.
-"""
+"""Assemble a report: all sections about the chosen traces on one page."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

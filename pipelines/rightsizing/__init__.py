@@ -1,4 +1,1 @@
-"""Right-sizing: what each recurring group of jobs requests and uses, and how much smaller its requests could be.
-
-No request is changed here.
-"""
+"""Right-sizing: what each recurring group of jobs requests and uses, and how much smaller its requests could be."""

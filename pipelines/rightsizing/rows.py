@@ -1,7 +1,4 @@
-"""Rows of `taut rightsize`: over-claims and under-requests by group, user or type, worst first.
-
-Claims and their targets are computed in `claims`.
-"""
+"""Rows of `taut rightsize`: over-claims and under-requests by group, user or type, worst first."""
 
 from typing import Final, Literal
 

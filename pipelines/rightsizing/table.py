@@ -1,7 +1,4 @@
-"""Terminal tables of `taut rightsize` and `taut recommend`: one line per requested resource, with its severity.
-
-The rows of `taut rightsize` are computed in `rows`.
-"""
+"""Terminal tables of `taut rightsize` and `taut recommend`: one line per requested resource, with its severity."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

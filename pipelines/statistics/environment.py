@@ -1,7 +1,4 @@
-"""GPUs as their exporters measured them: `gpu_environment`, `gpu_power_by_use`.
-
-Each is one query over hours of GPUs.
-"""
+"""GPUs as their exporters measured them: `gpu_environment`, `gpu_power_by_use`."""
 
 from typing import Final
 

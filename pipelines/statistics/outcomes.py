@@ -1,7 +1,4 @@
-"""Statistics of job ends and users: `status_counts`, `gpu_hours_by_status`, `group_recurrence`, `user_concentration`.
-
-Each is one query.
-"""
+"""Statistics of job ends, users and groups."""
 
 from typing import Final
 

@@ -1,7 +1,4 @@
-"""Run the query of a statistic: one SELECT on one trace, in bounded memory, split by dimensions such as `user`.
-
-The lake opens the connection.
-"""
+"""Run the query of a statistic: one SELECT on one trace, in bounded memory, split by dimensions such as `user`."""
 
 import re
 import tempfile

@@ -1,7 +1,4 @@
-"""Lay out statistics for a terminal (a few wide rows are transposed), and comparisons with published numbers.
-
-No statistic is computed here; JSON and CSV output uses the frames directly.
-"""
+"""Lay out statistics for a terminal (a few wide rows are transposed), and comparisons with published numbers."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""The type of a statistic (function, title, needed columns), and of its result: rows, or the reason for having none.
-
-`pipelines.statistics` lists the statistics.
-"""
+"""The type of a statistic (function, title, needed columns), and of its result: rows, or the reason for having none."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,4 @@
-"""The published machines, and machine metrics averaged over the life of each worker.
-
-`tables` assigns workers to machines.
-"""
+"""The published machines, and machine metrics averaged over the life of each worker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Draw users, groups (recurring templates) and their jobs with submission times and requests, as arrays.
-
-Run times are in `runtime`, use in `use`, text in `tables`.
-"""
+"""Draw users, groups (recurring templates) and their jobs with submission times and requests, as arrays."""
 
 from dataclasses import dataclass
 

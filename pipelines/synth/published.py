@@ -1,7 +1,4 @@
-"""The published format of PAI: its seven tables with their columns in order, and the mark of a synthetic trace.
-
-Nothing is drawn here.
-"""
+"""The published format of PAI: its seven tables with their columns in order, and the mark of a synthetic trace."""
 
 from typing import TYPE_CHECKING, Final
 

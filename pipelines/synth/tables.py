@@ -1,7 +1,4 @@
-"""Build the tables of jobs, tasks, instances and sensors for one chunk of jobs.
-
-`runtime` and `use` draw the numbers; nothing is written here.
-"""
+"""Build the tables of jobs, tasks, instances and sensors for one chunk of jobs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields

@@ -1,4 +1,1 @@
-"""Charts: functions from a frame of rows to an Altair chart.
-
-No statistics are computed here.
-"""
+"""Charts: functions from a frame of rows to an Altair chart."""

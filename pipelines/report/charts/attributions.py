@@ -1,7 +1,4 @@
-"""Charts of models: feature importances with their spread, SHAP values as a beeswarm, coverage of quantiles.
-
-The rows come from model cards and from `pipelines.report`.
-"""
+"""Charts of models: feature importances with their spread, SHAP values as a beeswarm, coverage of quantiles."""
 
 from typing import Final
 

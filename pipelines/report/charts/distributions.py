@@ -1,7 +1,4 @@
-"""Charts of distributions: request and use, run times and queueing delays, as CDFs and as ranges.
-
-The rows come from `pipelines.statistics`; no quantile is computed here.
-"""
+"""Charts of distributions: request and use, run times and queueing delays, as CDFs and as ranges."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,7 +1,4 @@
-"""Heat maps of machine use by weekday and hour, and of known values per column; ranges of use by machine type.
-
-The rows come from `pipelines.statistics` and `pipelines.report.overview`.
-"""
+"""Heat maps of machine use by weekday and hour, and of known values per column; ranges of use by machine type."""
 
 import math
 from typing import Final

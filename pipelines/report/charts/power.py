@@ -1,7 +1,4 @@
-"""Charts of power and energy: the grid and GPUs by hour, types of GPUs and machines, idle GPUs.
-
-The rows come from `pipelines.statistics` and `pipelines.report.energy`.
-"""
+"""Charts of power and energy: the grid and GPUs by hour, types of GPUs and machines, idle GPUs."""
 
 from typing import Final
 

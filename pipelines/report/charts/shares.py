@@ -1,7 +1,4 @@
-"""Charts of shares and amounts: job status, arrivals, job sizes, GPU-hours by user or group, slack, recurrence.
-
-The rows come from `pipelines.statistics`.
-"""
+"""Charts of shares and amounts: job status, arrivals, job sizes, GPU-hours by user or group, slack, recurrence."""
 
 from collections.abc import Sequence
 from typing import Final

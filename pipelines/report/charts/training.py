@@ -1,7 +1,4 @@
-"""Charts of a training run: loss by week beside the best baseline, and calibration of the predicted quantiles.
-
-The rows come from `pipelines.models.evaluate`.
-"""
+"""Charts of a training run: loss by week beside the best baseline, and calibration of the predicted quantiles."""
 
 import altair as alt
 import polars as pl
