@@ -40,15 +40,14 @@ def grid_hours(rows: pl.DataFrame, series: str, unit: str, zone: str) -> alt.Top
 def power_hours(rows: pl.DataFrame, trace: str, zone: str, colour: int) -> alt.TopLevelMixin:
     """Draw the power of a GPU by local hour of the day: mean (line), quartiles of its hours (band), 95 % (dots)."""
     hue = SERIES[colour % len(SERIES)]
-    told = ["hour:Q", *tips(",.1f", "p25_w", "mean_w", "p75_w", "p95_w")]
+    told = ["hour:Q", *tips(",.1f", "p25_w", "mean_w", "p75_w", "p95_w"), "gpu_hours:Q"]
     y = alt.Y("p25_w:Q").title("W per GPU")
-    chart = by_hour(rows, hue, "local hour of the day", y, ("p75_w", "mean_w"), [*told, "gpu_hours:Q"])
-    top = drawn(rows, "point", style={"color": hue, "size": 14}, x="hour:Q", y="p95_w:Q", tooltip=told)
+    chart = by_hour(rows, hue, "local hour of the day", y, ("p75_w", "mean_w", "p95_w"), told)
     of = [
         f"n = {total(rows, 'gpu_hours')} hours of GPUs; {zone}",
         "line: mean; band: 25 to 75 % of the hours; dots: 95 %",
     ]
-    return panel(chart + top, f"Power by hour of the day, {trace}", of)
+    return panel(chart, f"Power by hour of the day, {trace}", of)
 
 
 def power_of_types(rows: pl.DataFrame, trace: str, colour: int) -> alt.TopLevelMixin:
