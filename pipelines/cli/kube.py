@@ -51,17 +51,13 @@ def webhook(
     token_file: TokenFile = None,
 ) -> None:
     """Serve the admission webhook; a pod for which the service is late or fails is created as requested."""
-    from modelserve.errors import BadSettings
     from pipelines.cli.remote import token_of
-    from pipelines.connect.kubernetes.serving import Address, serve_webhook
-    from pipelines.errors import BadUsage
+    from pipelines.connect.kubernetes.serving import serve_app
+    from pipelines.connect.kubernetes.webhook import open_webhook
 
     _write_log()
-    address = Address(host=host, port=port, certificate=tls_certificate, key=tls_key)
-    try:
-        serve_webhook(config, url, token_of(token_file), address, say=say)
-    except BadSettings as error:
-        raise BadUsage(str(error)) from error
+    app = open_webhook(config, url, token_of(token_file))
+    serve_app(app, host, port, certificate=tls_certificate, key=tls_key, say=say)
 
 
 @kube.command()
@@ -78,9 +74,8 @@ def review(
     import asyncio
     import json
 
-    from modelserve.errors import BadSettings
     from pipelines.cli.remote import token_of
-    from pipelines.connect.kubernetes.opening import review_object
+    from pipelines.connect.kubernetes.webhook import review_object
     from pipelines.errors import BadUsage
 
     try:
@@ -90,10 +85,7 @@ def review(
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not one JSON object"
         raise BadUsage(f"{file}: {reason}; expected one object, as `kubectl get --output=json` prints it") from error
-    try:
-        answer = asyncio.run(review_object(config, url, token_of(token_file), found))
-    except BadSettings as error:
-        raise BadUsage(str(error)) from error
+    answer = asyncio.run(review_object(config, url, token_of(token_file), found))
     typer.echo(json.dumps(answer, indent=2))
     if str(answer["reason"]).startswith("failed"):
         raise typer.Exit(1)
@@ -109,20 +101,16 @@ def extender(
     gpu: Gpus = None,
 ) -> None:
     """Serve the scheduler extender, which keeps whole machines free by fragmentation gradient descent."""
-    from modelserve.errors import BadSettings
     from pipelines.connect.kubernetes.api import open_api_server
+    from pipelines.connect.kubernetes.extender import open_extender
     from pipelines.connect.kubernetes.manifests import GPU_RESOURCES
-    from pipelines.connect.kubernetes.serving import Address, serve_extender
-    from pipelines.errors import BadUsage
+    from pipelines.connect.kubernetes.serving import serve_app
 
     _write_log()
     server = open_api_server(api_server)
     changes = [server.changes("/api/v1/nodes", "Node"), server.changes("/api/v1/pods", "Pod")]
-    address = Address(host=host, port=port, certificate=tls_certificate, key=tls_key)
-    try:
-        serve_extender(gpu or GPU_RESOURCES, changes, address, say=say)
-    except BadSettings as error:
-        raise BadUsage(str(error)) from error
+    app = open_extender(gpu or GPU_RESOURCES, changes)
+    serve_app(app, host, port, certificate=tls_certificate, key=tls_key, say=say)
 
 
 @kube.command()
@@ -135,27 +123,18 @@ def feedback(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Report ended pods to the service: run time, outcome (also OOMKilled), request and allocation."""
-    from functools import partial
-
-    from modelserve.errors import BadSettings
     from pipelines.cli.remote import client_of
     from pipelines.connect.kubernetes.api import open_api_server
     from pipelines.connect.kubernetes.config import read_config
     from pipelines.connect.kubernetes.feedback import follow_pods, report_pods
-    from pipelines.connect.kubernetes.reports import report_of
-    from pipelines.errors import BadUsage
 
     _write_log()
-    try:
-        report = partial(report_of, config=read_config(config))
-    except BadSettings as error:
-        raise BadUsage(str(error)) from error
-    server = open_api_server(api_server)
+    settings, server = read_config(config), open_api_server(api_server)
     with client_of(url, token_file, jobs=1) as client:
         if once:
-            emit([report_pods(server.listed("/api/v1/pods")[0], report, client)], form)
+            emit([report_pods(server.listed("/api/v1/pods")[0], settings, client)], form)
         else:
-            follow_pods(server.changes("/api/v1/pods", "Pod"), report, client)
+            follow_pods(server.changes("/api/v1/pods", "Pod"), settings, client)
 
 
 @kube.command()
@@ -175,21 +154,14 @@ def reclaim(
     """Resize running pods in place to what they use, or list what would be resized."""
     from datetime import UTC, datetime
 
-    from modelserve.errors import BadSettings
     from pipelines.cli.remote import client_of, each_round
     from pipelines.connect.kubernetes.api import open_api_server
     from pipelines.connect.kubernetes.config import read_config
     from pipelines.connect.kubernetes.reclaim import Reclaimer
-    from pipelines.connect.kubernetes.resizes import Resizes
-    from pipelines.errors import BadUsage
 
-    try:
-        resizes = Resizes(config=read_config(config))
-    except BadSettings as error:
-        raise BadUsage(str(error)) from error
-    server = open_api_server(api_server)
+    settings, server = read_config(config), open_api_server(api_server)
     with client_of(url, token_file, jobs=1) as client:
-        reclaimer = Reclaimer(server, client, resizes, enforce=enforce)
+        reclaimer = Reclaimer(server, client, settings, enforce=enforce)
         each_round(lambda: reclaimer.round(datetime.now(UTC)), form, every_s=every_s, rounds=rounds)
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from modelserve.client import Client
 from modelserve.contract.reservations import Reserved, RunningJob, Statistics
+from pipelines.connect.files import replace_text
 from pipelines.errors import ConnectError
 
 __all__ = ["Account", "Ledger"]
@@ -73,10 +74,8 @@ class Ledger(BaseModel):
 
     def write(self, path: Path) -> None:
         """Write the ledger to a file, which then holds all of it, or what it held before."""
-        part = path.with_name(f".{path.name}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(self.model_dump_json(exclude_defaults=True), encoding="utf-8")
-            part.replace(path)
+            replace_text(path, self.model_dump_json(exclude_defaults=True))
         except OSError as error:
             raise ConnectError(f"ledger {path}: {error.strerror}; expected a file that may be written") from error

@@ -1,7 +1,4 @@
-"""Ask a Kubernetes API server: lists of objects in pages, and their changes from then on.
-
-The only module of this folder that uses HTTP.
-"""
+"""Ask a Kubernetes API server: lists of objects in pages, and their changes from then on."""
 
 import json
 import os
@@ -13,7 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
+from pydantic_core import from_json
 
+from pipelines.connect.http import FAULTS, TooSlow, content_of, open_client
 from pipelines.errors import BadUsage, ConnectError
 
 __all__ = ["ApiServer", "open_api_server"]
@@ -22,6 +21,9 @@ ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds the token and the certificate authority of its service account."""
 
 PAGE: Final = 500
+MOST_BYTES: Final = 1024 * 2**20
+"""Maximum size of a page: a cluster's store keeps at most 1.5 MB of an object."""
+ANSWER_S: Final = 300.0
 WATCH_S: Final = 300
 """Seconds for which the API server keeps one watch open; the next goes on where it ended."""
 
@@ -49,14 +51,14 @@ class ApiServer:
         found: list[Object] = []
         params = {"limit": str(PAGE)}
         while True:
+            status, content = self._answer("GET", path, params=params)
             try:
-                reply = self.client.get(path, params=params, headers=self._headers())
-                page = reply.json() if reply.status_code == httpx2.codes.OK else None
-            except (httpx2.HTTPError, OSError, ValueError) as error:
+                page = from_json(content) if status == httpx2.codes.OK else None
+            except ValueError as error:
                 raise self._no_answer(error) from error
             if not isinstance(page, dict):
                 raise ConnectError(
-                    f"{self.client.base_url}: GET {path} replied {reply.status_code}; "
+                    f"{self.client.base_url}: GET {path} replied {status}; "
                     "expected a list; see that the account may list it"
                 )
             found += page.get("items") or []
@@ -69,13 +71,21 @@ class ApiServer:
         """Change the requests of a container of a running pod in place."""
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/resize"
         patch = {"spec": {"containers": [{"name": container, "resources": {"requests": dict(requests)}}]}}
-        headers = {**self._headers(), "content-type": "application/strategic-merge-patch+json"}
+        kind = {"content-type": "application/strategic-merge-patch+json"}
+        status, _ = self._answer("PATCH", path, headers=kind, content=json.dumps(patch))
+        if status != httpx2.codes.OK:
+            raise ConnectError(f"PATCH {path} replied {status}; expected 200; see the rights on pods/resize")
+
+    def _answer(
+        self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **given: Any
+    ) -> tuple[int, bytes]:  # Any: as in httpx2
+        """Return the status and the body of one call."""
         try:
-            reply = self.client.patch(path, content=json.dumps(patch), headers=headers)
-        except (httpx2.HTTPError, OSError) as error:
+            with self.client.stream(method, path, headers={**self._headers(), **(headers or {})}, **given) as reply:
+                content = content_of(reply, most_bytes=MOST_BYTES, limit_s=ANSWER_S, cure="expected a page of a list")
+        except (*FAULTS, TooSlow) as error:
             raise self._no_answer(error) from error
-        if reply.status_code != httpx2.codes.OK:
-            raise ConnectError(f"PATCH {path} replied {reply.status_code}; expected 200; see the rights on pods/resize")
+        return reply.status_code, content
 
     def changes(self, path: str, kind: str) -> Iterator[Change]:
         """Yield RESET, then every object as ADDED, and later each change; never ends.
@@ -115,7 +125,7 @@ class ApiServer:
                     if event["type"] == "ERROR":  # mostly 410: the version is too old
                         raise _Again
                     yield event["type"], event["object"]
-        except (httpx2.HTTPError, OSError, ValueError, KeyError, TypeError) as error:
+        except (*FAULTS, ValueError, KeyError, TypeError) as error:
             raise _Again from error
 
     def _no_answer(self, error: Exception) -> ConnectError:
@@ -136,9 +146,8 @@ class ApiServer:
 def open_api_server(url: str | None) -> ApiServer:
     """Return the API server at `url` (no token, as for `kubectl proxy`), else that of this pod's cluster."""
     if url is not None:
-        if not _is_address(url):
-            raise BadUsage(f"--api-server {url[:60]!r}: expected an address such as http://127.0.0.1:8001")
-        return ApiServer(client=httpx2.Client(base_url=url, timeout=TIMEOUT, trust_env=False), token_file=None)
+        expected = f"--api-server {url[:60]!r}: expected an address such as http://127.0.0.1:8001"
+        return ApiServer(client=open_client(url, expected=expected, timeout=TIMEOUT, trust_env=False), token_file=None)
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if host is None or not (ACCOUNT / "ca.crt").is_file():
         raise BadUsage(
@@ -146,13 +155,5 @@ def open_api_server(url: str | None) -> ApiServer:
         )
     address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-    client = httpx2.Client(base_url=address, verify=trust, timeout=TIMEOUT, trust_env=False)
+    client = open_client(address, expected=f"{address}: no address", timeout=TIMEOUT, verify=trust, trust_env=False)
     return ApiServer(client=client, token_file=ACCOUNT / "token")
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = httpx2.URL(url)
-    except httpx2.InvalidURL:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.host)

@@ -1,24 +1,23 @@
-"""The configuration of the Kubernetes interface, read from a TOML file: modes, names of groups, GPUs and limit ranges.
+"""The configuration of the Kubernetes interface, read from a TOML file, and the names of pods in the service by it.
 
 Webhooks see neither the labels of a namespace nor its LimitRange, so both are stated here.
 """
 
 import re
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat
 
-from modelserve.bundle.card import complaint
+from features.vocabulary import ROLE_WHOLE_JOB, TaskType
 from modelserve.contract.fields import Text
-from modelserve.errors import BadSettings
-from pipelines.connect.kubernetes.quantities import quantity
+from pipelines.connect.files import settings_in
+from pipelines.connect.kubernetes.objects import Json, items, mapping, quantity, text
 
-__all__ = ["KubernetesConfig", "LimitRange", "WebhookMode", "read_config"]
+__all__ = ["read_config"]
 
 FIELDS: Final = ("annotation", "container", "image", "label", "namespace", "node", "owner", "username")
 """Fields that a template of a name may use; `label`, `annotation` and `node` (node selector) take a key."""
@@ -34,23 +33,19 @@ class WebhookMode(StrEnum):
     ENFORCE = "enforce"
 
 
-def _template(text: str) -> str:
-    parts = PART.findall(text)
-    left = PART.sub("", text)
+def _template(value: str) -> str:
+    parts = PART.findall(value)
+    left = PART.sub("", value)
     keyed = {"annotation", "label", "node"}
     wrong = [name for name, key in parts if name not in FIELDS or bool(key) != (name in keyed)]
     if wrong or "{" in left or "}" in left or not parts:
-        raise ValueError(f"found {text[:60]!r}, expected a template such as {{label:team}}/{{container}}")
-    return text
-
-
-def _exact(value: object) -> Fraction:
-    return quantity(value)
+        raise ValueError(f"found {value[:60]!r}, expected a template such as {{label:team}}/{{container}}")
+    return value
 
 
 Template = Annotated[str, AfterValidator(_template)]
 Templates = tuple[Template, ...]
-Quantity = Annotated[Fraction, BeforeValidator(_exact)]
+Quantity = Annotated[Fraction, BeforeValidator(quantity)]
 Compute = Literal["cpu", "memory"]
 
 
@@ -116,11 +111,72 @@ class KubernetesConfig(_Part):
 
 def read_config(path: Path) -> KubernetesConfig:
     """Read the configuration from a TOML file."""
-    try:
-        return KubernetesConfig.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        raise BadSettings(f"{path}: {complaint(error)}") from error
-    except (OSError, UnicodeError) as error:
-        raise BadSettings(f"{path}: cannot be read ({type(error).__name__}); expected a TOML file") from error
-    except tomllib.TOMLDecodeError as error:
-        raise BadSettings(f"{path}: not TOML: {error}") from error
+    return settings_in(path, KubernetesConfig, expected="a TOML file")
+
+
+NAME_LENGTH: Final = 256
+"""Longest name that the service takes."""
+
+
+def names_of(
+    config: KubernetesConfig,
+    pod: Json,
+    container: Json,
+    *,
+    namespace: str | None = None,
+    username: str | None = None,
+    role: str | None = None,
+) -> dict[str, str]:
+    """Return the fields of a job that name it, if known: trace, cluster, group, user, task type, role and GPU type.
+
+    `pod` has metadata and spec; `namespace` is by default the one in its metadata. `role` is used if no template of the
+    configuration names one.
+    """
+    fields = _fields(pod, container, namespace=namespace, username=username)
+
+    def named(templates: Sequence[str]) -> str | None:
+        return next((name for each in templates if (name := _filled(each, fields)) is not None), None)
+
+    gpu_type = named(config.gpu_type)
+    found = {
+        "trace": config.trace,
+        "cluster": config.cluster,
+        "group": named(config.group),
+        "user": named(config.user),
+        "task_type": named(config.task_type) or str(TaskType.OTHER),
+        "role": named(config.role) or role or ROLE_WHOLE_JOB,
+        "gpu_type": None if gpu_type is None else config.gpu_types.get(gpu_type, gpu_type),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _fields(pod: Json, container: Json, *, namespace: str | None, username: str | None) -> Mapping[str, Json]:
+    """Return the values of every field by its key; fields without a key have the key ""."""
+    metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
+    owners = [mapping(each) for each in items(metadata.get("ownerReferences"))]
+    owner = next((text(each.get("name")) for each in owners if each.get("controller") is True), None)
+    system = username is None or username.startswith("system:")
+    return {
+        "annotation": mapping(metadata.get("annotations")),
+        "label": mapping(metadata.get("labels")),
+        "node": mapping(spec.get("nodeSelector")),
+        "container": {"": container.get("name")},
+        "image": {"": container.get("image")},
+        "namespace": {"": text(metadata.get("namespace")) if namespace is None else namespace},
+        "owner": {"": owner},
+        "username": {"": None if system else username},
+    }
+
+
+def _filled(template: str, fields: Mapping[str, Json]) -> str | None:
+    """Return a template with its fields filled in, or None if one of them is missing.
+
+    >>> _filled("{label:team}/{namespace}", {"label": {"team": "nlp"}, "namespace": {"": "ml"}})
+    'nlp/ml'
+    """
+    values = [text(fields[field].get(key)) for field, key in PART.findall(template)]
+    found = [value for value in values if value is not None]
+    if len(found) < len(values):
+        return None
+    rest = iter(found)
+    return PART.sub(lambda _: next(rest), template)[:NAME_LENGTH]

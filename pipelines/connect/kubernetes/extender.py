@@ -1,32 +1,30 @@
 """The scheduler extender: filters and scores the nodes that a scheduler considers for a pod.
 
 It gives up after a deadline, with all nodes and equal scores; the scheduler then goes on by its own scores. A node that
-is not known passes, and if no node would be left, all pass. Created by `taut kube extender`.
+is not known passes, and if no node would be left, all pass.
 """
 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
 from pydantic_core import from_json
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from pipelines.connect.kubernetes.nodes import NodeView
-from pipelines.connect.kubernetes.pod_templates import Json, items, mapping, text
-from pipelines.connect.kubernetes.posts import TooLarge, body_of, healthz
+from pipelines.connect.kubernetes.objects import Json, items, mapping, text
+from pipelines.connect.kubernetes.serving import app_of
 from scheduler_core.cluster import Demand
 from scheduler_core.node_scores import node_ranks
 from scheduler_core.target import target_of
 from scheduler_core.types import BoolArray
 
-__all__ = ["DEADLINE_S", "Extender", "extender_app"]
+__all__ = ["open_extender"]
 
 DEADLINE_S: Final = 0.14
 """Seconds after which it gives up, so that its answer arrives within 150 ms; the scheduler waits for 200 ms."""
@@ -54,11 +52,15 @@ class Asked:
         nodes = found.get("Nodes")
         listed = nodes if isinstance(nodes, dict) else None
         given = items(found.get("NodeNames"))
-        names = [mapping(mapping(each).get("metadata")).get("name") for each in items((listed or {}).get("items"))]
+        names = [_name(each) for each in items((listed or {}).get("items"))]
         pod = mapping(found.get("Pod"))
         if not pod or (listed is None and "NodeNames" not in found):
             raise ValueError("found no Pod with Nodes or NodeNames")
         return cls(pod=pod, names=[name for each in given or names if (name := text(each))], nodes=listed)
+
+
+def _name(node: object) -> str:
+    return text(mapping(mapping(node).get("metadata")).get("name")) or ""
 
 
 class Extender:
@@ -96,50 +98,51 @@ class Extender:
         return np.asarray((free >= np.array(demand.units)).all(axis=1), dtype=np.bool_)
 
 
+def open_extender(gpus: Sequence[str], changes: Sequence[Iterable[tuple[str, Json]]]) -> Starlette:
+    """Return the extender's application, whose view follows streams of changes of nodes and pods, each in a thread."""
+    view = NodeView(gpus)
+
+    def follow(stream: Iterable[tuple[str, Json]]) -> None:
+        for change, found in stream:
+            try:
+                view.apply(change, found)
+            except Exception:  # any error: one object must not stop the stream
+                log.exception("a change of a node or pod was not understood")
+
+    for each in changes:
+        threading.Thread(target=follow, args=(each,), daemon=True).start()
+    return extender_app(view)
+
+
 def extender_app(view: NodeView) -> Starlette:
     """Return the application: `/kubernetes/filter`, `/kubernetes/prioritize` and `/healthz`."""
     extender = Extender(view)
 
-    async def filter_nodes(request: Request) -> Response:
-        return await _answered(request, extender.failed, {}, _filtered)
+    async def filter_nodes(body: bytes) -> bytes:
+        return await _answered(body, extender.failed, _filtered)
 
-    async def prioritize(request: Request) -> Response:
-        return await _answered(request, extender.scores, {}, _prioritized)
+    async def prioritize(body: bytes) -> bytes:
+        return await _answered(body, extender.scores, _prioritized)
 
-    app = Starlette(
-        routes=[
-            Route("/kubernetes/filter", filter_nodes, methods=["POST"]),
-            Route("/kubernetes/prioritize", prioritize, methods=["POST"]),
-            Route("/healthz", healthz),
-        ]
-    )
-    app.state.draining = False
-    return app
+    return app_of({"/kubernetes/filter": filter_nodes, "/kubernetes/prioritize": prioritize})
 
 
 async def _answered(
-    request: Request,
-    decide: Callable[[Asked], Mapping[str, Found]],
-    neutral: Mapping[str, Found],
-    write: Callable[[Asked, Mapping[str, Found]], object],
-) -> Response:
-    """Decide in a thread within the deadline, and write the decision, or the neutral one if it is late or fails."""
+    body: bytes, decide: Callable[[Asked], Mapping[str, Found]], write: Callable[[Asked, Mapping[str, Found]], object]
+) -> bytes:
+    """Decide in a thread within the deadline, and write the decision, or an empty one if it is late or fails."""
     try:
-        asked = Asked.read(await body_of(request))
-    except TooLarge as error:
-        return Response(str(error), status_code=413, media_type="text/plain")
+        asked = Asked.read(body)
     except ValueError as error:
-        return Response(
-            f"not the arguments of an extender: {str(error)[:80]}", status_code=400, media_type="text/plain"
-        )
-    found = neutral
+        raise ValueError(f"not the arguments of an extender: {str(error)[:80]}") from error
+    found: Mapping[str, Found] = {}
     try:
         found = await asyncio.wait_for(asyncio.to_thread(decide, asked), DEADLINE_S)
     except TimeoutError:
         log.warning("gave up after %g s with %s nodes", DEADLINE_S, len(asked.names))
     except Exception:  # any error: the scheduler must go on
-        log.exception("%s failed", request.url.path)
-    return Response(json.dumps(write(asked, found)), media_type="application/json")
+        log.exception("%s failed", decide.__name__)
+    return json.dumps(write(asked, found)).encode()
 
 
 def _filtered(asked: Asked, failed: Mapping[str, str]) -> object:
@@ -148,10 +151,6 @@ def _filtered(asked: Asked, failed: Mapping[str, str]) -> object:
         return answer | {"NodeNames": [name for name in asked.names if name not in failed], "Nodes": None}
     kept = [each for each in items(asked.nodes.get("items")) if _name(each) not in failed]
     return answer | {"Nodes": {**asked.nodes, "items": kept}, "NodeNames": None}
-
-
-def _name(node: object) -> str:
-    return text(mapping(mapping(node).get("metadata")).get("name")) or ""
 
 
 def _prioritized(asked: Asked, scores: Mapping[str, int]) -> object:

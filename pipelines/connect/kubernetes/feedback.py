@@ -1,13 +1,19 @@
-"""Report ended pods to the service, once or as they end."""
+"""Report ended pods to the service, once or as they end: times, outcome, what was requested and what was given."""
 
+import json
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+
+from pydantic import ValidationError
 
 from modelserve.client import Client
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.errors import ClientError
+from pipelines.connect.kubernetes.config import KubernetesConfig, names_of
+from pipelines.connect.kubernetes.objects import GIB, Json, container_named, items, mapping, text, time_of
+from pipelines.connect.kubernetes.pods import SHRUNK, Container, LeftAlone, main_container
 
 __all__ = ["follow_pods", "report_pods"]
 
@@ -18,13 +24,102 @@ WAITING: Final = 10_000
 REMEMBERED: Final = 100_000
 
 Object = dict[str, Any]  # Any: JSON of Kubernetes
-Report = Callable[[Object], FeedbackRow | None]
 log = logging.getLogger("taut.kubernetes")
+OUTCOME_OF_REASON: Final[Mapping[str, str]] = {
+    "DeadlineExceeded": "timeout",
+    "Evicted": "node_fail",
+    "NodeLost": "node_fail",
+    "NodeShutdown": "node_fail",
+    "Preempting": "cancelled",
+    "Shutdown": "node_fail",
+    "Terminated": "node_fail",
+}
+"""Outcomes by the reason in a failed pod's status."""
 
 
-def report_pods(pods: Sequence[Object], report: Report, client: Client) -> dict[str, int]:
+def report_of(pod: Json, config: KubernetesConfig) -> FeedbackRow | None:
+    """Return the report of a pod with GPUs that has ended, or whose main container was killed for memory; else None.
+
+    A pod killed for memory that goes on in a new container is reported at once, since the first report of a job counts.
+    """
+    metadata, status = mapping(pod.get("metadata")), mapping(pod.get("status"))
+    try:
+        container, gpus = main_container(mapping(pod.get("spec")), config)
+    except LeftAlone:
+        return None
+    ends = _ends(status, container.name)
+    outcome = _outcome(pod, ends)
+    if outcome is None or not ends:
+        return None
+    end = max(ends, key=lambda each: str(each.get("finishedAt")))
+    shrunk = annotated(metadata)
+    given = {"cpu_cores": _amount(container, "cpu", 1), "mem_gib": _amount(container, "memory", GIB), "gpus": gpus}
+    requested = {name: value or given[name] for name, value in _requested(shrunk).items()}
+    row = {
+        **names_of(config, pod, container_named(pod, container.name)),
+        "job_id": text(shrunk.get("job_id")) or metadata.get("uid"),
+        "answer_id": text(shrunk.get("answer_id")),
+        "instances": shrunk.get("instances", 1),
+        "submit_ts": metadata.get("creationTimestamp"),
+        "start_ts": end.get("startedAt") or status.get("startTime"),
+        "end_ts": end.get("finishedAt"),
+        "outcome": outcome,
+        "request": {**given, **requested},
+        "allocation": given,
+    }
+    try:
+        return FeedbackRow.model_validate(row)
+    except ValidationError:
+        return None
+
+
+def _ends(status: Json, name: str) -> list[Json]:
+    """Return how the runs of a container ended, as far as the status holds them."""
+    found = []
+    for each in map(mapping, items(status.get("containerStatuses"))):
+        if each.get("name") == name:
+            for state in ("lastState", "state"):
+                ended = mapping(mapping(each.get(state)).get("terminated"))
+                if time_of(ended.get("finishedAt")) is not None:
+                    found.append(ended)
+    return found
+
+
+def _outcome(pod: Json, ends: list[Json]) -> str | None:
+    status = mapping(pod.get("status"))
+    phase = status.get("phase")
+    if any(each.get("reason") == "OOMKilled" for each in ends):
+        return "oom"
+    if phase == "Succeeded":
+        return "completed"
+    if phase != "Failed":
+        return None
+    if mapping(pod.get("metadata")).get("deletionTimestamp"):
+        return "cancelled"
+    return OUTCOME_OF_REASON.get(text(status.get("reason")) or "", "failed")
+
+
+def annotated(metadata: Json) -> dict[str, Any]:  # Any: JSON that the webhook wrote
+    """Return what the webhook wrote on a pod that it shrank; empty for other pods."""
+    try:
+        found = json.loads(str(mapping(metadata.get("annotations")).get(SHRUNK, "{}")))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _requested(shrunk: Mapping[str, Any]) -> dict[str, float]:  # Any: JSON that the webhook wrote
+    return {name: shrunk[name] for name in ("cpu_cores", "mem_gib") if isinstance(shrunk.get(name), int | float)}
+
+
+def _amount(container: Container, resource: str, unit: int) -> float | None:
+    found = container.requests.get(resource)
+    return None if found is None else float(found) / unit
+
+
+def report_pods(pods: Sequence[Object], config: KubernetesConfig, client: Client) -> dict[str, int]:
     """Report all pods of a list that have ended; return the numbers of pods, reports, and how the service took them."""
-    rows = [row for row in map(report, pods) if row is not None]
+    rows = [row for pod in pods if (row := report_of(pod, config)) is not None]
     counts = {"pods": len(pods), "reports": len(rows), "accepted": 0, "duplicates": 0, "conflicts": 0}
     for at in range(0, len(rows), TOGETHER):
         answer = client.feedback(rows[at : at + TOGETHER])
@@ -33,7 +128,7 @@ def report_pods(pods: Sequence[Object], report: Report, client: Client) -> dict[
     return counts
 
 
-def follow_pods(changes: Iterable[tuple[str, Object]], report: Report, client: Client) -> None:
+def follow_pods(changes: Iterable[tuple[str, Object]], config: KubernetesConfig, client: Client) -> None:
     """Report each pod of a stream of changes when it has ended; return at the end of the stream.
 
     Reports that the service does not take wait until a later change. A job is reported once.
@@ -41,7 +136,7 @@ def follow_pods(changes: Iterable[tuple[str, Object]], report: Report, client: C
     told: OrderedDict[str, None] = OrderedDict()
     waiting: list[FeedbackRow] = []
     for change, pod in changes:
-        row = None if change == "RESET" else report(pod)
+        row = None if change == "RESET" else report_of(pod, config)
         if row is not None and row.job_id not in told:
             told[row.job_id] = None
             waiting.append(row)

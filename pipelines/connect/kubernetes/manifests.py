@@ -3,12 +3,12 @@
 The texts are in `templates`, as plain YAML.
 """
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from pipelines.connect.files import filled, replace_text
 from pipelines.errors import BadUsage
 
 __all__ = ["GPU_RESOURCES", "write_manifests"]
@@ -32,7 +32,6 @@ KEPT: Final = "settings.yaml"
 WEBHOOKS: Final = 3
 """Webhooks in the configuration, which all get the certificate."""
 
-_SLOT: Final = re.compile(r"@([A-Z]+)@")
 _PATTERNS: Final[Mapping[str, tuple[str, str]]] = {
     "image": (r"[\w.:/@-]{1,300}", "an image such as registry/taut:0.1.0"),
     "url": (r"https?://[\w.:/\[\]-]{1,300}", "an address such as http://taut.taut"),
@@ -68,16 +67,7 @@ def write_manifests(
         out.mkdir(parents=True, exist_ok=True)
         for name in WRITTEN:
             if name != KEPT or not (out / name).exists():
-                _write(out / name, slots)
+                replace_text(out / name, filled(TEMPLATES / name, slots), public=True)
     except OSError as error:
         raise BadUsage(f"--out {out}: {error.strerror}; expected a folder that this user may write to") from error
     return [{"file": str(out / name), "what": what} for name, what in WRITTEN.items()]
-
-
-def _write(target: Path, slots: Mapping[str, str]) -> None:
-    """Replace a file at once by its template with the slots filled in."""
-    text = _SLOT.sub(lambda found: slots[found[1]], (TEMPLATES / target.name).read_text(encoding="utf-8"))
-    part = target.with_name(f".{target.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    part.chmod(0o755 if target.suffix == ".sh" else 0o644)
-    part.replace(target)

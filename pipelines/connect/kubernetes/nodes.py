@@ -12,15 +12,11 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.connect.kubernetes.pod_templates import Json, items, mapping, text
+from pipelines.connect.kubernetes.objects import MIB, BadQuantity, Json, items, mapping, quantity, text
 from pipelines.connect.kubernetes.pods import Container, containers_of
-from pipelines.connect.kubernetes.quantities import BadQuantity, quantity
 from scheduler_core.cluster import Demand
 from scheduler_core.types import IntArray
 
-__all__ = ["Free", "NodeView", "demand_of_pod"]
-
-MIB: Final = 2**20
 ENDED: Final = ("Succeeded", "Failed")
 
 Units = tuple[int, int, int]

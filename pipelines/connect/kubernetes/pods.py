@@ -6,15 +6,20 @@ Only the container with the GPUs is shrunk, in CPU and memory; all others stay a
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Literal
+from typing import Final
 
-from pipelines.connect.kubernetes.config import KubernetesConfig, LimitRange
-from pipelines.connect.kubernetes.pod_templates import Json, Template, items, mapping, pointer, text
-from pipelines.connect.kubernetes.quantities import BadQuantity, quantity
+from pipelines.connect.kubernetes.config import Compute, KubernetesConfig, LimitRange
+from pipelines.connect.kubernetes.objects import (
+    BadQuantity,
+    Json,
+    Template,
+    items,
+    mapping,
+    pointer,
+    quantity,
+    text,
+)
 
-__all__ = ["COMPUTE", "SHRUNK", "Container", "LeftAlone", "Slot", "containers_of", "main_container", "slot_of"]
-
-Compute = Literal["cpu", "memory"]
 COMPUTE: Final[tuple[Compute, ...]] = ("cpu", "memory")
 """The resources that are shrunk."""
 

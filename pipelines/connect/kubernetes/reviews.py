@@ -1,31 +1,45 @@
 """From an AdmissionReview to the jobs to ask about, and from their advice to the answer to the API server.
 
-Pure functions; every answer allows the object.
+Every answer allows the object. A patch (RFC 6902) lowers requests, never raises them, and never lowers a limit unless
+the pod stays Guaranteed by it. Pure functions.
 """
 
 import base64
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from pydantic_core import from_json
 
-from pipelines.connect.kubernetes.config import KubernetesConfig, WebhookMode
-from pipelines.connect.kubernetes.names import names_of
-from pipelines.connect.kubernetes.patches import GIB, Shrunk, patch_of, shrunk, warning_of
-from pipelines.connect.kubernetes.pod_templates import Json, Template, items, mapping, templates_of, text
-from pipelines.connect.kubernetes.pods import SHRUNK, LeftAlone, Slot, slot_of
+from pipelines.connect.kubernetes.config import Compute, KubernetesConfig, WebhookMode, names_of
+from pipelines.connect.kubernetes.objects import (
+    GIB,
+    Json,
+    Template,
+    container_named,
+    cores_text,
+    mapping,
+    memory_text,
+    pointer,
+    quantity,
+    templates_of,
+    text,
+)
+from pipelines.connect.kubernetes.pods import COMPUTE, SHRUNK, LeftAlone, Slot, slot_of
 from scheduler_core.types import Job, Request
 
 if TYPE_CHECKING:
     from modelserve.client import Advice
 
-__all__ = ["MODE_LABEL", "BadReview", "Decision", "Plan", "Review", "allowed", "decided", "planned", "read_review"]
-
 MODE_LABEL: Final = "taut.dev/mode"
 REASON_LENGTH: Final = 300
+LEAST: Final[Mapping[Compute, Fraction]] = {"cpu": Fraction(1, 1000), "memory": Fraction(2**20)}
+WARNING_LENGTH: Final = 200
+
+Operation = dict[str, object]
 
 
 class BadReview(ValueError):
@@ -132,7 +146,7 @@ def _job(i: int, slot: Slot, review: Review, config: KubernetesConfig) -> Job:
     names = names_of(
         config,
         _with_names(review.found, template),
-        _raw(template, container.name),
+        container_named(template.body, container.name),
         namespace=review.namespace,
         username=review.username,
         role=template.role,
@@ -152,7 +166,7 @@ def _job(i: int, slot: Slot, review: Review, config: KubernetesConfig) -> Job:
             gpus=slot.gpus,
         ),
         instances=template.instances,
-        **{name: value for name, value in names.items() if value is not None},  # type: ignore[arg-type]
+        **names,
     )
 
 
@@ -163,11 +177,6 @@ def _with_names(found: Json, template: Template) -> Json:
     outer, inner = mapping(found.get("metadata")), mapping(template.body.get("metadata"))
     joined = {name: {**mapping(outer.get(name)), **mapping(inner.get(name))} for name in ("labels", "annotations")}
     return {"metadata": {**outer, **joined}, "spec": template.body.get("spec")}
-
-
-def _raw(template: Template, name: str) -> Json:
-    containers = map(mapping, items(mapping(template.body.get("spec")).get("containers")))
-    return next((each for each in containers if each.get("name") == name), {})
 
 
 def decided(plan: Plan, advice: Sequence["Advice"]) -> Decision:
@@ -206,3 +215,82 @@ def allowed(uid: str, decision: Decision) -> bytes:
     if decision.warnings:
         response["warnings"] = list(decision.warnings)
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}).encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrunk:
+    """A slot, the quantities that its container's resources get (at least one), and the ids of its job and answer."""
+
+    slot: Slot
+    amounts: Mapping[Compute, str]
+    job_id: str
+    answer_id: str
+
+
+def shrunk(slot: Slot, target: Request, *, job_id: str, answer_id: str) -> Shrunk | None:
+    """Return the requests of a slot that become smaller under a target; None if none does."""
+    amounts: dict[Compute, str] = {}
+    for resource, value in zip(COMPUTE, (target.cpu_cores, target.mem_gib), strict=True):
+        asked = slot.container.requests.get(resource, Fraction(0))
+        if asked <= 0 or not math.isfinite(value):
+            continue
+        # The text of a float is the decimal that was sent; its binary value may be a little more, and be rounded up.
+        size = Fraction(str(value)) * (GIB if resource == "memory" else 1)
+        least = max(size, slot.least[resource], LEAST[resource])
+        if resource == "cpu" and slot.guaranteed and asked.denominator == 1:
+            least = Fraction(math.ceil(least))  # whole cores of a Guaranteed pod may be pinned
+        text = memory_text(least) if resource == "memory" else cores_text(least)
+        if quantity(text) < asked:
+            amounts[resource] = text
+    return Shrunk(slot=slot, amounts=amounts, job_id=job_id, answer_id=answer_id) if amounts else None
+
+
+def patch_of(changes: Sequence[Shrunk]) -> list[Operation]:
+    """Return the operations that shrink containers and annotate their pods."""
+    return [operation for each in changes for operation in (*_resources(each), *_annotation(each))]
+
+
+def _resources(change: Shrunk) -> list[Operation]:
+    slot = change.slot
+    path = slot.template.path + slot.container.path + pointer("resources")
+    done: list[Operation] = [] if slot.container.written else [_add(path + pointer("requests"), {})]
+    for resource, amount in change.amounts.items():
+        done.append(_add(path + pointer("requests", resource), amount))
+        if slot.guaranteed:
+            done.append(_add(path + pointer("limits", resource), amount))
+    return done
+
+
+def _annotation(change: Shrunk) -> list[Operation]:
+    slot = change.slot
+    path, body = slot.template.path, slot.template.body
+    metadata = body.get("metadata")
+    done: list[Operation] = [] if isinstance(metadata, dict) else [_add(path + pointer("metadata"), {})]
+    if not isinstance(mapping(metadata).get("annotations"), dict):
+        done.append(_add(path + pointer("metadata", "annotations"), {}))
+    said = {
+        "answer_id": change.answer_id,
+        "job_id": change.job_id,
+        "container": slot.container.name,
+        "instances": slot.template.instances,
+        "cpu_cores": float(slot.container.requests.get("cpu", 0)),
+        "mem_gib": float(slot.container.requests.get("memory", 0)) / GIB,
+    }
+    return [*done, _add(path + pointer("metadata", "annotations", SHRUNK), json.dumps(said))]
+
+
+def _add(path: str, value: object) -> Operation:
+    # `add` replaces a member that exists, so it applies in either case; a patch that does not apply refuses the pod.
+    return {"op": "add", "path": path, "value": value}
+
+
+def warning_of(change: Shrunk, *, done: bool) -> str:
+    """Return one line on what a change does, or would do."""
+    slot = change.slot
+    parts = []
+    for resource, amount in change.amounts.items():
+        asked = slot.container.requests[resource]
+        before = memory_text(asked) if resource == "memory" else cores_text(asked)
+        parts.append(f"{resource} {before} -> {amount}")
+    name = "".join(c if c.isprintable() and c.isascii() else "?" for c in slot.container.name[:63])
+    return f"taut {'shrank' if done else 'would shrink'} container {name}: {', '.join(parts)}"[:WARNING_LENGTH]

@@ -1,45 +1,74 @@
 """Serve the webhook or the extender in this process, with limits on connections, and a certificate that may change.
 
-Kubernetes restarts the process if it dies, so no other process watches it. Called by `taut kube`.
+Kubernetes restarts the process if it dies, so no other process watches it.
 """
 
 import logging
 import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from modelserve.errors import BadSettings
 from modelserve.server.connection import BoundedConfig
 from modelserve.server.draining import DrainingServer
 from modelserve.server.listening import address_of, listening_socket
-from pipelines.connect.kubernetes.opening import open_extender, open_webhook
+from pipelines.errors import BadUsage
 
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
+__all__ = ["serve_app"]
 
-__all__ = ["Address", "serve_extender", "serve_webhook"]
-
+BODY_LIMIT_BYTES: Final = 8 * 2**20
+"""Largest body: an object and its old version have at most 1.5 MB each in a cluster's store."""
 SLOW_S: Final = 10.0
 """Seconds for a head, a body, and an answer that is not read."""
 CONNECTIONS: Final = 1000
 KEEP_ALIVE_S: Final = 120
 """Longer than the API server keeps an idle connection (90 s), so that it closes first."""
+DRAIN_S: Final = 5.0
+"""Seconds for which a stopping server still answers, until the cluster sends it no more calls."""
 STOP_LIMIT_S: Final = 5.0
 
 log = logging.getLogger("taut.kubernetes")
 Stamp = tuple[float, int, float, int]
+Call = Callable[[bytes], Awaitable[bytes]]
+"""Returns the JSON that answers a body; raises `ValueError` for a body that it cannot read."""
+
+
+def app_of(calls: Mapping[str, Call], *pages: Route) -> Starlette:
+    """Return an application of posted calls by path, with `/healthz`: 200 while it serves, 503 while it drains."""
+    routes = [Route(path, _posted(call), methods=["POST"]) for path, call in calls.items()]
+    app = Starlette(routes=[*routes, Route("/healthz", _healthz), *pages])
+    app.state.draining = False
+    return app
+
+
+def _posted(call: Call) -> Callable[[Request], Awaitable[Response]]:
+    async def reply(request: Request) -> Response:
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > BODY_LIMIT_BYTES:
+                text = f"found a larger body, expected at most {BODY_LIMIT_BYTES} bytes"
+                return Response(text, status_code=413, media_type="text/plain")
+        try:
+            return Response(await call(bytes(body)), media_type="application/json")
+        except ValueError as error:
+            return Response(str(error), status_code=400, media_type="text/plain")
+
+    return reply
+
+
+async def _healthz(request: Request) -> Response:
+    return Response(status_code=503 if request.app.state.draining else 200)
 
 
 class Certificate:
-    """A certificate and its key, read again when the files change; new connections then get the new one.
-
-    Raises
-    ------
-    BadSettings
-        The files cannot be used together.
-    """
+    """A certificate and its key, read again when the files change; new connections then get the new one."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._files = certificate, key
@@ -48,7 +77,7 @@ class Certificate:
             self._stamp = self._now()
             self.context.load_cert_chain(certificate, key, "")
         except (ssl.SSLError, OSError, ValueError) as error:
-            raise BadSettings(
+            raise BadUsage(
                 f"--tls-certificate {certificate}, --tls-key {key}: {type(error).__name__}; expected a PEM certificate "
                 f"and its key"
             ) from error
@@ -76,101 +105,36 @@ class Certificate:
         return certificate.st_mtime, certificate.st_ino, key.st_mtime, key.st_ino
 
 
-def serve_hook(
-    app: "Starlette",
-    host: str,
-    port: int,
-    *,
-    certificate: Certificate | None,
-    drain_s: float,
-    say: Callable[[str], None] = log.info,
+def serve_app(
+    app: Starlette, host: str, port: int, *, certificate: Path | None, key: Path | None, say: Callable[[str], None]
 ) -> None:
-    """Serve an application until SIGTERM or SIGINT; say its address once it listens.
-
-    Raises
-    ------
-    BadSettings, ListenError
-        The address is not valid, or in use.
-    """
-    with listening_socket(host, port) as listening:
+    """Serve an application until SIGTERM or SIGINT, as plain HTTP without a certificate; say its address."""
+    if (certificate is None) != (key is None):
+        raise BadUsage("--tls-certificate and --tls-key: found one, expected both or neither")
+    held = None if certificate is None or key is None else Certificate(certificate, key)
+    try:
+        socket = listening_socket(host, port)
+    except BadSettings as error:
+        raise BadUsage(str(error)) from error
+    with socket as listening:
         config = BoundedConfig(
             app,
             head_s=SLOW_S,
             body_s=SLOW_S,
             most=CONNECTIONS,
             timeout_keep_alive=KEEP_ALIVE_S,
-            ssl_context_factory=None if certificate is None else lambda *_: certificate.context,
+            ssl_context_factory=None if held is None else lambda *_: held.context,
         )
         server = DrainingServer(
             config,
             state=app.state,
-            drain_s=drain_s,
+            drain_s=DRAIN_S,
             stop_limit_s=STOP_LIMIT_S,
-            on_start=lambda: say(f"listening on {address_of(listening, tls=certificate is not None)}"),
-            on_beat=lambda: None if certificate is None else _refresh(certificate),
+            on_start=lambda: say(f"listening on {address_of(listening, tls=held is not None)}"),
+            on_beat=lambda: None if held is None else _refresh(held),
         )
         server.run(sockets=[listening])
 
 
 def _refresh(certificate: Certificate) -> None:
     certificate.refresh()
-
-
-DRAIN_S: Final = 5.0
-"""Seconds for which a stopping server still answers, until the cluster sends it no more calls."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where to listen; plain HTTP without a certificate and its key."""
-
-    host: str
-    port: int
-    certificate: Path | None = None
-    key: Path | None = None
-
-    def read_certificate(self) -> Certificate | None:
-        """Return the certificate, or None for plain HTTP.
-
-        Raises
-        ------
-        BadSettings
-            Only one of the two files is named, or they cannot be used together.
-        """
-        if self.certificate is None and self.key is None:
-            return None
-        if self.certificate is None or self.key is None:
-            raise BadSettings("--tls-certificate and --tls-key: found one, expected both or neither")
-        return Certificate(self.certificate, self.key)
-
-
-def serve_webhook(
-    config: Path, urls: Sequence[str], token: str | None, address: Address, *, say: Callable[[str], None]
-) -> None:
-    """Serve the admission webhook, which asks the service at `urls`, until SIGTERM or SIGINT.
-
-    Raises
-    ------
-    BadSettings, BadRequest, ListenError
-        The configuration, an address of the service, the certificate or the address is not valid.
-    """
-    app, certificate = open_webhook(config, urls, token), address.read_certificate()
-    serve_hook(app, address.host, address.port, certificate=certificate, drain_s=DRAIN_S, say=say)
-
-
-def serve_extender(
-    gpus: Sequence[str],
-    changes: Sequence[Iterable[tuple[str, Mapping[str, object]]]],
-    address: Address,
-    *,
-    say: Callable[[str], None],
-) -> None:
-    """Serve the scheduler extender, which follows `changes` of nodes and pods, until SIGTERM or SIGINT.
-
-    Raises
-    ------
-    BadSettings, ListenError
-        The certificate or the address is not valid.
-    """
-    app, certificate = open_extender(gpus, changes), address.read_certificate()
-    serve_hook(app, address.host, address.port, certificate=certificate, drain_s=DRAIN_S, say=say)

@@ -1,33 +1,36 @@
 """The admission webhook: an application that asks the service about new pods, and answers in time whatever happens.
 
 The API server creates a pod as requested if the webhook fails, so every error leads to an answer without a patch.
-`pipelines.connect.kubernetes.reviews` decides; `Counts` are its metrics. Created by `taut kube webhook`.
+`reviews.py` decides; `Counts` are its metrics.
 """
 
 import asyncio
+import base64
+import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
 
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from modelserve.client import Advice, AsyncClient, Retries, Timeouts
 from modelserve.client.policy import Breaker
-from pipelines.connect.kubernetes.config import KubernetesConfig
+from pipelines.connect.kubernetes.config import KubernetesConfig, read_config
+from pipelines.connect.kubernetes.objects import Json, mapping, text
 from pipelines.connect.kubernetes.pods import LeftAlone
-from pipelines.connect.kubernetes.posts import TooLarge, body_of, healthz
-from pipelines.connect.kubernetes.reviews import BadReview, Decision, Review, allowed, decided, planned, read_review
+from pipelines.connect.kubernetes.reviews import Decision, Review, allowed, decided, planned, read_review
+from pipelines.connect.kubernetes.serving import app_of
 from scheduler_core.types import Job
 
-if TYPE_CHECKING:
-    from modelserve.client import Advice
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-
-__all__ = ["DEADLINE_S", "Counts", "Webhook", "counts_page", "webhook_app"]
+__all__ = ["open_webhook", "review_object"]
 
 BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 OUTCOMES: Final = ("left alone", "failed", "unchanged", "would shrink", "shrunk")
@@ -58,22 +61,15 @@ class Counts:
         return self.registry.get_sample_value("taut_webhook_reviews_total", {"outcome": outcome}) or 0.0
 
 
-def counts_page(counts: Counts) -> Callable[[Request], Awaitable[Response]]:
-    """Return a page of the metrics, as Prometheus reads them."""
-
-    async def metrics(_: Request) -> Response:
-        return Response(generate_latest(counts.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    return metrics
-
-
 DEADLINE_S: Final = 0.2
 """Longest time for an answer; the API server waits for at least one second."""
+REVIEW_DEADLINE_S: Final = 10.0
+"""Longest time for the answer to a person; no pod waits for it."""
 
 BREAKER_FAILURES: Final = 3
 BREAKER_REST_S: Final = 5.0
 
-Ask = Callable[[Sequence[Job]], Awaitable[Sequence["Advice"]]]
+Ask = Callable[[Sequence[Job]], Awaitable[Sequence[Advice]]]
 log = logging.getLogger("taut.kubernetes")
 
 
@@ -133,20 +129,53 @@ class Webhook:
 def webhook_app(webhook: Webhook) -> Starlette:
     """Return the application: `/kubernetes/mutate`, `/healthz` and `/metrics`."""
 
-    async def mutate(request: Request) -> Response:
-        try:
-            return Response(await webhook.answer(await body_of(request)), media_type="application/json")
-        except TooLarge as error:
-            return Response(str(error), status_code=413, media_type="text/plain")
-        except BadReview as error:
-            return Response(str(error), status_code=400, media_type="text/plain")
+    async def metrics(_: Request) -> Response:
+        page = generate_latest(webhook.counts.registry)
+        return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    app = Starlette(
-        routes=[
-            Route("/kubernetes/mutate", mutate, methods=["POST"]),
-            Route("/healthz", healthz),
-            Route("/metrics", counts_page(webhook.counts)),
-        ]
+    return app_of({"/kubernetes/mutate": webhook.answer}, Route("/metrics", metrics))
+
+
+def open_webhook(config: Path, urls: Sequence[str], token: str | None) -> Starlette:
+    """Return the webhook's application, which asks the service at `urls`."""
+    return webhook_app(Webhook(config=read_config(config), ask=_client(urls, token).recommend))
+
+
+def _client(urls: Sequence[str], token: str | None, deadline_s: float = DEADLINE_S) -> AsyncClient:
+    # The webhook has the deadline. The client's is longer, so that a late service is seen as late.
+    return AsyncClient(
+        *urls,
+        token=token,
+        timeouts=Timeouts(connect_s=deadline_s, answer_s=2 * deadline_s, total_s=2 * deadline_s),
+        retries=Retries(tries=1),
     )
-    app.state.draining = False
-    return app
+
+
+async def review_object(config: Path, urls: Sequence[str], token: str | None, found: Json) -> dict[str, object]:
+    """Return what the webhook would answer if an object were created: the reason, warnings and the patch.
+
+    `found` is the object, or a recorded AdmissionReview with it. The wait for the service is longer than the webhook's.
+    """
+    request = mapping(found.get("request")) if found.get("kind") == "AdmissionReview" else _request_of(found)
+    request = {**request, "uid": str(uuid4()), "operation": "CREATE", "subResource": None, "dryRun": False}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    settings = read_config(config)
+    async with _client(urls, token, REVIEW_DEADLINE_S) as client:
+        webhook = Webhook(config=settings, ask=client.recommend, deadline_s=REVIEW_DEADLINE_S)
+        answer = await webhook.answer(json.dumps(review).encode())
+    response = json.loads(answer)["response"]
+    return {
+        "reason": response["auditAnnotations"]["reason"],
+        "warnings": response.get("warnings", []),
+        "patch": json.loads(base64.b64decode(response.get("patch", "W10="))),
+    }
+
+
+def _request_of(found: Json) -> Json:
+    """Return the part of an AdmissionReview that the API server would send about an object."""
+    group, _, version = str(found.get("apiVersion")).rpartition("/")
+    return {
+        "kind": {"group": group, "version": version, "kind": found.get("kind")},
+        "namespace": text(mapping(found.get("metadata")).get("namespace")) or "default",
+        "object": found,
+    }

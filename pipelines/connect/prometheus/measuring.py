@@ -1,5 +1,6 @@
 """Measure the jobs and machines of a trace: read the hours that are missing, fold them, and add rows to the lake."""
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,17 +12,18 @@ import polars as pl
 
 from features.frames import has_ended
 from pipelines.connect.prometheus.dialects import DIALECTS, Dialect, checked_matchers
-from pipelines.connect.prometheus.folding import fold
+from pipelines.connect.prometheus.folding import environment, fold, machine_usage, named_hosts
 from pipelines.connect.prometheus.holdings import SKEW_S, attributed, pieces_in, read_holdings
-from pipelines.connect.prometheus.hours import Hours, hours_of, read_kept
-from pipelines.connect.prometheus.machines import environment, machine_usage, named_hosts
-from pipelines.connect.prometheus.readings import HOUR_S, read_hours
+from pipelines.connect.prometheus.readings import HOUR_S, READING, read_hours
 from pipelines.connect.prometheus.server import Server
 from pipelines.errors import BadUsage, ConnectError, LakeError
 from pipelines.lake.additions import add_rows
 from pipelines.lake.lake import Lake
 
 __all__ = ["Measured", "Wanted", "measure"]
+
+FOLDER: Final = "measured"
+"""Folder of the lake with the whole hours that were read: a broken run goes on where it stopped."""
 
 LAG_S: Final = 120.0
 """An hour is read when it ended this long ago by the server's clock: the last scrapes are then stored."""
@@ -58,6 +60,43 @@ class Measured:
     hours_read: int
     hours_kept: int
     hours_partial: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hours:
+    """The folder of the hours of one server, dialect and selection of series."""
+
+    folder: Path
+
+    def path(self, hour_s: float, pieces: pl.DataFrame | None) -> Path:
+        """Return the file of an hour; hours with other holdings of GPUs (`pieces`) have other files."""
+        held = "" if pieces is None else f"-{_digest(pieces.write_json())}"
+        return self.folder / f"{datetime.fromtimestamp(hour_s, UTC):%Y%m%dT%H}{held}.parquet"
+
+    def keep(self, path: Path, readings: pl.DataFrame) -> None:
+        """Write the readings of an hour; the file appears whole or not at all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".tmp")
+        readings.write_parquet(fresh, compression="zstd")
+        fresh.replace(path)
+
+
+def hours_of(lake: Path, trace: str, cluster: str, dialect: str, selection: Sequence[str]) -> Hours:
+    """Return the hours of a trace's cluster; `selection` is the server's address and the matchers."""
+    return Hours(folder=lake / FOLDER / trace / cluster / f"{dialect}-{_digest(chr(10).join(selection))}")
+
+
+def read_kept(path: Path) -> pl.DataFrame | None:
+    """Return the readings of an hour; None if the file is missing or cannot be read."""
+    try:
+        found = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError):
+        return None
+    return found if found.schema == READING else None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def measure(lake: Lake, server: Server, wanted: Wanted, progress: Progress | None = None) -> Measured:

@@ -1,6 +1,6 @@
 """Ask a Prometheus server: instant queries over its HTTP API, with bounded retries, time and bytes.
 
-No metric is named here. The only module of this folder that uses HTTP.
+No metric is named here.
 """
 
 import math
@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 from pydantic_core import from_json
 
+from pipelines.connect.http import FAULTS, TooSlow, address_of, content_of, open_client, reason_in, status_of
 from pipelines.errors import BadUsage, ConnectError
 
 __all__ = ["Server", "open_server"]
@@ -30,7 +31,6 @@ PAUSES_S: Final = (0.5, 2.0, 5.0)
 """Pauses between the attempts of one query."""
 
 LONGEST_PAUSE_S: Final = 10.0
-SHOWN: Final = 160
 TRY_AGAIN: Final = frozenset(
     {
         HTTPStatus.REQUEST_TIMEOUT,
@@ -76,22 +76,15 @@ class Server:
 
     def now(self) -> float:
         """Return the server's own time in Unix seconds, which its samples follow."""
-        try:
+        with self._understood():
             return float(self._result("time()", {}, "scalar")[1])
-        except (TypeError, ValueError, LookupError) as error:
-            raise self._no_result() from error
 
     def vector(self, query: str, at_s: float, labels: Sequence[str]) -> pl.DataFrame:
         """Return the series of an instant query at a time: the named labels as texts ("" if absent), and `value`."""
         rows = self._result(query, {"time": f"{at_s:.3f}"}, "vector")
-        try:
-            named: dict[str, list[Any]] = {  # label texts, checked by the frame's schema
-                name: [row["metric"].get(name, "") for row in rows] for name in labels
-            }
-            named["value"] = [float(row["value"][1]) for row in rows]
-            return pl.DataFrame(named, schema=dict.fromkeys(labels, pl.String) | {"value": pl.Float64}, strict=True)
-        except (TypeError, ValueError, LookupError, AttributeError, pl.exceptions.PolarsError) as error:
-            raise self._no_result() from error
+        with self._understood():
+            values = pl.Series([float(row["value"][1]) for row in rows], dtype=pl.Float64)
+            return _series_of(rows, labels).with_columns(value=values)
 
     def vectors(self, query: str, times_s: Sequence[float], labels: Sequence[str]) -> list[pl.DataFrame]:
         """Return what `vector` returns at each of several times, which have equal steps; asked for at once.
@@ -102,55 +95,51 @@ class Server:
             return [self.vector(query, times_s[0], labels)]
         first, last, step = times_s[0], times_s[-1], times_s[1] - times_s[0]
         rows = self._result(query, {"start": f"{first:.3f}", "end": f"{last:.3f}", "step": f"{step:.3f}"}, "matrix")
-        try:
-            named: dict[str, list[Any]] = {  # label texts, checked by the frame's schema
-                name: [row["metric"].get(name, "") for row in rows] for name in labels
-            }
-            series = pl.DataFrame(named, schema=dict.fromkeys(labels, pl.String), strict=True)
+        with self._understood():
+            series = _series_of(rows, labels)
             points = [(each, point) for each, row in enumerate(rows) for point in row["values"]]
             of = np.array([each for each, _ in points], dtype=np.int64)
             at_s = np.array([float(point[0]) for _, point in points])
             values = np.array([float(point[1]) for _, point in points])
-        except (TypeError, ValueError, LookupError, AttributeError, pl.exceptions.PolarsError) as error:
-            raise self._no_result() from error
         then = [np.flatnonzero(at_s == each) for each in times_s]
         return [series[of[each]].with_columns(value=pl.Series(values[each], dtype=pl.Float64)) for each in then]
 
     def labels(self, query: str, at_s: float) -> list[dict[str, str]]:
         """Return the labels of the series of an instant query at a time, without the metric's name."""
         rows = self._result(query, {"time": f"{at_s:.3f}"}, "vector")
-        try:
+        with self._understood():
             return [{str(k): str(v) for k, v in row["metric"].items() if k != "__name__"} for row in rows]
-        except (TypeError, LookupError, AttributeError) as error:
-            raise self._no_result() from error
 
     def samples(self, query: str, at_s: float, labels: Sequence[str]) -> pl.DataFrame:
         """Return the raw samples of a range selector that ends at `at_s`: labels, `at_s` and `value`."""
         parts = []
         schema = dict.fromkeys(labels, pl.String) | {"at_s": pl.Float64, "value": pl.Float64}
-        try:
+        with self._understood():
             for row in self._result(query, {"time": f"{at_s:.3f}"}, "matrix"):
                 at, values = zip(*row["values"], strict=True)
                 named = {name: row["metric"].get(name, "") for name in labels}
                 part = pl.DataFrame({"at_s": list(map(float, at)), "value": list(map(float, values))})
                 parts.append(part.select(*(pl.lit(text).alias(name) for name, text in named.items()), "at_s", "value"))
-        except (TypeError, ValueError, LookupError, AttributeError, pl.exceptions.PolarsError) as error:
-            raise self._no_result() from error
         return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 
     def _result(self, query: str, when: dict[str, str], kind: str) -> list[Any]:  # JSON of a foreign server
         content = self._answered({"query": query} | when)
-        try:
+        with self._understood():
             answer = from_json(content)
             data = answer["data"]
             if answer["status"] != "success" or data["resultType"] != kind or not isinstance(data["result"], list):
-                raise self._no_result()
+                raise ValueError
+            result: list[Any] = data["result"]
             warnings = [str(each) for each in answer.get("warnings") or ()]
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
-            raise self._no_result() from error
         self.partial += any(not _REMARK.match(each) for each in warnings)
-        result: list[Any] = data["result"]
         return result
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        try:
+            yield
+        except (TypeError, ValueError, LookupError, AttributeError, pl.exceptions.PolarsError) as error:
+            raise ConnectError(f"{self.address} answered, but not as Prometheus does; check the address") from error
 
     def _answered(self, form: dict[str, str]) -> bytes:
         for pause_s in (*PAUSES_S, math.nan):
@@ -169,37 +158,33 @@ class Server:
         try:
             path = "api/v1/query_range" if "start" in form else "api/v1/query"
             with self.client.stream("POST", path, data=form) as response:
-                content = self._bounded(response)
-        except (httpx2.HTTPError, httpx2.StreamError, httpx2.CookieConflict) as error:
+                content = content_of(
+                    response,
+                    most_bytes=self.most_bytes,
+                    limit_s=self.timeouts.answer_s,
+                    cure="select fewer series with --match",
+                )
+        except TooSlow as error:
+            raise _Broken(str(error)) from error
+        except FAULTS as error:
             raise _Broken(type(error).__name__) from error
+        status = status_of(response)
         if response.status_code in TRY_AGAIN:
             asked = response.headers.get("Retry-After", "")
-            raise _Broken(_status(response), wait_s=float(asked) if asked.isdecimal() else 0.0)
+            raise _Broken(status, wait_s=float(asked) if asked.isdecimal() else 0.0)
         if response.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            raise ConnectError(f"{self.address} answered {_status(response)}; give its token in TAUT_PROMETHEUS_TOKEN")
+            raise ConnectError(f"{self.address} answered {status}; give its token in TAUT_PROMETHEUS_TOKEN")
         if response.status_code != HTTPStatus.OK:
-            reason = _reason(content)
+            reason = reason_in(content, "error")
             raise ConnectError(
-                f"{self.address} answered {_status(response)}{reason}; expected a Prometheus server; check the address"
+                f"{self.address} answered {status}{reason}; expected a Prometheus server; check the address"
             )
         return content
 
-    def _bounded(self, response: httpx2.Response) -> bytes:
-        parts, size = [], 0
-        until_s = time.monotonic() + self.timeouts.answer_s
-        for part in response.iter_bytes():
-            size += len(part)
-            if size > self.most_bytes:
-                raise ConnectError(
-                    f"{self.address} sent more than {self.most_bytes // 2**20} MiB; select fewer series with --match"
-                )
-            if time.monotonic() > until_s:
-                raise _Broken(f"the answer took more than {self.timeouts.answer_s:g} s")
-            parts.append(part)
-        return b"".join(parts)
 
-    def _no_result(self) -> ConnectError:
-        return ConnectError(f"{self.address} answered, but not as Prometheus does; check the address")
+def _series_of(rows: Sequence[Any], labels: Sequence[str]) -> pl.DataFrame:  # JSON of a foreign server
+    named = {name: [row["metric"].get(name, "") for row in rows] for name in labels}
+    return pl.DataFrame(named, schema=dict.fromkeys(labels, pl.String), strict=True)
 
 
 @contextmanager
@@ -212,23 +197,17 @@ def open_server(
     """
     if token is not None and not all("!" <= sign <= "~" for sign in token):
         raise BadUsage("the Prometheus token has blanks or other signs; expected visible ASCII only")
-    try:
-        base = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
-        raise BadUsage("the server's address is none; expected one like http://prometheus:9090") from error
-    if base.scheme not in ("http", "https") or not base.host:
-        raise BadUsage("the server's address is no http address; expected one like http://prometheus:9090")
-    bare = str(base.copy_with(username=None, password=None, query=None, fragment=None)).rstrip("/")
     limits = timeouts or Timeouts()
-    client = httpx2.Client(
-        base_url=base.copy_with(query=None, fragment=None),
+    client = open_client(
+        url,
+        expected="the server's address is no http address; expected one like http://prometheus:9090",
         verify=_verified_by(ca),
         headers={"User-Agent": "taut"} | ({} if token is None else {"Authorization": f"Bearer {token}"}),
         timeout=httpx2.Timeout(limits.read_s, connect=limits.connect_s),
         follow_redirects=False,
     )
     with client:
-        yield Server(client=client, address=bare, timeouts=limits)
+        yield Server(client=client, address=address_of(client.base_url), timeouts=limits)
 
 
 def _verified_by(ca: Path | None) -> ssl.SSLContext | bool:
@@ -238,17 +217,3 @@ def _verified_by(ca: Path | None) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cafile=ca)
     except (OSError, ValueError) as error:
         raise BadUsage(f"--ca {ca} cannot be read; expected a file of certificates in PEM form") from error
-
-
-def _status(response: httpx2.Response) -> str:
-    return f"{response.status_code} {response.reason_phrase}".strip()
-
-
-def _reason(content: bytes) -> str:
-    """Return the server's own error text, shortened and in one line; "" if it gave none."""
-    try:
-        said = from_json(content)["error"]
-    except (ValueError, LookupError, TypeError):
-        return ""
-    line = " ".join(str(said).split())
-    return f" ({''.join(each for each in line if each.isprintable())[:SHOWN]})"

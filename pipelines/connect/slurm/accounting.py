@@ -78,6 +78,12 @@ class EndedJob:
         """The group of similar jobs, as at submission."""
         return group_of(self.user, self.name)
 
+    @property
+    def names(self) -> dict[str, str | None]:
+        """The fields that name it, as in calls of the service and in the lake."""
+        texts = (self.cluster, self.user, self.group, self.partition, self.gpu_type)
+        return dict(zip(("cluster", "user", "group", "vc", "gpu_type"), texts, strict=True))
+
 
 def read_jobs(text: str, *, cluster: str, interval_s: float) -> Iterator[EndedJob]:
     """Yield the ended jobs in `sacct`'s text, in its order; jobs that wait or run are left out.

@@ -1,20 +1,24 @@
 """The agent beside slurmctld: asks the service about each submission, within a deadline and behind a circuit breaker.
 
-`protocol.py` has the socket, `policy.py` the decision.
+`policy.py` decides. Plugin and agent exchange lines `key=value` over a Unix socket, bounded in size and time. A request
+ends with an empty line, an answer with `end=1`. Text is percent-encoded where it has line ends.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
+import stat
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from modelserve.client import Advice, AsyncClient, Breaker, Retries, Timeouts
 from modelserve.errors import ClientError
 from pipelines.connect.slurm.policy import Answer, Mode, SlurmSettings, answer_to
-from pipelines.connect.slurm.protocol import serve
 from pipelines.connect.slurm.submission import BadRequestLine, Submission, read_submission
 from pipelines.errors import BadUsage
 
@@ -26,6 +30,11 @@ FAILURES, REST_S = 3, 5.0
 TOKEN_VARIABLE = "TAUT_TOKEN"  # noqa: S105  # the name of a variable, not a token
 
 Say = Callable[[str], None]
+MOST_REQUEST_BYTES: Final = 16_384
+MOST_MESSAGE: Final = 300
+END: Final = b"\n\n"
+
+Handle = Callable[[bytes], Awaitable[Answer]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,3 +139,70 @@ async def _readiness(client: AsyncClient) -> str:
     except ClientError as error:
         return f"warning: the service does not answer yet: {error}"
     return "the service is ready" if ready.status == "ready" else "warning: the service is not ready yet"
+
+
+def written(answer: Answer) -> bytes:
+    r"""Return an answer as the plugin reads it.
+
+    Examples
+    --------
+    >>> written(Answer(amounts={"cpus_per_task": 2}, admin_comment="taut a-1", note="not sent"))
+    b'cpus_per_task=2\nadmin_comment=taut a-1\nend=1\n'
+    """
+    lines = [f"{name}={amount}" for name, amount in answer.amounts.items()]
+    lines += [
+        f"{name}={_one_line(text)}"
+        for name, text in (("admin_comment", answer.admin_comment), ("message", answer.message))
+        if text
+    ]
+    return ("\n".join([*lines, "end=1"]) + "\n").encode()
+
+
+def _one_line(text: str) -> str:
+    return "".join(each if each.isprintable() else " " for each in text)[:MOST_MESSAGE]
+
+
+async def serve(path: Path, handle: Handle, *, deadline_s: float, ready: Callable[[], None]) -> None:
+    """Answer requests at a Unix socket until cancelled; a request without an answer in time gets an empty one."""
+    _clear(path)
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answer = Answer()
+        with contextlib.suppress(TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(deadline_s):
+                answer = await handle(await reader.readuntil(END))
+        with contextlib.suppress(OSError):
+            writer.write(written(answer))
+            await writer.drain()
+        writer.close()
+
+    try:
+        server = await asyncio.start_unix_server(one, path, limit=MOST_REQUEST_BYTES, backlog=256)
+    except OSError as error:
+        raise BadUsage(f"--socket {path}: {error.strerror}; expected a folder that this user may write to") from error
+    path.chmod(stat.S_IRUSR | stat.S_IWUSR)
+    try:
+        async with server:
+            ready()
+            await server.serve_forever()
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _clear(path: Path) -> None:
+    """Remove the socket that an ended agent left."""
+    if len(os.fsencode(path)) > 100:
+        raise BadUsage(f"--socket {path}: longer than a Unix socket's name may be; expected at most 100 bytes")
+    if not path.exists():
+        return
+    if not stat.S_ISSOCK(path.stat().st_mode):
+        raise BadUsage(f"--socket {path}: found a file that is no socket; expected a new path")
+    with socket.socket(socket.AF_UNIX) as trial:
+        trial.settimeout(1.0)
+        try:
+            trial.connect(os.fspath(path))
+        except OSError:
+            path.unlink(missing_ok=True)
+            return
+    raise BadUsage(f"--socket {path}: another agent listens there; stop it first")

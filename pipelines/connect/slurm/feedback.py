@@ -6,7 +6,7 @@ service counts a job once, however often it is reported.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from modelserve.client import Client
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.errors import ClientError
 from modelserve.wrong_values import fault_of
-from pipelines.connect.slurm.accounting import Amounts, EndedJob
+from pipelines.connect.files import replace_text
+from pipelines.connect.slurm.accounting import EndedJob
 from pipelines.connect.slurm.commands import jobs_between, sampling_interval_s
 from pipelines.errors import SourceError
 
@@ -90,10 +91,8 @@ class Reporter:
             return None
 
     def _keep(self, now: datetime) -> None:
-        part = self.state.with_name(f".{self.state.name}.part")
         try:
-            part.write_text(now.isoformat(), encoding="utf-8")
-            part.replace(self.state)
+            replace_text(self.state, now.isoformat())
         except OSError as error:
             raise SourceError(f"--state {self.state}: {error.strerror}; expected a file that may be written") from error
 
@@ -128,25 +127,17 @@ def row_of(job: EndedJob) -> FeedbackRow:
     """Return the report of a job: the original request, and what it was given."""
     return FeedbackRow.model_validate(
         {
+            **job.names,
             "job_id": job.job_id,
-            "cluster": job.cluster,
-            "user": job.user,
-            "group": job.group,
-            "vc": job.partition,
-            "gpu_type": job.gpu_type,
             "instances": job.instances,
             "submit_ts": job.submit,
             "start_ts": job.start,
             "end_ts": job.end,
             "run_s": job.run_s,
             "outcome": str(job.status),
-            "request": _row(job.asked),
-            "allocation": _row(job.given),
+            "request": asdict(job.asked),
+            "allocation": asdict(job.given),
             "used": {"cpu_cores": job.use.cpu_cores, "mem_max_gib": job.use.mem_most_gib},
             "answer_id": job.answer_id,
         }
     )
-
-
-def _row(amounts: Amounts) -> dict[str, float | None]:
-    return {"cpu_cores": amounts.cpu_cores, "mem_gib": amounts.mem_gib, "gpus": amounts.gpus}

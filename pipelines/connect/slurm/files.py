@@ -5,25 +5,25 @@ start with a broken script.
 """
 
 import ctypes
-import os
 import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from pipelines.connect.files import filled, replace_text
 from pipelines.errors import BadUsage
 
 __all__ = ["check_lua", "write_files"]
 
 TEMPLATES: Final = Path(__file__).with_name("templates")
 PLUGIN: Final = "job_submit.lua"
+KEPT: Final = "slurm.toml"
 LIBRARIES: Final = tuple(f"liblua{dot}{version}.so{end}" for end in (".0", "") for dot in ("", "-") for version in
                          ("5.1", "5.3", "5.4", "5.2"))  # fmt: skip
 """Names of the Lua library that slurmctld's plugin may be linked to."""
 
 _PLAIN: Final = re.compile(r"/[\w./+-]*")
-_SLOT: Final = re.compile(r"@([A-Z]+)@")
 
 
 def write_files(
@@ -58,7 +58,11 @@ def write_files(
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name in WRITTEN:
-            _write(out / name, name, slots)
+            if name != KEPT or not (out / name).exists():
+                text = filled(TEMPLATES / name, slots)
+                if name == PLUGIN:
+                    check_lua(text)
+                replace_text(out / name, text, public=True)
     except OSError as error:
         raise BadUsage(f"--out {out}: {error.strerror}; expected a folder that this user may write to") from error
     return [{"file": str(out / name), "what": what} for name, what in WRITTEN.items()]
@@ -72,18 +76,6 @@ WRITTEN: Final[Mapping[str, str]] = {
     "epilog.sh": "takes the name back, on every node",
     "slurm.conf.lines": "three lines for slurm.conf",
 }
-
-
-def _write(target: Path, name: str, slots: Mapping[str, str]) -> None:
-    if name == "slurm.toml" and target.exists():
-        return
-    text = _SLOT.sub(lambda found: slots[found[1]], (TEMPLATES / name).read_text(encoding="utf-8"))
-    if name == PLUGIN:
-        check_lua(text)
-    part = target.with_name(f".{name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    part.chmod(0o755 if name.endswith(".sh") else 0o644)
-    part.replace(target)
 
 
 def check_lua(text: str) -> bool:

@@ -5,15 +5,16 @@ original one, also where a job was shrunk.
 """
 
 import csv
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Final
 
+from pipelines.connect.files import replace_text
 from pipelines.connect.slurm.accounting import EndedJob, read_jobs
 from pipelines.connect.slurm.commands import INTERVAL_S, jobs_between, sampling_interval_s
 from pipelines.errors import SourceError
@@ -120,12 +121,9 @@ def ingest_records(folder: Path, lake: str | Path, trace: str) -> int:
 def record_of(job: EndedJob) -> Record:
     """Return a job as a record: texts by column, "" if unknown."""
     values: dict[str, object] = {
+        **job.names,
         "run": job.run_id,
         "job_id": job.job_id,
-        "user": job.user,
-        "group": job.group,
-        "vc": job.partition,
-        "gpu_type": job.gpu_type,
         "submit_ts": _written(job.submit),
         "start_ts": _written(job.start),
         "end_ts": _written(job.end),
@@ -159,9 +157,8 @@ def _write(path: Path, records: dict[str, Record]) -> None:
     for record in records.values():
         number = record["run"].partition("@")[0]
         record["job_id"] = record["run"] if runs[number] > 1 else number
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    with part.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(sorted(records.values(), key=lambda record: (record["submit_ts"], record["run"])))
-    part.replace(path)
+    text = StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(sorted(records.values(), key=lambda record: (record["submit_ts"], record["run"])))
+    replace_text(path, text.getvalue())

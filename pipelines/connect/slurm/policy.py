@@ -4,19 +4,17 @@ Pure: the agent asks and answers.
 """
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from modelserve.client import Advice
-from modelserve.wrong_values import fault_of
+from pipelines.connect.files import settings_in
 from pipelines.connect.slurm.submission import MIB_PER_GIB, Submission
-from pipelines.errors import BadUsage
 
 __all__ = ["read_settings"]
 
@@ -67,16 +65,7 @@ class SlurmSettings(BaseModel):
 
 def read_settings(path: Path) -> SlurmSettings:
     """Read and check the agent's TOML file."""
-    try:
-        return SlurmSettings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
-        reason = "it is not UTF-8 text" if isinstance(error, UnicodeError) else reason
-        raise BadUsage(f"{path}: {reason}; expected the TOML file that `taut slurm files` writes") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise BadUsage(f"{path}: {place}: {fault_of(first)}; see docs/slurm.md") from error
+    return settings_in(path, SlurmSettings, expected="the TOML file that `taut slurm files` writes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,24 +1,27 @@
 """Measure running jobs, and report what could run beside them: one round samples, asks the service, and adds up.
 
-Nothing in Slurm is changed.
+The room of a node is what the reservations of its running jobs leave. Nothing in Slurm is changed.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Final
 
+import numpy as np
+
 from modelserve.client import Client
-from modelserve.contract.reservations import RunningJob
+from modelserve.contract.reservations import Reserved, RunningJob
 from pipelines.connect.ledger import Account, Ledger
 from pipelines.connect.prometheus.dialects import DIALECTS, checked_matchers
 from pipelines.connect.prometheus.readings import read_now
 from pipelines.connect.prometheus.server import Server
 from pipelines.connect.slurm.commands import hosts_in, nodes_text, queue_text, steps_text
-from pipelines.connect.slurm.queue import QueuedJob, read_nodes, read_queue, read_steps
-from pipelines.connect.slurm.room import Row, room_of
+from pipelines.connect.slurm.queue import Node, QueuedJob, read_nodes, read_queue, read_steps
 from pipelines.connect.slurm.steps import MIB_PER_GIB, Step
 from scheduler_core.reserve import ReservePolicy
+from scheduler_core.risk import admits, free_capacity
+from scheduler_core.types import BoolArray, FloatArray
 
 __all__ = ["SlurmReclaimer", "exported_use"]
 
@@ -28,6 +31,9 @@ FULL: Final = 0.95
 
 Exported = Callable[[], Mapping[str, Mapping[str, float]]]
 """Returns use now by Slurm's raw job id and measure, summed over the job's machines."""
+
+RESOURCES: Final = ("cpus", "memory", "gpus")
+Row = dict[str, object]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,11 +88,7 @@ class SlurmReclaimer:
                 "vc": ",".join(sorted(job.partitions)),
                 "gpu_type": job.gpu_type,
                 "instances": job.instances,
-                "request": {
-                    "cpu_cores": job.asked.cpu_cores,
-                    "mem_gib": job.asked.mem_gib,
-                    "gpus": job.asked.gpus or None,
-                },
+                "request": {**asdict(job.asked), "gpus": job.asked.gpus or None},
                 "age_s": age_s,
                 "samples": columns,
                 "statistics": before.statistics,
@@ -129,3 +131,114 @@ def exported_use(server: Server, dialect: str, match: str) -> dict[str, dict[str
     for job, measure, value in read_now(server, DIALECTS[dialect], checked_matchers(match)).iter_rows():
         found.setdefault(job, {})[measure] = value
     return found
+
+
+@dataclass(slots=True, kw_only=True)
+class Room:
+    """Free resources of n nodes: CPU cores within the risk bound, the variance of their use, memory, whole GPUs.
+
+    `capacity` and `asked` (n, 3) are CPU cores, GiB and GPUs: of the node, and allocated to its running jobs. Nodes
+    that are not `open` take no new job.
+    """
+
+    nodes: Sequence[Node]
+    capacity: FloatArray
+    asked: FloatArray
+    cpu_cores: FloatArray
+    variance: FloatArray
+    mem_gib: FloatArray
+    gpus: FloatArray
+    open: BoolArray
+    z: float
+
+    def rows(self) -> Iterator[Row]:
+        """Yield a row for each node: capacity, what jobs were given, what they are to keep, and what is left."""
+        for at, node in enumerate(self.nodes):
+            yield {
+                "kind": "node",
+                "name": node.name,
+                "open": bool(self.open[at]),
+                "cpus": node.cpu_cores,
+                "cpus_given": float(self.asked[at, 0]),
+                "cpus_reserved": node.cpu_cores - float(self.cpu_cores[at]),
+                "cpus_room": max(float(self.cpu_cores[at]), 0.0),
+                "mem_gib": node.mem_gib,
+                "mem_given_gib": float(self.asked[at, 1]),
+                "mem_reserved_gib": node.mem_gib - float(self.mem_gib[at]),
+                "mem_room_gib": max(float(self.mem_gib[at]), 0.0),
+                "gpus_room": float(self.gpus[at]),
+            }
+
+    def admit(self, job: QueuedJob) -> Row | None:
+        """Return a row for a waiting job that fits, and take its request from the fullest nodes; None if it does not.
+
+        A newcomer reserves its request, as nothing is measured of it. `shares` names what it would share with others.
+        """
+        cpus, mem, gpus = _amounts(job)
+        here = [
+            bool(job.partitions & node.partitions) and (not job.wanted or node.name in job.wanted)
+            for node in self.nodes
+        ]
+        fits = np.array(here, dtype=np.bool_) & self.open & admits(self.cpu_cores, self.variance, cpus, 0.0, 1, self.z)
+        for free, amount in ((self.mem_gib, mem), (self.gpus, gpus)):
+            fits &= admits(free, np.zeros(len(free)), amount, 0.0, 1, self.z)
+        if job.exclusive:
+            fits &= self.asked.sum(axis=1) == 0.0
+        fullest = np.argsort(self.cpu_cores, kind="stable")
+        places = fullest[fits[fullest]][: job.instances].tolist()
+        if len(places) < job.instances:
+            return None
+        self.asked[places] += (cpus, mem, gpus)
+        capacity = self.capacity[places]
+        shared = (self.asked[places] > capacity).any(axis=0).tolist()
+        for free, amount in ((self.cpu_cores, cpus), (self.mem_gib, mem), (self.gpus, gpus)):
+            free[places] -= amount
+        return {
+            "kind": "waiting",
+            "name": job.number,
+            "cpus_given": cpus,
+            "mem_given_gib": mem,
+            "gpus_given": gpus,
+            "fits_on": " ".join(self.nodes[at].name for at in places),
+            "shares": " ".join(name for name, beyond in zip(RESOURCES, shared, strict=True) if beyond),
+        }
+
+
+def room_of(
+    nodes: Sequence[Node],
+    running: Mapping[str, QueuedJob],
+    answers: Sequence[Reserved],
+    full: Collection[str],
+    z: float,
+) -> Room:
+    """Return the room that running jobs, by the id of their run, leave on the nodes; `full` nodes are closed."""
+    places = {node.name: at for at, node in enumerate(nodes)}
+    asked, memory = np.zeros((len(nodes), 3)), np.zeros(len(nodes))
+    entries: list[tuple[int, float, float]] = []
+    closed = set(full)
+    for answer in answers:
+        job = running[answer.job_id]
+        closed |= set(job.hosts) if job.exclusive else set()
+        for at in (places[host] for host in job.hosts if host in places):
+            asked[at] += _amounts(job)
+            memory[at] += answer.memory.mem_gib or 0.0
+            entries.append((at, answer.mean.cpu_cores or 0.0, answer.spread.cpu_cores or 0.0))
+    columns = np.array(entries, dtype=np.float64).reshape(-1, 3)
+    on, mean, spread = columns[:, 0].astype(np.int64), columns[:, 1], columns[:, 2]
+    variance = np.bincount(on, weights=spread * spread, minlength=len(nodes))
+    capacity = np.array([(node.cpu_cores, node.mem_gib, node.gpus) for node in nodes]).reshape(-1, 3)
+    return Room(
+        nodes=nodes,
+        capacity=capacity,
+        asked=asked,
+        cpu_cores=free_capacity(capacity[:, 0], on, np.ones(len(on)), mean, spread, z),
+        variance=variance.astype(np.float64),
+        mem_gib=capacity[:, 1] - memory,
+        gpus=capacity[:, 2] - asked[:, 2],
+        open=np.array([node.up and node.name not in closed for node in nodes], dtype=np.bool_),
+        z=z,
+    )
+
+
+def _amounts(job: QueuedJob) -> tuple[float, float, float]:
+    return job.asked.cpu_cores or 0.0, job.asked.mem_gib or 0.0, job.asked.gpus

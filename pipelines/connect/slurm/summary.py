@@ -5,6 +5,7 @@ From accounting alone, or with the forecast of a service.
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Final
 
 from features.vocabulary import Status
@@ -114,17 +115,9 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _question(job: EndedJob) -> Mapping[str, object]:
-    amounts = {"cpu_cores": job.asked.cpu_cores, "mem_gib": job.asked.mem_gib, "gpus": job.asked.gpus}
-    texts = {
-        "cluster": job.cluster,
-        "user": job.user,
-        "group": job.group,
-        "vc": job.partition,
-        "gpu_type": job.gpu_type,
-    }
     return {
         "job_id": job.run_id,
         "instances": job.instances,
-        "request": {name: value for name, value in amounts.items() if value is not None},
-        **{name: text for name, text in texts.items() if text},
+        "request": {name: value for name, value in asdict(job.asked).items() if value is not None},
+        **{name: text for name, text in job.names.items() if text},
     }

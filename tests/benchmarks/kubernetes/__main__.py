@@ -18,7 +18,7 @@ import numpy as np
 from modelserve.contract.requests import RecommendBody
 from pipelines.connect.kubernetes.extender import extender_app
 from pipelines.connect.kubernetes.nodes import NodeView
-from pipelines.connect.kubernetes.opening import open_webhook
+from pipelines.connect.kubernetes.webhook import open_webhook
 from tests.benchmarks.serving.figures import Bar, Row, amount_row, tell
 from tests.modelserve.running import running, serving
 from tests.pipelines.connect.kubernetes.api_server import recorded

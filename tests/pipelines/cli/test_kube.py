@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from modelserve.client import Advice
 from pipelines.cli import app
-from pipelines.connect.kubernetes import opening
+from pipelines.connect.kubernetes import webhook
 from pipelines.connect.kubernetes.webhook import DEADLINE_S
 from scheduler_core.types import Job
 from tests.modelserve.running import running
@@ -106,7 +106,7 @@ class Late:
 def test_a_recorded_review_is_answered_as_its_object_though_the_service_is_late(
     tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch, unwrapped: bool
 ) -> None:
-    monkeypatch.setattr(opening, "AsyncClient", Late)
+    monkeypatch.setattr(webhook, "AsyncClient", Late)
     found = recorded("pod-dry-run")
     (tmp_path / "found.json").write_text(json.dumps(found["request"]["object"] if unwrapped else found))
 

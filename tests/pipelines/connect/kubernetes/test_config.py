@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from modelserve.errors import BadSettings
 from pipelines.connect.kubernetes.config import WebhookMode, read_config
-from pipelines.connect.kubernetes.quantities import BadQuantity, quantity
+from pipelines.connect.kubernetes.objects import BadQuantity, quantity
+from pipelines.errors import BadUsage
 
 WHOLE = """
 trace = "pai"
@@ -62,7 +62,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str | None, named: str) ->
     if text is not None:
         file.write_text(text)
 
-    with pytest.raises(BadSettings, match=named):
+    with pytest.raises(BadUsage, match=named):
         read_config(file)
 
 

@@ -20,7 +20,7 @@ from pipelines.connect.kubernetes.config import KubernetesConfig, read_config
 from pipelines.connect.kubernetes.extender import extender_app
 from pipelines.connect.kubernetes.manifests import WEBHOOKS, WRITTEN, write_manifests
 from pipelines.connect.kubernetes.nodes import NodeView
-from pipelines.connect.kubernetes.pod_templates import KINDS
+from pipelines.connect.kubernetes.objects import KINDS
 from pipelines.connect.kubernetes.pods import SHRUNK
 from pipelines.connect.kubernetes.reviews import MODE_LABEL
 from tests.deploy.tools import tool

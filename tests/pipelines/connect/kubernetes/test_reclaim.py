@@ -12,8 +12,7 @@ import pytest
 from modelserve.client import Client
 from pipelines.connect.kubernetes.api import TIMEOUT, ApiServer
 from pipelines.connect.kubernetes.config import KubernetesConfig
-from pipelines.connect.kubernetes.reclaim import Reclaimer
-from pipelines.connect.kubernetes.resizes import Resizes
+from pipelines.connect.kubernetes.reclaim import Reclaimer, resized_slot, running_job
 from pipelines.errors import ConnectError
 from tests.modelserve.running import running
 from tests.pipelines.connect.kubernetes.api_server import amount, recorded
@@ -22,7 +21,6 @@ from tests.pipelines.connect.kubernetes.fake import Cluster, api_server
 Json = dict[str, Any]
 START = datetime(2026, 11, 22, 18, 6, tzinfo=UTC)
 CONFIG = KubernetesConfig.model_validate({"trace": "pai", "group": ["{label:team}"]})
-RESIZES = Resizes(config=CONFIG)
 USAGE = "/apis/metrics.k8s.io/v1beta1/pods"
 
 
@@ -42,7 +40,7 @@ def used(cpu: str, memory: str) -> Json:
 def reclaiming(place: Path, cluster: Cluster, *, mode: str = "enforce", enforce: bool = True) -> Iterator[Reclaimer]:
     with running(place, mode=mode) as url, api_server(cluster) as address, Client(url) as client:
         server = ApiServer(client=httpx2.Client(base_url=address, timeout=TIMEOUT), token_file=None)
-        yield Reclaimer(server, client, RESIZES, enforce=enforce)
+        yield Reclaimer(server, client, CONFIG, enforce=enforce)
 
 
 def rounds(reclaimer: Reclaimer, first: int, last: int) -> list[Json]:
@@ -88,14 +86,17 @@ def test_nothing_is_resized_unless_both_enforce(tmp_path: Path, mode: str, enfor
 
 def test_a_killed_or_restarted_pod_is_held_and_others_are_left_alone() -> None:
     now = START + timedelta(minutes=5)
-    restarted = RESIZES.job(pod(containerStatuses=[{"name": "main", "restartCount": 1}]), used("1", "1Gi"), now, None)
+    slot = resized_slot(pod(), CONFIG)
+    assert slot is not None
+    again = pod(containerStatuses=[{"name": "main", "restartCount": 1}])
+    restarted = running_job(again, slot, used("1", "1Gi"), now, None, CONFIG)
     assert restarted is not None
     assert restarted.held
-    fresh = RESIZES.job(pod(), {}, now, None)
+    fresh = running_job(pod(), slot, {}, now, None, CONFIG)
     assert fresh is not None
     assert (fresh.held, fresh.samples, fresh.age_s) == (False, None, 300.0)
-    assert RESIZES.job(pod(phase="Pending"), {}, now, None) is None
-    assert RESIZES.job(recorded("pod-level-resources")["request"]["object"], {}, now, None) is None
+    assert running_job(pod(phase="Pending"), slot, {}, now, None, CONFIG) is None
+    assert resized_slot(recorded("pod-level-resources")["request"]["object"], CONFIG) is None
 
 
 def test_an_api_server_without_metrics_changes_nothing() -> None:
@@ -103,7 +104,7 @@ def test_an_api_server_without_metrics_changes_nothing() -> None:
     cluster.status = 404
     with api_server(cluster) as address, Client("http://127.0.0.1:9") as client:
         server = ApiServer(client=httpx2.Client(base_url=address, timeout=TIMEOUT), token_file=None)
-        reclaimer = Reclaimer(server, client, RESIZES, enforce=True)
+        reclaimer = Reclaimer(server, client, CONFIG, enforce=True)
         with pytest.raises(ConnectError, match="replied 404"):
             reclaimer.round(START)
         with pytest.raises(ConnectError, match="pods/resize"):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from modelserve.errors import BadSettings
 from pipelines.connect.kubernetes.serving import Certificate
+from pipelines.errors import BadUsage
 from tests.modelserve.server.certificates import new_pair
 from tests.modelserve.server.running import Running, start, stop, until
 from tests.pipelines.connect.kubernetes.api_server import admitted, recorded
@@ -102,5 +102,5 @@ def test_a_key_of_another_certificate_is_named_at_the_start(pair: tuple[Path, Pa
     certificate, key = pair
     key.write_bytes(new_pair()[1])
 
-    with pytest.raises(BadSettings, match="--tls-key"):
+    with pytest.raises(BadUsage, match="--tls-key"):
         Certificate(certificate, key)

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from modelserve.client import Advice, AsyncClient, Retries
 from modelserve.client.policy import Breaker
-from pipelines.connect.kubernetes.posts import BODY_LIMIT_BYTES
+from pipelines.connect.kubernetes.serving import BODY_LIMIT_BYTES
 from pipelines.connect.kubernetes.webhook import BREAKER_FAILURES, Webhook, webhook_app
 from scheduler_core.types import Job
 from tests.pipelines.connect.kubernetes.advising import Asked, answer, config

@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.connect.prometheus.dialects import DIALECTS
 from pipelines.connect.prometheus.holdings import SKEW_S, attributed, pieces_in, read_holdings
-from pipelines.connect.prometheus.hours import hours_of
+from pipelines.connect.prometheus.measuring import hours_of
 from pipelines.connect.prometheus.readings import READING
 from pipelines.errors import BadUsage
 from tests.pipelines.connect.prometheus.fake import Store, every, server

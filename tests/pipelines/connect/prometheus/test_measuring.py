@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.connect.prometheus import server as http
-from pipelines.connect.prometheus.hours import FOLDER
-from pipelines.connect.prometheus.measuring import Measured, Wanted, measure
+from pipelines.connect.prometheus.measuring import FOLDER, Measured, Wanted, measure
 from pipelines.errors import BadUsage, ConnectError, LakeError
 from pipelines.lake.lake import Lake
 from tests.pipelines.connect.prometheus.fake import Store, clock, every, query_of, server

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.connect.slurm.agent import Agent, client_of
+from pipelines.connect.slurm.agent import Agent, client_of, serve
 from pipelines.connect.slurm.policy import SlurmSettings
-from pipelines.connect.slurm.protocol import serve
 from pipelines.errors import BadUsage
 from tests.modelserve.client.services import Answer, answering, dripping, http, replying, serving, silent
 
