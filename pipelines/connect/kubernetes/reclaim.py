@@ -155,17 +155,14 @@ class Reclaimer:
 
     def _resized(self, pod: Object, slot: Slot, wanted: Mapping[str, str], answer: Reserved) -> dict[str, object]:
         namespace, name = _name(pod)
-        done, note = False, None
+        row = {"namespace": namespace, "pod": name, "cpu": wanted.get("cpu"), "memory": wanted.get("memory")}
         if not self._enforce or answer.mode != "enforce":
-            note = f"service {answer.mode}"
-        else:
-            try:
-                self._server.resize(namespace, name, slot.container.name, wanted)
-                done = True
-            except ConnectError as error:
-                note = str(error)
-        amounts = {"cpu": wanted.get("cpu"), "memory": wanted.get("memory")}
-        return {"namespace": namespace, "pod": name, **amounts, "reason": answer.reason, "done": done, "note": note}
+            return row | {"reason": answer.reason, "done": False, "note": f"service {answer.mode}"}
+        try:
+            self._server.resize(namespace, name, slot.container.name, wanted)
+        except ConnectError as error:
+            return row | {"reason": answer.reason, "done": False, "note": str(error)}
+        return row | {"reason": answer.reason, "done": True, "note": None}
 
 
 def _name(found: Mapping[str, Any]) -> tuple[str, str]:  # Any: JSON of Kubernetes

@@ -166,7 +166,7 @@ def _job(i: int, slot: Slot, review: Review, config: KubernetesConfig) -> Job:
             gpus=slot.gpus,
         ),
         instances=template.instances,
-        **names,
+        **names,  # type: ignore[arg-type]
     )
 
 

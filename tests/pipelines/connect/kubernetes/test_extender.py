@@ -16,6 +16,12 @@ Json = dict[str, Any]
 GPUS = ("nvidia.com/gpu",)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up later than a busy machine needs."""
+    monkeypatch.setattr(extender, "DEADLINE_S", 30.0)
+
+
 def node(name: str, *, cpu: str = "96", memory: str = "512Gi", gpus: int = 8) -> Json:
     allocatable = {"cpu": cpu, "memory": memory, "nvidia.com/gpu": str(gpus)}
     return {"kind": "Node", "metadata": {"name": name}, "status": {"allocatable": allocatable}}
