@@ -58,16 +58,6 @@ DEEP = b"[" * 100_000
 HUGE = b'{"jobs":' + b"9" * 5000 + b"}"
 
 
-def test_predictions_keep_the_order_of_the_jobs(client: TestClient) -> None:
-    ids = [f"j{i}" for i in range(40)]
-
-    answer = client.post("/v1/predictions", json={"jobs": [job(each) for each in ids]})
-
-    assert answer.status_code == 200
-    assert [each["job_id"] for each in answer.json()["predictions"]] == ids
-    assert answer.json()["predictions"][0]["models"] == {"run_time": "runtime.pai.ctr@1", "usage": "usage.pai.ctr@1"}
-
-
 @pytest.mark.parametrize("path", CALLS)
 def test_a_call_is_answered_under_its_own_name(client: TestClient, path: str) -> None:
     first, second = [client.post(path, json=CALLS[path], headers={"x-request-id": "mine"}) for _ in range(2)]

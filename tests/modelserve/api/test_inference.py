@@ -34,24 +34,6 @@ def check_error(answer: object, status: int) -> str:
     return said["error"]
 
 
-def test_the_server_tells_its_health_and_itself(client: TestClient) -> None:
-    assert client.get("/v2/health/live").json() == {"live": True}
-    assert client.get("/v2/health/ready").json() == {"ready": True}
-    said = client.get("/v2").json()
-    assert said["name"] == "taut"
-    assert "explanations" in said["extensions"]
-
-
-@pytest.mark.parametrize("path", ["/v2/models/runtime.pai.ctr", "/v2/models/runtime.pai.ctr/versions/1"])
-def test_a_model_tells_what_it_takes_and_gives(client: TestClient, path: str) -> None:
-    said = client.get(path).json()
-
-    assert (said["name"], said["versions"], said["platform"]) == ("runtime.pai.ctr", ["1"], "taut_xgboost")
-    assert {"name": "user", "datatype": "BYTES", "shape": [-1, 1]} in said["inputs"]
-    assert [each["name"] for each in said["outputs"]] == ["run_s_p50", "run_s_p90"]
-    assert client.get(f"{path}/ready").json() == {"name": "runtime.pai.ctr", "ready": True}
-
-
 @pytest.mark.parametrize(
     "path", ["/v2/models/nobody", "/v2/models/runtime.pai.ctr/versions/99", "/v2/models/nobody/ready", INFER + "s"]
 )

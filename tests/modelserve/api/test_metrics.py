@@ -10,7 +10,6 @@ from pathlib import Path
 from starlette.testclient import TestClient
 
 from modelserve.api.metrics import Metrics
-from modelserve.calls.context import Answered
 
 WORKER = """
 from modelserve.calls.context import Answered
@@ -79,11 +78,3 @@ def test_methods_that_nobody_knows_share_a_label(call: Callable[..., TestClient]
     page = client.get("/metrics").text
     assert 'method="other",route="/healthz",status="405"} 2.0' in page
     assert "BREW" not in page
-
-
-def test_an_answer_without_counts_counts_nothing() -> None:
-    metrics = Metrics()
-
-    metrics.answered(Answered(body=b""))
-
-    assert "taut_predictions_total{" not in metrics.page().decode()

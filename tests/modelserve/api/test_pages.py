@@ -63,12 +63,6 @@ def test_its_calls_are_counted_by_path(call: Make) -> None:
     assert re.search(r'taut_requests_total\{[^}]*route="/page/app.js"[^}]*\} 1.0', client.get("/metrics").text)
 
 
-def test_the_page_is_no_part_of_the_document(call: Make) -> None:
-    paths = call().get("/openapi.json").json()["paths"]
-
-    assert not set(PATHS) & set(paths)
-
-
 def test_the_page_loads_its_own_files_only() -> None:
     page = (FOLDER / "index.html").read_text(encoding="utf-8")
 

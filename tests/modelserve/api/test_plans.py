@@ -74,19 +74,6 @@ def test_a_plan_by_cost_puts_due_jobs_first(serve: Make) -> None:
     assert [(row["reason"], row["nodes"]) for row in said["plans"]] == [("postponed", {}), ("runs", {"a-0": 8})]
 
 
-def test_a_hold_ends_at_the_best_hour_within_the_slack(serve: Make) -> None:
-    jobs = [planned(str(hours), run_s=1800.0, slack_s=3600.0 * hours) for hours in (0, 1, 3)]
-
-    said = serve().post("/v1/hold", json={**HOLD, "jobs": jobs}).json()
-
-    assert [(row["until_ts"], row["reason"]) for row in said["holds"]] == [
-        (None, "no_slack"),
-        ("2023-06-01T01:00:00Z", "better_hour"),
-        ("2023-06-01T02:00:00Z", "better_hour"),
-    ]
-    assert [row["mean_then"] for row in said["holds"]] == [300.0, 200.0, 100.0]
-
-
 def test_a_hold_is_that_of_the_simulation() -> None:
     rng, begin = np.random.default_rng(0), datetime(2023, 6, 1, tzinfo=UTC).timestamp()
     days = 300.0 - 150.0 * np.cos(2.0 * np.pi * np.arange(40 * 24) / 24.0) + rng.normal(0.0, 60.0, 40 * 24)

@@ -56,13 +56,6 @@ def test_a_field_at_fault_is_named(serve: Make, others: int) -> None:
         assert said["errors"][0]["field"] == f"jobs.0.{field}"
 
 
-def test_too_many_jobs_are_refused_by_their_field(serve: Make) -> None:
-    few = check_problem(posted(serve(rows_limit=3), *[running()] * 4), 422)
-    many = check_problem(posted(serve(), *[running(count=1)] * (MAX_RUNNING + 1)), 422)
-
-    assert few["errors"][0]["field"] == many["errors"][0]["field"] == "jobs"
-
-
 def test_a_thousand_jobs_of_sixty_samples_are_answered_in_order(serve: Make) -> None:
     answer = posted(serve(), *(running(f"j{i}", MAX_SAMPLES) for i in range(MAX_RUNNING)))
 

@@ -118,28 +118,6 @@ def test_a_member_that_is_always_exact_wins_the_weight(best: int) -> None:
     assert combination.combined(asked)[0] == pytest.approx([8.0, 8.0], abs=0.15)
 
 
-def test_the_better_member_of_one_quantile_may_be_the_worse_of_the_other() -> None:
-    log_y = np.random.default_rng(0).normal(5.0, 1.0, 200)
-    forecasts = np.stack([np.stack([log_y, log_y + 3.0], axis=1), np.stack([log_y - 3.0, log_y], axis=1)], axis=1)
-
-    combination = taught(Combination.new(TWO, rows=0), forecasts, log_y)
-
-    assert combination.weights(0.5)[0] > 0.9
-    assert combination.weights(0.9)[1] > 0.9
-
-
-def test_what_a_member_did_long_ago_counts_less_than_what_it_does_now() -> None:
-    log_y = np.random.default_rng(1).normal(5.0, 1.0, 600)
-    good, bad = np.repeat(log_y[:, None], 2, axis=1), np.repeat(log_y[:, None] + 2.0, 2, axis=1)
-    first, second = np.stack([good, bad], axis=1), np.stack([bad, good], axis=1)
-
-    early = taught(Combination.new(TWO, rows=0), first[:300], log_y[:300])
-    late = taught(early, second[300:], log_y[300:])
-
-    assert early.weights(0.5)[0] > 0.95
-    assert late.weights(0.5)[1] > 0.95
-
-
 @settings(max_examples=examples(30), deadline=None)
 @given(members=MEMBERS, seed=SEEDS, rows=st.sampled_from([60, 500, 3000]))
 def test_members_that_forecast_the_same_keep_their_prior_weights(
@@ -184,31 +162,6 @@ def test_quantiles_that_cross_are_swapped() -> None:
 
 
 # The offset of p90.
-
-
-def test_the_offset_rises_while_jobs_exceed_p90_up_to_its_limit() -> None:
-    forecasts, combination, offsets = np.array([[1.0, 2.0], [1.0, 2.0]]), Combination.new(TWO, rows=0), [0.0]
-    for _ in range(150):
-        combination = combination.learnt(forecasts, 6.0)
-        offsets.append(combination.offset)
-
-    assert (np.diff(offsets[:12]) > 0).all()
-    assert max(offsets) <= WIDEST
-    assert offsets[-1] > 0.8
-    assert combination.state[-3] == WIDEST
-
-
-def test_the_offset_falls_again_to_zero_and_not_below() -> None:
-    forecasts = np.array([[1.0, 2.0], [1.0, 2.0]])
-    combination = taught(Combination.new(TWO, rows=0), np.repeat(forecasts[None], 20, axis=0), np.full(20, 6.0))
-    offsets = [combination.offset]
-    for _ in range(150):
-        combination = combination.learnt(forecasts, 1.0)
-        offsets.append(combination.offset)
-
-    assert offsets[0] > 0.5
-    assert offsets[-1] == 0.0
-    assert min(offsets) == 0.0
 
 
 def test_the_offset_brings_a_p90_that_is_too_low_to_its_coverage() -> None:

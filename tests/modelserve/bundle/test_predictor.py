@@ -211,19 +211,6 @@ def test_offsets_are_added_in_log_units_before_sorting(bundles: dict[str, Bundle
     assert np.allclose(run_time_quantiles(crossed, built).p50, base.p90)
 
 
-def test_the_running_services_predictor_answers_as_the_commands_do(bundles: dict[str, Bundle]) -> None:
-    ours, theirs = live(bundles), InProcessPredictor(bundles=bundles)
-
-    for name in ("p50", "p90"):
-        assert same(
-            getattr(ours.run_times(JOBS, *candidates()), name), getattr(theirs.run_times(JOBS, *candidates()), name)
-        )
-    for name in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib", "runs"):
-        assert same(getattr(ours.peak_use(JOBS), name), getattr(theirs.peak_use(JOBS), name))
-    assert ours.knowledge(JOBS) == theirs.knowledge(JOBS)
-    assert [ours.sources(each) for each in JOBS] == [theirs.sources(each) for each in JOBS]
-
-
 def test_a_model_that_could_not_be_read_does_not_answer_as_if_there_were_none(bundles: dict[str, Bundle]) -> None:
     damaged = InProcessPredictor(
         bundles={name: bundle for name, bundle in bundles.items() if name.startswith("usage.")},

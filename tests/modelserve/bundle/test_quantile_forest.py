@@ -181,17 +181,6 @@ def test_other_trees_are_refused(kind: str) -> None:
         read_quantile_forest(made(), saved(values_of(trees())), features=FEATURES, name="models/forest")
 
 
-class Rude:
-    """An object that must not be unpickled."""
-
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        return _unpickled, ()
-
-
-def _unpickled() -> None:
-    pytest.fail("a file was unpickled")
-
-
 def with_one(value: float) -> bytes:
     values = values_of(trees())
     values[-1, -1] = value

@@ -24,20 +24,6 @@ def service(folder: Folder) -> Service:
     return service_of(folder.path, drift_window=20)
 
 
-def test_every_model_is_listed_by_its_card(service: Service) -> None:
-    answer = service.list_models(ANYONE)
-
-    assert [(row.name, row.version, row.alias, row.kind, row.trace, row.task_type) for row in answer.models] == [
-        (NAME, "1", "champion", "runtime", "pai", "ctr"),
-        (USAGE, "1", "champion", "usage", "pai", "ctr"),
-    ]
-    [row, _] = answer.models
-    assert (row.rows, row.metrics) == (300, {"pinball": 0.2, "lead": None})
-    assert row.features == len(service.models.current.champions[NAME].bundle.contract.names)
-    assert (answer.generation, answer.failures) == (1, ())
-    assert answer.model_dump_json()
-
-
 def test_a_caller_sees_its_own_traces_only(service: Service) -> None:
     assert len(service.list_models(PAI).models) == 2
     assert service.list_models(HELIOS).models == ()
@@ -149,37 +135,6 @@ def test_a_model_that_could_never_be_loaded_is_known_by_its_failure(folder: Fold
     with pytest.raises(NotKnown, match=r"no champion is loaded \(.*card\.json"):
         service.card_of(ANYONE, NAME)
     assert [each.name for each in service.list_models(ANYONE).failures] == [NAME]
-
-
-def test_importances_come_with_what_their_numbers_mean(service: Service) -> None:
-    answer = service.importances_of(ANYONE, NAME)
-
-    assert [(each.feature, each.mean, each.std, each.repeats, each.sign) for each in answer.importances] == [
-        ("req_gpus", 0.3, 0.1, 5, -0.5)
-    ]
-    assert (answer.version, answer.alias) == ("1", "champion")
-    assert "SHAP" in answer.sign_means
-    assert "shuffled" in answer.mean_means
-
-
-def test_importances_of_resources_come_with_their_signs(service: Service) -> None:
-    answer, of_use = (service.importances_of(ANYONE, name) for name in (NAME, USAGE))
-
-    assert answer.important == ()
-    assert [(each.resource, each.mean, each.std, each.repeats, each.sign) for each in answer.resources or ()] == [
-        ("cpu_cores", 0.02, 0.01, 5, 0.1),
-        ("mem_gib", 0.0, 0.0, 5, None),
-        ("gpus", 0.004, 0.003, 5, -0.4),
-    ]
-    assert "the request" in answer.resource_sign_means
-    assert of_use.resources is None
-
-
-def test_a_card_is_given_as_it_was_written(service: Service) -> None:
-    answer = service.card_of(PAI, USAGE)
-
-    assert answer.card == service.models.current.champions[USAGE].bundle.card
-    assert '"lead":null' in answer.model_dump_json()
 
 
 def test_an_alias_that_nothing_has_is_said_so(service: Service) -> None:

@@ -110,16 +110,6 @@ def test_shap_values_add_up_to_the_boosters_own_answer(service: Service) -> None
     assert contributions(booster, row).sum(axis=1) == pytest.approx(raw_outputs(booster, row)[0], abs=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{"task_type": "unheard-of"}, {"trace": "helios"}], ids=str)
-def test_without_a_model_the_answer_says_so(service: Service, changes: dict[str, object]) -> None:
-    found = explain(service, job(**changes))
-
-    assert found["reason"] == "no_model"
-    assert found["note"]
-    assert found["contributions"] == []
-    assert found["run_time_s"] is found["model"] is None
-
-
 def test_a_model_that_falls_over_is_an_answer_too(service: Service) -> None:
     current = service.models.current
     champions = {**current.champions, NAME: replace(current.champions[NAME], trees={})}

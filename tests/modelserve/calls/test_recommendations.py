@@ -275,10 +275,3 @@ def test_a_floor_above_every_request_refuses_no_call(service: Service) -> None:
 
     assert found["target"]["mem_gib"] == REQUEST["mem_gib"]
     assert found["reasons"]["mem_gib"] == "floor"
-
-
-def test_a_job_that_no_model_knows_is_told_so(service: Service) -> None:
-    [found] = ask(service, [job(task_type="crt")])
-
-    assert set(found["reasons"].values()) == {"cold_start"}
-    assert found["note"] == "no run-time and no usage model of this trace and task type"

@@ -78,13 +78,6 @@ def test_a_model_that_saw_one_value_is_silent(service: Service, support: dict, s
     assert found["points"][0]["value"] == pytest.approx(0.6)
 
 
-def test_without_a_model_the_answer_says_so(service: Service) -> None:
-    found = ask(service, job(task_type="nlp"))
-
-    assert (found["reason"], found["points"], found["model"]) == ("no_model", [], None)
-    assert found["silent"]
-
-
 def test_a_damaged_model_is_an_answer_too(small_bundles: dict[str, Path], tmp_path: Path) -> None:
     folder = folder_of(tmp_path, small_bundles)
     (folder.path / NAME / "7" / "models" / "run_s.ubj").write_bytes(b"damaged")

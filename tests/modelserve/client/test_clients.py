@@ -1,6 +1,5 @@
 """Both clients against a scripted service: feedback, calls sent once, tokens, closed and forked clients, imports."""
 
-import asyncio
 import inspect
 import json
 import os
@@ -13,7 +12,6 @@ from collections.abc import Callable
 import pytest
 
 from modelserve.client import AsyncClient, Client
-from modelserve.client.exchange import Surroundings
 from modelserve.errors import BadRequest, ClientError, Refused, ServiceUnavailable
 from scheduler_core.types import Recommendation
 from tests.modelserve.client.conftest import hang, job, recommending, reply, reset, rows
@@ -109,16 +107,6 @@ def test_nobody_gets_somebody_elses_answer(serve: Serve) -> None:
     assert found == {n: [f"{n}-{i}" for i in range(3)] for n in range(12)}
 
 
-def test_the_async_client_answers_alike(serve: Serve, surroundings: Surroundings) -> None:
-    service = serve(recommending())
-
-    async def ask() -> list[str]:
-        async with AsyncClient(service.address, surroundings=surroundings) as client:
-            return [row.job_id for row in await client.recommendations(rows(3))]
-
-    assert asyncio.run(ask()) == ["j0", "j1", "j2"]
-
-
 def calls_of(kind: type) -> dict[str, inspect.Signature]:
     own = ("advise", "wait")
     return {name: inspect.signature(value) for name, value in vars(kind).items() if name[0] != "_" and name not in own}
@@ -149,11 +137,6 @@ def test_a_closed_client_says_so_and_closes_once() -> None:
     with pytest.raises(ClientError, match="closed"):
         client.recommendations(rows(1))
     assert "closed" in client.recommend([job()])[0].note
-
-
-def test_jobs_per_call_has_bounds() -> None:
-    with pytest.raises(BadRequest, match="jobs_per_call"):
-        Client("http://127.0.0.1:9", jobs_per_call=10_001)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")

@@ -36,15 +36,6 @@ def closed_port() -> str:
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_an_answer_comes_back_as_it_is(serve: Serve, exchange_of: Make) -> None:
-    service = serve(reply(200, b'{"a":1}'))
-
-    assert sent(exchange_of(service.address, token="s3cret")) == b'{"a":1}'
-    first, headers, _ = service.seen[0]
-    assert first == "GET /v1/models HTTP/1.1"
-    assert headers["authorization"] == "Bearer s3cret"
-
-
 @pytest.mark.parametrize("failure", [half, reset, reply(502), reply(503), reply(504), reply(429)])
 def test_a_call_that_changes_nothing_is_sent_again(
     serve: Serve, exchange_of: Make, passing: Time, failure: object
@@ -168,17 +159,6 @@ def test_nothing_is_sent_once_the_time_is_over(serve: Serve, exchange_of: Make, 
     with pytest.raises(ServiceUnavailable, match="0 tries"):
         asyncio.run(run())
     assert service.seen == []
-
-
-def test_a_closed_exchange_says_so(exchange_of: Make) -> None:
-    exchange = exchange_of("http://127.0.0.1:9")
-
-    async def run() -> None:
-        await exchange.close()
-        await exchange.send(READ, exchange.deadline())
-
-    with pytest.raises(ClientError, match="closed"):
-        asyncio.run(run())
 
 
 def foreign_errors() -> list[type[Exception]]:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from modelserve.callers import ANYONE, Caller
-from modelserve.contract.feedback import FeedbackRow
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning import feedback
 from modelserve.scopes import Scope
@@ -218,9 +217,3 @@ def test_two_tenants_never_see_each_other(serve: Serve) -> None:
     assert learned.braked("pai", "ctr", "west") is None
     assert math.isnan(learned.memory_floor_gib("pai", "west", "g0", "worker", "u1"))
     assert [run.cluster for run in service.models.runs] == ["east"]
-
-
-def test_the_row_as_it_is_documented_is_taken() -> None:
-    said = row("a", allocation={"cpu_cores": 3.0}, answer_id="x-1", vc="v", run_s=3599.0)
-
-    assert FeedbackRow.model_validate(said).run_s == 3599.0

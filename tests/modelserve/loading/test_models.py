@@ -1,4 +1,3 @@
-import json
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +7,6 @@ import pytest
 
 from features.online import EndedRun
 from modelserve.bundle.boosters import raw_outputs
-from modelserve.bundle.bundle import read_bundle
 from modelserve.errors import BundleError
 from modelserve.loading.models import RETRY_FIRST_S
 from tests.modelserve.mirrored import NAME, USAGE, Clock, Folder, models_of
@@ -249,15 +247,3 @@ def test_a_store_that_is_away_keeps_the_models_that_serve(folder: Folder) -> Non
 
     assert set(results(done).values()) == {"failed"}
     assert models.current.champions == {}
-
-
-def test_models_serve_without_any_registry_from_what_is_on_disk(folder: Folder) -> None:
-    assert (
-        json.loads((folder.path / NAME / "champion.json").read_text())["digest"]
-        == read_bundle(folder.path / NAME / "1").digest
-    )
-
-    models = models_of(folder.path)
-    models.refresh()
-
-    assert len(models.current.champions) == 2

@@ -16,18 +16,6 @@ Start = Callable[..., Running]
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_replaced_and_the_address_stays(launch: Start) -> None:
-    server = launch(workers=2)
-    before = set(server.workers())
-
-    os.kill(min(before), signal.SIGKILL)
-
-    until(lambda: len(server.workers()) == 2 and set(server.workers()) != before, what="a new worker")
-    until(lambda: server.worker_pids_answering(5) <= set(server.workers()), what="answers from the living")
-    assert server.end() == 0
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_parent_killed_takes_its_workers_with_it(launch: Start, workers: int) -> None:
     server = launch(workers=workers)
