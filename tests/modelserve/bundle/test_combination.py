@@ -89,19 +89,6 @@ def test_learning_leaves_the_combination_before_it_as_it_was() -> None:
 # What many jobs change.
 
 
-@settings(max_examples=examples(40), deadline=None)
-@given(members=MEMBERS, seed=SEEDS, rows=st.sampled_from([1, 2000, 10**6]))
-def test_weights_are_shares(members: tuple[str, ...], seed: int, rows: int) -> None:
-    rng = np.random.default_rng(seed)
-    log_y = rng.normal(5.0, 2.0, 30)
-
-    combination = taught(Combination.new(members, rows=rows), forecasts_like(log_y, len(members), rng), log_y)
-
-    for level in (0.5, 0.9):
-        assert combination.weights(level).sum() == pytest.approx(1.0, abs=1e-12)
-        assert (combination.weights(level) > 0).all()
-
-
 @pytest.mark.parametrize("best", [0, len(COMBINABLE) - 1])
 def test_a_member_that_is_always_exact_wins_the_weight(best: int) -> None:
     rng = np.random.default_rng(best)

@@ -47,32 +47,6 @@ def test_a_walk_is_learning_one_by_one_in_the_order_of_all_keys_to_the_bit(
 
 
 @settings(max_examples=examples(30), deadline=None)
-@given(members=MEMBERS, seed=SEEDS, n=st.integers(2, 60))
-def test_the_order_of_the_rows_does_not_matter(members: tuple[str, ...], seed: int, n: int) -> None:
-    jobs, start = history(n, len(members), seed), Combination.new(members, rows=700)
-    order = np.random.default_rng(seed + 1).permutation(n)
-
-    straight, state = start.walked(**jobs)
-    shuffled, other = start.walked(**{name: values[order] for name, values in jobs.items()})
-
-    assert shuffled.tobytes() == straight[order].tobytes()
-    assert other.state.tobytes() == state.state.tobytes()
-
-
-def test_only_jobs_that_end_together_are_sorted_by_every_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
-    sorted_rows: list[int] = []
-    lexsort = np.lexsort
-    monkeypatch.setattr(np, "lexsort", lambda keys: sorted_rows.append(len(keys[0])) or lexsort(keys))
-    jobs = history(400, 2, 0)
-    jobs["end_us"] = np.arange(400) * 10 + 9000
-    jobs["end_us"][[30, 31, 77]] = 5
-
-    Combination.new(TWO, rows=0).walked(**{**jobs, "log_y": np.ones(400)})
-
-    assert sorted_rows == [3]
-
-
-@settings(max_examples=examples(30), deadline=None)
 @given(members=MEMBERS, seed=SEEDS, n=st.integers(2, 60), cut=st.floats(0.0, 1.0))
 def test_truncating_the_future_changes_no_forecast(members: tuple[str, ...], seed: int, n: int, cut: float) -> None:
     jobs, start = history(n, len(members), seed), Combination.new(members, rows=700)

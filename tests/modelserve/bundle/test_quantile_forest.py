@@ -91,23 +91,6 @@ def test_quantiles_are_those_of_the_values_that_a_plain_walk_finds(rows: list[tu
     assert found == pytest.approx(np.array(expected), abs=1e-6)
 
 
-def test_a_missing_value_goes_the_default_way_of_each_split() -> None:
-    ways = {
-        tree["default_left"][node]
-        for tree in nodes(trees())
-        for node, left in enumerate(tree["left_children"])
-        if left > 0
-    }
-    matrix = np.full((1, FEATURES), np.nan, dtype=np.float32)
-
-    found = forest().rows(matrix)
-
-    assert ways == {0, 1}
-    expected = np.quantile(pooled(trees(), values_of(trees()), matrix[0]), (0.5, 0.9))
-    assert found[0] == pytest.approx(expected, abs=1e-6)
-    assert found.tolist() != forest().rows(np.zeros_like(matrix)).tolist()
-
-
 def test_rows_alone_are_rows_of_the_batch_whatever_the_memory_layout() -> None:
     matrix = np.random.default_rng(3).normal(size=(40, FEATURES)).astype(np.float32)
 

@@ -84,14 +84,6 @@ def test_an_answer_of_anything_is_refused(said: bytes) -> None:
         read_advice(said, JOBS, CALL, floors_expected=True)
 
 
-def test_a_sound_answer_is_read() -> None:
-    first, second = read_advice(json.dumps({"recommendations": SOUND}).encode(), JOBS, CALL, floors_expected=True)
-    assert first.target.row() == (3.0, 4.6, 0.1)
-    assert first.models == ("runtime.toy.ctr@7", "usage.toy.ctr@5")
-    assert first.mode == "enforce"
-    assert second.target.row()[:2] == (1.0, 0.0)
-
-
 def one_said(**changes: object) -> Advice:
     """Return what is read of a sound answer about one job of 4 cores, 8 GiB and half a GPU, with changes."""
     content = json.dumps({"recommendations": [copy.deepcopy(SOUND[0]) | changes]}).encode()

@@ -181,41 +181,6 @@ def test_whatever_the_document_answers_is_read(document: Schema, method: str, pa
     check()
 
 
-@pytest.mark.parametrize(("method", "path"), CALLS)
-def test_all_that_is_read_is_always_said(document: Schema, method: str, path: str) -> None:
-    kind = CALLS[method, path][0]
-    said = answer_schema(document, method, path)
-
-    assert missing(kind.model_json_schema(), said) == []
-
-
-def missing(read: Schema, said: Schema) -> list[str]:
-    """Return the fields that a client's schema reads and the service's does not always say, by path."""
-
-    def resolved(schema: Schema, root: Schema) -> Schema:
-        while "$ref" in schema:
-            schema = root["$defs"][schema["$ref"].removeprefix("#/$defs/")]
-        return schema
-
-    def walk(left: Schema, right: Schema, where: str) -> list[str]:
-        left, right = resolved(left, read), resolved(right, said)
-        found = []
-        always = {name for name, each in right.get("properties", {}).items() if "default" in each}
-        always |= set(right.get("required", ()))
-        for name, inner in left.get("properties", {}).items():
-            if name in always:
-                found += walk(inner, right["properties"][name], f"{where}.{name}")
-            elif name in left.get("required", ()):
-                found.append(f"{where}.{name}")
-        if "items" in left:
-            found += walk(left["items"], right["items"], f"{where}[]")
-        for one, other in zip(left.get("anyOf", ()), right.get("anyOf", ()), strict=False):
-            found += walk(one, other, where)
-        return found
-
-    return walk(read, said, str(read["title"]))
-
-
 def instances(schema: Schema, defs: dict[str, Schema]) -> st.SearchStrategy[Any]:
     """Return what a schema of the document allows, as far as the document goes."""
     if "$ref" in schema:

@@ -52,15 +52,6 @@ def test_every_address_is_tried_as_often_as_allowed_and_never_before_it_is_free(
     assert len(asked) == addresses * tries
 
 
-def test_the_other_address_is_tried_at_once_when_one_is_away() -> None:
-    turns = Turns(addresses=2, first=1, retries=Retries(), rng=random.Random(1))
-
-    assert turns.next() == (1, 0.0)
-    turns.failed(1, now=5.0)
-
-    assert turns.next() == (0, 0.0)
-
-
 def test_too_many_calls_holds_at_every_address() -> None:
     turns = Turns(addresses=2, first=0, retries=Retries(), rng=random.Random(1))
 

@@ -130,18 +130,6 @@ def test_however_many_trees_there_are_and_columns_change(changed: int, trees: in
     assert answers.tobytes() == plainly(forest, rows).tobytes()
 
 
-def test_what_stands_beside_a_row_changes_nothing_of_its_answer() -> None:
-    rng = np.random.default_rng(5)
-    trees = CompiledTrees.of(grown(rng, trees=30, depth=6, features=30))
-    rows = candidates(rng, 40, 11, 30, 6)
-    order = rng.permutation(len(rows))
-
-    whole = trees.rows(rows)
-
-    np.testing.assert_array_equal(trees.rows(rows[order]), whole[order])
-    np.testing.assert_array_equal(np.vstack([trees.rows(row[None]) for row in rows]), whole)
-
-
 def test_trees_of_one_leaf_and_rows_without_end_are_answered() -> None:
     rng = np.random.default_rng(6)
     forest = grown(rng, trees=600, depth=1, features=2)
