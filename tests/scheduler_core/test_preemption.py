@@ -8,144 +8,74 @@ from hypothesis import strategies as st
 
 from scheduler_core.queue_policies import QUEUE_POLICIES
 from scheduler_core.queueing import Discipline
-from tests.pipelines.simulation.engine.simulations import gpu_machines, rows, run, simulated, workload
+from tests.pipelines.simulation.engine.simulations import gpu_machines, rows, run, shown, simulated, workload
+
+Job = tuple[float, float, float]
+"""When a job comes, the GPUs it requests, and how long it runs."""
+
+# On one machine of four GPUs; jobs are A, B, C, ... Unless said otherwise, predictions are exact.
+HAND: dict[str, tuple[list[Job], dict[str, Any], str]] = {
+    # B (10) wants 2 of A's 4 GPUs at 3, but A has run 3 s only: at the tick of 5 it stops A, with 35 + 2 to go.
+    # C (4) fits beside B. D (6, all GPUs) may stop nobody at 7: B has 6 left. E (100) takes the free GPU at 8.
+    # At 15 B ends, and D stops E, which has run 7 of 100. At 21 A goes on until 58, then E for its 93 + 2.
+    "srtf": (
+        [(0, 4, 40), (3, 2, 10), (6, 1, 4), (7, 4, 6), (8, 1, 100)],
+        {"policy": "srtf", "quantum_s": 5.0, "restart_cost_s": 2.0},
+        "A 0-5 preempted, B 5-15, C 6-10, E 8-15 preempted, D 15-21, A 21-58, E 58-153",
+    ),
+    # Keys are GPU-seconds attained. 10: B (0) stops A (40). 20: C (0) stops B (40); A, first of those at 40, does not
+    # fit beside C until 23. 30: A has run 7 s only. 40: it stands at 108, so B goes on until it ends at 46; then A.
+    "las": (
+        [(0, 4, 30), (5, 4, 15), (12, 1, 3), (48, 2, 2), (48, 2, 4)],
+        {"policy": "las", "quantum_s": 10.0, "restart_cost_s": 1.0},
+        "A 0-10 preempted, B 10-20 preempted, C 20-23, A 23-40 preempted, B 40-46, A 46-51, D 51-53, E 51-55",
+    ),
+    # A has 20 of 100 left when B (50) comes: sjf looks at the whole run and not at its rest.
+    "srtf by the rest": (
+        [(0, 4, 100), (80, 4, 50)],
+        {"policy": "srtf", "preempt": True, "quantum_s": 10.0},
+        "A 0-100, B 100-150",
+    ),
+    "sjf by the whole": (
+        [(0, 4, 100), (80, 4, 50)],
+        {"policy": "sjf", "preempt": True, "quantum_s": 10.0, "restart_cost_s": 0.0},
+        "A 0-80 preempted, B 80-130, A 130-150",
+    ),
+    # 10: B (0) stops A (40). 25: C (0) stops B (60). 30: A starts again, and until 38 only restarts. 40: A has attained
+    # 48, not 80, so B does not stop it. 50: A has 88, and B stops it. Each then needs 8 s more than its remaining work.
+    "a restart is no attained service": (
+        [(0, 4, 30), (5, 4, 20), (25, 4, 5)],
+        {"policy": "las", "quantum_s": 10.0, "restart_cost_s": 8.0},
+        "A 0-10 preempted, B 10-25 preempted, C 25-30, A 30-50 preempted, B 50-63, A 63-79",
+    ),
+    # A has 90 of 100 s left when B stops it at 10, and 89 when C (85) can stop it at 30: of the 10 s that it has run
+    # from 20 on, 9 were the restart. If these counted, A would have 80 left and go on.
+    "a restart lowers no remaining work": (
+        [(0, 4, 100), (5, 4, 10), (29, 4, 85)],
+        {"policy": "srtf", "quantum_s": 10.0, "restart_cost_s": 9.0},
+        "A 0-10 preempted, B 10-20, A 20-30 preempted, C 30-115, A 115-213",
+    ),
+}
 
 
-def on_four_gpus(*jobs: dict[str, Any], **rules: Any) -> list[tuple[int, float, float, str]]:
+def on_four_gpus(*jobs: dict[str, Any], **rules: Any) -> str:
     """Return the schedule of jobs on one machine of four GPUs under a discipline of these rules."""
-    return simulated(run(workload(*jobs), gpu_machines(4), Discipline(**rules)))
+    return shown(run(workload(*jobs), gpu_machines(4), Discipline(**rules)))
 
 
-def test_srtf_as_worked_by_hand() -> None:
-    """On 4 GPUs, with a quantum of 5 s and checkpoints of 2 s; predictions are exact.
-
-    B (10) wants 2 of A's 4 GPUs at 3, but A has run 3 s only: at the tick of 5 it stops A, with 35 + 2 to go.
-    C (4) fits beside B. D (6, all GPUs) may stop nobody at 7: B has 6 left. E (100) takes the free GPU at 8.
-    At 15 B ends, and D stops E, which has run 7 of 100. At 21 A goes on until 58, then E for its 93 + 2.
-    """
-    schedule = on_four_gpus(
-        {"at": 0.0, "gpus": 4, "run": 40.0},
-        {"at": 3.0, "gpus": 2, "run": 10.0},
-        {"at": 6.0, "gpus": 1, "run": 4.0},
-        {"at": 7.0, "gpus": 4, "run": 6.0},
-        {"at": 8.0, "gpus": 1, "run": 100.0},
-        policy="srtf",
-        quantum_s=5.0,
-        restart_cost_s=2.0,
-    )
-
-    assert schedule == [
-        (0, 0.0, 5.0, "preempted"),
-        (1, 5.0, 15.0, "completed"),
-        (2, 6.0, 10.0, "completed"),
-        (4, 8.0, 15.0, "preempted"),
-        (3, 15.0, 21.0, "completed"),
-        (0, 21.0, 58.0, "completed"),
-        (4, 58.0, 153.0, "completed"),
-    ]
-
-
-def test_las_as_worked_by_hand() -> None:
-    """On 4 GPUs, with a quantum of 10 s and checkpoints of 1 s; keys are GPU-seconds attained.
-
-    10: B (0) stops A (40). 20: C (0) stops B (40); A, first of those at 40, does not fit beside C until 23.
-    30: A has run 7 s only. 40: it stands at 108, so B goes on until its end at 46, and A after it.
-    """
-    schedule = on_four_gpus(
-        {"at": 0.0, "gpus": 4, "run": 30.0},
-        {"at": 5.0, "gpus": 4, "run": 15.0},
-        {"at": 12.0, "gpus": 1, "run": 3.0},
-        {"at": 48.0, "gpus": 2, "run": 2.0},
-        {"at": 48.0, "gpus": 2, "run": 4.0},
-        policy="las",
-        quantum_s=10.0,
-        restart_cost_s=1.0,
-    )
-
-    assert schedule == [
-        (0, 0.0, 10.0, "preempted"),
-        (1, 10.0, 20.0, "preempted"),
-        (2, 20.0, 23.0, "completed"),
-        (0, 23.0, 40.0, "preempted"),
-        (1, 40.0, 46.0, "completed"),
-        (0, 46.0, 51.0, "completed"),
-        (3, 51.0, 53.0, "completed"),
-        (4, 51.0, 55.0, "completed"),
-    ]
-
-
-@pytest.mark.parametrize(("policy", "stopped"), [("srtf", False), ("sjf", True)])
-def test_sjf_with_preemption_looks_at_the_whole_run_and_not_at_its_rest(policy: str, stopped: bool) -> None:
-    # A has 20 of 100 left when B (50) comes.
-    jobs = workload({"gpus": 4, "run": 100.0}, {"at": 80.0, "gpus": 4, "run": 50.0})
-
-    schedule = run(jobs, gpu_machines(4), Discipline(policy=policy, preempt=True, quantum_s=10.0))
-
-    assert (simulated(schedule)[0] == (0, 0.0, 80.0, "preempted")) == stopped
-
-
-def test_the_time_of_a_restart_is_no_attained_service() -> None:
-    """On 4 GPUs, with a quantum of 10 s and restarts of 8 s; keys are GPU-seconds attained.
-
-    10: B (0) stops A (40). 25: C (0) stops B (60). 30: A starts again, and until 38 only restarts. 40: A has attained
-    48, not 80, so B does not stop it. 50: A has 88, and B stops it. Each then needs 8 s more than its remaining work.
-    """
-    schedule = on_four_gpus(
-        {"at": 0.0, "gpus": 4, "run": 30.0},
-        {"at": 5.0, "gpus": 4, "run": 20.0},
-        {"at": 25.0, "gpus": 4, "run": 5.0},
-        policy="las",
-        quantum_s=10.0,
-        restart_cost_s=8.0,
-    )
-
-    assert schedule == [
-        (0, 0.0, 10.0, "preempted"),
-        (1, 10.0, 25.0, "preempted"),
-        (2, 25.0, 30.0, "completed"),
-        (0, 30.0, 50.0, "preempted"),
-        (1, 50.0, 63.0, "completed"),
-        (0, 63.0, 79.0, "completed"),
-    ]
-
-
-def test_the_time_of_a_restart_lowers_no_remaining_work() -> None:
-    """On 4 GPUs, restarts of 9 s: A has 90 of 100 s left when B stops it at 10, and 89 when C (85) can stop it at 30.
-
-    A has run from 20 to 30, of which 9 were the restart. If these counted, A would have 80 left and go on.
-    """
-    schedule = on_four_gpus(
-        {"at": 0.0, "gpus": 4, "run": 100.0},
-        {"at": 5.0, "gpus": 4, "run": 10.0},
-        {"at": 29.0, "gpus": 4, "run": 85.0},
-        policy="srtf",
-        quantum_s=10.0,
-        restart_cost_s=9.0,
-    )
-
-    assert schedule == [
-        (0, 0.0, 10.0, "preempted"),
-        (1, 10.0, 20.0, "completed"),
-        (0, 20.0, 30.0, "preempted"),
-        (2, 30.0, 115.0, "completed"),
-        (0, 115.0, 213.0, "completed"),
-    ]
+@pytest.mark.parametrize(("jobs", "rules", "expected"), HAND.values(), ids=HAND.keys())
+def test_schedules_are_as_worked_by_hand(jobs: list[Job], rules: dict[str, Any], expected: str) -> None:
+    assert on_four_gpus(*({"at": at, "gpus": gpus, "run": run_s} for at, gpus, run_s in jobs), **rules) == expected
 
 
 def test_a_restart_that_is_preempted_is_paid_once() -> None:
     """With a horizon a restart (15 s) may cost more than the quantum (10 s): A is stopped 5 s before it is done."""
     jobs = workload({"gpus": 4, "run": 50.0}, {"at": 5.0, "gpus": 4, "run": 10.0}, {"at": 25.0, "gpus": 4, "run": 10.0})
-
     rules = Discipline(policy="srtf", quantum_s=10.0, restart_cost_s=15.0)
+
     schedule = run(jobs, gpu_machines(4), rules, horizon_s=1000.0)
 
-    assert simulated(schedule) == [
-        (0, 0.0, 10.0, "preempted"),
-        (1, 10.0, 20.0, "completed"),
-        (0, 20.0, 30.0, "preempted"),
-        (2, 30.0, 40.0, "completed"),
-        (0, 40.0, 95.0, "completed"),
-    ]
+    assert shown(schedule) == "A 0-10 preempted, B 10-20, A 20-30 preempted, C 30-40, A 40-95"
 
 
 def test_gittins_spares_a_running_job_whose_restart_costs_more_than_is_gained() -> None:
@@ -179,38 +109,30 @@ def test_mlfq_as_worked_by_hand() -> None:
     B is predicted 5000 s and so begins at the second level: it does not stop A, which is at the first until 3600. Then
     both are at the second and A goes on. C, predicted 60 s, stops it. A arrived before B and goes on after C.
     """
-    schedule = on_four_gpus(
-        {"at": 0.0, "gpus": 4, "run": 6000.0, "predicted": 100.0},
-        {"at": 10.0, "gpus": 4, "run": 500.0, "predicted": 5000.0},
-        {"at": 3700.0, "gpus": 4, "run": 300.0, "predicted": 60.0},
-        policy="mlfq",
-        quantum_s=600.0,
+    assert (
+        on_four_gpus(
+            {"at": 0.0, "gpus": 4, "run": 6000.0, "predicted": 100.0},
+            {"at": 10.0, "gpus": 4, "run": 500.0, "predicted": 5000.0},
+            {"at": 3700.0, "gpus": 4, "run": 300.0, "predicted": 60.0},
+            policy="mlfq",
+            quantum_s=600.0,
+        )
+        == "A 0-3700 preempted, C 3700-4000, A 4000-6300, B 6300-6800"
     )
-
-    assert schedule == [
-        (0, 0.0, 3700.0, "preempted"),
-        (2, 3700.0, 4000.0, "completed"),
-        (0, 4000.0, 6300.0, "completed"),
-        (1, 6300.0, 6800.0, "completed"),
-    ]
 
 
 def test_a_killed_job_that_was_stopped_before_pays_and_loses_as_it_should() -> None:
     # Shrunk, A dies after 60 s of running: 20 before it is stopped by B, 2 for the checkpoint, 40 after; then in full.
-    schedule = on_four_gpus(
-        {"gpus": 4, "run": 100.0, "granted": (0, 0, 2), "granted_run": 60.0, "dies": True},
-        {"at": 20.0, "gpus": 4, "run": 10.0},
-        policy="srtf",
-        quantum_s=10.0,
-        restart_cost_s=2.0,
+    assert (
+        on_four_gpus(
+            {"gpus": 4, "run": 100.0, "granted": (0, 0, 2), "granted_run": 60.0, "dies": True},
+            {"at": 20.0, "gpus": 4, "run": 10.0},
+            policy="srtf",
+            quantum_s=10.0,
+            restart_cost_s=2.0,
+        )
+        == "A 0-20 preempted, B 20-30, A 30-72 killed, A 72-172"
     )
-
-    assert schedule == [
-        (0, 0.0, 20.0, "preempted"),
-        (1, 20.0, 30.0, "completed"),
-        (0, 30.0, 72.0, "killed"),
-        (0, 72.0, 172.0, "completed"),
-    ]
 
 
 def test_a_gang_stops_whole() -> None:
@@ -218,7 +140,7 @@ def test_a_gang_stops_whole() -> None:
 
     schedule = run(jobs, gpu_machines(4, 4), Discipline(policy="srtf", quantum_s=10.0))
 
-    assert simulated(schedule) == [(0, 0, 50, "preempted"), (1, 50, 51, "completed"), (0, 51, 101, "completed")]
+    assert shown(schedule) == "A 0-50 preempted, B 50-51, A 51-101"
 
 
 @pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))

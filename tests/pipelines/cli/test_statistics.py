@@ -48,13 +48,6 @@ def test_rows_that_no_split_tells_apart_all_stand_there(taut: Taut) -> None:
     assert len(lines) == len(rows) + 2
 
 
-def test_without_a_name_an_overview_is_shown(taut: Taut) -> None:
-    stdout = taut().stdout
-    assert [line.split(":")[0] for line in stdout.splitlines() if line.startswith("#")] == [
-        *("# period", "# status_counts", "# sizes", "# run_time", "# queueing_delay"),
-    ]
-
-
 def test_a_cluster_and_several_splits(taut: Taut) -> None:
     arguments = ("status_counts", "--cluster", "philly", "--by", "vc", "--by", "user", "--format", "json")
     assert {(row["vc"], row["user"]) for row in json.loads(taut(*arguments).stdout)} == {

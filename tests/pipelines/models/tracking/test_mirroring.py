@@ -9,7 +9,6 @@ from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.bundle.registry import mirror
 from modelserve.errors import MirrorError
 from pipelines.errors import RegistryError
-from pipelines.models import tracking
 from pipelines.models.tracking import promote, rollback, track, versions
 from scheduler_core.types import Job, Request
 from tests.pipelines.models.tracking.tracked import CUT, model_of
@@ -154,9 +153,3 @@ def test_a_model_that_lost_the_alias_is_withdrawn(uri: str, mlflow_of: object, t
 
     assert outcomes[name] == "withdrawn"
     assert name not in read_champions(tmp_path).bundles
-
-
-def test_names_said_on_both_sides_of_a_border_are_the_same() -> None:
-    from modelserve.bundle import registry
-
-    assert (registry.CHAMPION, registry.DIGEST_TAG) == (tracking.CHAMPION, tracking.DIGEST)

@@ -97,6 +97,14 @@ def simulated(schedule: Schedule) -> list[tuple[int, float, float, str]]:
     ]
 
 
+def shown(schedule: Schedule) -> str:
+    """Return every run in the order of starts as "A 0-5 preempted, B 5-15": jobs are letters, and B completed."""
+    return ", ".join(
+        f"{chr(ord('A') + job)} {start_s:g}-{end_s:g}{'' if how == 'completed' else ' ' + how}"
+        for job, start_s, end_s, how in simulated(schedule)
+    )
+
+
 def starts_of(schedule: Schedule) -> dict[int, float]:
     """Return each job's first start."""
     return {job: start_s for job, start_s, _, _ in reversed(simulated(schedule))}
