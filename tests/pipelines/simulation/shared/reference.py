@@ -21,7 +21,7 @@ MINUTE_S = 60.0
 def drawn(*key: int) -> float:
     """Return a uniform number of the simulation; the hash behind it wraps around."""
     with np.errstate(over="ignore"):
-        return uniform(*key)
+        return uniform(*map(np.int64, key))
 
 
 @dataclass
