@@ -23,7 +23,7 @@ from pipelines.models.model import write_model
 from pipelines.models.recipes import Recipe
 from pipelines.models.retrain import Unit, train_units
 from pipelines.models.training_tables import newest_tables
-from tests.benchmarks.scale.jobs import MAPPING, write
+from tests.benchmarks.made_jobs import MAPPING, write
 from tests.pipelines.engine.work import Mortal
 
 WORKERS: Final = 2

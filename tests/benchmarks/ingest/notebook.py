@@ -1,6 +1,6 @@
 """The way of the PAI trace's official notebook: read all tables, join them to tasks and workers, group, and answer.
 
-Its steps one by one, in pandas as installed; nothing of ours is imported. Called by `tests.benchmarks.ingest.commands`.
+Its steps one by one, in pandas as installed; nothing of ours is imported.
 """
 
 from pathlib import Path

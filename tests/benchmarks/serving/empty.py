@@ -1,7 +1,6 @@
 """The least that a FastAPI endpoint can do: read the request of a prediction, check it, and answer nothing.
 
-What taut adds is measured against it; a second endpoint only walks the trees besides, which is the floor of what can be
-reached. Run as a process of its own by `tests.benchmarks.serving.stage`: `... empty PORT BUNDLE`.
+A second endpoint also walks the trees: the lower bound of what can be reached. Run as `... empty PORT BUNDLE`.
 """
 
 import sys

@@ -1,7 +1,6 @@
 """The models that the serving benchmarks ask: 400 trees of depth 7, trained by the project on a synthetic trace.
 
-Written as a real registry and mirrored to real bundles; nothing is measured here.
-Called by `tests.benchmarks.serving` and its soak.
+Written as a real registry and mirrored to real bundles.
 """
 
 import hashlib

@@ -1,9 +1,8 @@
 """Load at a steady pace, open loop: a call is due at its moment whether or not the ones before it were answered.
 
-Latency counts from the moment a call was due, so a server that stalls is charged for every call it kept waiting. wrk
-cannot do this (its calls wait for answers, and its delays are whole milliseconds), and wrk2 is in no Debian; one thread
-that spins over eight connections is exact to tens of microseconds, at a small part of what wrk can send.
-Run as a process of its own by `tests.benchmarks.serving.latency`; the soak drives it with calls of its own.
+Latency counts from the moment a call was due, so a server that stalls is charged for every call it kept waiting; wrk
+cannot do this. One thread that spins over eight connections is exact to tens of microseconds. Run as a process of its
+own; prints a line of JSON for every window of time.
 """
 
 import argparse
@@ -12,7 +11,7 @@ import json
 import select
 import socket
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+PLACE: Final = b"@@job-id@@"
+"""Stands for the id in the bodies that are given."""
 CONNECTIONS: Final = 8
+REST_S: Final = 0.001
+"""Rest between two looks with ids: an hour of spinning would take a core from the service's other processes."""
 STALL_LIMIT_S: Final = 30.0
 """How long the last calls are waited for; what is then unanswered counts as broken."""
 BROKEN: Final = 0
@@ -53,12 +56,6 @@ def even(rate_per_s: float, seconds: float) -> Iterator[float]:
     yield from (number / rate_per_s for number in range(int(rate_per_s * seconds)))
 
 
-def random(rate_per_s: float, seconds: float, seed: int = 0) -> Iterator[float]:
-    """Give the moments of calls that know nothing of each other (a Poisson process)."""
-    gaps = np.random.default_rng(seed).exponential(1.0 / rate_per_s, int(rate_per_s * seconds))
-    yield from np.cumsum(gaps).tolist()
-
-
 def drive(
     url: str,
     moments: Iterator[float],
@@ -68,7 +65,7 @@ def drive(
     connections: int = CONNECTIONS,
     rest_s: float = 0.0,
 ) -> None:
-    """Send call number i (a whole HTTP/1.1 request) at moment i, and tell of every answer.
+    """Send call number i (a whole HTTP/1.1 request) at moment i, and pass every answer on.
 
     `rest_s` is how long the core may rest between two looks, and so how late a call may be; 0 spins.
     """
@@ -108,10 +105,10 @@ def drive(
     poll.close()
 
 
-def request(url: str, body: bytes, headers: str = "") -> bytes:
+def request(url: str, body: bytes) -> bytes:
     """Return a POST as it goes over the wire."""
     where = urlsplit(url)
-    head = f"POST {where.path} HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Type: application/json\r\n{headers}"
+    head = f"POST {where.path} HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -151,24 +148,79 @@ def _received(line: _Line) -> tuple[int | None, bytes]:
     return status, body
 
 
+@dataclass(slots=True)
+class Window:
+    """The answers since the last line was printed."""
+
+    latencies_s: list[float] = field(default_factory=list)
+    models: Counter[str] = field(default_factory=Counter)
+    complaints: list[str] = field(default_factory=list)
+
+    def add(self, answer: Answer, *, ids: bool) -> None:
+        """Count an answer; one that is not right is a complaint."""
+        self.latencies_s.append(answer.latency_s)
+        wrong, model = judged(answer, ids=ids)
+        if model is not None:
+            self.models[model] += 1
+        if wrong is not None:
+            self.complaints.append(f"{job_id(answer.index)}: {wrong}: {answer.body[:200]!r}")
+
+    def line(self) -> str:
+        quantiles = np.quantile(self.latencies_s, [0.5, 0.99, 1.0]) * 1e3
+        latencies = dict(zip(("p50_ms", "p99_ms", "max_ms"), quantiles, strict=True))
+        counts = {"answers": len(self.latencies_s), "wrong": len(self.complaints), "models": dict(self.models)}
+        return json.dumps({**counts, **latencies, "complaints": self.complaints[:5]})
+
+
+def job_id(index: int) -> str:
+    """Return the id of call number `index`."""
+    return f"soak-{index:09d}"
+
+
+def judged(answer: Answer, *, ids: bool) -> tuple[str | None, str | None]:
+    """Return what is wrong with an answer, and with `ids` the model that it cites."""
+    if answer.status != 200:
+        return "broken" if answer.status == BROKEN else f"status {answer.status}", None
+    if not ids:
+        return None, None
+    predictions = json.loads(answer.body)["predictions"]
+    if [row["job_id"] for row in predictions] != [job_id(answer.index)]:
+        return "wrong id", None
+    if predictions[0]["run_time_s"] is None:
+        return "unanswered", None
+    return None, predictions[0]["models"]["run_time"]
+
+
 def main() -> None:
-    """Send bodies from a file at a pace, and print the latencies' quantiles as JSON."""
+    """Send bodies from a file at a pace, and print each window as it closes."""
     parser = argparse.ArgumentParser(description="send calls at a steady pace")
     parser.add_argument("url")
-    parser.add_argument("bodies", type=Path)
+    parser.add_argument("--bodies", type=Path, required=True, help="file, one a line")
     parser.add_argument("--rate", type=float, required=True, help="calls per second")
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--moments", choices=("even", "random"), default="even")
-    asked = parser.parse_args()
-    calls = [request(asked.url, body) for body in asked.bodies.read_bytes().splitlines()]
-    answers: list[Answer] = []
+    parser.add_argument("--window", type=float, help="seconds per output line (default: all)")
+    parser.add_argument("--ids", action="store_true", help="give each call an id of its own, which must come back")
+    options = parser.parse_args()
+    same = job_id(0).encode()
+    bodies = options.bodies.read_bytes().replace(PLACE, same).splitlines()
+    halves = [request(options.url, body).split(same) for body in bodies]
+    window, size = Window(), int(options.rate * (options.window or options.seconds))
+
+    def call(index: int) -> bytes:
+        return job_id(index).encode().join(halves[index % len(halves)])
+
+    def seen(answer: Answer) -> None:
+        nonlocal window
+        window.add(answer, ids=options.ids)
+        if len(window.latencies_s) >= size:
+            print(window.line(), flush=True)
+            window = Window()
+
     gc.disable()
-    moments = even if asked.moments == "even" else random
-    drive(asked.url, moments(asked.rate, asked.seconds), lambda i: calls[i % len(calls)], answers.append)
-    latencies = np.array([answer.latency_s for answer in answers]) * 1e3
-    p50, p99, p999 = np.quantile(latencies, [0.5, 0.99, 0.999])
-    refused = sum(answer.status != 200 for answer in answers)
-    print(json.dumps({"calls": len(answers), "refused": refused, "p50_ms": p50, "p99_ms": p99, "p999_ms": p999}))
+    rest_s = REST_S if options.ids else 0.0
+    drive(options.url, even(options.rate, options.seconds), call, seen, rest_s=rest_s)
+    if window.latencies_s:
+        print(window.line(), flush=True)
 
 
 if __name__ == "__main__":

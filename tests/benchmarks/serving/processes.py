@@ -1,7 +1,4 @@
-"""Processes that are measured: started on one core with a free port, waited for, weighed, and ended by their id.
-
-What is started is the caller's to say. Called by every part of the serving benchmarks.
-"""
+"""Processes that are measured: started on one core with a free port, waited for, weighed, and ended by their id."""
 
 import contextlib
 import os
@@ -18,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.benchmarks.harness import UNSEEN_S
+
 SERVER_CORE: Final = 0
 CLIENT_CORE: Final = 1
 READY_LIMIT_S: Final = 120.0
 END_LIMIT_S: Final = 20.0
 ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 _KIB_PER_MIB: Final = 1024
-_UNTOLD_S: Final[list[float]] = []
-"""Processor time of servers that the system does not tell us of, since their own parent ended before them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,23 +64,15 @@ def served(
     ready: str,
     scratch: Path,
     env: Mapping[str, str] | None = None,
-    core: int = SERVER_CORE,
 ) -> Iterator[Server]:
-    """Run a server pinned to a core until the block ends; `ready` is the path that says 200 when it can answer.
-
-    Raises
-    ------
-    SystemExit
-        It ended, or was not ready in time; the end of its log is told.
-    """
+    """Run a server pinned to `SERVER_CORE` until the block ends; `ready` is a path that answers 200 once it can."""
     log = scratch / f"{name}.log"
     place = {**os.environ, **ONE_THREAD, **(env or {})}
     url = f"http://127.0.0.1:{port}"
     with log.open("wb") as out:
         start = time.perf_counter()
-        process = subprocess.Popen(
-            ["taskset", "--cpu-list", str(core), *command], stdout=out, stderr=out, env=place, start_new_session=True
-        )
+        pinned = ["taskset", "--cpu-list", str(SERVER_CORE), *command]
+        process = subprocess.Popen(pinned, stdout=out, stderr=out, env=place, start_new_session=True)
         try:
             _wait(process, name, url + ready, log)
             taken = time.perf_counter() - start
@@ -116,31 +105,6 @@ def cpu_s(pid: int) -> float:
             continue  # It ended in between.
         ticks += int(said[11]) + int(said[12])
     return ticks / os.sysconf("SC_CLK_TCK")
-
-
-class Others:
-    """What the machine does besides this benchmark, from when it is made."""
-
-    def __init__(self) -> None:
-        self._start = self._now()
-
-    def share(self) -> float:
-        """Return the share of the machine that others have taken since; a few hundredths are a quiet machine."""
-        taken, busy, own = (now - then for now, then in zip(self._now(), self._start, strict=True))
-        return max(busy - own, 0.0) / taken / (os.cpu_count() or 1)
-
-    def _now(self) -> tuple[float, float, float]:
-        return time.monotonic(), _busy_s(), _own_s()
-
-
-def _busy_s() -> float:
-    user, nice, system, _, _, irq, softirq, steal = (int(n) for n in Path("/proc/stat").read_text().split()[1:9])
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-
-
-def _own_s() -> float:
-    """Return the processor time of this process and of all that it started and that has ended."""
-    return sum(os.times()[:4]) + sum(_UNTOLD_S)
 
 
 def below(pid: int) -> list[int]:
@@ -178,7 +142,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             continue
     process.wait()
-    _UNTOLD_S.append(max(spent - (sum(os.times()[2:4]) - told), 0.0))
+    UNSEEN_S.append(max(spent - (sum(os.times()[2:4]) - told), 0.0))
 
 
 def _tail(log: Path) -> str:

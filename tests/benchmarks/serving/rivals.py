@@ -1,7 +1,7 @@
 """The servers that taut is compared with, each with the same booster: `mlflow models serve` and MLServer.
 
-Each is started as its users start it, with one worker, and in the fastest of its settings that we found; MLServer's
-dependencies do not go with ours, so it has an environment of its own. Called by `tests.benchmarks.serving.throughput`.
+Each is started as its users start it, with one worker, in its fastest settings. MLServer's dependencies conflict with
+ours, so it has an environment of its own.
 """
 
 import json
@@ -28,7 +28,7 @@ Matrix = npt.NDArray[np.float32]
 
 
 @contextmanager
-def mlflow_server(name: str, model: str, *, tracking_uri: str, scratch: Path) -> Iterator[Server]:
+def mlflow_server(name: str, model: str, tracking_uri: str, scratch: Path) -> Iterator[Server]:
     """Serve a model by `mlflow models serve`, which loads it as a pyfunc."""
     port = free_port()
     command = [str(Path(sys.executable).with_name("mlflow")), "models", "serve", "--model-uri", model]
@@ -41,7 +41,7 @@ def mlflow_server(name: str, model: str, *, tracking_uri: str, scratch: Path) ->
 
 
 @contextmanager
-def mlserver(python: Path, bundle: Bundle, *, scratch: Path) -> Iterator[Server]:
+def mlserver(python: Path, bundle: Bundle, scratch: Path) -> Iterator[Server]:
     """Serve the bundle's booster by MLServer's XGBoost runtime, predicting in the process that answers.
 
     Its default hands every call to a second process, which costs on one core more than it gives.
@@ -75,17 +75,13 @@ def mlserver_python(cache: Path) -> Path:
     return python
 
 
-def write_xgboost_flavor(bundle: Bundle, place: Path, *, named: bool) -> str:
-    """Save the bundle's booster as a bare model of MLflow's XGBoost flavor, and return where.
-
-    With names it takes data frames, and without them tensors.
-    """
+def write_xgboost_flavor(bundle: Bundle, place: str) -> None:
+    """Save the bundle's booster as a bare model of MLflow's XGBoost flavor, which takes data frames."""
     import mlflow.xgboost
 
     booster = plain_booster(bundle)
-    booster.feature_names = list(bundle.contract.names) if named else None
-    mlflow.xgboost.save_model(booster, str(place), model_format="ubj")
-    return str(place)
+    booster.feature_names = list(bundle.contract.names)
+    mlflow.xgboost.save_model(booster, place, model_format="ubj")
 
 
 def plain_booster(bundle: Bundle):  # the library publishes no types
@@ -111,11 +107,6 @@ def job_bodies(jobs: Sequence[JobRow]) -> list[bytes]:
 def vector_bodies(names: Sequence[str], matrix: Matrix) -> list[bytes]:
     """Return calls of `/invocations`, one ready feature vector each, as a data frame."""
     return [_compact({"dataframe_split": {"columns": list(names), "data": [row]}}) for row in matrix.tolist()]
-
-
-def tensor_bodies(matrix: Matrix) -> list[bytes]:
-    """Return calls of `/invocations`, one ready feature vector each, which no data frame is made of."""
-    return [_compact({"inputs": [row]}) for row in matrix.tolist()]
 
 
 def infer_bodies(matrix: Matrix) -> list[bytes]:

@@ -5,21 +5,20 @@ Prometheus and taut run on this machine; the time is that of the whole command, 
 CPU time of both is steadier than the time that passes.
 """
 
-import argparse
-import os
 import shutil
-import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from pipelines.connect.prometheus.measuring import Wanted, measure
+from pipelines.connect.prometheus.measuring import Wanted
+from pipelines.connect.prometheus.measuring import measure as measure_use
 from pipelines.connect.prometheus.server import open_server
-from pipelines.render import render
+from tests.benchmarks.harness import Bar, Row, amount_row, measure, parser_of
 from tests.pipelines.connect.prometheus.live import lake_of, prometheus, write_blocks
 from tests.pipelines.connect.prometheus.truth import T0, Job, Series, gpu_labels
 
@@ -28,7 +27,7 @@ INTERVAL_S = 60.0
 RUN_S = 1740.0
 GPUS_PER_HOST = 8
 JOBS_PER_HOUR = 2
-TARGET_MS = 0.3
+BAR = Bar(side="at most", value=0.3)
 
 
 def cluster(jobs: int, gpus: int) -> list[Job]:
@@ -61,51 +60,41 @@ def cpu_s(url: str) -> float:
     return time.process_time() + float(spent)
 
 
-def timed(jobs: int, gpus: int, rounds: int) -> dict[str, object]:
-    """Measure the jobs anew in each round; return the times."""
+def timed(jobs: int, gpus: int, rounds: int) -> Iterator[Row]:
+    """Measure the jobs anew in each round, and once more with the hours kept; yield the times."""
+    took_ms, cpu_ms, again_s = list[float](), list[float](), list[float]()
+    made, wanted = cluster(jobs, gpus), Wanted(trace="live", cluster="main", dialect="dcgm-job")
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        made = cluster(jobs, gpus)
-        samples = write_blocks(folder, series(made))
-        took, cpu, again = [], [], 0.0
+        write_blocks(folder, series(made))
         with prometheus(folder) as url:
             for _ in range(rounds):
                 shutil.rmtree(folder / "lake", ignore_errors=True)
                 lake = lake_of(folder / "lake", made)
-                wanted = Wanted(trace="live", cluster="main", dialect="dcgm-job")
                 for kept in (False, True):
                     with open_server(url) as server:
                         spent, begin = cpu_s(url), time.perf_counter()
-                        found = measure(lake, server, wanted)
-                        again = time.perf_counter() - begin
-                    if not kept:
-                        took.append(again)
-                        cpu.append(cpu_s(url) - spent)
-    median = float(np.median(took))
-    return {
-        "jobs": jobs,
-        "gpus": gpus,
-        "hours": found.hours_kept,
-        "samples": samples,
-        "measured": found.jobs["measured"],
-        "median_s": round(median, 2),
-        "slowest_s": round(max(took), 2),
-        "ms_per_job": round(1000 * median / jobs, 3),
-        "cpu_ms_per_job": round(1000 * float(np.median(cpu)) / jobs, 3),
-        "load": round(os.getloadavg()[0], 1),
-        "again_s": round(again, 2),
-        "target_ms": TARGET_MS,
-    }
+                        measured = measure_use(lake, server, wanted).jobs["measured"]
+                        seconds = time.perf_counter() - begin
+                    if kept:
+                        again_s.append(seconds)
+                    else:
+                        took_ms.append(1000 * seconds / jobs)
+                        cpu_ms.append(1000 * (cpu_s(url) - spent) / jobs)
+    yield amount_row(f"{jobs} jobs on {gpus} GPUs, {measured} measured", took_ms, unit="ms a job", bar=BAR)
+    yield amount_row("the same: CPU of taut and Prometheus", cpu_ms, unit="ms a job")
+    yield amount_row("the same again, hours kept", again_s, unit="s")
 
 
-def main() -> None:
-    """Print one row per number of jobs."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure each number of jobs, and print the table."""
+    parser = parser_of("prometheus", __doc__, ["usage"])
     parser.add_argument("--jobs", type=int, nargs="+", default=[4000, 20_000])
     parser.add_argument("--gpus", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    render([timed(jobs, options.gpus, options.rounds) for jobs in options.jobs], "table", stream=sys.stdout)
+    options = parser.parse_args(argv)
+    sizes = options.jobs
+    measure({"usage": lambda: chain.from_iterable(timed(n, options.gpus, options.rounds) for n in sizes)}, options)
 
 
 if __name__ == "__main__":

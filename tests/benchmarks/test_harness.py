@@ -3,13 +3,14 @@
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
 
-from tests.benchmarks.serving.figures import Bar, ratio_row
+from tests.benchmarks.harness import Bar, amount_row, measure, parser_of, ratio_row
 from tests.benchmarks.serving.paced import BROKEN, Answer, drive, even, request
-from tests.benchmarks.serving.slope import slope_of
+from tests.benchmarks.serving.soak import slope_of
 
 
 class Echo(threading.Thread):
@@ -56,25 +57,28 @@ def test_a_bar_tells_what_reaches_it(side: str, value: float, figure: float, met
 
 
 def test_a_row_judges_the_median_of_the_rounds_ratios() -> None:
-    row = ratio_row("a", "x", "y", [10, 30, 90], [10, 10, 10], unit="1/s", bar=Bar(side="at least", value=4))
+    row = ratio_row("x", "y", [10, 30, 90], [10, 10, 10], unit="1/s", bar=Bar(side="at least", value=4))
     assert (row["ratio"], row["spread"], row["met"]) == (3, "1 .. 9", False)
 
 
-def test_the_slope_of_a_noisy_line_is_within_its_interval() -> None:
-    rng = np.random.default_rng(0)
-    at = np.arange(200) / 100
-    found = slope_of(at, 5.0 + 3.0 * at + rng.normal(0, 0.5, 200))
-    assert found.low < 3.0 < found.high
-    assert found.high - found.low < 1.0
+def test_chosen_parts_print_one_table_and_missed_bars(capsys: pytest.CaptureFixture[str]) -> None:
+    bar = Bar(side="under", value=2.0)
+    parts = {name: partial(lambda what: [amount_row(what, [2.0], unit="s", bar=bar)], name) for name in "abc"}
+    rows = measure(parts, parser_of("made", "Made.", parts).parse_args(["--only", "a,c", "--format", "csv"]))
+    printed = capsys.readouterr()
+    assert [(row["part"], row["met"]) for row in rows] == [("a", False), ("c", False)]
+    assert len(printed.out.splitlines()) == 3
+    assert "missed: a; c" in printed.err
 
 
-def test_samples_that_resemble_their_neighbours_widen_the_interval() -> None:
+def test_the_interval_of_a_slope_widens_if_samples_resemble_their_neighbours() -> None:
     rng = np.random.default_rng(1)
-    noise, walk = rng.normal(0, 1, 300), np.zeros(300)
+    at, noise, walk = np.arange(300.0), rng.normal(0, 1, 300), np.zeros(300)
     for i in range(1, 300):
         walk[i] = 0.9 * walk[i - 1] + noise[i]
-    apart, alike = slope_of(np.arange(300), noise), slope_of(np.arange(300), walk * noise.std() / walk.std())
-    assert alike.high - alike.low > 2 * (apart.high - apart.low)
+    (_, low, high), alike = slope_of(at, 3.0 * at + noise), slope_of(at, walk * noise.std() / walk.std())
+    assert low < 3.0 < high
+    assert alike[2] - alike[1] > 2 * (high - low)
 
 
 def test_every_call_at_a_pace_is_answered_with_its_own_body(echo: Echo) -> None:

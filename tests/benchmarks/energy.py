@@ -1,10 +1,10 @@
 """Steps of the compiled environment of sites: 16 made-up weeks at once on 6 sites, an agent a site, on one core.
 
-An agent's step is a decision about a job that has room somewhere; agents without such a job are not counted. Called by
-`tests.benchmarks.energy`.
+An agent's step is a decision about a job that has room somewhere; agents without such a job are not counted.
 """
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -12,13 +12,10 @@ import numpy as np
 from pipelines.simulation.sites.environment import begun, rows_of
 from pipelines.simulation.sites.loop import act, prepare
 from pipelines.simulation.sites.weeks import Weeks, part, stacked
-from tests.benchmarks.serving.figures import Bar, Row, amount_row
+from tests.benchmarks.harness import Bar, Row, amount_row, measure, parser_of
 from tests.pipelines.simulation.sites.made_weeks import week
 
-WEEKS: Final = 16
-SITES: Final = 6
-JOBS: Final = 800
-TAKES: Final = 5
+WEEKS, SITES, JOBS, TAKES = 16, 6, 800, 5
 BAR: Final = Bar(side="at least", value=200_000.0)
 
 
@@ -27,7 +24,7 @@ def sites_rows() -> list[Row]:
     weeks = stacked([week(seed, jobs=JOBS, count=SITES) for seed in range(WEEKS)])
     _rate(part(weeks, np.arange(1)), np.random.default_rng(0))  # compiles
     rates = [_rate(weeks, np.random.default_rng(take)) for take in range(TAKES)]
-    return [amount_row("sites", f"agent steps, {WEEKS} weeks at once, {SITES} sites", rates, unit="1/s", bar=BAR)]
+    return [amount_row(f"agent steps, {WEEKS} weeks at once, {SITES} sites", rates, unit="1/s", bar=BAR)]
 
 
 def _rate(weeks: Weeks, rng: np.random.Generator) -> float:
@@ -45,3 +42,13 @@ def _rate(weeks: Weeks, rng: np.random.Generator) -> float:
         begin = time.process_time()
         act(weeks, state, actions, earned)
         spent += time.process_time() - begin
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, and print the table."""
+    parts = {"sites": sites_rows}
+    measure(parts, parser_of("energy", __doc__, parts).parse_args(argv))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,13 +1,11 @@
-"""The webhook and the extender against their bars, over loopback sockets, with a real service of two small models.
-
-Run by hand: `python -m tests.benchmarks.kubernetes`; it is no part of `make bench`.
-"""
+"""The webhook and the extender against their bars, over loopback sockets, with a real service of two small models."""
 
 import http.client
 import json
 import random
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -19,7 +17,7 @@ from modelserve.contract.requests import RecommendBody
 from pipelines.connect.kubernetes.extender import extender_app
 from pipelines.connect.kubernetes.nodes import NodeView
 from pipelines.connect.kubernetes.webhook import open_webhook
-from tests.benchmarks.serving.figures import Bar, Row, amount_row, tell
+from tests.benchmarks.harness import Bar, Row, alternately, amount_row, measure, parser_of
 from tests.modelserve.running import running, serving
 from tests.pipelines.connect.kubernetes.api_server import recorded
 
@@ -27,6 +25,8 @@ ROUNDS: Final = 5
 CALLS: Final = 200
 NODES: Final = 1000
 PODS: Final = 3000
+REVIEW_BAR: Final = Bar(side="at most", value=10.0)
+VERB_BAR: Final = Bar(side="at most", value=20.0)
 CONFIG: Final = 'trace = "pai"\nmode = "enforce"\ngroup = ["{label:team}"]\ntask_type = ["{label:kind}"]\n'
 
 
@@ -46,25 +46,28 @@ def calls_ms(url: str, path: str, body: bytes) -> list[float]:
     return taken
 
 
-def webhook_rows(place: Path) -> list[Row]:
+def webhook_rows() -> list[Row]:
     """Time reviews that are answered with the service's advice, and the service alone, in turn."""
-    (place / "kubernetes.toml").write_text(CONFIG)
     review = recorded("pod-of-job")
     review["request"]["object"]["metadata"]["labels"] |= {"team": "g0", "kind": "ctr"}
     request = {"cpu_cores": 6.0, "mem_gib": 29.0, "gpus": 1.0}
     job = {"job_id": "a", "task_type": "ctr", "group": "g0", "request": request, "floors": {"gpus": 1.0}}
     alone = RecommendBody.model_validate({"trace": "pai", "jobs": [job]}).model_dump_json(exclude_none=True).encode()
-    whole, service = [], []
-    with running(place) as url, serving(open_webhook(place / "kubernetes.toml", [url], None)) as webhook:
-        for _ in range(ROUNDS):
-            service.append(calls_ms(url, "/v1/recommendations", alone))
-            whole.append(calls_ms(webhook, "/kubernetes/mutate", json.dumps(review).encode()))
-    at_most = Bar(side="at most", value=10.0)
-    p50 = [median(each) for each in whole]
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "kubernetes.toml"
+        config.write_text(CONFIG)
+        with running(Path(folder)) as url, serving(open_webhook(config, [url], None)) as webhook:
+            measures = {
+                "service": lambda: calls_ms(url, "/v1/recommendations", alone),
+                "review": lambda: calls_ms(webhook, "/kubernetes/mutate", json.dumps(review).encode()),
+            }
+            ms = alternately(measures, ROUNDS)
+    p50 = {name: [median(each) for each in rounds] for name, rounds in ms.items()}
+    p99 = [float(np.percentile(each, 99)) for each in ms["review"]]
     return [
-        amount_row("a", "a review, asked of the service: p50", p50, unit="ms", bar=at_most),
-        amount_row("a", "a review: p99", [float(np.percentile(each, 99)) for each in whole], unit="ms"),
-        amount_row("a", "of that, the service alone: p50", [median(each) for each in service], unit="ms"),
+        amount_row("a review with the service's advice: p50", p50["review"], unit="ms", bar=REVIEW_BAR),
+        amount_row("a review: p99", p99, unit="ms"),
+        amount_row("of that, the service alone: p50", p50["service"], unit="ms"),
     ]
 
 
@@ -76,11 +79,8 @@ def extender_rows() -> list[Row]:
         amounts = {"cpu": "96", "memory": "512Gi", "nvidia.com/gpu": "8"}
         view.apply("ADDED", {"kind": "Node", "metadata": {"name": name}, "status": {"allocatable": amounts}})
     for i in range(PODS):
-        amounts = {
-            "cpu": str(rng.randint(1, 30)),
-            "memory": "8Gi",
-            "nvidia.com/gpu": str(rng.choice([0, 1, 1, 2, 4, 8])),
-        }
+        cpu, gpus = str(rng.randint(1, 30)), str(rng.choice([0, 1, 1, 2, 4, 8]))
+        amounts = {"cpu": cpu, "memory": "8Gi", "nvidia.com/gpu": gpus}
         spec = {"nodeName": rng.choice(names), "containers": [{"resources": {"requests": amounts}}]}
         view.apply("ADDED", {"kind": "Pod", "metadata": {"uid": str(i)}, "spec": spec, "status": {"phase": "Running"}})
     rows = []
@@ -88,16 +88,14 @@ def extender_rows() -> list[Row]:
         for verb in ("filter", "prioritize"):
             body = json.dumps({**recorded(f"extender-{verb}"), "NodeNames": names}).encode()
             rounds = [median(calls_ms(url, f"/kubernetes/{verb}", body)) for _ in range(ROUNDS)]
-            bar = Bar(side="at most", value=20.0)
-            rows.append(amount_row("b", f"{verb}, {NODES} nodes, {PODS} pods: p50", rounds, unit="ms", bar=bar))
+            rows.append(amount_row(f"{verb}, {NODES} nodes, {PODS} pods: p50", rounds, unit="ms", bar=VERB_BAR))
     return rows
 
 
-def main() -> None:
-    """Measure, print the table, and say on stderr which bars were missed."""
-    with tempfile.TemporaryDirectory() as folder:
-        rows = [*webhook_rows(Path(folder)), *extender_rows()]
-    tell(rows, "table")
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, and print the table."""
+    parts = {"webhook": webhook_rows, "extender": extender_rows}
+    measure(parts, parser_of("kubernetes", __doc__, parts).parse_args(argv))
 
 
 if __name__ == "__main__":

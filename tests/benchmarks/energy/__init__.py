@@ -1,1 +1,0 @@
-"""Benchmarks of decisions on energy, carbon and money; `python -m tests.benchmarks.energy`."""

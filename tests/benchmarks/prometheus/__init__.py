@@ -1,1 +1,0 @@
-"""Benchmark of `taut usage prometheus`: jobs measured by a real Prometheus on this machine."""

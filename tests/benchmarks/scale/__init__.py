@@ -1,1 +1,0 @@
-"""How ingest, training and answers grow with the number of jobs."""

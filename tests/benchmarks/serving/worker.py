@@ -1,0 +1,182 @@
+"""One worker with ten models: the tail of its answers, a thousand recommendations, its memory, and its start."""
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from features.build import with_requests
+from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.card import RUNTIME_TARGET
+from modelserve.bundle.champions import read_champion
+from modelserve.bundle.job_frames import jobs_frame
+from modelserve.bundle.run_times import run_time_features
+from modelserve.contract.requests import job_of
+from scheduler_core.shrink import ShrinkPolicy
+from scheduler_core.types import Job
+from tests.benchmarks.harness import Bar, Row, alternately, amount_row, ratio_row
+from tests.benchmarks.serving.models import TRACE
+from tests.benchmarks.serving.processes import CLIENT_CORE, SERVER_CORE, Weight, cpu_s, weights
+from tests.benchmarks.serving.rivals import Matrix
+from tests.benchmarks.serving.stage import (
+    COMPARED,
+    SPREAD_OF_JOBS,
+    Stage,
+    Target,
+    body_of,
+    empty_server,
+    full_load,
+    one_job_bodies,
+    taut_server,
+    write_bodies,
+)
+
+SHARE: Final = 0.5
+TAIL_BAR: Final = Bar(side="at most", value=4.0)
+JOBS: Final = 1000
+BATCH_BAR: Final = Bar(side="at most", value=3.0)
+MEMORY_BAR: Final = Bar(side="under", value=400.0)
+READY_BAR: Final = Bar(side="under", value=3.0)
+COLD_STARTS: Final = 2
+
+
+def latency_rows(stage: Stage) -> list[Row]:
+    """Return p99 over p50 at half of the peak, and the same of an empty endpoint at as many calls a second."""
+    bodies = one_job_bodies(stage.models.jobs(SPREAD_OF_JOBS), outputs=["run_time"])
+    file = write_bodies(bodies, stage.scratch / "paced.txt")
+    with taut_server(stage) as server, empty_server(stage) as nothing:
+        target = Target(name="taut", url=server.url + "/v1/predictions", bodies=file, pid=server.pid)
+        rate = SHARE * max(full_load(target, seconds=stage.seconds).per_s for _ in range(2))
+        urls = {"taut": target.url, "an empty endpoint": nothing.url + "/empty"}
+        measures = {
+            name: partial(_paced, url, "--bodies", file, "--rate", rate, "--seconds", stage.seconds)
+            for name, url in urls.items()
+        }
+        rounds = alternately(measures, stage.rounds)
+    rows = []
+    for name, quantiles in rounds.items():
+        p99, p50 = ([each[quantile] for each in quantiles] for quantile in ("p99_ms", "p50_ms"))
+        what = f"p99 of {name} at {rate:.0f} calls a second, {SHARE:.0%} of the peak"
+        rows.append(ratio_row(what, "p50", p99, p50, unit="ms", bar=TAIL_BAR if name == "taut" else None))
+    return rows
+
+
+def batch_rows(stage: Stage) -> list[Row]:
+    """Return how long a call for `JOBS` recommendations takes, in predictions of the same rows by the library."""
+    jobs = stage.models.jobs(JOBS)
+    bundle = read_champion(stage.models.bundles, COMPARED)
+    matrix = candidates_matrix(bundle, [job_of(row, trace=TRACE, submitted=row.submit_ts) for row in jobs])
+    booster, body = bundle.boosters[RUNTIME_TARGET], body_of(jobs)
+
+    def predict_s() -> float:
+        with _on(SERVER_CORE):
+            start = time.perf_counter()
+            booster.inplace_predict(matrix)
+            return time.perf_counter() - start
+
+    with taut_server(stage) as server:
+        measures = {"ours": partial(_recommended_s, server.url, body), "library": predict_s}
+        alternately(measures, 1)
+        seconds = alternately(measures, stage.rounds)
+    against = f"inplace_predict of its {len(matrix)} rows"
+    what = f"recommendation of {JOBS} jobs"
+    return [ratio_row(what, against, seconds["ours"], seconds["library"], unit="s", bar=BATCH_BAR)]
+
+
+def candidates_matrix(bundle: Bundle, jobs: list[Job]) -> Matrix:
+    """Return the feature vectors of every job as it stands and at each candidate of the published algorithm."""
+    alphas = np.concatenate([[1.0], ShrinkPolicy(guard="none").alphas()])
+    requests = np.array([job.request.row() for job in jobs])
+    asked = (alphas[None, :, None] * requests[:, None, :]).reshape(-1, requests.shape[1])
+    frame = jobs_frame(jobs, bundle.history)
+    index = np.repeat(np.arange(len(jobs)), len(alphas))
+    return bundle.contract.encode(with_requests(run_time_features(bundle, frame).features, frame, index, asked))
+
+
+def memory_rows(stage: Stage) -> list[Row]:
+    """Return the resident memory of the worker, ready, and after calls of a thousand jobs."""
+    body, ready, after = body_of(stage.models.jobs(JOBS)), list[float](), list[float]()
+    for _ in range(stage.rounds):
+        with taut_server(stage) as server:
+            ready.append(_worker(weights(server.pid)))
+            for _ in range(3):
+                _recommended_s(server.url, body)
+            after.append(_worker(weights(server.pid)))
+    return [
+        amount_row("worker with ten models, ready: resident", ready, unit="MiB", bar=MEMORY_BAR),
+        amount_row("after calls of 1000 jobs: resident", after, unit="MiB", bar=MEMORY_BAR),
+    ]
+
+
+def ready_rows(stage: Stage) -> list[Row]:
+    """Return how long it takes from the process's start to the first 200 of `/readyz`, and with nothing compiled."""
+    with taut_server(stage):
+        pass  # Compiles, and keeps what it compiled.
+    warm = [_start(stage, {}) for _ in range(stage.rounds)]
+    cold = [_start(stage, {"NUMBA_CACHE_DIR": str(stage.scratch / f"compiled-{n}")}) for n in range(COLD_STARTS)]
+    rows = []
+    for what, starts, bar in (
+        ("start to ready with ten models", warm, READY_BAR),
+        ("the same, with nothing compiled yet", cold, None),
+    ):
+        rows.append(amount_row(what, [taken for taken, _ in starts], unit="s", bar=bar))
+        rows.append(amount_row(f"{what}: processor time", [spent for _, spent in starts], unit="s"))
+    return rows
+
+
+def _paced(url: str, *options: object) -> dict[str, float]:
+    command = ["taskset", "--cpu-list", CLIENT_CORE, sys.executable, "-m", "tests.benchmarks.serving.paced", url]
+    run = subprocess.run([*map(str, (*command, *options))], capture_output=True, text=True, check=False, timeout=600)
+    if run.returncode:
+        raise SystemExit(f"paced load failed: {run.stderr[-500:]}")
+    [line] = run.stdout.splitlines()
+    window: dict[str, float] = json.loads(line)
+    if window["wrong"]:
+        raise SystemExit(f"paced load: {window}, expected every call to be answered 200")
+    return window
+
+
+def _recommended_s(url: str, body: bytes) -> float:
+    with _on(CLIENT_CORE):
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+        connection.connect()
+        start = time.perf_counter()
+        connection.request("POST", "/v1/recommendations", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        content = answer.read()
+        taken = time.perf_counter() - start
+        connection.close()
+    if answer.status != 200:
+        raise SystemExit(f"a recommendation: {answer.status} {content[:300]!r}, expected 200")
+    return taken
+
+
+@contextmanager
+def _on(core: int) -> Iterator[None]:
+    """Keep this thread on one core for a while."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _start(stage: Stage, env: Mapping[str, str]) -> tuple[float, float]:
+    """Start once; return the seconds until ready, and those that the processor had to work until then."""
+    with taut_server(stage, env=env) as server:
+        return server.ready_s, cpu_s(server.pid)
+
+
+def _worker(processes: list[Weight]) -> float:
+    """Return the resident MiB of the heaviest process: with one worker, the one that holds the models."""
+    return max(each.rss_mib for each in processes)

@@ -1,0 +1,146 @@
+"""What the connection to Slurm costs a submission, and what it frees, on a real Slurm on loopback.
+
+Latencies are measured in turn with submissions without the agent. Needs root and Slurm.
+"""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+import pytest
+
+from tests.benchmarks.harness import Bar, Row, amount_row, measure, parser_of
+from tests.modelserve.client.services import Answer, answering, serving, silent
+from tests.pipelines.connect.slurm.agents import (
+    FAULTS,
+    ROOT,
+    agent_command,
+    fake_agent,
+    settings_text,
+    wait_for_socket,
+)
+from tests.pipelines.connect.slurm.closed_loop import (
+    ASKED_CPUS,
+    ASKED_MIB,
+    GROUPS,
+    ended,
+    enforcing,
+    mib,
+    round_of_work,
+    train,
+    wait_for_end,
+)
+from tests.pipelines.connect.slurm.running import Cluster, running_cluster
+
+BLOCKS, BLOCK = 10, 10
+ANSWERED_BARS: Final = (Bar(side="at most", value=20.0), Bar(side="at most", value=50.0))
+HANGS_BAR: Final = Bar(side="at most", value=220.0)
+OPEN_BAR: Final = Bar(side="at most", value=2.0)
+SILENT = "function slurm_job_submit() return 0 end function slurm_job_modify() return 0 end return 0\n"
+
+
+def submission_s(cluster: Cluster) -> float:
+    """Return the seconds of one held submission, from the start of sbatch to its end."""
+    started = time.perf_counter()
+    cluster.submit("-H", "-J", "train", "-n1", "-c8", "--mem=4096M", "-t", "5")
+    return time.perf_counter() - started
+
+
+def timed(cluster: Cluster, script: str, *, first: int, many: int) -> list[float]:
+    """Load a script, leave out its first submissions, and time the next."""
+    cluster.script.write_text(script)
+    cluster.reload()
+    for _ in range(first):
+        submission_s(cluster)
+    return [submission_s(cluster) for _ in range(many)]
+
+
+def compared(cluster: Cluster, what: str, *, first: int, many: int, bars: Sequence[Bar | None]) -> Iterator[Row]:
+    """Time the plugin in turn with a script without it; yield what it adds to the median and to p99.
+
+    The `first` submissions after each change do not count.
+    """
+    plugin = (cluster.run / "plugin.lua").read_text()
+    base, with_plugin = list[float](), list[float]()
+    for _ in range(BLOCKS):
+        base += timed(cluster, SILENT, first=first, many=many)
+        with_plugin += timed(cluster, plugin, first=first, many=many)
+        cluster.command("scancel", "-u", "root", check=False)
+    for name, percent, bar in zip(("median", "p99"), (50, 99), bars, strict=True):
+        added_s = np.percentile(with_plugin, percent) - np.percentile(base, percent)
+        yield amount_row(f"added, {what}: {name}", [1000 * float(added_s)], unit="ms", bar=bar)
+
+
+def latency_rows() -> Iterator[Row]:
+    """Measure an agent whose service answers, one that hangs, and the time in which the breaker is open."""
+
+    def left_alone(what: str) -> Iterator[Row]:
+        return compared(cluster, what, first=3, many=BLOCK, bars=(OPEN_BAR, None))
+
+    with _cluster() as cluster:
+        with _agent(cluster, answering()):
+            yield from compared(cluster, "answered by a service at once", first=1, many=BLOCK, bars=ANSWERED_BARS)
+        with _agent(cluster, silent):
+            yield from left_alone("service hangs, the agent's breaker open")
+        with fake_agent(cluster.socket, FAULTS["late"]):
+            what = "agent hangs, until it is left alone"
+            yield from compared(cluster, what, first=0, many=3, bars=(HANGS_BAR, None))
+            yield from left_alone("agent hangs, breaker open")
+        yield from left_alone("no agent, breaker open")
+
+
+def loop_rows(jobs: int) -> Iterator[Row]:
+    """Train on the cluster's own history, then submit jobs of the same groups in mode enforce."""
+    with _cluster() as cluster:
+        lake = cluster.run / "home" / "lake"
+        by_gate = train(cluster, lake, many=60, later=25)
+        with enforcing(cluster, lake):
+            numbers = round_of_work(cluster, jobs // len(GROUPS), seed=9)
+            wait_for_end(cluster, numbers)
+            yield from compared(cluster, "answered by taut serve", first=1, many=BLOCK, bars=ANSWERED_BARS)
+        states = ended(cluster)
+        rows = [states[number] for number in numbers]
+    what = f"{len(rows)} jobs, promoted by {'the gate' if by_gate else 'force'}"
+    mem, cpus = sum(mib(row["mem"]) for row in rows), sum(int(row["cpu"]) for row in rows)
+    yield amount_row(f"{what}: memory asked for", [mem / (ASKED_MIB * len(rows))], unit="share")
+    yield amount_row(f"{what}: CPUs asked for", [cpus / (ASKED_CPUS * len(rows))], unit="share")
+    for state in ("OUT_OF_MEMORY", "COMPLETED"):
+        yield amount_row(f"{what}: {state}", [sum(row["state"] == state for row in rows)], unit="jobs")
+
+
+@contextmanager
+def _agent(cluster: Cluster, answer: Answer) -> Iterator[None]:
+    config = cluster.run / "bench.toml"
+    with serving(answer) as service:
+        config.write_text(settings_text(service.address))
+        cluster.start("agent", *agent_command(config, cluster.socket), PYTHONPATH=str(ROOT))
+        try:
+            wait_for_socket(cluster.socket)
+            yield
+        finally:
+            cluster.end("agent")
+
+
+@contextmanager
+def _cluster() -> Iterator[Cluster]:
+    with running_cluster() as cluster:
+        (cluster.run / "plugin.lua").write_text(cluster.script.read_text())
+        yield cluster
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, and print the table; without Slurm, only say so."""
+    parser = parser_of("slurm", __doc__, ["latency", "loop"])
+    parser.add_argument("--jobs", type=int, default=200, help="jobs of the loop (default: 200)")
+    options = parser.parse_args(argv)
+    try:
+        measure({"latency": latency_rows, "loop": lambda: loop_rows(options.jobs)}, options)
+    except pytest.skip.Exception as absent:
+        print(f"Slurm is not measured: {absent}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""The connection to Slurm, measured on a real slurmctld."""
