@@ -1,28 +1,24 @@
 """Kill -9 Dask workers within their units, and ingests within their commit to a bucket; fails if a kill leaves a trace.
 
 Each kill is at a seeded moment. All jobs are synthetic. The bucket is in a real S3-compatible server.
-Run by hand: `python -m tests.benchmarks.faults`; 20 kills of workers and 50 of ingests take about half an hour.
+20 kills of workers and 50 of ingests take about half an hour.
 """
 
-import argparse
-import json
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from tests.benchmarks.faults.commits import killed_commits
 from tests.benchmarks.faults.workers import ingested, jobs_of_clusters, killed, trained
+from tests.benchmarks.harness import Row, measure, parser_of
 from tests.object_store import BUCKET, running_store
 
 JOBS: Final = 120_000
 """Jobs of the largest cluster."""
 TYPES: Final = ("cv", "nlp")
-
-Row = dict[str, object]
 
 
 def worker_rows(folder: Path, kills: int, seed: int) -> Iterator[Row]:
@@ -42,24 +38,20 @@ def commit_rows(folder: Path, kills: int, seed: int) -> Iterator[Row]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print a row for each kill; end with 1 if any left more than the old or the new result."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.faults", description=(__doc__ or "").partition("\n")[0]
-    )
+    parser = parser_of("faults", __doc__, ["workers", "commits"])
     parser.add_argument("--workers", type=int, default=20, metavar="N", help="kills of Dask workers (20)")
     parser.add_argument("--commits", type=int, default=50, metavar="N", help="kills of ingests into a bucket (50)")
     parser.add_argument("--seed", type=int, default=7)
-    given = parser.parse_args(argv)
-    wrong = 0
+    options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="taut-faults-") as scratch:
-        parts = []
-        if given.workers:
-            parts.append(worker_rows(Path(scratch) / "workers", given.workers, given.seed))
-        if given.commits:
-            parts.append(commit_rows(Path(scratch) / "commits", given.commits, given.seed))
-        for row in chain.from_iterable(parts):
-            print(json.dumps(row), flush=True)
-            wrong += row["expected"] != row["found"]
-    print(f"{wrong} of {given.workers + given.commits} kills left something else than expected", file=sys.stderr)
+        parts = {
+            "workers": lambda: worker_rows(Path(scratch) / "workers", options.workers, options.seed),
+            "commits": lambda: commit_rows(Path(scratch) / "commits", options.commits, options.seed),
+        }
+        kept = {name: part for name, part in parts.items() if getattr(options, name)}
+        rows = measure(kept, options)
+    wrong = sum(row["expected"] != row["found"] for row in rows)
+    print(f"{wrong} of {len(rows)} rows show something else than expected", file=sys.stderr)
     if wrong:
         raise SystemExit(1)
 

@@ -4,15 +4,13 @@ A commit is the uploads of the tables and the PUT of the manifest. A proxy stall
 killed there. The store is a real S3-compatible server.
 """
 
-import os
 import random
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, get_args
 
@@ -20,16 +18,15 @@ from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from tests.benchmarks.faults.stalling import Phase, Stalling, stalling
+from tests.benchmarks.harness import Row
 from tests.pipelines.lake.generic.own_rows import COLUMNS, ROWS, written_as_csv
 
-ENDPOINT: Final = "AWS_ENDPOINT_URL"
 MAPPING: Final = "mapping.toml"
 STALL_S: Final = 60.0
 POLL_S: Final = 0.02
 VERSIONS: Final = {"old": (5, 3), "new": (6, 4)}
 """Rows of the two clusters in each version of the trace."""
 
-Row = dict[str, object]
 Seen = tuple[tuple[int, int], int]
 
 
@@ -57,29 +54,15 @@ def seen(lake: str) -> Seen:
     return (north, south), usage.height
 
 
-@dataclass(kw_only=True)
-class Reader:
-    """Reads the lake without pause in a thread of its own."""
-
-    lake: str
-    readings: list[Seen | str] = field(default_factory=list)
-    over: threading.Event = field(default_factory=threading.Event)
-
-    def __enter__(self) -> "Reader":
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.over.set()
-        self._thread.join()
-
-    def _read(self) -> None:
-        while not self.over.wait(POLL_S):
-            try:
-                self.readings.append(seen(self.lake))
-            except Exception as error:  # any error of a reader is a finding
-                self.readings.append(f"{type(error).__name__}: {error}")
+def readings(lake: str, over: threading.Event) -> list[Seen | str]:
+    """Read the lake without pause until `over`; return what was seen, and any error."""
+    read: list[Seen | str] = []
+    while not over.wait(POLL_S):
+        try:
+            read.append(seen(lake))
+        except Exception as error:  # any error of a reader is a result
+            read.append(f"{type(error).__name__}: {error}")
+    return read
 
 
 def killed_commits(lake: str, folder: Path, kills: int, seed: int) -> Iterator[Row]:
@@ -89,13 +72,14 @@ def killed_commits(lake: str, folder: Path, kills: int, seed: int) -> Iterator[R
     all the time.
     """
     versions = sources(folder)
-    rng, whole, puts = random.Random(seed), {}, {}
-    with proxied() as proxy:
+    rng, whole, puts, over = random.Random(seed), {}, {}, threading.Event()
+    with stalling() as proxy, ThreadPoolExecutor(1) as pool:
         for version in (*versions, *versions):  # the second round replaces the other version, as the kills do
             proxy.stall(None)
             ingested(lake, version)
             whole[seen(lake)], puts[version] = version, len(proxy.puts)
-        with Reader(lake=lake) as reader:
+        reading = pool.submit(readings, lake, over)
+        try:
             for kill in range(kills):
                 now = seen(lake)
                 [target] = set(whole) - {now}
@@ -104,44 +88,22 @@ def killed_commits(lake: str, folder: Path, kills: int, seed: int) -> Iterator[R
                 killed_ingest(lake, whole[target], proxy, nth, phase)
                 after, of_manifest = seen(lake), "/manifests/" in proxy.puts[-1]
                 yield {
-                    "kill": kill + 1,
+                    "kill": f"commit {kill + 1}",
                     "put": f"{nth} of {last}",
                     "of": "manifest" if of_manifest else "table",
                     "phase": phase,
                     "expected": "new" if of_manifest and phase == "after" else "old",
                     "found": "new" if after == target else "old" if after == now else f"half: {after}",
                 }
-        broken = [each for each in reader.readings if each not in whole]
-    yield {
-        "kill": f"{len(reader.readings)} readings",
-        "put": "",
-        "of": "",
-        "phase": "",
-        "expected": "old or new",
-        "found": f"half: {broken[:3]}" if broken else "old or new",
-    }
-
-
-@contextmanager
-def proxied() -> Iterator[Stalling]:
-    """Put a proxy before the store of the environment, for this process and its children."""
-    endpoint = os.environ[ENDPOINT]
-    with stalling(endpoint) as proxy:
-        os.environ[ENDPOINT] = proxy.endpoint
-        try:
-            yield proxy
         finally:
-            os.environ[ENDPOINT] = endpoint
+            over.set()
+        broken = [each for each in reading.result() if each not in whole]
+    result = f"half: {broken[:3]}" if broken else "old or new"
+    yield {"kill": f"{len(reading.result())} readings", "expected": "old or new", "found": result}
 
 
 def killed_ingest(lake: str, folder: Path, proxy: Stalling, nth: int, phase: Phase) -> None:
-    """Ingest by the command through the proxy; kill the process while its `nth` PUT stalls.
-
-    Raises
-    ------
-    RuntimeError
-        If the ingest ends before.
-    """
+    """Ingest by the command through the proxy; kill the process while its `nth` PUT stalls."""
     proxy.stall(nth, phase)
     taut = Path(sys.executable).with_name("taut")
     command = [taut, "ingest", "generic", "--mapping", folder / MAPPING, "--from", folder, "--as", "own"]

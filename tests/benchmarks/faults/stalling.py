@@ -1,8 +1,6 @@
-"""A proxy before an S3 server that stalls one chosen PUT: before it, within its body, or before its answer.
+"""A proxy before an S3 server that stalls one chosen PUT: before it, within its body, or before its answer."""
 
-Called by `tests.benchmarks.faults.commits`, which kills the client while its request stalls.
-"""
-
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,6 +10,7 @@ from urllib.parse import urlsplit
 
 Phase = Literal["before", "within", "after"]
 
+ENDPOINT: Final = "AWS_ENDPOINT_URL"
 CHUNK: Final = 65_536
 HEAD_ENDS: Final = b"\r\n\r\n"
 CONTINUE: Final = b"HTTP/1.1 100"
@@ -112,11 +111,14 @@ def _half(sent: bytes) -> int:
 
 
 @contextmanager
-def stalling(endpoint: str) -> Iterator[Stalling]:
-    """Start a proxy before a server; end it after the block."""
+def stalling() -> Iterator[Stalling]:
+    """Put a proxy before the server of the environment, for this process and its children."""
+    endpoint = os.environ[ENDPOINT]
     proxy = Stalling(endpoint)
     threading.Thread(target=proxy.serve, daemon=True).start()
+    os.environ[ENDPOINT] = proxy.endpoint
     try:
         yield proxy
     finally:
+        os.environ[ENDPOINT] = endpoint
         proxy.close()

@@ -23,6 +23,7 @@ from pipelines.models.model import write_model
 from pipelines.models.recipes import Recipe
 from pipelines.models.retrain import Unit, train_units
 from pipelines.models.training_tables import newest_tables
+from tests.benchmarks.harness import Row
 from tests.benchmarks.made_jobs import MAPPING, write
 from tests.pipelines.engine.work import Mortal
 
@@ -35,7 +36,6 @@ QUICK: Final = Recipe(boosting=Boosting(rounds=50, patience=8, learning_rate=0.1
 EDGE: Final = 0.05
 """Share of a unit's time at its start and end in which it is not killed, so that most kills fall within."""
 
-Row = dict[str, object]
 Digests = dict[str, str]
 Work = Callable[[Engine, Path], Digests]
 """Does a whole job on an engine, with files in an empty folder; returns the digest of each result."""
@@ -109,15 +109,10 @@ def killed(what: str, work: Work, folder: Path, kills: int, seed: int) -> Iterat
     expected = work(timed, _made(folder / "local" / "made"))
     units = sorted(timed.took_s)
     for kill in range(1, kills + 1):
-        doomed = rng.choice(units)
-        share = rng.uniform(EDGE, 1.0 - EDGE)
+        doomed, share = rng.choice(units), rng.uniform(EDGE, 1.0 - EDGE)
         place = _made(folder / f"kill-{kill}")
-        engine = Mortal(
-            engine=Dask(None, WORKERS),
-            folder=_made(place / "runs"),
-            doomed=doomed,
-            after_s=share * timed.took_s[doomed],
-        )
+        after_s = share * timed.took_s[doomed]
+        engine = Mortal(engine=Dask(None, WORKERS), folder=_made(place / "runs"), doomed=doomed, after_s=after_s)
         found = work(engine, _made(place / "made"))
         twice = [each.rpartition("-")[0] for each in engine.ran if not each.endswith("-0")]
         yield {
