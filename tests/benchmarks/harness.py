@@ -10,9 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Final, Literal, TypeVar
+
+import psutil
 
 from pipelines.render import render
 
@@ -119,8 +120,8 @@ class Others:
         return max(busy - own, 0.0) / taken / (os.cpu_count() or 1)
 
     def _now(self) -> tuple[float, float, float]:
-        user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
-        busy_s = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+        cpu = psutil.cpu_times()
+        busy_s = cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq + cpu.steal
         return time.monotonic(), busy_s, sum(os.times()[:4]) + sum(UNSEEN_S)
 
 

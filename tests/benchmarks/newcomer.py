@@ -9,26 +9,24 @@ import json
 import os
 import random
 import re
-import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from pipelines.render import render
+from tests.benchmarks.harness import Bar, Row, amount_row, measure, parser_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-LIMIT_S: Final = 360.0
+BAR: Final = Bar(side="at most", value=360.0)
 JOBS: Final = 1500
 HEADER: Final = (
     "run_no", "owner", "experiment", "queued at", "began", "finished", "wall_minutes", "outcome", "cpu cores",
     "ram_gb", "gpu_count", "avg cpu cores used", "peak_ram_mb", "gpu_util_pct", "gpu_mem_mb",
 )  # fmt: skip
-
-Row = dict[str, object]
 
 
 def commands() -> list[str]:
@@ -65,17 +63,10 @@ def write_inputs(folder: Path, seed: int = 0) -> None:
 
 
 def walk(folder: Path, lines: list[str], env: dict[str, str]) -> tuple[list[Row], Row]:
-    """Run commands in one shell after the other; return the times of each, and the recommendation of the last.
-
-    Raises
-    ------
-    RuntimeError
-        A command fails.
-    """
-    rows, said = [], ""
+    """Run commands in one shell after the other; return the times of each, and the recommendation of the last."""
+    rows, output = [], ""
     for line in lines:
-        begun, used = time.perf_counter(), _cpu_s()
-        script = f"[ ! -f .venv/bin/activate ] || . .venv/bin/activate; {line}"
+        script, begin = f"[ ! -f .venv/bin/activate ] || . .venv/bin/activate; {line}", time.perf_counter()
         done = subprocess.run(
             ["sh", "-c", script],
             cwd=folder,
@@ -87,9 +78,9 @@ def walk(folder: Path, lines: list[str], env: dict[str, str]) -> tuple[list[Row]
         )
         if done.returncode:
             raise RuntimeError(f"{line}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-        said = done.stdout
-        rows.append({"command": line, "seconds": time.perf_counter() - begun, "cpu_seconds": _cpu_s() - used})
-    [advice] = json.loads(said)
+        output = done.stdout
+        rows.append({"command": line, "seconds": time.perf_counter() - begin})
+    [advice] = json.loads(output)
     return rows, advice
 
 
@@ -102,34 +93,28 @@ def shortfalls(advice: Row) -> list[str]:
     return found if smaller else [*found, "memory is not smaller"]
 
 
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def main(argv: Sequence[str] | None = None) -> None:
+    """Walk from a fresh clone; end with 1 if it takes more than `BAR`, or without a model's recommendation."""
+    options = parser_of("newcomer", __doc__, ["walk"]).parse_args(argv)
+    dropped = ("TAUT_", "MLFLOW_", "VIRTUAL_ENV", "PYTHON")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    advice: Row = {}
 
+    def walked() -> list[Row]:
+        with tempfile.TemporaryDirectory(prefix="newcomer-") as place:
+            folder, begin = Path(place) / "taut", time.perf_counter()
+            subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
+            write_inputs(folder)
+            rows, answer = walk(folder, commands(), env)
+            advice.update(answer)
+        whole = amount_row("together, with the clone", [time.perf_counter() - begin], unit="s", bar=BAR)
+        return [*(amount_row(str(row["command"]), [float(str(row["seconds"]))], unit="s") for row in rows), whole]
 
-def main() -> int:
-    """Walk from a fresh clone; return 1 if it takes more than `LIMIT_S`, or ends without a model's recommendation."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("TAUT_", "MLFLOW_", "VIRTUAL_ENV", "PYTHON"))
-    }
-    load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="newcomer-") as place:
-        folder, begun, used = Path(place) / "taut", time.perf_counter(), _cpu_s()
-        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
-        cloned: Row = {"command": "git clone", "seconds": time.perf_counter() - begun, "cpu_seconds": _cpu_s() - used}
-        write_inputs(folder)
-        walked, advice = walk(folder, commands(), kept)
-    rows = [cloned, *walked]
-    whole = sum(float(str(row["seconds"])) for row in rows)
-    whole_cpu = sum(float(str(row["cpu_seconds"])) for row in rows)
-    render([*rows, {"command": "together", "seconds": whole, "cpu_seconds": whole_cpu}], "table", stream=sys.stdout)
-    wrong = shortfalls(advice) + ([f"took {whole:.0f} s, at most {LIMIT_S:.0f} wanted"] if whole > LIMIT_S else [])
-    print(f"load {load:.1f} at begin, {os.getloadavg()[0]:.1f} at end; {'; '.join(wrong) or 'all bars met'}")
-    print(json.dumps(advice))
-    return 1 if wrong else 0
+    rows = measure({"walk": walked}, options)
+    wrong = shortfalls(advice)
+    print("; ".join(wrong) or "models of the own jobs answered", json.dumps(advice), sep="\n")
+    sys.exit(1 if wrong or not rows[-1]["met"] else 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

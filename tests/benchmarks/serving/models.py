@@ -46,6 +46,7 @@ GROWN: Final = Boosting(
     max_depth=DEPTH,
     min_child_weight=1.0,
 )
+KEPT: Final = ("user", "group", "vc", "role", "workload", "gpu_type", "instances", "cluster")
 DONE: Final = "trained.json"
 MADE_BY: Final = ("features", "pipelines/synth", "pipelines/models", "modelserve/bundle")
 """Code that changes the models' bytes."""
@@ -66,18 +67,24 @@ class Models:
     def bundles(self) -> Path:
         return self.folder / "bundles"
 
-    @property
-    def lake(self) -> Path:
-        return self.folder / "lake"
-
     def jobs(self, count: int) -> list[JobRow]:
         """Return jobs of the compared type, drawn from the whole trace and submitted at its end."""
-        with Lake(self.lake) as lake:
+        with Lake(self.folder / "lake") as lake:
             known = lake.table("jobs", TRACE).collect()
         now = known["submit_ts"].max()
         own = known.filter(pl.col("task_type") == TASK_TYPE).sort("submit_ts", "job_id", "role")
         drawn = own.sample(count, seed=0, with_replacement=True).to_dicts()
-        return [_asked(row, f"bench-{i:05d}", now) for i, row in enumerate(drawn)]
+        return [
+            JobRow(
+                job_id=f"bench-{i:05d}",
+                task_type=TASK_TYPE,
+                trace=TRACE,
+                request=RequestRow(**{name: row[f"req_{name}"] for name in ("cpu_cores", "mem_gib", "gpus")}),
+                submit_ts=now,
+                **{name: row[name] for name in KEPT},
+            )
+            for i, row in enumerate(drawn)
+        ]
 
 
 def trained(cache: Path) -> Models:
@@ -125,11 +132,3 @@ def _shape(model: TrainedModel) -> str:
         raise SystemExit(f"{model.name}: {trees.ngroups} trees of {nodes + 1} nodes, expected {TREES} of depth {DEPTH}")
     leaves = (grown["Feature"] == "Leaf").sum() / TREES
     return f"{TREES} trees, depth {DEPTH}, {leaves:.0f} leaves each, {len(model.contract.names)} features"
-
-
-def _asked(row: dict[str, object], job_id: str, now: object) -> JobRow:
-    asked = RequestRow(cpu_cores=row["req_cpu_cores"], mem_gib=row["req_mem_gib"], gpus=row["req_gpus"])
-    kept = ("user", "group", "vc", "role", "workload", "gpu_type", "instances", "cluster")
-    return JobRow(
-        job_id=job_id, task_type=TASK_TYPE, trace=TRACE, request=asked, submit_ts=now, **{k: row[k] for k in kept}
-    )

@@ -26,9 +26,7 @@ CONNECTIONS: Final = 8
 REST_S: Final = 0.001
 """Rest between two looks with ids: an hour of spinning would take a core from the service's other processes."""
 STALL_LIMIT_S: Final = 30.0
-"""How long the last calls are waited for; what is then unanswered counts as broken."""
-BROKEN: Final = 0
-"""The status of a call whose connection ended or stalled before the answer."""
+"""How long the last calls are waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,17 +66,23 @@ def drive(
     """Send call number i (a whole HTTP/1.1 request) at moment i, and pass every answer on.
 
     `rest_s` is how long the core may rest between two looks, and so how late a call may be; 0 spins.
+
+    Raises
+    ------
+    OSError
+        A connection ends before an answer, or the last answers do not come in time.
     """
     where = urlsplit(url)
-    address = (where.hostname or "127.0.0.1", where.port or 80)
-    poll = select.epoll()
-    lines: dict[int, _Line] = {}
-    free: deque[_Line] = deque(_opened(poll, lines, address) for _ in range(connections))
-    waiting: deque[tuple[int, float]] = deque()
+    poll, lines = select.epoll(), dict[int, _Line]()
+    for _ in range(connections):
+        sock = socket.create_connection((where.hostname or "127.0.0.1", where.port or 80))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        poll.register(sock.fileno(), select.EPOLLIN)
+        lines[sock.fileno()] = _Line(sock)
+    free, waiting = deque(lines.values()), deque[tuple[int, float]]()
     upcoming = enumerate(moments)
     following = next(upcoming, None)
-    start = time.perf_counter()
-    last = start
+    start = last = time.perf_counter()
     while following is not None or waiting or len(free) < connections:
         now = time.perf_counter()
         while following is not None and start + following[1] <= now:
@@ -90,16 +94,12 @@ def drive(
             line.sock.send(call(line.index))
         for number, _ in poll.poll(rest_s):
             line = lines[number]
-            status, body = _received(line)
-            if status is None:
-                continue
-            seen(Answer(index=line.index, status=status, body=body, latency_s=time.perf_counter() - line.due))
-            free.append(line if status != BROKEN else _again(poll, lines, line, address))
+            if (answer := _received(line)) is not None:
+                status, body = answer
+                seen(Answer(index=line.index, status=status, body=body, latency_s=time.perf_counter() - line.due))
+                free.append(line)
         if now - last > STALL_LIMIT_S:
-            carried = [(line.index, line.due) for line in lines.values() if line not in free]
-            for index, due in [*carried, *waiting]:
-                seen(Answer(index=index, status=BROKEN, body=b"", latency_s=now - due))
-            break
+            raise TimeoutError(f"{len(waiting) + connections - len(free)} calls unanswered after {STALL_LIMIT_S:g} s")
     for line in lines.values():
         line.sock.close()
     poll.close()
@@ -112,37 +112,19 @@ def request(url: str, body: bytes) -> bytes:
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def _opened(poll: select.epoll, lines: dict[int, _Line], address: tuple[str, int]) -> _Line:
-    sock = socket.create_connection(address)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    poll.register(sock.fileno(), select.EPOLLIN)
-    lines[sock.fileno()] = _Line(sock)
-    return lines[sock.fileno()]
-
-
-def _again(poll: select.epoll, lines: dict[int, _Line], line: _Line, address: tuple[str, int]) -> _Line:
-    poll.unregister(line.sock.fileno())
-    del lines[line.sock.fileno()]
-    line.sock.close()
-    return _opened(poll, lines, address)
-
-
-def _received(line: _Line) -> tuple[int | None, bytes]:
+def _received(line: _Line) -> tuple[int, bytes] | None:
     """Read what there is; return the status and body once they are whole."""
-    try:
-        data = line.sock.recv(1 << 18)
-    except OSError:
-        data = b""
+    data = line.sock.recv(1 << 18)
     if not data:
-        return BROKEN, b""
+        raise ConnectionError(f"the connection ended before call {line.index} was answered")
     line.received += data
     head = line.received.find(b"\r\n\r\n")
     if head < 0:
-        return None, b""
+        return None
     at = line.received.lower().find(b"content-length:", 0, head)
     length = int(line.received[at + 15 : line.received.find(b"\r\n", at)])
     if len(line.received) < head + 4 + length:
-        return None, b""
+        return None
     status, body = int(line.received[9:12]), bytes(line.received[head + 4 :])
     line.received.clear()
     return status, body
@@ -180,7 +162,7 @@ def job_id(index: int) -> str:
 def judged(answer: Answer, *, ids: bool) -> tuple[str | None, str | None]:
     """Return what is wrong with an answer, and with `ids` the model that it cites."""
     if answer.status != 200:
-        return "broken" if answer.status == BROKEN else f"status {answer.status}", None
+        return f"status {answer.status}", None
     if not ids:
         return None, None
     predictions = json.loads(answer.body)["predictions"]

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from tests.benchmarks.harness import UNSEEN_S
 
 SERVER_CORE: Final = 0
@@ -22,7 +24,6 @@ CLIENT_CORE: Final = 1
 READY_LIMIT_S: Final = 120.0
 END_LIMIT_S: Final = 20.0
 ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
-_KIB_PER_MIB: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +35,6 @@ class Server:
     url: str
     ready_s: float
     log: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weight:
-    """Memory of one process: resident, and its share of what it shares."""
-
-    pid: int
-    what: str
-    rss_mib: float
-    pss_mib: float
 
 
 def free_port() -> int:
@@ -81,38 +72,29 @@ def served(
             _end(process)
 
 
-def weights(pid: int) -> list[Weight]:
-    """Return the memory of a process and of every process below it, the process first."""
-    found = []
-    for each in [pid, *below(pid)]:
-        try:
-            rollup = Path(f"/proc/{each}/smaps_rollup").read_text()
-            what = Path(f"/proc/{each}/cmdline").read_text().replace("\0", " ").strip()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # It ended in between.
-        kib = {line.split(":")[0]: int(line.split()[1]) for line in rollup.splitlines()[1:]}
-        found.append(Weight(pid=each, what=what, rss_mib=kib["Rss"] / _KIB_PER_MIB, pss_mib=kib["Pss"] / _KIB_PER_MIB))
-    return found
+def weights(pid: int) -> list[tuple[str, float]]:
+    """Return the command and the resident MiB of a process and of every process below it, the process first."""
+    weights = []
+    for each in _family(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):  # It ended in between.
+            weights.append((" ".join(each.cmdline()), each.memory_info().rss / 2**20))
+    return weights
 
 
 def cpu_s(pid: int) -> float:
     """Return the processor time that a process and every process below it have taken, in seconds."""
-    ticks = 0
-    for each in [pid, *below(pid)]:
-        try:
-            said = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # It ended in between.
-        ticks += int(said[11]) + int(said[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    spent = 0.0
+    for each in _family(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            spent += sum(each.cpu_times()[:2])
+    return spent
 
 
-def below(pid: int) -> list[int]:
-    """Return the ids of all processes that descend from one."""
-    children: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        children += [int(child) for child in task.read_text().split()]
-    return [each for child in children for each in (child, *below(child))]
+def _family(pid: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        first = psutil.Process(pid)
+        return [first, *first.children(recursive=True)]
+    return []
 
 
 def _wait(process: subprocess.Popen[bytes], name: str, url: str, log: Path) -> None:

@@ -206,9 +206,8 @@ def _watch(server: Server, caller: "subprocess.Popen[str]", soaked: Soaked) -> N
     try:
         while caller.poll() is None:
             held = defaultdict[str, float](float)
-            for each in weights(server.pid):
-                kind = next((kind for part, kind in KINDS.items() if part in each.what), "supervisor")
-                held[kind] += each.rss_mib
+            for command, mib in weights(server.pid):
+                held[next((kind for part, kind in KINDS.items() if part in command), "supervisor")] += mib
             soaked.memory.append(((time.monotonic() - start) / 3600.0, dict(held)))
             time.sleep(SAMPLE_EVERY_S)
         output = caller.communicate()[0]

@@ -25,7 +25,7 @@ from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import Job
 from tests.benchmarks.harness import Bar, Row, alternately, amount_row, ratio_row
 from tests.benchmarks.serving.models import TRACE
-from tests.benchmarks.serving.processes import CLIENT_CORE, SERVER_CORE, Weight, cpu_s, weights
+from tests.benchmarks.serving.processes import CLIENT_CORE, SERVER_CORE, cpu_s, weights
 from tests.benchmarks.serving.rivals import Matrix
 from tests.benchmarks.serving.stage import (
     COMPARED,
@@ -107,10 +107,10 @@ def memory_rows(stage: Stage) -> list[Row]:
     body, ready, after = body_of(stage.models.jobs(JOBS)), list[float](), list[float]()
     for _ in range(stage.rounds):
         with taut_server(stage) as server:
-            ready.append(_worker(weights(server.pid)))
+            ready.append(_worker(server.pid))
             for _ in range(3):
                 _recommended_s(server.url, body)
-            after.append(_worker(weights(server.pid)))
+            after.append(_worker(server.pid))
     return [
         amount_row("worker with ten models, ready: resident", ready, unit="MiB", bar=MEMORY_BAR),
         amount_row("after calls of 1000 jobs: resident", after, unit="MiB", bar=MEMORY_BAR),
@@ -177,6 +177,6 @@ def _start(stage: Stage, env: Mapping[str, str]) -> tuple[float, float]:
         return server.ready_s, cpu_s(server.pid)
 
 
-def _worker(processes: list[Weight]) -> float:
+def _worker(pid: int) -> float:
     """Return the resident MiB of the heaviest process: with one worker, the one that holds the models."""
-    return max(each.rss_mib for each in processes)
+    return max(mib for _, mib in weights(pid))
