@@ -8,9 +8,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tests.benchmarks.harness import Bar, amount_row, measure, parser_of, ratio_row
+from tests.benchmarks.harness import Bar, amount_row, measure, parser_of, ratio_row, slope_of
 from tests.benchmarks.serving.paced import Answer, drive, even, request
-from tests.benchmarks.serving.soak import slope_of
 
 
 class Echo(threading.Thread):

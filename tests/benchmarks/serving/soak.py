@@ -21,13 +21,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import numpy as np
-from scipy.stats import linregress
 
 from features.online import GROWTH_ROWS
 from modelserve.contract.requests import JobRow
 from modelserve.settings import PREFIX
 from pipelines.render import render
-from tests.benchmarks.harness import Others, Row, parser_of
+from tests.benchmarks.harness import Others, Row, parser_of, slope_of
 from tests.benchmarks.serving.paced import PLACE
 from tests.benchmarks.serving.processes import CLIENT_CORE, Server, weights
 from tests.benchmarks.serving.stage import (
@@ -54,8 +53,6 @@ SAMPLE_EVERY_S: Final = 2.0
 WINDOW_S: Final = 60.0
 SETTLES: Final = 1 / 3
 """Share of the time that caches and pools may grow in before the slope is taken: 20 minutes of an hour."""
-MOST_ALIKE: Final = 0.98
-"""Correlation of neighbours beyond which no number of samples says anything."""
 BAR_MIB_PER_H: Final = 20.0
 """Maximum growth of a process's memory; a run fails if the whole interval of the slope is above it."""
 KINDS: Final = {"modelserve.server.worker": "worker", "modelserve.server.mirroring": "sync"}
@@ -144,19 +141,6 @@ class Feedback:
         used = {name: None if asked is None else asked * share for name, (asked, share) in parts.items()}
         times = {"submit_ts": start.isoformat(), "start_ts": start.isoformat(), "end_ts": end.isoformat()}
         return {**kept, **times, "job_id": job_id, "outcome": "completed", "used": used}
-
-
-def slope_of(at: Sequence[float], values: Sequence[float]) -> tuple[float, float, float]:
-    """Fit a line; return its slope and the ends of a 95 % interval that knows samples resemble their neighbours.
-
-    With a correlation r of neighbouring residuals, the variance is (1 + r) / (1 - r) times that of independent samples.
-    """
-    line = linregress(at, values)
-    rest = np.asarray(values) - line.intercept - line.slope * np.asarray(at)
-    squares = float(rest @ rest)
-    alike = float(np.clip(rest[1:] @ rest[:-1] / squares, 0.0, MOST_ALIKE)) if squares else 0.0
-    half = 1.96 * float(line.stderr) * float(np.sqrt((1.0 + alike) / (1.0 - alike)))
-    return float(line.slope), float(line.slope) - half, float(line.slope) + half
 
 
 def soak(stage: Stage, minutes: float, past: int, rate_per_s: float | None) -> Soaked:
