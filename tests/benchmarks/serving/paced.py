@@ -13,6 +13,7 @@ import socket
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -73,36 +74,35 @@ def drive(
         A connection ends before an answer, or the last answers do not come in time.
     """
     where = urlsplit(url)
-    poll, lines = select.epoll(), dict[int, _Line]()
-    for _ in range(connections):
-        sock = socket.create_connection((where.hostname or "127.0.0.1", where.port or 80))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        poll.register(sock.fileno(), select.EPOLLIN)
-        lines[sock.fileno()] = _Line(sock)
-    free, waiting = deque(lines.values()), deque[tuple[int, float]]()
-    upcoming = enumerate(moments)
-    following = next(upcoming, None)
-    start = last = time.perf_counter()
-    while following is not None or waiting or len(free) < connections:
-        now = time.perf_counter()
-        while following is not None and start + following[1] <= now:
-            waiting.append((following[0], start + following[1]))
-            following, last = next(upcoming, None), now
-        while waiting and free:
-            line = free.popleft()
-            line.index, line.due = waiting.popleft()
-            line.sock.send(call(line.index))
-        for number, _ in poll.poll(rest_s):
-            line = lines[number]
-            if (answer := _received(line)) is not None:
-                status, body = answer
-                seen(Answer(index=line.index, status=status, body=body, latency_s=time.perf_counter() - line.due))
-                free.append(line)
-        if now - last > STALL_LIMIT_S:
-            raise TimeoutError(f"{len(waiting) + connections - len(free)} calls unanswered after {STALL_LIMIT_S:g} s")
-    for line in lines.values():
-        line.sock.close()
-    poll.close()
+    with ExitStack() as stack, select.epoll() as poll:
+        lines = dict[int, _Line]()
+        for _ in range(connections):
+            sock = stack.enter_context(socket.create_connection((where.hostname or "127.0.0.1", where.port or 80)))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            poll.register(sock.fileno(), select.EPOLLIN)
+            lines[sock.fileno()] = _Line(sock)
+        free, waiting = deque(lines.values()), deque[tuple[int, float]]()
+        upcoming = enumerate(moments)
+        following = next(upcoming, None)
+        start = last = time.perf_counter()
+        while following is not None or waiting or len(free) < connections:
+            now = time.perf_counter()
+            while following is not None and start + following[1] <= now:
+                waiting.append((following[0], start + following[1]))
+                following, last = next(upcoming, None), now
+            while waiting and free:
+                line = free.popleft()
+                line.index, line.due = waiting.popleft()
+                line.sock.send(call(line.index))
+            for number, _ in poll.poll(rest_s):
+                line = lines[number]
+                if (answer := _received(line)) is not None:
+                    status, body = answer
+                    seen(Answer(index=line.index, status=status, body=body, latency_s=time.perf_counter() - line.due))
+                    free.append(line)
+            if now - last > STALL_LIMIT_S:
+                unanswered = len(waiting) + connections - len(free)
+                raise TimeoutError(f"{unanswered} calls unanswered after {STALL_LIMIT_S:g} s")
 
 
 def request(url: str, body: bytes) -> bytes:
