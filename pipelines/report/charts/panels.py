@@ -6,7 +6,7 @@ Colours are Okabe and Ito's, amounts use cividis: both are colour-blind safe, an
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import altair as alt
 import polars as pl
@@ -108,7 +108,7 @@ def ranges(
     line = base.mark_rule(color=hue).encode(x=x, x2=high)
     bar = base.mark_bar(height=9, color=hue, opacity=0.55).encode(x=start, x2=end, tooltip=list(tooltip))
     tick = base.mark_tick(color=BLACK, thickness=2, height=14).encode(x=middle, tooltip=list(tooltip))
-    return line + bar + tick
+    return cast("alt.LayerChart", alt.layer(line, bar, tick))
 
 
 def by_hour(
@@ -123,7 +123,7 @@ def by_hour(
     band = base.mark_area(color=hue, opacity=0.25).encode(y=y, y2=high)
     line = base.mark_line(color=hue, point=True).encode(y=middle, tooltip=list(tooltip))
     more = (base.mark_point(color=hue, size=14).encode(y=each, tooltip=list(tooltip)) for each in dots)
-    return alt.layer(band, line, *more)
+    return cast("alt.LayerChart", alt.layer(band, line, *more))
 
 
 def traces_in(rows: pl.DataFrame) -> list[str]:

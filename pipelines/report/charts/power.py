@@ -30,7 +30,7 @@ USES: Final = {
 
 def grid_hours(rows: pl.DataFrame, series: str, unit: str, zone: str) -> alt.TopLevelMixin:
     """Draw a series of a power grid by hour of the day (UTC): mean (line) and quartiles over days (band)."""
-    told = ["hour:Q", *tips(",.4~g", "p25", "mean", "p75"), "hours:Q"]
+    told: list[str | alt.Tooltip] = ["hour:Q", *tips(",.4~g", "p25", "mean", "p75"), "hours:Q"]
     y = alt.Y("p25:Q").title(unit).scale(zero=False)
     chart = by_hour(rows, BLUE, "hour of the day, UTC", y, ("p75", "mean"), told)
     of = [f"n = {total(rows, 'hours')} hours; line: mean, band: 25 to 75 % of the days"]
@@ -40,7 +40,7 @@ def grid_hours(rows: pl.DataFrame, series: str, unit: str, zone: str) -> alt.Top
 def power_hours(rows: pl.DataFrame, trace: str, zone: str, colour: int) -> alt.TopLevelMixin:
     """Draw the power of a GPU by local hour of the day: mean (line), quartiles of its hours (band), 95 % (dots)."""
     hue = SERIES[colour % len(SERIES)]
-    told = ["hour:Q", *tips(",.1f", "p25_w", "mean_w", "p75_w", "p95_w"), "gpu_hours:Q"]
+    told: list[str | alt.Tooltip] = ["hour:Q", *tips(",.1f", "p25_w", "mean_w", "p75_w", "p95_w"), "gpu_hours:Q"]
     y = alt.Y("p25_w:Q").title("W per GPU")
     chart = by_hour(rows, hue, "local hour of the day", y, ("p75_w", "mean_w", "p95_w"), told)
     of = [
@@ -57,7 +57,7 @@ def power_of_types(rows: pl.DataFrame, trace: str, colour: int) -> alt.TopLevelM
     )
     y = alt.Y("kind:N").title(None).axis(labelLimit=260).sort(shown["kind"].to_list())
     x = alt.X("p10_w:Q").title("W per GPU, mean of an hour")
-    told = ["kind:N", *tips(",.1f", "mean_w", "p50_w", "max_w", "max_c")]
+    told: list[str | alt.Tooltip] = ["kind:N", *tips(",.1f", "mean_w", "p50_w", "max_w", "max_c")]
     chart = ranges(shown, y, x, ("p90_w", "p25_w", "p75_w", "mean_w"), colour, told)
     of = [
         f"n = {total(rows, 'gpu_hours')} hours of GPUs (at the label: GPUs)",
