@@ -40,6 +40,8 @@ def test_every_example_gives_the_answer_shown(service: str, tmp_path: Path) -> N
         elif example.runs:
             said = carry_out(example.code, service, tmp_path, answer_id)
             answer_id = last_answer_id(said, answer_id)
+            if example.answer is None:
+                continue
             if example.form == "json":
                 found = differences(json.loads(example.answer or ""), json.loads(said))
             else:
