@@ -74,7 +74,7 @@ def test_the_fitted_models_are_near_the_published_tables_and_scale_less_than_in_
     jobs = drawn(measured, np.random.default_rng(7), jobs=100, jobs_per_h=20.0)
 
     assert measured.perf.shape == (33, 13)
-    assert np.abs(measured.modelled_perf / measured.perf - 1.0).mean() < 0.023
+    assert np.abs(measured.modelled_perf / measured.perf - 1.0).mean() < 0.035
     assert np.abs(measured.modelled_watts / measured.watts - 1.0).mean() < 0.014
     eight = jobs.steps_per_s[:, 8] / jobs.steps_per_s[:, 1]
     assert np.nanmax(eight) < 8.0

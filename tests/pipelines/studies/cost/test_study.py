@@ -182,7 +182,7 @@ def test_every_table_is_there_and_the_same_seeds_give_the_same_rows(energy: Path
 
     assert [len(rows) > 0 for rows in first.tables.values()] == [True] * 3
     assert {row["verdict"] for row in first.claims} <= {"met", "missed"}
-    assert first.rows() == second.rows()
+    assert str(first.rows()) == str(second.rows())  # NaN differs from itself
     assert {path.name for path in write(first, tmp_path / "out")} == {"rows.json", "runs.parquet"}
 
 

@@ -35,16 +35,15 @@ def test_rows_are_flat_and_every_assumption_is_said(lake: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_holds_the_rows_with_their_notes_and_the_charts(lake: Path, tmp_path: Path) -> None:
+def test_a_folder_holds_the_rows_with_their_notes(lake: Path, tmp_path: Path) -> None:
     result = taut(lake, "--trace", "philly", "--load", "0.9", "--detail", "--out", str(tmp_path / "out"))
 
     assert result.exit_code == 0, result.stderr
     book = json.loads((tmp_path / "out" / "rows.json").read_text())
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"rows.json"} | {f"gain_kept.{kind}" for kind in ("html", "svg", "png")}
+    assert names == {"rows.json"}  # no order gains on so few jobs, so there is nothing to draw
     assert {row["gang_gpus"] for row in book["rows"]} == {"all", "1", "2-7", "8", ">8"}
     assert any("NOT THE TRACE'S CLUSTER" in note for note in book["notes"])
-    assert "What sizes known at submission keep" in (tmp_path / "out" / "gain_kept.svg").read_text()
 
 
 def test_a_screen_shows_hours_and_leaves_out_what_is_the_same(lake: Path) -> None:
