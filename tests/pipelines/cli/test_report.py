@@ -1,11 +1,9 @@
 """`taut report`: what it writes and says, and what it refuses before the work."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
@@ -72,11 +70,3 @@ def test_a_folder_is_no_file_to_write(taut: Taut, tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert "found a folder, expected a file's name" in result.stderr
-
-
-def test_the_page_about_reports_names_every_option_and_no_other() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "report.md").read_text(encoding="utf-8")
-    command = get_command(app).commands["report"]  # type: ignore[attr-defined]
-
-    options = {name for option in command.params for name in option.opts} - {"--help"}
-    assert set(re.findall(r"--[a-z][a-z-]+", text)) == options
