@@ -1,28 +1,19 @@
-"""Algorithm 1 and its parameters: how far each over-claimed request can shrink without a longer run time.
+"""Algorithm 1: how far each over-claimed request can shrink without a longer run time, and why.
 
-It has no side effects besides those of the predictor. `candidates` computes candidate requests and floors of use,
-`recommendations` targets and reasons.
+It has no side effects besides those of the predictor. In the comments n is the number of jobs, A that of alphas.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import numpy as np
 
-from scheduler_core.candidates import (
-    GPUS,
-    ROUNDING_SLACK,
-    candidates_of,
-    device_memory,
-    important_resources,
-    minimum_requests,
-    peak_floors,
-    round_up_gpus,
-)
-from scheduler_core.errors import BadInput, PredictorUnavailable
-from scheduler_core.recommendations import Round, recommend, unchanged_request
+from scheduler_core.errors import PredictorUnavailable
+from scheduler_core.shrink_policy import MAX_ALPHA, PAPER_ALPHA0, SURE_RUNS, Guard, ShrinkPolicy, round_up_gpus
 from scheduler_core.types import (
+    NOTHING,
     RESOURCES,
     BoolArray,
     FloatArray,
@@ -33,108 +24,32 @@ from scheduler_core.types import (
     Predictor,
     Reason,
     Recommendation,
+    Request,
 )
 
 __all__ = [
-    "ALPHA0",
     "MAX_ALPHA",
     "PAPER_ALPHA0",
     "SURE_RUNS",
     "Guard",
     "Recommendation",
+    "Scale",
     "ShrinkPolicy",
+    "advised",
     "round_up_gpus",
     "shrink",
     "unchanged_request",
 ]
 
-ALPHA0: Final = 0.05
-"""Smallest factor alpha under the guard `usage`, where floors of peak use keep targets from being too small."""
+GPUS: Final = RESOURCES.index("gpus")
 
-PAPER_ALPHA0: Final = 0.5
-"""Smallest factor alpha without floors (ours), to reproduce Yang, Hong and Tang, who do not state theirs."""
-
-SURE_RUNS: Final = 50
-"""Default of `ShrinkPolicy.sure_runs`: with so many measured runs of similar jobs, no resource counts as important."""
-
-MAX_ALPHA: Final = 0.99
-"""Maximum of `ShrinkPolicy.alpha0`; with a larger one hardly any request would shrink."""
-
-Guard = Literal["none", "usage"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShrinkPolicy:
-    """The parameters of Algorithm 1 and of the guard around it.
-
-    The studies evaluate these defaults; all commands and the service use them unless configured otherwise.
-
-    `alpha0`, `alpha_step`: the candidates are the original request times alpha0, alpha0 + alpha_step, ... below 1. If
-    `alpha0` is None it is `ALPHA0`, or `PAPER_ALPHA0` under guard `none`, which has no floors.
-    `theta`: upper limit of the relative change of the predicted run time that a candidate may cause.
-    `guard`: `usage` keeps every target at or above the predicted peak use; `none` has no floors, as in Yang, Hong and
-    Tang.
-    `min_runs`: minimum number of measured runs for a floor; with fewer the request is kept (`cold_start`).
-    `sure_runs`: with at least as many measured runs of similar jobs, no resource counts as important. Importance
-    is estimated over all jobs of a task type, so use measured on similar jobs outweighs it. With infinity, important
-    resources never shrink; with a number below `min_runs`, they may shrink wherever there is a floor.
-    `minimum_change`: relative saving below which a resource keeps its request, and relative excess of peak use over
-    the request up to which no raise is recommended (guard `usage` only).
-    `*_margin`: relative margin of a floor above the predicted peak. A job with too little memory dies, so memory has a
-    margin. A job with too little CPU or GPU only runs more slowly, so these have no margin by default.
-    `gpu_grid`: step to which GPU requests below one GPU are rounded; larger requests are whole GPUs.
-    `device_mem_gib`: memory of one GPU by GPU type; unlisted types have `assumed_device_mem_gib`.
-    """
-
-    alpha0: float | None = None
-    alpha_step: float = 0.05
-    theta: float = 0.05
-    guard: Guard = "usage"
-    min_runs: int = 3
-    sure_runs: float = SURE_RUNS
-    minimum_change: float = 0.05
-    cpu_margin: float = 0.0
-    mem_margin: float = 0.15
-    gpu_margin: float = 0.0
-    gpu_mem_margin: float = 0.15
-    gpu_grid: float = 0.05
-    device_mem_gib: Mapping[str, float] = field(default_factory=dict)
-    assumed_device_mem_gib: float = 16.0
-
-    def __post_init__(self) -> None:
-        checks = {
-            "alpha0": 0.0 <= self.first_alpha <= MAX_ALPHA,
-            "alpha_step": 0.0 < self.alpha_step <= 1.0,
-            "theta": self.theta > 0.0,
-            "guard": self.guard in ("none", "usage"),
-            "min_runs": self.min_runs >= 0,
-            "sure_runs": self.sure_runs >= 0,
-            "minimum_change": 0.0 <= self.minimum_change < 1.0,
-            "gpu_grid": 0.0 < self.gpu_grid <= 1.0,
-            "assumed_device_mem_gib": self.assumed_device_mem_gib > 0.0,
-            **{
-                name: getattr(self, name) >= 0.0
-                for name in ("cpu_margin", "mem_margin", "gpu_margin", "gpu_mem_margin")
-            },
-        }
-        for name, holds in checks.items():
-            if not holds:
-                raise BadInput(f"shrink policy: {name}={getattr(self, name)!r} is out of its range; see ShrinkPolicy")
-
-    @property
-    def first_alpha(self) -> float:
-        """Return the smallest factor alpha to try."""
-        if self.alpha0 is not None:
-            return self.alpha0
-        return PAPER_ALPHA0 if self.guard == "none" else ALPHA0
-
-    def alphas(self) -> FloatArray:
-        """Return the factors alpha of the candidates in ascending order, all below 1."""
-        count = int(np.ceil((1.0 - self.first_alpha) / self.alpha_step - ROUNDING_SLACK))
-        return np.round(self.first_alpha + self.alpha_step * np.arange(count), 12)
-
+SLACK: Final = 1e-9
+"""Rounding noise tolerated where a saving is compared with `minimum_change`, or a target with its request."""
 
 Answer = TypeVar("Answer")
+
+Scale = Callable[[Sequence[Job]], Sequence[Recommendation]]
+"""A function that runs Algorithm 1 with a fixed predictor and policy: one recommendation per job, in order."""
 
 
 def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | None = None) -> list[Recommendation]:
@@ -157,79 +72,98 @@ def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | Non
     >>> [f"{resource}: {reason}" for resource, reason in answer.reasons.items()]
     ['cpu_cores: floor', 'mem_gib: shrunk', 'gpus: floor']
     """
-    policy = policy or ShrinkPolicy()
     if not jobs:
         return []
     try:
-        return _decide(jobs, predictor, policy)
+        return _decide(jobs, predictor, policy or ShrinkPolicy())
     except PredictorUnavailable as error:
         return [unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=str(error)) for job in jobs]
 
 
-def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> list[Recommendation]:
-    requests = np.array([job.request.row() for job in jobs], dtype=np.float64)
-    knowledge = _answer(lambda: _checked_knowledge(predictor.knowledge(jobs), len(jobs)))
-    guarded = policy.guard == "usage"
-    peak = _answer(lambda: _checked_peak(predictor.peak_use(jobs), len(jobs))) if guarded else None
-    floors = None if peak is None else _floors(jobs, peak, policy)
-    if peak is not None:
-        knowledge = _without_importance(knowledge, peak.runs >= policy.sure_runs)
-    alphas = policy.alphas()
-    minimums = minimum_requests(jobs)
-    candidates = candidates_of(requests, alphas, floors, minimums, knowledge, policy.gpu_grid)
-
-    eligible = ~np.array([job.opted_out for job in jobs])
-    if floors is not None:
-        eligible &= np.isfinite(floors).any(axis=1)
-    inputs = np.where(candidates.judged, candidates.values, requests[:, None, :])
-    p50, p90 = _answer(lambda: _predict(predictor, jobs, requests, inputs, eligible))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        change = p50[:, 1:] / p50[:, :1] - 1.0
-    passes = np.abs(change) < policy.theta
-    accepted = np.where(passes.any(axis=1), passes.argmax(axis=1), len(alphas)).astype(np.int64)
-
-    return recommend(
-        jobs,
-        Round(
-            requests=requests,
-            alphas=alphas,
-            floors=floors,
-            raises=_raises(jobs, peak, requests, policy),
-            minimums=minimums,
-            candidates=candidates,
-            important=important_resources(knowledge),
-            eligible=eligible,
-            accepted=accepted,
-            p50=p50,
-            p90=p90,
-            change=change,
-            invalid=_invalid(p50[:, 0], peak),
-            runs=np.zeros(len(jobs), dtype=np.int64) if peak is None else peak.runs,
-            minimum_change=0.0 if floors is None else policy.minimum_change,
-        ),
+def unchanged_request(job: Job, reason: Reason, *, note: str = "") -> Recommendation:
+    """Return a recommendation that keeps a job's request, with the same reason for every known resource."""
+    return Recommendation(
+        job_id=job.job_id,
+        request=job.request,
+        target=job.request,
+        lower_bound=NOTHING,
+        run_time_p50_s=np.nan,
+        run_time_p90_s=np.nan,
+        run_time_change=np.nan,
+        reasons={name: reason for name, value in zip(RESOURCES, job.request.row(), strict=True) if value == value},
+        alpha=1.0,
+        model_decided=False,
+        note=note,
     )
 
 
-def _invalid(run_s: FloatArray, peak: PeakUse | None) -> BoolArray:
-    """Return which jobs have an invalid prediction; NaN is valid and means unknown."""
-    invalid = (run_s <= 0.0) | np.isinf(run_s)
-    for values in () if peak is None else (peak.cpu_cores, peak.mem_gib, peak.gpus, peak.gpu_mem_gib):
-        invalid |= (values < 0.0) | np.isinf(values)
-    return invalid
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What is known of n jobs before their requests are varied.
+
+    `floors` (n, 3) are NaN where unknown. `measured` (n, 3) marks resources that may shrink: those with a floor, all
+    under guard `none`. `raises` (n, 3) are the floors of resources whose peak use exceeds the request, else NaN.
+    `minimums` (n, 3) are 0 where a job has none. `important` (n, 3) marks resources that keep their request. `low` and
+    `high` (n, 3) bound the requests for which the predicted run time counts. `invalid` (n,) marks impossible peaks.
+    """
+
+    requests: FloatArray
+    opted_out: BoolArray
+    minimums: FloatArray
+    floors: FloatArray
+    measured: BoolArray
+    raises: FloatArray
+    important: BoolArray
+    low: FloatArray
+    high: FloatArray
+    invalid: BoolArray
+    runs: IntArray
 
 
-def _answer(predict: Callable[[], Answer]) -> Answer:
-    """Return the result of a prediction; raise any exception of it as `PredictorUnavailable`."""
+def _known(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> _Known:
+    requests = np.array([job.request.row() for job in jobs], dtype=np.float64)
+    knowledge = _asked(lambda: _checked_knowledge(predictor.knowledge(jobs), len(jobs)))
+    important = np.array([[name in each.important for name in RESOURCES] for each in knowledge], dtype=np.bool_)
+    floors, raises = np.full((2, *requests.shape), np.nan)
+    measured = np.ones(requests.shape, dtype=np.bool_)
+    low, high = np.full(requests.shape, -np.inf), np.full(requests.shape, np.inf)
+    invalid, runs = np.zeros(len(jobs), dtype=np.bool_), np.zeros(len(jobs), dtype=np.int64)
+    if policy.guard == "usage":
+        peak = _asked(lambda: _checked_peak(predictor.peak_use(jobs), len(jobs)))
+        kinds = [job.gpu_type for job in jobs]
+        floors, bare = policy.floors(peak, kinds), policy.floors(peak, kinds, margins=False)
+        measured = np.isfinite(floors)
+        raised = np.column_stack([floors[:, :GPUS], round_up_gpus(floors[:, GPUS], policy.gpu_grid)])
+        under = (requests > 0.0) & (bare > requests * (1.0 + policy.minimum_change))
+        raises = np.where(under & (raised > requests), raised, np.nan)
+        important &= ~(peak.runs >= policy.sure_runs)[:, None]
+        low, high = _support(knowledge)
+        uses = np.stack([peak.cpu_cores, peak.mem_gib, peak.gpus, peak.gpu_mem_gib])
+        invalid = np.asarray(((uses < 0.0) | np.isinf(uses)).any(axis=0), dtype=np.bool_)
+        runs = peak.runs
+    return _Known(
+        requests=requests,
+        opted_out=np.array([job.opted_out for job in jobs], dtype=np.bool_),
+        minimums=np.fmax([(NOTHING if job.minimum is None else job.minimum).row() for job in jobs], 0.0),
+        floors=floors,
+        measured=measured,
+        raises=raises,
+        important=important,
+        low=low,
+        high=high,
+        invalid=invalid,
+        runs=runs,
+    )
+
+
+def _asked(predict: Callable[[], Answer]) -> Answer:
+    """Return a predictor's answer; raise any exception of it as `PredictorUnavailable`."""
     try:
         return predict()
     except PredictorUnavailable:
         raise
     except Exception as error:
         raise PredictorUnavailable(f"{type(error).__name__}: {error}") from error
-
-
-def _without_importance(knowledge: Sequence[Knowledge], where: BoolArray) -> list[Knowledge]:
-    return [replace(each, important=frozenset()) if sure else each for each, sure in zip(knowledge, where, strict=True)]
 
 
 def _checked_knowledge(knowledge: Sequence[Knowledge], count: int) -> Sequence[Knowledge]:
@@ -239,59 +173,212 @@ def _checked_knowledge(knowledge: Sequence[Knowledge], count: int) -> Sequence[K
 
 
 def _checked_peak(peak: PeakUse, count: int) -> PeakUse:
-    arrays = (peak.cpu_cores, peak.mem_gib, peak.gpus, peak.gpu_mem_gib, peak.runs)
-    shapes = [np.shape(values) for values in arrays]
+    shapes = [np.shape(each) for each in (peak.cpu_cores, peak.mem_gib, peak.gpus, peak.gpu_mem_gib, peak.runs)]
     if any(shape != (count,) for shape in shapes):
         raise PredictorUnavailable(f"peak use of shapes {shapes}, expected {len(shapes)} times ({count},)")
     return peak
 
 
-def _floors(jobs: Sequence[Job], peak: PeakUse, policy: ShrinkPolicy) -> FloatArray:
-    device_gib = device_memory([job.gpu_type for job in jobs], policy.device_mem_gib, policy.assumed_device_mem_gib)
-    return peak_floors(
-        peak,
-        device_gib,
-        cpu_margin=policy.cpu_margin,
-        mem_margin=policy.mem_margin,
-        gpu_margin=policy.gpu_margin,
-        gpu_mem_margin=policy.gpu_mem_margin,
-        min_runs=policy.min_runs,
-    )
+def _support(knowledge: Sequence[Knowledge]) -> tuple[FloatArray, FloatArray]:
+    """Return the lowest and highest request in training (n, 3); NaN if unknown, or if all were equal."""
+    unknown = (np.nan, np.nan)
+    ends = np.array([[each.support.get(name, unknown) for name in RESOURCES] for each in knowledge], dtype=np.float64)
+    ends[~(ends[..., 0] < ends[..., 1])] = np.nan
+    return ends[..., 0], ends[..., 1]
 
 
-def _raises(jobs: Sequence[Job], peak: PeakUse | None, requests: FloatArray, policy: ShrinkPolicy) -> FloatArray:
-    """Return the floor of each resource that is requested but whose peak use exceeds the request (n, 3), else NaN."""
-    if peak is None:
-        return np.full(requests.shape, np.nan)
-    floors = _floors(jobs, peak, policy)
-    floors[:, GPUS] = round_up_gpus(floors[:, GPUS], policy.gpu_grid)
-    bare = replace(policy, cpu_margin=0.0, mem_margin=0.0, gpu_margin=0.0, gpu_mem_margin=0.0)
-    under = (requests > 0.0) & (_floors(jobs, peak, bare) > requests * (1.0 + policy.minimum_change))
-    return np.where(under & (floors > requests), floors, np.nan)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidates:
+    """Candidate requests of all jobs, shape (n, A, 3).
+
+    `values` holds alpha times the request, raised to floor and minimum, with GPUs rounded up, but at most the request.
+    `floor_binds` marks values for which floor or minimum exceeds alpha times the request. `judged` marks values whose
+    predicted run time counts. It does not count outside the run-time model's training range, nor for a resource that
+    is important to the model and so keeps its request. Under guard `none` it counts for every other value.
+    """
+
+    values: FloatArray
+    floor_binds: BoolArray
+    judged: BoolArray
 
 
-def _predict(
-    predictor: Predictor, jobs: Sequence[Job], requests: FloatArray, inputs: FloatArray, eligible: BoolArray
+def _candidates(known: _Known, alphas: FloatArray, gpu_grid: float) -> _Candidates:
+    requests = known.requests[:, None, :]
+    scaled = alphas[None, :, None] * requests
+    needed = np.maximum(np.where(known.measured, np.nan_to_num(known.floors), np.inf), known.minimums)[:, None, :]
+    values = np.maximum(scaled, needed)
+    # A job that requested GPUs keeps at least the smallest share of a GPU, since it cannot run without one.
+    shares = np.maximum(round_up_gpus(values[..., GPUS], gpu_grid), gpu_grid)
+    values[..., GPUS] = np.where(requests[..., GPUS] > 0.0, shares, values[..., GPUS])
+    values = np.minimum(values, requests)
+    open_ = np.isfinite(known.requests) & ~known.important & known.measured
+    seen = (values >= known.low[:, None, :]) & (values <= known.high[:, None, :])
+    return _Candidates(values=values, floor_binds=needed > scaled, judged=open_[:, None, :] & seen)
+
+
+def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> list[Recommendation]:
+    known, alphas = _known(jobs, predictor, policy), policy.alphas()
+    candidates = _candidates(known, alphas, policy.gpu_grid)
+    eligible = ~known.opted_out & known.measured.any(axis=1)
+    requests = known.requests[:, None, :]
+    inputs = np.concatenate([requests, np.where(candidates.judged, candidates.values, requests)], axis=1)
+    p50, p90 = _asked(lambda: _run_times(predictor, jobs, inputs, eligible))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        changes = p50[:, 1:] / p50[:, :1] - 1.0
+    passes = np.abs(changes) < policy.theta
+    passed = passes.any(axis=1)
+    accepted = np.where(passed, passes.argmax(axis=1), len(alphas)).astype(np.int64)
+
+    cold = np.isnan(p50[:, 0]) | ~known.measured.any(axis=1)
+    invalid = known.invalid | (p50[:, 0] <= 0.0) | np.isinf(p50[:, 0])
+    movable = (eligible & ~cold & ~invalid)[:, None] & known.measured & np.isfinite(known.requests)
+    chosen = _chosen_alpha(candidates.judged, accepted, movable & ~known.important)
+    least_saving = policy.minimum_change if policy.guard == "usage" else 0.0
+    targets = _targets(known.requests, candidates.values, chosen, least_saving)
+    by_floor_alone = _targets(known.requests, candidates.values, np.where(movable, 0, -1), least_saving)
+    reasons = _reasons(known, candidates.floor_binds, chosen, targets, cold, invalid)
+
+    changed, rows = _differ(targets, known.requests), np.arange(len(jobs))
+    column = np.where(changed & passed, accepted + 1, 0)
+    unmoved = np.where(np.isfinite(p50[:, 0]), 0.0, np.nan)
+    change = np.where(column > 0, changes[rows, np.maximum(column - 1, 0)], unmoved)
+    minimums = np.where(known.minimums > 0.0, known.minimums, np.nan)
+    lower = np.minimum(np.fmax(known.floors, minimums), known.requests)
+    raises = np.where((cold | invalid | known.opted_out)[:, None], np.nan, known.raises)
+    model_decided = _differ(targets, by_floor_alone)
+    return [
+        Recommendation(
+            job_id=job.job_id,
+            request=job.request,
+            target=_request(targets[i]) if changed[i] else job.request,
+            lower_bound=_request(lower[i]),
+            run_time_p50_s=float(p50[i, column[i]]),
+            run_time_p90_s=float(p90[i, column[i]]),
+            run_time_change=float(change[i]),
+            reasons=reasons[i],
+            alpha=float(alphas[column[i] - 1]) if column[i] else 1.0,
+            model_decided=bool(model_decided[i]),
+            runs=int(known.runs[i]),
+            raise_to=_request(raises[i]) if np.isfinite(raises[i]).any() else NOTHING,
+        )
+        for i, job in enumerate(jobs)
+    ]
+
+
+def _run_times(
+    predictor: Predictor, jobs: Sequence[Job], inputs: FloatArray, eligible: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return predicted p50 and p90 (n, 1 + A), the first column for the request and the others for the candidates.
+    """Return predicted p50 and p90 (n, 1 + A) of `inputs` (n, 1 + A, 3): the requests, then the candidates.
 
     All are predicted in one call. Candidates of jobs that are not eligible are NaN. A candidate with the same amounts
     as the candidate before it (the first: as the request) reuses that prediction.
     """
-    every = np.concatenate([requests[:, None, :], inputs], axis=1)
-    later, earlier = every[:, 1:], every[:, :-1]
-    fresh = np.ones(every.shape[:2], dtype=np.bool_)
+    later, earlier = inputs[:, 1:], inputs[:, :-1]
+    fresh = np.ones(inputs.shape[:2], dtype=np.bool_)
     fresh[:, 1:] = eligible[:, None] & ((later != earlier) & ~(np.isnan(later) & np.isnan(earlier))).any(axis=2)
     order = np.flatnonzero(fresh)
-    answer = predictor.run_times(jobs, order // every.shape[1], every.reshape(-1, len(RESOURCES))[order])
+    answer = predictor.run_times(jobs, order // inputs.shape[1], inputs.reshape(-1, len(RESOURCES))[order])
     # The request of every job is predicted, so the last predicted entry before any entry is of the same job.
     source = (np.cumsum(fresh) - 1).reshape(fresh.shape)
-    given = fresh | eligible[:, None]
-    return _table(answer.p50, source, given), _table(answer.p90, source, given)
+    tables = []
+    for values in (answer.p50, answer.p90):
+        if np.shape(values) != order.shape:
+            raise PredictorUnavailable(f"run times of shape {np.shape(values)}, expected {order.shape}")
+        tables.append(np.where(fresh | eligible[:, None], np.asarray(values, dtype=np.float64)[source], np.nan))
+    return tables[0], tables[1]
 
 
-def _table(values: FloatArray, source: IntArray, given: BoolArray) -> FloatArray:
-    expected = int(source[-1, -1]) + 1
-    if np.shape(values) != (expected,):
-        raise PredictorUnavailable(f"run times of shape {np.shape(values)}, expected ({expected},)")
-    return np.where(given, np.asarray(values, dtype=np.float64)[source], np.nan)
+def _chosen_alpha(judged: BoolArray, accepted: IntArray, movable: BoolArray) -> IntArray:
+    """Return the index of the alpha that each resource takes (n, 3), -1 where it keeps its request.
+
+    `accepted` (n,) is the index of the first alpha whose predicted run time is acceptable, A if there is none. A
+    resource that is `judged` at the accepted alpha takes that alpha. Any other resource takes the smallest alpha from
+    which on, up to the accepted alpha, it is never judged. A resource not marked in `movable` (n, 3) keeps its request.
+    """
+    jobs, count, _ = judged.shape
+    steps = np.arange(count)[None, :, None]
+    unjudged_since = np.maximum.accumulate(np.where(judged, steps + 1, 0), axis=1)
+    last, rows = np.minimum(accepted, count - 1), np.arange(jobs)
+    judges = judged[rows, last]
+    chosen = np.where(judges, last[:, None], unjudged_since[rows, last])
+    refused = judges & (accepted == count)[:, None]
+    return np.where(movable & ~refused, chosen, -1)
+
+
+def _targets(requests: FloatArray, values: FloatArray, chosen: IntArray, least_saving: float) -> FloatArray:
+    """Return the targets (n, 3) for chosen indices of alpha (n, 3); -1, or too small a saving, keeps the request."""
+    taken = np.take_along_axis(values, np.maximum(chosen, 0)[:, None, :], axis=1)[:, 0]
+    saved = requests - taken
+    worthwhile = (saved > 0.0) & (saved >= (least_saving - SLACK) * requests)
+    return np.where((chosen >= 0) & worthwhile, taken, requests)
+
+
+def _reasons(
+    known: _Known, floor_binds: BoolArray, chosen: IntArray, targets: FloatArray, cold: BoolArray, invalid: BoolArray
+) -> list[Mapping[str, Reason]]:
+    # The first case that is true gives the reason.
+    cases: list[tuple[BoolArray, Reason]] = [
+        (known.opted_out[:, None], Reason.OPTED_OUT),
+        (invalid[:, None], Reason.PREDICTOR_UNAVAILABLE),
+        (cold[:, None], Reason.COLD_START),
+        (np.isfinite(known.raises), Reason.TOO_LITTLE),
+        (known.important, Reason.IMPORTANT),
+        (~known.measured, Reason.NOT_MEASURED),
+        (known.requests <= 0.0, Reason.BELOW_THRESHOLD),
+        (chosen < 0, Reason.NO_CANDIDATE),
+        (np.take_along_axis(floor_binds, np.maximum(chosen, 0)[:, None, :], axis=1)[:, 0], Reason.FLOOR),
+        (targets < known.requests, Reason.SHRUNK),
+    ]
+    holds = [np.broadcast_to(case, targets.shape) for case, _ in cases]
+    codes = np.select(holds, [str(reason) for _, reason in cases], str(Reason.BELOW_THRESHOLD))
+    requested = np.isfinite(known.requests)
+    return [
+        {name: Reason(code) for name, code, given in zip(RESOURCES, row, gives, strict=True) if given}
+        for row, gives in zip(codes.tolist(), requested.tolist(), strict=True)
+    ]
+
+
+def _differ(left: FloatArray, right: FloatArray) -> BoolArray:
+    """Return which rows differ (n,); resources that the trace does not record are NaN on both sides."""
+    return np.asarray(((left != right) & ~(np.isnan(left) & np.isnan(right))).any(axis=1), dtype=np.bool_)
+
+
+def _request(row: FloatArray) -> Request:
+    return Request(cpu_cores=float(row[0]), mem_gib=float(row[1]), gpus=float(row[2]))
+
+
+def advised(jobs: Sequence[Job], scale: Scale) -> list[Recommendation]:
+    """Return the recommendation of `scale` for each job; keep the request if `scale` fails or its result is invalid.
+
+    The reason for such a job is `predictor_unavailable`, and the note describes the failure.
+
+    >>> from scheduler_core.types import Request
+    >>> job = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5))
+    >>> [answer] = advised([job], lambda jobs: [])
+    >>> answer.target == job.request, answer.note
+    (True, '0 recommendations for 1 jobs')
+    """
+    try:
+        answers = list(scale(jobs))
+        problem = None if len(answers) == len(jobs) else f"{len(answers)} recommendations for {len(jobs)} jobs"
+    except Exception as error:  # whatever a predictor raises must not stop the scheduler
+        answers, problem = [], f"{type(error).__name__}: {error}"
+    notes = [problem] * len(jobs) if problem else [_fault(*each) for each in zip(jobs, answers, strict=True)]
+    return [
+        unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=note) if note else answers[i]
+        for i, (job, note) in enumerate(zip(jobs, notes, strict=True))
+    ]
+
+
+def _fault(job: Job, answer: Recommendation) -> str:
+    """Return why an answer cannot be the recommendation of a job; empty if it can."""
+    if not isinstance(answer, Recommendation):
+        return f"found a {type(answer).__name__}, expected a recommendation"
+    if answer.job_id != job.job_id:
+        return f"found the recommendation of {answer.job_id[:40]!r}"
+    for target, request in zip(answer.target.row(), job.request.row(), strict=True):
+        if not (math.isnan(target) if math.isnan(request) else 0.0 <= target <= request * (1.0 + SLACK)):
+            return f"found the target {answer.target.row()}, expected 0 to the request {job.request.row()}"
+    if not (math.isnan(answer.run_time_p50_s) or 0.0 < answer.run_time_p50_s < math.inf):
+        return f"found a run time of {answer.run_time_p50_s} s, expected more than 0"
+    return ""

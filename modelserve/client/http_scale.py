@@ -61,7 +61,7 @@ class HttpScale:
     A call raises no error and returns a recommendation for every job. If no valid answer comes in time, a job keeps its
     request, with the reason `predictor_unavailable` and the cause in the note. No target is above its request, or below
     the lower bound in the answer. An answer by an older model version than the last one is used, with a note, since it
-    may be a rollback. It is a `scheduler_core.recommendations.Scale`.
+    may be a rollback. It is a `scheduler_core.shrink.Scale`.
 
     Parameters
     ----------

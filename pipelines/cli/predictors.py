@@ -23,7 +23,7 @@ from pipelines.errors import BadUsage
 from pipelines.simulation.advice import ARM_OF_GUARD, ConstantPredictor, oracle_of, scales_of
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.settings import SimulationSettings
-from scheduler_core.recommendations import Scale
+from scheduler_core.shrink import Scale
 from scheduler_core.types import Predictor, Reason, Recommendation, Request
 
 

@@ -15,7 +15,6 @@ from features.frames import has_ended, needed_mem_gib
 from pipelines.errors import LakeError
 from pipelines.simulation.job_pool import KEYS, PARAMETER_SERVER
 from pipelines.simulation.workloads import REQUESTS, requests_of
-from scheduler_core.candidates import device_memory, peak_floors
 from scheduler_core.shrink import ShrinkPolicy, round_up_gpus
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, PeakUse, Reason
 
@@ -101,11 +100,11 @@ def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
         seen_ts=pl.col("seen_ts").max(),
     )
     known = _with_evidence(claims, runs, policy.min_runs).sort(*OWNERS, "gpu_type", *REQUESTS, nulls_last=True)
-    device_gib = device_memory(known["gpu_type"].to_list(), policy.device_mem_gib, policy.assumed_device_mem_gib)
+    device_gib = policy.device_gib(known["gpu_type"].to_list())
     needs = {level: _needs(known, level, device_gib) for level in LEVELS}
     peaks = _needs(known, "own_peak", device_gib)
     targets, reasons = _targets(
-        requests_of(known), _floors(known, device_gib, policy), peaks, known["evidence"].is_not_null(), policy
+        requests_of(known), _floors(known, policy), peaks, known["evidence"].is_not_null(), policy
     )
     amounts = {**needs, "target": targets}
     return known.select(
@@ -182,17 +181,10 @@ def _needs(known: pl.DataFrame, level: str, device_gib: FloatArray) -> FloatArra
     return np.column_stack([cpu_cores, mem_gib, np.maximum(gpus, gpu_mem_gib / device_gib)])
 
 
-def _floors(known: pl.DataFrame, device_gib: FloatArray, policy: ShrinkPolicy) -> FloatArray:
+def _floors(known: pl.DataFrame, policy: ShrinkPolicy) -> FloatArray:
     peaks = {need: _column(known, f"{need}_floor") for need in MEASURES}
-    return peak_floors(
-        PeakUse(**peaks, runs=known["evidence_runs"].to_numpy().astype(np.int64)),
-        device_gib,
-        cpu_margin=policy.cpu_margin,
-        mem_margin=policy.mem_margin,
-        gpu_margin=policy.gpu_margin,
-        gpu_mem_margin=policy.gpu_mem_margin,
-        min_runs=policy.min_runs,
-    )
+    peak = PeakUse(**peaks, runs=known["evidence_runs"].to_numpy().astype(np.int64))
+    return policy.floors(peak, known["gpu_type"].to_list())
 
 
 def _targets(

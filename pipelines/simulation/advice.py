@@ -15,8 +15,7 @@ import numpy as np
 from pipelines.simulation.engine.slowdown import Measured, contention, need_of
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.settings import SimulationSettings
-from scheduler_core.recommendations import Scale, advised
-from scheduler_core.shrink import Guard, ShrinkPolicy, shrink
+from scheduler_core.shrink import Guard, Scale, ShrinkPolicy, advised, shrink
 from scheduler_core.types import (
     RESOURCES,
     FloatArray,

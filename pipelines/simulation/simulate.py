@@ -33,7 +33,7 @@ from pipelines.simulation.rows import (
 from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.shared.settings import SHARED
 from pipelines.simulation.workloads import Gangs, gangs_of, submitted_s
-from scheduler_core.recommendations import Scale
+from scheduler_core.shrink import Scale
 from scheduler_core.types import RESOURCES, IntArray, Predictor, Recommendation
 
 __all__ = ["ALL", "KNOWN", "SimulationResult", "simulate", "simulate_recorded"]

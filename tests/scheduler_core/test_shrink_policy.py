@@ -1,13 +1,16 @@
-"""Parameters of Algorithm 1: what they are unless told otherwise, and what is refused."""
+"""Parameters of Algorithm 1: defaults, invalid values, floors, and the GPU grid."""
 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
-from scheduler_core.shrink import MAX_ALPHA, PAPER_ALPHA0, SURE_RUNS, ShrinkPolicy, shrink
-from scheduler_core.types import Reason
+from scheduler_core.shrink import MAX_ALPHA, PAPER_ALPHA0, SURE_RUNS, ShrinkPolicy, round_up_gpus, shrink
+from scheduler_core.types import PeakUse, Reason
 from tests.scheduler_core.cases import NAN, WIDE, ToyPredictor, job, request
 
 
@@ -64,3 +67,57 @@ def test_a_floor_that_many_runs_are_asked_for_is_sure() -> None:
 def test_a_policy_outside_its_range_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=next(iter(fields))):
         ShrinkPolicy(**fields)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "grid", "expected"),
+    [
+        (0.12, 0.05, 0.15),
+        (0.15, 0.05, 0.15),
+        (0.3, 0.1, 0.3),
+        (0.96, 0.05, 1.0),
+        (1.0, 0.05, 1.0),
+        (1.01, 0.05, 2.0),
+        (7.5, 0.05, 8.0),
+        (0.5, 1.0, 1.0),
+        (0.0, 0.05, 0.0),
+    ],
+)
+def test_gpu_shares_round_up_to_the_grid_and_whole_gpus(gpus: float, grid: float, expected: float) -> None:
+    assert round_up_gpus(np.array([gpus]), grid).tolist() == [expected]
+
+
+@settings(deadline=None)
+@given(gpus=st.floats(0.0, 16.0), steps=st.integers(1, 40))
+def test_rounding_never_goes_down_and_is_idempotent(gpus: float, steps: int) -> None:
+    grid = 1.0 / steps
+
+    rounded = round_up_gpus(np.array([gpus]), grid)
+
+    assert rounded[0] >= gpus - 1e-8
+    assert rounded[0] - gpus <= max(grid, 1.0 if gpus > 1.0 - grid else grid) + 1e-8
+    assert round_up_gpus(rounded, grid).tolist() == pytest.approx(rounded.tolist(), abs=1e-9)
+
+
+def test_floor_of_gpus_is_the_larger_of_share_and_memory_and_unknown_below_the_runs() -> None:
+    ones = np.ones(4)
+    peak = PeakUse(
+        cpu_cores=4 * ones,
+        mem_gib=10 * ones,
+        gpus=np.array([0.5, 0.1, 0.1, 0.5]),
+        gpu_mem_gib=np.array([2.0, 8.0, 8.0, 2.0]),
+        runs=np.array([3, 3, 3, 2]),
+    )
+    policy = ShrinkPolicy(
+        cpu_margin=0.5,
+        mem_margin=0.2,
+        gpu_mem_margin=0.5,
+        device_mem_gib={"V100M32": 32.0},
+        assumed_device_mem_gib=16.0,
+    )
+
+    floors = policy.floors(peak, ["T4", None, "V100M32", "T4"])
+
+    assert floors[:3].tolist() == [[6.0, 12.0, 0.5], [6.0, 12.0, 0.75], [6.0, 12.0, 0.375]]
+    assert np.isnan(floors[3]).all()
+    assert policy.floors(peak, [None] * 4, margins=False)[1].tolist() == [4.0, 10.0, 0.5]

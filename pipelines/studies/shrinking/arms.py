@@ -8,8 +8,7 @@ import numpy as np
 
 from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_of, oracle_policy
 from pipelines.simulation.job_pool import Pool
-from scheduler_core.recommendations import advised
-from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
+from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, advised, shrink
 from scheduler_core.types import FloatArray, Job, Predictor, Recommendation
 
 

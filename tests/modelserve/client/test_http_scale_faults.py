@@ -10,8 +10,7 @@ import pytest
 
 from modelserve.client.http_scale import HttpScale
 from modelserve.errors import BadRequest
-from scheduler_core.recommendations import Scale
-from scheduler_core.shrink import shrink
+from scheduler_core.shrink import Scale, shrink
 from scheduler_core.types import RESOURCES, Job, Reason, Request
 from tests.modelserve.client.services import (
     PREDICTOR,

@@ -16,8 +16,7 @@ from pipelines.simulation.engine.slowdown import (
     predicted,
 )
 from scheduler_core.errors import BadInput
-from scheduler_core.recommendations import unchanged_request
-from scheduler_core.shrink import Recommendation
+from scheduler_core.shrink import Recommendation, unchanged_request
 from scheduler_core.types import Reason, Request
 from tests.scheduler_core.cases import NAN, REQUESTS, job, measured, request
 

@@ -12,7 +12,7 @@ from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.studies.shrinking.arms import requests_of
 from pipelines.studies.shrinking.five_features import FiveFeatures, Point
 from pipelines.studies.shrinking.paper import AS_SET, CHOSEN, POINTS, Config, findings_of, type_rows
-from scheduler_core.recommendations import unchanged_request
+from scheduler_core.shrink import unchanged_request
 from scheduler_core.types import Reason, Recommendation, Request
 from tests.pipelines.studies.shrinking.tiny import SMALL, plan, tables
 

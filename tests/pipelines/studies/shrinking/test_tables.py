@@ -17,7 +17,7 @@ from pipelines.studies.shrinking.tables import (
     jobs_harmed_rows,
     level_rows,
 )
-from scheduler_core.recommendations import unchanged_request
+from scheduler_core.shrink import unchanged_request
 from scheduler_core.types import Reason, Request
 from tests.pipelines.studies.shrinking.tiny import pool, runs
 
