@@ -18,9 +18,9 @@ from features.contract import FeatureContract
 from features.history import History
 from features.tables import Jobs
 from modelserve.bundle.boosters import lean_xgboost
+from modelserve.bundle.bundle import write_bundle
 from modelserve.bundle.card import Card
 from modelserve.bundle.champions import Pointer, write_pointer
-from modelserve.bundle.writing import write_bundle
 from modelserve.loading.models import ModelSet
 from scheduler_core.measuring import Running, measurements_of
 from scheduler_core.reserve import reserve

@@ -1,4 +1,4 @@
-"""The bundle: a folder with one model and everything it needs to predict, and how it is read and verified.
+"""The bundle: a folder with one model and everything it needs to predict; how it is read, verified and written.
 
 Only the files listed here are opened, and nothing is unpickled.
 """
@@ -7,8 +7,10 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import stat
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,7 +22,15 @@ from features.contract import FeatureContract
 from features.errors import FeatureError
 from features.history import JOB_COLUMNS, USE_COLUMNS, History
 from modelserve.bundle.boosters import load_booster
-from modelserve.bundle.card import IMPORTANCES, RUNTIME_TARGET, USAGE_TARGETS, Card, Importance, complaint
+from modelserve.bundle.card import (
+    IMPORTANCES,
+    RUNTIME_TARGET,
+    USAGE_TARGETS,
+    Card,
+    Importance,
+    canonical_json,
+    complaint,
+)
 from modelserve.bundle.population import Population
 from modelserve.bundle.quantile_forest import QuantileForest, read_quantile_forest
 from modelserve.bundle.trees.forest import Forest
@@ -29,7 +39,7 @@ from modelserve.errors import BundleError
 if TYPE_CHECKING:
     from xgboost import Booster
 
-__all__ = ["Bundle", "read_bundle"]
+__all__ = ["Bundle", "read_bundle", "write_bundle"]
 
 CARD: Final = "card.json"
 CONTRACT: Final = "contract.json"
@@ -242,3 +252,61 @@ def opened_plainly(path: str, flags: int) -> int:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def write_bundle(
+    folder: Path,
+    *,
+    card: Card,
+    contract: FeatureContract,
+    boosters: Mapping[str, "Booster"],
+    history: History,
+    importances: Sequence[Importance],
+    population: Population | None = None,
+    forest: tuple[bytes, bytes] | None = None,
+) -> str:
+    """Write a bundle atomically and return its digest; the same inputs give the same bytes.
+
+    `forest` holds the two files of the quantile forest: its trees, and the values of its leaves.
+    """
+    if sorted(card.targets) != sorted(boosters):
+        raise BundleError(f"{card.name}: boosters {sorted(boosters)}, expected {sorted(card.targets)} (the card's)")
+    if card.contract_fingerprint != contract.fingerprint:
+        raise BundleError(
+            f"{card.name}: contract {contract.fingerprint[:12]}, expected {card.contract_fingerprint[:12]} (the card's)"
+        )
+    if card.has_forest != (forest is not None):
+        raise BundleError(f"{card.name}: found {'a' if forest else 'no'} forest, expected the opposite (the card's)")
+    tail = io.BytesIO()
+    history.tail().write_parquet(tail, compression="zstd")
+    contents = {
+        CARD: card.to_json(),
+        CONTRACT: contract.to_json().encode(),
+        IMPORTANCE: canonical_json([i.model_dump(mode="json") for i in importances]),
+        HISTORY: tail.getvalue(),
+        **{f"{MODELS}/{target}.ubj": bytes(booster.save_raw("ubj")) for target, booster in boosters.items()},
+    }
+    if forest is not None:
+        contents |= {f"{MODELS}/{FOREST}.{kind}": data for kind, data in zip(("ubj", "f32"), forest, strict=True)}
+    if population is not None:
+        contents[POPULATION] = population.to_json()
+    contents[CHECKSUMS] = canonical_json({name: _sha256(data) for name, data in contents.items()})
+    _write_whole(folder, contents)
+    return _sha256(contents[CHECKSUMS])
+
+
+def _write_whole(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write the files to a temporary folder next to `folder`, then rename it to `folder` in one step."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(folder):
+        raise BundleError(f"{folder}: already exists, expected a new folder for a bundle")
+    stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        stage.chmod(0o755)
+        (stage / MODELS).mkdir()
+        for name, data in contents.items():
+            (stage / name).write_bytes(data)
+        stage.rename(folder)
+    except BaseException:
+        shutil.rmtree(stage, ignore_errors=True)
+        raise

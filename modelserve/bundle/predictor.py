@@ -4,7 +4,6 @@ This predictor builds the features of many jobs as data frames (`features.build`
 feature rows of few jobs faster. Both use the calibration here; a test checks that they are equal to the bit.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -134,14 +133,8 @@ class InProcessPredictor:
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
         """Return the important resources and the training range of requests of each job's run-time model (n,)."""
-        known = [Knowledge()] * len(jobs)
-        for rows in _alike(jobs):
-            bundle = self.bundle_of("runtime", jobs[rows[0]])
-            if bundle is not None:
-                of_bundle = knowledge_of(bundle.card)
-                for i in rows:
-                    known[i] = of_bundle
-        return known
+        bundles = [self.bundle_of("runtime", job) for job in jobs]
+        return [Knowledge() if bundle is None else knowledge_of(bundle.card) for bundle in bundles]
 
     def sources(self, job: Job) -> Sources:
         """Return the models that predict a job, and the end of their history."""
@@ -164,13 +157,13 @@ class InProcessPredictor:
 
     def _by_model(self, kind: Kind, jobs: Sequence[Job]) -> list[tuple[Bundle, list[int]]]:
         members: dict[int, tuple[Bundle, list[int]]] = {}
-        for rows in _alike(jobs):
-            bundle = self.bundle_of(kind, jobs[rows[0]])
+        for i, job in enumerate(jobs):
+            bundle = self.bundle_of(kind, job)
             if bundle is not None:
-                members.setdefault(id(bundle), (bundle, []))[1].extend(rows)
-            elif failure := self._failure_of(kind, jobs[rows[0]]):
+                members.setdefault(id(bundle), (bundle, []))[1].append(i)
+            elif failure := self._failure_of(kind, job):
                 raise PredictorUnavailable(failure)
-        return [(bundle, sorted(rows)) for bundle, rows in members.values()]
+        return list(members.values())
 
 
 @contextmanager
@@ -194,14 +187,6 @@ def _candidates(bundle: Bundle, jobs: Sequence[Job], rows: IntArray, requests: F
 
 def _names(kind: Kind, job: Job) -> list[str]:
     return [f"{kind}.{job.trace}.{part}" for part in (job.workload, job.task_type) if part is not None]
-
-
-def _alike(jobs: Sequence[Job]) -> list[list[int]]:
-    """Return the indices of jobs, grouped by trace, workload and task type; a group shares its models."""
-    alike: dict[tuple[str, str | None, str], list[int]] = defaultdict(list)
-    for i, job in enumerate(jobs):
-        alike[job.trace, job.workload, job.task_type].append(i)
-    return list(alike.values())
 
 
 def knowledge_of(card: Card) -> Knowledge:

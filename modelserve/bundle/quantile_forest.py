@@ -46,7 +46,7 @@ class QuantileForest:
         out, forest = np.empty((len(matrix), 2)), self.forest
         rows, values = np.ascontiguousarray(matrix, dtype=np.float32), np.ascontiguousarray(self.values)
         trees = self._nodes, self._nodes.view(np.float32), forest.words, forest.root, forest.depth
-        pooled(rows, *trees, values.view(np.int32), out)
+        pooled(rows, *trees, values, out)
         return out
 
     @cached_property

@@ -1,8 +1,6 @@
 """From the outputs of a run-time model's trees to run times: combination with other forecasts, and calibration."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -14,18 +12,13 @@ from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET, Card
 from modelserve.bundle.combination import FITTED, Combination, forecasts_of
+from modelserve.bundle.trees.compiled import CompiledTrees
 from scheduler_core.types import FloatArray, RunTimes
 
 __all__ = ["QUANTILE_NAMES", "basis_of", "calibrated_run_times", "combination_of", "member_forecasts"]
 
 QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
 """The quantiles of run time that are served, with their names in predictions and in `Card.offsets`."""
-
-COMPILED_ROWS: Final = 8192
-"""Minimum number of rows that are predicted by compiled trees instead of XGBoost.
-
-Both give equal results. For fewer rows, loading the compiled code takes longer than it saves.
-"""
 
 
 def run_time_features(bundle: Bundle, frame: pl.DataFrame) -> Referenced:
@@ -100,51 +93,18 @@ def member_forecasts(
 def outputs_of(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
     """Return the outputs (n, outputs) of a target's booster for a matrix (n, k), before calibration."""
     forest = bundle.forests.get(target)  # None for a model that was never saved to a file
-    if forest is None or len(matrix) < COMPILED_ROWS:
-        return raw_outputs(bundle.boosters[target], matrix)
-    from modelserve.bundle.trees.compiled import CompiledTrees
-
-    return CompiledTrees.of(forest).rows(matrix)
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """The outputs of a run-time booster that are served: column, offset in log units, and name of each."""
-
-    columns: tuple[int, ...]
-    offsets: tuple[float, ...]
-    names: tuple[str, ...]
-
-    def of_one(self, raw: Sequence[float], reference_log_s: Sequence[float]) -> FloatArray:
-        """Convert one row of outputs and reference run times (2,) from log units to ascending run times in seconds."""
-        logs = [raw[c] + reference_log_s[c] + offset for c, offset in zip(self.columns, self.offsets, strict=True)]
-        logs.sort()
-        seconds: FloatArray = np.exp(np.array(logs))
-        return seconds
-
-
-@lru_cache(maxsize=1024)
-def calibration(quantiles: tuple[float, ...], p50_offset: float, p90_offset: float) -> Calibration:
-    """Return the calibration of a booster with these output quantiles; names in it are sorted by quantile."""
-    offsets = {0.5: p50_offset, 0.9: p90_offset}
-    served = [level for level in quantiles if level in QUANTILE_NAMES]
-    return Calibration(
-        columns=tuple(quantiles.index(level) for level in served),
-        offsets=tuple(offsets[level] for level in served),
-        names=tuple(QUANTILE_NAMES[level] for level in sorted(served)),
-    )
+    return raw_outputs(bundle.boosters[target], matrix) if forest is None else CompiledTrees.of(forest).rows(matrix)
 
 
 def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArray) -> RunTimes:
-    """Convert a booster's outputs (n, quantiles) and reference run times (n, 2) from log units to seconds."""
-    how = calibration(card.quantiles, card.offsets.get("p50", 0.0), card.offsets.get("p90", 0.0))
-    if len(raw) == 1:
-        seconds = how.of_one(raw[0].tolist(), reference_log_s[0].tolist()).reshape(1, -1)
-    else:
-        columns = list(how.columns)
-        seconds = np.exp(np.sort((raw + reference_log_s)[:, columns] + how.offsets, axis=1))
-    by_name = dict(zip(how.names, seconds.T, strict=True))
-    if len(by_name) < len(QUANTILE_NAMES):
-        unknown = np.full(len(raw), np.nan)
-        return RunTimes(p50=by_name.get("p50", unknown), p90=by_name.get("p90", unknown))
-    return RunTimes(**by_name)
+    """Convert a booster's outputs (n, quantiles) and reference run times (n, 2) from log units to seconds.
+
+    Quantiles are sorted, and NaN for one that the booster has no output of.
+    """
+    served = [level for level in QUANTILE_NAMES if level in card.quantiles]
+    columns = [card.quantiles.index(level) for level in served]
+    offsets = [card.offsets.get(QUANTILE_NAMES[level], 0.0) for level in served]
+    seconds = np.exp(np.sort((raw + reference_log_s)[:, columns] + offsets, axis=1))
+    found = {QUANTILE_NAMES[level]: seconds[:, i] for i, level in enumerate(served)}
+    unknown = np.full(len(raw), np.nan)
+    return RunTimes(p50=found.get("p50", unknown), p90=found.get("p90", unknown))

@@ -5,7 +5,7 @@ It is `AsyncClient.recommend` with one try within a deadline, behind a circuit b
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
@@ -29,39 +29,12 @@ LATE_S: Final = 0.5
 """Seconds after the deadline at which a round gives up waiting for the client's thread."""
 
 
-@dataclass(slots=True)
-class ModelVersions:
-    """The version of each model in its last answer, to notice rollbacks and replicas that lag behind."""
-
-    _last: dict[str, int] = field(default_factory=dict)
-
-    def older(self, models: Sequence[str]) -> str:
-        """Record the models of an answer; return a note about models with an older version than in their last answer.
-
-        Examples
-        --------
-        >>> versions = ModelVersions()
-        >>> [versions.older([f"runtime.pai.ctr@{version}"]) for version in (7, 6, 6)]
-        ['', 'answered by runtime.pai.ctr@6 after @7', '']
-        """
-        notes = []
-        for model in models:
-            name, _, version = model.rpartition("@")
-            if name and version.isascii() and version.isdecimal() and len(version) < NOTE_LENGTH:
-                before = self._last.get(name, 0)
-                if int(version) < before:
-                    notes.append(f"answered by {model} after @{before}")
-                self._last[name] = int(version)
-        return "; ".join(notes)
-
-
 class HttpScale:
     """Callable that asks a service how far the requests of new jobs can shrink, once in each scheduling round.
 
     A call raises no error and returns a recommendation for every job. If no valid answer comes in time, a job keeps its
     request, with the reason `predictor_unavailable` and the cause in the note. No target is above its request, or below
-    the lower bound in the answer. An answer by an older model version than the last one is used, with a note, since it
-    may be a rollback. It is a `scheduler_core.shrink.Scale`.
+    the lower bound in the answer. It is a `scheduler_core.shrink.Scale`.
 
     Parameters
     ----------
@@ -119,7 +92,6 @@ class HttpScale:
         self.breaker = breaker or Breaker(clock=time.monotonic)
         self._token = token_from(token, token_file)
         self._limits = given({"theta": theta, "alpha": alpha, "guard": guard})
-        self._versions = ModelVersions()
         timeouts = Timeouts(connect_s=deadline_s, answer_s=deadline_s, total_s=deadline_s)
         self._thread = LoopThread(
             lambda: AsyncClient(
@@ -147,7 +119,7 @@ class HttpScale:
             return []
         if not self.breaker.admits():
             note = f"not sent: the service failed, and rests {self.breaker.rest_s:.0f} s"
-            return [self._followed(unchanged(job, note), "") for job in jobs]
+            return [self._followed(unchanged(job, note)) for job in jobs]
         bound = self._limits.get("guard") != "none"
         failed: Exception | None
         try:
@@ -162,18 +134,16 @@ class HttpScale:
         else:
             rest = failed.retry_after if isinstance(failed, ClientError) else None
             self.breaker.failed(asked_rest_s=retry_after_s(rest, datetime.now(UTC)))
-        older = self._versions.older(sorted({model for each in advice for model in each.models}))
-        return [self._followed(each, older if each.models else "") for each in advice]
+        return [self._followed(each) for each in advice]
 
     def close(self) -> None:
         """Close the connections; in later rounds all jobs keep their requests."""
         self._thread.close()
 
-    def _followed(self, advice: Advice, older: str) -> Recommendation:
+    def _followed(self, advice: Advice) -> Recommendation:
         """Return the recommendation to follow; the token is hidden in its note, in case the service repeats it."""
         predicted = Reason.PREDICTOR_UNAVAILABLE not in advice.reasons.values()
         follows = advice.mode == "enforce" or not self.heed_mode
         found = observed(advice.recommendation) if predicted and not follows else advice.recommendation
-        text = "; ".join(filter(None, [found.note, older]))
-        note = writable(text if self._token is None else text.replace(self._token, "***"))[:NOTE_LENGTH]
+        note = writable(found.note if self._token is None else found.note.replace(self._token, "***"))[:NOTE_LENGTH]
         return replace(found, note=note)

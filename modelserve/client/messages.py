@@ -70,22 +70,10 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
-def fields(**values: object) -> bytes:
-    """Return keyword arguments as a JSON object; values that are None are left out.
-
-    Examples
-    --------
-    >>> fields(trace="pai", theta=None)
-    b'{"trace":"pai"}'
-    """
-    return json.dumps(given(values), separators=(",", ":")).encode()
-
-
 def with_jobs(field: str, rows: Iterable[BaseModel], **values: object) -> bytes:
     """Return a JSON body with a list of rows and other values; fields that are unset or None are left out."""
-    rest = fields(**values)[1:]
-    listed = b",".join(map(whole, rows))
-    return b'{"%s":[%s]%s%s' % (field.encode(), listed, b"," if rest != b"}" else b"", rest)
+    listed = [row.model_dump(mode="json", exclude_unset=True, exclude_none=True) for row in rows]
+    return json.dumps({field: listed, **given(values)}, separators=(",", ":")).encode()
 
 
 def whole(body: BaseModel) -> bytes:

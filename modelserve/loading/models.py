@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from features.online import EndedRun
 from modelserve.bundle.champions import (
@@ -30,14 +30,14 @@ from modelserve.store.finished import Stored
 __all__ = ["ModelSet", "Snapshot"]
 
 Kind = Literal["runtime", "usage"]
+Held = TypeVar("Held")
 Place = tuple[str, str]
 """Registered name of a model, and alias."""
 FOLDER: Final = "bundles"
 """Key in `Snapshot.failures` of the error that the folder of bundles cannot be listed."""
 
-RETRY_FIRST_S: Final = 10.0
-RETRY_MOST_S: Final = 600.0
-"""Maximum wait before a failed model with unchanged files is tried again; it doubles from `RETRY_FIRST_S` on."""
+RETRY_S: Final = 60.0
+"""Wait before a failed model with unchanged files is tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,17 +68,16 @@ class Snapshot:
 
     def model_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> ServedModel | None:
         """Return the champion for a job: the model of its workload if there is one, else of its task type, or None."""
-        for part in (workload, task_type):
-            if part is not None and (found := self.champions.get(f"{kind}.{trace}.{part}")) is not None:
-                return found
-        return None
+        return _of_job(self.champions, kind, trace, workload, task_type)
 
     def failure_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> str | None:
         """Return why the champion for a job could not be loaded, or None if there is no failure."""
-        for part in (workload, task_type):
-            if part is not None and (found := self.failures.get(f"{kind}.{trace}.{part}")) is not None:
-                return found
-        return None
+        return _of_job(self.failures, kind, trace, workload, task_type)
+
+
+def _of_job(held: Mapping[str, Held], kind: Kind, trace: str, workload: str | None, task_type: str) -> Held | None:
+    names = (f"{kind}.{trace}.{part}" for part in (workload, task_type) if part is not None)
+    return next((held[name] for name in names if name in held), None)
 
 
 def failure_key(name: str, alias: str) -> str:
@@ -122,7 +121,7 @@ class ModelSet:
         self._clock = clock
         self._aliases = ALIASES if challengers else (CHAMPION,)
         self._seen: dict[str, Mark] = {}
-        self._retries: dict[str, tuple[float, float]] = {}  # next time and last wait in seconds, by name
+        self._retries: dict[str, float] = {}  # next time, by name
         self._models: dict[Place, ServedModel] = {}
         self._histories = Histories(past, forgotten)
         self._refreshing = threading.Lock()
@@ -131,7 +130,7 @@ class ModelSet:
     def refresh(self) -> list[Reload]:
         """Follow the aliases of the models whose files changed, replace `current`, and return what was done.
 
-        A failed model is tried again when its files change, otherwise after a wait that doubles with each failure.
+        A failed model is tried again when its files change, otherwise after `RETRY_S`.
         """
         with self._refreshing:
             marks = model_marks(self._folder)
@@ -184,14 +183,12 @@ class ModelSet:
         return [Reload(name=FOLDER, version=None, alias="", result="failed", detail=detail)]
 
     def _is_due(self, name: str, mark: Mark | None) -> bool:
-        at, _ = self._retries.get(name, (float("inf"), 0.0))
-        return mark != self._seen.get(name) or self._clock() >= at
+        return mark != self._seen.get(name) or self._clock() >= self._retries.get(name, float("inf"))
 
     def _remember(self, name: str, mark: Mark | None, *, well: bool) -> None:
-        _, wait_s = self._retries.pop(name, (0.0, 0.0))
+        self._retries.pop(name, None)
         if not well:
-            wait_s = min(2 * wait_s, RETRY_MOST_S) if wait_s and mark == self._seen.get(name) else RETRY_FIRST_S
-            self._retries[name] = self._clock() + wait_s, wait_s
+            self._retries[name] = self._clock() + RETRY_S
         self._seen.pop(name, None)
         if mark is not None:
             self._seen[name] = mark

@@ -75,7 +75,7 @@ class ServedModel:
         trees = {target: CompiledTrees.of(forest) for target, forest in bundle.forests.items()}
         for target, compiled in trees.items():
             try:
-                compiled.check(bundle.boosters[target], len(bundle.contract.names))
+                compiled.check(bundle.boosters[target])
             except BundleError as error:
                 raise BundleError(f"{bundle.reference}/{target}: {error}") from error
         rows = RowBuilder.of(bundle.contract, relative=bundle.card.relative)

@@ -1,6 +1,6 @@
 """Copy models from the registry to the folder of bundles at regular intervals, in one process next to the workers.
 
-Each round writes its result to `<bundles>/.sync.json`. Run as `python -m modelserve.loading.sync`.
+Each round writes its result to `<bundles>/.sync.json`. `modelserve.server.mirroring` runs it as a process.
 """
 
 import logging
@@ -204,7 +204,6 @@ def main() -> None:
 
     The rounds run in a thread, because an exception from a signal handler would break into a query of the registry.
     """
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     settings = ServeSettings()
     if settings.tracking_uri is None:
         logger.error("no registry to mirror, expected TAUT_SERVE_TRACKING_URI")
@@ -225,7 +224,3 @@ def main() -> None:
     rounds.join()
     signal.alarm(0)
     sys.exit(0 if stop.is_set() else 1)
-
-
-if __name__ == "__main__":
-    main()

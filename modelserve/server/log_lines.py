@@ -12,35 +12,28 @@ from typing import Literal
 __all__ = ["write_log_lines"]
 
 
-class JsonLines(logging.Formatter):
-    """Write each record as one line with a JSON object, as in the access log; `error` holds the traceback, if any."""
+class LogLines(logging.Formatter):
+    """Write each record as a line of JSON, as in the access log, or as readable text; a traceback is the error."""
+
+    def __init__(self, form: Literal["json", "console"]) -> None:
+        super().__init__()
+        self._form = form
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a log record as JSON."""
-        line = {"ts": _moment(record), "level": record.levelname.lower(), "event": "log"}
-        line |= {"logger": record.name, "message": record.getMessage()}
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-class ConsoleLines(logging.Formatter):
-    """Write each record as its time, level and message, followed by its traceback."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return a log record as readable text."""
-        line = f"{_moment(record)} {record.levelname.lower()} {record.getMessage()}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        """Return a log record as one text."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        level, message = record.levelname.lower(), record.getMessage()
+        error = self.formatException(record.exc_info) if record.exc_info else ""
+        if self._form == "console":
+            return f"{at} {level} {message}" + (f"\n{error}" if error else "")
+        line = {"ts": at, "level": level, "event": "log", "logger": record.name, "message": message}
+        return json.dumps(line | ({"error": error} if error else {}))
 
 
 def write_log_lines(form: Literal["json", "console"]) -> None:
     """Set up logging of this process: to stderr, as JSON or readable text."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if form == "json" else ConsoleLines())
+    handler.setFormatter(LogLines(form))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for name in ("uvicorn", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)
-
-
-def _moment(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")

@@ -14,10 +14,10 @@ import xgboost as xgb
 from features.contract import FeatureContract
 from features.history import History
 from modelserve.bundle.alike import Alike
+from modelserve.bundle.bundle import write_bundle
 from modelserve.bundle.card import Card, Importance, card_from
 from modelserve.bundle.combination import Combination
 from modelserve.bundle.population import Population
-from modelserve.bundle.writing import write_bundle
 from pipelines.models.boosting import FittedForest
 from pipelines.models.evaluate import FitRecord
 

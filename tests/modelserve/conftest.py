@@ -15,10 +15,9 @@ from features.build import build
 from features.contract import FeatureContract
 from features.history import History
 from features.references import build_referenced
-from modelserve.bundle.bundle import Bundle, read_bundle
+from modelserve.bundle.bundle import Bundle, read_bundle, write_bundle
 from modelserve.bundle.card import COMBINABLE, USAGE_TARGETS, Card, Importance
 from modelserve.bundle.combination import Combination
-from modelserve.bundle.writing import write_bundle
 from pipelines.models.boosting import fit_forest
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 

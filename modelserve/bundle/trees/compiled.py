@@ -38,13 +38,12 @@ _WALK: Final = (
     "float32[:, ::1])"
 )
 _POOLED: Final = (
-    "void(float32[:, ::1], int32[::1], float32[::1], uint32[::1], int32[::1], int32[::1], int32[:, ::1], "
+    "void(float32[:, ::1], int32[::1], float32[::1], uint32[::1], int32[::1], int32[::1], float32[:, ::1], "
     "float64[:, ::1])"
 )
 _WORD: Final = np.uintp
 """Type of array indices. Unsigned, because compiled code checks signed indices for negative values at each access."""
 _ALL: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
-_SIGN: Final = np.int32(0x7FFFFFFF)
 
 
 def jitted(signature: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -140,65 +139,27 @@ def _walk(rows, bits, nodes, numbers, words, root, depth, group, out):  # type: 
                 out[row, group[first + tree]] += numbers[_WORD(leaf[tree]) * _WORD(4) + _WORD(3)]
 
 
-@jitted(None)
-def _at_most(keys, bound):  # type: ignore[no-untyped-def]  # as above
-    """Return how many keys are at most `bound`; in this form, LLVM compares many keys at once."""
-    count = 0
-    for place in range(keys.size):
-        count += keys[place] <= bound
-    return count
-
-
-@jitted(None)
-def _ranked(keys, rank):  # type: ignore[no-untyped-def]  # as above
-    """Return the keys at `rank` and `rank + 1` in ascending order, by bisection; the last key follows itself."""
-    low, high = np.int64(keys.min()), np.int64(keys.max())
-    while low < high:
-        middle = (low + high) >> 1
-        if _at_most(keys, np.int32(middle)) > rank:
-            high = middle
-        else:
-            low = middle + 1
-    ranked = np.int32(low)
-    if _at_most(keys, ranked) > rank + 1 or rank + 1 == keys.size:
-        return ranked, ranked
-    following = keys.max()
-    for place in range(keys.size):
-        following = min(following, keys[place] if keys[place] > ranked else following)
-    return ranked, following
-
-
-@jitted(None)
-def _quantile(keys, level, two):  # type: ignore[no-untyped-def]  # as above
-    """Return a quantile of the numbers with these keys by linear interpolation; `two` (2,) is working memory."""
-    at = level * (len(keys) - 1)
-    low = int(at)
-    two[0], two[1] = _ranked(keys, low)
-    for i in range(2):
-        two[i] ^= (two[i] >> 31) & _SIGN
-    numbers = two.view(np.float32)
-    return numbers[0] + (at - low) * (np.float64(numbers[1]) - numbers[0])
-
-
 @jitted(_POOLED)
 def pooled(rows, nodes, numbers, words, root, depth, values, out):  # type: ignore[no-untyped-def]  # types: `_POOLED`
     """Fill `out` (n, 2) with p50 and p90 of the values in the leaves that each row reaches, over all trees.
 
-    The last column of a leaf's node is its row in `values`, which is viewed as integers. A number's key is its bits,
-    changed so that keys are in the order of their numbers.
+    The last column of a leaf's node is its row in `values`. Quantiles between two values are interpolated linearly.
     """
     width, trees = values.shape[1], (nodes, numbers, words, root, depth)
-    keys, two = np.empty(root.size * width, dtype=np.int32), np.empty(2, dtype=np.int32)
     leaf, path = np.empty(root.size, np.int32), np.empty(root.size, np.uint64)
     due, lanes = np.arange(root.size + LANES), (np.empty(LANES, np.int32), np.empty(LANES, np.uint64))
+    pool = np.empty(root.size * width, np.float32)
     for i in range(len(rows)):
         _reach(rows[i], trees, due, root.size, lanes, leaf, path)
         for tree in range(root.size):
             place = nodes[_WORD(leaf[tree]) * _WORD(4) + _WORD(3)]
-            for j in range(width):
-                bits = values[place, j]
-                keys[tree * width + j] = bits ^ ((bits >> 31) & _SIGN)
-        out[i, 0], out[i, 1] = _quantile(keys, 0.5, two), _quantile(keys, 0.9, two)
+            pool[tree * width : (tree + 1) * width] = values[place]
+        pool.sort()
+        for k, level in enumerate((0.5, 0.9)):
+            at = level * (pool.size - 1)
+            low = int(at)
+            high = min(low + 1, pool.size - 1)
+            out[i, k] = pool[low] + (at - low) * (np.float64(pool[high]) - pool[low])
 
 
 def packed_nodes(forest: Forest) -> npt.NDArray[np.int32]:
@@ -248,10 +209,8 @@ class CompiledTrees:
         _walk(rows, rows.view(np.int32), *trees, out)
         return out.astype(np.float64)
 
-    def check(self, booster: "Booster", features: int) -> None:
+    def check(self, booster: "Booster") -> None:
         """Compare the outputs with XGBoost's on random rows and on rows at the booster's split thresholds."""
-        if self.forest.features != features:
-            raise BundleError(f"the model takes {self.forest.features} features, expected {features}")
         rows = trial_rows(self.forest)
         with np.errstate(invalid="ignore", over="ignore"):
             away = np.abs(self.rows(rows) - raw_outputs(booster, rows))

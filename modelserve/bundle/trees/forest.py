@@ -269,23 +269,19 @@ CHECK_ROWS: Final = 64
 
 
 def trial_rows(forest: Forest) -> npt.NDArray[np.float32]:
-    """Return rows on which compiled trees are compared with XGBoost.
+    """Return rows on which compiled trees are compared with XGBoost: values at and next to split thresholds, and NaN.
 
-    Their values are at, just below and just above split thresholds, random, categories unseen in training, and NaN.
+    Categorical features get codes, some of them unseen in training.
     """
     rng = np.random.default_rng(0)
-    inner = (forest.left >= 0) & (forest.words_at < 0)
     rows = rng.normal(scale=10.0, size=(CHECK_ROWS, forest.features)).astype(np.float32)
-    categorical = np.unique(forest.feature[(forest.left >= 0) & (forest.words_at >= 0)])
-    order = np.argsort(forest.feature[inner], kind="stable")
-    split, at = forest.feature[inner][order], forest.threshold[inner][order]
-    for feature, first, count in zip(*np.unique(split, return_index=True, return_counts=True), strict=True):
-        chosen = rng.choice(at[first : first + count], CHECK_ROWS)
-        towards = rng.choice(np.array([-np.inf, 0.0, np.inf], dtype=np.float32), CHECK_ROWS)
-        rows[:, feature] = np.where(towards == 0.0, chosen, np.nextafter(chosen, towards))
-    for feature in categorical:
+    inner, categorical = forest.left >= 0, forest.words_at >= 0
+    for feature in np.unique(forest.feature[inner & ~categorical]):
+        at = rng.choice(forest.threshold[inner & ~categorical & (forest.feature == feature)], CHECK_ROWS)
+        below, above = np.nextafter(at, np.float32(-np.inf)), np.nextafter(at, np.float32(np.inf))
+        rows[:, feature] = np.choose(rng.integers(0, 3, CHECK_ROWS), [below, at, above])
+    for feature in np.unique(forest.feature[inner & categorical]):
         rows[:, feature] = rng.choice(np.array([-1.0, 0.5, 1e9, *range(64)], dtype=np.float32), CHECK_ROWS)
-    missing = rng.random(rows.shape) < np.linspace(0.0, 0.9, CHECK_ROWS)[:, None]
-    rows[missing] = np.nan
+    rows[rng.random(rows.shape) < np.linspace(0.0, 0.9, CHECK_ROWS)[:, None]] = np.nan
     edges = np.array([np.nan, 0.0, -0.0, -1.0, 3e38, -3e38], dtype=np.float32)
     return np.vstack([rows, np.repeat(edges[:, None], forest.features, axis=1)])

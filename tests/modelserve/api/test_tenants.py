@@ -13,7 +13,7 @@ from features.build import build
 from features.contract import FeatureContract
 from features.history import History
 from modelserve.api.app import create_app
-from modelserve.bundle.writing import write_bundle
+from modelserve.bundle.bundle import write_bundle
 from modelserve.callers import Token
 from modelserve.opening import open_service
 from modelserve.scopes import Scope

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from modelserve.bundle.alike import OWN_RUNS, Alike, alike_key, held
+from modelserve.bundle.alike import OWN_RUNS, Alike, held
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import USAGE_TARGETS, Card
 from scheduler_core.types import Job, PeakUse, Request
@@ -23,12 +23,6 @@ def asked(**changed: object) -> Job:
 
 def said(**changed: float) -> dict[str, np.ndarray]:
     return {target: np.array([changed.get(target, 3.0)]) for target in USAGE_TARGETS}
-
-
-def test_requests_that_agree_to_three_digits_are_the_same() -> None:
-    assert alike_key("worker", ASKED.row()) == SEEN.key
-    assert alike_key("worker", (6.0, 29.2, 0.5)) != SEEN.key
-    assert alike_key("ps", ASKED.row()) != SEEN.key
 
 
 def test_cpu_and_gpu_are_the_bound_and_memory_the_larger_of_bound_and_model() -> None:
@@ -79,15 +73,6 @@ def test_few_runs_of_its_own_group_are_evidence_beside_groups_alike(
     _, runs = held(found, [asked()], said(), np.array([own_runs]))
 
     assert runs.tolist() == [stands_behind]
-
-
-def test_a_target_without_a_bound_is_unknown() -> None:
-    lacking = SEEN.model_copy(update={"needs": {"cpu_cores": 2.0}})
-
-    use, _ = held({lacking.key: lacking}, [asked()], said(), np.array([4]))
-
-    assert use["cpu_cores"].tolist() == [2.0]
-    assert all(np.isnan(use[target]).all() for target in USAGE_TARGETS[1:])
 
 
 @pytest.mark.parametrize("kind", ["live", "bundles"])

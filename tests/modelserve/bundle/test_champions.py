@@ -44,17 +44,6 @@ def test_one_damaged_model_keeps_no_other_from_serving(folder: Path) -> None:
     assert "contract.json" in champions.failures[NAME]
 
 
-def test_an_absent_folder_holds_nothing(tmp_path: Path) -> None:
-    assert read_champions(tmp_path / "nowhere").bundles == {}
-
-
-def test_folders_that_are_no_model_are_passed_over(folder: Path) -> None:
-    (folder / ".runtime.pai.ctr.x1").mkdir()
-    (folder / "lost+found").mkdir()
-
-    assert len(read_champions(folder).bundles) == 2
-
-
 @pytest.mark.parametrize(
     "change",
     [

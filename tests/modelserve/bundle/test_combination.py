@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelserve.bundle.card import COMBINABLE, WIDEST
-from modelserve.bundle.combination import DISCOUNT, RATE, STEP, Combination, forecasts_of
+from modelserve.bundle.card import COMBINABLE
+from modelserve.bundle.combination import Combination, forecasts_of
 from tests.examples import examples
 from tests.modelserve.combining import MEMBERS, SEEDS, TWO, forecasts_like, taught
 
@@ -59,66 +59,7 @@ def test_one_ended_job_moves_the_weights_by_its_losses() -> None:
     assert found.offset == 0.0
 
 
-def test_a_job_above_p90_raises_the_offset_and_one_below_lowers_it() -> None:
-    # The p90 of the mixture is 3. A job of 5 lies 2 above: loss 0.9 * 2. The tracked offset becomes 0.9 steps, and half
-    # of it counts, since p90 with and without it have lost equally so far.
-    above = Combination.new(TWO, rows=0).learnt(np.array([[1.0, 2.0], [3.0, 4.0]]), 5.0)
-
-    assert above.state[-4:] == pytest.approx([1, 0.9 * STEP, 1.8, 1.8])
-    assert above.offset == pytest.approx(0.9 * STEP / 2)
-
-    # A job of 0 next: the tracked offset falls by 0.1 steps, and p90 without it lost less.
-    p90 = above.weights(0.9) @ [2.0, 4.0]
-    below = above.learnt(np.array([[1.0, 2.0], [3.0, 4.0]]), 0.0)
-
-    raw, widened = 1.8 * DISCOUNT + 0.1 * p90, 1.8 * DISCOUNT + 0.1 * (p90 + 0.09)
-    assert below.state[-4:] == pytest.approx([1 + DISCOUNT, 0.08, raw, widened])
-    mean = raw / (1 + DISCOUNT) + 0.001
-    assert below.offset == pytest.approx(0.08 / (1 + math.exp(RATE * (widened - raw) / mean)))
-    assert 0 < below.offset < above.offset
-
-
-def test_learning_leaves_the_combination_before_it_as_it_was() -> None:
-    before = Combination.new(TWO, rows=0)
-
-    before.learnt(np.array([[1.0, 2.0], [3.0, 4.0]]), 1.0)
-
-    assert not before.state.any()
-
-
 # What many jobs change.
-
-
-@pytest.mark.parametrize("best", [0, len(COMBINABLE) - 1])
-def test_a_member_that_is_always_exact_wins_the_weight(best: int) -> None:
-    rng = np.random.default_rng(best)
-    log_y = rng.normal(5.0, 1.0, 250)
-    forecasts = forecasts_like(log_y, len(COMBINABLE), rng)
-    forecasts[:, best] = log_y[:, None]
-
-    combination = taught(Combination.new(COMBINABLE, rows=500), forecasts, log_y)
-
-    for level in (0.5, 0.9):
-        assert combination.weights(level)[best] > 0.9
-    asked = forecasts_like(np.array([8.0]), len(COMBINABLE), rng)
-    asked[:, best] = 8.0
-    assert combination.combined(asked)[0] == pytest.approx([8.0, 8.0], abs=0.15)
-
-
-@settings(max_examples=examples(30), deadline=None)
-@given(members=MEMBERS, seed=SEEDS, rows=st.sampled_from([60, 500, 3000]))
-def test_members_that_forecast_the_same_keep_their_prior_weights(
-    members: tuple[str, ...], seed: int, rows: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    log_y = rng.normal(5.0, 1.0, 40)
-    same = np.repeat(forecasts_like(log_y, 1, rng), len(members), axis=1)
-    start = Combination.new(members, rows=rows)
-
-    combination = taught(start, same, log_y)
-
-    for level in (0.5, 0.9):
-        assert combination.weights(level) == pytest.approx(start.weights(level), abs=1e-12)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -142,12 +83,6 @@ def test_quantiles_lie_between_those_of_the_members_and_ascend(
     assert (found[:, 0] <= found[:, 1]).all()
 
 
-def test_quantiles_that_cross_are_swapped() -> None:
-    crossed = np.array([[[5.0, 1.0], [7.0, 3.0]]])
-
-    assert Combination.new(TWO, rows=0).combined(crossed).tolist() == [[2.0, 6.0]]
-
-
 # The offset of p90.
 
 
@@ -162,17 +97,6 @@ def test_the_offset_brings_a_p90_that_is_too_low_to_its_coverage() -> None:
 
     assert np.mean(log_y <= 5.2) < 0.7
     assert np.mean(covered[200:]) == pytest.approx(0.9, abs=0.04)
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(jumps=st.lists(st.floats(-20.0, 20.0), min_size=1, max_size=80))
-def test_the_offset_stays_within_its_limits(jumps: list[float]) -> None:
-    combination = Combination.new(TWO, rows=0)
-    for y in jumps:
-        combination = combination.learnt(np.array([[0.0, 1.0], [0.5, 1.5]]), y)
-
-        assert 0.0 <= combination.offset <= WIDEST
-        assert 0.0 <= combination.state[-3] <= WIDEST
 
 
 # The forecasts of the members.

@@ -1,6 +1,5 @@
 """The state of a combination in a model card: kept to the bit, and refused if it is none."""
 
-import json
 import math
 
 import numpy as np
@@ -68,14 +67,6 @@ def test_a_state_that_is_not_one_is_refused(change: dict[str, object], said: str
     with pytest.raises(ValidationError, match=said) as refused:
         CombinationState.model_validate({**GOOD, **change})
     assert refused.value.error_count() == 1
-
-
-def test_the_widest_offset_is_read_and_so_is_it_from_json() -> None:
-    widest = {**GOOD, "state": [0.5] * 7 + [WIDEST, 0.5, 0.5]}
-
-    assert Combination.of(CombinationState.model_validate(widest), rows=0).state[-3] == WIDEST
-    with pytest.raises(ValidationError, match="expected 10 finite ones"):
-        CombinationState.model_validate_json(json.dumps({**GOOD, "state": [math.nan] * 10}))
 
 
 def test_a_member_without_prior_weight_gets_none_however_well_it_forecasts() -> None:

@@ -74,20 +74,6 @@ def test_a_job_that_ends_at_the_instant_of_a_submission_is_not_known_to_it() -> 
     assert found.tolist() == [[1.0, 2.0], [1.0, 2.0], [1.0, pytest.approx(2.0 + 0.9 * STEP / 2)]]
 
 
-def test_a_trace_without_jobs_or_without_ends_teaches_nothing() -> None:
-    start = Combination.new(TWO, rows=0)
-    none = np.zeros(0, dtype=np.int64)
-
-    empty, after = start.walked(submit_us=none, end_us=none, forecasts=np.zeros((0, 2, 2)), log_y=np.zeros(0))
-    running, still = start.walked(
-        submit_us=np.arange(3), end_us=np.full(3, 2**62), forecasts=np.ones((3, 2, 2)), log_y=np.full(3, np.nan)
-    )
-
-    assert (empty.shape, running.tolist()) == ((0, 2), [[1.0, 1.0]] * 3)
-    assert not after.state.any()
-    assert not still.state.any()
-
-
 # A slow reference: everything is computed anew from the list of ended jobs, by the formulas.
 
 

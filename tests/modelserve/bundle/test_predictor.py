@@ -83,17 +83,6 @@ def same(left: np.ndarray, right: np.ndarray) -> bool:
     return left.tobytes() == right.tobytes()
 
 
-def test_answers_have_one_value_per_row_and_job(predictor: Predictor) -> None:
-    rows, requests = candidates()
-
-    times, peak = predictor.run_times(JOBS, rows, requests), predictor.peak_use(JOBS)
-
-    assert times.p50.shape == times.p90.shape == rows.shape
-    assert {a.shape for a in (peak.cpu_cores, peak.mem_gib, peak.gpus, peak.gpu_mem_gib, peak.runs)} == {(len(JOBS),)}
-    assert len(predictor.knowledge(JOBS)) == len(JOBS)
-    assert peak.runs.dtype.kind == "i"
-
-
 def test_quantiles_are_positive_and_sorted_or_unknown(predictor: Predictor) -> None:
     times = predictor.run_times(JOBS, *candidates())
 
@@ -113,28 +102,6 @@ def test_one_matrix_equals_row_by_row_to_the_bit(predictor: Predictor) -> None:
     assert same(whole.p90, np.concatenate([each.p90 for each in alone]))
 
 
-def test_the_order_of_rows_and_jobs_changes_no_answer(predictor: Predictor) -> None:
-    rows, requests = candidates()
-    rng = np.random.default_rng(4)
-    shuffled, jobs_order = rng.permutation(len(rows)), rng.permutation(len(JOBS))
-    jobs = [JOBS[i] for i in jobs_order]
-    place = np.argsort(jobs_order)
-
-    plain = predictor.run_times(JOBS, rows, requests)
-    mixed = predictor.run_times(jobs, place[rows[shuffled]], requests[shuffled])
-    peak, mixed_peak = predictor.peak_use(JOBS), predictor.peak_use(jobs)
-
-    assert same(plain.p50[shuffled], mixed.p50)
-    assert same(peak.mem_gib[jobs_order], mixed_peak.mem_gib)
-    assert same(peak.runs[jobs_order], mixed_peak.runs)
-
-
-def test_no_rows_and_no_jobs_are_answered_with_nothing(predictor: Predictor) -> None:
-    times = predictor.run_times([], np.array([], dtype=np.int64), np.zeros((0, 3)))
-
-    assert len(times.p50) == len(predictor.peak_use([]).runs) == len(predictor.knowledge([])) == 0
-
-
 def test_a_job_without_a_model_is_unknown_and_the_others_are_not(bundles: dict[str, Bundle]) -> None:
     predictor = InProcessPredictor(bundles=bundles)
 
@@ -146,15 +113,6 @@ def test_a_job_without_a_model_is_unknown_and_the_others_are_not(bundles: dict[s
     assert np.flatnonzero(np.isnan(peak.mem_gib)).tolist() == strangers
     assert predictor.knowledge(JOBS)[1].support == {}
     assert predictor.knowledge(JOBS)[0].support["cpu_cores"] == (2.0, 8.0)
-
-
-def test_without_usage_models_peak_use_is_unknown(bundles: dict[str, Bundle]) -> None:
-    predictor = PREDICTORS["run-time bundle only"](bundles)
-
-    peak = predictor.peak_use(JOBS)
-
-    assert np.isnan(peak.cpu_cores).all()
-    assert not peak.runs.any()
 
 
 def test_the_model_of_the_workload_comes_before_that_of_the_task_type(bundles: dict[str, Bundle]) -> None:
@@ -243,14 +201,6 @@ def test_runs_count_the_measured_jobs_of_the_like(
         runs = small_jobs.filter(pl.col(column) == runs.removeprefix("of ")).height
 
     assert InProcessPredictor(bundles=bundles).peak_use([job(**changes)]).runs.tolist() == [runs]
-
-
-def test_runs_not_yet_ended_do_not_count(bundles: dict[str, Bundle], small_jobs: pl.DataFrame) -> None:
-    early = small_jobs.filter(pl.col("group") == "g1")["end_ts"].sort()
-
-    asked = [job(user=None, group="g1", submit_ts=early[4].timestamp() + shift) for shift in (0.0, 1e-6)]
-
-    assert InProcessPredictor(bundles=bundles).peak_use(asked).runs.tolist() == [4, 5]
 
 
 def test_what_a_model_cannot_answer_comes_out_as_unavailable(bundles: dict[str, Bundle]) -> None:

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelserve.bundle.quantile_forest import VALUES_PER_LEAF, QuantileForest, read_quantile_forest
-from modelserve.bundle.trees.forest import read_forest
 from modelserve.errors import BundleError
 from tests.examples import examples
 
@@ -89,49 +88,6 @@ def test_quantiles_are_those_of_the_values_that_a_plain_walk_finds(rows: list[tu
 
     expected = [np.quantile(pooled(trees(), values_of(trees()), row), (0.5, 0.9)) for row in matrix]
     assert found == pytest.approx(np.array(expected), abs=1e-6)
-
-
-def test_rows_alone_are_rows_of_the_batch_whatever_the_memory_layout() -> None:
-    matrix = np.random.default_rng(3).normal(size=(40, FEATURES)).astype(np.float32)
-
-    batch = forest().rows(np.asfortranarray(matrix))
-
-    assert [forest().rows(row[None])[0].tolist() for row in matrix] == batch.tolist()
-    assert forest().rows(matrix[:0]).shape == (0, 2)
-    assert len({tuple(row) for row in batch.tolist()}) > 10
-
-
-def test_a_forest_of_single_leaves_answers_the_quantiles_of_all_its_values() -> None:
-    rows = xgb.DMatrix(np.zeros((4, FEATURES)), np.arange(4.0), nthread=1)
-    booster = xgb.train({"num_parallel_tree": 3, "nthread": 1}, rows, 1)
-    values = np.arange(3 * VALUES_PER_LEAF, dtype=np.float32).reshape(3, -1)
-
-    found = read_quantile_forest(raw(booster), saved(values), features=FEATURES, name="f").rows(np.zeros((1, FEATURES)))
-
-    assert found[0] == pytest.approx([11.5, 20.7])  # of 0 to 23: places 11.5 and 20.7
-
-
-def interpolated(pool: npt.NDArray[np.float32], level: float) -> float:
-    ranked, at = np.sort(pool), level * (len(pool) - 1)
-    low, high = ranked[int(at)], ranked[min(int(at) + 1, len(pool) - 1)]
-    return low + (at - int(at)) * (np.float64(high) - low)
-
-
-@pytest.mark.parametrize("kinds", ["few", "signs", "equal", "wide"])
-def test_quantiles_are_those_of_sorted_values_to_the_bit(kinds: str) -> None:
-    rng = np.random.default_rng(4)
-    values = {
-        "few": rng.integers(-2, 3, values_of(trees()).shape).astype(np.float32),
-        "signs": rng.choice(np.array([-0.0, 0.0, -1e-30, 1e-30], dtype=np.float32), values_of(trees()).shape),
-        "equal": np.full_like(values_of(trees()), -3.5),
-        "wide": (rng.normal(size=values_of(trees()).shape) * 1e30).astype(np.float32),
-    }[kinds]
-    matrix = rng.normal(size=(50, FEATURES)).astype(np.float32)
-
-    found = QuantileForest(forest=read_forest(raw(trees()), name="trees"), values=values).rows(matrix)
-
-    pools = [np.array(pooled(trees(), values, row), dtype=np.float32) for row in matrix]
-    assert found.tolist() == [[interpolated(pool, 0.5), interpolated(pool, 0.9)] for pool in pools]
 
 
 def categorical() -> xgb.Booster:

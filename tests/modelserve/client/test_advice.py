@@ -106,15 +106,6 @@ def test_a_target_of_less_than_a_cluster_can_give_is_not_believed(resource: str,
     assert f"found the target {resource}=1e-09, expected one of at least" in absurd.note
 
 
-def test_a_request_of_less_than_a_cluster_can_give_may_stand() -> None:
-    tiny = [job("a", request(0.0004, 8.0, 0.5))]
-
-    [said] = read_advice(json.dumps({"recommendations": answer_to(tiny)}).encode(), tiny, CALL, floors_expected=True)
-
-    assert said.target.cpu_cores == 0.0004
-    assert Reason.PREDICTOR_UNAVAILABLE not in said.reasons.values()
-
-
 def test_half_of_a_surrogate_pair_in_what_is_said_can_be_written() -> None:
     said = one_said(note="half \ud83d of a pair", models={"run_time": "runtime.\udc00@7", "usage": None})
 

@@ -9,8 +9,6 @@ import httpx2
 import jsonschema
 import pytest
 from fastapi import FastAPI
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from modelserve.api.app import OPERATIONS
@@ -20,7 +18,6 @@ from modelserve.contract.calls import CALLS as TABLE
 from modelserve.contract.fields import Minimums
 from modelserve.contract.models import Ready
 from modelserve.errors import WrongAnswer
-from tests.examples import examples
 from tests.modelserve.api.test_answers import ROUTES
 
 Schema = dict[str, Any]  # JSON Schema is as deep as it likes
@@ -116,11 +113,6 @@ def standing_alone(document: Schema, schema: Schema) -> Schema:
     return json.loads(text.replace("#/components/schemas/", "#/$defs/"))
 
 
-def answer_schema(document: Schema, method: str, path: str) -> Schema:
-    said = document["paths"][path][method.lower()]["responses"]["200"]["content"]["application/json"]["schema"]
-    return standing_alone(document, said)
-
-
 def sent_by(ask: Ask, answer: bytes = b"{}") -> httpx2.Request:
     seen: list[httpx2.Request] = []
 
@@ -150,69 +142,3 @@ def test_what_is_sent_is_what_the_document_takes(document: Schema, method: str, 
     if request.content:
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
         jsonschema.validate(json.loads(request.content), standing_alone(document, schema))
-
-
-def kept(value: object, said: object) -> bool:
-    """Tell whether everything in `value` is in `said`, but for what the client adds and how moments are written."""
-    if isinstance(value, dict) and isinstance(said, dict):
-        return all(kept(inner, said[key]) for key, inner in value.items() if key in said or key not in OWN)
-    if isinstance(value, list) and isinstance(said, list):
-        return len(value) == len(said) and all(map(kept, value, said))
-    if isinstance(value, str) and isinstance(said, str):
-        return True
-    return value == said or (isinstance(value, float) and value == pytest.approx(said))
-
-
-CARD = ("GET", "/v1/models/{name}/card")
-"""A card checks itself further than a document can say; a true one is read in the tests of the manual."""
-
-
-@pytest.mark.parametrize(("method", "path"), [each for each in CALLS if each != CARD])
-def test_whatever_the_document_answers_is_read(document: Schema, method: str, path: str) -> None:
-    kind = CALLS[method, path][0]
-    schema = answer_schema(document, method, path)
-
-    @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
-    @given(instances(schema, schema["$defs"]))
-    def check(said: Schema) -> None:
-        read = kind.model_validate_json(json.dumps(said))
-        assert kept(json.loads(read.model_dump_json()), said)
-
-    check()
-
-
-def instances(schema: Schema, defs: dict[str, Schema]) -> st.SearchStrategy[Any]:
-    """Return what a schema of the document allows, as far as the document goes."""
-    if "$ref" in schema:
-        return instances(defs[schema["$ref"].removeprefix("#/$defs/")], defs)
-    if "const" in schema or "enum" in schema:
-        return st.sampled_from(schema.get("enum") or [schema["const"]])
-    if "anyOf" in schema:
-        return st.one_of([instances(each, defs) for each in schema["anyOf"]])
-    if "prefixItems" in schema:
-        return st.tuples(*(instances(each, defs) for each in schema["prefixItems"])).map(list)
-    match schema["type"]:
-        case "object" if "properties" in schema:
-            return st.fixed_dictionaries({name: instances(each, defs) for name, each in schema["properties"].items()})
-        case "object":
-            return st.dictionaries(st.text(max_size=3), instances(schema["additionalProperties"], defs), max_size=2)
-        case "array":
-            least = schema.get("minItems", 0)
-            return st.lists(instances(schema["items"], defs), min_size=least, max_size=max(2, least))
-        case "string" if schema.get("format") == "date-time":
-            return st.sampled_from(["2026-11-20T03:00:00Z", "1970-01-01T00:00:00.500000Z"])
-        case "string":
-            return st.text(min_size=schema.get("minLength", 0), max_size=8)
-        case "integer":
-            return st.integers(schema.get("minimum", -(2**53)), 2**53)
-        case "number":
-            low = schema.get("exclusiveMinimum", schema.get("minimum", -1e300))
-            high = schema.get("exclusiveMaximum", schema.get("maximum", 1e300))
-            return st.floats(
-                low, high, exclude_min="exclusiveMinimum" in schema, exclude_max="exclusiveMaximum" in schema
-            )
-        case "boolean":
-            return st.booleans()
-        case "null":
-            return st.none()
-    raise AssertionError(f"no instances of {schema}")

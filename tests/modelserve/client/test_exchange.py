@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from modelserve.client.exchange import FOREIGN, Exchange
-from modelserve.client.messages import Call, fields, message_of
+from modelserve.client.messages import Call, message_of
 from modelserve.contract.calls import MODELS, SET_MODE
 from modelserve.errors import BadRequest, ClientError, Refused, ServiceUnavailable, WrongAnswer
 from tests.modelserve.client.conftest import Time, half, hang, reply, reset, trickle
@@ -18,7 +18,7 @@ from tests.modelserve.client.services import Service
 Serve = Callable[..., Service]
 Make = Callable[..., Exchange]
 READ = message_of(MODELS)
-WRITE = message_of(SET_MODE, fields(mode="enforce"))
+WRITE = message_of(SET_MODE, b'{"mode":"enforce"}')
 
 
 def sent(exchange: Exchange, call: Call = READ) -> bytes:

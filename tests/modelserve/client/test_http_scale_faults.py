@@ -10,10 +10,8 @@ import pytest
 
 from modelserve.client.http_scale import HttpScale
 from modelserve.errors import BadRequest
-from scheduler_core.shrink import Scale, shrink
 from scheduler_core.types import RESOURCES, Job, Reason, Request
 from tests.modelserve.client.services import (
-    PREDICTOR,
     Answer,
     answering,
     dripping,
@@ -179,15 +177,6 @@ def test_a_round_of_more_than_ten_thousand_jobs_is_split() -> None:
     assert {answer.target.gpus for answer in found} == {0.1}
 
 
-def test_an_older_model_is_followed_and_noted_once() -> None:
-    def by(version: int) -> Answer:
-        return each(models={"run_time": f"runtime.toy.ctr@{version}", "usage": None})
-
-    with serving(by(7), by(6), by(6), by(8)) as service, patient(service.address) as scale:
-        notes = [scale(asked(1))[0].note for _ in range(4)]
-    assert notes == ["", "answered by runtime.toy.ctr@6 after @7", "", ""]
-
-
 def test_where_the_service_observes_requests_stand_unless_the_targets_are_wanted() -> None:
     with serving(each(mode="observe")) as service, patient(service.address) as scale:
         [noted] = scale(asked(1))
@@ -303,42 +292,3 @@ def test_parameters_that_cannot_be_meant_are_refused(arguments: dict) -> None:
     with pytest.raises(BadRequest) as refusal:
         HttpScale(**{"address": "http://127.0.0.1:8080", **arguments})
     assert "secret" not in str(refusal.value)
-
-
-def check_scale(scale: Scale, jobs: list[Job]) -> None:
-    """Check what every scale promises."""
-    answers = scale(jobs)
-    assert [answer.job_id for answer in answers] == [each.job_id for each in jobs]
-    for one, answer in zip(jobs, answers, strict=True):
-        assert answer.request == one.request or any(map(math.isnan, one.request.row()))
-        for name, target, lower, wanted in zip(
-            RESOURCES, answer.target.row(), answer.lower_bound.row(), one.request.row(), strict=True
-        ):
-            assert (name in answer.reasons) == (not math.isnan(wanted))
-            assert math.isnan(target) == math.isnan(wanted)
-            assert math.isnan(wanted) or 0.0 <= target <= wanted
-            assert math.isnan(lower) or math.isnan(wanted) or lower <= target
-
-
-JOBS = {
-    "none": [],
-    "one": asked(1),
-    "alike": [job("a"), job("a")],
-    "opted_out": [job("a", opted_out=True), job("b")],
-    "of_other_resources": [job("a", Request(cpu_cores=NAN, mem_gib=NAN, gpus=2.0)), job("b", request(gpus=NAN))],
-    "of_nothing": [job("a", request(0.0, 0.0, 0.0))],
-    "with_minimum": [job("a", minimum=Request(cpu_cores=3.5, mem_gib=NAN, gpus=NAN))],
-    "many": asked(50),
-}
-
-
-@pytest.mark.parametrize("jobs", list(JOBS.values()), ids=list(JOBS))
-def test_the_service_and_this_process_keep_the_same_promises_and_say_the_same(jobs: list[Job]) -> None:
-    def here(asked: list[Job]) -> list:
-        return shrink(asked, PREDICTOR)
-
-    with serving(answering()) as service, patient(service.address) as there:
-        check_scale(here, jobs)
-        check_scale(there, jobs)
-        pairs = zip(here(jobs), there(jobs), strict=True)
-        assert [repr(left) for left, _ in pairs] == [repr(answer) for answer in there(jobs)]

@@ -1,6 +1,5 @@
 """Placements and explanations by both clients against a real service, and by the commands with and without it."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from modelserve.api.app import create_app
-from modelserve.client import AsyncClient, Client
-from modelserve.contract.placements import MAX_EXPLAINED, PendingAnswer
+from modelserve.client import Client
+from modelserve.contract.placements import MAX_EXPLAINED
 from modelserve.errors import BadRequest
 from modelserve.opening import open_service
 from modelserve.settings import ServeSettings
@@ -26,21 +25,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     settings = ServeSettings(bundles=folder, store=f"sqlite:///{folder}/serve.db", trace="pai")
     with closing(open_service(settings)) as service, serving(create_app(service)) as found:
         yield found
-
-
-def test_both_clients_get_the_same_answers(address: str) -> None:
-    async def ask() -> PendingAnswer:
-        async with AsyncClient(address) as client:
-            return await client.explain_pending(cluster(), job_ids=["a2"])
-
-    with Client(address) as client:
-        placed = client.placements(cluster())
-        waited = client.explain_pending(cluster())
-    awaited = asyncio.run(ask())
-
-    assert [row.starts for row in placed.placements] == [True, False]
-    assert waited.pending == awaited.pending
-    assert waited.answer_id != awaited.answer_id
 
 
 def test_a_cluster_of_the_wrong_shape_is_refused_before_it_is_sent() -> None:

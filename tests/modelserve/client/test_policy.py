@@ -18,15 +18,6 @@ from tests.scheduler_core.cases import job, request
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-@given(failures=st.integers(1, 5000), drawn=st.floats(0.0, 1.0, exclude_max=True))
-def test_a_wait_grows_to_its_bound_and_no_further(failures: int, drawn: float) -> None:
-    retries = Retries(first_wait_s=0.1, longest_wait_s=2.0)
-
-    wait = retries.wait_s(failures, drawn)
-
-    assert wait == drawn * min(2.0, 0.1 * 2.0 ** min(failures - 1, 60))
-
-
 @given(
     addresses=st.integers(1, 5),
     tries=st.integers(1, 4),

@@ -5,27 +5,15 @@ import math
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from modelserve.client import Client
-from modelserve.client.messages import parts
 from modelserve.contract.fields import Minimums
-from modelserve.errors import BadRequest, Refused, WrongAnswer
+from modelserve.errors import Refused, WrongAnswer
 from scheduler_core.types import Reason, Request
 from tests.modelserve.client.conftest import job, recommending, reply, rows
 from tests.modelserve.client.services import Service
 
 Serve = Callable[..., Service]
-
-
-@given(st.lists(st.integers(), max_size=50), st.integers(1, 60))
-def test_parts_hold_every_item_once_and_in_order(items: list[int], most: int) -> None:
-    pieces = list(parts(items, most))
-
-    assert [item for piece in pieces for item in piece] == items
-    assert all(len(piece) <= most for piece in pieces)
-    assert all(len(piece) == most for piece in pieces[:-1])
 
 
 @pytest.mark.parametrize(("count", "calls"), [(0, 0), (1, 1), (7, 1), (8, 2), (20, 3)])
@@ -99,29 +87,6 @@ def test_what_is_no_answer_is_an_error(serve: Serve, client_of: Callable[..., Cl
 
     with client_of(service.address) as client, pytest.raises(WrongAnswer, match="taut service"):
         client.recommendations(rows(1))
-
-
-def test_a_job_that_cannot_be_meant_is_refused_before_it_is_sent(
-    serve: Serve, client_of: Callable[..., Client]
-) -> None:
-    service = serve(recommending())
-
-    with client_of(service.address) as client, pytest.raises(BadRequest, match="instances"):
-        client.recommendations([{**rows(1)[0], "instances": 0}])
-
-    assert service.seen == []
-
-
-def test_a_scheduler_gets_its_own_nouns_back(serve: Serve, client_of: Callable[..., Client]) -> None:
-    service = serve(recommending())
-
-    with client_of(service.address) as client:
-        [found] = client.recommend([job()])
-
-    assert (found.target.cpu_cores, found.target.mem_gib) == (3.0, 14.5)
-    assert math.isnan(found.target.gpus)
-    assert found.reasons == {"cpu_cores": Reason.SHRUNK, "mem_gib": Reason.SHRUNK}
-    assert (found.run_time_p50_s, found.run_time_change, found.runs) == (60.0, 0.01, 12)
 
 
 def test_a_part_without_an_answer_takes_no_other_part_along(serve: Serve, client_of: Callable[..., Client]) -> None:

@@ -12,9 +12,8 @@ from sqlalchemy import text
 
 from features.build import build
 from features.history import History
-from modelserve.bundle.bundle import read_bundle
+from modelserve.bundle.bundle import read_bundle, write_bundle
 from modelserve.bundle.population import Population
-from modelserve.bundle.writing import write_bundle
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.learning import ModelDrift
 from modelserve.learning.drift import THRESHOLDS

@@ -1,13 +1,8 @@
-import os
-import platform
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
 from features.online import EndedRun
-from modelserve.loading.histories import give_back_memory
 from modelserve.loading.models import ModelSet
 from modelserve.store.changes import Erasure
 from tests.modelserve.mirrored import NAME, Folder, models_of, run_of
@@ -15,18 +10,6 @@ from tests.modelserve.mirrored import NAME, Folder, models_of, run_of
 
 def erased(*, before_us: int = 2_000_000_000_000_000, cluster: str = "") -> Erasure:
     return Erasure(trace="pai", cluster=cluster, user="u1", before_us=before_us, caller="t", at=1.0)
-
-
-def test_histories_are_shared_by_the_file_they_began_as(folder: Folder, other_version: Path) -> None:
-    models = models_of(folder.path)
-    folder.add(NAME, "2", alias="challenger", source=other_version)
-    models.refresh()
-    snapshot = models.current
-
-    held = {id(model.history) for each in (snapshot.champions, snapshot.challengers) for model in each.values()}
-
-    assert len(held) == 1
-    assert [model.bundle.history.frame.height for model in snapshot.champions.values()] == [0] * len(snapshot.champions)
 
 
 def test_feedback_reaches_champions_and_challengers_and_models_loaded_later(
@@ -125,23 +108,3 @@ def test_a_history_that_could_not_be_built_is_begun_anew(folder: Folder) -> None
     # The first model failed; the second of the trace found the history.
     [model] = models.current.champions.values()
     assert model.history.version == 2
-
-
-MIB = 2**20
-
-
-def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have nothing to call")
-def test_free_pages_below_what_lives_are_given_back() -> None:
-    blocks = [b"x" * 65_536 for _ in range(1024)]
-    last = blocks.pop()
-    blocks.clear()
-    before = _resident_bytes()
-
-    give_back_memory()
-
-    assert before - _resident_bytes() > 32 * MIB
-    assert last.startswith(b"x")

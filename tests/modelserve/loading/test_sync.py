@@ -6,17 +6,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from modelserve.bundle.champions import read_pointer
 from modelserve.bundle.registry import Mirrored
 from modelserve.errors import MirrorError
 from modelserve.loading import sync as module
-from modelserve.loading.models import ModelSet
-from modelserve.loading.sync import KEPT_VERSIONS, LEFTOVER_S, STATE, Sync, SyncState, prune, read_state, wait_s
+from modelserve.loading.sync import KEPT_VERSIONS, LEFTOVER_S, STATE, Sync, SyncState, prune, read_state
 from modelserve.settings import ServeSettings
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 
@@ -125,14 +122,6 @@ def test_only_changes_are_logged(registry: Registry, tmp_path: Path, caplog: pyt
     ]
 
 
-def test_waits_double_while_the_registry_is_away_and_no_two_are_alike() -> None:
-    waits = [wait_s(5.0, failed, 0.0) for failed in range(8)]
-
-    assert waits == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
-    assert wait_s(5.0, 0, 0.5) < wait_s(5.0, 0, 0.1) <= 5.0
-    assert wait_s(3600.0, 3, 0.0) == 3600.0
-
-
 def test_old_versions_go_and_those_pointed_at_or_newest_stay(folder: Folder) -> None:
     for version in range(2, 12):
         (folder.path / NAME / str(version)).mkdir()
@@ -167,45 +156,6 @@ def test_only_old_folders_of_downloads_are_removed(folder: Folder) -> None:
     assert prune(folder.path, NAME, now=NOW) == []
 
     assert (old.exists(), new.exists()) == (False, True)
-
-
-def test_models_serve_on_while_the_registry_is_away(folder: Folder) -> None:
-    models = ModelSet(folder.path, past=lambda trace: (), clock=time.time, challengers=True)
-    models.refresh()
-
-    with pytest.raises(MirrorError, match="no such database"):
-        Sync(settings_of(folder.path)).once()
-
-    assert models.refresh() == []
-    assert len(models.current.champions) == 2
-    assert read_pointer(folder.path, NAME) is not None
-
-
-@pytest.mark.slow
-def test_the_process_ends_cleanly_when_it_is_told_to(folder: Folder) -> None:
-    environment = {
-        **os.environ,
-        "TAUT_SERVE_BUNDLES": str(folder.path),
-        "TAUT_SERVE_TRACKING_URI": "sqlite:////nowhere/at-all/mlflow.db",
-        "TAUT_SERVE_MIRROR_EVERY_S": "0.1",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "modelserve.loading.sync"], env=environment, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while not (folder.path / STATE).exists() and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
-    finally:
-        if process.poll() is None:
-            process.kill()
-
-    assert process.returncode == 0
-    assert "no such database" in said
-    assert "Traceback" not in said
-    assert read_state(folder.path).error is not None
 
 
 IN_A_QUERY = """

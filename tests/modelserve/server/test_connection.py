@@ -221,19 +221,6 @@ def _sent(client: socket.socket, data: bytes) -> bool:
     return False
 
 
-def test_requests_sent_together_are_answered_in_order(launch: Start) -> None:
-    server = launch(header_read_limit_s=0.5)
-    with connected(server) as client:
-        lines = [f"GET /pid?id={number} HTTP/1.1\r\nhost: here\r\n\r\n" for number in range(3)]
-        client.sendall("".join(["GET /slow?s=1 HTTP/1.1\r\nhost: here\r\n\r\n", *lines]).encode())
-        received = b""
-        while received.count(b"HTTP/1.1 200") < 4 or not received.endswith(b"}"):
-            received += client.recv(65536)
-
-    answers = [json.loads(part.partition(b"\r\n\r\n")[2]) for part in received.split(b"HTTP/1.1 200 OK\r\n")[1:]]
-    assert [answer.get("id") for answer in answers] == [None, "0", "1", "2"]
-
-
 def established(port: int, client: socket.socket) -> bool:
     """Tell whether the server still holds its end of a client's connection."""
     from pathlib import Path

@@ -45,16 +45,6 @@ def test_totals_outlive_the_worker_that_counted_them_and_its_presence_does_not(l
     assert files == 2
 
 
-@pytest.mark.slow
-def test_what_an_earlier_run_left_among_the_metrics_is_removed(launch: Start, tmp_path: Path) -> None:
-    (tmp_path / "counter_9.db").write_bytes(b"left")
-
-    server = launch(workers=2, environment={"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)})
-
-    until(lambda: _metric(server, "taut_live") == 2, what="two workers")
-    assert not (tmp_path / "counter_9.db").exists()
-
-
 def test_workers_that_cannot_start_end_the_server_with_one_line(launch: Start) -> None:
     server = launch(ready=False, environment={"STANDIN_BREAKS": "yes"})
 

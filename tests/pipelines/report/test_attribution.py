@@ -12,9 +12,8 @@ from features.build import build
 from features.contract import FeatureContract
 from features.history import History
 from modelserve.bundle.boosters import raw_outputs
-from modelserve.bundle.bundle import Bundle, read_bundle
+from modelserve.bundle.bundle import Bundle, read_bundle, write_bundle
 from modelserve.bundle.card import USAGE_TARGETS, Card, Importance
-from modelserve.bundle.writing import write_bundle
 from pipelines.lake.lake import Lake
 from pipelines.report.models import EXPLAINED_FEATURES, LEAST_LATER, attributions, explained_jobs, models, shap_values
 from pipelines.report.page import page

@@ -128,13 +128,3 @@ def test_however_many_trees_there_are_and_columns_change(changed: int, trees: in
     answers = CompiledTrees.of(forest).rows(rows)
 
     assert answers.tobytes() == plainly(forest, rows).tobytes()
-
-
-def test_trees_of_one_leaf_and_rows_without_end_are_answered() -> None:
-    rng = np.random.default_rng(6)
-    forest = grown(rng, trees=600, depth=1, features=2)
-    rows = np.array([[np.inf, -np.inf], [np.nan, 3e38], [0.0, -0.0], [0.0, 0.0]], np.float32)
-
-    answers = CompiledTrees.of(forest).rows(rows)
-
-    assert answers.tobytes() == plainly(forest, rows).tobytes()
