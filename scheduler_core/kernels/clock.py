@@ -8,7 +8,7 @@ of equal demand) that did not fit is not tried again in that round.
 import math
 
 from scheduler_core.kernels.backfill import easy_round
-from scheduler_core.kernels.kernel import SOURCES, Kept, kept, kernel
+from scheduler_core.kernels.kernel import SOURCES, Kept, by_reference, kept, kernel
 from scheduler_core.kernels.offers import next_offer, offer, offer_again, offer_all
 from scheduler_core.kernels.placing import placed
 from scheduler_core.kernels.preemption import preempting_round
@@ -228,6 +228,7 @@ def _looping(sources: str) -> Kept:
     def advance(state: State) -> int:
         """Simulate until nothing more happens before the horizon, the log is full, or a new target workload is due."""
         _ = sources  # captured, so that changed sources give a new cache key for the compiled code
+        state = by_reference(state)
         tally, rules, horizon_s = state.queue.tally[0], state.rules, state.rules.horizon_s
         if tally.arrivals == 0:
             judge(state)
@@ -266,7 +267,7 @@ def _aiming(sources: str) -> Kept:
     def aim_at_goal(state: State) -> None:
         """Recompute what depends on the target workload `State.goal`, which is new."""
         _ = sources
-        aim(state)
+        aim(by_reference(state))
 
     return aim_at_goal
 
@@ -282,6 +283,7 @@ def _choosing(sources: str) -> Kept:
         The result is in `Scratch`, as that of `placing.placed`.
         """
         _ = sources
+        state = by_reference(state)
         if not fits(state.cluster, state.scratch.bare, state.queue, at):
             return 0
         return int(placed(state, state.scratch.bare, at))

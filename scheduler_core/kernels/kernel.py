@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["SOURCES", "Compiled", "digest", "inlined", "kept", "kernel"]
+__all__ = ["SOURCES", "Compiled", "by_reference", "digest", "inlined", "kept", "kernel"]
 
 Compiled = Callable[..., Any]  # numba has no types for compiled functions: see the annotations of each kernel
 
@@ -93,3 +93,22 @@ def inlined(function: Callable[..., Any]) -> Compiled:
 def kept(function: Callable[..., Any]) -> Kept:
     """Compile a function that Python calls, or load it from numba's cache."""
     return Kept(function)
+
+
+class _ByReference:
+    """Pass a named tuple on by reference in compiled code, see `references`; Python returns it as it is."""
+
+    @property
+    def _numba_type_(self) -> Any:
+        from numba.core.registry import cpu_target
+
+        from scheduler_core.kernels.references import refer
+
+        cpu_target.typing_context.refresh()  # which reads what `references` registered
+        return cpu_target.typing_context.resolve_value_type(refer)
+
+    def __call__(self, named: Any) -> Any:
+        return named
+
+
+by_reference: Final = _ByReference()

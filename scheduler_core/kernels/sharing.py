@@ -3,7 +3,7 @@
 Among equal scores the machine listed first wins, or a random one. Scores are cached until a machine changes.
 """
 
-from scheduler_core.kernels.kernel import SOURCES, Kept, kept, kernel
+from scheduler_core.kernels.kernel import SOURCES, Kept, by_reference, kept, kernel
 from scheduler_core.kernels.rooms import WHOLE, copied_on, open_to, shift
 from scheduler_core.kernels.scores import RANDOM, evaluate, refresh
 from scheduler_core.kernels.state import NONE, STALE, Cache, Room, State
@@ -185,6 +185,7 @@ def _filling_up(sources: str) -> Kept:
         multiplied by the number of the target's pods. `draws` (n, 2) break ties and choose devices, if not negative.
         """
         _ = sources
+        state = by_reference(state)
         cache, total = state.cache, 0
         mirror(state, state.cluster.now)
         aim(state)
