@@ -12,7 +12,7 @@ import typer
 
 from pipelines.cli import app
 from pipelines.cli.study import StudyCommand, app_of, load
-from tests.benchmarks import newcomer
+from tests import newcomer
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (

@@ -15,7 +15,7 @@ PARTS: Final[dict[str, Callable[[Sequence[str]], None]]] = {
     "energy": energy.main,
     "slurm": slurm.main,
 }
-ALONE: Final = ("faults", "ingest", "kubernetes", "newcomer", "prometheus", "scale", "serving", "serving.soak")
+ALONE: Final = ("ingest", "kubernetes", "prometheus", "scale", "serving", "serving.soak")
 """Benchmarks that run only by themselves."""
 
 

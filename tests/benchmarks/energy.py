@@ -4,7 +4,7 @@ An agent's step is a decision about a job that has room somewhere; agents withou
 """
 
 import time
-from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.simulation.sites.environment import begun, rows_of
 from pipelines.simulation.sites.loop import act, prepare
 from pipelines.simulation.sites.weeks import Weeks, part, stacked
-from tests.benchmarks.harness import Bar, Row, amount_row, measure, parser_of
+from tests.benchmarks.harness import Bar, Row, amount_row, benchmark
 from tests.pipelines.simulation.sites.made_weeks import week
 
 WEEKS, SITES, JOBS, TAKES = 16, 6, 800, 5
@@ -44,11 +44,7 @@ def _rate(weeks: Weeks, rng: np.random.Generator) -> float:
         spent += time.process_time() - begin
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, and print the table."""
-    parts = {"sites": sites_rows}
-    measure(parts, parser_of("energy", __doc__, parts).parse_args(argv))
-
+main = partial(benchmark, "energy", __doc__, {"sites": sites_rows})
 
 if __name__ == "__main__":
     main()

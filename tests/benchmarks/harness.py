@@ -37,13 +37,8 @@ class Bar:
     value: float
 
     def met(self, figure: float) -> bool:
-        match self.side:
-            case "at least":
-                return figure >= self.value
-            case "at most":
-                return figure <= self.value
-            case "under":
-                return figure < self.value
+        reached = {"at least": figure >= self.value, "at most": figure <= self.value, "under": figure < self.value}
+        return reached[self.side]
 
     def __str__(self) -> str:
         return f"{self.side} {self.value:g}"
@@ -176,6 +171,11 @@ def measure(parts: Mapping[str, Part], options: argparse.Namespace) -> list[Row]
     missed = [str(row["what"]) for row in rows if row.get("met") is False]
     print(f"missed: {'; '.join(missed)}" if missed else "every bar is met", file=sys.stderr)
     return rows
+
+
+def benchmark(name: str, doc: str | None, parts: Mapping[str, Part], argv: Sequence[str] | None = None) -> None:
+    """Run the command of a benchmark that has no options of its own."""
+    measure(parts, parser_of(name, doc, parts).parse_args(argv))
 
 
 def _judged(figures: Sequence[float], bar: Bar | None) -> Row:

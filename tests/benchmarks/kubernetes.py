@@ -5,7 +5,7 @@ import json
 import random
 import tempfile
 import time
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -17,7 +17,7 @@ from modelserve.contract.requests import RecommendBody
 from pipelines.connect.kubernetes.extender import extender_app
 from pipelines.connect.kubernetes.nodes import NodeView
 from pipelines.connect.kubernetes.webhook import open_webhook
-from tests.benchmarks.harness import Bar, Row, alternately, amount_row, measure, parser_of
+from tests.benchmarks.harness import Bar, Row, alternately, amount_row, benchmark
 from tests.modelserve.running import running, serving
 from tests.pipelines.connect.kubernetes.api_server import recorded
 
@@ -92,11 +92,7 @@ def extender_rows() -> list[Row]:
     return rows
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, and print the table."""
-    parts = {"webhook": webhook_rows, "extender": extender_rows}
-    measure(parts, parser_of("kubernetes", __doc__, parts).parse_args(argv))
-
+main = partial(benchmark, "kubernetes", __doc__, {"webhook": webhook_rows, "extender": extender_rows})
 
 if __name__ == "__main__":
     main()

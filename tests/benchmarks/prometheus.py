@@ -61,8 +61,8 @@ def cpu_s(url: str) -> float:
 
 
 def timed(jobs: int, gpus: int, rounds: int) -> Iterator[Row]:
-    """Measure the jobs anew in each round, and once more with the hours kept; yield the times."""
-    took_ms, cpu_ms, again_s = list[float](), list[float](), list[float]()
+    """Measure the jobs anew in each round; yield the times."""
+    took_ms, cpu_ms = list[float](), list[float]()
     made, wanted = cluster(jobs, gpus), Wanted(trace="live", cluster="main", dialect="dcgm-job")
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -71,19 +71,13 @@ def timed(jobs: int, gpus: int, rounds: int) -> Iterator[Row]:
             for _ in range(rounds):
                 shutil.rmtree(folder / "lake", ignore_errors=True)
                 lake = lake_of(folder / "lake", made)
-                for kept in (False, True):
-                    with open_server(url) as server:
-                        spent, begin = cpu_s(url), time.perf_counter()
-                        measured = measure_use(lake, server, wanted).jobs["measured"]
-                        seconds = time.perf_counter() - begin
-                    if kept:
-                        again_s.append(seconds)
-                    else:
-                        took_ms.append(1000 * seconds / jobs)
-                        cpu_ms.append(1000 * (cpu_s(url) - spent) / jobs)
+                with open_server(url) as server:
+                    spent, begin = cpu_s(url), time.perf_counter()
+                    measured = measure_use(lake, server, wanted).jobs["measured"]
+                    took_ms.append(1000 * (time.perf_counter() - begin) / jobs)
+                    cpu_ms.append(1000 * (cpu_s(url) - spent) / jobs)
     yield amount_row(f"{jobs} jobs on {gpus} GPUs, {measured} measured", took_ms, unit="ms a job", bar=BAR)
     yield amount_row("the same: CPU of taut and Prometheus", cpu_ms, unit="ms a job")
-    yield amount_row("the same again, hours kept", again_s, unit="s")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,6 +1,6 @@
 """The simulator under backlog: jobs a CPU second of every order with all metrics, on as many machines as Philly's."""
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -11,7 +11,7 @@ from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.cluster import Machine
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.queueing import Discipline
-from tests.benchmarks.harness import Bar, Row, amount_row, cpu_seconds, measure, parser_of
+from tests.benchmarks.harness import Bar, Row, amount_row, benchmark, cpu_seconds
 
 ROUNDS: Final = 3
 JOBS: Final = 100_000
@@ -76,11 +76,7 @@ def _seconds(workload: Workload, discipline: Discipline) -> float:
     return cpu_seconds(lambda: summarise(simulate(workload, PHILLY, discipline, engine="compiled")))
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, and print the table."""
-    parts = {"b": backlog_rows}
-    measure(parts, parser_of("scheduling", __doc__, parts).parse_args(argv))
-
+main = partial(benchmark, "scheduling", __doc__, {"backlog": backlog_rows})
 
 if __name__ == "__main__":
     main()

@@ -4,7 +4,8 @@ Times are CPU time, so others on the machine do not count. The clusters are draw
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from scheduler_core.jobs import Jobs
 from scheduler_core.kernels.clock import choose
 from scheduler_core.queueing import Discipline
 from scheduler_core.target import target_of
-from tests.benchmarks.harness import Bar, Row, amount_row, measure, parser_of
+from tests.benchmarks.harness import Bar, Row, amount_row, benchmark
 
 ROUNDS: Final = 3
 DECISIONS: Final = 500
@@ -104,11 +105,7 @@ def _decisions_ms(count: int, decisions: int) -> Iterator[float]:
             running.append(allocation)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, and print the table."""
-    parts = {"c": cold_rows}
-    measure(parts, parser_of("sharing", __doc__, parts).parse_args(argv))
-
+main = partial(benchmark, "sharing", __doc__, {"cold": cold_rows})
 
 if __name__ == "__main__":
     main()

@@ -1,6 +1,6 @@
 """Ingest at full size against its bars: `make bench-ingest`; one trace on the disk at a time, in a folder it removes.
 
-Run by hand at a tenth: `python -m tests.benchmarks.ingest --scale 0.1 --only a,c`.
+Run by hand at a tenth: `python -m tests.benchmarks.ingest --scale 0.1 --only philly`.
 """
 
 import sys
@@ -19,8 +19,6 @@ from tests.benchmarks.ingest.published import write_philly
 RATE_BAR: Final = Bar(side="at least", value=0.5)
 PEAK_BAR: Final = Bar(side="under", value=3072.0)
 FLAT_BAR: Final = Bar(side="under", value=1.25)
-PANDAS_SPEED_BAR: Final = Bar(side="at least", value=5.0)
-PANDAS_MEMORY_BAR: Final = Bar(side="at most", value=0.2)
 COPY_BAR: Final = Bar(side="at most", value=1.5)
 AGAIN_BAR: Final = Bar(side="under", value=2.0)
 SIZE_BAR: Final = Bar(side="under", value=0.15)
@@ -74,20 +72,6 @@ def pai_rows(bench: Bench) -> list[Row]:
     ]
 
 
-def pandas_rows(bench: Bench) -> list[Row]:
-    """Compare with the notebook's way in pandas at a tenth of the scale."""
-    with bench.raw(_pai, 0.1) as raw:
-        measures = {"ours": partial(taken, "ingest_and_ask", raw), "pandas": partial(taken, "pandas_notebook", raw)}
-        runs = alternately(measures, bench.rounds)
-    what, against = "PAI at a tenth, ingested and queried", "pandas, as the notebook"
-    rates = ([1 / each.seconds for each in runs[who]] for who in ("ours", "pandas"))
-    peaks = ([each.peak_mib for each in runs[who]] for who in ("ours", "pandas"))
-    return [
-        ratio_row(what, against, *rates, unit="answers/s", bar=PANDAS_SPEED_BAR),
-        ratio_row(f"{what}: memory", against, *peaks, unit="MiB", bar=PANDAS_MEMORY_BAR),
-    ]
-
-
 def philly_rows(bench: Bench) -> list[Row]:
     """Compare an ingest of Philly's GPU table with a plain copy to Parquet."""
     with bench.raw(write_philly) as raw:
@@ -126,7 +110,7 @@ def _pai(folder: Path, scale: float) -> None:
     synthesise(folder, tasks=tasks, instances=instances, seed=0)
 
 
-PARTS: Final = {"a": pai_rows, "b": pandas_rows, "c": philly_rows}
+PARTS: Final = {"pai": pai_rows, "philly": philly_rows}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

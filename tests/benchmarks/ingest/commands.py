@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import duckdb
+
+from pipelines.lake.ingest import ingest as run
 from pipelines.synth.published import COLUMNS
 
 TEXTS: Final = frozenset(
@@ -19,8 +22,6 @@ PHILLY: Final = {"time": "VARCHAR", "machine": "VARCHAR", **{f"gpu{i}": "DOUBLE"
 
 def ingest(folder: str, lake: str, source: str) -> None:
     """Ingest a folder."""
-    from pipelines.lake.ingest import ingest as run
-
     run(source, folder, lake, as_name=f"{source}-made")
 
 
@@ -43,27 +44,8 @@ def duckdb_parquet(folder: str, target: str) -> None:
         work.execute(f"COPY (FROM {read}) TO '{target}.parquet' (FORMAT parquet, COMPRESSION zstd)")
 
 
-def ingest_and_ask(folder: str, lake: str) -> None:
-    """Ingest a PAI folder; print the share of measured tasks that ask for more than they use, as the notebook does."""
-    from pipelines.lake.lake import Lake
-
-    ingest(folder, lake, "pai")
-    asked = (("req_cpu_cores", "used_cpu_cores"), ("req_gpus", "used_gpus"), ("req_mem_gib", "mem_avg_gib"))
-    shares = ", ".join(f"avg(({request} > {used})::INTEGER)" for request, used in asked)
-    with Lake(lake) as opened:
-        query = f"SELECT {shares} FROM jobs JOIN usage USING (trace, cluster, job_id, role)"
-        print(*opened.connect().execute(query).fetchall()[0])
-
-
-def pandas_notebook(folder: str, _: str) -> None:
-    """Answer it in pandas, by the steps of the trace's official notebook."""
-    from tests.benchmarks.ingest.notebook import over_claims
-
-    print(*over_claims(Path(folder)))
-
-
 COMMANDS: Final[dict[str, Callable[..., None]]] = {
-    each.__name__: each for each in (ingest, duckdb_tables, duckdb_parquet, ingest_and_ask, pandas_notebook)
+    each.__name__: each for each in (ingest, duckdb_tables, duckdb_parquet)
 }
 
 
@@ -74,9 +56,7 @@ def _peak_kib() -> int:
     return max(own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
-def _duckdb(target: str):  # type: ignore[no-untyped-def]  # the type would import DuckDB for pandas' process as well
-    import duckdb
-
+def _duckdb(target: str) -> duckdb.DuckDBPyConnection:
     limits: dict[str, str | bool | int | float | list[str]] = {"memory_limit": "1GB", "threads": 2}
     return duckdb.connect(f"{target}.duckdb", config=limits | {"temp_directory": f"{target}.spill"})
 

@@ -1,6 +1,6 @@
 """The prediction service against its bars: `make bench-serve`; the server has one core, the load the other.
 
-Run by hand: `python -m tests.benchmarks.serving --only a,d`.
+Run by hand: `python -m tests.benchmarks.serving --only empty,latency`.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,17 +9,15 @@ from typing import Final
 
 from tests.benchmarks.harness import Row, measure, parser_of
 from tests.benchmarks.serving.stage import Stage, add_cache, staged
-from tests.benchmarks.serving.throughput import empty_rows, mlflow_rows, mlserver_rows
+from tests.benchmarks.serving.throughput import empty_rows
 from tests.benchmarks.serving.worker import batch_rows, latency_rows, memory_rows, ready_rows
 
 PARTS: Final[dict[str, Callable[[Stage], list[Row]]]] = {
-    "a": empty_rows,
-    "b": mlflow_rows,
-    "c": mlserver_rows,
-    "d": latency_rows,
-    "e": batch_rows,
-    "f": memory_rows,
-    "g": ready_rows,
+    "empty": empty_rows,
+    "latency": latency_rows,
+    "batch": batch_rows,
+    "memory": memory_rows,
+    "ready": ready_rows,
 }
 
 

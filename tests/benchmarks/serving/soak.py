@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -80,29 +81,15 @@ class Soaked:
         return rows
 
 
-class Repeated(threading.Thread):
-    """Something done again and again until it is stopped; errors are counted and kept."""
-
-    def __init__(self, act: Callable[[int], None], every_s: float) -> None:
-        super().__init__(daemon=True)
-        self._act, self._every_s, self._over = act, every_s, threading.Event()
-        self.done = 0
-        self.complaints: list[str] = []
-
-    def run(self) -> None:
-        number = 0
-        while not self._over.wait(self._every_s):
-            try:
-                self._act(number)
-                self.done += 1
-            except Exception as error:  # whatever it is, the soak goes on and reports it
-                self.complaints.append(f"{self._act.__name__} {number}: {type(error).__name__}: {str(error)[:300]}")
-            number += 1
-
-    def stop(self) -> None:
-        """End it, once what is under way is done."""
-        self._over.set()
-        self.join(timeout=60)
+def repeat(act: Callable[[int], None], every_s: float, over: threading.Event, complaints: list[str]) -> None:
+    """Do something again and again until it is `over`; keep its errors."""
+    number = 0
+    while not over.wait(every_s):
+        try:
+            act(number)
+        except Exception as error:  # whatever it is, the soak goes on and reports it
+            complaints.append(f"{act.__name__} {number}: {type(error).__name__}: {str(error)[:300]}")
+        number += 1
 
 
 class Feedback:
@@ -166,14 +153,14 @@ def soak(stage: Stage, minutes: float, past: int, rate_per_s: float | None) -> S
         peak = full_load(Target(name="taut", url=url, bodies=bodies, pid=server.pid), seconds=stage.seconds).per_s
         rate = rate_per_s or SHARE * peak
         print(f"peak {peak:.0f} calls a second; {minutes:g} minutes at {rate:.0f}", file=sys.stderr)
-        disturbances = [Repeated(reports.feedback, FEEDBACK_EVERY_S), Repeated(alias, ALIAS_EVERY_S)]
-        for each in disturbances:
-            each.start()
-        _watch(server, _caller(url, bodies, rate, minutes), soaked)
-        for each in disturbances:
-            each.stop()
-            soaked.complaints += each.complaints
-        print(f"feedback {disturbances[0].done} times, alias moved {disturbances[1].done} times", file=sys.stderr)
+        over = threading.Event()
+        with ThreadPoolExecutor() as pool:
+            for act, every_s in ((reports.feedback, FEEDBACK_EVERY_S), (alias, ALIAS_EVERY_S)):
+                pool.submit(repeat, act, every_s, over, soaked.complaints)
+            try:
+                _watch(server, _caller(url, bodies, rate, minutes), soaked)
+            finally:
+                over.set()
     return soaked
 
 

@@ -75,7 +75,6 @@ def staged(options: Namespace) -> Iterator[Stage]:
         raise SystemExit("one core, expected two: one for the server, one for the load")
     options.cache.mkdir(parents=True, exist_ok=True)
     models = trained(options.cache)
-    print(f"the compared model: {models.shape}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="taut-bench-") as scratch:
         at = {"scratch": Path(scratch), "cache": options.cache}
         yield Stage(models=models, rounds=options.rounds, seconds=options.seconds, **at)

@@ -22,11 +22,10 @@ from modelserve.bundle.job_frames import jobs_frame
 from modelserve.bundle.run_times import run_time_features
 from modelserve.contract.requests import job_of
 from scheduler_core.shrink import ShrinkPolicy
-from scheduler_core.types import Job
+from scheduler_core.types import FloatArray, Job
 from tests.benchmarks.harness import Bar, Row, alternately, amount_row, ratio_row
 from tests.benchmarks.serving.models import TRACE
 from tests.benchmarks.serving.processes import CLIENT_CORE, SERVER_CORE, cpu_s, weights
-from tests.benchmarks.serving.rivals import Matrix
 from tests.benchmarks.serving.stage import (
     COMPARED,
     SPREAD_OF_JOBS,
@@ -92,7 +91,7 @@ def batch_rows(stage: Stage) -> list[Row]:
     return [ratio_row(what, against, seconds["ours"], seconds["library"], unit="s", bar=BATCH_BAR)]
 
 
-def candidates_matrix(bundle: Bundle, jobs: list[Job]) -> Matrix:
+def candidates_matrix(bundle: Bundle, jobs: list[Job]) -> FloatArray:
     """Return the feature vectors of every job as it stands and at each candidate of the published algorithm."""
     alphas = np.concatenate([[1.0], ShrinkPolicy(guard="none").alphas()])
     requests = np.array([job.request.row() for job in jobs])

@@ -15,9 +15,8 @@ import pytest
 from pipelines.engine.engine import Local
 from pipelines.errors import EngineError, TrainingError
 from pipelines.models.retrain import train_units
-from tests.benchmarks.faults.workers import held
 from tests.benchmarks.serving.processes import free_port
-from tests.pipelines.engine.work import Job, Mortal, runs, square
+from tests.pipelines.engine.work import Job, Mortal, held, runs, square
 from tests.pipelines.lake.generic.own_rows import ROWS, written_as_csv
 from tests.pipelines.lake.test_ingest_engines import DOOMED, clusters_written, ingested
 from tests.pipelines.models.test_retrain import SETTING, UNITS

@@ -1,5 +1,6 @@
 """Units of work for the tests of engines: they record each run in a folder, and can die, fail or take long."""
 
+import hashlib
 import os
 import signal
 import threading
@@ -93,3 +94,9 @@ def _mortal(fate: Mortal, work: Callable[[Any, Any], Any], shared: Any, unit: An
         (fate.folder / LATE).touch()
         time.sleep(60)  # so that it dies even if the work was done before
     return work(shared, unit)
+
+
+def held(lake: Path) -> dict[str, str]:
+    """Return the digest of every file of a lake but its views and the marks of its inputs, which hold paths."""
+    files = (path for path in lake.rglob("*") if path.is_file() and path.suffix not in (".duckdb", ".seen"))
+    return {str(each.relative_to(lake)): hashlib.sha256(each.read_bytes()).hexdigest() for each in files}

@@ -23,11 +23,10 @@ from pipelines.lake.additions import add_rows
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.lake.views import COLUMNS
-from tests.benchmarks.faults.commits import VERSIONS, ingested, killed_commits, seen
-from tests.benchmarks.faults.workers import held
 from tests.object_store import BUCKET, KEY, POOR_KEY, POOR_SECRET, SECRET, ObjectStore, running_store
 from tests.pipelines.conftest import HELIOS, PAI
-from tests.pipelines.engine.work import Mortal
+from tests.pipelines.engine.work import Mortal, held
+from tests.pipelines.lake.killed_commits import VERSIONS, ingested, killed_commits, seen
 from tests.pipelines.lake.test_additions import use
 from tests.pipelines.lake.test_ingest_engines import DOOMED, clusters_written
 from tests.pipelines.lake.test_ingest_engines import ingested as of_clusters

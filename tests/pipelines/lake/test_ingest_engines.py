@@ -19,8 +19,7 @@ from pipelines.errors import EngineError
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import IngestReport, ingest
 from pipelines.lake.storage import Folder
-from tests.benchmarks.faults.workers import held
-from tests.pipelines.engine.work import Mortal
+from tests.pipelines.engine.work import Mortal, held
 from tests.pipelines.lake.generic.own_rows import COLUMNS, ROWS, row, written_as_csv
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]

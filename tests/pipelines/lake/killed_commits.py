@@ -17,9 +17,8 @@ from typing import Final, get_args
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
-from tests.benchmarks.faults.stalling import Phase, Stalling, stalling
-from tests.benchmarks.harness import Row
 from tests.pipelines.lake.generic.own_rows import COLUMNS, ROWS, written_as_csv
+from tests.pipelines.lake.stalling import Phase, Stalling, stalling
 
 MAPPING: Final = "mapping.toml"
 STALL_S: Final = 60.0
@@ -27,6 +26,7 @@ POLL_S: Final = 0.02
 VERSIONS: Final = {"old": (5, 3), "new": (6, 4)}
 """Rows of the two clusters in each version of the trace."""
 
+Row = dict[str, object]
 Seen = tuple[tuple[int, int], int]
 
 
