@@ -1,5 +1,6 @@
-"""Build the event log of a schedule as columns, sorted by time."""
+"""The event log of a schedule as columns, sorted by time."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -9,21 +10,15 @@ from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.job_metrics import instance_units
 from scheduler_core.cluster import UNITS
 from scheduler_core.devices import WHOLE
-from scheduler_core.types import RESOURCES, FloatArray, IntArray
+from scheduler_core.types import RESOURCES
 
 EVENTS: Final = ("arrive", "never_fits", "start", "complete", "fail", "kill", "preempt", "interrupt")
 """Names of the events of a job."""
 
-_OF_ENDING: Final = {
-    Ending.COMPLETED: "complete",
-    Ending.FAILED: "fail",
-    Ending.KILLED: "kill",
-    Ending.PREEMPTED: "preempt",
-    Ending.INTERRUPTED: "interrupt",
-}
-_OWN_ENDS: Final = (Ending.COMPLETED, Ending.FAILED, Ending.KILLED)
-
 Column = npt.NDArray[Any]  # floats, integers or texts, depending on the column
+
+_OF_ENDING: Final = np.array(["", "complete", "fail", "kill", "preempt", "interrupt"], dtype=object)
+"""Names of events by code of `Ending`."""
 
 
 def events(schedule: Schedule) -> dict[str, Column]:
@@ -48,73 +43,47 @@ def events(schedule: Schedule) -> dict[str, Column]:
         # Run -1 means that the event has no run.
         held = np.append(instance_units(schedule, at), 0)[run]
         columns[resource] = np.where(run >= 0, held, requested) / unit
-    columns["machines"] = np.append(_hosts_text(schedule), np.array([""], dtype=object))[run]
+    of_host = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
+    names = [machine.name for machine in schedule.machines]
+    hosts = zip(schedule.hosts.tolist(), schedule.host_counts.tolist(), strict=True)
+    columns["machines"] = _texts(schedule, of_host, (f"{names[host]}:{count}" for host, count in hosts))[run]
     if schedule.host_devices is not None:
-        texts = _devices_text(schedule, schedule.host_devices)
-        columns["devices"] = np.append(texts, np.array([""], dtype=object))[run]
+        entry, device = schedule.host_devices.nonzero()
+        milli = schedule.host_devices[entry, device].tolist()
+        held_by = zip(schedule.hosts[entry].tolist(), device.tolist(), milli, strict=True)
+        pieces = (f"{names[host]}/{number}:{amount / WHOLE:g}" for host, number, amount in held_by)
+        columns["devices"] = _texts(schedule, of_host[entry], pieces)[run]
     return columns
 
 
-def _in_order(schedule: Schedule) -> tuple[FloatArray, Column, IntArray, IntArray]:
+def _in_order(schedule: Schedule) -> tuple[Column, Column, Column, Column]:
     """Return time, event name, job and run (-1 if the event has no run) of every event, in the order of the log."""
-    ending = schedule.ending
     own, interrupted, preempted = (
-        np.flatnonzero(np.isin(ending, kinds)) for kinds in (_OWN_ENDS, (Ending.INTERRUPTED,), (Ending.PREEMPTED,))
+        np.flatnonzero(np.isin(schedule.ending, kinds))
+        for kinds in ((Ending.COMPLETED, Ending.FAILED, Ending.KILLED), (Ending.INTERRUPTED,), (Ending.PREEMPTED,))
     )
     arrived = np.flatnonzero(schedule.workload.arrive_s <= schedule.end_s)
     # A job that does not fit the empty cluster has two events at its arrival.
-    serials = np.repeat(arrived, 1 + schedule.never_fits[arrived].astype(np.int64))
-    never_fits = np.diff(serials, prepend=-1) == 0
-    starts = np.arange(len(schedule.job))
+    arrivals = np.repeat(arrived, 1 + schedule.never_fits[arrived].astype(np.int64))
+    at_arrival = np.where(np.diff(arrivals, prepend=-1) == 0, "never_fits", "arrive").astype(object)
+    ended, started = np.concatenate([own, interrupted]), np.arange(len(schedule.job))
 
     # Events are listed in the order of simultaneous events; a stable sort by time keeps that order.
-    end_s, start_s, arrive_s = schedule.end_run_s, schedule.start_s, schedule.workload.arrive_s
-    times_s = np.concatenate([end_s[own], end_s[interrupted], arrive_s[serials], end_s[preempted], start_s])
+    end_s, names, job = schedule.end_run_s, _OF_ENDING[schedule.ending], schedule.job
+    times_s = np.concatenate([end_s[ended], schedule.workload.arrive_s[arrivals], end_s[preempted], schedule.start_s])
     order = np.argsort(times_s, kind="stable")
-    run = np.concatenate([own, interrupted, np.full(len(serials), -1), preempted, starts])
-    job = schedule.job
-    serial = np.concatenate([job[own], job[interrupted], serials, job[preempted], job])
-    code = np.concatenate(
-        [
-            _codes(ending[own]),
-            _codes(ending[interrupted]),
-            np.where(never_fits, EVENTS.index("never_fits"), EVENTS.index("arrive")).astype(np.int8),
-            _codes(ending[preempted]),
-            np.full(len(starts), EVENTS.index("start"), dtype=np.int8),
-        ]
-    )
-    return times_s[order], np.array(EVENTS, dtype=object)[code[order]], serial[order], run[order]
+    starts = np.full(len(started), "start", dtype=object)
+    event = np.concatenate([names[ended], at_arrival, names[preempted], starts])
+    serial = np.concatenate([job[ended], arrivals, job[preempted], job])
+    run = np.concatenate([ended, np.full(len(arrivals), -1), preempted, started])
+    return times_s[order], event[order], serial[order], run[order]
 
 
-def _codes(ending: Column) -> npt.NDArray[np.int8]:
-    table = np.zeros(len(Ending), dtype=np.int8)
-    for each, name in _OF_ENDING.items():
-        table[each] = EVENTS.index(name)
-    return np.asarray(table[ending], dtype=np.int8)
-
-
-def _hosts_text(schedule: Schedule) -> Column:
-    """Return the text in the column `machines` for each run (k,)."""
-    hosts, counts, offsets = schedule.hosts, schedule.host_counts, schedule.host_offsets
-    base = int(counts.max(initial=0)) + 1
-    pairs, which = np.unique(np.asarray(hosts, dtype=np.int64) * base + counts, return_inverse=True)
-    pieces = [f"{schedule.machines[pair // base].name}:{pair % base}" for pair in pairs.tolist()]
-    piece = np.array(pieces, dtype=object)[which]
-    begins, width = offsets[:-1], np.diff(offsets)
-    texts = np.full(len(width), "", dtype=object)
-    texts[width == 1] = piece[begins[width == 1]]
-    for run in np.flatnonzero(width > 1).tolist():
-        texts[run] = " ".join(piece[begins[run] : offsets[run + 1]])
-    return texts
-
-
-def _devices_text(schedule: Schedule, host_devices: IntArray) -> Column:
-    """Return the text in the column `devices` for each run (k,)."""
-    run_of_host = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
-    pieces: list[list[str]] = [[] for _ in schedule.job]
-    for at, device in zip(*(axis.tolist() for axis in host_devices.nonzero()), strict=True):
-        name, milli = schedule.machines[int(schedule.hosts[at])].name, int(host_devices[at, device])
-        pieces[int(run_of_host[at])].append(f"{name}/{device}:{milli / WHOLE:g}")
-    texts = np.empty(len(pieces), dtype=object)
-    texts[:] = [" ".join(each) for each in pieces]
+def _texts(schedule: Schedule, of_run: Column, pieces: Iterable[str]) -> Column:
+    """Join the pieces of each run (k,) by blanks; a last, empty text stands for events without a run."""
+    joined: list[list[str]] = [[] for _ in range(len(schedule.job) + 1)]
+    for run, piece in zip(of_run.tolist(), pieces, strict=True):
+        joined[run].append(piece)
+    texts = np.empty(len(joined), dtype=object)
+    texts[:] = [" ".join(each) for each in joined]
     return texts

@@ -1,23 +1,17 @@
-"""Columns of a schedule: per job its final state, stretch and progress; per run the resources held and used.
-
-Sums and quantiles of the columns are in `metrics` and `fairness`.
-"""
+"""Columns of a schedule: per job its final state, stretch and progress; per run the resources held and used."""
 
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import polars as pl
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.slowdown import KILLED_AFTER_FRAC
-from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Cluster
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Uses", "job_metrics"]
-
-LOSSES: Final = (Ending.KILLED, Ending.INTERRUPTED)
-"""Endings of a run after which the work that the job has done so far is lost."""
 
 KEPT: Final = -1
 """Value of `JobMetrics.lost_to` for a run whose work was not lost."""
@@ -70,27 +64,35 @@ class JobMetrics:
 
 def job_metrics(schedule: Schedule) -> JobMetrics:
     """Return the state of each job at the end of a schedule."""
-    workload, count = schedule.workload, len(schedule.workload)
-    doomed = _doomed(schedule)
-    lives = _lives(schedule, doomed)
-    arrived = (workload.arrive_s <= schedule.end_s) & ~schedule.never_fits
-    first_start_s = np.full(count, np.nan)
-    first_start_s[lives.job] = schedule.start_s[lives.first]
-    last_ending = np.full(count, KEPT)
-    last_ending[lives.job] = schedule.ending[lives.last]
-    completed, failed, running = (last_ending == ending for ending in (Ending.COMPLETED, Ending.FAILED, Ending.RUNNING))
-    waiting = arrived & ~completed & ~failed & ~running
+    workload, runs = schedule.workload, _runs(schedule)
+    ending, lost_to = pl.col("ending"), pl.col("lost_to")
+    in_last_life = pl.col("life") == pl.col("life").last()
+    by_job = runs.group_by("job").agg(
+        pl.col("start_s").first(),
+        ending.last(),
+        pl.col("ran_s").filter(in_last_life & (lost_to == KEPT)).sum().alias("attained_s"),
+        (pl.col("end_s") - pl.col("start_s")).sum().alias("busy_s"),
+        (pl.col("full").last() | (lost_to.last() == Ending.KILLED)).alias("full_next"),
+        pl.col("doomed").any(),
+        pl.col("full").any().alias("retried"),
+        *((ending == each).any().alias(each.name) for each in (Ending.KILLED, Ending.PREEMPTED, Ending.INTERRUPTED)),
+    )
+    jobs = pl.DataFrame({"job": np.arange(len(workload))}).join(by_job, on="job", how="left", maintain_order="left")
 
-    full_next = np.zeros(count, dtype=np.bool_)
-    full_next[lives.job] = schedule.full[lives.last] | (lives.lost_to[lives.last] == Ending.KILLED)
+    def marked(name: str) -> BoolArray:
+        return jobs[name].fill_null(value=False).to_numpy()
+
+    arrived = (workload.arrive_s <= schedule.end_s) & ~schedule.never_fits
+    last = jobs["ending"].fill_null(KEPT).to_numpy()
+    completed, failed, running = (last == each for each in (Ending.COMPLETED, Ending.FAILED, Ending.RUNNING))
+    waiting = arrived & ~completed & ~failed & ~running
+    first_start_s = jobs["start_s"].fill_null(np.nan).to_numpy()
+    attained_s, busy_s = (jobs[name].fill_null(0.0).to_numpy() for name in ("attained_s", "busy_s"))
+    full_next = marked("full_next")
     whole_s = np.where(full_next, workload.run_s, workload.granted_run_s)
-    attained_s = np.zeros(count)
-    attained_s[lives.job] = lives.attained_s
-    to_come = waiting | _ever(schedule, doomed)
-    awaited_s = np.where(to_come, np.maximum(whole_s - attained_s, 0.0), 0.0)
+    awaited_s = np.where(waiting | marked("doomed"), np.maximum(whole_s - attained_s, 0.0), 0.0)
     # A waiting job that will be killed runs a second time, in full.
     awaited_s += np.where(waiting & workload.dies & ~full_next, workload.run_s, 0.0)
-    busy_s = np.bincount(schedule.job, weights=schedule.end_run_s - schedule.start_s, minlength=count)
     return JobMetrics(
         arrived=arrived,
         first_start_s=first_start_s,
@@ -98,73 +100,39 @@ def job_metrics(schedule: Schedule) -> JobMetrics:
         failed=failed,
         running=running,
         waiting=waiting,
-        killed=_ever(schedule, schedule.ending == Ending.KILLED),
-        preempted=_ever(schedule, schedule.ending == Ending.PREEMPTED),
-        interrupted=_ever(schedule, schedule.ending == Ending.INTERRUPTED),
-        retried=_ever(schedule, schedule.full),
+        killed=marked(Ending.KILLED.name),
+        preempted=marked(Ending.PREEMPTED.name),
+        interrupted=marked(Ending.INTERRUPTED.name),
+        retried=marked("retried"),
         stretch=np.where(np.isnan(first_start_s), np.nan, (busy_s + awaited_s) / workload.run_s),
         done_frac=np.where(completed | failed, 1.0, np.minimum(attained_s / whole_s, 1.0)),
-        lost_to=lives.lost_to,
+        lost_to=runs["lost_to"].to_numpy(),
     )
 
 
-def _doomed(schedule: Schedule) -> BoolArray:
-    """Mark the runs (k,) still running at the end of the simulation that would have been killed later."""
-    going = schedule.ending == Ending.RUNNING
-    return np.asarray(going & ~schedule.full & schedule.workload.dies[schedule.job], dtype=np.bool_)
+def _runs(schedule: Schedule) -> pl.DataFrame:
+    """Return the runs (k) with the life that each belongs to, and how the work of that life was lost.
 
-
-def _ever(schedule: Schedule, of_run: BoolArray) -> BoolArray:
-    """Return whether each job (n,) has at least one run marked in `of_run` (k,)."""
-    ever = np.zeros(len(schedule.workload), dtype=np.bool_)
-    ever[schedule.job[of_run]] = True
-    return ever
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Lives:
-    """The first and the last run of each started job, and the work lost by each run.
-
-    A life is the series of runs between losses of work: a kill or an interruption ends it, a preemption does not. `job`
-    holds the started jobs, and `first` and `last` the indices of their runs. `attained_s` is the run time of a job's
-    last life, 0 if its work was lost. `lost_to` is described in `JobMetrics`.
+    A life is the series of a job's runs between losses of work: a kill or an interruption ends it, a preemption does
+    not. A run still running at the end of the simulation is `doomed` if it would have been killed later.
     """
-
-    job: IntArray
-    first: IntArray
-    last: IntArray
-    attained_s: FloatArray
-    lost_to: IntArray
-
-
-def _lives(schedule: Schedule, doomed: BoolArray) -> _Lives:
-    runs = len(schedule.job)
-    order = np.argsort(schedule.job, kind="stable")
-    job = schedule.job[order]
-    ending = np.where(doomed, Ending.KILLED, schedule.ending)[order]
-    lost = np.isin(ending, LOSSES)
-    begins_job = np.diff(job, prepend=-1) != 0
-    begins_life = begins_job.copy()
-    begins_life[1:] |= lost[:-1]
-
-    life_at = np.flatnonzero(begins_life)
-    life_last = np.append(life_at[1:], runs)[: len(life_at)] - 1
-    life_lost_to = np.where(lost[life_last], ending[life_last], KEPT)
-    lost_to = np.empty(runs, dtype=np.int64)
-    lost_to[order] = np.repeat(life_lost_to, life_last - life_at + 1)
-    ran_s = (np.minimum(schedule.end_run_s, schedule.end_s) - schedule.start_s)[order]
-    life_s = np.add.reduceat(ran_s, life_at) if runs else ran_s
-
-    job_at = np.flatnonzero(begins_job)
-    job_last = np.append(job_at[1:], runs)[: len(job_at)] - 1
-    last_life = np.cumsum(begins_life)[job_last] - 1
-    return _Lives(
-        job=job[job_at],
-        first=order[job_at],
-        last=order[job_last],
-        attained_s=np.where(life_lost_to[last_life] == KEPT, life_s[last_life], 0.0),
-        lost_to=lost_to,
+    doomed = (schedule.ending == Ending.RUNNING) & ~schedule.full & schedule.workload.dies[schedule.job]
+    runs = pl.DataFrame(
+        {
+            "job": schedule.job,
+            "start_s": schedule.start_s,
+            "end_s": schedule.end_run_s,
+            "ran_s": np.minimum(schedule.end_run_s, schedule.end_s) - schedule.start_s,
+            "full": schedule.full,
+            "ending": schedule.ending.astype(np.int64),
+            "doomed": doomed,
+            "loss": np.where(doomed, Ending.KILLED, schedule.ending).astype(np.int64),
+        }
     )
+    loss = pl.col("loss").is_in([Ending.KILLED, Ending.INTERRUPTED])
+    life = runs.with_columns(loss.cast(pl.Int64).shift(1, fill_value=0).cum_sum().over("job").alias("life"))
+    lost_to = pl.when(loss).then("loss").otherwise(KEPT)
+    return life.with_columns(lost_to.last().over("job", "life").alias("lost_to"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,11 +157,10 @@ def capacity_units(schedule: Schedule) -> IntArray:
     return np.asarray(Cluster(schedule.machines).capacity.sum(axis=0), dtype=np.int64)
 
 
-def held_s(schedule: Schedule, from_s: float, until_s: float) -> FloatArray:
-    """Return the time for which each run (k,) held its machines between `from_s` and `until_s`."""
-    held = np.minimum(schedule.end_run_s, until_s)
-    held -= np.maximum(schedule.start_s, from_s)
-    return np.asarray(np.maximum(held, 0.0, out=held), dtype=np.float64)
+def held_s(schedule: Schedule, from_s: float) -> FloatArray:
+    """Return the time for which each run (k,) held its machines from `from_s` on."""
+    held = np.minimum(schedule.end_run_s, schedule.end_s) - np.maximum(schedule.start_s, from_s)
+    return np.asarray(np.maximum(held, 0.0), dtype=np.float64)
 
 
 def instance_units(schedule: Schedule, resource: int) -> IntArray:
@@ -205,18 +172,7 @@ def instance_units(schedule: Schedule, resource: int) -> IntArray:
 
 def gang_units(schedule: Schedule, resource: int) -> IntArray:
     """Return the units of one resource allocated to all instances of each run (k,)."""
-    units = instance_units(schedule, resource)
-    units *= schedule.workload.instances[schedule.job]
-    return units
-
-
-def granted_stretch(workload: Workload) -> FloatArray:
-    """Return the factor by which each job (n,) runs slower at its first start than at its full request.
-
-    `granted_run_s` of a job that dies is only the fraction `slowdown.KILLED_AFTER_FRAC` of its whole run.
-    """
-    whole_s = np.where(workload.dies, workload.granted_run_s / KILLED_AFTER_FRAC, workload.granted_run_s)
-    return np.asarray(whole_s / workload.run_s, dtype=np.float64)
+    return instance_units(schedule, resource) * schedule.workload.instances[schedule.job]
 
 
 def drawn_units(schedule: Schedule, uses: Uses, resource: int) -> FloatArray:
@@ -226,14 +182,12 @@ def drawn_units(schedule: Schedule, uses: Uses, resource: int) -> FloatArray:
     use is at most the allocation, or on shared machines the request.
     """
     workload, job = schedule.workload, schedule.job
-    mean = uses.mean[:, resource][job]
+    mean, most = uses.mean[:, resource][job], instance_units(schedule, resource)
     if uses.speed is not None:
         most = workload.request_units[:, resource][job]
         mean = mean if resource == 1 else mean * uses.speed[job]
-    else:
-        most = instance_units(schedule, resource)
-        if resource != 1:
-            mean = np.where(schedule.full, mean, mean / granted_stretch(workload)[job])
-    drawn = np.minimum(mean, most)
-    drawn *= workload.instances[job]
-    return np.asarray(drawn, dtype=np.float64)
+    elif resource != 1:
+        # The granted run time of a job that dies is only a fraction of its whole run.
+        whole_s = np.where(workload.dies, workload.granted_run_s / KILLED_AFTER_FRAC, workload.granted_run_s)
+        mean = np.where(schedule.full, mean, mean / (whole_s / workload.run_s)[job])
+    return np.asarray(np.minimum(mean, most) * workload.instances[job], dtype=np.float64)

@@ -1,7 +1,4 @@
-"""Compute the metrics of a schedule: finished jobs, allocated and used capacity, waits, slowdowns, fairness.
-
-Pure functions.
-"""
+"""Compute the metrics of a schedule: finished jobs, allocated and used capacity, waits, slowdowns, fairness."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +8,6 @@ import numpy as np
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
-from pipelines.simulation.measures.fairness import dominant_share_s, finish_time_fairness, jain, user_means
 from pipelines.simulation.measures.job_metrics import (
     JobMetrics,
     Uses,
@@ -23,7 +19,7 @@ from pipelines.simulation.measures.job_metrics import (
 )
 from scheduler_core.cluster import UNITS
 from scheduler_core.errors import BadInput
-from scheduler_core.types import BoolArray, FloatArray
+from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["SLOWDOWN_BOUND_S", "STRETCHED_ABOVE", "Metrics", "Uses", "summarise"]
 
@@ -34,7 +30,7 @@ STRETCHED_ABOVE: Final = 1.01
 SLOWDOWN_BOUND_S: Final = 10.0
 """Minimum run time in the denominator of slowdowns, so that the shortest jobs do not dominate the mean."""
 
-_RESOURCES: Final = (("cpu", "core"), ("mem", "gib"), ("gpu", ""))
+_RESOURCES: Final = (("cpu", "reclaimed_cpu_core_h"), ("mem", "reclaimed_mem_gib_h"), ("gpu", "reclaimed_gpu_h"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,22 +164,15 @@ def summarise(schedule: Schedule, *, uses: Uses | None = None, warm_up_s: float 
     jobs = job_metrics(schedule)
     in_window = workload.arrive_s >= warm_up_s
     counted = jobs.arrived & in_window
-    completed = int((counted & jobs.completed).sum())
-    waiting = int((counted & jobs.waiting).sum())
+    states = ("completed", "failed", "running", "waiting", "killed", "retried", "preempted", "interrupted")
+    counts = {name: int((counted & getattr(jobs, name)).sum()) for name in states}
     return Metrics(
         submitted=int(counted.sum()),
         never_fits=int((in_window & schedule.never_fits & (workload.arrive_s <= schedule.end_s)).sum()),
         deployed=int((counted & ~np.isnan(jobs.first_start_s)).sum()),
-        completed=completed,
-        failed=int((counted & jobs.failed).sum()),
-        running=int((counted & jobs.running).sum()),
-        waiting=waiting,
-        killed=int((counted & jobs.killed).sum()),
-        retried=int((counted & jobs.retried).sum()),
-        preempted=int((counted & jobs.preempted).sum()),
-        interrupted=int((counted & jobs.interrupted).sum()),
-        users=int(np.count_nonzero(np.bincount(workload.user[counted]))),
-        complete_rate=completed / (completed + waiting) if completed + waiting else math.nan,
+        **counts,
+        users=len(np.unique(workload.user[counted])),
+        complete_rate=_ratio(counts["completed"], counts["completed"] + counts["waiting"]),
         **_held(schedule, uses, warm_up_s),
         **_lost(schedule, jobs, warm_up_s),
         **_service(schedule, jobs, counted),
@@ -193,44 +182,36 @@ def summarise(schedule: Schedule, *, uses: Uses | None = None, warm_up_s: float 
 
 def _held(schedule: Schedule, uses: Uses | None, warm_up_s: float) -> dict[str, float]:
     """Return the metrics of allocated, used and reclaimed capacity in the window, for each resource."""
-    during_s = held_s(schedule, warm_up_s, schedule.end_s)
-    window_s = schedule.end_s - warm_up_s
+    during_s = held_s(schedule, warm_up_s)
+    workload, job = schedule.workload, schedule.job
     figures: dict[str, float] = {}
-    for at, ((name, unit), capacity) in enumerate(zip(_RESOURCES, capacity_units(schedule), strict=True)):
-        held = gang_units(schedule, at) * during_s
-        allocated, over = float(held.sum()), float(capacity) * window_s
+    for at, ((name, reclaimed), capacity) in enumerate(zip(_RESOURCES, capacity_units(schedule), strict=True)):
+        held, over = gang_units(schedule, at) * during_s, float(capacity) * (schedule.end_s - warm_up_s)
         drawn, known = math.nan, math.nan
         if uses is not None:
             draws = drawn_units(schedule, uses, at)
             measured = ~np.isnan(draws)
             known = float(held[measured].sum())
             drawn = float(draws[measured] @ during_s[measured]) if measured.any() else math.nan
-        figures[f"{name}_allocated_frac"] = _ratio(allocated, over)
-        figures[f"{name}_used_frac"] = _ratio(drawn, over)
-        figures[f"{name}_use_known_frac"] = _ratio(known, allocated)
-        less = _requested_beyond(schedule, at)
-        figures["_".join(filter(None, ("reclaimed", name, unit, "h")))] = (
-            float(less @ during_s) / UNITS[at] / SECONDS_PER_HOUR
-        )
+        requested = workload.request_units[:, at][job] * workload.instances[job] * during_s
+        figures |= {
+            f"{name}_allocated_frac": _ratio(float(held.sum()), over),
+            f"{name}_used_frac": _ratio(drawn, over),
+            f"{name}_use_known_frac": _ratio(known, float(held.sum())),
+            reclaimed: float((requested - held).sum()) / UNITS[at] / SECONDS_PER_HOUR,
+        }
     return figures
-
-
-def _requested_beyond(schedule: Schedule, resource: int) -> FloatArray:
-    """Return request minus allocation of all instances of each run (k,), in units of one resource."""
-    workload = schedule.workload
-    less = (workload.request_units[:, resource] - workload.granted_units[:, resource]) * workload.instances
-    return np.where(schedule.full, 0.0, less[schedule.job])
 
 
 def _lost(schedule: Schedule, jobs: JobMetrics, warm_up_s: float) -> dict[str, float]:
     """Return the metrics of lost work and of stranded GPUs."""
-    lost = {"killed_gpu_h": 0.0, "interrupted_gpu_h": 0.0}
-    if (jobs.lost_to >= 0).any():
-        gpu_s = gang_units(schedule, 2) * held_s(schedule, warm_up_s, schedule.end_s) / UNITS[2]
-        for name, ending in (("killed_gpu_h", Ending.KILLED), ("interrupted_gpu_h", Ending.INTERRUPTED)):
-            lost[name] = float(gpu_s[jobs.lost_to == ending].sum()) / SECONDS_PER_HOUR
+    gpu_h = gang_units(schedule, 2) * held_s(schedule, warm_up_s) / UNITS[2] / SECONDS_PER_HOUR
     gpus = float(capacity_units(schedule)[2]) / UNITS[2]
-    return {**lost, "stranded_gpu_frac": _ratio(schedule.stranded_gpu_s, gpus * schedule.end_s)}
+    return {
+        "killed_gpu_h": float(gpu_h[jobs.lost_to == Ending.KILLED].sum()),
+        "interrupted_gpu_h": float(gpu_h[jobs.lost_to == Ending.INTERRUPTED].sum()),
+        "stranded_gpu_frac": _ratio(schedule.stranded_gpu_s, gpus * schedule.end_s),
+    }
 
 
 def _service(schedule: Schedule, jobs: JobMetrics, counted: BoolArray) -> dict[str, float]:
@@ -285,3 +266,85 @@ def _mean(values: FloatArray | BoolArray) -> float:
 
 def _ratio(amount: float, over: float) -> float:
     return amount / over if over else math.nan
+
+
+def jain(values: FloatArray) -> float:
+    """Return Jain's index (sum x)^2 / (n sum x^2): 1 if all values are equal, 1/n if only one is above 0.
+
+    The index is NaN without values.
+
+    >>> jain(np.array([2.0, 2.0])), jain(np.array([4.0, 0.0]))
+    (1.0, 0.5)
+
+    References
+    ----------
+    Jain, Chiu, Hawe: A quantitative measure of fairness and discrimination for resource allocation (1984).
+    """
+    squares = len(values) * float(np.square(values).sum())
+    return float(values.sum()) ** 2 / squares if squares else math.nan
+
+
+def user_means(values: FloatArray, users: IntArray, weights: FloatArray | None = None) -> FloatArray:
+    """Return the (weighted) mean of the values of each user, in the order of user codes.
+
+    Users whose weights sum to 0 are left out.
+
+    >>> user_means(np.array([1.0, 3.0, 5.0]), np.array([0, 0, 7]))
+    array([2., 5.])
+    """
+    weights = np.ones(len(values)) if weights is None else weights
+    totals = np.bincount(users, weights=weights)
+    sums = np.bincount(users, weights=weights * values)
+    return np.asarray(sums[totals > 0.0] / totals[totals > 0.0], dtype=np.float64)
+
+
+def dominant_share_s(schedule: Schedule) -> FloatArray:
+    """Return the work of each job (n,): run time at the full request times the job's dominant share of the cluster.
+
+    References
+    ----------
+    Ghodsi et al.: Dominant resource fairness (NSDI 2011), which defines the dominant share.
+    """
+    workload, capacity = schedule.workload, np.maximum(capacity_units(schedule), 1)
+    return np.asarray((workload.request_units / capacity).max(axis=1) * workload.instances * workload.run_s)
+
+
+def private_finish_s(arrive_s: FloatArray, users: IntArray, run_s: FloatArray, work_s: FloatArray) -> FloatArray:
+    """Return when each job (n,) would end if each of the N users had a private 1/N share of the cluster.
+
+    A user's jobs are served one after another in order of arrival (rows must ascend in `arrive_s`). Each takes N times
+    its `work_s` on the share, where `work_s` is the time of the job if it could use the whole cluster, and no job ends
+    before its run time is over.
+
+    >>> arrive_s, run_s, work_s = np.array([[0.0, 10.0, 20.0], [30.0, 30.0, 5.0], [20.0, 20.0, 1.0]])
+    >>> private_finish_s(arrive_s, np.array([0, 0, 1]), run_s, work_s)
+    array([40., 80., 25.])
+    """
+    free_s: dict[int, float] = {}
+    finish_s, count = [], len(np.unique(users))
+    rows = zip(users.tolist(), arrive_s.tolist(), run_s.tolist(), work_s.tolist(), strict=True)
+    for user, at_s, lasts_s, work in rows:
+        free_s[user] = max(free_s.get(user, 0.0), at_s) + count * work
+        finish_s.append(max(free_s[user], at_s + lasts_s))
+    return np.array(finish_s, dtype=np.float64)
+
+
+def finish_time_fairness(schedule: Schedule, counted: IntArray) -> FloatArray:
+    """Return rho of the jobs in the rows `counted`: time from arrival to end / that time in a private 1/N share.
+
+    Sharing is fair to a job if rho is at most 1. N is the number of users who submitted a job, and the private shares
+    serve all jobs, not only those in `counted`. Rho is NaN for a job that did not end.
+
+    References
+    ----------
+    Mahajan et al.: Themis (NSDI 2020), finish-time fairness. Themis divides by the finish time of an app alone on 1/N
+    of the cluster. Here a user takes the place of the app, and the finish time is computed by `private_finish_s`.
+    """
+    workload = schedule.workload
+    fits = np.flatnonzero((workload.arrive_s <= schedule.end_s) & ~schedule.never_fits)
+    alone_s = np.full(len(workload), np.nan)
+    alone_s[fits] = private_finish_s(
+        workload.arrive_s[fits], workload.user[fits], workload.run_s[fits], dominant_share_s(schedule)[fits]
+    )
+    arrive_s = workload.arrive_s[counted]
+    return np.asarray((schedule.finished_s[counted] - arrive_s) / (alone_s[counted] - arrive_s), dtype=np.float64)

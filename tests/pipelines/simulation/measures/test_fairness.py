@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.simulation.measures.fairness import (
+from pipelines.simulation.measures.metrics import (
     dominant_share_s,
     finish_time_fairness,
     jain,
     private_finish_s,
+    summarise,
     user_means,
 )
-from pipelines.simulation.measures.metrics import summarise
 from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule
 
 
