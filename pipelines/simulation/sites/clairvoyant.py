@@ -5,7 +5,8 @@ job takes its best start at these prices. Any prices give a valid bound; the lea
 relaxation. The schedule is made at these prices, and improved by removing and inserting jobs anew.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,8 @@ ROUNDS: Final = 200
 
 REPAIRS: Final = 12_000
 """Attempts to improve the schedule."""
+
+_usd = attrgetter("usd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,24 +155,18 @@ def clairvoyant(
             scale, calm, price = scale / 2.0, 0, least_price
             continue
         if turn % 25 == 24 or turn == 0:
-            best = _better(best, _scheduled(weeks, b, gains, price, jobs))
+            best = max(best, _scheduled(weeks, b, gains, price, jobs), key=_usd)
         over = -room.astype(np.float64)
         over[(price <= 0.0) & (over < 0.0)] = 0.0
         step = scale * max(bound - best.usd, 1e-3 * bound) / max(float((over**2).sum()), 1e-9)
         price = np.maximum(price + step * over, 0.0)
-    best = _better(best, _scheduled(weeks, b, gains, least_price, jobs))
-    return _repaired(
-        weeks, b, Clairvoyant(bound_usd=least, usd=best.usd, start=best.start, site=best.site), rng, repairs
-    )
+    best = max(best, _scheduled(weeks, b, gains, least_price, jobs), key=_usd)
+    return _repaired(weeks, b, replace(best, bound_usd=least), rng, repairs)
 
 
 def _sums(price: FloatArray) -> FloatArray:
     """Return cumulative prices (S, T + 1)."""
-    return np.concatenate([np.zeros((len(price), 1)), np.cumsum(price, axis=1)], axis=1)
-
-
-def _better(one: Clairvoyant, other: Clairvoyant) -> Clairvoyant:
-    return other if other.usd > one.usd else one
+    return np.pad(np.cumsum(price, axis=1), ((0, 0), (1, 0)))
 
 
 def _empty_room(weeks: Weeks, b: int) -> IntArray:
@@ -183,14 +180,14 @@ def _scheduled(weeks: Weeks, b: int, gains: FloatArray, price: FloatArray, jobs:
     order = np.argsort(-gains / work, kind="stable")
     usd = filled(weeks, b, order, _sums(price), room, start, site)
     rest = order[site[order] < 0]
-    usd += filled(weeks, b, rest, np.zeros((len(price), price.shape[1] + 1)), room, start, site)
+    usd += filled(weeks, b, rest, _sums(np.zeros_like(price)), room, start, site)
     return Clairvoyant(bound_usd=np.inf, usd=usd, start=start, site=site)
 
 
 def _repaired(weeks: Weeks, b: int, found: Clairvoyant, rng: np.random.Generator, repairs: int) -> Clairvoyant:
     """Improve a schedule: again and again take out the jobs around a random moment and insert them in another order."""
     start, site, usd = found.start.copy(), found.site.copy(), found.usd
-    jobs, none = len(start), _sums(np.zeros((weeks.paid.shape[1], weeks.paid.shape[2])))
+    jobs, none = len(start), _sums(np.zeros(weeks.paid.shape[1:]))
     room = _empty_room(weeks, b)
     for job in np.flatnonzero(site >= 0):
         room[site[job], start[job] : start[job] + weeks.run_steps[b, job]] -= weeks.jobs.gpus[b, job]
@@ -207,4 +204,4 @@ def _repaired(weeks: Weeks, b: int, found: Clairvoyant, rng: np.random.Generator
             usd = changed
         else:
             start, site, room = kept_start, kept_site, kept_room
-    return Clairvoyant(bound_usd=found.bound_usd, usd=usd, start=start, site=site)
+    return replace(found, usd=usd, start=start, site=site)

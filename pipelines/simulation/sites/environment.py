@@ -23,7 +23,7 @@ def begun(weeks: Weeks) -> State:
     sites = weeks.capacity.shape[1]
     steps = (weeks.usd.shape[2] - DAY // 4) * 4
 
-    def whole(*shape: int, value: int = -1) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    def whole(*shape: int, value: int = -1) -> IntArray:
         return np.full((batch, *shape), value, dtype=np.int64)
 
     tally = whole(4, value=0)
@@ -118,16 +118,11 @@ def held_gpus(weeks: Weeks, state: State, b: int) -> IntArray:
 
 def energy_of(places: Sequence[Place], weeks: Weeks, state: State, b: int = 0) -> Energy:
     """Return the energy of each site in week `b` of a batch."""
-    held = held_gpus(weeks, state, b)
-    hours = held.reshape(len(places), -1, STEPS_PER_H).sum(axis=2) / STEPS_PER_H
-    busy_kw, idle_kw, pue = (
-        np.array([[each] for each in values])
-        for values in zip(*((p.busy_kw, p.idle_kw, p.grid.pue) for p in places), strict=True)
-    )
+    hours = held_gpus(weeks, state, b).reshape(len(places), -1, STEPS_PER_H).sum(axis=2) / STEPS_PER_H
+    busy_kw, idle_kw, pue = np.array([(each.busy_kw, each.idle_kw, each.grid.pue) for each in places]).T[:, :, None]
     kwh = busy_kw * hours + idle_kw
-    price, carbon = (
-        series[b, :, HOURS_PER_DAY : HOURS_PER_DAY + kwh.shape[1]] for series in (weeks.price, weeks.carbon)
-    )
+    week = slice(HOURS_PER_DAY, HOURS_PER_DAY + kwh.shape[1])
+    price, carbon = weeks.price[b, :, week], weeks.carbon[b, :, week]
     return Energy(
         kwh=kwh.sum(axis=1), carbon_g=(kwh * pue * carbon).sum(axis=1), cost_usd=(kwh * pue * price).sum(axis=1)
     )

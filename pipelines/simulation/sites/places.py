@@ -1,7 +1,4 @@
-"""The sites of an environment: GPUs, power and grid of each; the terms of the utility; the regimes of the studies.
-
-Hourly series are read by `pipelines.simulation.energy.grid_files`.
-"""
+"""The sites of an environment: GPUs, power and grid of each; the terms of the utility; the regimes of the studies."""
 
 import tomllib
 from collections.abc import Sequence
@@ -58,11 +55,6 @@ class Place:
         filled = [0 if each is None else int(each.filled.sum()) for each in (self.grid.carbon, self.grid.price)]
         lacking = f", {filled[0]} hours of carbon and {filled[1]} of price filled" if any(filled) else ""
         return f"{self.name} {self.gpus} GPUs, PUE {self.grid.pue:g}{lacking}"
-
-    @property
-    def machine(self) -> Machine:
-        """Return the site as one machine, for the energy accounts."""
-        return Machine(name=self.name, cpu_cores=0.0, mem_gib=0.0, gpus=self.gpus)
 
     @property
     def busy_kw(self) -> float:

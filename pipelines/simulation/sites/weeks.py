@@ -11,7 +11,7 @@ import numpy as np
 
 from pipelines.simulation.sites.places import Place, Terms
 from scheduler_core.kernels.sites.value import DAY, STEPS_PER_H, Jobs
-from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
+from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY
 from scheduler_core.types import FloatArray, IntArray
 
 __all__ = ["MOST_GPUS", "MOST_STEPS", "NEVER", "STEP_S", "WEEK", "Pool", "Weeks", "drawn", "part", "stacked", "week_of"]
@@ -123,7 +123,7 @@ def week_of(places: Sequence[Place], drawn: WeekJobs, start_ts: float, terms: Te
     steps = -(-last // DAY) * DAY
     hours = steps // STEPS_PER_H + HOURS_PER_DAY
     at = start_ts + HOUR_S * (np.arange(hours, dtype=np.float64) - HOURS_PER_DAY)
-    price, carbon = (np.array([_series(each, kind).at(at) for each in places]) for kind in ("price", "carbon"))
+    price, carbon = (np.array([getattr(each.grid, kind).at(at) for each in places]) for kind in ("price", "carbon"))
     kw = np.array([[each.busy_kw * each.grid.pue] for each in places])
     usd = kw / STEPS_PER_H * (price + carbon * terms.carbon_usd_per_t * 1e-6)
     by_step = np.repeat(usd[:, HOURS_PER_DAY:], STEPS_PER_H, axis=1)
@@ -161,58 +161,26 @@ def move_usd(drawn: WeekJobs, price: FloatArray, carbon: FloatArray, terms: Term
 
 def stacked(weeks: Sequence[Weeks]) -> Weeks:
     """Return weeks as one batch; shorter ones are filled up with jobs that never arrive, and with their last hours."""
-    jobs = [each.jobs for each in weeks]
-    return Weeks(
-        jobs=Jobs(
-            gpus=_together([each.gpus for each in jobs], 1),
-            steps=_together([each.steps for each in jobs], 1),
-            due=_together([each.due for each in jobs], NEVER),
-            origin=_together([each.origin for each in jobs], 0),
-            move_usd=np.concatenate([_filled(each.move_usd, 1, _most(jobs, "gpus"), 0.0) for each in jobs]),
-        ),
-        arrive=_together([each.arrive for each in weeks], NEVER),
-        run_steps=_together([each.run_steps for each in weeks], 1),
-        **{
-            name: np.concatenate(
-                [
-                    _filled(getattr(each, name), 2, max(getattr(other, name).shape[2] for other in weeks))
-                    for each in weeks
-                ]
-            )
-            for name in ("usd", "price", "carbon", "paid")
-        },
-        **{
-            name: np.concatenate([getattr(each, name) for each in weeks])
-            for name in ("capacity", "last_step", "worth_usd", "miss_usd")
-        },
-    )
+    of_jobs = {name: _joined([getattr(each.jobs, name) for each in weeks], fill) for name, fill in _JOB_FILLS.items()}
+    columns = [name for name in Weeks._fields if name != "jobs"]
+    joined = {name: _joined([getattr(each, name) for each in weeks], _WEEK_FILLS.get(name)) for name in columns}
+    return Weeks(jobs=Jobs(**of_jobs), **joined)
 
 
 def part(weeks: Weeks, rows: IntArray) -> Weeks:
     """Return some weeks of a batch."""
-    jobs = {name: column[rows] for name, column in weeks.jobs._asdict().items()}
-    return Weeks(
-        jobs=Jobs(**jobs), **{name: column[rows] for name, column in weeks._asdict().items() if name != "jobs"}
-    )
+    columns = {name: column[rows] for name, column in weeks._asdict().items() if name != "jobs"}
+    return Weeks(jobs=Jobs(*(column[rows] for column in weeks.jobs)), **columns)
 
 
-def _series(place: Place, kind: str) -> HourlySeries:
-    found: HourlySeries = getattr(place.grid, kind)
-    return found
+_JOB_FILLS: Final = {"gpus": 1, "steps": 1, "due": NEVER, "origin": 0, "move_usd": 0.0}
+_WEEK_FILLS: Final = {"arrive": NEVER, "run_steps": 1}
+"""Values of the rows that fill up a batch; the series by hour repeat their last value."""
 
 
-def _most(jobs: Sequence[Jobs], name: str) -> int:
-    return max(int(getattr(each, name).shape[1]) for each in jobs)
-
-
-def _together(columns: Sequence[IntArray], fill: int) -> IntArray:
-    most = max(each.shape[1] for each in columns)
-    return np.concatenate([_filled(each, 1, most, fill) for each in columns])
-
-
-def _filled(values: Any, axis: int, length: int, fill: float | None = None) -> Any:  # Any: an array, of its own type
-    """Return the values with `axis` lengthened, by `fill` or by the last value."""
-    width = [(0, length - size if place == axis else 0) for place, size in enumerate(values.shape)]
-    if fill is None:
-        return np.pad(values, width, mode="edge")
-    return np.pad(values, width, constant_values=fill)
+def _joined(arrays: Sequence[Any], fill: float | None) -> Any:  # Any: arrays, each of its own type
+    """Join arrays along the first axis, all others lengthened by `fill`, or by the last value if that is None."""
+    most = np.max([each.shape[1:] for each in arrays], axis=0, initial=0)
+    how: dict[str, Any] = {"mode": "edge"} if fill is None else {"constant_values": fill}
+    lacking = [[(0, 0), *((0, int(gap)) for gap in most - each.shape[1:])] for each in arrays]
+    return np.concatenate([np.pad(each, width, **how) for each, width in zip(arrays, lacking, strict=True)])

@@ -8,7 +8,9 @@ from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.job_metrics import Uses
 from pipelines.simulation.sites.environment import earned_usd, energy_of, held_gpus, outcome_of, simulated
 from pipelines.simulation.sites.loop import State
+from pipelines.simulation.sites.places import Place
 from pipelines.simulation.sites.weeks import STEP_S, Weeks, stacked
+from scheduler_core.cluster import Machine
 from scheduler_core.kernels.sites.value import FEATURES
 from scheduler_core.planning.sites import POLICIES, Policy, policy
 from tests.pipelines.simulation.engine.schedules import Came, schedule
@@ -22,7 +24,11 @@ def each_policy() -> list[Policy]:
     return [policy(name, params.get(name, [])) for name in POLICIES]
 
 
-def as_schedule(weeks: Weeks, state: State, site: int, machine: object, end_s: float) -> Schedule:
+def site_machine(each: Place) -> Machine:
+    return Machine(name=each.name, cpu_cores=0.0, mem_gib=0.0, gpus=each.gpus)
+
+
+def as_schedule(weeks: Weeks, state: State, site: int, machine: Machine, end_s: float) -> Schedule:
     """Return the runs of one site as a schedule of one machine."""
     ran = np.flatnonzero(state.site[0] == site)
     ran = ran[np.argsort(state.start[0, ran], kind="stable")]
@@ -55,7 +61,7 @@ def test_energy_carbon_and_money_are_those_of_the_accounts(name: str) -> None:
     found = energy_of(sites, weeks, state)
     end_s = (weeks.paid.shape[2] - 1) * STEP_S
     for number, each in enumerate(sites):
-        runs = as_schedule(weeks, state, number, each.machine, end_s)
+        runs = as_schedule(weeks, state, number, site_machine(each), end_s)
         uses = Uses(mean=np.full((len(runs.job), 3), np.nan))
         total = account(runs, uses, [each.power], each.grid, START_TS, assumed=each.assumed).total()
         assert found.kwh[number] == pytest.approx(total.kwh, rel=1e-12)
