@@ -15,7 +15,6 @@ from pipelines.cli.simulation_settings import Settings, slack_of
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.simulation.cluster_file import ClusterSpec, cluster_file, outage_file, paper_cluster, recorded_cluster
-from pipelines.simulation.conclusion import conclusion
 from pipelines.simulation.energy.grid_files import moment_of, zone_files
 from pipelines.simulation.energy.power_file import idle_figures, power_file
 from pipelines.simulation.energy.site import Holding, Site, power_notes, start_on
@@ -23,7 +22,7 @@ from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages
 from pipelines.simulation.job_pool import Pool, job_pool, one_instance_each, recorded_pool, submissions
 from pipelines.simulation.results_folder import fresh_folder, keeping, write_rows
-from pipelines.simulation.rows import Row, averaged
+from pipelines.simulation.rows import Row, averaged, conclusion
 from pipelines.simulation.settings import PAPER_RATE_PER_H, Aiming, OutageRate, SimulationSettings
 from pipelines.simulation.shared.settings import SHARED, SharedSettings
 from pipelines.simulation.simulate import simulate, simulate_recorded

@@ -1,13 +1,13 @@
-"""The arms of a simulation, and two predictors without a model (constant and oracle).
+"""The arms of a simulation, each a way to choose requests, and two predictors without a model (constant and oracle).
 
-An arm is a way to choose requests: it gives every job of the pool (the jobs to simulate) a recommendation. A `Scale` is
-a function from jobs to recommendations: Algorithm 1 of Yang, Hong and Tang with a predictor and a shrink policy.
+A `Scale` is a function from jobs to recommendations: Algorithm 1 of Yang, Hong and Tang with a predictor and a policy.
 """
 # ruff: noqa: ARG002 -- the `Predictor` protocol fixes the signatures, although a constant ignores its arguments
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -151,7 +151,7 @@ def scales_of(predictor: Predictor | None, pool: Pool, settings: SimulationSetti
         )
         for guard in settings.guards
     }
-    return {arm: _scale(predictor, policy) for arm, policy in policies.items()}
+    return {arm: partial(shrink, predictor=predictor, policy=policy) for arm, policy in policies.items()}
 
 
 def oracle_of(pool: Pool) -> OraclePredictor:
@@ -173,7 +173,10 @@ def advice(pool: Pool, scales: Mapping[str, Scale]) -> dict[str, list[Recommenda
         return arms
     exact = oracle_policy(pool.device_mem_gib, pool.assumed_device_mem_gib)
     arms |= given | {ORACLE: shrink(jobs, oracle_of(pool), exact)}
-    return {arm: _where(pool.measured, answers) for arm, answers in arms.items()}
+    return {
+        arm: [answer if known else at_request(answer) for known, answer in zip(pool.measured, answers, strict=True)]
+        for arm, answers in arms.items()
+    }
 
 
 def at_request(answer: Recommendation) -> Recommendation:
@@ -184,11 +187,3 @@ def at_request(answer: Recommendation) -> Recommendation:
 def model_decided_share(answers: Sequence[Recommendation]) -> float:
     """Return the share of recommendations whose target was set by the run-time model rather than by a lower bound."""
     return float(np.mean([answer.model_decided for answer in answers]))
-
-
-def _scale(predictor: Predictor, policy: ShrinkPolicy) -> Scale:
-    return lambda jobs: shrink(jobs, predictor, policy)
-
-
-def _where(measured: Sequence[bool], answers: Sequence[Recommendation]) -> list[Recommendation]:
-    return [answer if known else at_request(answer) for known, answer in zip(measured, answers, strict=True)]

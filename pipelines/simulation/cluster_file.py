@@ -1,7 +1,4 @@
-"""Read the machines of a simulation from a trace's machine table or a TOML file, and outages from a CSV file.
-
-Nothing is simulated here.
-"""
+"""Read the machines of a simulation from a trace's machine table or a TOML file, and outages from a CSV file."""
 
 import csv
 import math
@@ -52,11 +49,7 @@ class ClusterSpec:
 
     def note(self) -> str:
         """Return a one-line note on the source and the capacity of the machines."""
-        cores, mem_gib, gpus = (
-            sum(machine.cpu_cores for machine in self.machines),
-            sum(machine.mem_gib for machine in self.machines),
-            sum(machine.gpus for machine in self.machines),
-        )
+        cores, mem_gib, gpus = (sum(getattr(machine, name) for machine in self.machines) for name in RESOURCES)
         types = sorted({machine.gpu_type for machine in self.machines if machine.gpu_type is not None})
         text = f"cluster ({self.source}): {len(self.machines)} machines, {gpus} GPUs, {cores:g} cores, {mem_gib:g} GiB"
         text += f", GPU types {' '.join(types)}" if types else ", GPU types not given"
@@ -82,16 +75,8 @@ def recorded_cluster(machines: pl.DataFrame, trace: str) -> ClusterSpec:
         raise BadUsage(f"found machines of the clusters {', '.join(clusters)} in {trace}; choose one with --cluster")
     unstated = tuple(name for name in RESOURCES if machines[name].null_count() == machines.height)
     rows = machines.sort("machine").with_columns(pl.col(list(RESOURCES)).fill_null(0)).iter_rows(named=True)
-    found = tuple(
-        Machine(
-            name=row["machine"],
-            cpu_cores=row["cpu_cores"],
-            mem_gib=row["mem_gib"],
-            gpus=row["gpus"],
-            gpu_type=row["gpu_type"],
-        )
-        for row in rows
-    )
+    names = (*RESOURCES, "gpu_type")
+    found = tuple(Machine(name=row["machine"], **{name: row[name] for name in names}) for row in rows)
     return ClusterSpec(machines=found, source=f"the machine table of {trace}, {clusters[0]}", unstated=unstated)
 
 
@@ -110,16 +95,8 @@ class _Machines(BaseModel):
     def machines(self) -> list[Machine]:
         """Return the machines; if there are several, they are named NAME-0, NAME-1, ..."""
         names = [self.name] if self.count == 1 else [f"{self.name}-{number}" for number in range(self.count)]
-        return [
-            Machine(
-                name=name,
-                cpu_cores=self.cpu_cores,
-                mem_gib=self.mem_gib,
-                gpus=self.gpus,
-                gpu_type=self.gpu_type,
-            )
-            for name in names
-        ]
+        same = self.model_dump(exclude={"name", "count"})
+        return [Machine(name=name, **same) for name in names]
 
 
 class _ClusterFile(BaseModel):

@@ -1,7 +1,4 @@
-"""Choose the recorded jobs of a simulation: by time window or virtual cluster (VC), and by known use and request.
-
-Jobs that are left out are counted by reason.
-"""
+"""Choose the recorded jobs of a simulation: by time window or virtual cluster (VC), and by known use and request."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -62,13 +59,9 @@ def submissions(
         held = jobs["vc"].drop_nulls().unique().sort().to_list()
         known = ", ".join([*held[:SHOWN], *(["..."] if len(held) > SHOWN else [])])
         raise BadUsage(f"--vc: found no job of {vc!r}, expected one of {known or 'none'}")
-    wanted = [
-        pl.lit(value=True),
-        *([] if vc is None else [pl.col("vc") == vc]),
-        *([] if since is None else [pl.col("submit_ts") >= since]),
-        *([] if until is None else [pl.col("submit_ts") < until]),
-    ]
-    window = jobs.filter(*wanted)
+    window = jobs if vc is None else jobs.filter(pl.col("vc") == vc)
+    window = window if since is None else window.filter(pl.col("submit_ts") >= since)
+    window = window if until is None else window.filter(pl.col("submit_ts") < until)
     ran = pl.col("run_s").fill_null(0.0) > 0.0
     kept = window.filter(ran).sort("submit_ts", *KEYS)
     if kept.is_empty():
@@ -90,19 +83,11 @@ PARAMETER_SERVER: Final = "ps"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """The jobs of a simulation in the order of submission, and counts of the jobs left out.
+    """The jobs of a simulation in the order of submission, and `dropped`: counts of the jobs left out, by reason.
 
-    Attributes
-    ----------
-    jobs
-        Jobs with their recorded runs. A job whose use was not measured has a use of 0.
-    frame
-        The columns of the canonical tables of jobs and of use, one row per job, in the order of `jobs`.
-    known, measured
-        For each job: whether the memory of its GPUs is known (else `assumed_device_mem_gib` is used), and whether its
-        use was measured.
-    dropped
-        Number of rows left out, by reason.
+    A job whose use was not measured has a use of 0. `frame` has the columns of the canonical tables of jobs and of use,
+    one row per job. `known` is whether the memory of each job's GPUs is known (else `assumed_device_mem_gib` is used),
+    and `measured` whether its use was measured.
     """
 
     jobs: tuple[PoolJob, ...]
@@ -191,25 +176,13 @@ def _pool(
     )
 
 
-def _pool_job(
-    row: Mapping[str, Any],  # a row mixes strings, numbers and timestamps, as the table's schema types them
-    device_mem_gib: Mapping[str, float],
-    assumed_gib: float,
-) -> PoolJob:
+# A row mixes strings, numbers and timestamps, as the table's schema types them.
+def _pool_job(row: Mapping[str, Any], device_mem_gib: Mapping[str, float], assumed_gib: float) -> PoolJob:
+    same = "job_id trace task_type instances cluster role user group vc workload gpu_type"
     job = Job(
-        job_id=row["job_id"],
-        trace=row["trace"],
-        task_type=row["task_type"],
         request=Request(cpu_cores=row["req_cpu_cores"], mem_gib=row["req_mem_gib"], gpus=row["req_gpus"]),
-        instances=row["instances"],
-        cluster=row["cluster"],
-        role=row["role"],
-        user=row["user"],
-        group=row["group"],
-        vc=row["vc"],
-        workload=row["workload"],
-        gpu_type=row["gpu_type"],
         submit_ts=row["submit_ts"].timestamp(),
+        **{name: row[name] for name in same.split()},
     )
     measured = Measured(
         run_s=row["run_s"],

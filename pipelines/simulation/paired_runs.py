@@ -1,7 +1,4 @@
-"""Simulate and measure every arm under every slowdown model, all with the same arrivals.
-
-Arrivals and recommendations come from the caller.
-"""
+"""Simulate and measure every arm under every slowdown model, all with the same arrivals."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,20 +46,10 @@ class Arrivals:
 class Run:
     """A finished simulation of one arm under one slowdown model, with its metrics.
 
-    Attributes
-    ----------
-    uses
-        Average use of the jobs of the workload.
-    target, fragmented_gpus
-        The target workload against which fragmentation is measured (all jobs of the run with their full requests), and
-        the mean number of fragmented GPUs, see `_fragmented_gpus`. Both are None if GPUs are pooled.
-    shift
-        When jobs were released into the queue: at once, or held for a better hour, chosen by forecast or by the real
-        series of carbon intensity or price.
-    energy
-        Energy account of the run; None without a site.
-    shared
-        Kills and shortages under the slowdown model `shared`; None under the others.
+    `target` is the target workload against which fragmentation is measured (all jobs of the run with their full
+    requests), and `fragmented_gpus` the mean number of fragmented GPUs, see `_fragmented_gpus`; both are None if GPUs
+    are pooled. `shift` is when jobs were released into the queue: at once, or held for a better hour. `energy` is None
+    without a site, and `shared` under all slowdown models but `shared`.
     """
 
     arm: str
@@ -99,25 +86,27 @@ def paired_runs(
     `shared` has the arms `shared_arms`, simulated by its own engine; their first is `requested`.
     """
     shifts = (AT_ONCE,) if settings.site is None else settings.site.shifts
-    settled = [model for model in models if model != SHARED]
-    starts = _starts(pool, gangs, advice, settled)
+    answers, sized = advice.get(REQUESTED), [arm for arm in advice if arm != REQUESTED]
+    as_recorded = as_requested(gangs, *(() if answers is None else predicted_times(answers)))
+    starts = {
+        (arm, model): starts_under(model, pool.jobs, gangs, advice[arm])
+        for model in models
+        for arm in sized
+        if model != SHARED
+    }
     uses = uses_of(pool.frame, gangs, pool.measured)
     load = load_of(pool.jobs, gangs) if shared_arms else None
     for each in arrivals:
         run = partial(_run, gangs=gangs, uses=uses, arrivals=each, settings=settings)
-        requested = [
-            run(REQUESTED, model, starts[REQUESTED, model], shift) for model in settled[:1] for shift in shifts
-        ]
+        requested: list[Run] = []
         for model in models:
             if model == SHARED and shared_arms and load is not None:
-                for arm, sized in shared_arms.items():
-                    yield _run_shared(arm, sized, load, gangs, uses, each, settings)
+                for arm, reserved in shared_arms.items():
+                    yield _run_shared(arm, reserved, load, gangs, uses, each, settings)
                 continue
-            for arm in dict.fromkeys([REQUESTED, *advice]):
-                if arm == REQUESTED:
-                    yield from (replace(each, slowdown_model=model) for each in requested)
-                else:
-                    yield from (run(arm, model, starts[arm, model], shift) for shift in shifts)
+            requested = requested or [run(REQUESTED, model, as_recorded, shift) for shift in shifts]
+            yield from (replace(one, slowdown_model=model) for one in requested)
+            yield from (run(arm, model, starts[arm, model], shift) for arm in sized for shift in shifts)
 
 
 def outages_until(settings: SimulationSettings, until_s: float, seed: int) -> Outages:
@@ -134,16 +123,6 @@ def outages_until(settings: SimulationSettings, until_s: float, seed: int) -> Ou
         horizon_s=until_s,
         rng=rng,
     )
-
-
-def _starts(pool: Pool, gangs: Gangs, advice: Advice, models: Sequence[str]) -> Mapping[tuple[str, str], Starts]:
-    answers = advice.get(REQUESTED)
-    requested = as_requested(gangs, *(() if answers is None else predicted_times(answers)))
-    starts = {(REQUESTED, model): requested for model in models}
-    for arm, given in advice.items():
-        if arm != REQUESTED:
-            starts |= {(arm, model): starts_under(model, pool.jobs, gangs, given) for model in models}
-    return starts
 
 
 def _run(

@@ -1,27 +1,33 @@
-"""Folders for results: check them before the work begins, and write a simulation's runs into one subfolder each.
-
-The files of one run are written by `files`.
-"""
+"""Folders for results: check one before the work begins, and write each run of a simulation into a subfolder."""
 
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.advice import REQUESTED
 from pipelines.simulation.energy.site import AT_ONCE
 from pipelines.simulation.energy.tables import energy_tables
-from pipelines.simulation.files import write_simulation
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.measures.event_log import EVENTS, events
+from pipelines.simulation.measures.series import fragmentation_series, series
 from pipelines.simulation.paired_runs import Keep, Run
 from pipelines.simulation.rows import trace_of
 from pipelines.simulation.settings import SimulationSettings
+from pipelines.simulation.shared.explaining import explanations
+from scheduler_core.cluster import Machine
+
+if TYPE_CHECKING:
+    from pipelines.simulation.shared.run import SharedRun
 
 __all__ = ["fresh_folder", "keeping", "open_folder", "write_rows"]
 
@@ -54,6 +60,11 @@ def open_folder(folder: Path) -> Path:
 
 
 ROWS: Final = "simulations.json"
+SUMMARY: Final = "simulation.json"
+LOG: Final = "events.parquet"
+SERIES: Final = "series.parquet"
+FRAGMENTATION: Final = "fragmentation.parquet"
+
 ANY_MODEL: Final = "any"
 """Stands for the slowdown model in the folder name of the arm `requested`, the same under all but `shared`."""
 
@@ -72,43 +83,97 @@ def keeping(folder: Path, pool: Pool, settings: SimulationSettings, notes: Seque
         model = ANY_MODEL if run.arm == REQUESTED and run.shared is None else run.slowdown_model
         name = f"{run.arm}-{model}-{run.arrivals.devices}-{run.arrivals.seed}"
         name += "" if run.shift == AT_ONCE else f"-{run.shift}"
-        if name in written:
-            return
-        written.add(name)
-        write_simulation(
-            folder / name,
-            run.schedule,
-            run.metrics,
-            settings={"arm": run.arm, "truth": model, **_settings_of(pool, run, settings)},
-            capacity_assumption=settings.cluster.note(),
-            step_s=_step_s(run.schedule.end_s),
-            notes=notes,
-            names=_names(pool, run),
-            uses=run.uses,
-            target=run.target,
-            fragmented_gpus=run.fragmented_gpus,
-            extra=_energy(pool, run, settings),
-            shared=run.shared,
-        )
+        if name not in written:
+            written.add(name)
+            described = {"arm": run.arm, "truth": model, **_settings_of(pool, run, settings)}
+            write_run(folder / name, run, _names(pool, run), settings, described, notes)
 
     return keep
+
+
+def write_run(
+    folder: Path,
+    run: Run,
+    names: Mapping[str, Sequence[str | None]],
+    settings: SimulationSettings,
+    described: Mapping[str, object],
+    notes: Sequence[str],
+) -> None:
+    """Write one run: tables as Parquet (of energy: CSV), and last a summary as JSON.
+
+    `names` are columns with one value per job (such as `job_id`). With a target, the time series of fragmentation is
+    written too; GPUs must then be shared by devices.
+    """
+    schedule, step_s = run.schedule, 60.0 * max(1, math.ceil(run.schedule.end_s / STEPS / 60.0))
+    tables = {
+        LOG: event_table(schedule, names, run.shared),
+        SERIES: pl.DataFrame(series(schedule, step_s, uses=run.uses)),
+    }
+    if run.target is not None:
+        tables[FRAGMENTATION] = pl.DataFrame(dict(fragmentation_series(schedule, run.target, step_s)))
+    if settings.site is not None and run.energy is not None:
+        tables |= energy_tables(run.energy, settings.site, schedule.machines, names, schedule.workload.arrive_s)
+    folder.mkdir(parents=True)
+    for name, table in tables.items():
+        if name.endswith(".csv"):
+            table.write_csv(folder / name, datetime_format="%Y-%m-%dT%H:%M:%SZ")
+        else:
+            table.write_parquet(folder / name)
+    summary = {
+        "settings": described,
+        "capacity": {"assumption": settings.cluster.note(), **capacity(schedule.machines)},
+        "notes": notes,
+        "end_s": schedule.end_s,
+        "metrics": asdict(run.metrics) | ({} if run.target is None else {"fragmented_gpus": run.fragmented_gpus}),
+        "files": {name: {"rows": table.height} for name, table in tables.items()},
+    }
+    _write_json(folder / SUMMARY, _plain(summary))
 
 
 def write_rows(folder: Path, rows: Sequence[Mapping[str, object]], notes: Sequence[str]) -> Path:
     """Write all rows and notes of a simulation into one file of its folder; return the file's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / ROWS
-    text = json.dumps({"notes": list(notes), "rows": list(rows)}, indent=2, allow_nan=False, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8", newline="\n")
-    return path
+    return _write_json(folder / ROWS, {"notes": list(notes), "rows": list(rows)})
 
 
-def _energy(pool: Pool, run: Run, settings: SimulationSettings) -> Mapping[str, pl.DataFrame]:
-    if settings.site is None or run.energy is None:
-        return {}
-    return energy_tables(
-        run.energy, settings.site, run.schedule.machines, _names(pool, run), run.schedule.workload.arrive_s
+def event_table(
+    schedule: Schedule, names: Mapping[str, Sequence[str | None]], shared: "SharedRun | None" = None
+) -> pl.DataFrame:
+    """Return the event log as a frame, with the columns of `names` (one value per job) after the job's serial.
+
+    With a run on shared machines, its `explanations` are the last columns.
+    """
+    columns = events(schedule)
+    columns |= {} if shared is None else explanations(shared, columns)
+    frame = pl.DataFrame(
+        {
+            name: pl.Series(name, column.tolist(), dtype=pl.String) if column.dtype == np.object_ else column
+            for name, column in columns.items()
+        },
+        schema_overrides={"event": pl.Enum(EVENTS)},
     )
+    joined = [pl.Series(name, values, dtype=pl.String)[columns["serial"]] for name, values in names.items()]
+    first = ("time_s", "event", "serial")
+    return frame.select(*first, *joined, pl.exclude(*first))
+
+
+def capacity(machines: Sequence[Machine]) -> dict[str, object]:
+    """Return the capacity of a cluster: its totals, and the number of machines and of GPUs of each GPU type.
+
+    >>> capacity([Machine(name="m0", cpu_cores=96.0, mem_gib=512.0, gpus=8)])["gpus"]
+    8
+    """
+    kinds = Counter(machine.gpu_type or "any" for machine in machines)
+    gpus = Counter[str]()
+    for machine in machines:
+        gpus[machine.gpu_type or "any"] += machine.gpus
+    return {
+        "machines": len(machines),
+        "cpu_cores": math.fsum(machine.cpu_cores for machine in machines),
+        "mem_gib": math.fsum(machine.mem_gib for machine in machines),
+        "gpus": gpus.total(),
+        "gpu_types": {kind: {"machines": count, "gpus": gpus[kind]} for kind, count in kinds.items()},
+    }
 
 
 def _settings_of(pool: Pool, run: Run, settings: SimulationSettings) -> dict[str, object]:
@@ -135,13 +200,20 @@ def _settings_of(pool: Pool, run: Run, settings: SimulationSettings) -> dict[str
 
 def _names(pool: Pool, run: Run) -> dict[str, list[str | None]]:
     jobs = [pool.jobs[row].job for row in run.arrivals.picks.tolist()]
-    return {
-        "job_id": [job.job_id for job in jobs],
-        "role": [job.role for job in jobs],
-        "user": [job.user for job in jobs],
-        "vc": [job.vc for job in jobs],
-    }
+    return {name: [getattr(job, name) for job in jobs] for name in ("job_id", "role", "user", "vc")}
 
 
-def _step_s(end_s: float) -> float:
-    return 60.0 * max(1, math.ceil(end_s / STEPS / 60.0))
+def _write_json(path: Path, value: object) -> Path:
+    text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8", newline="\n")
+    return path
+
+
+def _plain(value: object) -> object:
+    """Convert a value for JSON: a number that is not finite to null, numpy numbers to numbers."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

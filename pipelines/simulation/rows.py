@@ -1,17 +1,15 @@
-"""Build the result rows of a simulation (gains, means over seeds, reclaimed resources), and notes on assumptions.
-
-Pure functions.
-"""
+"""The result rows of a simulation: gains, means over seeds, reclaimed resources; notes, and a closing sentence."""
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
+import polars as pl
 
-from pipelines.simulation.advice import REQUESTED, Advice
+from pipelines.simulation.advice import ORACLE, REQUESTED, Advice
 from pipelines.simulation.energy.tables import SHOWN as ENERGY_SHOWN
 from pipelines.simulation.engine.slowdown import PoolJob
 from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
@@ -20,9 +18,9 @@ from pipelines.simulation.measures.metrics import Metrics
 from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.workloads import Gangs, predicted_times
 from scheduler_core.gangs import ANY_GPU_TYPE
-from scheduler_core.types import RESOURCES, FloatArray, Recommendation
+from scheduler_core.types import RESOURCES, FloatArray
 
-__all__ = ["Row", "averaged", "shown", "trace_of"]
+__all__ = ["Row", "averaged", "conclusion", "shown", "trace_of"]
 
 Row = dict[str, object]
 
@@ -109,42 +107,36 @@ def _relative(value: float, base: float) -> float:
     return value / base - 1.0 if base else math.nan
 
 
-def _share_saved(target: float, requested: float) -> float:
-    return (requested - target) / requested if requested else math.nan
-
-
 def finite(value: float) -> float | None:
     """Return the value, or None for NaN and infinity, which JSON cannot hold."""
     return value if math.isfinite(value) else None
 
 
-def reclaimed_rows(arm: str, pool: Sequence[PoolJob], answers: Sequence[Recommendation]) -> list[Row]:
-    """Sum the requests and targets of all jobs of the pool: one row per resource and reason of the target."""
-    jobs: Counter[tuple[str, str]] = Counter()
-    requested: dict[tuple[str, str], float] = defaultdict(float)
-    target: dict[tuple[str, str], float] = defaultdict(float)
-    for entry, answer in zip(pool, answers, strict=True):
-        for at, resource in enumerate(RESOURCES):
-            if resource not in answer.reasons:
-                continue
-            key = (resource, str(answer.reasons[resource]))
-            jobs[key] += 1
-            requested[key] += answer.request.row()[at] * entry.job.instances
-            target[key] += answer.target.row()[at] * entry.job.instances
-    return [
+def reclaimed_rows(pool: Pool, advice: Advice) -> list[Row]:
+    """Sum requests and targets of the measured jobs: one row per arm, resource and reason of the target."""
+    trace = trace_of(pool.jobs)
+    entries = [
         {
-            "trace": trace_of(pool),
+            "trace": trace,
             "arm": arm,
             "resource": resource,
-            "reason": reason,
-            "jobs": jobs[resource, reason],
-            "requested": requested[resource, reason],
-            "target": target[resource, reason],
-            "reclaimed_frac": finite(_share_saved(target[resource, reason], requested[resource, reason])),
+            "reason": str(answer.reasons[resource]),
+            "requested": answer.request.row()[at] * entry.job.instances,
+            "target": answer.target.row()[at] * entry.job.instances,
         }
-        for resource in RESOURCES
-        for reason in sorted(reason for at, reason in jobs if at == resource)
+        for arm, answers in advice.items()
+        for at, resource in enumerate(RESOURCES)
+        for entry, answer, measured in zip(pool.jobs, answers, pool.measured, strict=True)
+        if measured and resource in answer.reasons
     ]
+    if not entries:
+        return []
+    requested, target = pl.col("requested"), pl.col("target")
+    groups = pl.DataFrame(entries).group_by("trace", "arm", "resource", "reason")
+    sums = groups.agg(pl.len().alias("jobs"), requested.sum(), target.sum())
+    rows = sums.with_columns(reclaimed_frac=pl.when(requested != 0.0).then((requested - target) / requested))
+    order = {name: at for at, name in enumerate((*advice, *RESOURCES))}
+    return sorted(rows.to_dicts(), key=lambda row: (order[row["arm"]], order[row["resource"]], row["reason"]))
 
 
 def assumed_note(pool: Pool) -> str:
@@ -203,3 +195,54 @@ def prediction_notes(given: Advice, settings: SimulationSettings) -> list[str]:
     unknown = int(np.isnan(predicted_times(answers)[0]).sum())
     place = "begin at the first level" if settings.discipline.policy == "mlfq" else "go last"
     return [f"{unknown} of {len(answers)} jobs have no predicted run time: they {place}"] if unknown else []
+
+
+TRUTHS: Final = ("shared", "contention", "predicted", "unchanged")
+"""Slowdown models, the one that can show most harm first; the sentence is about the first that was run."""
+COVERED: Final = 0.95
+
+
+def conclusion(rows: Sequence[Row]) -> str:
+    """Return the sentence about the rows of all draws, for the arm that finishes most jobs, the oracle aside.
+
+    The interval is that of Student's t over the differences of paired draws: both arms see the same arrivals.
+
+    >>> common = {"truth": "contention", "devices": "all", "killed": 0, "stretched_share": 0.0}
+    >>> conclusion([{**common, "seed": 0, "arm": "requested", "completed": 50},
+    ...             {**common, "seed": 0, "arm": "shrunk", "completed": 60}])
+    'Under contention, shrunk finishes 60 jobs instead of 50 (+20%; one draw, so how sure is unknown), none is killed, \
+0.0% run longer.'
+    """
+    truth = next((truth for truth in TRUTHS if any(row["truth"] == truth for row in rows)), None)
+    told = [row for row in rows if row["truth"] == truth and row.get("devices", "all") == "all"]
+    arms = list(dict.fromkeys(str(row["arm"]) for row in told if row["arm"] not in (REQUESTED, ORACLE)))
+    base = _by_seed(told, REQUESTED, "completed")
+    if not arms or not base:
+        return "Nothing was changed: all jobs ran as requested, because no use is known or no arm shrinks."
+    best = max(arms, key=lambda arm: float(np.mean(list(_by_seed(told, arm, "completed").values()))))
+    done = _by_seed(told, best, "completed")
+    mean, before = float(np.mean(list(done.values()))), float(np.mean(list(base.values())))
+    sure = _interval([done[seed] - base[seed] for seed in base], before)
+    more = f"{mean / before - 1.0:+.0%}; " if before else ""
+    killed, slowed = (list(_by_seed(told, best, of).values()) for of in ("killed", "stretched_share"))
+    harm = f"{np.mean(killed):.3g} killed" if any(killed) else "none is killed"
+    longer = f"{np.mean(slowed):.1%} run longer" if slowed else "longer run times are unknown"
+    return f"Under {truth}, {best} finishes {mean:.4g} jobs instead of {before:.4g} ({more}{sure}), {harm}, {longer}."
+
+
+def _by_seed(rows: Sequence[Mapping[str, object]], arm: str, column: str) -> dict[object, float]:
+    return {row.get("seed"): float(str(row[column])) for row in rows if row["arm"] == arm and row[column] is not None}
+
+
+def _interval(differences: Sequence[float], before: float) -> str:
+    """Return the interval of the mean difference as text, in percent of the jobs finished before."""
+    n = len(differences)
+    if n < 2:
+        return "one draw, so how sure is unknown"
+    from scipy.stats import t
+
+    half = float(t.ppf(0.5 + COVERED / 2.0, n - 1)) * float(np.std(differences, ddof=1)) / math.sqrt(n)
+    low, high = (float(np.mean(differences)) + sign * half for sign in (-1.0, 1.0))
+    if not before:
+        return f"{COVERED:.0%} interval {low:+.3g} to {high:+.3g} jobs, {n} paired draws"
+    return f"{COVERED:.0%} interval {low / before:+.0%} to {high / before:+.0%}, {n} paired draws"

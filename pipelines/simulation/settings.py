@@ -1,7 +1,4 @@
-"""Settings of a simulation: arrivals, cluster, discipline, outages, slowdown models, and targets of placements.
-
-Values and their checks only; `simulate` runs the simulation.
-"""
+"""Settings of a simulation: arrivals, cluster, discipline, outages, slowdown models, and targets of placements."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -143,32 +140,18 @@ class OutageRate:
 class SimulationSettings:
     """Settings of a simulation.
 
-    Attributes
-    ----------
-    rate_per_h, mix
-        Number of drawn arrivals per hour, and the weights of task types; without weights all jobs of the pool are
-        equally likely.
-    horizon_s, warm_up_s
-        End of the simulation, and the time from which metrics count. An infinite horizon ends after the last event.
-    seed, replications
-        First seed and number of replications; replication i draws arrivals, outages and placements from seed + i.
-    cluster, discipline
-        The machines, and the rules of queue and placement; the seed in the discipline is ignored.
-    aiming
-        Choice of the target workload of placements that avoid fragmentation.
-    outages
-        Given outages of machines, or the rate at which to draw them.
-    slowdown_models, guards
-        Slowdown models of shrunk jobs, and guards. Each guard gives one arm: `shrunk` has the peak-use guard,
-        `unguarded` has none (as in Yang, Hong and Tang).
-    shared
-        Settings of the slowdown model `shared`.
-    shrink_policy
-        Parameters of Algorithm 1. Its guard and GPU memory are ignored: `guards` and the pool replace them.
-    engine
-        How the rules run: `auto`, or `compiled` if there are many small simulations.
-    site
-        Power of the machines, and their electricity grid; None leaves energy out of the results.
+    - `rate_per_h`, `mix`: drawn arrivals per hour, and weights of task types; without weights all jobs of the pool are
+      equally likely.
+    - `horizon_s`, `warm_up_s`: end of the simulation, and the time from which metrics count. An infinite horizon ends
+      after the last event.
+    - `seed`, `replications`: replication i draws arrivals, outages and placements from seed + i; the seed in
+      `discipline` is ignored.
+    - `aiming`: target workload of placements that avoid fragmentation.
+    - `outages`: outages of machines, or the rate at which to draw them.
+    - `guards`: each gives one arm: `shrunk` has the peak-use guard, `unguarded` has none (as in Yang, Hong and Tang).
+    - `shrink_policy`: parameters of Algorithm 1. Its guard and GPU memory are replaced by `guards` and the pool.
+    - `engine`: how the rules run: `auto`, or `compiled` if there are many small simulations.
+    - `site`: power of the machines, and their electricity grid; None leaves energy out of the results.
     """
 
     rate_per_h: float = PAPER_RATE_PER_H
@@ -220,17 +203,26 @@ class SimulationSettings:
 
     def notes(self) -> list[str]:
         """Return notes on the assumptions of the simulation, to print with its results."""
-        return [
-            self.cluster.note(),
-            _SHARING_NOTES[self.sharing],
-            *self.aiming.notes(self.discipline),
-            *self._fragmentation_notes(),
-            self._order_note(),
-            *self._outage_notes(),
-            *self._window_notes(),
-            *(self.shared.notes() if SHARED in self.slowdown_models else ()),
-            *(() if self.site is None else self.site.notes),
-        ]
+        notes = [self.cluster.note(), _SHARING_NOTES[self.sharing], *self.aiming.notes(self.discipline)]
+        endless = not math.isfinite(self.horizon_s)
+        if self.sharing == "devices":
+            notes.append(
+                "fragmented_gpus: free but unusable for an average pod of all the run's jobs at their requests; mean "
+                f"until the {'last submission' if endless else 'horizon'}"
+            )
+        notes.append(self._order_note())
+        if isinstance(self.outages, OutageRate):
+            rate = f"machines fail every {self.outages.mtbf_h:g} h on average, and are away {self.outages.mttr_h:g} h"
+            notes.append(f"{rate}, until the last submission" if endless else rate)
+        elif len(self.outages.machine):
+            notes.append(f"{len(self.outages.machine)} machine outages from the file")
+        if self.warm_up_s:
+            notes.append(
+                f"measured from {self.warm_up_s / SECONDS_PER_HOUR:g} h on: jobs that arrived and allocations since "
+                "then; only stranded_gpu_frac covers all time from 0"
+            )
+        notes += self.shared.notes() if SHARED in self.slowdown_models else []
+        return [*notes, *(() if self.site is None else self.site.notes)]
 
     def _order_note(self) -> str:
         discipline = self.discipline
@@ -241,28 +233,3 @@ class SimulationSettings:
         else:
             passing = f"at most {discipline.overtakes} later jobs start before a blocked first job"
         return f"{passing}; gangs whose request exceeds the whole cluster are counted as never_fits, outside the rates"
-
-    def _fragmentation_notes(self) -> list[str]:
-        if self.sharing == "pooled":
-            return []
-        until = "horizon" if math.isfinite(self.horizon_s) else "last submission"
-        return [
-            "fragmented_gpus: free but unusable for an average pod of all the run's jobs at their requests; mean until "
-            f"the {until}"
-        ]
-
-    def _window_notes(self) -> list[str]:
-        if not self.warm_up_s:
-            return []
-        hours = self.warm_up_s / SECONDS_PER_HOUR
-        return [
-            f"measured from {hours:g} h on: jobs that arrived and allocations since then; only stranded_gpu_frac "
-            "covers all time from 0"
-        ]
-
-    def _outage_notes(self) -> list[str]:
-        if isinstance(self.outages, OutageRate):
-            note = f"machines fail every {self.outages.mtbf_h:g} h on average, and are away {self.outages.mttr_h:g} h"
-            return [note if math.isfinite(self.horizon_s) else f"{note}, until the last submission"]
-        count = len(self.outages.machine)
-        return [f"{count} machine outages from the file"] if count else []

@@ -1,19 +1,17 @@
-"""Simulate a pool of jobs with and without shrinking, under the same arrivals; return result rows and notes.
+"""Simulate a pool of jobs with and without shrinking, under the same arrivals; return result rows and notes."""
 
-Pools of jobs come from `job_pool`, arms from `advice`.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.advice import ORACLE, REQUESTED, Advice, advice, model_decided_share
 from pipelines.simulation.energy.account import EnergyAccount
+from pipelines.simulation.energy.site import Site
 from pipelines.simulation.energy.tables import energy_figures
-from pipelines.simulation.engine.workload import poisson_draws
+from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, poisson_draws
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics
 from pipelines.simulation.paired_runs import Arrivals, Keep, Run, outages_until, paired_runs
@@ -34,7 +32,7 @@ from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.shared.settings import SHARED
 from pipelines.simulation.workloads import Gangs, gangs_of, submitted_s
 from scheduler_core.shrink import Scale
-from scheduler_core.types import RESOURCES, IntArray, Predictor, Recommendation
+from scheduler_core.types import RESOURCES, Predictor
 
 __all__ = ["ALL", "KNOWN", "SimulationResult", "simulate", "simulate_recorded"]
 
@@ -49,19 +47,10 @@ AS_RECORDED: Final = ("unchanged",)
 class SimulationResult:
     """The results of a simulation as flat rows, with notes on assumptions.
 
-    Attributes
-    ----------
-    rows
-        One row per population (column `devices`: all jobs, or jobs on GPUs of known memory), seed, slowdown model, arm
-        and shift. `rows.averaged` computes means over seeds.
-    reclaimed
-        Sums over the pool: one row per arm, resource and reason of the target.
-    model_decided_share
-        For each arm, the share of the pool's jobs whose target was set by the run-time model rather than a lower bound.
-    recommendations
-        For each arm, one recommendation per job of the pool.
-    notes
-        Notes on assumptions and on the jobs left out.
+    `rows` has one row per population (column `devices`: all jobs, or jobs on GPUs of known memory), seed, slowdown
+    model, arm and shift; `reclaimed` sums over the pool, one row per arm, resource and reason of the target. For each
+    arm, `recommendations` has one per job of the pool, and `model_decided_share` is the share of jobs whose target was
+    set by the run-time model rather than a lower bound.
     """
 
     rows: list[Row]
@@ -89,24 +78,10 @@ def simulate(
     settings = settings or SimulationSettings()
     if not np.isfinite(settings.horizon_s):
         raise BadUsage("simulate: found an infinite horizon with drawn arrivals, expected a finite number of hours")
-    arrivals: list[Arrivals] = []
-    notes = [f"drawn arrivals: {settings.rate_per_h:g} jobs/h for {settings.horizon_s / 3600.0:g} h"]
-    for devices, rows in _populations(pool).items():
-        mix, lacking = _mix_over(pool, rows, settings.mix)
-        if lacking and devices == ALL:
-            raise BadUsage(f"simulate: the pool holds no {', '.join(lacking)} job; leave it out of the mix")
-        if lacking:
-            notes.append(f"devices={devices}: it holds no {', '.join(lacking)} job; left out of the mix")
-        if not len(rows) or (mix is not None and not any(mix.values())):
-            notes.append(f"devices={devices}: not run: no job is left")
-            continue
-        arrivals.extend(_drawn(pool, devices, rows, replace(settings, mix=mix)))
-    if not all(pool.known):
-        notes.append(f"{assumed_note(pool)}; devices={KNOWN} leaves them out")
+    arrivals, notes = _drawn(pool, settings)
     gangs = gangs_of(pool.frame)
     working = replace(gangs, fails=np.zeros_like(gangs.fails))
-    common = _common(pool, settings, settings.rate_per_h)
-    return _simulated(pool, working, scales, arrivals, common, notes, settings=settings, predictor=predictor, keep=keep)
+    return _simulated(pool, working, scales, arrivals, settings, predictor, keep, notes, settings.rate_per_h)
 
 
 def simulate_recorded(
@@ -134,8 +109,8 @@ def simulate_recorded(
         picks=np.arange(len(pool.jobs), dtype=np.int64),
         outages=outages_until(settings, last_s, settings.seed),
     )
-    common, notes = _common(pool, settings, None), [*window_notes(pool, at_s, settings), *recorded_notes(pool, gangs)]
-    return _simulated(pool, gangs, scales, [arrivals], common, notes, settings=settings, predictor=predictor, keep=keep)
+    notes = [*window_notes(pool, at_s, settings), *recorded_notes(pool, gangs)]
+    return _simulated(pool, gangs, scales, [arrivals], settings, predictor, keep, notes, None)
 
 
 def _simulated(
@@ -143,12 +118,11 @@ def _simulated(
     gangs: Gangs,
     scales: Mapping[str, Scale],
     arrivals: Sequence[Arrivals],
-    common: Row,
-    notes: Sequence[str],
-    *,
     settings: SimulationSettings,
     predictor: Predictor | None,
     keep: Keep | None,
+    notes: Sequence[str],
+    rate_per_h: float | None,
 ) -> SimulationResult:
     if settings.needs_predictions and not scales:
         raise BadUsage(
@@ -163,13 +137,19 @@ def _simulated(
     given = advice(pool, scales)
     models = settings.slowdown_models if any(pool.measured) else AS_RECORDED
     arms = shared_arms(pool, gangs, given, settings, predictor) if SHARED in models else None
+    common: Row = {
+        "trace": trace_of(pool.jobs),
+        "policy": str(settings.discipline.policy),
+        "placement": str(settings.discipline.placement),
+        "assumed_device_mem_gib": pool.assumed_device_mem_gib,
+        "rate_per_h": rate_per_h,
+    }
     rows: list[Row] = []
     requested: dict[tuple[int, str], _Base] = {}
     for run in paired_runs(pool, gangs, given, models, arrivals, settings, arms):
         # `paired_runs` yields the arm without shrinking first for every set of arrivals and slowdown model.
-        key = (id(run.arrivals), run.slowdown_model)
-        base = requested.setdefault(key, _Base(metrics=run.metrics, energy=run.energy))
-        rows.append(_row(run, base, common, settings))
+        base = requested.setdefault((id(run.arrivals), run.slowdown_model), _Base(run.metrics, run.energy))
+        rows.append(_row(run, base, common, settings.site))
         if keep is not None:
             keep(run)
     waited = [row["wait_at_least_mean_s"] for row in rows]
@@ -178,23 +158,22 @@ def _simulated(
     sized = {arm: answers for arm, answers in given.items() if arm != REQUESTED}
     return SimulationResult(
         rows=rows,
-        reclaimed=[row for arm, answers in sized.items() for row in _reclaimed(arm, pool, answers)],
+        reclaimed=reclaimed_rows(pool, sized),
         model_decided_share={arm: model_decided_share(answers) for arm, answers in sized.items() if arm != ORACLE},
         recommendations=sized,
         notes=[*settings.notes(), *type_notes(gangs, settings), *notes, *prediction_notes(given, settings)],
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Base:
+class _Base(NamedTuple):
     """Metrics and energy of the arm `requested`, with which the other arms are compared."""
 
     metrics: Metrics
     energy: EnergyAccount | None
 
 
-def _row(run: Run, requested: _Base, common: Row, settings: SimulationSettings) -> Row:
-    figures = {**asdict(run.metrics), **gains(run.metrics, requested.metrics)}
+def _row(run: Run, base: _Base, common: Row, site: Site | None) -> Row:
+    figures = {**asdict(run.metrics), **gains(run.metrics, base.metrics)}
     if run.fragmented_gpus is not None:
         figures["fragmented_gpus"] = run.fragmented_gpus
     where: Row = {
@@ -203,76 +182,45 @@ def _row(run: Run, requested: _Base, common: Row, settings: SimulationSettings) 
         "devices": run.arrivals.devices,
         "seed": run.arrivals.seed,
     }
-    site = settings.site
-    if site is not None and run.energy is not None and requested.energy is not None:
+    if site is not None and run.energy is not None and base.energy is not None:
         where |= {} if site.holding is None else {"shift": run.shift}
         where |= {} if site.grid is None else {"zone": site.grid.zone, "pue": site.grid.pue}
-        figures |= energy_figures(
-            run.energy, run.metrics, requested.energy, requested.metrics, grid=site.grid is not None
-        )
+        figures |= energy_figures(run.energy, run.metrics, base.energy, base.metrics, grid=site.grid is not None)
     return {**where, **common, **{name: finite(value) for name, value in figures.items()}}
 
 
-def _common(pool: Pool, settings: SimulationSettings, rate_per_h: float | None) -> Row:
-    """Return the columns that have the same value in all rows of a simulation."""
-    return {
-        "trace": trace_of(pool.jobs),
-        "policy": str(settings.discipline.policy),
-        "placement": str(settings.discipline.placement),
-        "assumed_device_mem_gib": pool.assumed_device_mem_gib,
-        "rate_per_h": rate_per_h,
-    }
-
-
-def _reclaimed(arm: str, pool: Pool, answers: Sequence[Recommendation]) -> list[Row]:
-    rows = [row for row, known in enumerate(pool.measured) if known]
-    return reclaimed_rows(arm, [pool.jobs[row] for row in rows], [answers[row] for row in rows])
-
-
-def _drawn(pool: Pool, devices: str, members: IntArray, settings: SimulationSettings) -> Iterator[Arrivals]:
-    """Draw the arrivals of each replication, only from the jobs in the rows `members` of the pool."""
-    kinds = [pool.jobs[row].job.task_type for row in members.tolist()]
-    for replication in range(settings.replications):
-        seed = settings.seed + replication
-        draws = poisson_draws(
-            kinds,
-            rate_per_h=settings.rate_per_h,
-            horizon_s=settings.horizon_s,
-            rng=np.random.default_rng(seed),
-            mix=settings.mix,
-        )
-        yield Arrivals(
-            devices=devices,
-            seed=seed,
-            at_s=draws.at_s,
-            picks=members[draws.picks],
-            outages=outages_until(settings, settings.horizon_s, seed),
-        )
-
-
-def _populations(pool: Pool) -> dict[str, IntArray]:
-    """Return the pool's rows to draw from: all rows, and also only those of known GPU memory if some are unknown."""
-    populations = {ALL: np.arange(len(pool.jobs), dtype=np.int64)}
-    if not all(pool.known):
-        populations[KNOWN] = np.flatnonzero(pool.known).astype(np.int64)
-    return populations
-
-
-def _mix_over(
-    pool: Pool, members: IntArray, mix: Mapping[str, float] | None
-) -> tuple[Mapping[str, float] | None, list[str]]:
-    """Return the mix limited to task types of jobs in the rows `members`, and the task types left out."""
-    if mix is None:
-        return None, []
-    kinds = {pool.jobs[row].job.task_type for row in members.tolist()}
-    lacking = sorted(kind for kind, weight in mix.items() if weight > 0.0 and kind not in kinds)
-    return {kind: weight for kind, weight in mix.items() if kind in kinds}, lacking
+def _drawn(pool: Pool, settings: SimulationSettings) -> tuple[list[Arrivals], list[str]]:
+    """Draw the arrivals of each replication from all jobs, and from those of known GPU memory if some are unknown."""
+    notes = [f"drawn arrivals: {settings.rate_per_h:g} jobs/h for {settings.horizon_s / SECONDS_PER_HOUR:g} h"]
+    arrivals: list[Arrivals] = []
+    known = np.array(pool.known, dtype=np.bool_)
+    for devices, chosen in ((ALL, np.ones_like(known)), *(() if known.all() else ((KNOWN, known),))):
+        members, mix = np.flatnonzero(chosen), settings.mix
+        kinds = [pool.jobs[row].job.task_type for row in members.tolist()]
+        lacking = ", ".join(sorted(kind for kind, weight in (mix or {}).items() if weight > 0.0 and kind not in kinds))
+        if lacking and devices == ALL:
+            raise BadUsage(f"simulate: the pool holds no {lacking} job; leave it out of the mix")
+        if lacking:
+            notes.append(f"devices={devices}: it holds no {lacking} job; left out of the mix")
+        mix = None if mix is None else {kind: weight for kind, weight in mix.items() if kind in kinds}
+        if not kinds or (mix is not None and not any(mix.values())):
+            notes.append(f"devices={devices}: not run: no job is left")
+            continue
+        for seed in range(settings.seed, settings.seed + settings.replications):
+            rng, horizon_s = np.random.default_rng(seed), settings.horizon_s
+            draws = poisson_draws(kinds, rate_per_h=settings.rate_per_h, horizon_s=horizon_s, rng=rng, mix=mix)
+            outages = outages_until(settings, horizon_s, seed)
+            picks = members[draws.picks]
+            arrivals.append(Arrivals(devices=devices, seed=seed, at_s=draws.at_s, picks=picks, outages=outages))
+    if not known.all():
+        notes.append(f"{assumed_note(pool)}; devices={KNOWN} leaves them out")
+    return arrivals, notes
 
 
 def _check_capacity(gangs: Gangs, settings: SimulationSettings) -> None:
     """Raise BadUsage if jobs request a resource whose capacity the cluster does not state."""
-    requested_any = {name: bool(gangs.request_units[:, at].any()) for at, name in enumerate(RESOURCES)}
-    lacking = [name for name in settings.cluster.unstated if requested_any[name]]
+    requested = gangs.request_units.any(axis=0)
+    lacking = [name for name in settings.cluster.unstated if requested[RESOURCES.index(name)]]
     if lacking:
         raise BadUsage(
             f"simulate: the jobs request {' and '.join(lacking)}, which {settings.cluster.source} does not state; "

@@ -1,10 +1,7 @@
-"""Convert jobs of a lake to the columns of a workload: requests, allocations, run times, arrivals, average use.
-
-The jobs are chosen in `job_pool`.
-"""
+"""Convert jobs of a lake to the columns of a workload: requests, allocations, run times, arrivals, average use."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -37,9 +34,6 @@ REQUESTS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 """Columns of the canonical table that hold requests, in the order of `scheduler_core.types.RESOURCES`."""
 
 GPUS: Final = REQUESTS.index("req_gpus")
-
-UNKNOWN_USER: Final = 0
-"""User code of all jobs whose user is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,15 +96,17 @@ def gangs_of(jobs: pl.DataFrame, *, gpus_per_machine: int | None = None) -> Gang
     of 8, 16 GPUs become 2 x 8, 12 become 3 x 4, and 9 become 9 x 1.
     """
     gpu_type, gpu_types = _coded(jobs["gpu_type"])
-    user, _ = _coded(jobs["user"])
     units, instances = units_of(requests_of(jobs)), jobs["instances"].cast(pl.Int64).to_numpy()
-    pieces = _pieces(units[:, GPUS], instances, gpus_per_machine)
+    pieces = np.ones_like(instances)
+    if gpus_per_machine is not None:
+        gpus, most = units[:, GPUS], gpus_per_machine * UNITS[GPUS]
+        pieces = np.where((instances == 1) & (gpus > most), gpus // np.gcd(gpus, most), 1)
     return Gangs(
         request_units=divided(units, pieces),
         instances=instances * pieces,
         pieces=pieces,
         gpu_type=gpu_type + ANY_GPU_TYPE,
-        user=user + UNKNOWN_USER,
+        user=_coded(jobs["user"])[0],
         priority=jobs["priority"].cast(pl.Float64).fill_null(0.0).to_numpy(),
         run_s=jobs["run_s"].to_numpy(),
         fails=jobs["status"].is_in([Status.FAILED, Status.OOM]).fill_null(value=False).to_numpy(),
@@ -135,22 +131,13 @@ def as_requested(
 def arriving(gangs: Gangs, starts: Starts, arrive_s: FloatArray, picks: IntArray | None = None) -> Workload:
     """Return the workload in which job `picks[i]` of `gangs` (by default job i) arrives at `arrive_s[i]`."""
     rows: IntArray | slice = slice(None) if picks is None else picks
-    return Workload(
-        arrive_s=arrive_s,
-        request_units=gangs.request_units[rows],
-        granted_units=starts.granted_units[rows],
-        instances=gangs.instances[rows],
-        gpu_type=gangs.gpu_type[rows],
-        user=gangs.user[rows],
-        priority=gangs.priority[rows],
-        run_s=gangs.run_s[rows],
-        granted_run_s=starts.granted_run_s[rows],
-        dies=starts.dies[rows],
-        fails=gangs.fails[rows],
-        predicted_s=starts.predicted_s[rows],
-        predicted_p90_s=starts.predicted_p90_s[rows],
-        gpu_types=gangs.gpu_types,
-    )
+    columns = {
+        each.name: getattr(of, each.name)[rows]
+        for of in (gangs, starts)
+        for each in fields(of)
+        if each.name not in ("pieces", "gpu_types")
+    }
+    return Workload(arrive_s=arrive_s, gpu_types=gangs.gpu_types, **columns)
 
 
 def divided(units: IntArray, pieces: IntArray) -> IntArray:
@@ -179,14 +166,6 @@ def submitted_s(jobs: pl.DataFrame) -> FloatArray:
     return since_first.dt.total_microseconds().cast(pl.Float64).to_numpy() / 1e6
 
 
-def _pieces(gpu_units: IntArray, instances: IntArray, gpus_per_machine: int | None) -> IntArray:
-    if gpus_per_machine is None:
-        return np.ones_like(instances)
-    most = gpus_per_machine * UNITS[GPUS]
-    pieces: IntArray = gpu_units // np.gcd(gpu_units, most)
-    return np.where((instances == 1) & (gpu_units > most), pieces, 1)
-
-
 def _coded(names: pl.Series) -> tuple[IntArray, tuple[str, ...]]:
     """Return each row's name as a number (from 1 in sorted order, null as 0), and the distinct names."""
     known = names.drop_nulls().unique().sort().to_list()
@@ -199,15 +178,13 @@ DRAWN: Final = ("used_cpu_cores", "mem_avg_gib", "used_gpus")
 
 
 def predicted_times(answers: Sequence[Recommendation]) -> tuple[FloatArray, FloatArray]:
-    """Return the predicted p50 and p90 of the run times of the recommendations (n,), NaN if unknown."""
-    p50_s = np.array([answer.run_time_p50_s for answer in answers], dtype=np.float64)
-    p90_s = np.array([answer.run_time_p90_s for answer in answers], dtype=np.float64)
-    return _known(p50_s), _known(p90_s)
+    """Return the predicted p50 and p90 of the run times of the recommendations (n,).
 
-
-def _known(times_s: FloatArray) -> FloatArray:
-    """Return the times with negative and infinite ones replaced by NaN, which means unknown."""
-    return np.where(np.isfinite(times_s) & (times_s >= 0.0), times_s, np.nan)
+    Negative and infinite times become NaN, which means unknown.
+    """
+    times_s = np.array([(answer.run_time_p50_s, answer.run_time_p90_s) for answer in answers], dtype=np.float64)
+    p50_s, p90_s = np.where(np.isfinite(times_s) & (times_s >= 0.0), times_s, np.nan).reshape(-1, 2).T
+    return p50_s, p90_s
 
 
 def starts_under(model: str, jobs: Sequence[PoolJob], gangs: Gangs, answers: Sequence[Recommendation]) -> Starts:

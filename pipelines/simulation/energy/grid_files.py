@@ -1,15 +1,15 @@
 """Read hourly carbon intensity and price of a zone from CSV files: published ones, or a site's own with two columns.
 
-A file has a column of time stamps (UTC without an offset) and one of values; `KINDS` has the accepted names. Readings
-are converted to one value per hour.
+A file has a column of time stamps and one of values; `KINDS` has the accepted names.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -51,70 +51,73 @@ MOST_HOURS: Final = 100 * 366 * HOURS_PER_DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KindOf:
+class _Kind:
     """Rules for files of one kind (carbon intensity or price): columns, units and bounds.
 
-    `factors` convert a column's values to `unit`, by the beginning and the end of its name in lower case; the first
-    match counts. Values (in `unit`) lie within `bounds`. `assumed_unit` is that of a column that states none; if all of
-    its values are below `mistaken_below`, they are probably in `mistaken_for`, and the file is refused. `published` is
-    the column's name in the published files.
+    `published` is the pattern of the column's name in published files, in lower case, and `own` are the names in a
+    site's own files; both with the factor that converts values to `unit`. Values (in `unit`) lie within `bounds`.
+    `assumed_unit` is that of a column that states none; if all of its values are below `mistaken_below`, they are
+    probably in `mistaken_for`, and the file is refused.
     """
 
+    quantity: str
     unit: str
-    factors: Mapping[tuple[str, str], float]
+    published: tuple[str, float]
+    published_name: str
+    own: Mapping[str, float]
     bounds: tuple[float, float]
     assumed_unit: str
     mistaken_below: float
     mistaken_for: str
-    published: str
 
-    def what(self, column: str) -> str:
-        """Return a description of a column: its quantity and unit."""
-        unit = f"assumed to be in {self.assumed_unit}" if column == UNITLESS else column
-        return f"{'carbon intensity' if self.unit == CARBON_UNIT else 'price'} ({unit})"
+    def factor(self, column: str, basis: Basis) -> float | None:
+        """Return the factor of a column's values to `unit`; None if it is another column, or of the other basis."""
+        end = rf" *(?:\((?:{_ENDS[basis]})\))?"
+        for pattern, factor in ((self.published), *((re.escape(name), each) for name, each in self.own.items())):
+            if re.fullmatch(pattern + end, column.lower()):
+                return factor
+        return None
 
 
-KINDS: Final[dict[Kind, KindOf]] = {
-    "carbon": KindOf(
+KINDS: Final[dict[Kind, _Kind]] = {
+    "carbon": _Kind(
+        quantity="carbon intensity",
         unit=CARBON_UNIT,
-        factors={("carbon intensity", "/kwh"): 1.0, ("carbon_g_per_kwh", ""): 1.0, (UNITLESS, ""): 1.0},
+        published=("carbon intensity.*/kwh", 1.0),
+        published_name="Carbon Intensity gCO2eq/kWh (LCA) or (direct)",
+        own={"carbon_g_per_kwh": 1.0, UNITLESS: 1.0},
         bounds=(0.0, 2500.0),
         assumed_unit="g/kWh",
         mistaken_below=1.5,
         mistaken_for="kg/kWh",
-        published="Carbon Intensity gCO2eq/kWh (LCA) or (direct)",
     ),
-    "price": KindOf(
+    "price": _Kind(
+        quantity="price",
         unit=PRICE_UNIT,
-        factors={
-            ("price (usd/mwh", ")"): 1e-3,
-            ("price_usd_per_mwh", ""): 1e-3,
-            ("price_usd_per_kwh", ""): 1.0,
-            (UNITLESS, ""): 1e-3,
-        },
+        published=(r"price \(usd/mwh.*\)", 1e-3),
+        published_name="Price (USD/MWh)",
+        own={"price_usd_per_mwh": 1e-3, "price_usd_per_kwh": 1.0, UNITLESS: 1e-3},
         bounds=(-25.0, 25.0),
         assumed_unit="USD/MWh",
         mistaken_below=1.0,
         mistaken_for="USD/kWh",
-        published="Price (USD/MWh)",
     ),
 }
 
-_ENDS: Final = {"lca": ("(lca)", "(life cycle)"), "direct": ("(direct)",)}
-"""For each basis of emissions, the endings of the carbon column's name in published files."""
+_ENDS: Final = {"lca": "lca|life cycle", "direct": "direct"}
+"""For each basis of emissions, the ending in brackets of the carbon column's name in published files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """The readings (n) of one file: Unix times, values (NaN if empty), the column's name and the zone's name."""
+class _Column(NamedTuple):
+    """The readings (n) of one file: the column's name, Unix times, values (NaN if empty), and the zone's name."""
 
-    column: str
+    name: str
     moments_s: FloatArray
     values: FloatArray
     zone_id: str | None
 
 
-def read_column(path: Path, kind: Kind, basis: Basis) -> Column:
+def _read_column(path: Path, kind: Kind, basis: Basis) -> _Column:
     """Read the column of carbon intensities or prices of one file; time stamps without an offset are UTC."""
     try:
         if (size := path.stat().st_size) > MOST_BYTES:
@@ -126,43 +129,34 @@ def read_column(path: Path, kind: Kind, basis: Basis) -> Column:
     except (UnicodeDecodeError, pl.exceptions.PolarsError) as error:
         reason = str(error).splitlines()[0][:160]
         raise BadUsage(f"{path} is not CSV text: {reason}; expected columns such as ts,value") from error
-    header = [name.strip() for name in frame.columns]
-    stamp, at, factor = _columns(header, kind, basis, path)
-    rows = frame.filter(~pl.all_horizontal(pl.all().is_null()))
-    moments = [
-        moment_of(text or "", f"{path}, line {line}").timestamp()
-        for line, text in enumerate(rows.to_series(stamp).to_list(), start=2)
-    ]
-    values = [
-        _value(text or "", factor, kind, f"{path}, line {line}")
-        for line, text in enumerate(rows.to_series(at).to_list(), start=2)
-    ]
-    zone = rows.to_series(header.index(ZONE_ID))[-1] if ZONE_ID in header and len(rows) else None
-    column = Column(column=header[at], moments_s=np.array(moments), values=np.array(values), zone_id=zone)
-    _check_unit(column, factor, kind, path)
-    return column
-
-
-def _columns(header: Sequence[str], kind: Kind, basis: Basis, path: Path) -> tuple[int, int, float]:
-    """Return the positions of the time stamp and the value in a line, and the factor to the unit of the kind."""
-    stamp = next((header.index(name) for name in STAMPS if name in header), None)
-    if stamp is not None:
-        for (first, last), factor in KINDS[kind].factors.items():
-            for at, name in enumerate(header):
-                small = name.lower()
-                bare = next((small.removesuffix(end).strip() for end in _ENDS[basis] if small.endswith(end)), small)
-                matches = bare != small or not small.endswith(tuple(end for ends in _ENDS.values() for end in ends))
-                if matches and bare.startswith(first) and bare.endswith(last) and (last or bare == first):
-                    return stamp, at, factor
-    if len(header) == 1 and ";" in header[0]:
+    rules = KINDS[kind]
+    frame = frame.rename(str.strip).filter(~pl.all_horizontal(pl.all().is_null())).fill_null("")
+    stamp = next((name for name in STAMPS if name in frame.columns), None)
+    factors = {name: factor for name in frame.columns if (factor := rules.factor(name, basis)) is not None}
+    if stamp is None or not factors:
+        raise BadUsage(f"{path}: {_no_columns(frame.columns, rules)}")
+    name, factor = next(iter(factors.items()))
+    lines = [(f"{path}, line {line}", *row) for line, row in enumerate(frame.select(stamp, name).iter_rows(), start=2)]
+    moments = [moment_of(text, where).timestamp() for where, text, _ in lines]
+    values = np.array([_value(text, factor, rules, where) for where, _, text in lines])
+    zone = frame[ZONE_ID][-1] if ZONE_ID in frame.columns and len(frame) else None
+    written = np.abs(values[~np.isnan(values)]) / factor
+    if name == UNITLESS and len(written) and 0.0 < written.max() < rules.mistaken_below:
         raise BadUsage(
-            f"{path}: found {header[0][:160]!r} in one column, expected columns separated by commas (and a point in "
-            "numbers)"
+            f"{path}: found no value above {written.max():g} in the column {UNITLESS!r}, expected "
+            f"{rules.assumed_unit}; they look like {rules.mistaken_for}: name the column by its unit, such as "
+            f"{', '.join(each for each in rules.own if each != UNITLESS)}"
         )
-    known = " or ".join(f"ts,{first}" for first, last in KINDS[kind].factors if not last)
-    raise BadUsage(
-        f"{path}: found the columns {','.join(header)[:160]!r}, expected {known}, or those of the published files: "
-        f"Datetime (UTC) and {KINDS[kind].published}"
+    return _Column(name, np.array(moments), values, zone)
+
+
+def _no_columns(header: Sequence[str], rules: _Kind) -> str:
+    """Return why a header lacks a column of time stamps or of values."""
+    if len(header) == 1 and ";" in header[0]:
+        return f"found {header[0][:160]!r} in one column, expected columns separated by commas (and a point in numbers)"
+    return (
+        f"found the columns {','.join(header)[:160]!r}, expected {' or '.join(f'ts,{name}' for name in rules.own)}, or "
+        f"those of the published files: Datetime (UTC) and {rules.published_name}"
     )
 
 
@@ -180,44 +174,29 @@ def moment_of(text: str, where: str) -> datetime:
     return moment
 
 
-def _value(text: str, factor: float, kind: Kind, where: str) -> float:
+def _value(text: str, factor: float, rules: _Kind, where: str) -> float:
+    """Return a value in the unit of its kind, NaN for an empty field."""
     if not text.strip():
         return math.nan
+    unit = rules.unit if factor == 1.0 else rules.assumed_unit
     try:
         value = float(text) * factor
     except ValueError:
         value = math.nan
     if math.isnan(value):
         raise BadUsage(
-            f"{where}: found {text[:40]!r}, expected a number of {_unit(factor, kind)}; leave the field empty for an "
-            "unknown hour"
+            f"{where}: found {text[:40]!r}, expected a number of {unit}; leave the field empty for an unknown hour"
         )
-    lowest, highest = KINDS[kind].bounds
+    lowest, highest = rules.bounds
     if not lowest <= value <= highest:
         raise BadUsage(
-            f"{where}: found {text[:40]!r}, expected {lowest / factor:g} to {highest / factor:g} "
-            f"{_unit(factor, kind)}; is it in another unit?"
+            f"{where}: found {text[:40]!r}, expected {lowest / factor:g} to {highest / factor:g} {unit}; is it in "
+            "another unit?"
         )
     return value
 
 
-def _check_unit(column: Column, factor: float, kind: Kind, path: Path) -> None:
-    rules = KINDS[kind]
-    written = np.abs(column.values[~np.isnan(column.values)]) / factor
-    if column.column == UNITLESS and len(written) and 0.0 < written.max() < rules.mistaken_below:
-        raise BadUsage(
-            f"{path}: found no value above {written.max():g} in the column {UNITLESS!r}, expected "
-            f"{rules.assumed_unit}; they look like {rules.mistaken_for}: name the column by its unit, such as "
-            f"{', '.join(first for first, last in rules.factors if not last and first != UNITLESS)}"
-        )
-
-
-def _unit(factor: float, kind: Kind) -> str:
-    return KINDS[kind].unit if factor == 1.0 else KINDS[kind].assumed_unit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repairs:
+class Repairs(NamedTuple):
     """Counts of repairs to a series: hours averaged from several readings, hours filled, and stamps out of order."""
 
     merged: int
@@ -386,7 +365,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(paths: Sequence[Path], kind: Kind, basis: Basis, zone: str) -> tuple[HourlySeries, str]:
-    read = [read_column(path, kind, basis) for path in paths]
+    read = [_read_column(path, kind, basis) for path in paths]
     moments_s = np.concatenate([each.moments_s for each in read])
     values = np.concatenate([each.values for each in read])
     named = ", ".join(str(path) for path in paths)
@@ -400,7 +379,11 @@ def _read(paths: Sequence[Path], kind: Kind, basis: Basis, zone: str) -> tuple[H
             f"{MOST_FILLED_FRAC:.0%} without a value; give hourly values"
         )
     ids = {each.zone_id for each in read} - {None, zone}
-    return series, _note(series, repairs, f"{zone}: {KINDS[kind].what(read[0].column)}", ids)
+    return series, _note(series, repairs, f"{zone}: {_described(read[0].name, KINDS[kind])}", ids)
+
+
+def _described(column: str, rules: _Kind) -> str:
+    return f"{rules.quantity} ({f'assumed to be in {rules.assumed_unit}' if column == UNITLESS else column})"
 
 
 def _note(series: HourlySeries, repairs: Repairs, what: str, ids: set[str | None]) -> str:

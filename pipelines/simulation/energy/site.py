@@ -134,17 +134,10 @@ def power_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:
     return [
         f"power: {table.source}; linear in use between idle and full; memory, disks and network are left out; machines "
         "draw idle power until the run's end",
-        use_note(table),
+        f"assumed use if not measured: {table.assumed.gpu_frac:.0%} of the GPUs held and {table.assumed.cpu_frac:.0%} "
+        "of the CPUs",
         *machine_notes(table, machines),
     ]
-
-
-def use_note(table: PowerTable) -> str:
-    """Return a note on the CPU and GPU use assumed for runs that were not measured."""
-    assumed = table.assumed
-    return (
-        f"assumed use if not measured: {assumed.gpu_frac:.0%} of the GPUs held and {assumed.cpu_frac:.0%} of the CPUs"
-    )
 
 
 def machine_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:

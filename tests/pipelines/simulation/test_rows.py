@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.simulation.conclusion import conclusion
+from pipelines.simulation.rows import conclusion
 
 
 def row(arm: str, seed: int, completed: float, truth: str = "contention", killed: float = 0.0) -> dict[str, object]:
