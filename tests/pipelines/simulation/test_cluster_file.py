@@ -74,11 +74,6 @@ def test_what_is_wrong_is_named_by_table_and_key(tmp_path: Path, found: str, ins
         cluster_file(written(tmp_path, TWO_KINDS.replace(found, instead)))
 
 
-def test_every_fault_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadUsage, match=r"1, gpus: .*; \[\[machines\]\] 2, gpus: "):
-        cluster_file(written(tmp_path, TWO_KINDS.replace("gpus = ", "gpus = -")[:-2] + "1\n"))
-
-
 def test_a_faulty_table_is_not_said_to_be_missing_too(tmp_path: Path) -> None:
     with pytest.raises(BadUsage) as caught:
         cluster_file(written(tmp_path, '[[machines]]\nname = "a"\ncpu_cores = 1\nmem_gib = 1\ngpus = -1\n'))
@@ -106,12 +101,6 @@ def test_a_name_given_twice_among_many_is_found_without_comparing_each_with_each
     assert time.process_time() - began_s < 30.0, "ten thousand million comparisons take minutes"
 
 
-def test_the_papers_cluster_is_stated() -> None:
-    note = paper_cluster().note()
-
-    assert note == "cluster (the paper's): 4 machines, 32 GPUs, 384 cores, 2048 GiB, GPU types not given"
-
-
 def table(*rows: dict[str, object]) -> pl.DataFrame:
     blank = {"trace": "t", "cluster": "c", "gpu_type": None, "cpu_cores": None, "mem_gib": None, "gpus": 2}
     return canonical([blank | {"machine": f"m{at}"} | row for at, row in enumerate(rows)], Machines)
@@ -124,13 +113,6 @@ def test_the_machine_table_is_taken_as_it_is_and_what_it_does_not_tell_is_said()
     assert [machine.gpus for machine in spec.machines] == [8, 2]
     assert spec.unstated == ("cpu_cores", "mem_gib")
     assert spec.note().endswith("it does not state cpu_cores and mem_gib: not limited")
-
-
-def test_one_machine_that_tells_nothing_among_others_counts_as_none() -> None:
-    spec = recorded_cluster(table({"cpu_cores": 96.0, "mem_gib": 512.0}, {}), "pai")
-
-    assert spec.unstated == ()
-    assert [machine.cpu_cores for machine in spec.machines] == [96.0, 0.0]
 
 
 def test_a_trace_without_machines_and_one_of_several_clusters_are_refused() -> None:

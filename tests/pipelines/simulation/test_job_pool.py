@@ -44,14 +44,6 @@ def test_what_is_left_out_is_counted_by_why(values: dict[str, object], why: str)
     assert {name: count for name, count in pool.dropped.items() if count} == {why: 1}
 
 
-def test_parameter_servers_stay_where_asked() -> None:
-    jobs, usage = measured_tables(5)
-
-    pool = job_pool(altered(jobs, 2, role="ps"), altered(usage, 2, role="ps"), dropped_roles=())
-
-    assert len(pool.jobs) == 5
-
-
 def test_nothing_measured_is_an_error_that_says_why() -> None:
     jobs, usage = measured_tables(5)
 
@@ -78,7 +70,3 @@ def test_a_recorded_pool_keeps_every_job_and_says_which_were_measured() -> None:
     assert (pool.jobs[2].measured.cpu_cores, pool.jobs[2].measured.mem_gib) == (0.0, 0.0)
     assert math.isnan(pool.jobs[1].job.request.gpus)
     assert pool.frame["job_id"].to_list() == [entry.job.job_id for entry in pool.jobs]
-
-
-def test_jobs_carry_their_cluster_by_which_history_is_found() -> None:
-    assert {entry.job.cluster for entry in job_pool(*measured_tables(3)).jobs} == {"c"}

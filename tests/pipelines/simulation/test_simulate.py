@@ -117,13 +117,6 @@ def test_a_predictor_that_is_away_changes_nothing_and_loses_no_job() -> None:
     assert {row["reason"] for row in result.reclaimed if row["arm"] == "shrunk"} == {"predictor_unavailable"}
 
 
-def test_without_a_predictor_there_is_the_oracle_to_compare_with() -> None:
-    result = run(job_pool(*measured_tables()), None, SMALL)
-
-    assert {row["arm"] for row in result.rows} == {"requested", "oracle"}
-    assert result.model_decided_share == {}
-
-
 def test_reclaimed_rows_add_up_to_the_pool() -> None:
     pool = job_pool(*measured_tables())
     result = run(pool, predictor(), SMALL)
@@ -134,14 +127,6 @@ def test_reclaimed_rows_add_up_to_the_pool() -> None:
         assert sum(row["requested"] for row in cores) == 6.0 * sum(entry.job.instances for entry in pool.jobs)  # type: ignore[misc]
     shrunk_cores = next(row for row in result.reclaimed if (row["arm"], row["resource"]) == ("shrunk", "cpu_cores"))
     assert shrunk_cores["reclaimed_frac"] == pytest.approx(0.5)
-
-
-def test_assumptions_are_said() -> None:
-    notes = " ".join(run(job_pool(*measured_tables()), None, SMALL).notes)
-
-    assert "3 of 30 jobs ran on devices of unknown memory, taken as 16 GiB" in notes
-    assert "8 GPUs" in notes
-    assert "passed without bound" in notes
 
 
 def test_same_seed_same_rows_and_replications_differ() -> None:

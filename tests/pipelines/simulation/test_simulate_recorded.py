@@ -18,7 +18,6 @@ from pipelines.simulation.job_pool import Pool, recorded_pool, submissions
 from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.simulate import SimulationResult, simulate_recorded
 from scheduler_core.cluster import Machine
-from scheduler_core.queueing import Discipline
 from tests.pipelines.lake.canonical import altered, canonical, job_row, measured_tables
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "recorded_jobs.json"
@@ -60,16 +59,6 @@ def test_recorded_jobs_run_as_recorded_and_failures_fail_again() -> None:
     # fifo: 0..7200, then both of four GPUs, then the last of eight
     assert row["makespan_s"] == 7200.0 + 3600.0 + 60.0
     assert row["wait_mean_s"] == ((0.0) + (7200.0 - 60.0) + (7200.0 - 120.0) + (10800.0 - 180.0)) / 4
-
-
-def test_predicted_times_order_the_queue() -> None:
-    by_length = replace(UNTIL_DONE, discipline=Discipline(policy="sjf"))
-
-    [row] = run(pool_of(*FIVE), by_length, oracle=True).rows
-
-    # 0..7200, then the eight-GPU job of a minute, then both others
-    assert row["makespan_s"] == 7200.0 + 60.0 + 3600.0
-    assert row["policy"] == "sjf"
 
 
 def test_assumptions_are_said() -> None:

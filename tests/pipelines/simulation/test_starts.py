@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.simulation.advice import ORACLE, REQUESTED, ConstantPredictor, advice, oracle_of, scales_of
+from pipelines.simulation.advice import REQUESTED, ConstantPredictor, advice, oracle_of, scales_of
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
 from pipelines.simulation.job_pool import Pool, job_pool, recorded_pool, submissions
 from pipelines.simulation.settings import SimulationSettings
@@ -52,16 +52,6 @@ def test_columns_say_what_the_truth_says_of_every_job(truth: str, arm: str) -> N
         assert starts.predicted_s[row] == answer.run_time_p50_s
 
 
-def test_some_of_these_jobs_are_killed_and_some_stretched() -> None:
-    pool = tight_pool()
-    gangs = gangs_of(pool.frame)
-
-    starts = starts_under("contention", pool.jobs, gangs, advised(pool)["shrunk"])
-
-    assert 0 < starts.dies.sum() < len(pool.jobs)
-    assert (starts.granted_run_s > gangs.run_s).any()
-
-
 def test_answers_no_model_can_mean_are_unknown() -> None:
     pool = job_pool(*measured_tables(4))
     answers = advised(pool)["shrunk"]
@@ -81,10 +71,6 @@ def test_use_is_bounded_by_the_request_and_unknown_where_it_was_not_measured() -
     first = pool.jobs[0].measured
     assert mean[0].tolist() == pytest.approx([6000.0, first.mem_avg_gib * 1024, first.gpus * 1000])
     assert np.isnan(mean[1]).all()
-
-
-def test_without_a_scale_there_are_the_oracles_sizes_alone() -> None:
-    assert set(advice(job_pool(*measured_tables(3)), {})) == {ORACLE}
 
 
 def test_jobs_nobody_measured_keep_their_requests_in_every_arm() -> None:

@@ -52,10 +52,6 @@ def test_errors_and_kills_for_memory_fail_and_other_ends_do_not() -> None:
     assert workload.fails.tolist() == [True, True] + [False] * 5
 
 
-def test_without_predictions_nothing_is_predicted() -> None:
-    assert np.isnan(recorded_workload(jobs({}, {})).predicted_s).all()
-
-
 def test_gpu_types_are_codes_of_their_sorted_names() -> None:
     workload = recorded_workload(jobs({"gpu_type": "V100"}, {"gpu_type": None}, {"gpu_type": "P100"}))
 
@@ -135,12 +131,6 @@ def test_until_is_exclusive_and_a_vc_takes_its_own() -> None:
 
     assert submissions(frame, until=T0 + timedelta(minutes=2)).jobs.height == 2
     assert submissions(frame, vc="x").jobs["job_id"].to_list() == ["j000", "j002"]
-
-
-def test_permuting_rows_changes_no_submission() -> None:
-    frame = jobs(*({"submit_ts": T0} for _ in range(6)))
-
-    assert submissions(frame.sample(fraction=1.0, shuffle=True, seed=2)).jobs.equals(submissions(frame).jobs)
 
 
 def test_an_unknown_vc_is_refused_with_the_known_ones() -> None:

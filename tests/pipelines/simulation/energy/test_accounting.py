@@ -61,17 +61,6 @@ def test_unknown_use_is_assumed_and_said() -> None:
     assert math.isnan(found.total().carbon_g)
 
 
-def test_every_instance_of_a_gang_draws_its_part_by_hand() -> None:
-    # Three instances of 2 cores and 1 GPU, two of them on the first machine, at 1 core and 0.5 GPUs each.
-    gang = Came(request=(2.0, 4.0, 1.0), instances=3)
-    ran = schedule([gang], [Ran(job=0, start_s=0.0, end_s=3600.0, hosts=((0, 2), (1, 1)))], end_s=3600.0, on=2)
-
-    found = account(ran, known((1.0, 1.0, 0.5)), powers(ran.machines), None, 0.0, assumed=ASSUMED)
-
-    parts_w = [3 * 290.0 / 8, 2 * 0.5 * 270.0 + 0.5 * 271.0, 2 * 40.0 * 2 / 8 + 41.0 * 2 / 8, 3 * 30.0]
-    assert found.jobs_parts_kwh[0].tolist() == pytest.approx([watts / 1000 for watts in parts_w])
-
-
 def test_where_no_job_asks_for_cores_the_cpus_go_with_the_gpus() -> None:
     ran = schedule([Came(request=(0.0, 0.0, 2.0))], [Ran(job=0, start_s=0.0, end_s=100.0)])
 

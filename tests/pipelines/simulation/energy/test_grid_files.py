@@ -131,10 +131,6 @@ def test_a_series_of_mostly_filled_hours_is_refused(tmp_path: Path, hours: int, 
         zone_files(zone(tmp_path, carbon=every(hours)))
 
 
-def test_a_series_of_every_other_hour_is_filled_and_said(tmp_path: Path) -> None:
-    assert "48 hours without a value" in zone_files(zone(tmp_path, carbon=every(2))).notes[0]
-
-
 def test_the_grid_goes_round_over_the_days_both_series_tell(tmp_path: Path) -> None:
     carbon = "".join(f"2023-05-{1 + h // 24:02}T{h % 24:02}:00Z,{100 + h}\n" for h in range(80))
     price = "".join(f"2023-05-{1 + h // 24:02}T{h % 24:02}:00Z,{h}\n" for h in range(10, 100))
@@ -146,12 +142,6 @@ def test_the_grid_goes_round_over_the_days_both_series_tell(tmp_path: Path) -> N
     assert grid.carbon.start_s == grid.price.start_s
     assert (grid.carbon.values[0], grid.price.values[0]) == (110.0, 0.01)
     assert grid.carbon.at(grid.carbon.until_s) == 110.0
-
-
-def test_series_of_different_times_make_no_grid(tmp_path: Path) -> None:
-    read = zone_files(zone(tmp_path, carbon="ts,value\n2022-01-01,90\n", price="ts,value\n2023-01-01,90\n"))
-    with pytest.raises(BadUsage, match="without a common hour"):
-        read.grid(1.0)
 
 
 def yearly(folder: Path, zone: str, year: int) -> Path:

@@ -21,13 +21,6 @@ def test_an_hour_that_is_missing_is_that_of_the_day_before_else_that_before() ->
     assert (repairs.filled, repairs.merged, repairs.unsorted) == (3, 0, 0)
 
 
-def test_half_hours_and_hours_told_twice_are_averaged() -> None:
-    series, repairs = hourly(np.array([0.0, 1800.0, 3600.0, 3600.0]), np.array([1.0, 2.0, 10.0, 30.0]), "g/kWh")
-
-    assert series.values.tolist() == [1.5, 20.0]
-    assert repairs.merged == 2
-
-
 @given(st.permutations(range(30)))
 def test_the_order_of_readings_changes_nothing_but_its_count(order: list[int]) -> None:
     moments, values = np.arange(30) * HOUR, np.arange(30.0) ** 2

@@ -41,11 +41,6 @@ def test_shipped_figures_by_gpu_type_and_cores(
     assert node.cpu_full_w + gpus * node.gpu_full_w == pytest.approx(full_w)
 
 
-def test_machines_of_unknown_types_are_counted() -> None:
-    table = power_file()
-    assert table.guessed([machine(), machine(gpu_type="H900"), machine(gpu_type="T4"), machine(gpus=0)]) == 2
-
-
 def test_a_site_lays_its_own_figures_over_the_shipped(tmp_path: Path) -> None:
     table = power_file(
         own(
@@ -144,8 +139,3 @@ def test_the_example_of_the_manual_is_a_power_file(tmp_path: Path) -> None:
     table = power_file(own(tmp_path, example[: example.index("\n\n")]))
 
     assert (table.pue, table.node(machine(gpu_type="H100", cpu_cores=192.0)).cpu_full_w) == (1.35, 360.0)
-
-
-def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(BadUsage, match=r"absent\.toml: No such file"):
-        power_file(tmp_path / "absent.toml")

@@ -94,15 +94,6 @@ def test_without_a_grid_there_is_energy_alone_and_without_a_site_nothing() -> No
     assert {name: told[name] for name in bare} == bare
 
 
-def test_a_lower_price_is_a_saving_even_below_nothing() -> None:
-    site = Site(table=power_file(), grid=grid(), holding=Holding(slack=Slack(longest_s=86_400.0), by="price"))
-    rows = {str(row["shift"]): row for row in ran(site, {"run_s": 3600.0})[0].rows}
-
-    assert float(str(rows["forecast"]["cost_usd"])) < 0.0
-    assert float(str(rows["clairvoyant"]["cost_jobs_usd_per_kwh"])) == pytest.approx(-0.3 * 1.5)
-    assert rows["none"]["cost_jobs_usd_per_kwh"] == pytest.approx(-0.2 * 1.5)
-
-
 def test_a_held_job_meets_the_clean_hour_and_pays_with_its_wait() -> None:
     site = Site(table=power_file(), grid=grid(), holding=Holding(slack=Slack(longest_s=7200.0), by="carbon"))
     result, _ = ran(site, {"run_s": 3600.0})

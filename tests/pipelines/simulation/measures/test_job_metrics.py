@@ -39,23 +39,6 @@ def test_after_the_kill_only_the_full_run_is_to_come(ending: Ending) -> None:
     assert became.stretch.tolist() == [pytest.approx((20 + 10 + 40 - kept_s) / 40)]
 
 
-@pytest.mark.parametrize("ending", [Ending.PREEMPTED, Ending.INTERRUPTED])
-def test_stopped_or_not_a_job_comes_to_the_stretch_it_ends_with(ending: Ending) -> None:
-    stopped = Ran(job=0, start_s=0.0, end_s=10.0, ending=ending)
-    to_the_kill_s = 10.0 if ending == Ending.PREEMPTED else 20.0
-    later = [
-        Ran(job=0, start_s=30.0, end_s=30.0 + to_the_kill_s, ending=Ending.KILLED),
-        Ran(job=0, start_s=60.0, end_s=100.0, full=True),
-    ]
-
-    waiting, done = (
-        job_metrics(schedule([DOOMED], ran, end_s=end_s))
-        for ran, end_s in (([stopped], 20.0), ([stopped, *later], 120.0))
-    )
-
-    assert waiting.stretch.tolist() == done.stretch.tolist()
-
-
 @pytest.mark.parametrize(
     ("ending", "figure"), [(Ending.KILLED, "killed_gpu_h"), (Ending.INTERRUPTED, "interrupted_gpu_h")]
 )

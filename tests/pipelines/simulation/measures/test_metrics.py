@@ -43,18 +43,6 @@ def test_one_job_by_hand() -> None:
     assert (figures.killed, figures.reclaimed_gpu_h, figures.killed_gpu_h) == (0, 0.0, 0.0)
 
 
-def test_instances_of_a_gang_count_each() -> None:
-    gang = Came(request=(1.0, 2.0, 0.5), run_s=40.0, instances=3)
-
-    figures = summarise(
-        schedule([gang], [Ran(job=0, start_s=0.0, end_s=40.0, hosts=((0, 2), (1, 1)))], on=2),
-        uses=uses((0.5, 1.0, 0.25)),
-    )
-
-    assert figures.gpu_allocated_frac == pytest.approx(3 * 0.5 * 40 / (8 * 100))
-    assert figures.gpu_used_frac == pytest.approx(3 * 0.25 * 40 / (8 * 100))
-
-
 def test_finished_over_finished_plus_queued_leaves_out_what_runs_and_what_failed() -> None:
     came = [Came(at_s=float(i), run_s=40.0, fails=i == 4) for i in range(6)]
     ran = [
@@ -109,15 +97,6 @@ def test_a_kill_is_harm() -> None:
     assert figures.mem_used_frac == pytest.approx((4 * 20 + 6 * 40) / (16 * 100))
 
 
-def test_a_killed_job_that_waits_again_is_queued_and_its_stretch_counts_the_run_to_come() -> None:
-    killed = Came(**HALF, run_s=40.0, granted_run_s=20.0, dies=True)
-
-    figures = summarise(schedule([killed], [Ran(job=0, start_s=0.0, end_s=20.0, ending=Ending.KILLED)], end_s=30.0))
-
-    assert (figures.deployed, figures.killed, figures.retried, figures.waiting, figures.running) == (1, 1, 0, 1, 0)
-    assert figures.stretch_mean == pytest.approx(1.5)
-
-
 def test_a_run_cut_before_its_kill_is_harm_though_no_kill_is_counted() -> None:
     doomed = Came(**HALF, run_s=40.0, granted_run_s=20.0, dies=True)
 
@@ -145,15 +124,6 @@ def test_a_preempted_job_keeps_its_work_and_an_interrupted_one_loses_all_of_it()
     # 20 s held and 30 s to come; 30 s held and 50 s to come.
     assert figures.stretch_mean == pytest.approx((50 / 50 + 80 / 50) / 2)
     assert figures.jain_served == pytest.approx(1.0)
-
-
-def test_a_run_cut_by_the_end_counts_in_full_for_the_stretch_and_in_part_for_what_was_held() -> None:
-    slow = Came(**HALF, run_s=100.0, granted_run_s=150.0)
-
-    figures = summarise(schedule([slow], [Ran(job=0, start_s=60.0, end_s=210.0, ending=Ending.RUNNING)]))
-
-    assert (figures.running, figures.stretch_mean) == (1, 1.5)
-    assert figures.gpu_allocated_frac == pytest.approx(1 * 40 / (4 * 100))
 
 
 @pytest.mark.parametrize(("start_s", "slowdown"), [(0.0, 1.0), (8.0, 1.0), (39.0, 4.0)])
@@ -189,12 +159,6 @@ def test_never_fits_lies_outside_the_rates() -> None:
     assert figures.complete_rate == 1.0
 
 
-def test_who_comes_after_the_end_does_not_count() -> None:
-    figures = summarise(schedule([Came(at_s=100.0), Came(at_s=101.0), Came(at_s=101.0, never_fits=True)]))
-
-    assert (figures.submitted, figures.waiting, figures.never_fits) == (1, 1, 0)
-
-
 def test_warm_up_leaves_out_what_came_before() -> None:
     came = [Came(at_s=0.0, run_s=60.0, request=(1.0, 1.0, 4.0)), Came(at_s=50.0, run_s=20.0, request=(1.0, 1.0, 4.0))]
     ran = [Ran(job=0, start_s=0.0, end_s=60.0), Ran(job=1, start_s=60.0, end_s=80.0)]
@@ -218,17 +182,6 @@ def test_unknown_use_is_left_out_and_its_share_is_told() -> None:
     assert figures.gpu_use_known_frac == 1.0
     assert figures.mem_use_known_frac == 0.0
     assert math.isnan(figures.mem_used_frac)
-
-
-def test_nothing_happened_is_nan_not_zero() -> None:
-    figures = summarise(schedule([], end_s=50.0))
-
-    assert (figures.submitted, figures.users) == (0, 0)
-    assert math.isnan(figures.complete_rate)
-    assert math.isnan(figures.jct_mean_s)
-    assert math.isnan(figures.gpu_used_frac)
-    assert math.isnan(figures.jain_served)
-    assert figures.gpu_allocated_frac == 0.0
 
 
 @pytest.mark.parametrize("warm_up_s", [-1.0, 100.0, math.nan])
@@ -283,17 +236,6 @@ def test_counts_are_consistent(ran: Schedule) -> None:
     assert max(figures.preempted, figures.interrupted) <= figures.deployed
     for index in (figures.jain_slowdown, figures.jain_served):
         assert math.isnan(index) or 1 / 3 - 1e-9 <= index <= 1.0 + 1e-9
-
-
-@settings(deadline=None)
-@given(ran=schedules(), names=st.permutations([0, 1, 2]))
-def test_how_users_are_numbered_changes_nothing(ran: Schedule, names: list[int]) -> None:
-    renamed = replace(ran, workload=replace(ran.workload, user=np.array(names)[ran.workload.user]))
-
-    before, after = summarise(ran), summarise(renamed)
-
-    for field in before.__slots__:
-        assert getattr(after, field) == pytest.approx(getattr(before, field), nan_ok=True), field
 
 
 def test_a_simulated_kill_and_outage_are_measured_as_worked_by_hand() -> None:

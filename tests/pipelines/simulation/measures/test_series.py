@@ -98,26 +98,6 @@ def test_steps_add_up_to_the_metrics_and_stay_within_capacity(ran: Schedule, ste
     assert columns["completed"][-1] == figures.completed
 
 
-@settings(deadline=None)
-@given(ran=schedules())
-def test_an_average_is_a_mean_over_moments_of_who_waits(ran: Schedule) -> None:
-    # Every moment drawn is a whole second, so between two of them nothing changes.
-    columns = series(ran, 1.0)
-
-    for second, found in zip(columns["time_s"].tolist(), columns["waiting"].tolist(), strict=True):
-        assert found == pytest.approx(waiting_at(ran, second + 0.5))
-
-
-def waiting_at(ran: Schedule, moment_s: float) -> int:
-    count = 0
-    for job, came_s in enumerate(ran.workload.arrive_s.tolist()):
-        mine = np.flatnonzero(ran.job == job)
-        runs_now = any(ran.start_s[run] <= moment_s < ran.end_run_s[run] for run in mine)
-        gone = ran.finished_s[job] <= moment_s
-        count += came_s <= moment_s and not (ran.never_fits[job] or runs_now or gone)
-    return count
-
-
 ARRIVALS = st.lists(st.tuples(DEMANDS, st.integers(0, 20), st.integers(1, 15)), min_size=1, max_size=15)
 
 
@@ -196,19 +176,6 @@ def test_a_run_without_end_is_cut_by_the_horizon() -> None:
     assert columns["free_gpus"].tolist() == [2.0, 1.0, 1.0, 1.0, 1.0]
     assert columns["fragmented_gpus"].tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
     assert mean_fragmented_gpus(done, target, 0.0, 10.0) == pytest.approx(0.8)
-
-
-def test_a_mean_stops_where_it_is_told_to() -> None:
-    """One of two GPUs is taken from 2 s to 6 s, and a short job comes at 100 s."""
-    came = [(Demand(units=(0, 0, 1000), instances=1), 2, 4), (Demand(units=(0, 0, 0), instances=1), 100, 1)]
-    lone = replace(workload(came), instances=np.ones(2, dtype=np.int64))
-    done = simulate(lone, [Machine(name="m", cpu_cores=1, mem_gib=1, gpus=2)], Discipline(placement="fgd"))
-    target = target_of([Demand(units=(0, 0, 2000), instances=1)])
-
-    means = [mean_fragmented_gpus(done, target, since_s, until_s) for since_s, until_s in ((0, 4), (2, 6), (0, 8))]
-
-    assert means == pytest.approx([0.5, 1.0, 0.5])
-    assert np.isnan(mean_fragmented_gpus(done, target, 4.0, 4.0))
 
 
 def test_pooled_gpus_and_steps_that_are_none_are_refused() -> None:
