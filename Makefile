@@ -36,9 +36,9 @@ test test-slow: export PYTHONDONTWRITEBYTECODE =
 test: $(TESTED)
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 
-# Run what `make test` leaves out, and its property tests with all their examples.
+# Run what `make test` leaves out, and its property tests with all their examples; a file's tests share one process.
 test-slow: $(TESTED)
-	$(BIN)/python -m pytest -m "slow or hypothesis" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -m "slow or hypothesis" -n 2 --dist loadfile
 
 check: $(TESTED)
 	$(BIN)/ruff check .

@@ -31,14 +31,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return "\npytestmark = pytest.mark.slow" in collection_path.read_text(encoding="utf-8") or None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one process, and all that share the live Slurm, if the slow suite runs in several."""
-    for item in items:
-        folder = item.path.parent
-        item.add_marker(pytest.mark.xdist_group("slurm" if folder.name == "slurm" else str(item.path)))
-
-
 @pytest.fixture(scope="session")
 def traces() -> Path:
     """Return the folder of real trace samples (`TAUT_TRACES`), or skip."""
