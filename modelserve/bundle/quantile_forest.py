@@ -52,9 +52,7 @@ class QuantileForest:
     @cached_property
     def _nodes(self) -> npt.NDArray[np.int32]:
         """The nodes in the layout of `pooled`."""
-        from modelserve.bundle.trees.compiled import packed_nodes
-
-        nodes, leaf = packed_nodes(self.forest), self.forest.left < 0
+        nodes, leaf = self.forest.nodes.copy(), self.forest.left < 0
         nodes[leaf, 3] = np.arange(int(leaf.sum()))
         return nodes.reshape(-1)
 

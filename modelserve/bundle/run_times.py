@@ -12,7 +12,7 @@ from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET, Card
 from modelserve.bundle.combination import FITTED, Combination, forecasts_of
-from modelserve.bundle.trees.compiled import CompiledTrees
+from modelserve.bundle.trees.compiled import tree_outputs
 from scheduler_core.types import FloatArray, RunTimes
 
 __all__ = ["QUANTILE_NAMES", "basis_of", "calibrated_run_times", "combination_of", "member_forecasts"]
@@ -93,7 +93,7 @@ def member_forecasts(
 def outputs_of(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
     """Return the outputs (n, outputs) of a target's booster for a matrix (n, k), before calibration."""
     forest = bundle.forests.get(target)  # None for a model that was never saved to a file
-    return raw_outputs(bundle.boosters[target], matrix) if forest is None else CompiledTrees.of(forest).rows(matrix)
+    return raw_outputs(bundle.boosters[target], matrix) if forest is None else tree_outputs(forest, matrix)
 
 
 def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArray) -> RunTimes:

@@ -48,11 +48,6 @@ class Advice(Recommendation):
         """The resources to give the job: the target in mode `enforce`, otherwise its request."""
         return self.target if self.mode == "enforce" else self.request
 
-    @property
-    def recommendation(self) -> Recommendation:
-        """The recommendation without mode, answer id and models."""
-        return Recommendation(**{each.name: getattr(self, each.name) for each in fields(Recommendation)})
-
 
 def row_of(job: Job) -> RecommendJob:
     """Return a scheduler's job as a row of a call."""
@@ -90,7 +85,7 @@ def unchanged(job: Job, note: str) -> Advice:
     return _advice(unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=note), mode="observe")
 
 
-def observed(answer: Recommendation) -> Recommendation:
+def observed(answer: Advice) -> Advice:
     """Return a recommendation for mode `observe`: it keeps the request, and its note states the target."""
     targets = {name: value for name, value in _known(answer.target).items() if name in answer.reasons}
     change = answer.run_time_change if math.isnan(answer.run_time_change) else 0.0

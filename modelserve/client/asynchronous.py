@@ -5,15 +5,13 @@ The calls are those of the table `modelserve.contract.calls`; `modelserve.client
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar, Unpack
 
-import httpx2
 from pydantic import BaseModel
 
 from modelserve.bundle.card import Resource
 from modelserve.client.advice import Advice, read_advice, rows_of, unchanged
-from modelserve.client.exchange import Exchange, Surroundings
+from modelserve.client.exchange import Exchange, Options
 from modelserve.client.messages import (
     Call,
     body_as,
@@ -26,7 +24,7 @@ from modelserve.client.messages import (
     whole,
     with_jobs,
 )
-from modelserve.client.policy import JOBS_PER_CALL, Retries, Timeouts
+from modelserve.client.policy import JOBS_PER_CALL
 from modelserve.contract import calls
 from modelserve.contract.calls import CallShape
 from modelserve.contract.feedback import FeedbackRow
@@ -81,28 +79,13 @@ class AsyncClient:
     def __init__(
         self,
         *addresses: str,
-        token: str | None = None,
-        ca_file: Path | None = None,
-        verify: bool = True,
-        timeouts: Timeouts | None = None,
-        retries: Retries | None = None,
         jobs_per_call: int = JOBS_PER_CALL,
-        surroundings: Surroundings | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        **options: Unpack[Options],
     ) -> None:
         if not 1 <= jobs_per_call <= MAX_JOBS:
             raise BadRequest(f"client: found jobs_per_call={jobs_per_call}, expected 1 to {MAX_JOBS}")
         self.jobs_per_call = jobs_per_call
-        self.exchange = Exchange(
-            addresses,
-            token=token,
-            ca_file=ca_file,
-            verify=verify,
-            timeouts=timeouts or Timeouts(),
-            retries=retries or Retries(),
-            surroundings=surroundings or Surroundings(),
-            transport=transport,
-        )
+        self.exchange = Exchange(addresses, **options)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.exchange.addresses))})"

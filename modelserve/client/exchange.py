@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypedDict
 from urllib.parse import urlsplit
 
 import httpx2
@@ -53,6 +53,18 @@ class Surroundings:
     rng: random.Random = field(default_factory=random.Random)
 
 
+class Options(TypedDict, total=False):
+    """How a client connects, with the defaults of `Exchange`."""
+
+    token: str | None
+    ca_file: Path | None
+    verify: bool
+    timeouts: Timeouts | None
+    retries: Retries | None
+    surroundings: Surroundings | None
+    transport: httpx2.AsyncBaseTransport | None
+
+
 class Exchange:
     """Connections to a service at one or several addresses, which are tried in turn."""
 
@@ -60,10 +72,10 @@ class Exchange:
         self,
         addresses: Sequence[str],
         *,
-        token: str | None,
-        ca_file: Path | None,
-        timeouts: Timeouts,
+        token: str | None = None,
+        ca_file: Path | None = None,
         verify: bool = True,
+        timeouts: Timeouts | None = None,
         retries: Retries | None = None,
         surroundings: Surroundings | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
@@ -71,14 +83,14 @@ class Exchange:
         self.addresses = [checked_address(address) for address in addresses]
         if not self.addresses:
             raise BadRequest("client: found no address, expected at least one, as http://127.0.0.1:8080")
-        self._timeouts, self._retries = timeouts, retries or Retries()
+        self._timeouts, self._retries = timeouts or Timeouts(), retries or Retries()
         self._around = surroundings or Surroundings()
         self._first = 0
         # `trust_env=False`: ignore proxies and passwords in the environment, so that only the addresses get the token.
         self._http = httpx2.AsyncClient(
             headers={**HEADERS, **_authorization(token)},
             verify=_tls(self.addresses, ca_file, verify=verify),
-            timeout=httpx2.Timeout(timeouts.answer_s, connect=timeouts.connect_s),
+            timeout=httpx2.Timeout(self._timeouts.answer_s, connect=self._timeouts.connect_s),
             limits=httpx2.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=4.0),
             follow_redirects=False,
             trust_env=False,

@@ -144,6 +144,6 @@ class HttpScale:
         """Return the recommendation to follow; the token is hidden in its note, in case the service repeats it."""
         predicted = Reason.PREDICTOR_UNAVAILABLE not in advice.reasons.values()
         follows = advice.mode == "enforce" or not self.heed_mode
-        found = observed(advice.recommendation) if predicted and not follows else advice.recommendation
+        found = observed(advice) if predicted and not follows else advice
         note = writable(found.note if self._token is None else found.note.replace(self._token, "***"))[:NOTE_LENGTH]
         return replace(found, note=note)

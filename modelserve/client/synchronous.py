@@ -9,13 +9,12 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import partial, wraps
-from pathlib import Path
-from typing import Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from modelserve.client.advice import Advice, unchanged
 from modelserve.client.asynchronous import AsyncClient, Item, Said
-from modelserve.client.exchange import Surroundings
-from modelserve.client.policy import JOBS_PER_CALL, Retries, Timeouts
+from modelserve.client.exchange import Options
+from modelserve.client.policy import JOBS_PER_CALL
 from modelserve.contract.calls import CallShape
 from modelserve.errors import ClientError
 from scheduler_core.types import Job
@@ -112,25 +111,10 @@ class Client:
     def __init__(
         self,
         *addresses: str,
-        token: str | None = None,
-        ca_file: Path | None = None,
-        verify: bool = True,
-        timeouts: Timeouts | None = None,
-        retries: Retries | None = None,
         jobs_per_call: int = JOBS_PER_CALL,
-        surroundings: Surroundings | None = None,
+        **options: Unpack[Options],
     ) -> None:
-        make = partial(
-            AsyncClient,
-            *addresses,
-            token=token,
-            ca_file=ca_file,
-            verify=verify,
-            timeouts=timeouts,
-            retries=retries,
-            jobs_per_call=jobs_per_call,
-            surroundings=surroundings,
-        )
+        make = partial(AsyncClient, *addresses, jobs_per_call=jobs_per_call, **options)
         self._shown = f"{type(self).__name__}({', '.join(map(repr, addresses))})"
         self._thread = LoopThread(make)
 

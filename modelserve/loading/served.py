@@ -15,7 +15,7 @@ from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.combination import Combination
 from modelserve.bundle.run_times import combination_of, member_forecasts
-from modelserve.bundle.trees.compiled import CompiledTrees
+from modelserve.bundle.trees.compiled import tree_outputs
 from modelserve.errors import BundleError
 from modelserve.store.finished import Stored
 from scheduler_core.types import FloatArray
@@ -55,7 +55,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """One loaded version of a model; `trees` are by target.
+    """One loaded version of a model.
 
     `reference` is the name and version of the model in responses, such as `runtime.pai.ctr@7`.
     `learning` holds the weights of a combination, which feedback changes.
@@ -64,25 +64,17 @@ class ServedModel:
 
     bundle: Bundle
     reference: str
-    trees: Mapping[str, CompiledTrees]
     rows: RowBuilder
     history: OnlineHistory
     learning: Learning
 
     @classmethod
     def of(cls, bundle: Bundle, history: OnlineHistory) -> "ServedModel":
-        """Compile the trees of a bundle, and compare their outputs with XGBoost's."""
-        trees = {target: CompiledTrees.of(forest) for target, forest in bundle.forests.items()}
-        for target, compiled in trees.items():
-            try:
-                compiled.check(bundle.boosters[target])
-            except BundleError as error:
-                raise BundleError(f"{bundle.reference}/{target}: {error}") from error
+        """Make a model of a bundle; `history` is what its features come from."""
         rows = RowBuilder.of(bundle.contract, relative=bundle.card.relative)
         return cls(
             bundle=bundle,
             reference=bundle.reference,
-            trees=trees,
             rows=rows,
             history=history,
             learning=Learning(combination_of(bundle)),
@@ -131,7 +123,7 @@ class ServedModel:
 
     def margins(self, target: str, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Return the outputs (n, outputs) of a target's trees for a matrix (n, k), before calibration."""
-        return self.trees[target].rows(matrix)
+        return tree_outputs(self.bundle.forests[target], matrix)
 
 
 def warm(model: ServedModel) -> None:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +44,8 @@ LEFTOVER_S: Final = 86_400.0
 
 JITTER_FRAC: Final = 0.2
 """Maximum share by which a wait is shortened at random, so that sync processes do not query all at the same time."""
+
+REGISTRY: Final = "registry"
 
 logger = logging.getLogger(__name__)
 
@@ -101,8 +103,7 @@ class Sync:
         self._settings = settings
         self._clock = clock
         self._verified: Verified = {}
-        self._logged: dict[tuple[str, str], str] = {}
-        self._away: str | None = None
+        self._logged: dict[str, str] = {}
         self.state = read_state(settings.bundles)
 
     def once(self) -> list[Mirrored]:
@@ -133,29 +134,28 @@ class Sync:
         failed = 0
         while not stop.is_set():
             try:
-                self._say(self.once())
-                failed = 0
+                done, failed = self.once(), 0
             except MirrorError as error:
                 failed += 1
-                self._say_away(str(error))
+                self._log(REGISTRY, str(error), logging.WARNING)
+            else:
+                if self._logged.pop(REGISTRY, None):
+                    logger.info("registry is available again")
+                for each in done:
+                    line = f"{each.name}@{each.version} {each.alias} {each.outcome}"
+                    level = logging.WARNING if each.outcome == "failed" else logging.INFO
+                    self._log(
+                        f"{each.name}@{each.alias}",
+                        f"{line}: {each.detail}" if each.detail else line,
+                        logging.DEBUG if each.outcome == "present" else level,
+                    )
             stop.wait(wait_s(self._settings.mirror_every_s, failed, draw()))
 
-    def _say(self, done: Sequence[Mirrored]) -> None:
-        """Log the results that differ from the last round."""
-        if self._away is not None:
-            logger.info("registry is available again")
-            self._away = None
-        for each in done:
-            outcome = f"{each.outcome}: {each.detail}" if each.detail else each.outcome
-            key, line = (each.name, each.alias), f"{each.name}@{each.version} {each.alias} {outcome}"
-            if each.outcome != "present" and self._logged.get(key) != line:
-                logger.log(logging.WARNING if each.outcome == "failed" else logging.INFO, "%s", line)
-            self._logged[key] = line
-
-    def _say_away(self, detail: str) -> None:
-        if self._away is None:
-            logger.warning("%s", detail)
-        self._away = detail
+    def _log(self, key: str, line: str, level: int) -> None:
+        """Log a line about a model or the registry unless it is that of the last round."""
+        if self._logged.get(key) != line:
+            logger.log(level, "%s", line)
+        self._logged[key] = line
 
 
 def wait_s(every_s: float, failed: int, drawn: float) -> float:

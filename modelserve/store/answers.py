@@ -39,7 +39,6 @@ _TOGETHER: Final = 25
 """Number of records written before calls get the interpreter."""
 
 FIELDS: Final = ("answer_id", "at", "kind", "caller", "trace", "models", *PARTS)
-_COLUMNS: Final = tuple(ANSWERS.c[name] for name in FIELDS)
 _WEIGHT: Final = select(ANSWERS.c.n, ANSWERS.c.weight).order_by(ANSWERS.c.n.desc())
 
 
@@ -98,11 +97,7 @@ def prune_answers(store: Store, kept: int, kept_bytes: int) -> int:
 
 def read_answer(store: Store, answer_id: str) -> AnswerRecord | None:
     """Return the record with the id `answer_id`, or None if there is none."""
-    if "\x00" in answer_id:  # no id of the service contains NUL, and PostgreSQL refuses it in texts
-        return None
-    with store.reading("reading an answer") as connection:
-        row = connection.execute(select(*_COLUMNS).where(ANSWERS.c.answer_id == answer_id)).mappings().one_or_none()
-    return None if row is None else AnswerRecord(**row)
+    return next(named_answers(store, [answer_id]), None)
 
 
 def newest_answers(
@@ -132,7 +127,9 @@ def named_answers(
     store: Store, answer_ids: Collection[str], *, parts: Sequence[Part] = PARTS, limit_bytes: int = sys.maxsize
 ) -> Iterator[AnswerRecord]:
     """Yield the records with these ids, the newest first; `parts` and `limit_bytes` as in `newest_answers`."""
-    return _records(store, _WEIGHT.where(ANSWERS.c.answer_id.in_(sorted(answer_ids))), parts, limit_bytes)
+    # No id of the service contains NUL, and PostgreSQL refuses it in texts.
+    ids = sorted(each for each in answer_ids if "\x00" not in each)
+    return _records(store, _WEIGHT.where(ANSWERS.c.answer_id.in_(ids)), parts, limit_bytes)
 
 
 def answers_between(store: Store, since: float | None, until: float | None) -> Iterator[AnswerRecord]:

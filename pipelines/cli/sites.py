@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipelines.simulation.sites.places import Place, Terms
     from pipelines.simulation.sites.weeks import Weeks
 
-POLICY: Final = Path("data/sites/policy.npz")
+POLICY: Final = Path("data/sites/policy.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,13 +115,8 @@ def commands_of(
         )
         for row in rows
     ]
-    # Stopped jobs make room for those that start.
-    ordered = sorted(changes, key=_starts)
+    ordered = sorted(changes, key=lambda change: change.runs)  # stopped jobs make room for those that start
     return list(dict.fromkeys(command for change in ordered for command in ACTUATORS[name](change)))
-
-
-def _starts(change: Change) -> bool:
-    return change.runs
 
 
 def shown(command: Command) -> str:

@@ -1,32 +1,49 @@
-"""Files of this room: settings in TOML, texts that are replaced at once, and templates with slots."""
+"""Files of this room: texts and TOML that are read, texts that are replaced at once, and templates with slots."""
 
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from modelserve.bundle.card import complaint
 from pipelines.errors import BadUsage
 
+MOST_BYTES: Final = 50_000_000
 _SLOT: Final = re.compile(r"@([A-Z]+)@")
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
 
-def settings_in(path: Path, kind: type[Settings], *, expected: str) -> Settings:
-    """Return the settings in a TOML file; `expected` names the file in errors."""
+def text_in(path: Path, *, expected: str) -> str:
+    """Return the text in a file; `expected` names the file in errors."""
     try:
-        return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        raise BadUsage(f"{path}: {complaint(error)}") from error
-    except (OSError, UnicodeError) as error:
-        raise BadUsage(f"{path}: cannot be read ({type(error).__name__}); expected {expected}") from error
+        if path.stat().st_size > MOST_BYTES:
+            raise BadUsage(f"{path}: found more than {MOST_BYTES} bytes; expected {expected}")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadUsage(f"{path}: found bytes that are not UTF-8 text; expected {expected}") from error
+    except OSError as error:
+        raise BadUsage(f"{path}: cannot be read ({error.strerror}); expected {expected}") from error
+
+
+def table_in(path: Path, *, expected: str) -> dict[str, Any]:  # TOML holds any type; callers validate it
+    """Return the content of a TOML file."""
+    try:
+        return tomllib.loads(text_in(path, expected=expected))
     except tomllib.TOMLDecodeError as error:
         raise BadUsage(f"{path}: not TOML: {error}; expected {expected}") from error
+
+
+def settings_in(path: Path, kind: type[Settings], *, expected: str) -> Settings:
+    """Return the settings in a TOML file."""
+    try:
+        return kind.model_validate(table_in(path, expected=expected))
+    except ValidationError as error:
+        raise BadUsage(f"{path}: {complaint(error)}") from error
 
 
 def replace_text(target: Path, text: str, *, public: bool = False) -> None:
@@ -38,6 +55,28 @@ def replace_text(target: Path, text: str, *, public: bool = False) -> None:
     part.replace(target)
 
 
-def filled(template: Path, slots: Mapping[str, str]) -> str:
-    """Return a template's text with its slots, such as `@URL@`, filled in."""
-    return _SLOT.sub(lambda found: slots[found[1]], template.read_text(encoding="utf-8"))
+def write_templates(
+    out: Path,
+    templates: Path,
+    files: Mapping[str, str],
+    slots: Mapping[str, str],
+    *,
+    kept: str,
+    check: Callable[[str, str], None] | None = None,
+) -> list[dict[str, str]]:
+    """Write templates to a folder with slots such as `@URL@` filled in, and return a row for each: file and purpose.
+
+    `files` holds the purpose by name. The file `kept` stays if it is there, since it is edited by hand. `check` gets
+    the name and text of each file before the file is replaced.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name in files:
+            if name != kept or not (out / name).exists():
+                text = _SLOT.sub(lambda found: slots[found[1]], (templates / name).read_text(encoding="utf-8"))
+                if check is not None:
+                    check(name, text)
+                replace_text(out / name, text, public=True)
+    except OSError as error:
+        raise BadUsage(f"--out {out}: {error.strerror}; expected a folder that this user may write to") from error
+    return [{"file": str(out / name), "what": what} for name, what in files.items()]

@@ -3,7 +3,6 @@
 Fields are those of `modelserve.contract.plans`, the calls of the service.
 """
 
-import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -12,13 +11,13 @@ from pydantic import BaseModel, ValidationError
 
 from modelserve.bundle.card import complaint
 from modelserve.contract.plans import MAX_PLANNED, HoldBody, HoldJob, PlanBody, PlanJob
+from pipelines.connect.files import table_in, text_in
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.power_file import power_file
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 
 __all__ = ["body_of", "hold_body", "plan_jobs"]
 
-MOST_BYTES: Final = 50_000_000
 TRACE: Final = "own"
 OF_JOBS: Final = ("jobs", "node", "running_gpus")
 """Fields of the call, or of its messages, that the file of jobs gives."""
@@ -55,7 +54,7 @@ def plan_jobs(path: Path) -> list[PlanJob]:
 
 
 def _nodes_of(path: Path) -> dict[str, Any]:  # TOML holds any type; the call's fields are validated
-    table, power = _toml(path), power_file()
+    table, power = table_in(path, expected="TOML such as [[nodes]] with name, gpu_type and gpus"), power_file()
     groups = table.get("nodes")
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise BadUsage(f"{path}: found no [[nodes]], expected one for each group of nodes: name, gpu_type, gpus, count")
@@ -87,7 +86,7 @@ def hold_body(jobs: Path, series: HourlySeries, by: Literal["carbon", "price"], 
 
 def _rows(path: Path, kind: type[Row]) -> list[Row]:
     rows = []
-    for number, line in enumerate(_text(path).splitlines(), start=1):
+    for number, line in enumerate(text_in(path, expected="one JSON object per line").splitlines(), start=1):
         if line.strip():
             try:
                 rows.append(kind.model_validate_json(line))
@@ -100,21 +99,3 @@ def _rows(path: Path, kind: type[Row]) -> list[Row]:
             f"{path}: found {len(rows)} jobs, expected at most {MAX_PLANNED}; plan parts of the cluster apart"
         )
     return rows
-
-
-def _toml(path: Path) -> dict[str, Any]:  # TOML holds any type; the call's fields are validated
-    try:
-        return tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise BadUsage(f"{path}: {error}; expected TOML such as [[nodes]] with name, gpu_type and gpus") from error
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise BadUsage(f"{path}: found more than {MOST_BYTES} bytes, expected fewer")
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise BadUsage(f"{path}: found bytes that are not UTF-8 text, expected text") from error
-    except OSError as error:
-        raise BadUsage(f"{path}: {error.strerror}; expected a file that can be read") from error

@@ -9,7 +9,6 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from modelserve.api.metrics import Metrics
 from tests.deploy.tools import tool
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -57,15 +56,6 @@ def test_the_autoscaler_scales_the_deployment_by_the_metric_that_the_adapter_ser
     assert "replicas" not in deployment["spec"]  # applying the file again would set them back
     assert metric["pods"]["metric"]["name"] == rule["name"]["as"]
     assert re.match(rule["name"]["matches"], rule["seriesQuery"].partition("{")[0])
-
-
-def test_the_series_behind_the_metric_is_on_the_page(rule: Spec) -> None:
-    metrics = Metrics()
-    metrics.ended("/v1/predictions", "POST", 200, 0.5)
-
-    page = metrics.page().decode()
-
-    assert re.search(rf"^{rule['seriesQuery'].partition('{')[0]}\{{", page, re.MULTILINE)
 
 
 def test_the_metric_is_the_number_of_calls_being_answered(rule: Spec, tmp_path: Path) -> None:
@@ -120,20 +110,3 @@ def test_prometheus_accepts_the_scrape_job_and_its_labels_are_those_of_the_rule(
     assert found == [{"role": "pod", "namespaces": {"names": ["taut"]}}]
     made = {each["target_label"] for each in job["relabel_configs"] if "target_label" in each}
     assert made == set(rule["resources"]["overrides"])
-
-
-def test_prometheus_keeps_the_pods_and_the_port_of_the_deployment(documents: dict[str, Spec]) -> None:
-    [job] = yaml.safe_load(PARTS["data"]["scrape.yaml"])["scrape_configs"]
-    kept = {each["source_labels"][0]: each["regex"] for each in job["relabel_configs"] if each.get("action") == "keep"}
-    template = documents["Deployment"]["spec"]["template"]
-    sources = documents["NetworkPolicy"]["spec"]["ingress"][0]["from"]
-
-    assert kept["__meta_kubernetes_pod_label_app_kubernetes_io_name"] in template["metadata"]["labels"].values()
-    assert kept["__meta_kubernetes_pod_container_port_name"] in {
-        port["name"] for port in template["spec"]["containers"][0]["ports"]
-    }
-    assert any(
-        each["namespaceSelector"].get("matchLabels", {}).get("kubernetes.io/metadata.name")
-        == PARTS["metadata"]["namespace"]
-        for each in sources
-    )

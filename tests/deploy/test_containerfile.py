@@ -92,11 +92,6 @@ def test_its_variables_are_settings_and_all_that_is_written_is_a_volume(
     assert [place for place in written if f'"{place}"' not in volumes] == []
 
 
-def test_the_base_can_be_chosen_and_is_no_floating_one(stages: list[list[tuple[str, str]]]) -> None:
-    assert f"ARG PYTHON={BASE}" in CONTAINERFILE.read_text()
-    assert [rest.split()[0] for rest in every(stages, "FROM")] == ["${PYTHON}", "${PYTHON}"]
-
-
 @pytest.mark.slow
 def test_the_wheel_that_is_built_holds_every_package(tmp_path: Path, stages: list[list[tuple[str, str]]]) -> None:
     [build] = [rest for rest in every(stages, "RUN") if "hatchling" in rest]

@@ -7,8 +7,6 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from modelserve.callers import Token
-from modelserve.scopes import Scope
 from modelserve.server.supervisor import END_SPARE_S
 from modelserve.settings import ServeSettings
 
@@ -43,20 +41,6 @@ def test_it_is_valid_against_the_apis_schemas(document: Spec) -> None:
     assert version.startswith(kubernetes_validate.validate(document, version, strict=True))
 
 
-def test_a_field_that_is_no_field_would_be_found() -> None:
-    wrong = {**of_kind("Service"), "sepc": {}}
-
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(wrong, kubernetes_validate.latest_version(), strict=True)
-
-
-def test_everything_that_is_needed_is_there() -> None:
-    assert [each["kind"] for each in DOCUMENTS] == [
-        "ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "HorizontalPodAutoscaler", "NetworkPolicy",
-    ]  # fmt: skip
-    assert {each["metadata"]["namespace"] for each in DOCUMENTS} == {"taut"}
-
-
 def test_containers_are_locked_down(pod: Spec) -> None:
     for container in [*pod["containers"], *pod["initContainers"]]:
         held = container["securityContext"]
@@ -89,13 +73,6 @@ def test_a_pod_is_given_the_time_that_draining_takes(pod: Spec, settings: ServeS
     assert settings.drain_s > ready["periodSeconds"] * ready["failureThreshold"] + ready["timeoutSeconds"]
 
 
-def test_probes_ask_what_they_should(pod: Spec) -> None:
-    [container] = pod["containers"]
-    asked = {kind: container[kind]["httpGet"]["path"] for kind in ("startupProbe", "livenessProbe", "readinessProbe")}
-
-    assert asked == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
-
-
 def test_every_place_that_is_written_to_is_a_volume(pod: Spec) -> None:
     [container] = pod["containers"]
     mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
@@ -116,8 +93,3 @@ def test_selectors_and_ports_meet(pod: Spec) -> None:
     assert of_kind("NetworkPolicy")["spec"]["podSelector"]["matchLabels"] == labels
     assert of_kind("Service")["spec"]["ports"][0]["targetPort"] == port["name"]
     assert port["containerPort"] == ServeSettings.model_fields["port"].default
-
-
-def test_the_token_entry_of_the_instructions_is_one() -> None:
-    assert "taut token scheduler --scope predict --scope feedback | tail -n 1" in MANIFEST.read_text()
-    assert Token(name="scheduler", sha256="0" * 64, scopes=frozenset({Scope.PREDICT, Scope.FEEDBACK}))

@@ -120,12 +120,9 @@ def _amount(container: Container, resource: str, unit: int) -> float | None:
 def report_pods(pods: Sequence[Object], config: KubernetesConfig, client: Client) -> dict[str, int]:
     """Report all pods of a list that have ended; return the numbers of pods, reports, and how the service took them."""
     rows = [row for pod in pods if (row := report_of(pod, config)) is not None]
-    counts = {"pods": len(pods), "reports": len(rows), "accepted": 0, "duplicates": 0, "conflicts": 0}
-    for at in range(0, len(rows), TOGETHER):
-        answer = client.feedback(rows[at : at + TOGETHER])
-        for name in ("accepted", "duplicates", "conflicts"):
-            counts[name] += getattr(answer, name)
-    return counts
+    answer = client.feedback(rows)
+    counts = {name: getattr(answer, name) for name in ("accepted", "duplicates", "conflicts")}
+    return {"pods": len(pods), "reports": len(rows), **counts}
 
 
 def follow_pods(changes: Iterable[tuple[str, Object]], config: KubernetesConfig, client: Client) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pipelines.connect.files import filled, replace_text
+from pipelines.connect.files import write_templates
 from pipelines.errors import BadUsage
 
 __all__ = ["GPU_RESOURCES", "write_manifests"]
@@ -63,11 +63,4 @@ def write_manifests(
         "EXTENDERGPUS": "".join(f", --gpu={each}" for each in gpus),
         "INDEXES": " ".join(map(str, range(WEBHOOKS))),
     }
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name in WRITTEN:
-            if name != KEPT or not (out / name).exists():
-                replace_text(out / name, filled(TEMPLATES / name, slots), public=True)
-    except OSError as error:
-        raise BadUsage(f"--out {out}: {error.strerror}; expected a folder that this user may write to") from error
-    return [{"file": str(out / name), "what": what} for name, what in WRITTEN.items()]
+    return write_templates(out, TEMPLATES, WRITTEN, slots, kept=KEPT)

@@ -62,30 +62,6 @@ class Measured:
     hours_partial: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hours:
-    """The folder of the hours of one server, dialect and selection of series."""
-
-    folder: Path
-
-    def path(self, hour_s: float, pieces: pl.DataFrame | None) -> Path:
-        """Return the file of an hour; hours with other holdings of GPUs (`pieces`) have other files."""
-        held = "" if pieces is None else f"-{_digest(pieces.write_json())}"
-        return self.folder / f"{datetime.fromtimestamp(hour_s, UTC):%Y%m%dT%H}{held}.parquet"
-
-    def keep(self, path: Path, readings: pl.DataFrame) -> None:
-        """Write the readings of an hour; the file appears whole or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".tmp")
-        readings.write_parquet(fresh, compression="zstd")
-        fresh.replace(path)
-
-
-def hours_of(lake: Path, trace: str, cluster: str, dialect: str, selection: Sequence[str]) -> Hours:
-    """Return the hours of a trace's cluster; `selection` is the server's address and the matchers."""
-    return Hours(folder=lake / FOLDER / trace / cluster / f"{dialect}-{_digest(chr(10).join(selection))}")
-
-
 def read_kept(path: Path) -> pl.DataFrame | None:
     """Return the readings of an hour; None if the file is missing or cannot be read."""
     try:
@@ -105,11 +81,14 @@ def measure(lake: Lake, server: Server, wanted: Wanted, progress: Progress | Non
     now_s = server.now()
     jobs, waiting = _ended_jobs(lake, wanted, now_s - LAG_S)
     holdings = None if wanted.held is None else read_holdings(wanted.held, jobs.rename({"job_id": "job"}))
-    hours = hours_of(lake.path, wanted.trace, wanted.cluster, dialect.name, (server.address, match))
+    selection = f"{dialect.name}-{_digest(chr(10).join((server.address, match)))}"
+    folder = lake.path / FOLDER / wanted.trace / wanted.cluster / selection
     first = math.floor(float(jobs["start_s"].min()) / HOUR_S)  # type: ignore[arg-type]  # of floats
     last = math.floor(float(jobs["end_s"].max()) / HOUR_S)  # type: ignore[arg-type]  # of floats
     last = min(last, math.floor((now_s - LAG_S) / HOUR_S) - 1)
-    reader = _Reader(server=server, dialect=dialect, match=match, hours=hours, holdings=holdings, last_s=last * HOUR_S)
+    reader = _Reader(
+        server=server, dialect=dialect, match=match, folder=folder, holdings=holdings, last_s=last * HOUR_S
+    )
     found, machines, devices = [], [], []
     for number in range(first, last + 1):
         hour_s = number * HOUR_S
@@ -141,7 +120,7 @@ class _Reader:
     server: Server
     dialect: Dialect
     match: str
-    hours: Hours
+    folder: Path
     holdings: pl.DataFrame | None
     last_s: float
     together: int = TOGETHER
@@ -169,7 +148,8 @@ class _Reader:
     def _place(self, hour_s: float) -> tuple[Path, pl.DataFrame | None]:
         """Return the file of an hour, and the GPUs held in it if jobs are known by these."""
         pieces = None if self.holdings is None else pieces_in(self.holdings, hour_s)
-        return self.hours.path(hour_s, pieces), pieces
+        held = "" if pieces is None else f"-{_digest(pieces.write_json())}"
+        return self.folder / f"{datetime.fromtimestamp(hour_s, UTC):%Y%m%dT%H}{held}.parquet", pieces
 
     def _missing_from(self, hour_s: float) -> list[float]:
         """Return an hour and those after it, until one is kept."""
@@ -193,7 +173,10 @@ class _Reader:
             if self.server.partial > before:
                 self.partial += 1
             else:
-                self.hours.keep(path, readings)
+                self.folder.mkdir(parents=True, exist_ok=True)
+                fresh = path.with_suffix(".tmp")  # the file appears whole or not at all
+                readings.write_parquet(fresh, compression="zstd")
+                fresh.replace(path)
 
 
 def _checked(wanted: Wanted) -> tuple[Dialect, str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pipelines.connect.files import filled, replace_text
+from pipelines.connect.files import write_templates
 from pipelines.errors import BadUsage
 
 __all__ = ["check_lua", "write_files"]
@@ -55,17 +55,12 @@ def write_files(
         raise BadUsage(f"--url {service[:60]!r}: expected an address as http://127.0.0.1:8080")
     if any(sign in program for sign in "\n\r@"):
         raise BadUsage(f"found the program {shlex.quote(program)}, expected a path on one line")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name in WRITTEN:
-            if name != KEPT or not (out / name).exists():
-                text = filled(TEMPLATES / name, slots)
-                if name == PLUGIN:
-                    check_lua(text)
-                replace_text(out / name, text, public=True)
-    except OSError as error:
-        raise BadUsage(f"--out {out}: {error.strerror}; expected a folder that this user may write to") from error
-    return [{"file": str(out / name), "what": what} for name, what in WRITTEN.items()]
+    return write_templates(out, TEMPLATES, WRITTEN, slots, kept=KEPT, check=_check)
+
+
+def _check(name: str, text: str) -> None:
+    if name == PLUGIN:
+        check_lua(text)
 
 
 WRITTEN: Final[Mapping[str, str]] = {

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import RUNTIME_TARGET
-from modelserve.bundle.trees.compiled import CompiledTrees
+from modelserve.bundle.trees.compiled import tree_outputs
 from modelserve.contract.requests import PredictBody
 
 
@@ -20,7 +20,7 @@ def app_of(bundle: Path) -> FastAPI:
     """Return the two endpoints."""
     app = FastAPI()
     held = read_bundle(bundle)
-    trees = CompiledTrees.of(held.forests[RUNTIME_TARGET])
+    trees = held.forests[RUNTIME_TARGET]
     row = np.zeros((1, len(held.contract.names)), dtype=np.float32)
 
     @app.get("/readyz")
@@ -33,7 +33,7 @@ def app_of(bundle: Path) -> FastAPI:
 
     @app.post("/trees")
     async def walked(body: PredictBody) -> dict[str, list[float]]:
-        return {"raw": trees.rows(row)[0].tolist()}
+        return {"raw": tree_outputs(trees, row)[0].tolist()}
 
     return app
 

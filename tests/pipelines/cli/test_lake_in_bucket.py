@@ -152,8 +152,8 @@ def test_use_read_from_prometheus_is_added_to_the_bucket_and_reported(
 
 
 LONG = (
-    ("sites", "train", "--out", "policy.npz"),
-    ("sites", "evaluate", "--policy", "policy.npz"),
+    ("sites", "train", "--out", "policy.json"),
+    ("sites", "evaluate", "--policy", "policy.json"),
 )
 SITES = ("--load", "0.1", "--zone", "east", "--zone", "west", "--grid", "grid")
 

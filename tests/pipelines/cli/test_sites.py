@@ -53,9 +53,9 @@ def test_a_grid_of_half_a_year_is_refused(taut: Taut, world: Path) -> None:
     ("arguments", "message"),
     [
         (["train", "--out", "."], "found a folder"),
-        (["train", "--out", "lake/manifests/toy.json/p.npz"], "name a file in a folder"),
+        (["train", "--out", "lake/manifests/toy.json/p.json"], "name a file in a folder"),
         (["simulate", "--cluster", "pluto"], "no cluster 'pluto' in toy; it has c"),
-        (["evaluate", "--policy", "none.npz"], "write one with `taut sites train`"),
+        (["evaluate", "--policy", "none.json"], "write one with `taut sites train`"),
         (["evaluate", "--policy", "."], "write one with `taut sites train`"),
     ],
 )
@@ -117,7 +117,7 @@ def test_a_year_without_series_is_refused(taut: Taut) -> None:
 
 @pytest.mark.slow
 def test_a_trained_policy_is_judged_and_serves(taut: Taut, tmp_path: Path) -> None:
-    path = tmp_path / "policy.npz"
+    path = tmp_path / "policy.json"
     trained = taut("train", "--load", "0.1", "--out", str(path))
     assert trained.exit_code == 0, trained.stderr
     best = max(json.loads(trained.stdout), key=lambda row: row["usd_per_week"])["policy"]

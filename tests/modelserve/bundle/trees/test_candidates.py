@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelserve.bundle.trees.compiled import GROUP, LANES, CompiledTrees
+from modelserve.bundle.trees.compiled import GROUP, LANES, tree_outputs
 from modelserve.bundle.trees.forest import Forest
 from tests.examples import examples
 
@@ -112,7 +112,7 @@ def test_candidates_are_answered_as_if_each_row_went_down_every_tree_alone(
     forest = grown(rng, trees=trees, depth=depth, features=features)
     rows = candidates(rng, jobs, each, features, round(share * features))
 
-    answers = CompiledTrees.of(forest).rows(rows)
+    answers = tree_outputs(forest, rows)
 
     assert answers.tobytes() == plainly(forest, rows).tobytes()
 
@@ -125,6 +125,6 @@ def test_however_many_trees_there_are_and_columns_change(changed: int, trees: in
     rows = drawn(rng, (3, 70)).repeat(11, axis=0)
     rows[:, :changed] = drawn(rng, (len(rows), changed))
 
-    answers = CompiledTrees.of(forest).rows(rows)
+    answers = tree_outputs(forest, rows)
 
     assert answers.tobytes() == plainly(forest, rows).tobytes()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelserve.bundle.boosters import load_booster
-from modelserve.bundle.trees.compiled import CompiledTrees
+from modelserve.bundle.trees.compiled import tree_outputs
 from modelserve.bundle.trees.forest import CATEGORY_WORDS_LIMIT, read_forest
 from modelserve.bundle.trees.ubjson import DEPTH_LIMIT, read_ubjson
 from modelserve.errors import BundleError
@@ -234,7 +234,7 @@ def test_no_byte_that_changes_makes_the_walk_leave_its_arrays(changes: list[tupl
         return
 
     rows = np.random.default_rng(0).normal(scale=20, size=(30, forest.features)).astype(np.float32)
-    answers = CompiledTrees.of(forest).rows(rows)
+    answers = tree_outputs(forest, rows)
 
     assert answers.shape == (30, forest.outputs)
     inner = forest.left >= 0

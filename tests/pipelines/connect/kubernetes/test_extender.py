@@ -83,11 +83,6 @@ def test_a_pod_frees_its_node_when_it_ends_or_is_deleted() -> None:
     assert "gpu-0" in asked(view, "filter")["NodeNames"]
 
 
-def test_nodes_that_are_not_known_pass_with_the_lowest_score() -> None:
-    assert asked(view_of(), "filter")["NodeNames"] == ["gpu-0", "gpu-1", "gpu-2"]
-    assert {each["Score"] for each in asked(view_of(), "prioritize")} == {0}
-
-
 def test_a_pod_that_fits_nowhere_is_left_to_the_scheduler() -> None:
     full = [pod(f"f{i}", f"gpu-{i}", gpus=8) for i in range(3)]
 

@@ -9,7 +9,7 @@ import pytest
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.errors import ServiceUnavailable
 from pipelines.connect.kubernetes.config import KubernetesConfig
-from pipelines.connect.kubernetes.feedback import follow_pods, report_of, report_pods
+from pipelines.connect.kubernetes.feedback import follow_pods, report_of
 from tests.pipelines.connect.kubernetes.advising import answer
 from tests.pipelines.connect.kubernetes.api_server import admitted, recorded
 
@@ -122,14 +122,6 @@ class Service:
 
 def shown(row: FeedbackRow) -> str:
     return json.loads(row.model_dump_json())["job_id"]
-
-
-def test_a_list_is_reported_and_counted() -> None:
-    service = Service()
-
-    counts = report_pods([ended("a", shrunk=False), ended("b", "Running", shrunk=False)], CONFIG, service)
-
-    assert counts == {"pods": 2, "reports": 1, "accepted": 1, "duplicates": 0, "conflicts": 0}
 
 
 def test_each_pod_is_reported_once_and_waits_while_the_service_is_away() -> None:

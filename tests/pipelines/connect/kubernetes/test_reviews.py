@@ -91,14 +91,6 @@ def test_the_template_of_a_suspended_job_is_shrunk_once_for_all_its_pods() -> No
     kubernetes_validate.validate(after, kubernetes_validate.latest_version(), strict=True)
 
 
-def test_a_job_that_runs_at_once_is_left_to_its_pods() -> None:
-    review = changed(recorded("job-suspended"), "spec", "suspend", to=False)
-
-    response, _ = admitted(review, answer(review))
-
-    assert "patch" not in response
-
-
 def test_a_second_call_with_the_shrunk_object_changes_nothing() -> None:
     review, ask = recorded("pod-of-job"), Asked()
     _, once = admitted(review, answer(review))
@@ -174,27 +166,6 @@ def test_a_guaranteed_pod_stays_guaranteed_with_whole_cores(cpu: str, becomes: s
     assert main(after)["requests"] == main(after)["limits"]
     assert (main(after)["requests"]["cpu"], main(after)["requests"]["memory"]) == (becomes, "7424Mi")
     check_kept(review["request"]["object"], after)
-
-
-@pytest.mark.parametrize("setting", ["leave", "shrink"])
-def test_an_init_container_without_limits_makes_a_pod_burstable(setting: str) -> None:
-    review = changed(guaranteed(), "spec", "initContainers", to=[{"name": "fetch", "image": "a", "resources": {}}])
-    before = review["request"]["object"]
-
-    _, after = admitted(review, answer(review, guaranteed=setting))
-
-    assert main(after)["limits"] == main(before)["limits"]
-    assert main(after)["requests"]["cpu"] == "1500m"
-    check_kept(before, after)
-
-
-def test_limits_without_requests_count_as_requests() -> None:
-    resources = {"limits": {"cpu": "6", "nvidia.com/gpu": "1"}}
-    review = changed(recorded("pod-of-job"), "spec", "containers", 0, "resources", to=resources)
-
-    _, after = admitted(review, answer(review))
-
-    assert main(after) == {"limits": resources["limits"], "requests": {"cpu": "1500m"}}
 
 
 RANGES = {

@@ -61,20 +61,10 @@ def test_coverage_is_that_of_the_gpu_covered_least() -> None:
     assert found.usage["coverage_frac"].to_list() == [3000.0 / 3600.0]
 
 
-def test_a_machine_without_samples_is_not_covered() -> None:
-    found = folded([job(0, nodes=2)], [reading("j0", 3.0, measure="mem_gib", device="")])
-    assert found.counts["low_coverage"] == 1
-
-
 def test_use_is_per_instance_and_the_peak_of_the_largest_machine() -> None:
     rows = [reading("j0", mean, measure="gpu_mem_gib", place=place) for place, mean in (("n1", 4.0), ("n2", 6.0))]
     row = folded([job(0, instances=2)], rows).usage.row(0, named=True)
     assert (row["gpu_mem_avg_gib"], row["gpu_mem_max_gib"], row["instances_measured"]) == (5.0, 12.0, 2)
-
-
-def test_two_servers_that_scrape_one_exporter_cover_an_hour_once() -> None:
-    found = folded([job(0, 0.0, 2.0)], [reading("j0", 0.5, seconds=2 * HOUR_S)])
-    assert found.counts["low_coverage"] == 1
 
 
 def test_jobs_on_one_gpu_at_the_same_time_have_no_use_of_gpus() -> None:
@@ -109,12 +99,6 @@ def test_runs_of_a_requeued_job_are_apart_and_an_hour_of_both_belongs_to_neither
     assert found["coverage_frac"].to_list() == pytest.approx([4 / 4.5, 4 / 4.4])
 
 
-def test_the_high_water_mark_is_the_peak_of_memory() -> None:
-    rows = [reading("j0", 3.0, measure=name, device="") for name in ("mem_gib", "mem_peak_gib")]
-    rows[1]["peak"] = 9.0
-    assert folded([job(0)], rows).usage["mem_max_gib"].to_list() == [9.0]
-
-
 def pod(name: str, mean: float, **fields: object) -> dict[str, object]:
     return reading(f"ml/{name}", mean, measure="cpu_cores", place="", device="") | fields
 
@@ -137,13 +121,6 @@ def test_pods_of_several_owners_belong_to_the_job_that_their_labels_name(job_id:
     both = [job(0, job_id=job_id, instances=2), job(1, job_id="a")]
     rows = folded(both, [*uses, *told], by_pod=True).usage.select("job_id", "used_cpu_cores").rows()
     assert ("a", 1.0) in rows  # the owner is more specific
-
-
-def test_pods_that_follow_each_other_cover_the_run_together() -> None:
-    rows = [pod("a-0", 1.0, total=900.0, seconds=900.0), pod("a-1", 2.0, total=5400.0, seconds=2700.0)]
-    owners = [reading(f"ml/a-{at}", 1.0, measure="owner", kind="a", place="", device="") for at in (0, 1)]
-    row = folded([job(0, job_id="a")], [*rows, *owners], by_pod=True).usage.row(0, named=True)
-    assert (row["used_cpu_cores"], row["coverage_frac"]) == (1.75, 1.0)
 
 
 def test_a_pod_without_its_gpus_has_no_use_of_gpus() -> None:

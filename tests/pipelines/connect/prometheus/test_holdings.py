@@ -7,7 +7,6 @@ import pytest
 
 from pipelines.connect.prometheus.dialects import DIALECTS
 from pipelines.connect.prometheus.holdings import SKEW_S, attributed, pieces_in, read_holdings
-from pipelines.connect.prometheus.measuring import hours_of
 from pipelines.connect.prometheus.readings import READING
 from pipelines.errors import BadUsage
 from tests.pipelines.connect.prometheus.fake import Store, every, server
@@ -41,16 +40,6 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
         read_holdings(tmp_path / "held.csv", JOBS)
     with pytest.raises(BadUsage, match="--held"):
         read_holdings(tmp_path / "absent.csv", JOBS)
-
-
-def test_pieces_are_cut_at_the_hour_and_name_its_file(tmp_path: Path) -> None:
-    rows = held(tmp_path, "1,n1,0", "2,n1,0")
-    first, second = pieces_in(rows, 0.0), pieces_in(rows, 3600.0)
-    assert first.select("job", "from_s", "to_s").rows() == [("1", 5.0, 995.0), ("2", 1005.0, 3600.0)]
-    assert second.select("job", "from_s", "to_s").rows() == [("2", 3600.0, 7200.0)]
-    hours = hours_of(tmp_path, "live", "main", "dcgm-node", ("http://prom", ""))
-    assert hours.path(0.0, first) == hours.path(0.0, pieces_in(rows.reverse(), 0.0))
-    assert len({hours.path(0.0, first), hours.path(0.0, second), hours.path(0.0, None)}) == 3
 
 
 def test_a_whole_hour_is_the_gpus_reading_and_a_part_is_its_samples(tmp_path: Path) -> None:

@@ -63,13 +63,6 @@ def test_a_second_run_asks_for_nothing_but_the_time_and_changes_nothing(lake: La
     assert lake.manifest("live") == before
 
 
-@pytest.mark.slow
-def test_another_server_or_selection_is_read_anew(lake: Lake) -> None:
-    run(lake, busy_hours())
-    assert run(lake, busy_hours(), match='cluster="a"').hours_read == 3
-    assert len(list((lake.path / FOLDER / "live" / "main").iterdir())) == 2
-
-
 def test_a_run_that_breaks_off_writes_no_table_and_goes_on_where_it_stopped(lake: Lake) -> None:
     store, before = busy_hours(), lake.manifest("live")
 
@@ -122,14 +115,6 @@ def test_only_hours_that_are_over_by_the_servers_clock_are_read(lake: Lake) -> N
     with pytest.raises(LakeError, match="hour that is over"):
         run(lake, earlier)
     assert not (lake.path / FOLDER).exists()
-
-
-@pytest.mark.slow
-def test_since_and_until_select_jobs_by_their_end(lake: Lake) -> None:
-    end = datetime.fromtimestamp(T0 + 3 * HOUR_S - 1, UTC)
-    assert run(lake, busy_hours(), since=end, until=end).rows["usage"] == 1
-    with pytest.raises(LakeError, match="no job that ended"):
-        run(lake, busy_hours(), since=end.replace(year=2027))
 
 
 @pytest.mark.slow

@@ -48,18 +48,6 @@ def test_the_newer_spelling_and_the_address_name_the_machine_too() -> None:
     assert rows["place"].to_list() == ["10.0.0.1", "n2"]
 
 
-def test_series_of_the_same_gpu_before_and_after_a_restart_add_up() -> None:
-    moved = GPU | {"instance": "10.0.0.9:9400"}
-    rows, _ = read("dcgm-job", gauge(USED, [(GPU, 100, 1024, 1), (moved, 140, 1024, 5120)]), {USED: QUARTER[UTIL]})
-    assert rows.select("total", "seconds", "peak").rows() == [(30.0, 3600.0, 5.0)]
-
-
-def test_a_gpu_without_any_value_is_left_out() -> None:
-    blank = gauge(UTIL, [(GPU, 240, 240 * BLANK, BLANK)]) | {("spoilt", UTIL): []}
-    rows, _ = read("dcgm-job", blank, QUARTER)
-    assert rows.is_empty()
-
-
 @pytest.mark.parametrize("bad", [BLANK, "NaN", "+Inf", -5.0, 1e300])
 def test_bad_samples_are_left_out_of_a_series_and_its_coverage(bad: float | str) -> None:
     total: object = "NaN" if bad == "NaN" else "-Inf" if bad == -5.0 else bad
@@ -89,14 +77,6 @@ def test_the_counter_of_a_gpu_may_be_blank_and_negative_values_are_no_increase()
     values = {("count_over_time", energy): [(each, 240) for each in labels], ("increase", energy): list(increases)}
     rows, _ = read("dcgm-job", values, {energy: [(GPU, every(15.0, 240))]})
     assert rows.select("device", "total", "seconds").rows() == [("0", 7200.0, 3600.0)]
-
-
-def test_a_counter_with_one_sample_in_the_hour_has_no_increase() -> None:
-    cores = "slurm_job_core_usage_total"
-    one, two = {"slurmjobid": "1", "instance": "n1:9798"}, {"slurmjobid": "2", "instance": "n1:9798"}
-    values = {("count_over_time", cores): [(one, 240), (two, 1)], ("increase", cores): [(one, 3.6e12)]}
-    rows, _ = read("slurm-job-exporter", values, {cores: [(one, every(15.0, 240))]})
-    assert rows.select("job", "place", "total").rows() == [("1", "n1", pytest.approx(3600.0))]
 
 
 @pytest.mark.parametrize(
@@ -144,12 +124,6 @@ def test_gaps_do_not_change_the_interval() -> None:
     at = [0.0, 15.0, 30.0, 600.0, 615.0]
     assert interval_of(pl.DataFrame({"gpu": ["0"] * 5, "at_s": at, "value": at})) == 15.0
     assert math.isnan(interval_of(pl.DataFrame({"gpu": ["0"], "at_s": [0.0], "value": [1.0]})))
-
-
-def test_every_measure_names_its_labels_once() -> None:
-    for dialect in DIALECTS.values():
-        for measure in dialect.measures:
-            assert len(set(measure.labels)) == len(measure.labels) > 0
 
 
 def test_use_now_is_summed_over_the_gpus_of_a_job_without_blank_values() -> None:

@@ -1,6 +1,5 @@
 """Foreign HTTP: what a server may do wrong ends in a bounded number of attempts and an error of one line."""
 
-import ssl
 from pathlib import Path
 
 import httpx2
@@ -11,18 +10,6 @@ from pipelines.errors import BadUsage, ConnectError
 from tests.pipelines.connect.prometheus.fake import answer, clock, matrix, query_of, server
 
 OK = [({"gpu": "0", "Hostname": "n1"}, 0.5)]
-
-
-def test_a_vector_has_the_labels_asked_for() -> None:
-    made, _ = server(lambda _: answer(OK))
-    assert made.vector("X", 60.0, ["gpu", "hostname"]).rows() == [("0", "", 0.5)]
-
-
-def test_the_query_and_its_time_are_sent_as_a_form() -> None:
-    seen = []
-    made, _ = server(lambda request: seen.append((request.method, request.url.path, query_of(request))) or answer([]))
-    assert made.vector("sum(X)", 1.5, ["gpu"]).is_empty()
-    assert seen == [("POST", "/api/v1/query", ("sum(X)", 1.5))]
 
 
 def test_nan_and_infinity_arrive_as_numbers() -> None:
@@ -107,11 +94,6 @@ def test_values_of_another_kind_are_refused(values: object) -> None:
         made.vectors("X", [0.0, 60.0], ["gpu"])
 
 
-def test_samples_of_several_series_are_rows() -> None:
-    made, _ = server(lambda _: matrix([({"gpu": "0"}, [(0, 1), (15, "2.5")]), ({"gpu": "1"}, [(1, 3)])]))
-    assert made.samples("X[1h]", 0.0, ["gpu"]).rows() == [("0", 0.0, 1.0), ("0", 15.0, 2.5), ("1", 1.0, 3.0)]
-
-
 def test_an_answer_is_bounded_in_bytes() -> None:
     made, _ = server(lambda _: answer(OK * 40_000), most_bytes=2**20)
     with pytest.raises(ConnectError, match="more than 1 MiB"):
@@ -176,9 +158,3 @@ def test_certificates_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     for name in ("ca.pem", "absent.pem"):
         with pytest.raises(BadUsage, match="--ca"), open_server("https://prom", ca=tmp_path / name):
             pass
-
-
-def test_without_certificates_the_system_verifies() -> None:
-    with open_server("https://prom") as made:
-        pool = made.client._transport._pool  # type: ignore[attr-defined]
-    assert pool._ssl_context.verify_mode is ssl.CERT_REQUIRED

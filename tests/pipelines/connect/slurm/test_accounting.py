@@ -130,14 +130,6 @@ def test_what_the_policy_changes_is_read_back(text: str, cpu_cores: float, mem_g
     assert job.use.taught_cpu_cores is None
 
 
-def test_a_change_that_was_only_observed_is_none() -> None:
-    comment = answer_to(submission(WHOLE), advice(WHOLE), Mode.OBSERVE).admin_comment
-    [job] = folded({**JOB, "AdminComment": comment}, STEP)
-    assert job.asked == job.given
-    assert job.answer_id == "f8-1"
-    assert job.use.taught_mem_gib == 1.0
-
-
 def test_names_with_separators_and_line_ends_are_read() -> None:
     [job] = folded({**JOB, "JobName": "a|b\nc"}, STEP)
     assert job.name == "a|b c"

@@ -65,14 +65,6 @@ def test_a_report_holds_what_was_asked_given_and_used() -> None:
     assert (row.answer_id, row.outcome, row.used.mem_max_gib) == ("f8-1", "completed", 1.0)
 
 
-def test_a_job_killed_for_memory_is_reported_with_what_it_was_given() -> None:
-    row = row_of(folded({**SHRUNK, "State": "OUT_OF_MEMORY"}, {**STEP, "MaxRSS": "0"})[0])
-    assert row.outcome == "oom"
-    assert row.used.mem_max_gib is None
-    assert row.allocation is not None
-    assert row.allocation.mem_gib == 8.0
-
-
 def test_each_job_is_posted_once_though_windows_overlap(tmp_path: Path) -> None:
     service, windows = Service(), Windows(*folded(JOB, STEP))
     one = reporter(tmp_path, service, windows)
@@ -102,13 +94,6 @@ def test_after_a_failure_the_window_reaches_back(tmp_path: Path) -> None:
     service.down = False
     assert one.poll(NOW + timedelta(hours=5)) == 1
     assert windows.asked[-1][0] < NOW
-
-
-def test_a_restart_goes_on_where_the_last_poll_ended(tmp_path: Path) -> None:
-    service, windows = Service(), Windows(*folded(JOB, STEP))
-    reporter(tmp_path, service, windows).poll(NOW)
-    reporter(tmp_path, service, windows).poll(NOW + timedelta(hours=9))
-    assert windows.asked[-1][0] == NOW - timedelta(hours=1)
 
 
 def test_a_job_that_never_started_or_is_wrong_is_left_out(tmp_path: Path) -> None:

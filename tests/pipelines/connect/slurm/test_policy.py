@@ -7,7 +7,7 @@ import pytest
 
 from modelserve.client import Advice
 from pipelines.connect.slurm.policy import Mode, SlurmSettings, answer_to, read_settings
-from pipelines.connect.slurm.submission import BadRequestLine, Submission, gpus_of, read_submission
+from pipelines.connect.slurm.submission import Submission, gpus_of, read_submission
 from pipelines.errors import BadUsage
 from scheduler_core.types import Reason, Request
 
@@ -78,12 +78,6 @@ def test_what_depends_on_the_rest_is_kept(text: str, amounts: dict[str, int]) ->
     assert answer.admin_comment.startswith("taut f8-1")
 
 
-def test_a_job_that_is_not_a_batch_job_is_kept() -> None:
-    text = BASE.replace("batch=1\n", "") + WHOLE
-    answer = answer_to(read_submission(text.encode()), advice(WHOLE), Mode.ENFORCE)
-    assert answer.amounts == {}
-
-
 @pytest.mark.parametrize(
     ("cpu_cores", "mem_gib", "cpus", "mem_mib"),
     [
@@ -138,15 +132,6 @@ def test_gpus_are_told_for_each_machine_and_never_written() -> None:
     assert math.isnan(
         submission(WHOLE + "tres_per_socket=gres:gpu:1\n").job(cluster="", trace="", least_mem_mib=1).request.gpus
     )
-
-
-def test_a_name_that_is_a_number_stays_a_text() -> None:
-    assert read_submission(b"name=42\nmin_cpus=1\n").texts["name"] == "42"
-
-
-def test_a_line_without_a_key_is_refused() -> None:
-    with pytest.raises(BadRequestLine, match="expected key=value"):
-        read_submission(b"nonsense\n\n")
 
 
 @pytest.mark.parametrize(

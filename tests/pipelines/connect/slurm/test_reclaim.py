@@ -12,7 +12,7 @@ from modelserve.contract.reservations import Reserved, RunningJob
 from modelserve.errors import ClientError
 from pipelines.connect.ledger import Ledger
 from pipelines.connect.slurm import reclaim
-from pipelines.connect.slurm.queue import JOB_FIELDS, read_nodes, read_queue, read_steps
+from pipelines.connect.slurm.queue import JOB_FIELDS, read_nodes, read_queue
 from pipelines.connect.slurm.reclaim import SlurmReclaimer
 from pipelines.errors import ConnectError, SourceError
 
@@ -233,8 +233,3 @@ def test_a_ledger_beyond_all_measure_is_not_read(tmp_path: Path, monkeypatch: py
     path.write_text('{"accounts": {}}')
     with pytest.raises(ConnectError, match="remove it to begin anew"):
         Ledger.read(path)
-
-
-def test_steps_on_several_machines_are_bounded_for_one() -> None:
-    [found] = read_steps("7.0|4|n[1-2]|1048576K|cpu=00:00:08,mem=3145728K", hosts)["7"].values()
-    assert (found.nodes, found.cpu_s, found.bounds_mib()) == (2, 8.0, (1536.0, 3072.0))

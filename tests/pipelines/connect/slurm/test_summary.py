@@ -61,15 +61,6 @@ def test_the_next_submission(
     assert options({**JOB, **job}, {**STEP, **step}, advised=advised) == expected
 
 
-def test_after_a_kill_of_a_shrunk_job_more_than_given_is_advised() -> None:
-    assert options({**SHRUNK, "State": "OUT_OF_MEMORY"}, STEP) == "--cpus-per-task=8 --mem=12288M"
-
-
-def test_a_forecast_is_shown() -> None:
-    rows = {row["resource"]: row for row in rows_about(folded(JOB, STEP)[0], advice(4.0), "30 measured runs")}
-    assert "500 s" in str(rows["run_s"]["why"])
-
-
 @pytest.mark.parametrize("number", ["x", "1;ls", "--help-me", "7.batch"])
 def test_a_wrong_number_is_refused(number: str) -> None:
     result = CliRunner().invoke(app, ["job", "--", number])
