@@ -66,7 +66,7 @@ def _by_carbon(body: PlanBody, nodes: list[str], now: float) -> Values:
     groups = [rows] if body.preempt else [rows[running], rows[~running]]
     for part in groups:
         found = _round(body, jobs.rows(part), [body.jobs[row] for row in part], nodes, now, free, budget_g)
-        free, budget_g = free - found.placed.gpus.sum(axis=0), max(budget_g - float(found.planned_g.sum()), 0.0)
+        free, budget_g = free - found.placed.sum(axis=0), max(budget_g - float(found.planned_g.sum()), 0.0)
         parts.append((part, found))
     answers: list[Values] = [{}] * len(rows)
     fewest, left = jobs.allowed.argmax(axis=1).tolist(), int(free.sum())
@@ -155,7 +155,7 @@ def _planned(body: PlanBody, row: int, found: Round, at: int, nodes: list[str], 
         note = f"its least plan does not fit into what the budget of {body.budget_g:g} g has left"
     elif job.running_gpus not in (0, gpus):
         note = f"from {job.running_gpus} GPUs; {note}"
-    placed = found.placed.gpus[at]
+    placed = found.placed[at]
     return {
         "job_id": job.job_id,
         "gpus": gpus,

@@ -1,5 +1,6 @@
 """Choose at a job's arrival when it enters the queue: within its slack, in an hour of low forecast carbon or price."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,7 +48,7 @@ class Slack:
         given = [each for each in (self.longest_s, self.run_frac) if each is not None]
         if len(given) != 1 or not 0.0 <= given[0] < float("inf"):
             raise BadInput(
-                f"found a slack of {self.longest_s} s and {self.run_frac} of the run, expected one, 0 or more"
+                f"found slacks {self.longest_s} s and {self.run_frac} of the run, expected one, 0 or more"
             )
         if self.longest_s is not None and self.longest_s > MOST_SLACK_H * HOUR_S:
             raise BadInput(f"found a slack of {self.longest_s / HOUR_S:g} h, expected at most {MOST_SLACK_H} h")
@@ -121,11 +122,6 @@ def released_s(
     is its predicted run time in seconds; NaN means `UNKNOWN_RUN_S`. `start_ts` is the Unix time at second 0 of the
     simulation. With `clairvoyant`, the actual series replaces the forecast, which bounds what any forecast can save.
 
-    Raises
-    ------
-    BadInput
-        If the series is too short.
-
     Examples
     --------
     >>> day = HourlySeries(start_s=0.0, values=np.array([500.0, 400.0, 100.0] + [600.0] * 21), unit="g/kWh", wrap=True)
@@ -136,56 +132,46 @@ def released_s(
     moments = start_ts + arrive_s
     begins = np.floor(moments / HOUR_S) * HOUR_S
     lasts_s = np.where(np.isnan(run_s), UNKNOWN_RUN_S, np.clip(run_s, 1.0, LONGEST_RUN_S))
-    outlook = _Actual(series=series) if clairvoyant else _Forecast.made(series, begins)
-    best = outlook.mean(moments - begins, lasts_s, begins)
+    mean_of = _actual(series, begins) if clairvoyant else _expected(series, begins)
+    best = mean_of(np.arange(len(begins)), moments - begins, lasts_s)
     release = arrive_s.copy()
     for hour in range(1, int(slack_s.max(initial=0.0) / HOUR_S) + 2):
         wait_s = begins + hour * HOUR_S - moments
         open_ = np.flatnonzero(wait_s <= slack_s)
         if not len(open_):
             break
-        mean = outlook.mean(np.full(len(open_), hour * HOUR_S), lasts_s[open_], begins[open_], open_)
+        mean = mean_of(open_, np.full(len(open_), hour * HOUR_S), lasts_s[open_])
         better = mean < best[open_] - _BETTER * np.abs(best[open_])
         rows = open_[better]
         best[rows], release[rows] = mean[better], arrive_s[rows] + wait_s[rows]
     return release
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Forecast:
-    """Cumulative hourly forecast (n, 25): the 24 hours from each job's arrival, repeated every day after."""
+_MeanOf = Callable[[IntArray, FloatArray, FloatArray], FloatArray]
+"""Mean of the series during runs of the jobs `rows` (k,), by seconds from the hour of arrival to the start, and length.
 
-    sums: FloatArray
+The hour of arrival is the one in which the job arrives."""
 
-    @classmethod
-    def made(cls, series: HourlySeries, begins: FloatArray) -> "_Forecast":
-        now = series.hour(begins)
-        day = np.column_stack([forecast(series, now, ahead) for ahead in range(HOURS_PER_DAY)])
-        return cls(sums=np.concatenate([np.zeros((len(begins), 1)), np.cumsum(day, axis=1)], axis=1))
 
-    def mean(
-        self, from_s: FloatArray, lasts_s: FloatArray, begins: FloatArray, rows: IntArray | slice = slice(None)
-    ) -> FloatArray:
-        """Return each job's mean of the series during a run of `lasts_s` that starts `from_s` after `begins`."""
-        del begins
-        sums = self.sums[rows]
-        total = _through(sums, (from_s + lasts_s) / HOUR_S) - _through(sums, from_s / HOUR_S)
+def _actual(series: HourlySeries, begins: FloatArray) -> _MeanOf:
+    def mean(rows: IntArray, from_s: FloatArray, lasts_s: FloatArray) -> FloatArray:
+        starts = begins[rows] + from_s
+        return np.asarray(series.integral(starts, starts + lasts_s) / (lasts_s / HOUR_S), dtype=np.float64)
+
+    return mean
+
+
+def _expected(series: HourlySeries, begins: FloatArray) -> _MeanOf:
+    """Return the means by forecast: the 24 hours from each job's arrival, repeated every day after."""
+    now = series.hour(begins)
+    day = np.column_stack([forecast(series, now, ahead) for ahead in range(HOURS_PER_DAY)])
+    sums = np.concatenate([np.zeros((len(begins), 1)), np.cumsum(day, axis=1)], axis=1)
+
+    def mean(rows: IntArray, from_s: FloatArray, lasts_s: FloatArray) -> FloatArray:
+        total = _through(sums[rows], (from_s + lasts_s) / HOUR_S) - _through(sums[rows], from_s / HOUR_S)
         return np.asarray(total / (lasts_s / HOUR_S), dtype=np.float64)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Actual:
-    """The actual series in place of a forecast."""
-
-    series: HourlySeries
-
-    def mean(
-        self, from_s: FloatArray, lasts_s: FloatArray, begins: FloatArray, rows: IntArray | slice = slice(None)
-    ) -> FloatArray:
-        """Return each job's mean of the series during a run of `lasts_s` that starts `from_s` after `begins`."""
-        del rows
-        starts = begins + from_s
-        return np.asarray(self.series.integral(starts, starts + lasts_s) / (lasts_s / HOUR_S), dtype=np.float64)
+    return mean
 
 
 def _through(sums: FloatArray, hours: FloatArray) -> FloatArray:

@@ -145,26 +145,12 @@ def route(
     miss_usd: float,
     support: Support | None = None,
 ) -> Routes:
-    """Decide for every job, by due date, whether it starts now and where.
-
-    Raises
-    ------
-    BadInput
-        If arrays have other shapes than the classes document, or no job or site is given.
-    """
+    """Decide for every job, by due date, whether it starts now and where."""
     count, places = len(jobs.gpus), len(sites.free)
-    if (
-        not count
-        or not places
-        or jobs.move_usd.shape != (count, places)
-        or sites.price.shape != (places, HOURS_PER_DAY)
-    ):
-        raise BadInput(f"route: found {count} jobs and {places} sites, expected columns of each, and forecasts of 24 h")
     seen = _outlook(sites, worth_usd_per_gpu_h, carbon_usd_per_t, miss_usd)
     now = sites.now_step
     columns = Jobs(jobs.gpus, jobs.steps, now + jobs.due_in, jobs.origin, jobs.move_usd)
-    scratch = scratch_of(1, count, places)
-    scratch = Scratch(*(each[0] for each in scratch))
+    scratch = Scratch(*(each[0] for each in scratch_of(1, count, places)))
     scratch.ends[:] = sites.freeing.T
     order = np.argsort(jobs.due_in, kind="stable").astype(np.int64)
     gains, known = np.zeros((count, places)), np.zeros(count, dtype=np.bool_)

@@ -97,7 +97,7 @@ def _by_arrival(jobs: ElasticJobs) -> IntArray:
 
 
 def _plan(count: IntArray, step: IntArray) -> CountsAndFrequencies:
-    return CountsAndFrequencies(gpus=count, step=step, postponed=count == 0)
+    return CountsAndFrequencies(gpus=count, step=step)
 
 
 TAUT, TWO_STAGES, BOUND = "taut", "two_stages", "bound"

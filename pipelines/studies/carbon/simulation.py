@@ -136,7 +136,7 @@ class _Rounds:
         if allowed_g > 0.0:
             self.over_planned = max(self.over_planned, float(found.planned_g.sum()) / allowed_g - 1.0)
         self.ends_s[here] = now_s + found.left_s
-        return found.plan.gpus, found.plan.step, found.placed.gpus
+        return found.plan.gpus, found.plan.step, found.placed
 
     def _close(self) -> None:
         if self.budget_g > 0.0:

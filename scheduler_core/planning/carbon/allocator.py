@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 import numpy as np
 
-from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.jobs import (
     CountsAndFrequencies,
     ElasticJobs,
@@ -80,7 +79,7 @@ def allocate(
     if waits := int((count == 0).sum()):
         notes = [f"{waits} of {len(count)} jobs postponed: their first GPUs did not fit", *notes]
     place = np.argsort(order)
-    return CountsAndFrequencies(gpus=count[place], step=step[place], postponed=count[place] == 0, notes=tuple(notes))
+    return CountsAndFrequencies(gpus=count[place], step=step[place], notes=tuple(notes))
 
 
 def canonical_order(jobs: ElasticJobs) -> IntArray:
@@ -233,21 +232,14 @@ def _limit_note(climbed: Climbed, stage: Stage) -> list[str]:
     return [f"{stage}: no GPUs left; worthwhile steps remain"] if climbed.short_of_gpus else []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """GPUs of every job on every node (J, M); `unplaced` (J,) marks jobs that did not fit and got no GPU."""
-
-    gpus: IntArray
-    unplaced: BoolArray
-
-
 def place(
     gpus: IntArray, free_gpus: IntArray, *, before: IntArray | None = None, switches: IntArray | None = None
-) -> Placed:
-    """Place jobs that need `gpus` (J,) on nodes with `free_gpus` (M,), largest job first, ties in the given order.
+) -> IntArray:
+    """Return the GPUs of every job on every node (J, M), 0 for a job that does not fit.
 
-    A job that fits on one node goes to the node on which it leaves the fewest GPUs free (best fit), below the switch
-    with the fewest free GPUs if several such nodes are equal. A larger job takes all GPUs of the nodes with most free
+    Jobs need `gpus` (J,), nodes have `free_gpus` (M,). The largest job is placed first, ties in the given order. A job
+    that fits on one node goes to the node on which it leaves the fewest GPUs free (best fit), below the switch with the
+    fewest free GPUs if several such nodes are equal. A larger job takes all GPUs of the nodes with most free
     GPUs, and its remaining GPUs are placed by best fit. `switches` (M,) is the number of the network switch of each
     node, one for all nodes by default: a larger job stays below one switch if one has enough free GPUs (of these the
     one with the fewest), and otherwise takes those with most (ours in detail, after PowerFlow's network packing).
@@ -256,29 +248,20 @@ def place(
     those have enough free GPUs (ours, because moving a job costs a restart). `free_gpus` includes the GPUs that these
     jobs held before.
 
-
     Examples
     --------
-    >>> place(np.array([3, 6]), np.array([4, 4, 4])).gpus
+    >>> place(np.array([3, 6]), np.array([4, 4, 4]))
     array([[0, 0, 3],
            [4, 2, 0]])
-    >>> place(np.array([8]), np.array([8, 4, 4, 4]), switches=np.array([0, 1, 1, 2])).gpus
+    >>> place(np.array([8]), np.array([8, 4, 4, 4]), switches=np.array([0, 1, 1, 2]))
     array([[8, 0, 0, 0]])
-    >>> place(np.array([8]), np.array([7, 4, 4, 4]), switches=np.array([0, 1, 1, 2])).gpus
+    >>> place(np.array([8]), np.array([7, 4, 4, 4]), switches=np.array([0, 1, 1, 2]))
     array([[0, 4, 4, 0]])
     """
-    if (gpus < 0).any() or (free_gpus < 0).any():
-        raise BadInput("placer: found a negative number of GPUs, expected 0 or more")
     placed = np.zeros((len(gpus), len(free_gpus)), dtype=np.int64)
     free = free_gpus.astype(np.int64)
     below = np.zeros(len(free), dtype=np.int64) if switches is None else switches
-    if below.shape != free.shape or (below < 0).any():
-        raise BadInput(f"placer: found switches of shape {below.shape}, expected one of each node, numbered from 0")
     if before is not None:
-        if before.shape != placed.shape:
-            raise BadInput(f"placer: found places of shape {before.shape}, expected {placed.shape}")
-        if (before < 0).any():
-            raise BadInput("placer: found a negative number of GPUs in the previous placement, expected 0 or more")
         for row in np.flatnonzero((before.sum(axis=1) == gpus) & (gpus > 0)):
             if (before[row] <= free).all():
                 placed[row] = before[row]
@@ -287,7 +270,7 @@ def place(
     for row in waiting[np.argsort(-gpus[waiting], kind="stable")]:
         placed[row] = _split(int(gpus[row]), free, below)
         free -= placed[row]
-    return Placed(gpus=placed, unplaced=placed.sum(axis=1) < gpus)
+    return placed
 
 
 def _split(wanted: int, free: IntArray, below: IntArray) -> IntArray:
@@ -329,8 +312,8 @@ class Round:
     """Plan of one period for J jobs.
 
     - `plan`: GPU count and frequency of each job.
-    - `placed`: GPUs of each job on each node. Every job of the plan is placed, because the plan uses at most the free
-      GPUs and a job may span nodes.
+    - `placed`: GPUs of each job on each node (J, M). Every job of the plan is placed, because the plan uses at most
+      the free GPUs and a job may span nodes.
     - `planned_g`: grams each job emits, within the period or until its end (`Period.rule`); shape (J,). Their sum is
       within the budget.
     - `left_s`: predicted run time that each job has left, inf if postponed; shape (J,). A new round at the first of
@@ -338,7 +321,7 @@ class Round:
     """
 
     plan: CountsAndFrequencies
-    placed: Placed
+    placed: IntArray
     planned_g: FloatArray
     left_s: FloatArray
 
@@ -357,11 +340,6 @@ def carbon_round(
     `free_gpus` (M,) are the GPUs of each node that are free or held by these jobs. `places` (J, M) is the previous
     placement, `switches` (M,) are the numbers of the nodes' network switches.
 
-    Raises
-    ------
-    BadInput
-        If an argument is out of range.
-
     Examples
     --------
     At 300 g/kWh, a budget of 61 g for one hour allows 200 W: two GPUs of 100 W, placed on the node with 4 free GPUs.
@@ -373,7 +351,7 @@ def carbon_round(
     ...     rigid_gpus=np.array([0]))
     >>> period = Period(intensity_g_per_kwh=300.0, budget_g=61.0, period_s=3600.0)
     >>> within = carbon_round(jobs, period, np.array([1, 4]))
-    >>> within.plan.gpus, within.placed.gpus, within.planned_g
+    >>> within.plan.gpus, within.placed, within.planned_g
     (array([2]), array([[0, 2]]), array([60.]))
     >>> whole = carbon_round(jobs, replace(period, rule="to-completion"), np.array([1, 4]))
     >>> whole.plan.gpus, whole.plan.notes[0]

@@ -1,11 +1,11 @@
 """Elastic jobs, which can run with several GPU counts and frequencies; periods under a budget, and plans for one."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import numpy as np
 
-from scheduler_core.errors import BadInput
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
@@ -32,11 +32,6 @@ class ElasticJobs:
 
     The speed with n GPUs at frequency f is thr(n)·perf(f), as in the carbon patent: `steps_per_s` times `perf`.
 
-    Raises
-    ------
-    BadInput
-        If shapes disagree, a number is out of range, or a job has no allowed count.
-
     Examples
     --------
     >>> jobs = ElasticJobs(
@@ -61,16 +56,6 @@ class ElasticJobs:
     mhz: FloatArray
     age_s: FloatArray
     rigid_gpus: IntArray
-
-    def __post_init__(self) -> None:
-        self._check_shapes()
-        self._check_numbers()
-        without = np.flatnonzero(~self.allowed.any(axis=1))
-        if without.size:
-            raise BadInput(
-                f"elastic jobs: found {without.size} without a GPU count they may run with (first: row {without[0]}), "
-                "expected a speed above 0 for at least one count, and for the count of a rigid job"
-            )
 
     def __len__(self) -> int:
         return len(self.steps_left)
@@ -105,46 +90,8 @@ class ElasticJobs:
 
     def rows(self, rows: IntArray) -> "ElasticJobs":
         """Return the jobs of the given rows, in that order."""
-        return ElasticJobs(
-            steps_left=self.steps_left[rows],
-            steps_per_s=self.steps_per_s[rows],
-            perf=self.perf[rows],
-            watts=self.watts[rows],
-            mhz=self.mhz,
-            age_s=self.age_s[rows],
-            rigid_gpus=self.rigid_gpus[rows],
-        )
-
-    def _check_shapes(self) -> None:
-        jobs, steps = len(self.steps_left), len(self.mhz)
-        expected = {
-            "steps_left": (jobs,),
-            "steps_per_s": (jobs, max(self.steps_per_s.shape[-1], 2)),
-            "perf": (jobs, max(steps, 1)),
-            "watts": (jobs, max(steps, 1)),
-            "age_s": (jobs,),
-            "rigid_gpus": (jobs,),
-        }
-        for name, shape in expected.items():
-            found = getattr(self, name).shape
-            if found != shape:
-                raise BadInput(f"elastic jobs: found {name} of shape {found}, expected {shape}")
-
-    def _check_numbers(self) -> None:
-        speeds = self.steps_per_s
-        fine = {
-            "steps_left above 0": np.isfinite(self.steps_left) & (self.steps_left > 0.0),
-            "steps_per_s of 0 without GPUs": speeds[:, 0] == 0.0,
-            "steps_per_s above 0 or NaN": ~(speeds[:, 1:] <= 0.0) & ~np.isinf(speeds[:, 1:]),
-            "perf above 0": np.isfinite(self.perf) & (self.perf > 0.0),
-            "watts above 0": np.isfinite(self.watts) & (self.watts > 0.0),
-            "mhz ascending": np.diff(self.mhz) > 0.0,
-            "age_s of 0 or more": np.isfinite(self.age_s) & (self.age_s >= 0.0),
-            "rigid_gpus within 0..N": (self.rigid_gpus >= 0) & (self.rigid_gpus <= self.most_gpus),
-        }
-        for expected, holds in fine.items():
-            if not holds.all():
-                raise BadInput(f"elastic jobs: found {np.sum(~holds)} other values, expected {expected}")
+        by_job = ("steps_left", "steps_per_s", "perf", "watts", "age_s", "rigid_gpus")
+        return replace(self, **{name: getattr(self, name)[rows] for name in by_job})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,11 +100,6 @@ class Period:
 
     By the rule ``"to-completion"`` the budget limits the emissions until the jobs end at this intensity, as in the
     carbon patent: Σ I·P·T. By the rule ``"period"`` (ours) it limits those of the period: Σ I·P·min(T, period).
-
-    Raises
-    ------
-    BadInput
-        If a number is out of range.
     """
 
     intensity_g_per_kwh: float
@@ -165,19 +107,6 @@ class Period:
     period_s: float
     pue: float = 1.0
     rule: BudgetRule = "period"
-
-    def __post_init__(self) -> None:
-        fine = {
-            f"an intensity of {self.intensity_g_per_kwh} g/kWh, expected 0 or more": (
-                0.0 <= self.intensity_g_per_kwh < np.inf
-            ),
-            f"a budget of {self.budget_g} g, expected 0 or more": self.budget_g >= 0.0,
-            f"a period of {self.period_s} s, expected more than 0": 0.0 < self.period_s < np.inf,
-            f"a PUE of {self.pue}, expected 1 or more": 1.0 <= self.pue < np.inf,
-        }
-        for what, holds in fine.items():
-            if not holds:
-                raise BadInput(f"carbon budget: found {what}")
 
     def grams(self, watts: FloatArray, left_s: FloatArray) -> FloatArray:
         """Return the grams that the budget limits, for power P and remaining time T; 0 where T is infinite."""
@@ -192,14 +121,18 @@ class Period:
 class CountsAndFrequencies:
     """A plan for one period: GPU count `gpus` (J,) and index `step` (J,) into `ElasticJobs.mhz` of every job.
 
-    `postponed` (J,) marks jobs that get no GPU in this period. `notes` are messages for the user: how many jobs are
+    `notes` are messages for the user: how many jobs are
     postponed and why, and whether a stage stopped at a limit.
     """
 
     gpus: IntArray
     step: IntArray
-    postponed: BoolArray
     notes: tuple[str, ...] = ()
+
+    @property
+    def postponed(self) -> BoolArray:
+        """Return which jobs get no GPU in this period (J,)."""
+        return np.asarray(self.gpus == 0, dtype=np.bool_)
 
 
 def remaining_s(jobs: ElasticJobs, plan: CountsAndFrequencies) -> FloatArray:
@@ -215,8 +148,5 @@ def drawn_w(jobs: ElasticJobs, plan: CountsAndFrequencies) -> FloatArray:
     return np.asarray(plan.gpus * jobs.watts[np.arange(len(jobs)), plan.step], dtype=np.float64)
 
 
-class Planner(Protocol):
-    """Function that makes a plan for one period: `allocate`, or another rule."""
-
-    def __call__(self, jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
-        """Return the plan of a period in which `gpus` GPUs are free."""
+Planner = Callable[[ElasticJobs, int, Period], CountsAndFrequencies]
+"""Function that plans one period for jobs, given the number of free GPUs: `allocate`, or another rule."""

@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.errors import BadInput
 from scheduler_core.kernels.lookahead import Ahead, Running, room_for, run_out
 from scheduler_core.planning.cost.problem import Decision, Problem
 from scheduler_core.planning.power import JOULES_PER_KWH
@@ -61,14 +60,7 @@ def look_ahead(problem: Problem, rng: np.random.Generator, iterations: int = ITE
     ----------
     ANDREAS (arXiv 2105.05080): random greedy plans with elites; apparent tardiness cost: Vepsalainen and Morton,
     Priority rules for job shops with weighted tardiness costs (1987). Simulating plans to their end is ours.
-
-    Raises
-    ------
-    BadInput
-        If `iterations` is below 1.
     """
-    if iterations < 1:
-        raise BadInput(f"iterations: found {iterations}, expected at least 1")
     if not len(problem.jobs) or not len(problem.nodes.type_of):
         return Decision.nothing(len(problem.jobs))
     data = _ahead(problem)

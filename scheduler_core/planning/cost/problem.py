@@ -5,7 +5,6 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.errors import BadInput
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
@@ -17,27 +16,13 @@ POSTPONED: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeType:
-    """A node type: its GPUs, its power when switched on with idle GPUs, and the power a busy GPU adds, in watts.
-
-    Raises
-    ------
-    BadInput
-        If the type has no GPU, or a power is negative or not finite.
-    """
+    """A node type: its GPUs, its power when switched on with idle GPUs, and the power a busy GPU adds, in watts."""
 
     name: str
     gpu_type: str
     gpus: int
     idle_w: float
     gpu_active_w: float
-
-    def __post_init__(self) -> None:
-        if self.gpus < 1:
-            raise BadInput(f"node type {self.name!r}: found {self.gpus} GPUs, expected at least 1")
-        for what in ("idle_w", "gpu_active_w"):
-            watts = getattr(self, what)
-            if not 0.0 <= watts < np.inf:
-                raise BadInput(f"node type {self.name!r}: found {what}={watts}, expected a finite power of at least 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +31,6 @@ class Nodes:
 
     types: tuple[NodeType, ...]
     type_of: IntArray
-
-    def __post_init__(self) -> None:
-        if len(self.type_of) and not 0 <= self.type_of.min() <= self.type_of.max() < len(self.types):
-            raise BadInput(
-                f"nodes: found types {sorted(set(self.type_of.tolist()))}, expected 0..{len(self.types) - 1}"
-            )
 
     @property
     def gpus(self) -> IntArray:
@@ -71,18 +50,6 @@ class WaitingJobs:
     due_s: FloatArray
     weight_usd_per_s: FloatArray
     run_s: FloatArray
-
-    def __post_init__(self) -> None:
-        jobs = len(self.due_s)
-        if self.weight_usd_per_s.shape != (jobs,) or self.run_s.ndim != 3 or len(self.run_s) != jobs:
-            shapes = f"weights {self.weight_usd_per_s.shape}, run times {self.run_s.shape}"
-            raise BadInput(f"jobs: found {shapes}, expected ({jobs},) and ({jobs}, node types, 1 + most GPUs)")
-        if np.isnan(self.due_s).any() or (self.due_s == -np.inf).any():
-            raise BadInput("jobs: found a due date that is not a number, expected seconds, or inf for none")
-        if not ((self.weight_usd_per_s >= 0.0) & (self.weight_usd_per_s < np.inf)).all():
-            raise BadInput("jobs: found a weight below 0 or not finite, expected USD per second of tardiness")
-        if (self.run_s <= 0.0).any() or np.isinf(self.run_s).any():
-            raise BadInput("jobs: found a run time of 0, below or infinite, expected seconds, or NaN where impossible")
 
     def __len__(self) -> int:
         return len(self.due_s)
@@ -121,22 +88,6 @@ class Problem:
     restart_s: float = 0.0
     current: Decision | None = None
 
-    def __post_init__(self) -> None:
-        kinds, most = len(self.nodes.types), max((kind.gpus for kind in self.nodes.types), default=0)
-        if self.jobs.run_s.shape[1] != kinds or self.jobs.run_s.shape[2] <= most:
-            raise BadInput(
-                f"run times: found shape {self.jobs.run_s.shape}, expected (jobs, {kinds}, more than {most})"
-            )
-        if not (0.0 < self.period_s < np.inf and np.isfinite(self.now_s)):
-            raise BadInput(f"period {self.period_s} s from {self.now_s} s: expected a finite, positive period")
-        prices = (self.usd_per_kwh, self.later_usd_per_kwh or 0.0)
-        if not np.isfinite(prices).all() or not 1.0 <= self.pue < np.inf:
-            raise BadInput(f"prices {prices} with PUE {self.pue}: expected finite prices and a PUE of at least 1")
-        if not 0.0 <= self.restart_s < np.inf:
-            raise BadInput(f"restart: found {self.restart_s} s, expected a finite time of at least 0")
-        if self.current is not None and not len(self.current.node) == len(self.current.gpus) == len(self.jobs):
-            raise BadInput(f"current: found {len(self.current.node)} jobs, expected {len(self.jobs)}")
-
     @property
     def slack_s(self) -> FloatArray:
         """Return the time from now to each job's due date (J,)."""
@@ -164,25 +115,3 @@ class Problem:
         watts = np.array([kind.gpu_active_w + kind.idle_w / kind.gpus for kind in self.nodes.types], np.float64)
         usd: FloatArray = run_s * (watts[:, None] * np.arange(run_s.shape[2]) * (price * self.pue / JOULES_PER_KWH))
         return usd
-
-    def check(self, decision: Decision) -> Decision:
-        """Return the decision, or raise `BadInput` with the reason if it cannot be carried out."""
-        run_s, jobs, nodes = self.possible_run_s(), len(self.jobs), len(self.nodes.type_of)
-        if not len(decision.node) == len(decision.gpus) == jobs:
-            raise BadInput(f"decision: found {len(decision.node)} jobs, expected {jobs}")
-        if jobs and not POSTPONED <= decision.node.min() <= decision.node.max() < nodes:
-            raise BadInput(f"decision: found nodes up to {decision.node.max()}, expected {POSTPONED}..{nodes - 1}")
-        if ((decision.node == POSTPONED) != (decision.gpus == 0)).any():
-            raise BadInput("decision: found a postponed job with GPUs or a running one without, expected neither")
-        if jobs and not 0 <= decision.gpus.min() <= decision.gpus.max() < run_s.shape[2]:
-            raise BadInput(f"decision: found {decision.gpus.max()} GPUs for a job, expected 0..{run_s.shape[2] - 1}")
-        runs = np.flatnonzero(decision.node != POSTPONED)
-        node, gpus = decision.node[runs], decision.gpus[runs]
-        if np.isinf(run_s[runs, self.nodes.type_of[node], gpus]).any():
-            raise BadInput("decision: found a job on a node type or with GPUs it cannot run with; see run_s")
-        over = np.bincount(node, weights=gpus, minlength=nodes) - self.nodes.gpus
-        if (over > 0).any():
-            worst = int(over.argmax())
-            room = self.nodes.gpus[worst]
-            raise BadInput(f"decision: found {over[worst] + room:.0f} GPUs taken on node {worst}, expected {room}")
-        return decision
