@@ -6,20 +6,18 @@ causes of waiting.
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from scheduler_core.cluster import ALTERNATIVES, UNIT_SLACK, UNITS, Demand, Room
-from scheduler_core.decisions import in_short, short_machines
 from scheduler_core.devices import WHOLE, shape
 from scheduler_core.errors import BadInput
-from scheduler_core.pending import Pending, explain_pending
+from scheduler_core.pending import GPUS, Pending, pending
 from scheduler_core.round import Round, round_of
 from scheduler_core.scene import Scene
-from scheduler_core.shortages import GPUS
 from scheduler_core.snapshot import QueuedJob, Snapshot
 from scheduler_core.types import RESOURCES, Request
 
@@ -45,20 +43,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """Why a job waits (`why`, `text`), and what would let it start.
+    """Why a job waits (`why`), and what would let it start.
 
-    `short` counts machines as in `decisions.Decision`. `nearest` is the machine that lacks least for one more instance,
-    `missing` what it lacks; both None if no machine allows the job or the job fits.
+    `nearest` is the machine that lacks least for one more instance, `missing` what it lacks; both None if no machine
+    allows the job or the job fits.
     """
 
-    job_id: str
     why: Pending
-    text: str
-    short: Mapping[str, int]
     nearest: str | None
     missing: Request | None
-    must_end: tuple[str, ...]
-    head: str | None
     changes: tuple[Change, ...]
 
 
@@ -101,11 +94,8 @@ class _Turn:
 
 def _explained(after: Round, serial: int, expected_wait_s: float) -> Explained:
     """Return why a job waits after the round, and what would start it."""
-    scene, name = after.scene, after.scene.names.__getitem__
-    why = explain_pending(after, serial, expected_wait_s)
-    short = short_machines(after, serial)
+    scene = after.scene
     nearest, missing = _nearest(scene.demand(scene.jobs[serial]), after.room)
-    counts = in_short(short, why.hosted, why.instances, len(scene.snapshot.machines))
     behind = [each for each in after.started if after.order(each) > after.order(serial)]
     turn = _Turn(
         serial=serial,
@@ -114,14 +104,9 @@ def _explained(after: Round, serial: int, expected_wait_s: float) -> Explained:
         ending=after.freeing(serial, list(scene.running), behind),
     )
     return Explained(
-        job_id=name(serial),
-        why=why,
-        text=f"{why.in_words(name)} Now {counts}.",
-        short=short,
+        why=pending(after, serial, expected_wait_s),
         nearest=None if nearest is None else scene.snapshot.machines[nearest].machine.name,
         missing=missing,
-        must_end=tuple(map(name, why.must_end)),
-        head=None if why.head is None else name(why.head),
         changes=tuple(_changes(after, turn)),
     )
 

@@ -3,7 +3,7 @@
 One round decides; this module adds the reasons. `changes` explains waiting jobs in full.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -11,10 +11,9 @@ from typing import Final
 from scheduler_core.cluster import Allocation, Room
 from scheduler_core.devices import WHOLE
 from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
-from scheduler_core.pending import Hold, held, holds_of
+from scheduler_core.pending import GPUS, Hold, held, holds_of, in_short, short_machines
 from scheduler_core.round import Round, round_of
 from scheduler_core.scene import Scene
-from scheduler_core.shortages import GPUS, shortages_of
 from scheduler_core.snapshot import Snapshot, Spot
 from scheduler_core.target import TargetWorkload
 
@@ -71,23 +70,6 @@ def place_queue(snapshot: Snapshot) -> list[Decision]:
     return [found[serial] if serial in found else _waits(after, serial, *holds[serial]) for serial in after.scene.jobs]
 
 
-def short_machines(after: Round, serial: int) -> dict[str, int]:
-    """Return how many machines cannot take an instance of a job now, by cause, without zeros."""
-    scene, room = after.scene, after.room
-    demand = scene.demand(scene.jobs[serial])
-    counts = scene.excluded(scene.jobs[serial])
-    counts["closed"] = int((scene.cluster.of_type(demand.gpu_type) & ~room.up).sum())
-    counts |= {shortage.resource: shortage.short_machines for shortage in shortages_of(demand, room)}
-    return {cause: count for cause, count in counts.items() if count}
-
-
-def in_short(short: Mapping[str, int], hosted: int, instances: int, machines: int) -> str:
-    """Return why a gang does not fit, with counts of machines as kube-scheduler writes them."""
-    fits = f"{hosted} of {instances} instances fit" if instances > 1 else "the job does not fit"
-    causes = ", ".join(f"{count} of {machines} machines: {CAUSES[cause]}" for cause, count in short.items())
-    return f"{fits}; {causes}" if causes else fits
-
-
 def _waits(after: Round, serial: int, hold: Hold, head: int | None) -> Decision:
     """Return why a job waits; what it lacks is counted on the machines as they are after the round."""
     scene, job = after.scene, after.scene.jobs[serial]
@@ -100,18 +82,6 @@ def _waits(after: Round, serial: int, hold: Hold, head: int | None) -> Decision:
         return Decision(job_id=job.job_id, code=str(hold), text=text, short=short)
     text = held(hold, "" if head is None else scene.names[head], job.instances, job.instances)
     return Decision(job_id=job.job_id, code=str(hold), text=text)
-
-
-CAUSES: Final = {
-    "machines": "not named by the job",
-    "gpu_type": "another GPU type",
-    "device_mem_gib": "not enough GPU memory",
-    "closed": "closed",
-    "cpu_cores": "not enough CPU cores",
-    "mem_gib": "not enough memory",
-    "gpus": "not enough GPUs",
-}
-"""Why machines cannot take an instance of a job, by the field of the request or of the machine."""
 
 
 def _starts(after: Round, serial: int, allocation: Allocation, room: Room) -> Decision:

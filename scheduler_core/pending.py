@@ -1,12 +1,30 @@
-"""Explanation for a user why a waiting job does not run although GPUs are free."""
+"""Why a waiting job does not start although GPUs are free: the rule or the shortage that holds it, and until when."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
+from scheduler_core.cluster import UNITS, Demand, Room
+from scheduler_core.devices import slots
 from scheduler_core.round import Round
-from scheduler_core.shortages import Shortage, beyond, fragmented_by, in_words, shortages_of
+from scheduler_core.types import RESOURCES
+
+GPUS: Final = RESOURCES.index("gpus")
+
+CAUSES: Final = {
+    "machines": "not named by the job",
+    "gpu_type": "another GPU type",
+    "device_mem_gib": "not enough GPU memory",
+    "closed": "closed",
+    "cpu_cores": "not enough CPU cores",
+    "mem_gib": "not enough memory",
+    "gpus": "not enough GPUs",
+}
+"""Why machines cannot take an instance of a job, by the field of the request or of the machine."""
+
+WORDS: Final = {"cpu_cores": "Cores", "mem_gib": "GiB of memory", "gpus": "GPUs"}
 
 
 class Hold(StrEnum):
@@ -27,106 +45,63 @@ class Hold(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """Explanation of why a job waits and when it should start.
+    """Why a job waits, also as `text` for the user, and when it should start.
 
     - `place`: position of the job in the queue, from 1; 0 for a job that can never fit and so is not queued.
-    - `waiting`: number of waiting jobs.
-    - `hold`: the reason why the job waits.
-    - `head`: serial of the head of the queue, if the reason is a rule that protects the head.
+    - `head`: head of the queue, if `hold` is a rule that protects it.
     - `instances`, `hosted`: number of instances in the gang, and how many of them would fit now.
-    - `shortages`: comparison of each requested resource with the free capacity; for a job that can never fit, with the
-      empty cluster.
-    - `fragmented`: whether enough of every requested resource is free in total although the instances do not fit.
-    - `other_machines`, `away_machines`: number of machines with GPU types that the job does not allow, and number of
-      allowed machines that are down.
-    - `must_end`: serials of the running jobs, in order of expected end, that must end before the job fits.
-    - `room_in_s`: seconds until the jobs in `must_end` are expected to have ended; inf if unknown, or if machines must
-      come up first.
+    - `short`: machines that cannot take an instance now, by cause; a machine may lack several resources.
+    - `must_end`: the running jobs, in order of expected end, that must end before the job fits.
+    - `room_in_s`: seconds until these are expected to have ended; inf if unknown, or if machines must come up first.
     - `expected_wait_s`: seconds until the job's expected start, after all jobs before it in the queue; inf if unknown.
     """
 
-    serial: int
-    place: int
-    waiting: int
+    job_id: str
     hold: Hold
-    head: int | None
+    place: int
+    head: str | None
     instances: int
     hosted: int
-    shortages: tuple[Shortage, ...]
-    fragmented: bool
-    other_machines: int
-    away_machines: int
-    must_end: tuple[int, ...]
+    short: Mapping[str, int]
+    must_end: tuple[str, ...]
     room_in_s: float
     expected_wait_s: float
-
-    def __str__(self) -> str:
-        """Return the explanation as text for the user."""
-        return self.in_words(str)
-
-    def in_words(self, name: Callable[[int], str]) -> str:
-        """Return the explanation as text for the user; `name` returns the name of a job by its serial."""
-        if self.hold == Hold.NEVER:
-            return self._never(name(self.serial))
-        place = f"Job {name(self.serial)} is number {self.place} of {self.waiting} in the queue."
-        head = "" if self.head is None else name(self.head)
-        sentences = [place, held(self.hold, head, self.hosted, self.instances)]
-        if self.hold == Hold.ROOM:
-            alone = [shortage for shortage in self.shortages if shortage.binds]
-            sentences += [in_words(shortage) for shortage in alone or self.shortages]
-            if self.fragmented:
-                sentences.append(fragmented_by(self.shortages))
-        if self.other_machines:
-            sentences.append(f"Machines of another GPU type: {self.other_machines}.")
-        if self.away_machines:
-            sentences.append(f"Machines it could use that are down: {self.away_machines}.")
-        if self.must_end:
-            jobs = ", ".join(map(name, self.must_end))
-            sentences.append(f"It fits once these running jobs have ended: {jobs} (expected {_span(self.room_in_s)}).")
-        elif self.hold == Hold.ROOM:
-            sentences.append("It does not fit even when all running jobs have ended: machines must come up.")
-        sentences.append(f"Its start is expected {_span(self.expected_wait_s)}.")
-        return " ".join(sentences)
-
-    def _never(self, job: str) -> str:
-        sentences = [f"Job {job} can never start: it requests more than the whole empty cluster has."]
-        whose = "all of its GPU type" if self.other_machines else "the whole cluster"
-        alone = [shortage for shortage in self.shortages if shortage.binds]
-        sentences += [beyond(shortage, whose) for shortage in alone or self.shortages]
-        if self.other_machines:
-            sentences.append(f"Machines of another GPU type: {self.other_machines}.")
-        return " ".join(sentences)
+    text: str
 
 
-def explain_pending(after: Round, serial: int, expected_wait_s: float) -> Pending:
-    """Return why a job still waits after a round, and which jobs must end first.
-
-    A job that can never fit is compared with the empty cluster.
-    """
-    cluster = after.scene.cluster
-    demand = after.scene.demand(after.scene.jobs[serial])
-    never = serial in after.refused
-    room = cluster.empty if never else after.room
-    shortages, of_type = shortages_of(demand, room), cluster.of_type(demand.gpu_type)
+def pending(after: Round, serial: int, expected_wait_s: float) -> Pending:
+    """Return why a job still waits after a round; a job that can never fit is compared with the empty cluster."""
+    scene, name = after.scene, after.scene.names.__getitem__
+    demand = scene.demand(scene.jobs[serial])
     hold, head = holds_of(after)[serial]
+    never = hold == Hold.NEVER
+    hosted = _hosted(demand, scene.cluster.empty if never else after.room)
     freed = [] if never else after.freeing(serial, after.serials)
+    room_in_s = 0.0
+    if hold in (Hold.ROOM, Hold.NEVER):
+        room_in_s = max((after.end_s(each) for each in freed), default=math.inf)
+    short = short_machines(after, serial)
+    sentences = _never(after, serial) if never else _queued(after, serial, hold, "" if head is None else name(head))
+    if freed:
+        jobs = ", ".join(map(name, freed))
+        sentences.append(f"It fits once these running jobs have ended: {jobs} (expected {_span(room_in_s)}).")
+    elif hold == Hold.ROOM:
+        sentences.append("It does not fit even when all running jobs have ended: machines must come up.")
+    if not never:
+        sentences.append(f"Its start is expected {_span(expected_wait_s)}.")
+    counts = in_short(short, hosted, demand.instances, len(scene.snapshot.machines))
     return Pending(
-        serial=serial,
-        place=0 if never else after.ranked.index(serial) + 1,
-        waiting=len(after.ranked),
+        job_id=name(serial),
         hold=hold,
-        head=head,
+        place=0 if never else after.ranked.index(serial) + 1,
+        head=None if head is None else name(head),
         instances=demand.instances,
-        hosted=min(int(room.hosts(demand).sum()), demand.instances),
-        shortages=shortages,
-        fragmented=hold == Hold.ROOM
-        and bool(shortages)
-        and all(shortage.free >= shortage.wanted for shortage in shortages),
-        other_machines=int((~of_type).sum()),
-        away_machines=0 if never else int((of_type & ~room.up).sum()),
-        must_end=tuple(freed),
-        room_in_s=_room_in_s(hold, [after.end_s(each) for each in freed]),
+        hosted=hosted,
+        short=short,
+        must_end=tuple(map(name, freed)),
+        room_in_s=room_in_s,
         expected_wait_s=expected_wait_s,
+        text=" ".join([*sentences, f"Now {counts}."]),
     )
 
 
@@ -173,8 +148,124 @@ def held(hold: Hold, head: str, hosted: int, instances: int) -> str:
     }[hold]
 
 
-def _room_in_s(hold: Hold, ends_s: Sequence[float]) -> float:
-    return max(ends_s, default=math.inf) if hold in (Hold.ROOM, Hold.NEVER) else 0.0
+def short_machines(after: Round, serial: int) -> dict[str, int]:
+    """Return how many machines cannot take an instance of a job now, by cause, without zeros."""
+    scene, room = after.scene, after.room
+    demand = scene.demand(scene.jobs[serial])
+    counts = scene.excluded(scene.jobs[serial])
+    counts["closed"] = int((scene.cluster.of_type(demand.gpu_type) & ~room.up).sum())
+    counts |= {shortage.resource: shortage.short_machines for shortage in _shortages(demand, room)}
+    return {cause: count for cause, count in counts.items() if count}
+
+
+def in_short(short: Mapping[str, int], hosted: int, instances: int, machines: int) -> str:
+    """Return why a gang does not fit, with counts of machines as kube-scheduler writes them."""
+    fits = f"{hosted} of {instances} instances fit" if instances > 1 else "the job does not fit"
+    causes = ", ".join(f"{count} of {machines} machines: {CAUSES[cause]}" for cause, count in short.items())
+    return f"{fits}; {causes}" if causes else fits
+
+
+def _hosted(demand: Demand, room: Room) -> int:
+    return min(int(room.hosts(demand).sum()), demand.instances)
+
+
+def _queued(after: Round, serial: int, hold: Hold, head: str) -> list[str]:
+    """Return sentences on what a job of the queue lacks, or which rule holds it."""
+    scene, room = after.scene, after.room
+    demand = scene.demand(scene.jobs[serial])
+    place, of_type = after.ranked.index(serial) + 1, scene.cluster.of_type(demand.gpu_type)
+    sentences = [f"Job {scene.names[serial]} is number {place} of {len(after.ranked)} in the queue."]
+    sentences.append(held(hold, head, _hosted(demand, room), demand.instances))
+    shortages = _shortages(demand, room) if hold == Hold.ROOM else []
+    sentences += [shortage.now() for shortage in _binding(shortages)]
+    if shortages and all(shortage.free >= shortage.wanted for shortage in shortages):
+        split = any(shortage.split for shortage in shortages)
+        where = "but split over devices" if split else "but not on the same machines"
+        sentences.append(f"Enough is free in total, {where}: it is fragmented.")
+    if other := int((~of_type).sum()):
+        sentences.append(f"Machines of another GPU type: {other}.")
+    if away := int((of_type & ~room.up).sum()):
+        sentences.append(f"Machines it could use that are down: {away}.")
+    return sentences
+
+
+def _never(after: Round, serial: int) -> list[str]:
+    """Return sentences on what the empty cluster lacks for a job."""
+    scene = after.scene
+    demand = scene.demand(scene.jobs[serial])
+    other = int((~scene.cluster.of_type(demand.gpu_type)).sum())
+    whose = "all of its GPU type" if other else "the whole cluster"
+    sentences = [f"Job {scene.names[serial]} can never start: it requests more than the whole empty cluster has."]
+    sentences += [shortage.ever(whose) for shortage in _binding(_shortages(demand, scene.cluster.empty))]
+    return [*sentences, f"Machines of another GPU type: {other}."] if other else sentences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shortage:
+    """One requested resource compared with what is free on the machines that are up and have an allowed GPU type.
+
+    Of the `machines` machines, `short_machines` have less free than one instance requests (`each`). `wanted` is the
+    request of the whole gang, and `free` the free amount on all these machines. `binds` is true if the gang would not
+    fit even if it requested only this resource. `split` is true if GPUs bind only because they are counted by device:
+    pooled GPUs of each machine would suffice.
+    """
+
+    resource: str
+    each: float
+    wanted: float
+    free: float
+    short_machines: int
+    machines: int
+    binds: bool
+    split: bool
+
+    def now(self) -> str:
+        """Return a sentence that compares the request with what is free."""
+        requested = f"{WORDS[self.resource]}: an instance requests {self.each:g}"
+        in_all = f"the gang requests {self.wanted:g}, and {self.free:g} are free in total"
+        some = f"{self.short_machines} of {self.machines} machines"
+        if not self.split:
+            return f"{requested}, more than is free on {some}; {in_all}."
+        if self.each > 1.0:
+            return f"{requested} idle devices, and {some} have fewer; {in_all}, but split over devices."
+        return f"{requested} of one device, and no device of {some} has that free; {in_all}, but split over devices."
+
+    def ever(self, whose: str) -> str:
+        """Return a sentence that compares the request with the empty machines that `whose` names."""
+        too_large = ", more than any of them has" if self.short_machines == self.machines else ""
+        requested = f"{WORDS[self.resource]}: an instance requests {self.each:g}{too_large}"
+        return f"{requested}; the gang requests {self.wanted:g}, and {whose} has {self.free:g}."
+
+
+def _shortages(demand: Demand, room: Room) -> list[_Shortage]:
+    """Return the comparison of each requested resource (above 0) with the free capacity."""
+    open_, found = room.open_to(demand), []
+    for at, each in enumerate(demand.units):
+        if each == 0:
+            continue
+        free = room.free[open_, at]
+        pooled = hosts = free // each
+        if at == GPUS and room.devices is not None:
+            hosts = slots(room.devices[open_], each)
+        binds = int(hosts.sum()) < demand.instances
+        found.append(
+            _Shortage(
+                resource=RESOURCES[at],
+                each=each / UNITS[at],
+                wanted=each * demand.instances / UNITS[at],
+                free=int(free.sum()) / UNITS[at],
+                short_machines=int((hosts == 0).sum()),
+                machines=int(open_.sum()),
+                binds=binds,
+                split=binds and int(pooled.sum()) >= demand.instances,
+            )
+        )
+    return found
+
+
+def _binding(shortages: list[_Shortage]) -> list[_Shortage]:
+    """Return the resources that alone keep a gang from fitting, or all if none does."""
+    return [shortage for shortage in shortages if shortage.binds] or shortages
 
 
 def _span(seconds: float) -> str:

@@ -120,16 +120,16 @@ def _explained(found: Explained) -> Values:
     why = found.why
     missing = None if found.missing is None else dict(zip(RESOURCES, found.missing.row(), strict=True))
     return {
-        "job_id": found.job_id,
+        "job_id": why.job_id,
         "hold": str(why.hold),
         "place": why.place,
-        "head": found.head,
-        "text": found.text,
+        "head": why.head,
+        "text": why.text,
         "instances": why.instances,
         "hosted": why.hosted,
-        "short": found.short,
+        "short": why.short,
         "nearest": None if found.nearest is None else {"machine": found.nearest, "missing": missing},
-        "must_end": found.must_end,
+        "must_end": why.must_end,
         "room_in_s": known(why.room_in_s),
         "expected_wait_s": known(why.expected_wait_s),
         "changes": [_change(each) for each in found.changes],

@@ -30,11 +30,11 @@ def changed(snapshot: Snapshot, change: Change) -> Snapshot:
 
 def check_changes(snapshot: Snapshot) -> None:
     explained = explain_waiting(snapshot, None, 10)
-    assert {each.job_id for each in explained} == {each.job_id for each in place_queue(snapshot) if not each.spots}
+    assert {each.why.job_id for each in explained} == {each.job_id for each in place_queue(snapshot) if not each.spots}
     for each in explained:
-        assert each.text
+        assert each.why.text
         for change in each.changes:
-            assert starts(changed(snapshot, change), each.job_id), change
+            assert starts(changed(snapshot, change), each.why.job_id), change
 
 
 @given(snapshots(POOLED))
@@ -146,9 +146,9 @@ def test_jobs_are_named_by_their_ids() -> None:
 
     [found] = explain_waiting(snapshot, None, 10)
 
-    assert found.must_end == ("train-1",)
-    assert "Job eval-2 is number 1 of 1" in found.text
-    assert "have ended: train-1 (expected in 60 s)" in found.text
+    assert found.why.must_end == ("train-1",)
+    assert "Job eval-2 is number 1 of 1" in found.why.text
+    assert "have ended: train-1 (expected in 60 s)" in found.why.text
 
 
 def test_only_jobs_of_the_queue_are_explained_and_those_that_start_are_left_out() -> None:
@@ -166,5 +166,5 @@ def test_easy_backfill_allows_only_changes_that_do_not_delay_the_head() -> None:
 
     head, behind = explain_waiting(snapshot, None, 10)
 
-    assert (str(behind.why.hold), behind.head, behind.changes) == ("reservation", "head", ())
+    assert (str(behind.why.hold), behind.why.head, behind.changes) == ("reservation", "head", ())
     assert [change.field for change in head.changes] == ["gpus", "wait"]
