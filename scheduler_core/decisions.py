@@ -118,12 +118,8 @@ def _left_over(allocation: Allocation, room: Room, _: TargetWorkload) -> float:
 def _unusable_gpus(allocation: Allocation, room: Room, target: TargetWorkload) -> float:
     """Return how many more free GPUs the jobs of the target could not use on average after an allocation."""
     at = [machine for machine, _ in allocation.counts]
-    before, after = (
-        free_nodes(Room(r.free[at], r.largest, r.up[at], {k: v[at] for k, v in r.of_type.items()}, r.devices[at]))
-        for r in (room, room.without([allocation]))
-        if r.devices is not None
-    )
-    return (cluster_fragmentation(after, target) - cluster_fragmentation(before, target)) / WHOLE
+    before, after = (cluster_fragmentation(free_nodes(each, at), target) for each in (room, room.without([allocation])))
+    return (after - before) / WHOLE
 
 
 MEASURES: Final[dict[str, Callable[[Allocation, Room, TargetWorkload], float]]] = {

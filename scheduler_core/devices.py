@@ -11,7 +11,7 @@ import numpy as np
 
 from scheduler_core.types import IntArray
 
-__all__ = ["WHOLE", "Sharing", "by_host", "no_tenants", "rounded", "shape"]
+__all__ = ["WHOLE", "Sharing", "rounded", "shape"]
 
 Sharing = Literal["pooled", "devices"]
 """How a machine's GPUs are counted: `pooled` as one total, `devices` one by one."""
@@ -88,43 +88,3 @@ def bound(free: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]]) -> 
             left[device] -= milli
             taken.append((machine, device, milli))
     return tuple(taken)
-
-
-def moved(free: IntArray, taken: Taken, sign: int) -> None:
-    """Add (`sign` 1) the taken milli-GPUs to `free`, or subtract them (-1), in place."""
-    for machine, device, milli in taken:
-        free[machine, device] += sign * milli
-
-
-def no_tenants(free: IntArray) -> IntArray:
-    """Return zero tenant counts for the machines of `free`; shape (machines, most GPUs + 1)."""
-    return np.zeros((free.shape[0], free.shape[1] + 1), dtype=np.int64)
-
-
-def tenancy(units_gpu: int) -> int:
-    """Return the column of tenant counts for an instance with GPUs: 0 for a part of a GPU, k for k whole GPUs.
-
-    >>> [tenancy(milli) for milli in (300, 1000, 1500)]
-    [0, 1, 2]
-    """
-    count, milli = shape(units_gpu)
-    return count if milli == WHOLE else 0
-
-
-def settled(tenants: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]], sign: int) -> None:
-    """Add (`sign` 1) or remove (-1) instances with GPUs in the tenant counts, in place."""
-    for machine, instances in counts:
-        tenants[machine, tenancy(units_gpu)] += sign * instances
-
-
-def by_host(counts: Sequence[tuple[int, int]], taken: Taken, devices: int) -> IntArray:
-    """Return the milli-GPUs taken on each device of each machine of `counts`, in that order (hosts, devices).
-
-    >>> by_host([(4, 2)], ((4, 0, 300), (4, 0, 300)), 2).tolist()
-    [[600, 0]]
-    """
-    rows = np.zeros((len(counts), devices), dtype=np.int64)
-    place = {machine: row for row, (machine, _) in enumerate(counts)}
-    for machine, device, milli in taken:
-        rows[place[machine], device] += milli
-    return rows

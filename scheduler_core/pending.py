@@ -112,7 +112,8 @@ def holds_of(after: Round) -> dict[int, tuple[Hold, int | None]]:
     """
     scene, rules = after.scene, after.scene.rules
     demands = [scene.demand(scene.jobs[serial]) for serial in after.ranked]
-    fits = [after.room.fits(demand) for demand in demands]
+    distinct = {demand: after.room.fits(demand) for demand in set(demands)}
+    fits = [distinct[demand] for demand in demands]
     never: dict[int, tuple[Hold, int | None]] = dict.fromkeys(after.refused, (Hold.NEVER, None))
     if False not in fits:
         return dict.fromkeys(after.ranked, (Hold.NOTHING, None)) | never

@@ -40,6 +40,8 @@ NO_MACHINE: Final = "-"
 class Scene:
     """The cluster of a snapshot before the round that would start jobs of its queue.
 
+    `room` is what is free beside the running jobs, also on the machines marked in `closed` (machines,).
+
     Serials number the running jobs, then the queue, in the order of the snapshot; `names` are their ids. GPU types,
     GPU memory and named machines become one label per class of machines, in place of the GPU type.
 
@@ -64,6 +66,8 @@ class Scene:
         self.rules = replace(snapshot.rules, sharing=self._sharing, preempt=False, match_gpu_type=True)
         self.rules.preempts()
         self.cluster = Cluster(machines, self._sharing)
+        self.room = self.cluster.empty
+        self.closed = np.array([state.closed for state in snapshot.machines], dtype=np.bool_)
         demands = [self._demand(job.request, sum(spot.instances for spot in job.spots)) for job in snapshot.running]
         self.target = target_of([*demands, *(self.demand(job) for job in self.jobs.values())])
         self.running = self._start_running(demands)
@@ -107,15 +111,11 @@ class Scene:
     ) -> State:
         """Return the state in which jobs run on these allocations and others wait; the rest has ended."""
         ended = [allocation for serial, allocation in self.running.items() if serial not in runs]
-        for allocation in ended:
-            self.cluster.release(allocation)
-        room = self.cluster.room()
-        for allocation in ended:
-            self.cluster.allocate(allocation)
+        room = self.room.with_(ended).only(~self.closed)
         state = begun(columns, self.cluster, rules, horizon_s=horizon_s, target=self.target)
         now, rows = state.cluster.now, uncompiled(state)
         judge(rows)
-        state.cluster.away[:] = self.cluster.holds
+        state.cluster.away[:] = self.closed
         for serial in (each for each in runs if each in self.running):
             _start(rows, serial, runs[serial])
         # What others hold, and what is closed, is known only by machine.
@@ -202,14 +202,14 @@ class Scene:
                 raise BadInput(f"{where}.on: found a machine twice, expected each once, with its number of instances")
             found[serial] = Allocation(demand=demand, counts=counts, devices=self._devices(job, demand, where))
             try:
-                self.cluster.allocate(found[serial])
+                self.room = self.room.without([found[serial]])
             except SchedulerError:
                 raise _exceeds(where) from None
         return dict(sorted(found.items()))
 
     def _devices(self, job: RunningJob, demand: Demand, where: str) -> Taken:
         """Return the GPUs that a running job holds: those it names, else by best fit."""
-        free = self.cluster.devices
+        free = self.room.devices
         count, milli = shape(demand.units[2])
         if free is None or not count:
             return ()
@@ -231,14 +231,12 @@ class Scene:
         return tuple(taken)
 
     def _hold_the_rest(self) -> None:
-        """Take what is neither free nor held by a listed job, and close machines."""
-        cluster = self.cluster
+        """Take what is neither free nor held by a listed job."""
+        room, held = self.room, list[Allocation]()
         for at, state in enumerate(self.snapshot.machines):
-            if state.closed:
-                cluster.down(at)
             rest = [
                 0 if math.isnan(free) else own - math.floor(free * unit + UNIT_SLACK)
-                for own, free, unit in zip(cluster.free[at].tolist(), state.free.row(), UNITS, strict=True)
+                for own, free, unit in zip(room.free[at].tolist(), state.free.row(), UNITS, strict=True)
             ]
             for name, amount in zip(RESOURCES, rest, strict=True):
                 if amount < 0:
@@ -247,12 +245,13 @@ class Scene:
                         "expected what is free now"
                     )
             taken: Taken = ()
-            if cluster.devices is not None:
-                taken = _rest_of_devices(at, state, cluster.devices[at, : state.machine.gpus].tolist(), rest[2])
+            if room.devices is not None:
+                taken = _rest_of_devices(at, state, room.devices[at, : state.machine.gpus].tolist(), rest[2])
                 rest[2] = sum(milli for _, _, milli in taken)
             if any(rest):
                 demand = Demand(units=(rest[0], rest[1], rest[2]), instances=1)
-                cluster.allocate(Allocation(demand=demand, counts=((at, 1),), devices=taken))
+                held.append(Allocation(demand=demand, counts=((at, 1),), devices=taken))
+        self.room = room.without(held)
 
 
 def _rest_of_devices(at: int, state: MachineState, left: Sequence[int], rest: int) -> Taken:

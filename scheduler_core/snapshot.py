@@ -6,7 +6,7 @@ Only data; `scene` checks what belongs together.
 import math
 from dataclasses import dataclass, field
 
-from scheduler_core.machines import Machine
+from scheduler_core.cluster import Machine
 from scheduler_core.queueing import Discipline
 from scheduler_core.types import NOTHING, Request
 

@@ -83,15 +83,15 @@ def _decisions_ms(count: int, decisions: int) -> Iterator[float]:
     jobs, discipline = Jobs.of(units, asked.gpu_type, asked.gpu_types), Discipline(placement="fgd", match_gpu_type=True)
     state = begun(jobs, cluster, discipline, horizon_s=1.0, target=target_of(demands))
     buckets, bare, scratch = state.queue.jobs["granted_bucket"], state.scratch.bare, state.scratch
-    running = list[Allocation]()
+    running, room = list[Allocation](), cluster.empty
     first = len(demands) * count // PUBLISHED
     choose(state, int(buckets[0]))
     for number in range(first + decisions):
         full = number >= first
         if full:
-            cluster.release(running.pop(int(rng.integers(len(running)))))
+            room = room.with_([running.pop(int(rng.integers(len(running))))])
             state.cache.up[:] = False
-        pod, room = int(rng.integers(len(demands))), cluster.room()
+        pod = int(rng.integers(len(demands)))
         begin = time.thread_time()
         bare.free[:], bare.devices[:], bare.tenants[:] = room.free, room.devices, room.tenants
         used = choose(state, int(buckets[pod]))
@@ -101,7 +101,7 @@ def _decisions_ms(count: int, decisions: int) -> Iterator[float]:
             machine, milli = int(scratch.chosen[0]), shape(demands[pod].units[2])[1]
             devices = tuple((machine, device, milli) for device in np.flatnonzero(scratch.taken[0]).tolist())
             allocation = Allocation(demand=in_devices(demands[pod]), counts=((machine, 1),), devices=devices)
-            cluster.allocate(allocation)
+            room = room.without([allocation])
             running.append(allocation)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.cluster import Allocation, Cluster, Demand, in_devices
-from scheduler_core.devices import bound, by_host, rounded, shape, slots
+from scheduler_core.devices import bound, rounded, shape, slots
 from scheduler_core.errors import SchedulerError
 from tests.pipelines.simulation.engine.simulations import gpu_machines
 
@@ -64,17 +64,11 @@ def test_which_devices_of_a_machine_are_taken(milli: int, instances: int, expect
     assert bound(np.array([[1000, 500, 1000, 350]]), milli, [(0, instances)]) == expected
 
 
-def test_what_is_taken_by_host_is_in_the_order_of_the_hosts() -> None:
-    taken = bound(np.array([[1000, 1000], [500, 500]]), 500, [(1, 2), (0, 1)])
-
-    assert by_host([(1, 2), (0, 1)], taken, 2).tolist() == [[500, 500], [500, 0]]
-
-
 def test_what_is_free_in_two_rooms_is_so_device_by_device() -> None:
     cluster = Cluster(gpu_machines(2), "devices")
     half = gang(500)
     first, second = (
-        cluster.room().without([Allocation(demand=half, counts=((0, 1),), devices=((0, device, 500),))])
+        cluster.empty.without([Allocation(demand=half, counts=((0, 1),), devices=((0, device, 500),))])
         for device in (0, 1)
     )
 
@@ -86,31 +80,22 @@ def test_what_is_free_in_two_rooms_is_so_device_by_device() -> None:
     assert not both.fits(gang(1000))
 
 
-@pytest.mark.parametrize(
-    ("allocation", "message"),
-    [
-        (Allocation(demand=gang(500), counts=((0, 1),)), "Room.allocation"),
-        (Allocation(demand=gang(1500), counts=((0, 1),), devices=((0, 0, 1500),)), "each GPU within its own"),
-        (Allocation(demand=gang(500), counts=((0, 1),), devices=((0, 1, 500),)), "each GPU within its own"),
-    ],
-)
-def test_no_allocation_goes_beyond_a_device(allocation: Allocation, message: str) -> None:
-    cluster = Cluster(gpu_machines(1, 4), "devices")
+@pytest.mark.parametrize("taken", [(0, 1, 500), (0, 0, 1500)])
+def test_no_allocation_goes_beyond_a_device(taken: tuple[int, int, int]) -> None:
+    room = Cluster(gpu_machines(1, 4), "devices").empty
 
-    with pytest.raises(SchedulerError, match=message):
-        cluster.allocate(allocation)
-
-    assert cluster.devices is not None
-    assert cluster.devices.tolist() == [[1000, 0, 0, 0], [1000] * 4]
-    assert np.array_equal(cluster.free, cluster.capacity)
+    with pytest.raises(SchedulerError, match="more than is free"):
+        room.without([Allocation(demand=gang(taken[2]), counts=((0, 1),), devices=(taken,))])
 
 
-def test_devices_of_a_machine_that_is_away_are_in_no_room() -> None:
-    cluster = Cluster(gpu_machines(2, 2), "devices")
-    cluster.down(1)
+def test_instances_are_counted_by_their_gpus() -> None:
+    room = Cluster(gpu_machines(4), "devices").empty
+    part = Allocation(demand=gang(300, 2), counts=((0, 2),), devices=((0, 0, 300), (0, 0, 300)))
+    whole = Allocation(demand=gang(2000), counts=((0, 1),), devices=((0, 1, 1000), (0, 2, 1000)))
 
-    room = cluster.room()
+    taken = room.without([part, whole])
 
-    assert room.devices is not None
-    assert room.devices.tolist() == [[1000, 1000], [0, 0]]
-    assert room.hosts(gang(300, 9)).tolist() == [6, 0]
+    assert taken.tenants is not None
+    assert taken.tenants.tolist() == [[2, 0, 1, 0, 0]]
+    assert taken.hosts(gang(300, 9)).tolist() == [4]
+    assert taken.only(np.array([False])).hosts(gang(300, 9)).tolist() == [0]

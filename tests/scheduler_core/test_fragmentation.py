@@ -11,9 +11,7 @@ from scheduler_core.fragmentation import (
     FreeNodes,
     Use,
     cluster_fragmentation,
-    fragmentation,
     free_nodes,
-    unusable,
     uses,
     weighed_uses,
 )
@@ -51,14 +49,14 @@ BRANCHES = {
 @pytest.mark.parametrize(("demand", "fragmented", "why"), BRANCHES.values(), ids=BRANCHES.keys())
 def test_every_branch_by_hand(demand: Demand, fragmented: int, why: dict[Use, int]) -> None:
     here, target = node(8000, HALVES), target_of([demand])
-    assert unusable(here, target).tolist() == [[fragmented]]
+    assert cluster_fragmentation(here, target) == fragmented
     assert uses(here, target)[0, 0].tolist() == [why.get(use, 0) for use in Use]
 
 
 def test_a_machine_of_no_known_type_is_open_to_those_who_name_none() -> None:
     here = node(8000, [1000], gpu_type=None)
-    assert unusable(here, target_of([asked(0, 1000)])).tolist() == [[0]]
-    assert unusable(here, target_of([asked(0, 1000, "T4")])).tolist() == [[1000]]
+    assert cluster_fragmentation(here, target_of([asked(0, 1000)])) == 0
+    assert cluster_fragmentation(here, target_of([asked(0, 1000, "T4")])) == 1000
 
 
 def test_popularity_weighs_shapes_and_machines_add_up() -> None:
@@ -67,8 +65,7 @@ def test_popularity_weighs_shapes_and_machines_add_up() -> None:
     )
     target = target_of([asked(2000, 500)] * 3 + [asked(500, 0)])
     # Of the first: 3/4 of 400 and 1/4 of 1400; the second lacks CPU for three and is of no GPU use to one: all of 500.
-    assert fragmentation(nodes, target).tolist() == [0.75 * 400 + 0.25 * 1400, 500.0]
-    assert cluster_fragmentation(nodes, target) == 1150.0
+    assert cluster_fragmentation(nodes, target) == (0.75 * 400 + 0.25 * 1400) + 500.0
     assert weighed_uses(nodes, target).sum(axis=0)[Use.LACKS_CPU] == 3 * 500
 
 
@@ -100,15 +97,14 @@ def test_fragmentation_is_as_defined_and_its_reasons_add_up(
     target = target_of(demands)
     expected = [float(as_defined(Box(cpu, 0, gpus, gpu_type), target)) for cpu, gpus, gpu_type in drawn]
     why = weighed_uses(nodes, target).sum(axis=0) / target.total
-    assert fragmentation(nodes, target) == pytest.approx(expected)
     assert cluster_fragmentation(nodes, target) == pytest.approx(sum(expected))
     assert why.sum() == pytest.approx(nodes.devices.sum())
     assert why.sum() - why[Use.USABLE] == pytest.approx(sum(expected))
 
 
 def test_a_room_says_what_is_free_device_by_device() -> None:
-    room = Cluster(machines(2, gpus=2), sharing="devices").room()
+    room = Cluster(machines(2, gpus=2), sharing="devices").empty
     nodes = free_nodes(room)
     assert (nodes.devices.tolist(), nodes.cpu_milli.tolist()) == ([[1000, 1000]] * 2, [8000, 8000])
     with pytest.raises(BadInput, match="pooled"):
-        free_nodes(Cluster(machines()).room())
+        free_nodes(Cluster(machines()).empty)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
-from scheduler_core.cluster import Cluster, Demand, Machine
+from scheduler_core.cluster import Allocation, Cluster, Demand, Machine
 from scheduler_core.engine import fill
 from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
 from scheduler_core.jobs import Jobs
@@ -110,6 +110,7 @@ def test_fragmentation_kept_while_filling_is_that_computed_anew(
     drawn: list[Machine], demands: list[Demand], wanted: list[Demand]
 ) -> None:
     cluster, target = Cluster(drawn, sharing="devices"), target_of(wanted)
+    room = cluster.empty
     types = tuple({demand.gpu_type for demand in demands if demand.gpu_type})
     codes = [-1 if demand.gpu_type is None else types.index(demand.gpu_type) for demand in demands]
     units = np.array([demand.units for demand in demands], dtype=np.int64)
@@ -118,11 +119,10 @@ def test_fragmentation_kept_while_filling_is_that_computed_anew(
     machine, devices, fragmented = fill(jobs, cluster, "fgd", target, ties="first", rng=rng)
     for row, demand in enumerate(demands):
         if machine[row] >= 0:
-            allocation = cluster.room().allocation(demand, [(int(machine[row]), 1)])
             milli = ask_of(demand).milli
             chosen = tuple((int(machine[row]), device, milli) for device in np.flatnonzero(devices[row]).tolist())
-            cluster.allocate(type(allocation)(demand=demand, counts=allocation.counts, devices=chosen))
-        assert fragmented[row] == cluster_fragmentation(free_nodes(cluster.room()), target)
+            room = room.without([Allocation(demand=demand, counts=((int(machine[row]), 1),), devices=chosen)])
+        assert fragmented[row] == cluster_fragmentation(free_nodes(room), target)
 
 
 def first_device(placement: str, target: TargetWorkload | SlidingTarget | None) -> tuple[int, list[int]]:

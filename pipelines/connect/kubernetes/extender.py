@@ -89,7 +89,7 @@ class Extender:
             left = found.free - np.array(demand.units)
             left_over = (left / np.maximum(found.capacity.max(axis=0), 1)).sum(axis=1)
             target = target_of([demand, *self._view.demands()], TARGET_POPULARITY)
-            ranks = node_ranks(demand, found.free[:, 0], found.free[:, 2] // 1000, left_over, target)
+            ranks = node_ranks(demand, found.free, left_over, target)
             scores |= {name: int(rank * MOST_SCORE) for name, rank in zip(names, ranks.tolist(), strict=True)}
         return scores
 

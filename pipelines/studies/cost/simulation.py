@@ -107,7 +107,7 @@ def simulate(jobs: SubmittedJobs, site: Site, policy: Policy, rng: np.random.Gen
         decision = Decision.nothing(0)
         if len(here):
             problem = _problem(jobs, site, state, here, now_s)
-            decision = policy(problem, _asked(jobs, here), rng)
+            decision = problem.check(policy(problem, _asked(jobs, here), rng))
         until_s = now_s + site.period_s if len(here) else np.inf
         step = np.zeros(len(here), np.int64)
         return Choice(gpus=decision.gpus, step=step, place=decision.node, until_s=until_s, at_events=True)

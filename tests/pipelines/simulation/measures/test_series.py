@@ -126,7 +126,7 @@ def workload(arrivals: list[tuple[Demand, int, int]]) -> Workload:
 
 def free_at(done: Schedule, at_s: float) -> FreeNodes:
     cluster = Cluster(done.machines, sharing="devices")
-    cpu, devices = cluster.capacity[:, 0].copy(), cluster.room().devices.copy()
+    cpu, devices = cluster.capacity[:, 0].copy(), cluster.devices.copy()
     for run in np.flatnonzero((done.start_s <= at_s) & (done.end_run_s > at_s)).tolist():
         for host in range(done.host_offsets[run], done.host_offsets[run + 1]):
             machine = done.hosts[host]

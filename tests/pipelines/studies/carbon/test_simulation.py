@@ -58,7 +58,7 @@ def test_a_changed_count_is_counted() -> None:
     counts = iter([1, 2, 2, 2])
 
     def planner(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
-        return CountsAndFrequencies(gpus=np.array([next(counts)]), step=np.array([1]), postponed=np.array([False]))
+        return CountsAndFrequencies(gpus=np.array([next(counts)]), step=np.array([1]))
 
     found = simulated(arriving([0.0], [200.0]), planner)
 

@@ -58,7 +58,7 @@ def test_pods_without_a_gpu_cannot_be_inflated() -> None:
 def test_what_is_drawn_fits_and_only_what_fits_nowhere_is_dropped(
     policy: str, ties: str, drawn: list[Machine], demands: list[Demand], seed: int
 ) -> None:
-    cluster, target = Cluster(drawn, sharing="devices"), target_of(demands)
+    room, target = Cluster(drawn, sharing="devices").empty, target_of(demands)
     runs = [
         run_inflation(drawn, pods_of(demands), policy, target, ties=ties, rng=np.random.default_rng(seed))
         for _ in range(2)
@@ -66,11 +66,11 @@ def test_what_is_drawn_fits_and_only_what_fits_nowhere_is_dropped(
     assert runs[0].node.tolist() == runs[1].node.tolist()
     for demand, node, taken in zip(demands, runs[0].node.tolist(), runs[0].taken, strict=True):
         if node == -1:
-            assert not cluster.room().fits(demand)
+            assert not room.fits(demand)
             continue
         milli = min(demand.units[2], 1000)
         devices = tuple((node, device, milli) for device in np.flatnonzero(taken).tolist())
-        cluster.allocate(Allocation(demand=demand, counts=((node, 1),), devices=devices))
+        room = room.without([Allocation(demand=demand, counts=((node, 1),), devices=devices)])
 
 
 def test_ties_drawn_spread_over_all_that_are_equal() -> None:

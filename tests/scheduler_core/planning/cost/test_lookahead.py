@@ -58,22 +58,12 @@ def problems(draw: st.DrawFn) -> Problem:
     )
 
 
-def check(problem: Problem, decision: Decision) -> None:
-    """Assert that a decision can be carried out: configurations that jobs can run with, on GPUs that nodes have."""
-    runs = np.flatnonzero(decision.node >= 0)
-    assert np.array_equal(decision.node >= 0, decision.gpus > 0)
-    node, gpus = decision.node[runs], decision.gpus[runs]
-    assert np.isfinite(problem.possible_run_s()[runs, problem.nodes.type_of[node], gpus]).all()
-    taken = np.bincount(node, weights=gpus, minlength=len(problem.nodes.gpus))
-    assert (taken <= problem.nodes.gpus).all()
-
-
 @settings(max_examples=examples(60))
 @given(problems(), st.integers(0, 5))
 def test_it_can_be_carried_out_and_leaves_no_job_waiting_beside_an_empty_cluster(problem: Problem, seed: int) -> None:
     decision = look_ahead(problem, np.random.default_rng(seed), 5)
 
-    check(problem, decision)
+    problem.check(decision)
     possible = np.isfinite(problem.possible_run_s()).any(axis=(1, 2)) if len(problem.jobs) else np.zeros(0, np.bool_)
     assert not possible.any() or (decision.node >= 0).any()
 
@@ -96,7 +86,7 @@ def test_due_in_turn_jobs_run_one_after_the_other_each_in_time() -> None:
 def test_the_greedy_can_be_carried_out_and_postpones_only_what_does_not_fit(problem: Problem) -> None:
     decision, run_s = greedy(problem), problem.possible_run_s()
 
-    check(problem, decision)
+    problem.check(decision)
     free = problem.nodes.gpus - np.bincount(
         decision.node[decision.node >= 0], weights=decision.gpus[decision.node >= 0], minlength=len(problem.nodes.gpus)
     )
