@@ -9,9 +9,9 @@ import numpy as np
 from scheduler_core.cluster import Demand
 from scheduler_core.devices import WHOLE, shape, whole_devices
 from scheduler_core.gangs import ANY_GPU_TYPE
+from scheduler_core.kernels import scores
 from scheduler_core.kernels.goals import goal_of
 from scheduler_core.kernels.records import JOB
-from scheduler_core.kernels.scores import FGD, evaluate, refresh
 from scheduler_core.kernels.state import Room, cache_of, queue_of, uncompiled
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import FloatArray, IntArray
@@ -49,8 +49,8 @@ def node_ranks(demand: Demand, free: IntArray, left_over: FloatArray, target: Ta
     )
     goal = goal_of(target, (None,))
     for row in range(len(rows)):
-        refresh(cache, row, goal)
-        evaluate(FGD, cache, row, queue, 0, 0, goal)
+        scores.refresh(cache, row, goal)
+        scores.evaluate(scores.FGD, cache, row, queue, 0, 0, goal)
     keys = np.stack((cache.score[0, row_of.reshape(-1)], -left_over.round(6)), axis=1)
     _, ranks = np.unique(keys, axis=0, return_inverse=True)
     return np.asarray(ranks.reshape(-1) / max(int(ranks.max(initial=0)), 1), dtype=np.float64)
