@@ -43,6 +43,11 @@ class Front:
         within = spent >= self.spent[0] * (1.0 - 1e-12)
         return np.where(within, np.interp(spent, self.spent, self.mean_s), np.nan)
 
+    def for_mean(self, mean_s: FloatArray) -> FloatArray:
+        """Return the least energy at a given mean time or less, interpolated linearly; NaN below the least time."""
+        within = mean_s >= self.mean_s[-1] * (1.0 - 1e-12)
+        return np.where(within, np.interp(mean_s, self.mean_s[::-1], self.spent[::-1]), np.nan)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:

@@ -3,6 +3,7 @@
 Rounds are the live scheduler's (`scheduler_core.planning.carbon.allocator`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,7 @@ from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
 G_PER_KWH: Final = 1000.0
-"""Constant intensity at which a gram corresponds to a watt-hour, so that carbon budgets are energy budgets."""
+"""Constant intensity, at which carbon budgets are energy budgets."""
 
 STUCK_S: Final = 86_400.0
 """Maximum time for which jobs wait and none runs; then the budget counts as too small, and the simulation ends."""
@@ -25,13 +26,22 @@ ALMOST_S: Final = 1e-9
 """Remaining time of a period that counts as zero."""
 
 
+def constant(now_s: float) -> float:  # noqa: ARG001 -- intensities are functions of time
+    """Return the intensity `G_PER_KWH`."""
+    return G_PER_KWH
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """GPUs on nodes of `NODE_GPUS`, the length of a period, and what a budget limits."""
+    """GPUs on nodes of `NODE_GPUS`, the length of a period, what a budget limits, and the intensity by time in g/kWh.
+
+    A period has the intensity of its begin.
+    """
 
     gpus: int
     period_s: float
     rule: BudgetRule = "period"
+    intensity: Callable[[float], float] = constant
 
     @property
     def nodes(self) -> IntArray:
@@ -42,7 +52,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """Results of a simulation, by job (J,): completion time (NaN if it did not end), energy while running, changes.
+    """Results by job (J,): completion time (NaN if it did not end), energy and grams while running, changes.
 
     `changes` counts how often a job was stopped, moved or given another number of GPUs. `over_budget` is the maximum,
     over periods (or of the run, by the rule to completion), of actual emissions divided by the budget, minus 1, and at
@@ -51,59 +61,60 @@ class Simulated:
 
     jct_s: FloatArray
     kwh: FloatArray
+    grams: FloatArray
     changes: IntArray
     over_budget: float
     over_planned: float
 
 
 def simulate(
-    jobs: ArrivingJobs, cluster: Cluster, budget_g: float, planner: Planner, *, as_requested: bool = False
+    jobs: ArrivingJobs, cluster: Cluster, budget_kwh: float, planner: Planner, *, as_requested: bool = False
 ) -> Simulated:
     """Simulate arriving jobs until all have ended; a round at the start of every period plans for the jobs present.
 
-    By the rule `period` every period has the budget; by ``"to-completion"`` it is that of the whole run: a plan may
-    emit until its jobs end what the run has not emitted yet. With `as_requested` every job is rigid at its requested
-    count. A round is also held, for the rest of the period and of its budget, when a job runs beyond its predicted end.
+    By the rule `period` every period has the budget, in kWh at the intensity of its begin; by ``"to-completion"`` it is
+    that of the whole run: a plan may emit until its jobs end what the run has not emitted yet. With `as_requested`
+    every job is rigid at its requested count. A round is also held, for the rest of the period and of its budget, when
+    a job runs beyond its predicted end.
     """
-    rounds = _Rounds(jobs, cluster, budget_g, planner, as_requested=as_requested)
+    rounds = _Rounds(jobs, cluster, budget_kwh, planner, as_requested=as_requested)
     from_s = float(jobs.submit_s[0]) // cluster.period_s * cluster.period_s if len(jobs) else None
     state, spans = run_elastic(jobs.submit_s, rounds, jobs.true_s, nodes=len(cluster.nodes), from_s=from_s)
-    kwh = np.zeros(len(jobs))
-    for span in spans:
-        kwh[span.job] += rounds.kwh(span)
+    if spans and rounds.stuck_s < STUCK_S:  # else `decide` has met the last span
+        rounds.spend(spans[-1])
+    rounds.close()
     return Simulated(
         jct_s=state.finish_s - jobs.submit_s,
-        kwh=kwh,
+        kwh=rounds.kwh,
+        grams=rounds.grams,
         changes=state.changes,
-        over_budget=rounds.closed(spans),
+        over_budget=rounds.over,
         over_planned=rounds.over_planned,
     )
 
 
 class _Rounds:
-    """The rounds of one simulation, with the account of the budget: the function that decides in the engine."""
+    """The rounds of one simulation, with the accounts of energy and budget: the function that decides in the engine."""
 
     def __init__(
-        self, jobs: ArrivingJobs, cluster: Cluster, budget_g: float, planner: Planner, *, as_requested: bool
+        self, jobs: ArrivingJobs, cluster: Cluster, budget_kwh: float, planner: Planner, *, as_requested: bool
     ) -> None:
-        self.jobs, self.cluster, self.budget_g = jobs, cluster, budget_g
+        self.jobs, self.cluster, self.budget_kwh = jobs, cluster, budget_kwh
         self.planner, self.as_requested = planner, as_requested
         self.opened_s = self.period_ends_s = -np.inf
-        self.spent_g = self.over = self.over_planned = self.stuck_s = 0.0
+        self.budget_g = self.spent_g = self.over = self.over_planned = self.stuck_s = 0.0
         self.ends_s = np.full(len(jobs), np.inf)  # as planned
+        self.kwh, self.grams = np.zeros(len(jobs)), np.zeros(len(jobs))
 
     def __call__(self, now_s: float, here: IntArray, state: Progress, last: Span | None) -> Choice | None:
         if last is not None:
-            self.spent_g += float(self.kwh(last).sum()) * G_PER_KWH
+            self.spend(last)
             self.stuck_s = 0.0 if len(last.job) or not len(here) else self.stuck_s + last.until_s - last.from_s
         if self.stuck_s >= STUCK_S:
             return None
         opens = now_s >= self.period_ends_s - ALMOST_S
         if opens:
-            self.opened_s, self.period_ends_s = now_s, now_s + self.cluster.period_s
-            if self.cluster.rule == "period":
-                self._close()
-                self.spent_g = 0.0
+            self._open(now_s)
         due = (self.ends_s[here[state.gpus[here] > 0]] <= now_s + ALMOST_S).any()
         gpus, step, place = state.gpus[here].copy(), state.step[here].copy(), state.place[here].copy()
         # A job starts with a period.
@@ -124,7 +135,7 @@ class _Rounds:
         found = carbon_round(
             jobs.submitted(here, as_requested=self.as_requested).after(done, now_s - jobs.submit_s[here]),
             Period(
-                intensity_g_per_kwh=G_PER_KWH,
+                intensity_g_per_kwh=self.intensity,
                 budget_g=allowed_g,
                 period_s=self.period_ends_s - now_s,
                 rule=self.cluster.rule,
@@ -138,17 +149,22 @@ class _Rounds:
         self.ends_s[here] = now_s + found.left_s
         return found.plan.gpus, found.plan.step, found.placed
 
-    def _close(self) -> None:
+    def _open(self, now_s: float) -> None:
+        """Open a period; by the rule `period`, it closes the account of the last one."""
+        first, self.opened_s, self.period_ends_s = np.isinf(self.opened_s), now_s, now_s + self.cluster.period_s
+        self.intensity = self.cluster.intensity(now_s)
+        if first or self.cluster.rule == "period":
+            self.close()
+            self.budget_g, self.spent_g = self.budget_kwh * self.intensity, 0.0
+
+    def spend(self, span: Span) -> None:
+        """Add the energy of a span's jobs to the accounts."""
+        kwh = span.gpus * self.jobs.watts[span.job, span.step] * span.ran_s / JOULES_PER_KWH
+        self.kwh[span.job] += kwh
+        self.grams[span.job] += kwh * self.intensity
+        self.spent_g += float(kwh.sum()) * self.intensity
+
+    def close(self) -> None:
+        """Record by how much emissions exceeded the budget."""
         if self.budget_g > 0.0:
             self.over = max(self.over, self.spent_g / self.budget_g - 1.0)
-
-    def kwh(self, span: Span) -> FloatArray:
-        """Return the energy of each of a span's jobs."""
-        return span.gpus * self.jobs.watts[span.job, span.step] * span.ran_s / JOULES_PER_KWH
-
-    def closed(self, spans: list[Span]) -> float:
-        """Close the account at the end, and return `over_budget`."""
-        if spans and not self.stuck_s:
-            self.spent_g += float(self.kwh(spans[-1]).sum()) * G_PER_KWH
-        self._close()
-        return self.over

@@ -1,8 +1,9 @@
-"""Carbon study: mean completion time of elastic jobs at equal energy, against baselines and a lower bound."""
+"""Carbon study: mean completion time of elastic jobs at equal energy, and carbon at equal completion time on grids."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,10 +13,14 @@ import polars as pl
 from pipelines.studies.carbon.arms import ARMS, BASELINES, BOUND, PRICES_S_PER_KWH, TAUT, TWO_STAGES, Arm
 from pipelines.studies.carbon.curves import PRICES_S_PER_KWH as BOUND_PRICES
 from pipelines.studies.carbon.curves import Front, compared, least_mean
-from pipelines.studies.carbon.jobs import NODE_GPUS, ArrivingJobs, Measured, drawn
-from pipelines.studies.carbon.simulation import G_PER_KWH, Cluster, simulate
+from pipelines.studies.carbon.jobs import NODE_GPUS, ArrivingJobs, Measured, drawn, stretch
+from pipelines.studies.carbon.months import Month, months_of, saving_rows
+from pipelines.studies.carbon.simulation import Cluster, simulate
 from pipelines.studies.compare import ARM, compare
+from pipelines.studies.grids import months_option, recorded_hours
 from pipelines.studies.intervals import mean
+from pipelines.studies.recorded import in_a_row, recorded_jobs
+from pipelines.studies.replay.sizes import ORACLE, PREDICTED
 from pipelines.studies.study import (
     SEED,
     Context,
@@ -26,6 +31,7 @@ from pipelines.studies.study import (
     option,
     seed_option,
     seeds_option,
+    year_option,
 )
 from scheduler_core.planning.carbon.jobs import BudgetRule
 from scheduler_core.planning.power import JOULES_PER_KWH
@@ -36,11 +42,20 @@ USUAL_PER_H: Final = 20.0
 LOADS: Final = (0.5, 1.0, 2.0)
 """Numbers of jobs per hour as multiples of the usual one."""
 
+DRAWN_JOBS, LONG_JOBS = 160, 400
+"""Default numbers of jobs of a run: drawn jobs; stretches on real grids and of traces."""
+
 USUAL_NODES: Final = 8
-PERIOD_S: Final = 900.0
+ZONES, MONTHS = ("DE-LU", "US-CAL-CISO"), (6, 12)
+"""Default grids: the first month was chosen before any simulation; the second is a check."""
+
+PERIOD_S, TRACE_PERIOD_S = 900.0, 600.0
 SHARES: Final = (0.15, 0.25, 0.4, 0.6, 1.0, math.inf)
+TRACE_SHARES: Final = (0.25, 0.4, 1.0, math.inf)
 """Budgets as fractions of the energy of all GPUs at the highest frequency (mean power of the measured workloads), by
 the rule to completion of the jobs' energy with their requested GPUs at that frequency."""
+
+TRACE_ARMS: Final = (TAUT, TWO_STAGES, *BASELINES, BOUND)
 
 BAR: Final = 1.5
 """Target: minimum ratio of each baseline's mean completion time to that of a judged arm at equal energy."""
@@ -56,7 +71,14 @@ class Config:
     budget: BudgetRule = option(
         "period", help="What a budget limits: a period's emissions (ours), or those until the jobs end (the patent's)."
     )
-    jobs: int = option(160, help="Jobs a run.", minimum=2, maximum=100_000)
+    zones: tuple[str, ...] = option(
+        ZONES, name="--zone", help="Zone of a real grid (may be repeated).", shown="DE-LU and US-CAL-CISO"
+    )
+    year: int | None = year_option()
+    months: tuple[int, ...] = months_option(MONTHS, "6 and 12")
+    jobs: int | None = option(
+        None, help="Jobs a run.", minimum=2, maximum=100_000, shown="160; on real grids and of traces 400"
+    )
     nodes: int = option(USUAL_NODES, help=f"Nodes of {NODE_GPUS} GPUs.", minimum=1, maximum=1000)
     prices: tuple[float, ...] = option(
         PRICES_S_PER_KWH,
@@ -66,24 +88,28 @@ class Config:
         maximum=1e9,
         shown="0 to 1e6",
     )
+    trace: str | None = option(
+        None,
+        help="Use the jobs of this trace in the lake, with run times predicted from earlier months.",
+        shown="drawn jobs, and real grids",
+    )
     seeds: int = seeds_option(10)
     seed: int = seed_option(200)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """The runs of one load: what jobs are drawn from, and the cluster."""
+    """The runs of one setting: the jobs of a seed, the cluster, budgets (as in `SHARES`) and prices."""
 
-    measured: Measured
-    jobs: int
-    jobs_per_h: float
-    prices: tuple[float, ...]
+    jobs: Callable[[int], ArrivingJobs]
     cluster: Cluster
+    full_w: float
+    shares: tuple[float, ...]
+    prices: tuple[float, ...]
 
     def __call__(self, arm: Arm | None, seed: int) -> list[Row]:
         """Return a row for each budget or price of an arm, or for each point of the lower bound."""
-        rng = np.random.default_rng([seed, round(1000 * self.jobs_per_h)])
-        jobs = drawn(self.measured, rng, jobs=self.jobs, jobs_per_h=self.jobs_per_h)
+        jobs = self.jobs(seed)
         held_s = float(jobs.requested @ (jobs.steps / jobs.steps_per_s[np.arange(len(jobs)), jobs.requested]))
         load = held_s / (self.cluster.gpus * max(float(jobs.submit_s[-1] - jobs.submit_s[0]), 1.0))
         if arm is None:
@@ -93,16 +119,21 @@ class Runs:
                 for price, kwh, s in points
             ]
         full_s = held_s if self.cluster.rule == "to-completion" else self.cluster.gpus * self.cluster.period_s
-        full_g = full_s * self.measured.full_w / JOULES_PER_KWH * G_PER_KWH
+        full_kwh = full_s * self.full_w / JOULES_PER_KWH
         return [
-            {"load": load, "share": share, "price_s_per_kwh": price, **self._figures(arm, jobs, share * full_g, price)}
-            for share in (SHARES if arm.keeps(self.cluster.rule) else (math.inf,))
+            {
+                "load": load,
+                "share": share,
+                "price_s_per_kwh": price,
+                **self._figures(arm, jobs, share * full_kwh, price),
+            }
+            for share in (self.shares if arm.keeps(self.cluster.rule) else (math.inf,))
             for price in (self.prices if arm.at_prices else (None,))
         ]
 
-    def _figures(self, arm: Arm, jobs: ArrivingJobs, budget_g: float, price: float | None) -> Row:
+    def _figures(self, arm: Arm, jobs: ArrivingJobs, budget_kwh: float, price: float | None) -> Row:
         """Return the results of a simulation; times and energy (of GPUs while they run jobs) are NaN if a job waits."""
-        found = simulate(jobs, self.cluster, budget_g, arm.at(price), as_requested=arm.as_requested)
+        found = simulate(jobs, self.cluster, budget_kwh, arm.at(price), as_requested=arm.as_requested)
         unfinished = int(np.isnan(found.jct_s).sum())
         return {
             "mean_jct_s": float(found.jct_s.mean()),
@@ -114,32 +145,85 @@ class Runs:
         }
 
 
+def drawn_of(seed: int, *, measured: Measured, jobs: int, jobs_per_h: float) -> ArrivingJobs:
+    """Draw the jobs of a seed."""
+    rng = np.random.default_rng([seed, round(1000 * jobs_per_h)])
+    return drawn(measured, rng, jobs=jobs, jobs_per_h=jobs_per_h)
+
+
+def stretch_of(
+    seed: int, *, measured: Measured, recorded: pl.DataFrame, jobs: int, gpus: int, predicted: str
+) -> ArrivingJobs:
+    """Take recorded jobs in a row from a random one on."""
+    rng = np.random.default_rng([seed, len(recorded)])
+    return stretch(measured, rng, in_a_row(recorded, jobs, rng), gpus, predicted)
+
+
 def run_study(config: Config, context: Context) -> Findings:
-    """Simulate every arm with the same drawn jobs at every load."""
-    measured = Measured.of(config.energy or context.energy)
+    """Simulate every arm with the same jobs at every load, and on real grids; or on a trace's jobs."""
+    energy = config.energy or context.energy
+    measured, seeds = Measured.of(energy), range(config.seed, config.seed + config.seeds)
     cluster = Cluster(gpus=config.nodes * NODE_GPUS, period_s=PERIOD_S, rule=config.budget)
-    frames = []
+    usual = {"cluster": cluster, "full_w": measured.full_w, "prices": config.prices}
+    if config.trace is not None:
+        jobs = config.jobs or LONG_JOBS
+        recorded, notes = recorded_jobs(context, config.trace, seed=config.seed, least=jobs)
+        take = partial(stretch_of, measured=measured, recorded=recorded, jobs=jobs, gpus=cluster.gpus)
+        usual |= {"shares": TRACE_SHARES, "cluster": replace(cluster, period_s=TRACE_PERIOD_S)}
+        name = context.trace(config.trace)
+        settings = {
+            f"{name}, {source} run times": Runs(jobs=partial(take, predicted=source), **usual)  # type: ignore[arg-type]  # by name
+            for source in (PREDICTED, ORACLE)
+        }
+        arms = {arm: ARMS[arm] for arm in TRACE_ARMS}
+        return findings(_compared(settings, arms, seeds, context), config, trace=name, notes=notes)
+    grids = recorded_hours(energy / "grid", config.zones, "carbon", year=config.year, months=config.months)
+    settings = {}
     for load in LOADS:
         per_h = load * USUAL_PER_H * config.nodes / USUAL_NODES
-        runs = Runs(measured=measured, jobs=config.jobs, jobs_per_h=per_h, prices=config.prices, cluster=cluster)
-        seeds = range(config.seed, config.seed + config.seeds)
-        frame = compare(ARMS, seeds, runs, engine=context.engine)
-        frames.append(
-            frame.select(pl.lit(f"{load:g}x").alias("setting"), pl.all()).with_columns(
-                pl.col("price_s_per_kwh").cast(pl.Float64)
-            )
-        )
-        context.talk(f"{load:g}x: {config.seeds} seeds simulated")
-    return findings(pl.concat(frames), config)
+        draw = partial(drawn_of, measured=measured, jobs=config.jobs or DRAWN_JOBS, jobs_per_h=per_h)
+        settings[f"{load:g}x"] = Runs(jobs=draw, shares=SHARES, **usual)  # type: ignore[arg-type]  # by name
+    runs = _compared(settings, ARMS, seeds, context)
+    month = partial(
+        Month,
+        measured=measured,
+        cluster=cluster,
+        jobs=config.jobs or LONG_JOBS,
+        prices=tuple(price for price in config.prices if price > 0.0),  # 0 has no counterpart among the budgets
+    )
+    on_grids = months_of(month, grids, seeds, context)
+    found = findings(runs, config, notes=[note for grid in grids for note in grid.notes])
+    return replace(
+        found,
+        tables={**found.tables, "carbon at equal completion time": saving_rows(on_grids)},
+        frames={**found.frames, "months": on_grids},
+    )
 
 
-def findings(runs: pl.DataFrame, config: Config) -> Findings:
+def _compared(settings: dict[str, Runs], arms: dict[str, Arm | None], seeds: range, context: Context) -> pl.DataFrame:
+    frames = []
+    for name, of in settings.items():
+        runs = compare(arms, seeds, of, engine=context.engine)
+        price = pl.col("price_s_per_kwh").cast(pl.Float64)
+        frames.append(runs.select(pl.lit(name).alias("setting"), pl.all()).with_columns(price))
+        context.talk(f"{name}: {len(seeds)} seeds simulated")
+    return pl.concat(frames)
+
+
+def findings(runs: pl.DataFrame, config: Config, *, trace: str = "measured", notes: Sequence[str] = ()) -> Findings:
     """Return tables and notes of the runs."""
     ratios = ratio_rows(runs)
     summary = summary_rows(ratios)
+    loads = runs.group_by("setting", maintain_order=True).agg(pl.col("load").mean())
+    about = (
+        f"{config.seeds} seeds from {config.seed}, 95 % intervals; {config.nodes * NODE_GPUS} GPUs; assumptions and "
+        "other results: docs/studies/carbon.md",
+        "load, GPU time at the requested counts over the GPUs' time until the last arrival, mean over seeds: "
+        + ", ".join(f"{name} {load:.2f}" for name, load in loads.rows()),
+    )
     return Findings(
         study="carbon",
-        trace="measured",
+        trace=trace,
         claims=claim_rows(summary),
         tables={
             "at equal energy": summary,
@@ -147,15 +231,15 @@ def findings(runs: pl.DataFrame, config: Config) -> Findings:
             "curves": curve_rows(runs),
         },
         frames={"runs": runs, "compared": ratios},
-        notes=_notes(runs, config),
+        notes=(*about, *notes),
     )
 
 
 def ratio_rows(runs: pl.DataFrame) -> pl.DataFrame:
     """Return by how many times the judged arms are shorter than each other arm at equal energy.
 
-    There is a row per setting, seed and two arms, and per seed with all loads one of their mean. `ceiling` is the ratio
-    of the other arm's mean time to the lower bound at the same energies.
+    There is a row per setting, seed and two arms, and if there are all loads, one of their mean per seed. `ceiling` is
+    the ratio of the other arm's mean time to the lower bound at the same energies.
     """
     rows: list[Row] = []
     for (setting, seed), of_seed in runs.group_by("setting", SEED, maintain_order=True):
@@ -171,6 +255,8 @@ def ratio_rows(runs: pl.DataFrame) -> pl.DataFrame:
             rows.append({**key, **dict(zip(RATIOS, figures, strict=True))})
     frame = pl.DataFrame(rows)
     loads = frame["setting"].unique(maintain_order=True).to_list()
+    if len(loads) < len(LOADS):
+        return frame
     means = frame.group_by(SEED, "ours", ARM, maintain_order=True).agg(pl.col(RATIOS).mean())
     whole = means.select(pl.lit(f"mean of {', '.join(loads)}").alias("setting"), pl.all())
     return pl.concat([frame, whole.select(frame.columns)])
@@ -240,14 +326,4 @@ def budget_rows(runs: pl.DataFrame, rule: BudgetRule) -> list[Row]:
     return rows.select(pl.lit(rule).alias("budget"), pl.all()).to_dicts()
 
 
-def _notes(runs: pl.DataFrame, config: Config) -> tuple[str, ...]:
-    loads = runs.group_by("setting", maintain_order=True).agg(pl.col("load").mean())
-    return (
-        f"{config.seeds} seeds from {config.seed}, 95 % intervals; {config.jobs} jobs on {config.nodes * NODE_GPUS} "
-        "GPUs; assumptions and other results: docs/studies/carbon.md",
-        "load, GPU time at the requested counts over the GPUs' time until the last arrival, mean over seeds: "
-        + ", ".join(f"{name} {load:.2f}" for name, load in loads.rows()),
-    )
-
-
-CARBON: Final = Study(name="carbon", config=Config, run=run_study, takes=("engine",))
+CARBON: Final = Study(name="carbon", config=Config, run=run_study, takes=("lake", "threads", "engine"))

@@ -36,15 +36,6 @@ class SubmittedJobs:
     asked_gpus: IntArray
     off_by: FloatArray
 
-    def __post_init__(self) -> None:
-        jobs = len(self.submit_s)
-        columns = (self.due_s, self.weight_usd_per_s, self.run_s, self.asked_gpus, self.off_by)
-        if not jobs or any(len(each) != jobs for each in columns) or (np.diff(self.submit_s) < 0.0).any():
-            found = f"{jobs} submissions and columns of {sorted({len(each) for each in columns})}"
-            raise BadInput(f"submitted jobs: found {found}, expected as many of each, at least one, by submission")
-        if not ((self.off_by > 0.0) & np.isfinite(self.off_by)).all():
-            raise BadInput("submitted jobs: found true run times of 0, below or infinite, expected positive ratios")
-
     def __len__(self) -> int:
         return len(self.submit_s)
 
@@ -107,7 +98,8 @@ def simulate(jobs: SubmittedJobs, site: Site, policy: Policy, rng: np.random.Gen
         decision = Decision.nothing(0)
         if len(here):
             problem = _problem(jobs, site, state, here, now_s)
-            decision = problem.check(policy(problem, _asked(jobs, here), rng))
+            asked = Asked(submitted_s=jobs.submit_s[here], gpus=jobs.asked_gpus[here])
+            decision = problem.check(policy(problem, asked, rng))
         until_s = now_s + site.period_s if len(here) else np.inf
         step = np.zeros(len(here), np.int64)
         return Choice(gpus=decision.gpus, step=step, place=decision.node, until_s=until_s, at_events=True)
@@ -122,7 +114,7 @@ def simulate(jobs: SubmittedJobs, site: Site, policy: Policy, rng: np.random.Gen
 def _problem(jobs: SubmittedJobs, site: Site, state: Progress, here: IntArray, now_s: float) -> Problem:
     ts = site.start_ts + now_s
     learnt = np.where(state.left[here] < 1.0, jobs.off_by[here], 1.0)
-    later = site.price.mean(max(ts - DAY_S, _earliest(site.price, ts)), ts)
+    earliest = ts - DAY_S if site.price.wrap else max(ts - DAY_S, site.price.start_s)
     return Problem(
         jobs=WaitingJobs(
             due_s=jobs.due_s[here],
@@ -134,19 +126,10 @@ def _problem(jobs: SubmittedJobs, site: Site, state: Progress, here: IntArray, n
         usd_per_kwh=site.price.at(ts),
         pue=site.pue,
         period_s=site.period_s,
-        later_usd_per_kwh=later,
+        later_usd_per_kwh=site.price.mean(earliest, ts),
         restart_s=site.restart_s,
         current=Decision(node=state.place[here].copy(), gpus=state.gpus[here].copy()),
     )
-
-
-def _earliest(price: HourlySeries, ts: float) -> float:
-    """Return the first moment with a known price; for a periodic series, a day before `ts`."""
-    return ts - DAY_S if price.wrap else price.start_s
-
-
-def _asked(jobs: SubmittedJobs, here: IntArray) -> Asked:
-    return Asked(submitted_s=jobs.submit_s[here], gpus=jobs.asked_gpus[here])
 
 
 def _outcome(jobs: SubmittedJobs, site: Site, state: Progress, spans: tuple[Span, ...]) -> Outcome:

@@ -1,7 +1,8 @@
 """Cost study: cost of tardiness and energy of jobs with due dates, looking ahead against first-principle methods."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,16 +17,18 @@ from pipelines.studies.cost.arms import (
     GREEDY,
     PREEMPTING,
     STRONGEST,
-    LooksAhead,
     Policy,
     as_asked,
     decided_greedily,
+    looks_ahead,
 )
+from pipelines.studies.cost.bound import least_usd
 from pipelines.studies.cost.simulation import Site, SubmittedJobs, gpu_seconds, simulate
-from pipelines.studies.cost.workload import GPUS_ON_A_NODE, Speeds, cluster, speeds_of, submitted
+from pipelines.studies.cost.workload import GPUS_ON_A_NODE, Speeds, cluster, speeds_of, stretch, submitted
 from pipelines.studies.grids import RecordedHours, months_option, recorded_hours
 from pipelines.studies.intervals import Interval, mean, ratio
 from pipelines.studies.measured import gavel_throughputs
+from pipelines.studies.recorded import in_a_row, recorded_jobs
 from pipelines.studies.study import (
     Context,
     Findings,
@@ -45,6 +48,8 @@ from scheduler_core.types import FloatArray
 PUE: Final = 1.2
 RESTART_S: Final = 60.0
 PERCENT: Final = 100.0
+BOUND: Final = "lower bound"
+"""Name of the rows of `bound.least_usd` among those of the policies."""
 
 EXACT, OFF, PREEMPT = "exact run times", "run times off", "first principles that preempt"
 LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.9, 1.1)
@@ -100,6 +105,11 @@ class Config:
     )
     nodes: int = option(2, help="Nodes of each of two types.", minimum=1, maximum=100)
     jobs: int = option(100, help="Jobs a run.", minimum=2, maximum=10_000)
+    trace: str | None = option(
+        None,
+        help="Use the jobs of this trace in the lake, with run times predicted from earlier months.",
+        shown="drawn jobs",
+    )
     iterations: int = option(
         ITERATIONS, help="Random plans for each decision that looks ahead.", minimum=1, maximum=100_000
     )
@@ -109,37 +119,42 @@ class Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """A policy in one of the tables, at one load."""
+    """A policy in one of the tables, at one load; None is the lower bound."""
 
     study: str
     load: float
     name: str
-    policy: Policy
+    policy: Policy | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """What all runs share: measured speeds, prices, and the size of the cluster and of a run."""
+    """What all runs share: measured speeds, prices, the size of the cluster and of a run, and recorded jobs if any."""
 
     speeds: Speeds
     grid: RecordedHours
     nodes: int
     jobs: int
+    recorded: pl.DataFrame | None = None
 
     def __call__(self, arm: Arm, seed: int) -> Row:
         """Simulate one policy; runs of a seed have the same jobs, prices and nodes."""
         nodes, rng = cluster(self.nodes), np.random.default_rng(seed)
         start_ts = self.grid.drawn_ts(rng)
         off_by = OFF_BY if arm.study == OFF else 0.0
-        jobs = submitted(self.speeds, nodes, load=arm.load, count=self.jobs, off_by=off_by, rng=rng)
+        if self.recorded is None:
+            jobs = submitted(self.speeds, nodes, load=arm.load, count=self.jobs, off_by=off_by, rng=rng)
+        else:
+            taken = in_a_row(self.recorded, self.jobs, rng)
+            jobs = stretch(taken, self.speeds, nodes, load=arm.load, off_by=off_by, rng=rng)
         site = Site(nodes=nodes, price=self.grid.series, start_ts=start_ts, pue=PUE, restart_s=RESTART_S)
+        of: Row = {"study": arm.study, "zone": self.grid.zone, "load": arm.load, "policy": arm.name}
+        if arm.policy is None:
+            return {**of, "total_usd": least_usd(jobs, site)}
         outcome = simulate(jobs, site, arm.policy, np.random.default_rng([seed, 1]))
         late_share, unavoidable_usd = unavoidable(jobs, asked=as_asked(arm.name))
         return {
-            "study": arm.study,
-            "zone": self.grid.zone,
-            "load": arm.load,
-            "policy": arm.name,
+            **of,
             "total_usd": outcome.total_usd,
             "tardiness_usd": outcome.tardiness_usd,
             "energy_usd": outcome.energy_usd,
@@ -171,9 +186,9 @@ def unavoidable(jobs: SubmittedJobs, *, asked: bool) -> tuple[float, float]:
 
 def arms(loads: Sequence[float], at_loads: Sequence[float], iterations: int) -> dict[str, Arm]:
     """Return all policies at the loads, and those that preempt or meet wrong run times at the loads of the claims."""
-    ahead: dict[str, Policy] = {AHEAD: LooksAhead(iterations=iterations)}
-    exact = ahead | {GREEDY: decided_greedily} | BASELINES
-    tables: tuple[tuple[str, Sequence[float], Mapping[str, Policy]], ...] = (
+    ahead: dict[str, Policy | None] = {AHEAD: partial(looks_ahead, iterations=iterations)}
+    exact = ahead | {GREEDY: decided_greedily} | BASELINES | {BOUND: None}
+    tables: tuple[tuple[str, Sequence[float], Mapping[str, Policy | None]], ...] = (
         (EXACT, loads, exact),
         (OFF, at_loads, ahead | BASELINES | {STRONGEST: PREEMPTING[STRONGEST]}),
         (PREEMPT, at_loads, PREEMPTING),
@@ -194,15 +209,26 @@ def run(config: Config, context: Context) -> Findings:
         raise BadUsage(f"--load: found none of {AT_LOADS[0]} to {AT_LOADS[1]}, expected one to judge bars at")
     energy = config.energy or context.energy
     (grid,) = recorded_hours(energy / "grid", [config.zone], "price", year=config.year, months=config.months)
-    of = Runs(speeds=speeds_of(gavel_throughputs(energy)), grid=grid, nodes=config.nodes, jobs=config.jobs)
+    of = Runs(speeds_of(gavel_throughputs(energy)), grid, config.nodes, config.jobs)
+    trace, notes = "gavel", tuple[str, ...]()
+    if config.trace is not None:
+        trace = context.trace(config.trace)
+        jobs, notes = recorded_jobs(context, trace, seed=config.seed, least=config.jobs, most_gpus=GPUS_ON_A_NODE)
+        of = replace(of, recorded=jobs)
     seeds = range(config.seed, config.seed + config.seeds)
     runs = compare(arms(loads, at_loads, config.iterations), seeds, of, engine=context.engine, talk=context.talk)
-    return findings(runs.drop(ARM).rename({"policy": ARM}), at_loads, config)
+    runs = runs.drop(ARM).rename({"policy": ARM})
+    found = findings(runs, at_loads, config)
+    if config.trace is not None:
+        saved = saving_pct(*(_of(runs, OFF, arm, "total_usd", at_loads) for arm in (AHEAD, STRONGEST)))
+        predicted = _saving(f"with predicted run times, mean cost below {STRONGEST}, %", saved)
+        found = replace(found, trace=trace, claims=[*found.claims, predicted], notes=(*found.notes, *notes))
+    return found
 
 
 def findings(runs: pl.DataFrame, at_loads: Sequence[float], config: Config) -> Findings:
     """Return tables, claims and notes of the runs."""
-    levels = summed_up(runs, ("study", "zone", "load", ARM), FIGURES)
+    levels = summed_up(runs.filter(pl.col(ARM) != BOUND), ("study", "zone", "load", ARM), FIGURES)
     tables = {"savings, percent": savings(runs), "foreseen and realised": deviation_rows(runs), "levels": levels}
     share, usd = (
         _of(runs, EXACT, next(filter(as_asked, BASELINES)), name, at_loads).mean()
@@ -248,7 +274,7 @@ def savings(runs: pl.DataFrame) -> list[Row]:
         {**of, "against": arm, **_saved(values, arm)}
         for of, values in paired(runs.filter(pl.col("study") != PREEMPT), ("study", "zone", "load"))
         for arm in values
-        if arm != AHEAD
+        if arm not in (AHEAD, BOUND)
     ]
 
 
@@ -311,6 +337,12 @@ def claims(runs: pl.DataFrame, at_loads: Sequence[float]) -> Iterator[Row]:
                 cells[load, arm] = saving_pct(own, _of(runs, study, arm, "total_usd", [load]))
         (load, arm), least = min(cells.items(), key=lambda cell: cell[1].value)
         yield _saving(f"least of these by load, % ({arm} at {load:g})", least)
+    for loads in (at, *([load] for load in at)):
+        theirs = _of(runs, PREEMPT, STRONGEST, "total_usd", loads)
+        found = saving_pct(_of(runs, EXACT, BOUND, "total_usd", loads), theirs)
+        name = f"any schedule: at most below {STRONGEST}, % (load {', '.join(f'{load:g}' for load in loads)})"
+        verdict = "not excluded" if found.value >= LEAST_SAVING_PCT else "out of reach"
+        yield {**_saving(name, found), "claim": name, "verdict": verdict}
     for study, arm in methods:
         if as_asked(arm):
             own = ours - _of(runs, EXACT, AHEAD, "unavoidable_usd", at)
@@ -340,4 +372,4 @@ def _claim(claim: str, bar: str, found: Interval, *, met: bool) -> Row:
     }
 
 
-COST: Final = Study(name="cost", config=Config, run=run, takes=("engine",))
+COST: Final = Study(name="cost", config=Config, run=run, takes=("lake", "threads", "engine"))

@@ -1,6 +1,6 @@
 """Jobs and nodes of the cost study: measured speeds on two node types, random due dates and weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -96,18 +96,24 @@ def drawn(speeds: Speeds, count: int, rng: np.random.Generator) -> tuple[FloatAr
     reference type. Run times in other configurations follow from the measured speeds, for the same number of steps.
     """
     asked = rng.choice(np.array(list(ASKED)), count, p=np.array(list(ASKED.values())))
-    pick = rng.random(count)
-    application = np.empty(count, np.int64)
+    slowness = _slowness(speeds, asked, rng)
+    short = rng.random(count) < SHORT_SHARE
+    low, high = (np.where(short, *bounds) for bounds in zip(SHORT_MINUTES, LONG_MINUTES, strict=True))
+    as_asked_s = MINUTE_S * 10.0 ** rng.uniform(low, high)
+    return as_asked_s[:, None, None] * slowness, asked
+
+
+def _slowness(speeds: Speeds, asked: IntArray, rng: np.random.Generator) -> FloatArray:
+    """Draw an application for each job; return its run times (J, node types, 1 + GPUs) over that of the request."""
+    pick = rng.random(len(asked))
+    application = np.empty(len(asked), np.int64)
     for gpus in ASKED:
         fitting = np.flatnonzero(speeds.counts[:, gpus])
         mine = asked == gpus
         application[mine] = fitting[(pick[mine] * len(fitting)).astype(np.int64)]
     speed = speeds.steps_per_s[application]
-    reference = speed[np.arange(count), list(POWERS).index(REFERENCE), asked]
-    short = rng.random(count) < SHORT_SHARE
-    low, high = (np.where(short, *bounds) for bounds in zip(SHORT_MINUTES, LONG_MINUTES, strict=True))
-    as_asked_s = MINUTE_S * 10.0 ** rng.uniform(low, high)
-    return as_asked_s[:, None, None] * (reference[:, None, None] / speed), asked
+    reference = speed[np.arange(len(asked)), list(POWERS).index(REFERENCE), asked]
+    return np.asarray(reference[:, None, None] / speed)
 
 
 def least_gpu_s(run_s: FloatArray) -> FloatArray:
@@ -135,13 +141,36 @@ def submitted(
     """
     run_s, asked = drawn(speeds, count, rng)
     gaps_s = rng.exponential(1.0, count) * interval_s(speeds, nodes, load)
+    jobs = _due(np.cumsum(gaps_s) - gaps_s[0], run_s, asked, rng)
+    return replace(jobs, off_by=np.where(rng.random(count) < 0.5, 1.0 + off_by, 1.0 - off_by))
+
+
+def stretch(
+    recorded: pl.DataFrame, speeds: Speeds, nodes: Nodes, *, load: float, off_by: float, rng: np.random.Generator
+) -> SubmittedJobs:
+    """Return recorded jobs (`submit_s, gpus, run_s, predicted`) with drawn speeds, due dates and weights.
+
+    Times between arrivals are multiplied by one factor, so that the true run times make the load. Decisions are made
+    with predicted run times; with an `off_by` of 0 these come true.
+    """
+    submit_s, asked, true_s, told_s = (recorded[name].to_numpy() for name in ("submit_s", "gpus", "run_s", "predicted"))
+    slowness = _slowness(speeds, asked, rng)
+    run_s = true_s[:, None, None] * slowness
+    came_s = submit_s - submit_s[0]
+    span_s = float(least_gpu_s(run_s).sum() / (load * nodes.gpus.sum()))
+    jobs = _due(came_s * (span_s / max(float(came_s[-1]), 1.0)), run_s, asked, rng)
+    jobs = replace(jobs, run_s=told_s[:, None, None] * slowness)
+    return replace(jobs, off_by=true_s / told_s) if off_by else jobs
+
+
+def _due(submit_s: FloatArray, run_s: FloatArray, asked: IntArray, rng: np.random.Generator) -> SubmittedJobs:
+    """Return jobs with drawn due dates and weights, whose run times are true."""
     fastest, slowest = np.nanmin(run_s, axis=(1, 2)), np.nanmax(run_s, axis=(1, 2))
-    submit_s = np.cumsum(gaps_s) - gaps_s[0]
     return SubmittedJobs(
         submit_s=submit_s,
         due_s=submit_s + rng.uniform(fastest, np.minimum(SLOWEST_DUE * fastest, slowest)),
-        weight_usd_per_s=rng.uniform(*WEIGHT_USD_PER_S, count),
+        weight_usd_per_s=rng.uniform(*WEIGHT_USD_PER_S, len(submit_s)),
         run_s=run_s,
         asked_gpus=asked.astype(np.int64),
-        off_by=np.where(rng.random(count) < 0.5, 1.0 + off_by, 1.0 - off_by),
+        off_by=np.ones(len(submit_s)),
     )

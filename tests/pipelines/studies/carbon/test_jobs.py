@@ -1,12 +1,15 @@
 """Drawn jobs: as large and as many as asked, splitting their batch as measured, alike under one seed."""
 
+import tomllib
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from pipelines.errors import SourceError
-from pipelines.studies.carbon.jobs import MOST_GPUS, SIZES, Measured, drawn, step_s
+from pipelines.studies.carbon.jobs import FITTED, MOST_GPUS, SIZES, Measured, drawn, step_s, stretch
+from pipelines.studies.measured import by_frequency
 from tests.pipelines.studies.made_up import MHZ, WORKLOADS
 
 
@@ -68,13 +71,29 @@ def test_step_time_by_hand(gpus: int, batch: float, seconds: float) -> None:
     assert float(step_s(scaling, np.array(gpus), np.array(batch))) == pytest.approx(seconds)
 
 
+def test_recorded_jobs_keep_their_proportions_and_run_as_recorded_whatever_is_predicted(measured: Measured) -> None:
+    rows = pl.DataFrame({"submit_s": [5.0, 10.0, 25.0], "gpus": [1, 2, 4], "run_s": [100.0, 300.0, 200.0]})
+    rows = rows.with_columns(predicted=2.0 * pl.col("run_s"), oracle="run_s")
+
+    told, true = (stretch(measured, np.random.default_rng(4), rows, 5, each) for each in ("predicted", "oracle"))
+
+    assert true.submit_s.tolist() == [0.0, 75.0, 300.0]  # 1500 GPU-seconds on five GPUs
+    assert true.steps / true.steps_per_s[np.arange(3), true.requested] == pytest.approx([100.0, 300.0, 200.0])
+    assert told.steps.tobytes() == true.steps.tobytes() == true.predicted_steps.tobytes()
+    assert told.predicted_steps == pytest.approx(2.0 * true.steps)
+
+
 @pytest.mark.slow
 def test_the_fitted_models_are_near_the_published_tables_and_scale_less_than_in_proportion(energy: Path) -> None:
-    measured = Measured.of(energy)
+    measured, table = Measured.of(energy), by_frequency(energy)
+    models = tomllib.loads(FITTED.read_text(encoding="utf-8"))["frequency"]
+    a, b_mhz = (np.array([[models[name][field]] for name in table.names]) for field in ("a", "b_mhz"))
     jobs = drawn(measured, np.random.default_rng(7), jobs=100, jobs_per_h=20.0)
 
     assert measured.perf.shape == (33, 13)
-    assert np.abs(measured.modelled_perf / measured.perf - 1.0).mean() < 0.035
+    # The fit is of the step time over that measured at the highest frequency; planners see it over the fit's own there.
+    assert np.abs((a + b_mhz / table.mhz) * table.perf - 1.0).mean() < 0.023
+    assert (measured.modelled_perf[:, -1] == 1.0).all()
     assert np.abs(measured.modelled_watts / measured.watts - 1.0).mean() < 0.014
     eight = jobs.steps_per_s[:, 8] / jobs.steps_per_s[:, 1]
     assert np.nanmax(eight) < 8.0

@@ -1,5 +1,6 @@
 """Elastic jobs over time: schedules worked by hand, work and energy conserved, budgets kept, nothing lost."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipelines.studies.carbon.arms import fifo_at_max, fixed_at_optimal, greedy_at_max
 from pipelines.studies.carbon.jobs import ArrivingJobs
-from pipelines.studies.carbon.simulation import Cluster, Simulated, simulate
+from pipelines.studies.carbon.simulation import Cluster, Simulated, constant, simulate
 from scheduler_core.planning.carbon.allocator import allocate
 from scheduler_core.planning.carbon.jobs import BudgetRule, CountsAndFrequencies, ElasticJobs, Period, Planner
 from tests.examples import examples
@@ -31,9 +32,10 @@ def simulated(
     budget_g: float = np.inf,
     rule: BudgetRule = "period",
     as_requested: bool = False,
+    intensity: Callable[[float], float] = constant,
 ) -> Simulated:
-    cluster = Cluster(gpus=gpus, period_s=100.0, rule=rule)
-    return simulate(jobs, cluster, budget_g, planner, as_requested=as_requested)
+    cluster = Cluster(gpus=gpus, period_s=100.0, rule=rule, intensity=intensity)
+    return simulate(jobs, cluster, budget_g / 1000.0, planner, as_requested=as_requested)
 
 
 def test_one_job_alone_by_hand() -> None:
@@ -41,6 +43,12 @@ def test_one_job_alone_by_hand() -> None:
 
     assert found.jct_s.tolist() == [250.0]
     assert found.kwh == pytest.approx([250.0 * 200.0 / 3.6e6])
+
+
+def test_grams_are_of_the_intensity_at_the_begin_of_each_period() -> None:
+    found = simulated(arriving([0.0], [250.0]), fifo_at_max, gpus=1, intensity=lambda now_s: 10.0 + now_s)
+
+    assert found.grams * 3.6e6 / 200.0 == pytest.approx([100 * 10.0 + 100 * 110.0 + 50 * 210.0])
 
 
 def test_five_jobs_first_in_first_out_by_hand() -> None:
@@ -102,7 +110,7 @@ def test_a_budget_that_lets_nothing_run_ends_the_simulation_with_jobs_left() -> 
 def test_a_budget_holds_whatever_was_predicted(rule: BudgetRule, seed: int, share: float) -> None:
     jobs = drawn(seed)
     off = np.exp(np.random.default_rng(seed).normal(0.0, 1.5, len(jobs)))
-    jobs = replace(jobs, modelled_perf=jobs.perf * off[:, None])
+    jobs = replace(jobs, predicted_steps=jobs.steps / off)
     span_s = 100.0 if rule == "period" else jobs.steps.sum() / 4.0
 
     found = simulated(jobs, budget_g=share * 4 * 200.0 * span_s / 3.6e6 * 1000.0, rule=rule)

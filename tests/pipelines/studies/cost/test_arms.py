@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pipelines.studies.cost.arms import BASELINES, Asked, Baseline
-from scheduler_core.errors import BadInput
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
 
 SLOW = NodeType(name="slow", gpu_type="p100", gpus=2, idle_w=100.0, gpu_active_w=200.0)
@@ -86,9 +85,3 @@ def test_a_job_no_node_can_run_as_asked_is_left_out() -> None:
     decision = BASELINES["fifo, fixed"](problem(2, type_of=(0,)), asked(4, 1), RNG)
 
     assert decision.node.tolist() == [-1, 0]
-
-
-@pytest.mark.parametrize("names", [("lifo", "fixed"), ("fifo", "slowest")])
-def test_unknown_names_are_refused(names: tuple[str, str]) -> None:
-    with pytest.raises(BadInput, match="expected one of"):
-        Baseline(order=names[0], configuration=names[1])

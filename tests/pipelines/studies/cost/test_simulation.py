@@ -222,9 +222,3 @@ def test_jobs_that_are_always_postponed_are_told_of() -> None:
 
     with pytest.raises(BadInput, match="5 jobs unfinished"):
         run(five(), site(period_s=1e6), never)
-
-
-@pytest.mark.parametrize("column", ["due_s", "off_by"])
-def test_columns_of_other_lengths_are_refused(column: str) -> None:
-    with pytest.raises(BadInput, match="as many of each"):
-        five(**{column: np.ones(4)})

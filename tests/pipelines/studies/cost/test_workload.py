@@ -14,6 +14,7 @@ from pipelines.studies.cost.workload import (
     interval_s,
     least_gpu_s,
     speeds_of,
+    stretch,
     submitted,
 )
 
@@ -65,6 +66,31 @@ def test_due_dates_and_weights_lie_where_the_source_draws_them(speeds: Speeds) -
     assert allowed.max() <= SLOWEST_DUE
     assert WEIGHT_USD_PER_S[0] <= jobs.weight_usd_per_s.min() <= jobs.weight_usd_per_s.max() <= WEIGHT_USD_PER_S[1]
     assert set(jobs.off_by.tolist()) == {0.9, 1.1}
+
+
+def test_recorded_jobs_keep_their_gpus_and_run_as_long_as_recorded(speeds: Speeds) -> None:
+    rows = pl.DataFrame(
+        {
+            "submit_s": [5.0, 6.0, 9.0, 13.0],
+            "gpus": [1, 2, 4, 8],
+            "run_s": [100.0, 400.0, 900.0, 50.0],
+            "predicted": [50.0, 400.0, 1000.0, 100.0],
+        }
+    )
+    off, exact = (
+        stretch(rows, speeds, cluster(1), load=0.5, off_by=off_by, rng=np.random.default_rng(3))
+        for off_by in (0.1, 0.0)
+    )
+
+    at = np.arange(4), 1, off.asked_gpus
+    assert off.asked_gpus.tolist() == [1, 2, 4, 8]
+    assert off.run_s[at].tolist() == pytest.approx([50.0, 400.0, 1000.0, 100.0])
+    assert (off.run_s[at] * off.off_by).tolist() == pytest.approx([100.0, 400.0, 900.0, 50.0])
+    assert exact.off_by.tolist() == [1.0] * 4
+    np.testing.assert_array_equal(exact.due_s, off.due_s)
+    true_s = off.run_s * off.off_by[:, None, None]
+    assert least_gpu_s(true_s).sum() / (off.submit_s[-1] * 16) == pytest.approx(0.5)
+    assert (np.diff(off.submit_s) / off.submit_s[-1]).tolist() == pytest.approx([1 / 8, 3 / 8, 4 / 8])
 
 
 def test_loads_stretch_the_same_arrivals_of_the_same_jobs(speeds: Speeds) -> None:

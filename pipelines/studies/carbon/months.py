@@ -1,0 +1,190 @@
+"""Carbon at equal completion time on real grids: the same kWh every period, against prices per kWh and per gram."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.studies.carbon.curves import AT_POINTS, Front
+from pipelines.studies.carbon.foreseen import foreseen
+from pipelines.studies.carbon.jobs import Measured, drawn
+from pipelines.studies.carbon.simulation import Cluster, simulate
+from pipelines.studies.compare import ARM, compare
+from pipelines.studies.grids import RecordedHours
+from pipelines.studies.intervals import mean
+from pipelines.studies.study import SEED, Context, Row
+from scheduler_core.planning.carbon.allocator import allocate
+from scheduler_core.planning.carbon.jobs import CountsAndFrequencies, ElasticJobs, Period, Planner
+from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
+from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.planning.release import forecast
+from scheduler_core.types import FloatArray
+
+LASTS: Final = 2.0
+"""Expected run time of a job divided by its shortest run time (ours): more than 1, as few jobs run at full speed."""
+
+MOST_SEEDS: Final = 4
+"""Maximum number of seeds, because these simulations take much longer than those of the other settings."""
+
+WEEKS: Final = 3
+"""Number of weeks of a month in which simulations start, in turn by seed."""
+
+JOBS_PER_H: Final = 4.0 / 64
+"""Jobs per hour and GPU: jobs that request about 70 % of the GPU time."""
+
+PERIOD_S: Final = 1800.0
+SHARES: Final = (0.2, 0.3, 0.45, 0.7)
+"""Budgets of a period as fractions of the energy of all GPUs at the highest frequency."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outlook:
+    """Carbon intensity of a grid from `starts_s` on, and planners that depend on it.
+
+    Each period calls `intensity`, which keeps the moment in `now_ts`; forecasts start from that hour. A price per gram
+    is a price per kWh divided by the intensity `usual_g_per_kwh`.
+    """
+
+    carbon: HourlySeries
+    starts_s: float
+    usual_g_per_kwh: float
+    now_ts: float = field(default=0.0, init=False)
+
+    def intensity(self, now_s: float) -> float:
+        """Return the intensity `now_s` seconds after the start, and keep that moment for forecasts."""
+        self.now_ts = self.starts_s + now_s
+        return self.carbon.at(self.now_ts)
+
+    def by_kwh(self, price_s_per_kwh: float) -> Planner:
+        """Return a planner with a constant price per kWh."""
+        return partial(allocate, price_s_per_kwh=price_s_per_kwh)
+
+    def by_gram(self, price_s_per_kwh: float) -> Planner:
+        """Return a planner with a constant price per gram: per kWh it is proportional to the intensity."""
+
+        def plan(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
+            price = price_s_per_kwh * period.intensity_g_per_kwh / self.usual_g_per_kwh
+            return allocate(jobs, gpus, period, price_s_per_kwh=price)
+
+        return plan
+
+    def foreseeing(self, price_s_per_kwh: float) -> Planner:
+        """Return a planner with a constant price per gram that expects intensities to be as in recent days."""
+
+        def plan(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
+            a_gram = price_s_per_kwh / self.usual_g_per_kwh
+            return foreseen(jobs, gpus, a_gram * period.intensity_g_per_kwh, a_gram * self._expected(jobs))
+
+        return plan
+
+    def _expected(self, jobs: ElasticJobs) -> FloatArray:
+        """Return each job's mean forecast intensity over its expected remaining time, at most a day (J,)."""
+        hour = self.carbon.hour(np.array([self.now_ts]))
+        ahead = [forecast(self.carbon, hour, hours)[0] for hours in range(HOURS_PER_DAY)]
+        means = np.cumsum(ahead) / np.arange(1, HOURS_PER_DAY + 1)
+        fastest = np.where(jobs.allowed, jobs.steps_per_s, 0.0).max(axis=1) * jobs.perf[:, -1]
+        hours = np.ceil(LASTS * jobs.steps_left / fastest / HOUR_S)
+        return np.asarray(means[np.clip(hours, 1, HOURS_PER_DAY).astype(np.int64) - 1])
+
+
+Priced = Callable[[Outlook, float], Planner]
+
+SAME_KWH, PER_KWH = "same kWh every period", "a price a kWh"
+PRICED: Final[dict[str, Priced]] = {
+    PER_KWH: Outlook.by_kwh,
+    "a price a gram": Outlook.by_gram,
+    "a price a gram, foreseen": Outlook.foreseeing,
+}
+"""Planners by kind of price; they have no budget."""
+
+ARMS: Final[Mapping[str, Priced | None]] = {SAME_KWH: None, **PRICED}
+PAIRS: Final = [(name, SAME_KWH) for name in PRICED] + [(name, PER_KWH) for name in PRICED if name != PER_KWH]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Month:
+    """The runs of one month of a grid: what jobs are drawn from, the cluster, and prices in seconds per kWh."""
+
+    measured: Measured
+    cluster: Cluster
+    jobs: int
+    prices: tuple[float, ...]
+    carbon: HourlySeries
+    from_ts: float
+    until_ts: float
+
+    def __call__(self, arm: Priced | None, seed: int) -> list[Row]:
+        """Simulate a stretch that starts in one of the month's weeks; return a row for each budget or price."""
+        rng, gpus = np.random.default_rng([seed, 7]), self.cluster.gpus
+        jobs = drawn(self.measured, rng, jobs=self.jobs, jobs_per_h=JOBS_PER_H * gpus)
+        starts_s = self.from_ts + timedelta(weeks=seed % WEEKS).total_seconds()
+        usual = self.carbon.mean(self.from_ts, self.until_ts)
+        outlook = Outlook(carbon=self.carbon, starts_s=starts_s, usual_g_per_kwh=usual)
+        cluster = replace(self.cluster, period_s=PERIOD_S, rule="period", intensity=outlook.intensity)
+        full_kwh = gpus * self.measured.full_w * PERIOD_S / JOULES_PER_KWH
+        planners: dict[float, tuple[float, Planner]] = {share: (share * full_kwh, allocate) for share in SHARES}
+        if arm is not None:
+            planners = {price: (math.inf, arm(outlook, price)) for price in self.prices}
+        rows: list[Row] = []
+        for share, (budget_kwh, planner) in planners.items():
+            found = simulate(jobs, cluster, budget_kwh, planner)
+            ended = 1.0 if np.isfinite(found.jct_s).all() else math.nan
+            figures = {"mean_jct_s": found.jct_s.mean(), "kwh": found.kwh.sum(), "kg": found.grams.sum() / 1000.0}
+            rows.append({"share": share, **{name: ended * float(value) for name, value in figures.items()}})
+        return rows
+
+
+def months_of(
+    month: Callable[..., Month], grids: Sequence[RecordedHours], seeds: range, context: Context
+) -> pl.DataFrame:
+    """Simulate stretches in every month of the grids; `month` takes the series, and the month's begin and end."""
+    frames = []
+    for grid in grids:
+        for from_ts, until_ts in zip(grid.starts_ts.tolist(), grid.ends_ts.tolist(), strict=True):
+            own = month(carbon=grid.series, from_ts=from_ts, until_ts=until_ts)
+            runs = compare(ARMS, seeds[:MOST_SEEDS], own, engine=context.engine)
+            of = {"zone": grid.zone, "month": f"{datetime.fromtimestamp(from_ts, UTC):%Y-%m}"}
+            frames.append(runs.select(*(pl.lit(value).alias(name) for name, value in of.items()), pl.all()))
+            context.talk(f"{of['zone']}, {of['month']}: simulated")
+    return pl.concat(frames)
+
+
+def saving_rows(runs: pl.DataFrame) -> list[Row]:
+    """Return by how many percent carbon is lower at equal mean completion time, with intervals over seeds.
+
+    Each kind of price is compared with the same kWh every period, and prices per gram also with prices per kWh, at
+    `AT_POINTS` completion times that both reach. `kwh_less_pct` is the energy saved. `net_of_energy_pct` is the carbon
+    saved beyond that: less what the saved kWh would have emitted at the mean intensity that the other kind met.
+    """
+    rows: list[Row] = []
+    for (zone, month), of_month in runs.group_by("zone", "month", maintain_order=True):
+        by_seed = [
+            {name: of_seed.filter(pl.col(ARM) == name) for name in ARMS}
+            for _, of_seed in of_month.group_by(SEED, maintain_order=True)
+        ]
+        for name, against in PAIRS:
+            pairs = np.array([[_less(of[name], of[against], each) for each in ("kg", "kwh")] for of in by_seed])
+            kg, kwh = 100.0 * pairs[np.isfinite(pairs).all(axis=1)].T
+            row: Row = {"zone": zone, "month": month, "budget": name, "against": against, "seeds": len(kg)}
+            less = {"carbon_less_pct": kg, "kwh_less_pct": kwh, "net_of_energy_pct": kg - kwh}
+            for column, values in less.items():
+                row |= mean(values).columns(column)
+            rows.append(row)
+    return rows
+
+
+def _less(ours: pl.DataFrame, theirs: pl.DataFrame, column: str) -> float:
+    """Return the fraction by which `ours` is lower than `theirs`, averaged at completion times that both reach."""
+    mine, other = (Front.of(each[column].to_numpy(), each["mean_jct_s"].to_numpy()) for each in (ours, theirs))
+    if not len(mine.spent) or not len(other.spent):
+        return math.nan
+    low, high = max(mine.mean_s[-1], other.mean_s[-1]), min(mine.mean_s[0], other.mean_s[0])
+    if high < low:
+        return math.nan
+    at = np.linspace(low, high, AT_POINTS)
+    return 1.0 - float((mine.for_mean(at) / other.for_mean(at)).mean())
