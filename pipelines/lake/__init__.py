@@ -1,4 +1,1 @@
-"""The lake: load published traces or a user's files into canonical tables, quarantine bad rows, and read the tables.
-
-No model is trained here.
-"""
+"""The lake: load published traces or a user's files into canonical tables, quarantine bad rows, and read the tables."""

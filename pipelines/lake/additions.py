@@ -1,8 +1,4 @@
-"""Add measured rows to the tables of a trace that is already in the lake, without reading its files again.
-
-`pipelines.lake.ingest` writes the tables first; when it reads changed files, it replaces them, and the rows must be
-added again.
-"""
+"""Add measured rows to the tables of a trace that is already in the lake, without reading its files again."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,13 +1,9 @@
 """A lake in an S3-compatible object store: its objects through fsspec, and a local copy of the files that were read.
 
-Credentials and endpoint are those that AWS tools use (environment, profile); nothing here prints or stores them.
-
-Notes
------
-Table files are named by their content and never change, so a local copy stays valid. An ingest uploads files under new
-names, then replaces the manifest by one conditional PUT: another process that committed the trace meanwhile makes it
-fail. There is no lock. So a sweep may meet files of an ingest that still runs: it deletes only files of its own trace
-that are older than a day, at the start of an ingest. Thereby a reader of the replaced manifest can finish.
+Credentials and endpoint are those that AWS tools use; nothing here prints or stores them. Table files are named by
+their content and never change, so a copy stays valid. An ingest uploads files, then replaces the manifest by one
+conditional PUT, which fails if another process committed the trace meanwhile. There is no lock, so a sweep may meet
+files of an ingest that still runs: it deletes only files of its own trace that are older than a day.
 """
 
 import errno

@@ -1,9 +1,4 @@
-"""DuckDB connections with a memory limit and no extensions; errors for missing or damaged files.
-
-A sealed connection can access only the files that it was given before.
-
-`pipelines.lake.lake` chooses the files and creates the views.
-"""
+"""DuckDB connections with a memory limit and no extensions; errors for missing or damaged files."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -53,15 +48,14 @@ def seal(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 @contextmanager
-def opened_sealed(path: Path, spill: Path, target: Path, *, database: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a user's file read-only on a sealed connection: a DuckDB database, or a file that a query will name.
+def opened_sealed(path: Path, spill: Path, *, database: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a user's file on a sealed connection, which can read this file and write to `spill`, nothing else.
 
-    The connection can read this file and write to `target` and to the folder `spill` (temporary data), nothing else.
+    It is a DuckDB database, opened read-only, or a file that a query will name.
     """
     connection = configured(path if database else None, read_only=database, spill=spill)
     try:
-        allowed = [str(target)] if database else [str(path), str(target)]
-        connection.execute(f"SET allowed_paths = {sql_list(allowed)}")
+        connection.execute(f"SET allowed_paths = {sql_list([] if database else [str(path)])}")
         seal(connection)
         yield connection
     finally:

@@ -1,8 +1,4 @@
-"""Generate `docs/data-dictionary.md`: every table and view of a lake, with its columns, types and meanings.
-
-The descriptions come from the schemas and from `pipelines.lake.views`; a test checks that the page is up to date.
-Run by hand: `python -m pipelines.lake.dictionary`.
-"""
+"""Generate `docs/data-dictionary.md`, every table and view of a lake: `python -m pipelines.lake.dictionary`."""
 
 from collections.abc import Sequence
 from pathlib import Path

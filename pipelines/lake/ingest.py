@@ -1,18 +1,14 @@
 """Ingest one trace into the lake atomically; ingesting the same files again leaves the lake unchanged.
 
-The contents of the files are declared in `pipelines.lake.sources` or in a mapping file; `cluster_loading` loads the
-rows and writes the tables, cluster by cluster. A dry run is an ingest into a temporary lake.
-
-Notes
------
-Tables are written to a staging folder, then moved to names derived from their content. The ingest commits by replacing
-the trace's manifest in one step: before that, readers see the old tables; afterwards, the new ones. Files that an
-interrupted ingest leaves behind are removed by a later ingest.
+`staging` loads the rows and writes the tables, cluster by cluster, to names derived from their content. The ingest
+commits by replacing the trace's manifest in one step: before that, readers see the old tables; afterwards, the new
+ones. A later ingest removes what an interrupted one leaves behind. A dry run is an ingest into a temporary lake.
 """
 
+import re
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -21,25 +17,20 @@ import duckdb
 
 from pipelines.engine.engine import Engine, Local
 from pipelines.errors import BadUsage, LakeError, PipelineError, SourceError
-from pipelines.lake.cluster_loading import Loading, Progress, load_cluster
-from pipelines.lake.inputs import (
-    Cluster,
-    check_any_good,
-    check_share,
-    clusters_in,
-    prior_manifest,
-    source_named,
-    trace_named,
-)
 from pipelines.lake.lake import Lake
-from pipelines.lake.manifest import Account, Input, Manifest, Output, Signatures, chosen
+from pipelines.lake.manifest import Input, Manifest, Signatures, chosen
 from pipelines.lake.problems import Problem
+from pipelines.lake.sources import SOURCES
+from pipelines.lake.sources.archive import Cluster, clusters_in
 from pipelines.lake.sources.source import Source
+from pipelines.lake.staging import Loading, Progress, load_cluster
+from pipelines.synth.published import SYNTHETIC_MARK, SYNTHETIC_NAME
 
-__all__ = ["check", "ingest"]
+__all__ = ["check", "check_trace_name", "ingest"]
 
 READERS: Final = 2
 """Number of threads that compute the SHA-256 digests of input files."""
+SAFE_TRACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +76,21 @@ def ingest(
     engine
         Loads the clusters, each in a process with at most `threads` threads. Its processes must see both folders.
     """
-    declared = source if isinstance(source, Source) else source_named(source)
-    trace = trace_named(declared, from_dir, as_name)
+    declared, trace = _named(source, from_dir, as_name)
     if strict_share is not None and not 0 <= strict_share <= 1:
         raise BadUsage(f"a quarantine share of {strict_share}; expected 0 to 1")
     try:
-        say = progress or (lambda *_: None)
         return _ingest(
-            declared, trace, Path(from_dir).absolute(), Lake(lake), strict_share, engine or Local(), threads, say
+            Loading(
+                lake=Lake(lake).where,
+                source=declared,
+                trace=trace,
+                folder=Path(from_dir).absolute(),
+                threads=threads,
+                say=progress or (lambda *_: None),
+            ),
+            strict_share,
+            engine or Local(),
         )
     except (OSError, duckdb.Error) as error:
         raise LakeError(
@@ -107,20 +105,23 @@ def check(
     as_name: str | None = None,
     strict_share: float | None = None,
 ) -> CheckReport:
-    """Report what an ingest of these files into this lake would do, without changing the lake.
-
-    The parameters are those of `ingest`.
-    """
-    declared = source if isinstance(source, Source) else source_named(source)
-    trace = trace_named(declared, from_dir, as_name)
-    prior_manifest(Lake(lake), trace, declared)
+    """Report what an ingest of these files into this lake would do, without changing the lake."""
+    declared, trace = _named(source, from_dir, as_name)
+    _prior_manifest(Lake(lake), trace, declared)
     problems: list[Problem] = []
     manifest, failure = None, None
     with TemporaryDirectory(prefix="taut-check-") as scratch:
-        held, folder = Lake(Path(scratch, "lake")), Path(from_dir).absolute()
+        loading = Loading(
+            lake=Lake(Path(scratch, "lake")).where,
+            source=declared,
+            trace=trace,
+            folder=Path(from_dir).absolute(),
+            threads=None,
+            say=lambda *_: None,
+            problems=problems,
+        )
         try:
-            report = _ingest(declared, trace, folder, held, strict_share, Local(), None, lambda *_: None, problems)
-            manifest = report.manifest
+            manifest = _ingest(loading, strict_share, Local()).manifest
         except PipelineError as error:
             failure = str(error)
         except (OSError, duckdb.Error) as error:
@@ -128,49 +129,31 @@ def check(
     return CheckReport(trace=trace, problems=tuple(problems), manifest=manifest, failure=failure)
 
 
-def _ingest(
-    source: Source,
-    trace: str,
-    folder: Path,
-    held: Lake,
-    strict_share: float | None,
-    engine: Engine,
-    threads: int | None,
-    say: Progress,
-    problems: list[Problem] | None = None,
-) -> IngestReport:
+def _ingest(loading: Loading, strict_share: float | None, engine: Engine) -> IngestReport:
+    source, trace, folder, held = loading.source, loading.trace, loading.folder, Lake(loading.lake)
     clusters = clusters_in(source, folder)
     with held.writing(), ThreadPoolExecutor(READERS) as readers:
         held.sweep(trace)
-        say(f"{trace}: reading {folder}", 0, 0)
+        if loading.say:
+            loading.say(f"{trace}: reading {folder}", 0, 0)
         seen = Signatures(held.manifest_folder / f"{trace}.seen")
         paths = _paths(clusters)
         inputs = _inputs(paths, folder, seen, readers)
-        before = prior_manifest(held, trace, source)
+        before = _prior_manifest(held, trace, source)
         # If the lake does not hold the trace yet, the digests are computed while the rows are loaded.
         if (
             before
             and before.same_ingest(source.name, inputs() + source.declared, source.zone)
             and held.storage.intact(before.outputs)
         ):
-            check_share(before, strict_share)
+            _check_shares(before, source, strict_share)
             if held.local:
                 held.refresh_views()
             seen.keep()
             return IngestReport(manifest=before, changed=False)
         try:
-            loading = Loading(
-                lake=held.where,
-                source=source,
-                trace=trace,
-                folder=folder,
-                threads=threads,
-                say=say if isinstance(engine, Local) else None,
-                problems=problems,
-            )
-            manifest = _build(loading, clusters, inputs, engine, say)
-            check_any_good(manifest, source)
-            check_share(manifest, strict_share)
+            manifest = _built(loading, clusters, inputs, engine)
+            _check_shares(manifest, source, strict_share)
             if not seen.still_hold(folder) or _paths(clusters) != paths:
                 raise SourceError(
                     f"files in {folder} changed while they were read; nothing was committed. Ingest again."
@@ -197,26 +180,77 @@ def _inputs(paths: list[Path], folder: Path, seen: Signatures, readers: Executor
     return lambda: tuple(one.result() for one in read)
 
 
-def _build(
-    loading: Loading, clusters: list[Cluster], inputs: Callable[[], tuple[Input, ...]], engine: Engine, say: Progress
+def _built(
+    loading: Loading, clusters: list[Cluster], inputs: Callable[[], tuple[Input, ...]], engine: Engine
 ) -> Manifest:
-    accounts: list[Account] = []
-    outputs: list[Output] = []
-    warnings: list[str] = []
-    source = loading.source
-    for cluster, built in zip(clusters, engine.run(load_cluster, loading, clusters), strict=True):
-        if loading.say is None:
-            say(f"loaded {cluster.name}", 0, 0)
-        accounts += built.accounts
-        outputs += built.outputs
-        warnings += built.warnings
+    """Load the clusters on the engine; other processes report nothing, so there each is reported when loaded."""
+    source, local = loading.source, isinstance(engine, Local)
+    built = []
+    for cluster, one in zip(
+        clusters,
+        engine.run(load_cluster, loading if local else replace(loading, say=None), clusters),
+        strict=True,
+    ):
+        if not local and loading.say:
+            loading.say(f"loaded {cluster.name}", 0, 0)
+        built.append(one)
     return Manifest(
         trace=loading.trace,
         source=source.name,
         inputs=inputs() + source.declared,
-        accounts=tuple(accounts),
-        outputs=tuple(outputs),
-        warnings=tuple(warnings),
+        accounts=tuple(account for one in built for account in one.accounts),
+        outputs=tuple(output for one in built for output in one.outputs),
+        warnings=tuple(warning for one in built for warning in one.warnings),
         zone=source.zone,
         representative=chosen(source.representative, (cluster.name for cluster in clusters)),
     )
+
+
+def check_trace_name(name: str) -> None:
+    """Raise BadUsage for a name that no trace may have.
+
+    Models are registered as <kind>.<trace>.<type>, so a trace's name must not contain a dot.
+    """
+    if not SAFE_TRACE.fullmatch(name):
+        raise BadUsage(f"the trace name {name[:80]!r}; expected lower-case letters, digits, _ and -, no - or _ first")
+
+
+def _named(source: str | Source, from_dir: str | Path, as_name: str | None) -> tuple[Source, str]:
+    """Return the source, and the trace's name: `as_name`, else `pai-synth` for synthetic files, else the source's."""
+    if isinstance(source, str):
+        if source not in SOURCES:
+            raise BadUsage(f"no source {source!r}; expected one of {', '.join(SOURCES)}")
+        source = SOURCES[source]
+    synthetic = (Path(from_dir) / SYNTHETIC_MARK).exists()
+    name = as_name if as_name is not None else (SYNTHETIC_NAME if synthetic else source.name)
+    check_trace_name(name)
+    if synthetic and name == source.name:
+        raise BadUsage(f"the files in {from_dir} are synthetic and cannot be named {name}; use --as {SYNTHETIC_NAME}")
+    return source, name
+
+
+def _prior_manifest(lake: Lake, trace: str, source: Source) -> Manifest | None:
+    """Return the lake's manifest of the trace; None if the trace is new or its manifest unreadable."""
+    before = lake.readable_manifests().get(trace)
+    if before is not None and before.source != source.name:
+        message = f"the lake's trace {trace!r} holds {before.source} data, not {source.name}"
+        raise BadUsage(f"{message}; choose another name with --as")
+    return before
+
+
+def _check_shares(manifest: Manifest, source: Source, strict_share: float | None) -> None:
+    """Check that required files with rows have a good one, and that each file's quarantined share is small enough."""
+    required = {table.name for table in source.tables if table.required}
+    for account in manifest.accounts:
+        rules = ", ".join(f"{rule} {rows}" for rule, rows in account.quarantined.items())
+        if account.table in required and account.rows_in and not account.rows_good:
+            raise SourceError(
+                f"{account.file}: none of {account.rows_in} rows can be used ({rules}); expected the "
+                f"{account.table} table of {source.name}; nothing was committed. --check shows the first of them."
+            )
+    for account in manifest.accounts:
+        rules = ", ".join(f"{rule} {rows}" for rule, rows in account.quarantined.items())
+        share = account.rows_quarantined / max(1, account.rows_in)
+        if strict_share is not None and share > strict_share:
+            message = f"{account.file}: {share:.2%} of {account.rows_in} rows quarantined ({rules})"
+            raise SourceError(f"{message}; at most {strict_share:.2%} allowed by --strict, so nothing was committed")

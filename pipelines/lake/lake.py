@@ -1,8 +1,4 @@
-"""The lake: its layout, its tables as polars frames, its DuckDB views, and the lock for writing.
-
-`pipelines.lake.ingest` writes tables; readers see only the files that a manifest names. `pipelines.lake.storage` has
-the files, which are in a folder or an object store.
-"""
+"""The lake: its layout, its tables as polars frames, its DuckDB views, and the lock for writing."""
 
 import hashlib
 from contextlib import AbstractContextManager, suppress

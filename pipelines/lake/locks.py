@@ -1,7 +1,4 @@
-"""A lock between processes, and temporary folders that do not outlive a killed process.
-
-A lock is a file that one process holds while it works; the kernel frees it if the process dies.
-"""
+"""A lock between processes, which the kernel frees if the process dies, and folders that do not outlive it."""
 
 import fcntl
 import shutil

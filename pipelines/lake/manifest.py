@@ -1,8 +1,4 @@
-"""The manifest of one trace (inputs, outputs, row counts), and the signatures that detect changed input files.
-
-Readers use only the files a manifest names. The signatures are a cache, not part of the manifest: if they are lost, the
-input files are read again.
-"""
+"""The manifest of one trace (inputs, outputs, row counts), and the signatures that detect changed input files."""
 
 import hashlib
 import json
@@ -114,9 +110,7 @@ class Manifest:
 
 
 def chosen(preferred: str | None, clusters: Iterable[str]) -> str | None:
-    """Return the cluster that represents the trace: `preferred` if present, else the first by name.
-
-    Return None if `preferred` is None: the clusters are then not alternatives.
+    """Return the cluster that represents the trace: `preferred` if present, else the first by name; None for None.
 
     >>> chosen("default", ["b", "default", "a"]), chosen("default", ["b", "a"]), chosen(None, ["b", "a"])
     ('default', 'a', None)
@@ -152,14 +146,10 @@ def _output(**fields: Any) -> Output:  # values read from JSON
 def flat(manifest: Manifest) -> Iterator[dict[str, str | int | None]]:
     """Yield one flat row per published table: rows in, good, quarantined by rule, and rows of the canonical table."""
     for account in manifest.accounts:
+        names = ("cluster", "table", "file", "rows_in", "rows_good", "rows_quarantined")
         yield {
             "trace": manifest.trace,
-            "cluster": account.cluster,
-            "table": account.table,
-            "file": account.file,
-            "rows_in": account.rows_in,
-            "rows_good": account.rows_good,
-            "rows_quarantined": account.rows_quarantined,
+            **{name: getattr(account, name) for name in names},
             "rules": " ".join(f"{rule}={rows}" for rule, rows in sorted(account.quarantined.items())),
             "feeds": account.feeds,
             "rows_out": manifest.rows_out(account.feeds, account.cluster),

@@ -6,8 +6,7 @@ from typing import Final
 
 import duckdb
 
-from pipelines.lake.faults import SEPARATOR, values_at_fault
-from pipelines.lake.reading import parsed
+from pipelines.lake.reading import SEPARATOR, parsed, values_at_fault
 from pipelines.lake.sources.archive import Published
 from pipelines.lake.sources.source import Source
 from pipelines.lake.views import QUARANTINE

@@ -1,13 +1,9 @@
 """The SQL of every quantity derived from canonical columns: hours, claims and slack, machine types, and exact sums.
 
-The views that use them are in `pipelines.lake.views`.
-
-Notes
------
-Use and request are per instance. CPU and GPU use is the mean over a run. Memory use has two measures: the mean, and the
-largest peak over instances. The GPU memory that a job requests is its number of GPUs times the memory of their type, if
-the type is known. A claim is a request that is compared with use. Parameter servers have no claims, because the traces
-report the measurements of their workers for them.
+Use and request are per instance. CPU and GPU use is the mean over a run; memory use has two measures, the mean and the
+largest peak over instances. The GPU memory that a job requests is its number of GPUs times the memory of their type. A
+claim is a request that is compared with use. Parameter servers have none, because the traces report the measurements of
+their workers for them.
 """
 
 from typing import Final

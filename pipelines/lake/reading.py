@@ -1,19 +1,22 @@
-"""SQL that reads the rows of a file as texts, converts texts to values, and applies the rules of a table.
+"""SQL that reads the rows of a file as texts, converts texts to values, and finds the rules of a table that rows break.
 
 Text files without quotes and JSON arrays are read here; `pipelines.lake.generic` reads the other formats.
 """
 
+import re
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pipelines.lake.faults import broken_rules
-from pipelines.lake.sources.source import Column, RawTable, Records
+from pipelines.lake.sources.source import COMPUTED, Column, RawTable, Records
 
 COLUMN_COUNT: Final = "column_count"
 UNREADABLE: Final = "unreadable_line"
 TOO_LONG: Final = "too_long"
+DUPLICATE: Final = "duplicate_key"
+SEPARATOR: Final = ", "
+"""Text between the names of the rules that one row breaks."""
 MOST_LINE_BYTES: Final = 2_000_000
 KEPT_CHARACTERS: Final = 2_000
 """Number of characters of a text row that the quarantine keeps."""
@@ -26,6 +29,9 @@ UNQUOTED: Final = (
 
 JSON_OBJECTS: Final = "format = 'array', maximum_object_size = 67108864"
 STRICT: Final = "strict_mode = true"
+MOST_LISTED: Final = 4
+"""Maximum number of constants of an IN that DuckDB compares; it joins with longer lists, which is slower."""
+_QUOTED: Final = re.compile(r"'(?:[^']|'')*'")
 
 
 def separated(
@@ -33,18 +39,9 @@ def separated(
 ) -> Records:
     """Return the SQL of the fields `c1`, `c2`, ... of a text file without quotes, and of `f`, the list of them.
 
-    Lines that DuckDB rejects (not UTF-8, too long, or with far too many fields) go to `<table>_rejects`.
-
-    Parameters
-    ----------
-    skip
-        Number of header lines.
-    counts
-        Allowed numbers of fields; rows with another number have a `fault`.
-    least
-        Least number of columns `c1`, `c2`, ... that the result has.
-    texts
-        SQL of further columns, each after a comma.
+    Lines that DuckDB rejects (not UTF-8, too long, or with far too many fields) go to `<table>_rejects`. `skip` is the
+    number of header lines. Rows whose number of fields is not in `counts` have a `fault`. The result has at least
+    `least` columns; `texts` is the SQL of further ones, each after a comma.
     """
     names = [f"c{n}" for n in range(1, max(*counts, least) + 2)]
     kinds = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
@@ -59,11 +56,11 @@ def separated(
     columns = f"*, {fields}, {fault}{texts}"
     read = f"read_csv('{escaped(path)}', {options}"
     # DuckDB needs one thread to number rows, so rows are numbered only where they are read again.
-    numbered = f"(SELECT row_number() OVER () - 1 AS nth, * FROM {read}, ignore_errors = true))"
     line = f"left(concat_ws('{mark}', {', '.join(names)}), {KEPT_CHARACTERS})"
     return Records(
         rows=f"(SELECT {columns} FROM {read}, {rejects}))",
-        numbered=f"(SELECT {columns}, nth + 1 + {skip} AS place, {line} AS line FROM {numbered})",
+        numbered=f"(SELECT {columns}, nth + 1 + {skip} AS place, {line} AS line"
+        f" FROM {numbered_by_order(f'{read}, ignore_errors = true)')})",
         header_lines=skip,
         rejects=True,
     )
@@ -92,6 +89,11 @@ def numbered_by_order(rows: str) -> str:
     return f"(SELECT row_number() OVER () - 1 AS nth, * FROM {rows})"
 
 
+def escaped(path: Path) -> str:
+    """Return a path escaped for an SQL string."""
+    return str(path).replace("'", "''")
+
+
 def parsed(table: RawTable, rows: str) -> str:
     """Return the SELECT that adds to each row the text (`t1`, `t2`, ...) and the value of each column."""
     columns = list(enumerate(table.columns, start=1))
@@ -118,18 +120,94 @@ def loaded(table: RawTable, rows: str) -> str:
     return f"SELECT {kept}, {f'hash({key}) AS key_hash, ' if key else ''}rule FROM {classified(table, rows)}"
 
 
-def escaped(path: Path) -> str:
-    """Return a path escaped for an SQL string."""
-    return str(path).replace("'", "''")
-
-
 def _text(column: Column, place: int) -> str:
-    """Return the SQL of a column's text, null if it is one of the column's missing-value texts.
-
-    Without such texts, `column.text` is that SQL already.
-    """
+    """Return the SQL of a column's text, null if it is one of the column's missing-value texts."""
     if column.text is not None and not column.missing:
         return column.text
     text = f"trim({column.text or f'c{place}'})"
-    missing = " OR ".join(f"{text} = '{each}'" for each in column.missing)  # DuckDB joins with the values of a long IN
+    missing = " OR ".join(f"{text} = '{each}'" for each in column.missing)
+    if len(column.missing) <= MOST_LISTED:
+        listed = ", ".join(f"'{each}'" for each in column.missing)
+        missing = f"{text} IN ({listed})"
     return f"CASE WHEN NOT ({missing}) THEN {text} END"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """SQL that is true for a row at fault, and the columns at fault then."""
+
+    sql: str
+    columns: tuple[str, ...]
+
+
+def faults_of(table: RawTable) -> dict[str, list[Fault]]:
+    """Return the faults that break each rule of a table, by rule name; several rules may have one name."""
+    found: dict[str, list[Fault]] = {}
+    for column, unread in _unread(table).items():
+        end = next(c.fault or c.name for c in table.columns if c.name == column)
+        found.setdefault(f"unparsable_{end}", []).append(Fault(sql=unread, columns=(column,)))
+    for rule in table.rules:
+        for sql in rule.parts or (rule.bad,):
+            found.setdefault(rule.name, []).append(Fault(sql=sql, columns=_columns_in(sql, table)))
+    for link in table.links:
+        own = tuple(dict.fromkeys(re.findall(r"\br\.(\w+)", link.bad)))
+        found.setdefault(link.name, []).append(Fault(sql="true", columns=own))
+    if table.key:
+        found[DUPLICATE] = [Fault(sql="true", columns=table.key)]
+    return found
+
+
+def broken_rules(table: RawTable) -> str:
+    """Return an SQL expression: the `fault` of a row, else the names of all rules that it breaks, or null.
+
+    A rule is skipped if a column that it reads could not be parsed: an invalid time breaks only `unparsable_...`, not
+    also the rule for a missing time. Rules about other rows and tables come later (`staging`).
+    """
+    unread, late = _unread(table), {DUPLICATE, *(link.name for link in table.links)}
+    named = []
+    for name, faults in faults_of(table).items():
+        if name not in late:
+            held = " OR ".join(_if_read(fault, table, unread) for fault in faults)
+            named.append(f"CASE WHEN {held} THEN '{name}' END")
+    # Most rows are good: the names are made only where this plain condition holds.
+    bad = " OR ".join(f"({sql})" for sql in (*unread.values(), *(rule.bad for rule in table.rules)))
+    names = f"WHEN {bad} THEN concat_ws('{SEPARATOR}', {', '.join(named)})" if named else ""
+    return f"CASE WHEN fault IS NOT NULL THEN fault {names} END"
+
+
+def values_at_fault(table: RawTable, rule: str) -> str | None:
+    """Return the SQL of the columns at fault of a rule with their texts (`end_time = 10`); None if there are none."""
+    faults, shown = faults_of(table).get(rule, []), []
+    for position, column in enumerate(table.columns, start=1):
+        held = [f"({fault.sql})" for fault in faults if column.name in fault.columns]
+        if held:
+            text = f'CAST("{column.name}" AS VARCHAR)' if column.text == COMPUTED else f"CAST(t{position} AS VARCHAR)"
+            said = f"'{column.name} ' || coalesce('= ' || {text}, 'is missing')"
+            shown.append(f"CASE WHEN {' OR '.join(held)} THEN {said} END")
+    return f"concat_ws('{SEPARATOR}', {', '.join(shown)})" if shown else None
+
+
+def _unread(table: RawTable) -> dict[str, str]:
+    """Return the SQL that is true where a column's text cannot be read, for each column with such texts."""
+    return {
+        column.name: f't{position} IS NOT NULL AND "{column.name}" IS NULL'
+        for position, column in enumerate(table.columns, start=1)
+        if column.value != "{text}" and column.text != COMPUTED
+    }
+
+
+def _if_read(fault: Fault, table: RawTable, unread: dict[str, str]) -> str:
+    """Return the SQL of a fault that holds only if all columns that it reads, also through computed ones, were read."""
+    if fault.sql in unread.values():
+        return f"({fault.sql})"
+    read = list(fault.columns)
+    computed = {column.name: column for column in table.columns if column.text == COMPUTED}
+    for name in read:  # the list grows by the columns that computed columns are made of
+        if name in computed:
+            read += [other for other in _columns_in(computed[name].value, table) if other not in read]
+    return " AND ".join([f"({fault.sql})", *(f"NOT ({unread[name]})" for name in read if name in unread)])
+
+
+def _columns_in(sql: str, table: RawTable) -> tuple[str, ...]:
+    words = set(re.findall(r"\w+", _QUOTED.sub("", sql)))
+    return tuple(column.name for column in table.columns if column.name in words)

@@ -1,13 +1,8 @@
 """Run a user's SELECT on the lake's tables and views, in a child process with limits of memory, time and spill.
 
-`pipelines.lake.lake` creates the views and opens the connection; `pipelines.render` prints the rows.
-
-Notes
------
-Two measures protect files and the database. The text must be one SELECT whose table functions only generate rows. The
-connection is sealed: it can read only the lake's Parquet files and can neither load extensions, change settings nor use
-the network. The child is killed when its time or spill is used up, and ends if
-its parent dies; above the limit of memory its allocations fail.
+The text must be one SELECT whose table functions only generate rows. The connection is sealed: it can read only the
+lake's Parquet files and can neither load extensions, change settings nor use the network. The child is killed when its
+time or spill is used up, and ends if its parent dies; above the limit of memory its allocations fail.
 """
 
 import contextlib
@@ -62,14 +57,9 @@ class Job(NamedTuple):
 def query(
     lake: Lake, text: str, *, memory_mb: int = 1500, time_s: float = 60.0, spill_mb: int = 1000, tabular: bool = False
 ) -> "pl.DataFrame":
-    """Run one SELECT and return its rows.
+    """Run one SELECT and return its rows; `memory_mb`, `time_s` and `spill_mb` are the most that it may take.
 
-    Parameters
-    ----------
-    memory_mb, time_s, spill_mb
-        The most that the query may take: memory of its process, time, and data moved to disk.
-    tabular
-        Whether the rows will be rendered as a table, which takes about 40 times their memory.
+    Rows to be rendered as a table (`tabular`) take about 40 times their memory.
     """
     import polars as pl
 

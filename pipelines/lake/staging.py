@@ -1,22 +1,30 @@
-"""Load one cluster as its source declares: load raw rows, quarantine bad rows, write good rows to Parquet.
+"""Load one cluster, the unit of work of an ingest: load rows, quarantine bad ones, place the tables in the lake.
 
-The source declares rules and SELECTs; `pipelines.lake.reading` builds the SQL that reads rows.
+Rules compare the tables of a cluster, and keys within a whole file, so a smaller unit would need a second pass. Readers
+see nothing of it before `pipelines.lake.ingest` commits the manifest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
 import duckdb
 
 from features.canonical import CANONICAL
 from pipelines.errors import SourceError
-from pipelines.lake.faults import DUPLICATE, SEPARATOR
-from pipelines.lake.manifest import Account
+from pipelines.lake.connections import configured
+from pipelines.lake.lake import Lake
+from pipelines.lake.manifest import Account, Output
+from pipelines.lake.problems import Problem, problems_of
 from pipelines.lake.reading import (
     COLUMN_COUNT,
+    DUPLICATE,
     KEPT_CHARACTERS,
+    SEPARATOR,
     TOO_LONG,
     UNREADABLE,
     classified,
@@ -27,7 +35,7 @@ from pipelines.lake.reading import (
     no_rows,
     separated,
 )
-from pipelines.lake.sources.archive import Published, check_header, count_rows, ends_with
+from pipelines.lake.sources.archive import Cluster, Published, check_header, count_rows, ends_with, published_tables
 from pipelines.lake.sources.source import RawTable, Records, Source
 from pipelines.lake.views import COLUMNS, QUARANTINE
 
@@ -39,7 +47,6 @@ BITS_MOST: Final = 1 << 28
 """Maximum number of bits, one per machine and minute, in `one_row_a_minute`: 32 MiB. Philly needs a sixth."""
 
 UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
-
 NOT_ITS_FORMAT = (
     duckdb.InvalidInputException,
     duckdb.ConversionException,
@@ -47,9 +54,74 @@ NOT_ITS_FORMAT = (
     UnicodeDecodeError,  # raised if DuckDB's error message quotes bytes of the file that are not valid text
 )
 
+Work = duckdb.DuckDBPyConnection
+"""The database into which a cluster is loaded."""
+Progress = Callable[[str, int, int], None]
+"""Receives what is being done, and how many bytes of the cluster's files are read, of how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """The result of loading one cluster: row counts per table, written files, and warnings."""
+
+    accounts: list[Account]
+    outputs: list[Output]
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """What the clusters of one ingest share; `say` is None in other processes, which report nothing.
+
+    A dry run collects problems in `problems`, also those found before loading fails.
+    """
+
+    lake: str
+    source: Source
+    trace: str
+    folder: Path
+    threads: int | None
+    say: Progress | None
+    problems: list[Problem] | None = None
+
+
+def load_cluster(loading: Loading, cluster: Cluster) -> Built:
+    """Load a cluster's files and place its tables; repeating it changes nothing."""
+    lake, source, say = Lake(loading.lake), loading.source, loading.say or (lambda *_: None)
+    outputs = []
+    with lake.storage.staged(cluster.name) as stage:
+        published = published_tables(source, cluster, loading.folder, stage)
+        total = sum(one.size for one in published)
+        warnings = [f"no {one.table.name} table: its columns are empty or null" for one in published if not one.plain]
+        with (
+            TemporaryDirectory(dir=stage) as scratch,
+            closing(configured(Path(scratch, "work.duckdb"), spill=Path(scratch), threads=loading.threads)) as work,
+        ):
+            try:
+                accounts = load(work, source, cluster.name, published, stage, say)
+            finally:
+                if loading.problems is not None:
+                    loading.problems.extend(problems_of(work, source, cluster.name, published))
+            warnings += [r.text for r in source.remarks if _fetched(work, f"SELECT {r.holds}")]
+            selects = {output: select_of(work, source, output) for output in source.outputs}
+            selects[QUARANTINE] = f"SELECT * FROM {QUARANTINE}"
+            for table, select in selects.items():
+                say(f"writing {table} of {cluster.name}", total, total)
+                for part in parts(work, source, table):
+                    target = stage / f"{table}.parquet"
+                    rows = write(work, select, part, table, loading.trace, cluster.name, target)
+                    if rows:
+                        outputs.append(lake.place(target, table, loading.trace, cluster.name, rows))
+    return Built(accounts=accounts, outputs=outputs, warnings=[f"{cluster.name}: {text}" for text in warnings])
+
 
 def load(
-    work: duckdb.DuckDBPyConnection, source: Source, cluster: str, published: Iterable[Published], stage: Path
+    work: Work,
+    source: Source,
+    cluster: str,
+    published: list[Published],
+    stage: Path,
+    say: Progress = lambda *_: None,
 ) -> list[Account]:
     """Load every table of a cluster into `work`: good rows become views, bad rows go to the table `quarantine`.
 
@@ -60,27 +132,29 @@ def load(
     kinds = {name: kind for name, kind in COLUMNS[QUARANTINE].items() if name not in ("trace", "cluster")}
     columns = ", ".join(f'"{name}" {kind}' for name, kind in (kinds | {"nth": "BIGINT", "place": "BIGINT"}).items())
     work.execute(f"CREATE TABLE {QUARANTINE} ({columns})")
-    accounts = []
+    accounts, done, total = [], 0, sum(one.size for one in published)
     for one in published:
+        say(f"reading {one.table.name} of {cluster}", done, total)
         try:
             accounts.append(_load_table(work, cluster, one, stage))
         except NOT_ITS_FORMAT as error:
             raise SourceError(f"{one.file} is not in its published format: {_first_line(error)}") from error
+        done += one.size
     return accounts
 
 
-def select_of(work: duckdb.DuckDBPyConnection, source: Source, output: str) -> str:
+def select_of(work: Work, source: Source, output: str) -> str:
     """Return the SELECT of a canonical table: the source's faster one (`Shortcut`) if the loaded rows allow it."""
     shortcut = source.shortcuts.get(output)
     if shortcut is None:
         return source.outputs[output]
     others = [t.name for t in source.tables if t.feeds == output and t.name != shortcut.table]
-    if any(work.execute(f"SELECT EXISTS (FROM {name})").fetchone() == (True,) for name in others):
+    if any(_fetched(work, f"SELECT EXISTS (FROM {name})") for name in others):
         return source.outputs[output]
     return shortcut.select if one_row_a_minute(work, shortcut.table) else source.outputs[output]
 
 
-def one_row_a_minute(work: duckdb.DuckDBPyConnection, table: str) -> bool:
+def one_row_a_minute(work: Work, table: str) -> bool:
     """Return whether every `ts` is a whole minute and unique per `machine`; False if checking needs too much memory."""
     low, high, whole, machines = work.execute(
         f"""SELECT min(epoch_us(ts)) // {MINUTE_US}, max(epoch_us(ts)) // {MINUTE_US},
@@ -90,13 +164,13 @@ def one_row_a_minute(work: duckdb.DuckDBPyConnection, table: str) -> bool:
         return False
     minutes = f"bitstring_agg(epoch_us(ts) // {MINUTE_US}, {low}, {high})"
     each = f"SELECT bit_count({minutes}) = count(*) AS one FROM {table} GROUP BY machine"
-    return work.execute(f"SELECT bool_and(one) FROM ({each})").fetchone() == (True,)
+    return _fetched(work, f"SELECT bool_and(one) FROM ({each})") is True
 
 
-def parts(work: duckdb.DuckDBPyConnection, source: Source, output: str) -> list[str]:
-    """Return SQL conditions that split a canonical table into parts to be written; a small table is one part.
+def parts(work: Work, source: Source, output: str) -> list[str]:
+    """Return SQL conditions that split a canonical table into parts to be written, ranges of `Source.split_by`.
 
-    Parts are ranges of the column in `Source.split_by`; the same rows give the same parts.
+    A small table is one part; the same rows give the same parts.
     """
     column = source.split_by.get(output)
     if column is None:
@@ -116,9 +190,7 @@ def parts(work: duckdb.DuckDBPyConnection, source: Source, output: str) -> list[
     return [f'"{column}" < {bounds[0]}', *between, f'"{column}" >= {bounds[-1]}']
 
 
-def write(
-    work: duckdb.DuckDBPyConnection, select: str, part: str, table: str, trace: str, cluster: str, target: Path
-) -> int:
+def write(work: Work, select: str, part: str, table: str, trace: str, cluster: str, target: Path) -> int:
     """Write the rows of a canonical table that satisfy `part` to Parquet, sorted; return their number.
 
     The same rows give the same file: the order is total and does not depend on the number of threads.
@@ -136,17 +208,10 @@ def write(
     )
     copied = f"SELECT {columns} FROM ({ordered})"
     work.execute(f"COPY ({copied}) TO '{escaped(target)}' (FORMAT parquet, COMPRESSION zstd)")
-    rows = work.execute(f"SELECT count(*) FROM read_parquet('{escaped(target)}')").fetchone()
-    return int(rows[0]) if rows else 0
+    return int(_fetched(work, f"SELECT count(*) FROM read_parquet('{escaped(target)}')") or 0)
 
 
-def remarks(work: duckdb.DuckDBPyConnection, source: Source) -> list[str]:
-    """Return the texts of the source's remarks whose conditions hold for the loaded rows."""
-    held = ((r.text, work.execute(f"SELECT {r.holds}").fetchone()) for r in source.remarks)
-    return [text for text, row in held if row and row[0]]
-
-
-def _load_table(work: duckdb.DuckDBPyConnection, cluster: str, one: Published, stage: Path) -> Account:
+def _load_table(work: Work, cluster: str, one: Published, stage: Path) -> Account:
     table = one.table
     names = list[str]()
     rows_in: int | None = 0
@@ -157,7 +222,7 @@ def _load_table(work: duckdb.DuckDBPyConnection, cluster: str, one: Published, s
             names = check_header(one, one.plain)
         rows_in = _load_rows(work, one, one.plain, records_of(one, one.plain, names, stage))
     work.execute(f"CREATE TABLE {table.name}_header AS SELECT ?::VARCHAR[] AS names", [names])
-    kept = ", ".join(_quoted(name) for name in table.kept)
+    kept = ", ".join(f'"{name}"' for name in table.kept)
     work.execute(f"CREATE VIEW {table.name} AS SELECT {kept} FROM {table.name}_all WHERE rule IS NULL")
     account = _account(work, cluster, one, rows_in)
     if table.required and not account.rows_in:
@@ -182,7 +247,7 @@ def records_of(one: Published, plain: Path, names: list[str], stage: Path) -> Re
     return separated(plain, table.name, delimiter=",", skip=header, counts=counts, least=len(table.columns))
 
 
-def _load_rows(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, records: Records) -> int | None:
+def _load_rows(work: Work, one: Published, plain: Path, records: Records) -> int | None:
     """Load a file's rows and quarantine bad ones; return their number, counted without DuckDB if the format allows."""
     table = one.table
     try:
@@ -206,19 +271,19 @@ def _load_rows(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, rec
     return max(0, count_rows(plain) - records.header_lines) if records.rejects and table.records is None else None
 
 
-def _apply_late_rules(work: duckdb.DuckDBPyConnection, table: RawTable, records: Records) -> None:
+def _apply_late_rules(work: Work, table: RawTable, records: Records) -> None:
     """Mark rows that repeat an earlier row's key, then rows that break rules about other tables, with all of these.
 
     Rows that already broke a rule are not compared with other rows and tables, because they are not kept.
     """
     name = table.name
     doubtful = f"SELECT key_hash FROM {name}_all WHERE rule IS NULL GROUP BY key_hash HAVING count(*) > 1"
-    if table.key and work.execute(f"SELECT EXISTS ({doubtful})").fetchone() == (True,):
+    if table.key and _fetched(work, f"SELECT EXISTS ({doubtful})"):
         rows = f"SELECT rowid AS nth FROM {name}_all WHERE rule IS NULL AND key_hash IN ({doubtful})"
         work.execute(f"CREATE TEMP TABLE doubtful AS {rows}")
         read = classified(table, f"(SELECT * FROM {records.numbered} SEMI JOIN doubtful USING (nth))")
-        order = f"row_number() OVER (PARTITION BY {', '.join(_quoted(k) for k in table.key)} ORDER BY nth)"
-        repeated = f"SELECT nth FROM {read} QUALIFY {order} > 1"
+        key = ", ".join(f'"{column}"' for column in table.key)
+        repeated = f"SELECT nth FROM {read} QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY nth) > 1"
         work.execute(f"UPDATE {name}_all SET rule = '{DUPLICATE}' WHERE rowid IN ({repeated})")
         work.execute("DROP TABLE doubtful")
     if table.links:
@@ -231,7 +296,7 @@ def _apply_late_rules(work: duckdb.DuckDBPyConnection, table: RawTable, records:
         work.execute(f"UPDATE {name}_all SET rule = marks.rule FROM ({marks}) AS marks WHERE {name}_all.rowid = place")
 
 
-def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, records: Records) -> None:
+def _quarantine(work: Work, one: Published, records: Records) -> None:
     """Copy the raw text of every bad row to the quarantine; the file is read again only if it has bad rows."""
     name = one.table.name
     gaps = "SELECT 0 AS first, 0 AS lines WHERE false"
@@ -248,7 +313,7 @@ def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, records: Record
             (SELECT row - row_number() OVER (ORDER BY row) AS first, row_number() OVER (ORDER BY row) AS lines
             FROM {QUARANTINE} WHERE "table" = '{name}') GROUP BY first"""
     bad = f"SELECT rowid AS nth, rule FROM {name}_all WHERE rule IS NOT NULL"
-    if work.execute(f"SELECT EXISTS ({bad})").fetchone() == (True,):
+    if _fetched(work, f"SELECT EXISTS ({bad})"):
         work.execute(
             f"""INSERT INTO {QUARANTINE}
             SELECT ?, ?, rule, nth + 1 + coalesce(lines, 0), line, nth, place + coalesce(lines, 0)
@@ -258,10 +323,15 @@ def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, records: Record
         )
 
 
-def _account(work: duckdb.DuckDBPyConnection, cluster: str, one: Published, rows_in: int | None) -> Account:
+def _account(work: Work, cluster: str, one: Published, rows_in: int | None) -> Account:
     name = one.table.name
-    [[rows_good]] = work.execute(f"SELECT count(*) FROM {name}").fetchall()
-    [[rows_bad]] = work.execute(f'SELECT count(*) FROM {QUARANTINE} WHERE "table" = ?', [name]).fetchall()
+    rows_good = _fetched(work, f"SELECT count(*) FROM {name}")
+    rows_bad = _fetched(work, f"SELECT count(*) FROM {QUARANTINE} WHERE \"table\" = '{name}'")
+    broken = work.execute(
+        f"""SELECT one, count(*) FROM
+        (SELECT unnest(string_split(rule, '{SEPARATOR}')) AS one FROM {QUARANTINE} WHERE "table" = '{name}')
+        GROUP BY one ORDER BY one"""
+    ).fetchall()
     return Account(
         cluster=cluster,
         table=name,
@@ -270,18 +340,14 @@ def _account(work: duckdb.DuckDBPyConnection, cluster: str, one: Published, rows
         rows_in=rows_good + rows_bad if rows_in is None else rows_in,
         rows_good=rows_good,
         rows_quarantined=rows_bad,
-        quarantined=dict(broken_by(work, name)),
+        quarantined=dict(broken),
     ).close()
 
 
-def broken_by(work: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str, int]]:
-    """Return each rule that quarantined rows of a table break, with the number of rows."""
-    return work.execute(
-        f"""SELECT one, count(*) FROM
-        (SELECT unnest(string_split(rule, '{SEPARATOR}')) AS one FROM {QUARANTINE} WHERE "table" = ?)
-        GROUP BY one ORDER BY one""",
-        [table],
-    ).fetchall()
+def _fetched(work: Work, query: str) -> Any:  # Any: the type of the column
+    """Return the first value that a query gives."""
+    [value, *_] = work.execute(query).fetchone() or (None,)
+    return value
 
 
 def _order_of(table: str) -> list[str]:
@@ -289,10 +355,6 @@ def _order_of(table: str) -> list[str]:
         return ["table", "row", "rule", "raw"]
     key = [c for c in CANONICAL[table].key if c not in ("trace", "cluster")]
     return ["submit_ts", *key] if table == "jobs" else key
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'
 
 
 def _first_line(error: Exception) -> str:

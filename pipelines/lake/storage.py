@@ -1,7 +1,4 @@
-"""Where a lake is: the operations that differ between a folder and an object store, and the folder.
-
-`pipelines.lake.bucket` has the object store.
-"""
+"""Where a lake is: the operations that differ between a folder and an object store, and the folder."""
 
 import os
 import shutil

@@ -1,7 +1,4 @@
-"""The tables and views of a lake: columns, types, descriptions, and the SQL of the views.
-
-`features.canonical` describes the canonical columns, `pipelines.lake.quantities` the derived ones.
-"""
+"""The tables and views of a lake: columns, types, descriptions, and the SQL of the views."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

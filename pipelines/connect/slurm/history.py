@@ -19,8 +19,7 @@ from pipelines.connect.slurm.accounting import EndedJob, read_jobs
 from pipelines.connect.slurm.commands import INTERVAL_S, jobs_between, sampling_interval_s
 from pipelines.errors import SourceError
 from pipelines.lake.generic.opening import opened_source
-from pipelines.lake.ingest import ingest
-from pipelines.lake.inputs import check_trace_name
+from pipelines.lake.ingest import check_trace_name, ingest
 
 __all__ = ["update"]
 

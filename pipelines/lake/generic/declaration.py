@@ -1,7 +1,4 @@
-"""Convert a checked mapping to a `Source`: raw columns, each after those it is derived from, rules, and advice.
-
-`selects.py` has the canonical SELECTs; `staging` loads the source. Texts of a mapping enter SQL only as literals.
-"""
+"""Convert a checked mapping to a `Source`: raw columns, each after those it is derived from, rules, and advice."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,10 +12,16 @@ from pipelines.errors import MappingError
 from pipelines.lake.generic.conversions import EPOCHS, TEXT_SLOT, cases, literal, skipped_hours, time_value
 from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, PERCENT, REQUEST_OF, TIME, USAGE_COLUMNS, Kind
 from pipelines.lake.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping, columns_of
-from pipelines.lake.generic.records import MOST_RECORD_CHARACTERS, records_in, written_records
+from pipelines.lake.generic.records import (
+    LOGS,
+    MOST_RECORD_CHARACTERS,
+    duckdb_records,
+    records_in,
+    sqlite_records,
+    written_records,
+)
 from pipelines.lake.generic.selects import jobs_select, machines_select, remarks_of, usage_select
 from pipelines.lake.generic.slurm import SLURM_STEP
-from pipelines.lake.generic.table_records import LOGS, duckdb_records, parquet_records, sqlite_records
 from pipelines.lake.generic.text_records import text_records
 from pipelines.lake.manifest import Input
 from pipelines.lake.reading import COLUMN_COUNT, TOO_LONG, UNREADABLE
@@ -92,10 +95,8 @@ def _records(
     wanted = wanted_of(columns)
     if rows.format in ("csv", "jsonl"):
         return text_records(plain, file, rows, wanted, name, target)
-    if rows.format == "parquet":
-        return parquet_records(plain, file, wanted)
-    if rows.format == "duckdb":
-        return duckdb_records(plain, file, rows, wanted, target)
+    if rows.format in ("parquet", "duckdb"):
+        return written_records(duckdb_records(plain, file, rows, wanted, target.parent), len(wanted), target, file)
     if rows.format == "sqlite":
         return written_records(sqlite_records(plain, file, rows, wanted), len(wanted), target, file)
     return records_in(plain)  # `opening.py` has fetched the rows of PostgreSQL as records already

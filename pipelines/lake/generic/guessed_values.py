@@ -1,7 +1,4 @@
-"""How the texts of a column are to be read, guessed from a sample: time format, unit or conversion, states.
-
-No name is matched here; `guessing.py` does that.
-"""
+"""How the texts of a column are to be read, guessed from a sample: time format, unit or conversion, states."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

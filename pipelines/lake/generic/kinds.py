@@ -1,7 +1,4 @@
-"""The kind of every column that a mapping may name: its units, its default conversion and its named conversions.
-
-The SQL is in `conversions.py` and `slurm.py`.
-"""
+"""The kind of every column that a mapping may name: its units, its default conversion and its named conversions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,4 @@
-"""The mapping file (TOML): files or query, columns and units. It is checked before any row is read.
-
-`conversions.py` lists the columns and units; `declaration.py` converts a mapping to a `Source`.
-"""
+"""The mapping file (TOML): files or query, columns and units. It is checked before any row is read."""
 
 import re
 import tomllib

@@ -1,7 +1,4 @@
-"""Open a user's data with a mapping: convert a folder, a file or a PostgreSQL address to a source to ingest.
-
-`declaration.py` interprets the mapping.
-"""
+"""Open a user's data with a mapping: convert a folder, a file or a PostgreSQL address to a source to ingest."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +10,7 @@ from typing import Final
 from pipelines.errors import MappingError, SourceError
 from pipelines.lake.generic.declaration import source_of, wanted_of
 from pipelines.lake.generic.mapping import GenericMapping, RowsMapping, read_mapping
-from pipelines.lake.generic.records import written_records
-from pipelines.lake.generic.table_records import postgres_records
+from pipelines.lake.generic.records import postgres_records, written_records
 from pipelines.lake.sources.source import CLUSTER, Source
 
 __all__ = ["opened_source"]

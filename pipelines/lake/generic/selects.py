@@ -46,17 +46,10 @@ def _and_ended(held: set[str]) -> str:
 
 
 def jobs_select(held: set[str], *, waits_measured: bool) -> str:
-    """Return the SELECT of the table `jobs`.
+    """Return the SELECT of the table `jobs` from the mapped and derived columns `held`.
 
     Running jobs get a null end, waiting jobs a null start. The run time of a running job, if not given, ends at the
-    latest time in the table.
-
-    Parameters
-    ----------
-    held
-        The mapped and derived columns.
-    waits_measured
-        Whether the table has a column of waits. Waits derived from times are null if no job waited.
+    latest time in the table. Waits that are derived from times (not `waits_measured`) are null if no job waited.
     """
     status = "status" if "status" in held else "NULL"
     run = "run_s" if "run_s" in held else "NULL::DOUBLE"

@@ -9,8 +9,9 @@ import json
 import mmap
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple
 
 from pipelines.errors import SourceError
 from pipelines.lake.generic.mapping import RowsMapping
@@ -47,24 +48,18 @@ def lines_of(path: Path, encoding: str) -> Iterator[Line]:
             fault = None
             if len(text) == MOST_RECORD_CHARACTERS and text[-1] not in "\r\n":
                 fault = TOO_LONG
-                _skip_line(stream)
+                while (rest := stream.readline(MOST_RECORD_CHARACTERS)) and rest[-1] not in "\r\n":
+                    pass
             elif "\0" in text or (not text.isascii() and not _is_text(text)):
                 fault = UNREADABLE
-            yield Line(number, text if fault is None else _cleaned(text), fault)
+            if fault is not None:
+                text = text.replace("\0", NO_CHARACTER).encode("utf-8", "replace").decode()
+            yield Line(number, text, fault)
             number += 1
-
-
-def _skip_line(stream: TextIO) -> None:
-    while (rest := stream.readline(MOST_RECORD_CHARACTERS)) and rest[-1] not in "\r\n":
-        pass
 
 
 def _is_text(text: str) -> bool:
     return NO_CHARACTER not in text and not any("\ud800" <= each <= "\udfff" for each in text)
-
-
-def _cleaned(text: str) -> str:
-    return text[:MOST_RECORD_CHARACTERS].replace("\0", NO_CHARACTER).encode("utf-8", "replace").decode()
 
 
 class _Spoiled(Exception):
@@ -104,9 +99,7 @@ def text_records(
         return written_records(_json_records(path, file, rows, wanted), len(wanted), target, file)
     if not _is_plain(path, rows):
         return written_records(_csv_records(path, file, rows, wanted), len(wanted), target, file)
-    found = _fields(path, rows)
-    first = None if rows.header else next(found, None)
-    count, places = _layout_of_header(found, file, wanted) if first is None else _positions(file, first[1], wanted)
+    count, places = _layout(_fields(path, rows), file, rows, wanted)
     texts = "".join(f", f[{place + 1}] AS w{nth}" for nth, place in enumerate(places, start=1))
     return separated(path, table, delimiter=rows.delimiter, skip=int(rows.header), counts=(count,), texts=texts)
 
@@ -121,11 +114,8 @@ def _is_plain(path: Path, rows: RowsMapping) -> bool:
 
 
 def _csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    found = _fields(path, rows)
-    count, places = _layout_of_header(found, file, wanted) if rows.header else (0, ())
-    for lines, fields, fault in found:
-        if not places:
-            count, places = _positions(file, fields, wanted)
+    count, places = _layout(_fields(path, rows), file, rows, wanted)
+    for lines, fields, fault in islice(_fields(path, rows), int(rows.header), None):
         raw = "".join(line.text for line in lines).rstrip("\r\n")
         if fault is None and len(fields) != count:
             fault = COLUMN_COUNT
@@ -136,12 +126,25 @@ def _csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str 
 Split = tuple[list[Line], list[str], str | None]
 
 
-def _layout_of_header(found: Iterator[Split], file: str, wanted: Sequence[str | int]) -> tuple[int, tuple[int, ...]]:
-    first = next(found, None)
-    if first is None or first[2] is not None:
+def _layout(
+    records: Iterator[Split], file: str, rows: RowsMapping, wanted: Sequence[str | int]
+) -> tuple[int, tuple[int, ...]]:
+    """Return the number of fields of a file's first record, and the places of the wanted columns."""
+    lines, fields, fault = next(records, ([], [], UNREADABLE))
+    if not rows.header:
+        short = [position for position in wanted if isinstance(position, int) and position > len(fields)]
+        if short and lines:
+            raise SourceError(
+                f"{file} has {len(fields)} columns in its first line; the mapping names column {short[0]}"
+            )
+        return len(fields), tuple(int(position) - 1 for position in wanted)
+    if fault is not None:
         raise SourceError(f"{file} has no header that can be read; expected one, or header = false in the mapping")
-    names = [name.strip() for name in first[1]]
-    return len(names), _places(file, names, wanted)
+    names = [name.strip() for name in fields]
+    twice = [name for name in wanted if isinstance(name, str) and names.count(name) > 1]
+    if twice:
+        raise SourceError(f"{file} has the column {twice[0]!r} twice; expected once. Rename one of them.")
+    return len(names), tuple(names.index(require(file, str(name), names)) for name in wanted)
 
 
 def _fields(path: Path, rows: RowsMapping) -> Iterator[Split]:
@@ -166,22 +169,6 @@ def _fields(path: Path, rows: RowsMapping) -> Iterator[Split]:
             yield feed.taken, fields, None
 
 
-def _places(file: str, names: list[str], wanted: Sequence[str | int]) -> tuple[int, ...]:
-    twice = [name for name in wanted if isinstance(name, str) and names.count(name) > 1]
-    if twice:
-        raise SourceError(f"{file} has the column {twice[0]!r} twice; expected once. Rename one of them.")
-    return tuple(names.index(require(file, str(name), names)) for name in wanted)
-
-
-def _positions(file: str, fields: Sequence[str], wanted: Sequence[str | int]) -> tuple[int, tuple[int, ...]]:
-    for position in wanted:
-        if isinstance(position, int) and position > len(fields):
-            raise SourceError(
-                f"{file} has {len(fields)} columns in its first line; the mapping names column {position}"
-            )
-    return len(fields), tuple(int(position) - 1 for position in wanted)
-
-
 SEEN_NAMES = 40
 
 
@@ -198,7 +185,7 @@ def _json_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str
             continue
         readable = True
         if absent:
-            absent -= {name for name in absent if _has(found, name)}
+            absent -= {name for name in absent if _place(found, name) is not None}
             seen |= dict.fromkeys(list(found)[: SEEN_NAMES - len(seen)])
         try:
             yield Record(line.number, raw, [text_of(_value(found, name)) for name in names])
@@ -215,10 +202,6 @@ def _object(line: str) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _has(found: Mapping[str, object], name: str) -> bool:
-    return _place(found, name) is not None
 
 
 def _value(found: Mapping[str, object], name: str) -> object:

@@ -1,7 +1,4 @@
-"""The published traces, one declaration per file; their publishers' names and units appear only in this package.
-
-`source.py` has the types of a declaration, `archive.py` reads files; `pipelines.lake.staging` executes declarations.
-"""
+"""The published traces, one declaration per file; their publishers' names and units appear only in this package."""
 
 from typing import Final
 

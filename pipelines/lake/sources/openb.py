@@ -23,12 +23,10 @@ from pipelines.lake.sources.source import (
     Rule,
     Source,
     beyond,
+    columns,
     count,
     missing,
     negative,
-    number,
-    seconds,
-    text,
     translated,
     unlisted,
 )
@@ -61,13 +59,7 @@ NODE = RawTable(
     required=True,
     feeds="machines",
     header=("sn", "cpu_milli", "memory_mib", "gpu", "model"),
-    columns=(
-        text("sn"),
-        number("cpu_milli"),
-        number("memory_mib"),
-        count("gpu"),
-        text("model"),
-    ),
+    columns=columns("sn text, cpu_milli number, memory_mib number, gpu count, model text"),
     key=("sn",),
     rules=(
         missing("sn"),
@@ -85,17 +77,10 @@ POD = RawTable(
     feeds="jobs",
     header=("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "*"),
     columns=(
-        text("name"),
-        number("cpu_milli"),
-        number("memory_mib"),
-        count("num_gpu"),
-        count("gpu_milli"),
-        text("gpu_spec"),
-        text("qos"),
-        text("pod_phase"),
-        seconds("creation_time"),
-        seconds("deletion_time"),
-        seconds("scheduled_time"),
+        *columns(
+            "name text, cpu_milli number, memory_mib number, num_gpu count, gpu_milli count, gpu_spec text, qos text, "
+            "pod_phase text, creation_time seconds, deletion_time seconds, scheduled_time seconds"
+        ),
         count("fields", of="len(f)::VARCHAR"),
     ),
     key=("name",),

@@ -1,7 +1,4 @@
-"""Types that declare a source: its files, raw columns, rules that quarantine rows, and canonical SELECTs.
-
-`pipelines.lake.staging` loads files as declared. No file is read here, and nothing here is specific to one source.
-"""
+"""Types that declare a source: its files, raw columns, rules that quarantine rows, and canonical SELECTs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -81,33 +78,13 @@ class Records:
 class RawTable:
     """One table of a published trace: its files, columns and rules.
 
-    Attributes
-    ----------
-    stems
-        File names without suffix; may contain `CLUSTER`.
-    feeds
-        The canonical table to which its rows contribute.
-    suffixes, archives
-        Suffixes in the order in which they are tried; tar archives that may contain the file.
-    json_array
-        Whether the file is one JSON array instead of lines.
-    header
-        Column names in the first line; `*` stands for any number of names. None: the file has no header.
-    fields
-        Allowed numbers of fields in a row. Empty: the number of header names or columns.
-    key
-        Columns that identify a row; of rows with equal values, all but the first are quarantined.
-    links
-        Rules that also use other tables.
-    passing
-        Columns that only the key and the rules use; they are dropped after loading.
-    records
-        Function that makes a file of any format readable as `Records`, with the texts that `columns` use. Its
-        arguments are the file, a file that it may write, and the first one's name for messages.
-    counted_in
-        Unit of a record's place in the file: `line` or `row`.
-    logs
-        Suffixes of a database's write-ahead logs next to the file, which also hold rows.
+    `stems` are file names without suffix; `suffixes` are tried in this order, then the tar archives `archives`. `feeds`
+    is the canonical table to which the rows contribute. `header` names the columns in the first line (`*`: any number,
+    None: no header), `fields` the allowed numbers of fields in a row (empty: as in the header). Of rows with
+    equal values of `key`, all but the first are quarantined. `links` are rules that also use other tables. `passing`
+    columns are used by the key and the rules only, and dropped after loading. `records` makes a file of another format
+    readable: its arguments are the file, a file that it may write, and the first one's name for messages. `logs` are
+    suffixes of a database's write-ahead logs.
     """
 
     name: str
@@ -161,13 +138,11 @@ class Shortcut:
 class Source:
     """The declaration of one trace: how to find its clusters, its raw tables, and the canonical tables to write.
 
-    `clusters` returns the folder of each cluster by name. `outputs` maps a canonical table to its SELECT.
-    Every SELECT names the canonical columns it fills, without `trace` and `cluster`; columns not named become null.
-    `split_by` maps an output to the column by which it is written in parts if large; all its raw tables have it.
-    `shortcuts` maps an output to a faster SELECT, used if the rows allow it.
-    `zone` is the time zone of the trace's local hours and days.
-    `representative` names the cluster that represents the trace if clusters are alternatives, which are never added up.
-    `declared` lists inputs without rows (a mapping file). `cures` maps a rule to advice that replaces the general one.
+    `clusters` returns the folder of each cluster by name. `outputs` maps a canonical table to its SELECT, which names
+    the columns it fills, without `trace` and `cluster`. `split_by` maps an output to the column by which it is written
+    in parts if large. `zone` is the time zone of the trace's local hours and days. `representative` names the cluster
+    that represents the trace if clusters are alternatives, which are never added up. `declared` lists inputs without
+    rows (a mapping file). `cures` maps a rule to advice that replaces the general one.
     """
 
     name: str
@@ -182,6 +157,17 @@ class Source:
     representative: str | None = None
     declared: tuple[Input, ...] = ()
     cures: Mapping[str, str] = field(default_factory=dict)
+
+
+def columns(table: str) -> tuple[Column, ...]:
+    """Declare columns, each by its name and kind: `text`, `number`, `count` or `seconds`.
+
+    >>> [column.name for column in columns("user text, inst_num count")]
+    ['user', 'inst_num']
+    """
+    kinds = {"text": text, "number": number, "count": count, "seconds": seconds}
+    pairs = (each.split() for each in table.split(","))
+    return tuple(kinds[kind](name) for name, kind in pairs)
 
 
 def text(name: str, *, of: str | None = None) -> Column:

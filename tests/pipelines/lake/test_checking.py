@@ -9,8 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.errors import BadUsage, SourceError
-from pipelines.lake.generic.opening import opened_source
+from pipelines.errors import SourceError
 from pipelines.lake.ingest import check, ingest
 from pipelines.lake.problems import CURES, UNPARSABLE, cure_of
 from pipelines.lake.sources import SOURCES
@@ -76,24 +75,6 @@ def test_a_check_fails_as_the_ingest_would(tmp_path: Path) -> None:
         ingest("pai", folder, tmp_path / "lake", strict_share=0.0)
     assert report.failure == str(caught.value)
     assert report.problems
-
-
-def test_a_check_fails_as_the_ingest_would_where_no_row_is_good(tmp_path: Path) -> None:
-    folder, mapping = own_files(tmp_path, "csv", [BAD["unparsable_submit_ts"]])
-
-    with opened_source(mapping, str(folder)) as opened:
-        report = check(opened.source, folder, tmp_path / "lake", as_name="own")
-        with pytest.raises(SourceError, match="none of 1 rows") as caught:
-            ingest(opened.source, folder, tmp_path / "lake", as_name="own")
-
-    assert report.failure == str(caught.value)
-
-
-def test_what_a_trace_holds_already_is_not_mixed(tmp_path: Path) -> None:
-    ingest("pai", PUBLISHED["pai"].write(tmp_path / "pai"), tmp_path / "lake", as_name="mine")
-
-    with pytest.raises(BadUsage, match="--as"):
-        check("philly", PUBLISHED["philly"].write(tmp_path / "philly"), tmp_path / "lake", as_name="mine")
 
 
 def run(*arguments: str) -> Any:

@@ -41,17 +41,6 @@ def test_a_row_breaks_all_its_rules_and_counts_once_as_a_row(tmp_path: Path) -> 
     assert account.rows_in == account.rows_good + 1
 
 
-def test_a_check_shows_the_value_at_fault_of_each_rule(tmp_path: Path) -> None:
-    folder = PUBLISHED["pai"].write(tmp_path / "from", (Spoiler(rule="", file=TASKS, row=BAD),))
-
-    report = check("pai", folder, tmp_path / "lake")
-
-    assert {problem.rule: problem.found for problem in report.problems} == FAULTS
-    assert report.manifest is not None
-    assert report.manifest.rows_quarantined == 1
-    assert len({problem.first for problem in report.problems}) == 1
-
-
 @pytest.mark.parametrize(
     ("changed", "found"),
     [

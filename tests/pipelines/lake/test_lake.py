@@ -85,13 +85,6 @@ def test_views_show_every_table(lake: Lake) -> None:
             assert frame.height == lake.table(name).select(pl.len()).collect().item()
 
 
-def test_the_duckdb_file_works_from_any_folder(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    with duckdb.connect(str(lake.path / "taut.duckdb"), read_only=True) as connection:
-        assert connection.execute("SELECT count(*) FROM jobs").fetchall() == [(12,)]
-
-
 def test_views_follow_a_lake_that_moved(lake: Lake, tmp_path: Path) -> None:
     shutil.move(lake.path, tmp_path / "moved")
 
@@ -117,14 +110,6 @@ def test_views_are_right_while_an_older_connection_or_a_writer_holds_them(lake: 
         lake.views_file.unlink()
         with lake.writing():
             assert lake.connect().execute("SELECT count(*) FROM jobs").fetchall() == [(16,)]
-
-
-def test_closing_the_lake_closes_its_connections(lake: Lake) -> None:
-    with lake:
-        connection = lake.connect()
-
-    with pytest.raises(duckdb.ConnectionException):
-        connection.execute("SELECT 1")
 
 
 def test_a_read_only_connection_does_not_write(lake: Lake) -> None:

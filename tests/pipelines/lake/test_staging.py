@@ -50,7 +50,7 @@ def test_a_shortcut_gives_what_the_whole_gives(
         taken.append(select_of(*arguments))
         return taken[-1]
 
-    monkeypatch.setattr("pipelines.lake.cluster_loading.select_of", noted)
+    monkeypatch.setattr("pipelines.lake.staging.select_of", noted)
     ingest("philly", folder, tmp_path / "short")
     assert whole not in taken
 
@@ -70,19 +70,6 @@ def test_rows_of_another_table_are_joined(other: str, published: Published, tmp_
     ingest("philly", folder, tmp_path / "lake")
 
     assert _use(tmp_path / "lake")["cpu_frac"].drop_nulls().to_list() == [0.505]
-
-
-def test_a_repeated_minute_is_folded(published: Published, tmp_path: Path) -> None:
-    folder = _folder(published, tmp_path / "from")
-    with (folder / "cluster_gpu_util").open("a") as out:
-        out.write("2017-10-03 05:00:00 PDT,m3,10,NA,NA,NA,NA,NA,NA,NA,\n" * 2)
-        out.write("2017-10-03 05:00:00 PDT,m3,40,NA,NA,NA,NA,NA,NA,NA,\n")
-
-    ingest("philly", folder, tmp_path / "lake")
-
-    use = _use(tmp_path / "lake")
-    assert use.height == 12 * 90 + 1
-    assert use.filter(pl.col("ts") == use["ts"].max())["gpu_frac"].to_list() == [0.2]
 
 
 @pytest.mark.parametrize(

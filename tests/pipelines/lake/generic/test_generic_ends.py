@@ -4,9 +4,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
-from pipelines.cli import app
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import check, ingest
 from pipelines.lake.lake import Lake
@@ -52,16 +50,6 @@ def test_rows_without_an_end_are_reported_with_the_cure(columns: str, cure: str,
 
     assert cure in said
     assert jobs_of(tmp_path)["end_ts"].null_count() == 2
-
-
-def test_the_command_says_so(tmp_path: Path) -> None:
-    warned(tmp_path, RUN)
-    asked = ["ingest", "generic", "--mapping", str(tmp_path / "m.toml"), "--from", str(tmp_path), "--check"]
-
-    done = CliRunner().invoke(app, asked)
-
-    assert NO_END in done.stderr
-    assert "to the column of submit_ts" in done.stderr
 
 
 def test_a_start_taken_from_the_submission_gives_ends_and_unknown_waits(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Mapping files: every fault is reported with its place and cure before any row is read."""
 
 from pathlib import Path
-from zoneinfo import available_timezones
 
 import duckdb
 import pytest
@@ -217,11 +216,3 @@ def test_texts_become_values(conversion: Conversion | str, text: str, value: obj
 @pytest.mark.parametrize("state", SLURM_STATES)
 def test_every_state_of_slurm_is_known(state: str) -> None:
     assert value_of(STATUS.named["slurm_state"], state) == str(SLURM_STATES[state])
-
-
-def test_every_time_zone_that_a_mapping_takes_is_known_to_duckdb() -> None:
-    taken = {name for name in available_timezones() if "/" in name and not name.startswith("posix/")}
-    with duckdb.connect() as connection:
-        known = {row[0] for row in connection.execute("SELECT name FROM pg_timezone_names()").fetchall()}
-
-    assert taken - known == set()

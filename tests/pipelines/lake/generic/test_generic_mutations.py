@@ -3,7 +3,6 @@
 import random
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
@@ -136,13 +135,3 @@ def test_a_spoiled_mapping_ends_in_an_error_or_in_quarantine(tmp_path: Path) -> 
         shutil.rmtree(place)
 
     assert FILES / 4 < errors < FILES
-
-
-@pytest.mark.slow
-def test_flipped_bits_in_a_mapping_end_in_an_error_or_in_quarantine(tmp_path: Path) -> None:
-    rng = random.Random(13)
-    folder, mapping = own_files(tmp_path, "csv")
-    for _ in range(FILES // 2):
-        mapping.write_bytes(rng.choice((cut, flip_bits, flip_characters))(mapping_text("csv").encode(), rng))
-        with suppress(SourceError), opened_source(mapping, str(folder)) as opened:
-            assert opened.source.outputs

@@ -15,7 +15,6 @@ from pipelines.errors import MappingError, SourceError
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import IngestReport, check, ingest
 from pipelines.lake.lake import Lake
-from pipelines.lake.problems import CURES
 from tests.pipelines.lake.generic.own_rows import (
     BAD,
     NAMES,
@@ -181,18 +180,6 @@ def test_named_nulls_are_taken_besides_the_usual_ones_and_no_limit_is_null(tmp_p
     assert jobs["time_limit_s"].to_list() == [None, None, 3600]
 
 
-def test_a_repeated_hour_that_turns_times_around_is_quarantined_with_that_cure(tmp_path: Path) -> None:
-    turned = row(1, Submit="2024-10-27T02:50:00", Start="2024-10-27T02:10:00", End=None)
-    folder, mapping = own_files(tmp_path, "csv", (row(0), turned))
-    mapping.write_text(mapping_text("csv", more='zone = "Europe/Berlin"\n'))
-
-    report = ingested(tmp_path, folder, mapping)
-
-    assert report.manifest.accounts[0].quarantined == {"start_before_submit": 1}
-    assert "a clock change repeats" in CURES["start_before_submit"]
-    assert "a clock change repeats" in CURES["end_before_start"]
-
-
 def test_run_times_cut_off_are_lower_bounds_and_what_runs_ran_until_the_latest_time(tmp_path: Path) -> None:
     jobs = read_csv(
         tmp_path,
@@ -288,9 +275,9 @@ def test_an_sqlite_file_that_is_being_written_is_read_with_its_log(tmp_path: Pat
 def test_rows_of_an_sqlite_file_that_are_not_committed_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines.lake.generic import table_records
+    from pipelines.lake.generic import records
 
-    monkeypatch.setattr(table_records, "BUSY_S", 0.1)
+    monkeypatch.setattr(records, "BUSY_S", 0.1)
     folder, mapping = own_files(tmp_path, "sqlite")
     writer = sqlite3.connect(folder / "jobs")
     writer.execute("PRAGMA cache_size = 1")

@@ -34,14 +34,3 @@ def test_parts_hold_the_rows_of_the_whole_in_its_order(
     whole, parts = (Lake(tmp_path / name).table("machine_usage").collect() for name in ("whole", "parted"))
     assert parts.equals(whole)
     assert ingest("philly", folder, tmp_path / "again").manifest == parted
-
-
-def test_a_machine_of_more_rows_than_a_part_is_a_part_of_its_own(
-    published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(staging, "PART_ROWS", 1)
-
-    manifest = ingest("philly", _folder(published, tmp_path / "from"), tmp_path / "lake").manifest
-
-    files = [o for o in manifest.outputs if o.table == "machine_usage"]
-    assert len(files) == Lake(tmp_path / "lake").table("machine_usage").collect()["machine"].n_unique()
