@@ -1,8 +1,4 @@
-"""Train and evaluate models of run time and use, decide on their promotion, and register them in MLflow.
-
-Training and evaluation are functions from frames to boosters and tables, deterministic given a seed. `model` writes
-bundles, `tracking` writes to MLflow, and `retrain` runs all steps.
-"""
+"""Train and evaluate models of run time and use, decide on their promotion, and register them in MLflow."""
 
 from typing import Final
 

@@ -1,8 +1,6 @@
 """XGBoost on log targets: quantile boosters with early stopping, and a forest whose leaves sample training values.
 
-Takes matrices and returns models; callers choose the columns (by feature contract) and the rows (by split).
-
-References: Chen and Guestrin, "XGBoost: A Scalable Tree Boosting System" (2016), sections 2 and 3.
+Reference: Chen and Guestrin, "XGBoost: A Scalable Tree Boosting System" (2016), sections 2 and 3.
 """
 
 from dataclasses import asdict, dataclass

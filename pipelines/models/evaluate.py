@@ -1,7 +1,4 @@
-"""Evaluate a run-time model, its members and history baselines on one split, and record the course of a fit.
-
-The metrics and intervals are computed in `judging`.
-"""
+"""Evaluate a run-time model, its members and history baselines on one split, and record the course of a fit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -143,16 +140,10 @@ CALIBRATION: Final = {"quantile": pl.Float64, "predicted_s": pl.Float64, "jobs":
 class FitRecord:
     """The course of a fit and of its evaluation.
 
-    Attributes
-    ----------
-    rounds
-        One row per boosting round: `round` (from 1), and the uncalibrated pinball loss of the trees up to it on the
-        latest training rows (`latest_trained`) and on the judged rows (`later`, null without judged rows).
-    weeks
-        One row per week of submissions and forecast: `week` (its first day), `model`, `jobs`, `pinball`.
-    calibration
-        One row per quantile and bin of its prediction: `quantile`, `predicted_s` (median of the bin), `jobs`, and
-        `share` of jobs at or below their prediction.
+    `rounds`: by boosting `round`, the pinball loss of the trees up to it on the latest training rows (`latest_trained`)
+    and on the judged rows (`later`). `weeks`: by `week` of submission and `model`, `jobs` and `pinball`. `calibration`:
+    by `quantile` and bin of its prediction, `predicted_s` (median), `jobs`, and `share` of jobs at or below their
+    prediction.
     """
 
     rounds: pl.DataFrame

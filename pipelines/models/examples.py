@@ -1,7 +1,4 @@
-"""Training examples of one trace and task type: jobs, their features at submission, and their log run times.
-
-Features come from `features.build` alone; nothing is fitted or split here.
-"""
+"""Training examples of one trace and task type: jobs, their features at submission, and their log run times."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
@@ -45,10 +42,9 @@ LATER_SHARE: Final = 0.2
 class Examples:
     """Jobs of one task type in order of submission, each with the features known when it was submitted.
 
-    `jobs` are canonical jobs (n rows), with the columns of `usage` if the trace measures use. `features` are the model
-    inputs; features that are run times have the reference subtracted. `log_y` (n,) is the log run time, NaN for jobs
-    without one, and `reference` (n, 2) what is subtracted from it before p50 and p90 are fitted: the log quantiles of
-    similar jobs, or 0. `history` (n, 3, 2) are the forecasts from the history alone (`features.references.Referenced`).
+    `jobs` (n rows) have the columns of `usage` if the trace measures use. `log_y` (n,) is the log run time, NaN if
+    unknown, `reference` (n, 2) what is subtracted from it before p50 and p90 are fitted, and from features that are run
+    times. `history` (n, 3, 2) are the forecasts from the history alone (`features.references.Referenced`).
     """
 
     task_type: str

@@ -43,11 +43,10 @@ WEIGHT_LIMIT: Final = 20.0
 class Fitted:
     """A fitted run-time model: XGBoost, a forest, and how they are combined with forecasts from the history.
 
-    `forecasts` (n, members, 2) holds the p50 and p90 of log run time that each member forecasts. It is NaN for the rows
-    that trees were fitted on; for early-stopping rows it comes from first fits, which exclude them. `trained` are the
-    rows of the final fits. With fewer than `LEAST_TRAINED` of them, or without rows to fit on or to stop early on, no
-    trees are grown: `forest` is None, and the booster answers 0, that is the reference. `start` is the combination
-    before any job has ended.
+    `forecasts` (n, members, 2) are p50 and p90 of log run time of each member, NaN for the rows that trees were fitted
+    on; for early-stopping rows they come from first fits, which exclude them. `trained` are the rows of the final fits.
+    If they are too few for trees, `forest` is None and the booster answers 0. `start` is the combination before any job
+    has ended.
     """
 
     contract: FeatureContract
@@ -244,10 +243,7 @@ def censoring_weights(ended_run_s: FloatArray, open_run_s: FloatArray) -> FloatA
 
 
 def survival_before(times: FloatArray, events: npt.NDArray[np.bool_], at: FloatArray) -> FloatArray:
-    """Return the Kaplan-Meier estimate of P(T >= t) at each t of `at`.
-
-    It is the product of 1 - d(u)/n(u) over the event times u < t, where d(u) is the number of events at u and n(u) the
-    number of rows with time >= u.
+    """Return the Kaplan-Meier estimate of P(T >= t) at each t of `at`: the product of 1 - d(u)/n(u) over times u < t.
 
     >>> survival_before(np.array([1.0, 2.0, 3.0, 4.0]), np.array([True, False, True, True]), np.array([1.0, 3.0, 4.0]))
     array([1.   , 0.75 , 0.375])

@@ -1,8 +1,7 @@
 """Permutation importance of features and of requestable resources, on held-out rows.
 
-Permutation importance has no sign, so a sign is computed apart. For a feature it is the rank correlation of its value
-with its SHAP value. For a resource it is the rank correlation, under shuffling, of the change of the request with the
-change of the prediction.
+It has no sign, so a sign is computed apart: the rank correlation of a feature with its SHAP value, or of the change of
+a request with the change of the prediction.
 
 References: Breiman, "Random Forests" (2001), section 10; Strobl and others, "Conditional variable importance for random
 forests" (2008), for shuffling within strata; Lundberg and others, "From Local Explanations to Global Understanding with
@@ -75,15 +74,9 @@ def permuted(
     """Return for each feature how much the held-out loss increases when its column is shuffled, largest increase first.
 
     `matrix` (n, k) and `targets` (n, ...) are of held-out rows; of more than `LARGEST_SAMPLE` a random sample is used.
-    `loss` returns the loss of a matrix and its targets, as `boosters` predict it. A feature that no tree splits on gets
-    mean and std 0 without shuffling.
-
-    Returns
-    -------
-    importances
-        One row per feature: `feature`, `mean` and `std` of the increase over the shuffles, `repeats`, and `sign`:
-        Spearman's correlation of the feature with its SHAP value in the first output of the only booster; null for
-        categories, for constants, and if there are several boosters.
+    `loss` returns the loss of a matrix and its targets, as `boosters` predict it. A row has `feature`, `mean` and `std`
+    of the increase over the shuffles (0 for a feature that no tree splits on), `repeats`, and `sign`: Spearman's
+    correlation with the SHAP value, null for categories and constants, and if there are several boosters.
     """
     rng = np.random.default_rng(seed)
     if len(matrix) > LARGEST_SAMPLE:
@@ -121,16 +114,12 @@ def permuted_requests(
     predict: Callable[[Matrix], FloatArray],
     seed: int,
 ) -> dict[str, Spread]:
-    """Return for each resource how much the loss increases when its requests are shuffled.
+    """Return for each resource how much the loss increases when its requests are shuffled among jobs of the same role.
 
-    All features derived from the request change along: shuffling `cpu_cores_per_gpu` alone would attribute the effect
-    of GPUs to cores. Requests are shuffled among jobs of the same role only: roles request different amounts, so
-    shuffling across roles would attribute the effect of the role to the request.
-
-    `frame`, `jobs` and `targets` (n, ...) are of held-out rows; `contract` encodes the features, `loss` returns the
-    loss of a matrix and its targets, and `predict` the predictions (n,). Importances are zero if no feature of the
-    contract is derived from a request. `sign` is Spearman's correlation, over rows and shuffles, of the change of the
-    request with the change of the prediction; null if one of them never changes.
+    All features derived from the request change along, else the effect of GPUs would be attributed to cores. `frame`,
+    `jobs` and `targets` (n, ...) are of held-out rows; `predict` returns the predictions (n,) of an encoded matrix.
+    `sign` is Spearman's correlation, over rows and shuffles, of the change of the request with the change of the
+    prediction; null if one of them never changes.
     """
     rng = np.random.default_rng(seed)
     if frame.height > LARGEST_SAMPLE:
@@ -174,12 +163,8 @@ def important_resources(
     """Return the important resources, which Algorithm 1 does not shrink.
 
     A resource is important if the mean of its importance is above 2 standard deviations and above `least_share` of the
-    total. The total sums the importances of the resources and of all features not derived from a request. If `signed`,
-    its sign must also be negative: with a larger request, the predicted run time is shorter.
-
-    >>> important_resources({"cpu_cores": Spread(mean=0.3, std=0.1), "mem_gib": Spread(mean=0.3, std=0.2),
-    ...     "gpus": Spread(mean=0.01, std=0.0)}, [])
-    ('cpu_cores',)
+    total of the resources and of all features not derived from a request. If `signed`, its sign must also be negative:
+    with a larger request, the predicted run time is shorter.
     """
     others = [float(i["mean"] or 0.0) for i in importances if not _from_request(str(i["feature"]))]
     total = sum(max(mean, 0.0) for mean in [*others, *(spread.mean for spread in requests.values())])

@@ -1,7 +1,4 @@
-"""Judge models: compare them with baselines on resampled days, and choose by the gate which answer serves.
-
-Pure functions; no registry is read or written here.
-"""
+"""Judge models: compare them with baselines on resampled days, and choose by the gate which answer serves."""
 
 import math
 from collections.abc import Mapping, Sequence

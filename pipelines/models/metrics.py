@@ -1,9 +1,6 @@
 """Metrics of run-time forecasts: pinball loss of log run time, errors in hours, coverage.
 
-Pure functions of arrays, one formula each; confidence intervals are computed in `judging`.
-
-References: Koenker and Bassett, "Regression Quantiles", Econometrica 46 (1978), for the pinball loss;
-`docs` glossary for p50, p90 and WMAPE.
+Reference: Koenker and Bassett, "Regression Quantiles", Econometrica 46 (1978), for the pinball loss.
 """
 
 from dataclasses import dataclass

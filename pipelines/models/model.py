@@ -30,44 +30,15 @@ Kind = Literal["runtime", "usage"]
 class TrainedModel:
     """A fitted model with everything needed to write its bundle, to judge it, to register it and to serve it.
 
-    Attributes
-    ----------
-    name
-        Registered name, `<kind>.<trace>.<type>`, e.g. `runtime.pai.ctr`; `task_type` may be a workload tag.
-    boosters
-        Booster of each target: `run_s` for a run-time model; for a usage model, each of `USAGE_TARGETS` with data.
-        `contract.encode` builds their input matrix; `quantiles` are the levels of their outputs, in order.
-    relative
-        Whether the booster predicts log run time minus that of similar jobs (`features.references`).
-    offsets
-        Calibration offsets in log units, added to the boosters' outputs: one per quantile name (`p50`, `p90`) of a
-        run-time model, one per target of a usage model.
-    history
-        The history of jobs as known at `until`, the training cut: every training job ended before. The service starts
-        from it.
-    importances, resource_importances
-        Permutation importance of each feature (`feature, mean, std, repeats, sign`) and of each requestable resource
-        (`resource, …`, run-time models) on held-out rows.
-    important
-        Resources whose request is important for run time (`importance.important_resources`): they are not shrunk.
-    support
-        Lowest and highest request of each resource in the training rows.
-    metrics
-        Held-out metrics by name. Of a run-time model: the row of `evaluation` that serves (`combined`, or the only
-        member that does), and `importance_<resource>` of the XGBoost member. Of a usage model: its `xgboost` rows, as
-        `<target>_<metric>`.
-    evaluation
-        One row of metrics for the answer, one for every member of its combination, and one for every baseline, all on
-        the same held-out rows.
-    rows, data_fingerprint
-        Number and hash of the training rows.
-    population
-        Distribution of each feature in the training rows, against which the service detects drift; None without rows.
-    alike
-        Upper bounds of the use of similar jobs (same role and request); None for run-time models.
-    combination, forest, record
-        How a run-time model is combined with other forecasts, its forest if it is a member, and the course of its fit;
-        None for usage models.
+    `name` is the registered name, `<kind>.<trace>.<type>`; `task_type` may be a workload tag. `boosters` has one per
+    target (`run_s`; of a usage model each of `USAGE_TARGETS` with data), whose inputs `contract.encode` builds and
+    whose outputs are the levels `quantiles`. `relative`: the booster predicts log run time minus that of similar jobs.
+    `offsets` are added to outputs, in log units, by quantile name or target. `history` is what was known at `until`,
+    the training cut. `importances` and `resource_importances` are permutation importances on held-out rows; requests of
+    `important` resources are not shrunk. `support` is the lowest and highest request of each resource in the training
+    rows. `metrics` are those of the row of `evaluation` that serves, or by `<target>_<metric>`. `population` is the
+    distribution of each feature in the `rows` training rows. `alike` are bounds of the use of similar jobs (usage
+    models); `combination`, `forest` and `record` are of run-time models.
     """
 
     name: str

@@ -1,7 +1,4 @@
-"""Renew the champions of a trace: undo a promotion that did harm, train again, promote what is no worse.
-
-`taut retrain`, which calls this, holds a lock.
-"""
+"""Renew the champions of a trace: undo a promotion that did harm, train again, promote what is no worse."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ from pipelines.models.recipes import Recipe
 from pipelines.models.runtime import train_runtime
 from pipelines.models.tracking import ModelVersion, promote, track
 from pipelines.models.training_tables import Tables, Talk
-from pipelines.models.usage import UsageRecipe, train_usage
+from pipelines.models.usage import train_usage
 
 __all__ = ["Retrained", "models_of", "next_step", "promote_all", "retrain", "train_units", "units_of"]
 
@@ -94,7 +94,6 @@ class Unit:
     kind: Literal["runtime", "usage"]
     task_type: str
     recipe: Recipe | None = None
-    usage_recipe: UsageRecipe | None = None
 
     def __str__(self) -> str:
         """Return the unit as messages name it."""
@@ -105,13 +104,12 @@ def units_of(
     setting: Setting,
     types: Sequence[str] | None = None,
     recipes: Mapping[str, Recipe] | None = None,
-    usage_recipe: UsageRecipe | None = None,
 ) -> list[Unit]:
     """Return the models to train, run-time models first; `recipes` are those of run-time models by task type."""
     kinds, known = types or task_types(setting.jobs, setting.by), recipes or {}
     units = [Unit(kind="runtime", task_type=each, recipe=known.get(each, Recipe())) for each in kinds]
     if setting.usage is not None:
-        units += [Unit(kind="usage", task_type=each, usage_recipe=usage_recipe) for each in kinds]
+        units += [Unit(kind="usage", task_type=each) for each in kinds]
     return units
 
 
@@ -133,7 +131,7 @@ def _train(setting: Setting, unit: Unit) -> TrainedModel | TrainingError:
         if unit.kind == "runtime":
             model = train_runtime(setting, unit.task_type, unit.recipe)
         else:
-            model = train_usage(setting, unit.task_type, unit.usage_recipe)
+            model = train_usage(setting, unit.task_type)
     except TrainingError as error:
         return error
     return replace(model, history=History.of(setting.jobs.clear()))

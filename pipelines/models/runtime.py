@@ -1,7 +1,4 @@
-"""Train one run-time model per task type of a trace, and judge it on the jobs submitted after the training cut.
-
-Fitting is in `fitted`, judging in `evaluate`; no file is written here.
-"""
+"""Train one run-time model per task type of a trace, and judge it on the jobs submitted after the training cut."""
 
 from dataclasses import asdict
 from typing import Final

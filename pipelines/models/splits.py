@@ -1,7 +1,4 @@
-"""Splits of jobs into training and judged rows: random, by group, and time-later (judged jobs come after the cut).
-
-Models are promoted by their evaluation on the time-later split alone.
-"""
+"""Splits of jobs into training and judged rows: random, by group, and time-later (judged jobs come after the cut)."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,4 @@
-"""Write models to MLflow: runs, registered versions and aliases. No other module writes to MLflow.
-
-The service reads the models in `modelserve.bundle.registry`.
-"""
+"""Write models to MLflow: runs, registered versions and aliases. No other module writes to MLflow."""
 
 import tempfile
 import time

@@ -1,7 +1,4 @@
-"""Search recipes of run-time models with Optuna, on cuts inside the training period.
-
-No job submitted or ended after the training cut is read. Trials lie in a database, are pruned after each inner cut, and
-a search that was stopped goes on where it stopped.
+"""Search recipes of run-time models with Optuna, on cuts inside the training period; a stopped search can be continued.
 
 References: Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (2011), for the sampler (TPE); Akiba et al.,
 "Optuna: A Next-generation Hyperparameter Optimization Framework" (2019), for pruning by the median.
@@ -14,10 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import optuna
@@ -69,8 +65,8 @@ class Fold:
 class Task:
     """The run-time model to tune: its examples as known at the training cut, and its inner cuts.
 
-    The search sees the cuts in `folds`; its result is checked on `check`. `study` names the search. It holds a
-    fingerprint of the jobs, the cut, the seed and the search space: a search goes on only if all are equal.
+    The search sees `folds`; its result is checked on `check`. `study` names the search by the model and a fingerprint
+    of the jobs, the cut, the seed and the search space: a search goes on only if all are equal.
     """
 
     model: str
@@ -165,8 +161,7 @@ Judge = Callable[[Sequence[tuple[Recipe, int]]], Iterator[FloatArray]]
 """Fits recipes before numbered cuts of one task, and yields the loss of each judged job (n,) of each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class Unit(NamedTuple):
     """One fit of a search, a unit of work of an engine: a recipe before a numbered cut of a numbered task."""
 
     task: int
@@ -188,11 +183,10 @@ def unit_loss(tasks: Sequence[Task], unit: Unit) -> FloatArray:
 def judges(engine: Engine, tasks: Sequence[Task]) -> Iterator[list[Judge]]:
     """Yield the `Judge` of every task, which fits and judges on the engine during the block."""
     with engine.opened(unit_loss, tasks) as run:
-
-        def judged(task: int, runs: Sequence[tuple[Recipe, int]]) -> Iterator[FloatArray]:
-            return run([Unit(task=task, recipe=recipe, cut=cut) for recipe, cut in runs])
-
-        yield [partial(judged, task) for task in range(len(tasks))]
+        yield [
+            lambda runs, task=task: run([Unit(task, recipe, cut) for recipe, cut in runs])  # type: ignore[misc]
+            for task in range(len(tasks))
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,5 @@
 """Train quantile models of CPU, GPU, peak memory and peak GPU memory per instance, for traces that measure use.
 
-Requests are never shrunk below the predicted quantiles, so the models are judged by coverage. Bounds of the use of
-similar jobs (same role and request) are stored beside them. No file is written here.
-
 References: Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World" (2005); Romano, Patterson, Candes,
 "Conformalized Quantile Regression" (2019), here over the jobs that ended last.
 """
@@ -10,7 +7,7 @@ References: Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World" (2
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -40,8 +37,6 @@ from pipelines.models.judging import MODEL
 from pipelines.models.metrics import FloatArray
 from pipelines.models.model import TrainedModel
 from pipelines.models.splits import Split, leak_key, time_later
-
-__all__ = ["UsageRecipe"]
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -78,19 +73,11 @@ larger one for one job in twenty."""
 LEAST_GROUPS: Final = 50
 """Minimum number of measured groups of jobs with the same role and request below which their use is not bounded."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageRecipe:
-    """Choices for training usage models: features, trees, and the number of groups from which use is bounded."""
-
-    features: str = "usage"
-    boosting: Boosting = field(
-        default_factory=lambda: Boosting(
-            rounds=100, patience=30, learning_rate=0.15, num_parallel_tree=1, max_depth=4, colsample_bytree=0.5
-        )
-    )
-    least_groups: int = LEAST_GROUPS
-
+FEATURES: Final = "usage"
+"""Feature set of usage models."""
+BOOSTING: Final = Boosting(
+    rounds=100, patience=30, learning_rate=0.15, num_parallel_tree=1, max_depth=4, colsample_bytree=0.5
+)
 
 MEASURED_COLUMN: Final = {
     "cpu_cores": "used_cpu_cores",
@@ -132,15 +119,15 @@ class Peak:
     answered: FloatArray
 
 
-def train_usage(setting: Setting, task_type: str, recipe: UsageRecipe | None = None) -> TrainedModel:
+def train_usage(setting: Setting, task_type: str) -> TrainedModel:
     """Train and judge the usage model of one task type.
 
     A job's use is known only when it ends. So jobs that ended after the cut are neither trained on nor in the served
     history. The memory of a job that was killed for memory is a lower bound. A target measured in too few jobs gets no
     booster. The model also contains upper bounds of the use of similar jobs (`alike_of`).
     """
-    recipe, until = recipe or UsageRecipe(), setting.cut
-    examples = setting.examples(task_type, recipe.features, relative=False)
+    until = setting.cut
+    examples = setting.examples(task_type, FEATURES, relative=False)
     split = time_later(examples.jobs, until=until)
     uses = {target: log1p_use(examples.jobs, column) for target, column in MEASURED_COLUMN.items()}
     killed = (examples.jobs["status"] == Status.OOM).fill_null(value=False).to_numpy()
@@ -156,7 +143,7 @@ def train_usage(setting: Setting, task_type: str, recipe: UsageRecipe | None = N
     contract = contract_of(examples.features, trained)
     matrix, columns = encoded(examples.features, contract)
     fitted = {
-        target: fit_peak(setting, examples, split, log1p, bounded[target], matrix, columns, recipe)
+        target: fit_peak(setting, examples, split, log1p, bounded[target], matrix, columns)
         for target, log1p in uses.items()
         if learnable(split, np.where(bounded[target], np.nan, log1p), LEAST_TRAINED)
     }
@@ -176,10 +163,10 @@ def train_usage(setting: Setting, task_type: str, recipe: UsageRecipe | None = N
         importances=_importances(fitted, matrix, columns, seed=setting.seed),
         important=(),
         support=support_of(examples.jobs[trained]),
-        alike=alike_of(examples.jobs[trained], MEASURED_COLUMN, recipe.least_groups),
+        alike=alike_of(examples.jobs[trained], MEASURED_COLUMN, LEAST_GROUPS),
         params={
-            **asdict(recipe.boosting),
-            "features": recipe.features,
+            **asdict(BOOSTING),
+            "features": FEATURES,
             "level": LEVEL,
             "rounds": max(f.rounds for f in fitted.values()),
             "seed": setting.seed,
@@ -237,7 +224,7 @@ def _importances(fitted: dict[str, Peak], matrix: Matrix, columns: Columns, *, s
     return permuted(matrix[rows], uses, columns, boosters, loss=loss, seed=seed, repeats=_REPEATS)
 
 
-def alike_of(jobs: pl.DataFrame, columns: Mapping[str, str], least_groups: int = LEAST_GROUPS) -> tuple[Alike, ...]:
+def alike_of(jobs: pl.DataFrame, columns: Mapping[str, str], least_groups: int) -> tuple[Alike, ...]:
     """Return the upper bounds for every pair of role and request with enough measured groups, most groups first.
 
     `jobs` are measured jobs (n rows); `columns` names the column that measures each target. Use above the request
@@ -313,7 +300,6 @@ def fit_peak(
     bounded: BoolArray,
     matrix: Matrix,
     columns: Columns,
-    recipe: UsageRecipe,
 ) -> Peak:
     """Fit the quantile of one target: early stopping on the latest measured rows, refit on all, then calibrate.
 
@@ -323,8 +309,8 @@ def fit_peak(
     known = ~np.isnan(log1p) & ~bounded
     fit_rows, stop_rows, test = (rows[known[rows]] for rows in (split.fit, split.stop, split.test))
     trained = np.concatenate([fit_rows, stop_rows])
-    least = min(recipe.boosting.min_child_weight, max(1.0, len(trained) / 50))
-    grown = replace(recipe.boosting, min_child_weight=least)
+    least = min(BOOSTING.min_child_weight, max(1.0, len(trained) / 50))
+    grown = replace(BOOSTING, min_child_weight=least)
 
     def fit(of: IntArray, watched: IntArray | None, trees: Boosting) -> xgb.Booster:
         stop = None if watched is None else Rows(matrix=matrix[watched], target=log1p[watched])

@@ -49,18 +49,6 @@ def test_a_contract_keeps_what_varies_and_every_request(jobs: pl.DataFrame) -> N
     assert "vc" not in contract.names
 
 
-def test_examples_are_one_type_in_the_order_of_submission(jobs_maker: MakeJobs) -> None:
-    both = pl.concat(
-        [jobs_maker(50, 1), jobs_maker(30, 2, task_type="nlp").with_columns(job_id="x" + pl.col("job_id"))]
-    )
-
-    made = examples.examples_of(both, None, "nlp", by="kind", history=History.of(both), names="request")
-
-    assert made.jobs.height == made.features.height == len(made.log_y) == 30
-    assert made.jobs["submit_ts"].is_sorted()
-    assert made.jobs["task_type"].unique().to_list() == ["nlp"]
-
-
 def test_types_come_most_rows_first_and_untagged_rows_have_no_workload(jobs_maker: MakeJobs) -> None:
     both = pl.concat([jobs_maker(10, 1), jobs_maker(30, 2, task_type="nlp")])
 

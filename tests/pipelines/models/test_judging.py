@@ -80,23 +80,6 @@ def test_every_other_answer_is_compared_with_the_combination_wherever_it_stands(
 # Intervals over days.
 
 
-def test_rows_of_one_utc_day_share_a_block() -> None:
-    at = datetime(2020, 8, 1, 23, 59, tzinfo=UTC)
-    submitted = pl.Series([at, at + timedelta(minutes=2), at - timedelta(hours=20), at + timedelta(days=9)])
-
-    assert judging.day_blocks(submitted).tolist() == [0, 1, 0, 2]
-
-
-def test_the_same_seed_gives_the_same_interval_and_another_another() -> None:
-    blocks, rows = np.repeat(np.arange(10), 5), np.random.default_rng(0).normal(size=50)
-
-    def interval(seed: int) -> judging.Interval:
-        return judging.mean_interval(blocks, rows, judging.day_draws(10, seed=seed))
-
-    assert interval(1) == interval(1)
-    assert interval(1) != interval(2)
-
-
 def test_the_interval_of_a_mean_is_about_two_standard_errors_wide() -> None:
     rows = np.random.default_rng(2).normal(size=400)
     draws = judging.day_draws(400, seed=0, draws=4000)

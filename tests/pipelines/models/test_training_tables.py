@@ -20,12 +20,11 @@ from pipelines.lake.lake import Lake
 from pipelines.models import usage
 from pipelines.models.boosting import Boosting
 from pipelines.models.training_tables import newest_tables, read_feedback, read_tables, with_feedback
-from pipelines.models.usage import UsageRecipe
 from tests.modelserve.feedback_cases import JOB
 from tests.pipelines.models.conftest import make_jobs
 from tests.pipelines.models.test_usage import floors, train, use_of
 
-QUICK = UsageRecipe(boosting=Boosting(rounds=20, patience=6, learning_rate=0.15, max_depth=3))
+QUICK = {"BOOSTING": Boosting(rounds=20, patience=6, learning_rate=0.15, max_depth=3)}
 KEY = ["trace", "cluster", "job_id", "role"]
 
 LAKE_JOBS = make_jobs(1500, seed=3)

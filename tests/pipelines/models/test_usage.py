@@ -1,6 +1,5 @@
 """Usage models: upper quantiles that cover what later jobs use, kills as lower bounds, and bounds of similar jobs."""
 
-from dataclasses import replace
 from datetime import timedelta
 from math import isnan
 
@@ -18,11 +17,11 @@ from pipelines.models.examples import Setting
 from pipelines.models.judging import judge
 from pipelines.models.model import TrainedModel
 from pipelines.models.training_tables import with_kills
-from pipelines.models.usage import BOUNDS, LEAST_RESIDUALS, UsageRecipe, alike_of, calibration
+from pipelines.models.usage import BOUNDS, LEAST_RESIDUALS, alike_of, calibration
 from tests.pipelines.models.conftest import T0, make_jobs
 
 CUT = T0 + timedelta(days=30)
-QUICK = UsageRecipe(boosting=Boosting(rounds=50, patience=6, learning_rate=0.15, max_depth=3))
+QUICK = {"BOOSTING": Boosting(rounds=50, patience=6, learning_rate=0.15, max_depth=3)}
 
 
 def use_of(jobs: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
@@ -46,8 +45,12 @@ def use_of(jobs: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
     )
 
 
-def train(jobs: pl.DataFrame, use: pl.DataFrame, recipe: UsageRecipe = QUICK) -> TrainedModel:
-    return usage.train_usage(Setting(jobs=jobs, usage=use, trace="made", until=CUT), "ctr", recipe)
+def train(jobs: pl.DataFrame, use: pl.DataFrame, recipe: dict[str, object] = QUICK) -> TrainedModel:
+    """Train a model with some constants of `usage` replaced."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in recipe.items():
+            patched.setattr(usage, name, value)
+        return usage.train_usage(Setting(jobs=jobs, usage=use, trace="made", until=CUT), "ctr")
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +60,7 @@ def made() -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def model(made: pl.DataFrame) -> TrainedModel:
-    return train(made, use_of(made), replace(QUICK, least_groups=1))
+    return train(made, use_of(made), QUICK | {"LEAST_GROUPS": 1})
 
 
 def test_each_measured_target_gets_a_booster_and_bounds(model: TrainedModel) -> None:
@@ -161,7 +164,7 @@ def test_offsets_follow_the_jobs_that_ended_last(monkeypatch: pytest.MonkeyPatch
 # Jobs that were killed for memory.
 
 # Without features of earlier use, so that two models differ only by what they learn from the rows themselves.
-PLAIN = UsageRecipe(features="submit", boosting=Boosting(rounds=15, patience=5, learning_rate=0.2, max_depth=3))
+PLAIN = {"FEATURES": "submit", "BOOSTING": Boosting(rounds=15, patience=5, learning_rate=0.2, max_depth=3)}
 JOBS = make_jobs(700, seed=5)
 USE = use_of(JOBS)
 KEY = ["trace", "cluster", "job_id", "role"]
