@@ -32,10 +32,10 @@ CHUNK_ROWS: Final = 2048
 class _Plan:
     """How to compute one list of features.
 
-    `needs` maps each canonical column to read to a feature that reads it. `expressions` compute the features of the
-    job's own row, and `changed` the subset that depends on the request. `looks` names the history features, in the row
-    order of their matrix: those of `windows`, then of `measures`, then of `submissions`; `borders` are the ends of the
-    first two. `of_key` maps each key to the rows that its lookups fill.
+    `needs` maps each canonical column to a feature that reads it. `expressions` compute the features of the job's own
+    row, `changed` those that depend on the request. `looks` names the history features in the row order of their
+    matrix: those of `windows`, `measures`, `submissions`; `borders` are the ends of the first two. `of_key` maps each
+    key to its rows.
     """
 
     needs: Mapping[str, str]

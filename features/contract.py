@@ -1,7 +1,4 @@
-"""The contract stored with a model: feature names, order, types, categories, units, and a fingerprint.
-
-Checks a feature frame and encodes it as the model's input matrix; computes no feature.
-"""
+"""The contract stored with a model: feature names, order, types, categories, units, and a fingerprint."""
 
 import hashlib
 import json

@@ -1,7 +1,4 @@
-"""Polars frames of the canonical tables: the types of their columns, and rules for ends and for needed memory.
-
-`features.canonical` describes the columns, and `features.tables` checks rows.
-"""
+"""Polars frames of the canonical tables: the types of their columns, and rules for ends and for needed memory."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,8 +1,4 @@
-"""Keys of the history: their integer codes (`Keyspace`), and the events under each key in time order (`Events`).
-
-A key selects the earlier jobs that a feature is computed from: those of the same user, of the same virtual cluster, or
-similar jobs.
-"""
+"""Keys of the history: their integer codes (`Keyspace`), and the events under each key in time order (`Events`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -170,10 +166,9 @@ BoolArray = npt.NDArray[np.bool_]
 class Events:
     """Events of one kind, sorted by key code, then time, then row; each is listed once under every key of its job.
 
-    `clock` holds the distinct times (microseconds). `order` holds the sorted numbers `code * (len(clock) + 1) + rank`,
-    where rank is the event time's index in `clock`. `rows` is the row of each event in the history's frame, and
-    `begins` the position of the first event of each code. `running` holds running sums of job weights in this order;
-    they start with 0, and are integers so that differences are exact.
+    `clock` holds the distinct times (microseconds), `order` the sorted numbers `code * (len(clock) + 1) + rank` of the
+    time in `clock`, `rows` the row of each event in the history's frame, `begins` the position of the first event of
+    each code. `running` holds running sums of integer job weights in this order, which start with 0.
     """
 
     clock: IntArray

@@ -23,13 +23,10 @@ WEIGHTS: Final = ("jobs", "start_s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """The rows of a `History`, stored compactly.
+    """The rows of a `History`, stored compactly: 4 bytes per row, key and kind of event instead of 40.
 
     `rows` holds for each kind of event the rows with such an event, by key code and then by time; `begins` the position
     of the first row of each key code. `times`, `values` and `weights` have one entry per row.
-
-    A `History` also stores sort numbers and running sums for thousands of lookups at once: 40 bytes per row, key (10)
-    and kind of event (4). Lookups for one job at a time need only the row numbers, 4 bytes each.
     """
 
     frame: pl.DataFrame

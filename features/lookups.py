@@ -1,8 +1,4 @@
-"""Lookups of history features for single jobs, in the timeline of each key.
-
-A `Timeline` holds the events under one key; a `Glance` is a timeline seen at one moment. Lookups are grouped by key,
-and each timeline caches recent results.
-"""
+"""Lookups of history features for single jobs, in the timeline of each key, which caches recent results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

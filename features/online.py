@@ -38,12 +38,10 @@ _WEIGHTED: Final = {kind: kind in WEIGHTED_KINDS for kind in EVENT_KINDS}
 
 
 class OnlineHistory:
-    """A history to which runs can be added and from which users can be removed.
+    """A history to which runs can be added and from which users can be removed. Hold `lock` for lookups of one state.
 
-    `templates` holds what `features.rows` computed for the parts of keys; it is emptied whenever the history changes.
-    Hold `lock` during several lookups that must see the same state. For jobs submitted after the latest known
-    submission, lookups are exact up to `GROWTH_ROWS` added rows per cluster. For earlier jobs, needed rows may have
-    been dropped.
+    `templates` holds what `features.rows` computed for the parts of keys. For jobs submitted after the latest known
+    submission, lookups are exact up to `GROWTH_ROWS` added rows per cluster; for earlier ones, rows may be dropped.
     """
 
     def __init__(self, base: History) -> None:

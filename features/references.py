@@ -1,7 +1,7 @@
 """Reference run times and history forecasts of jobs, and features relative to the references.
 
-A model's output is added to the reference: the run time of recent similar jobs. A history forecast is p50 and p90 of
-the last ended jobs under one key. `features.rows` and `features.lookups` compute the same for single jobs.
+A model's output is added to the reference, the run time of recent similar jobs. `features.lookups` computes the same
+for single jobs.
 """
 
 import math

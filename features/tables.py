@@ -1,7 +1,4 @@
-"""Frame schemas of the canonical tables, made from `features.canonical`.
-
-A schema's `validate` raises on bad rows, and `filter` separates them.
-"""
+"""Frame schemas of the canonical tables: `validate` raises on bad rows, and `filter` separates them."""
 
 from types import new_class
 from typing import Any

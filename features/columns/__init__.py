@@ -1,7 +1,1 @@
-"""Definitions of all features, one file per source: `request`, `recency`, `load` and `newest`.
-
-Each file ends with a dict of the features it defines; `features.sets` joins the dicts.
-
-To add a feature, declare it in the dict of its file and name it in a set of `features.sets`. If it uses existing
-statistics, both engines (`features.build` and `features.rows`) can compute it.
-"""
+"""Definitions of all features, one file per source. To add one, declare it in its file's dict and name it in a set."""

@@ -1,7 +1,4 @@
-"""Unpack the wanted members of published archives, never outside the target folder or beyond the declared sizes.
-
-Archives are checked even if their checksum is right.
-"""
+"""Unpack the wanted members of published archives, never outside the target folder or beyond the declared sizes."""
 
 import gzip
 import os
@@ -37,12 +34,7 @@ class _Entry:
 def unpack(archive: Path, target: Path, members: Sequence[Member], *, max_bytes: int) -> list[Path]:
     """Unpack the wanted members of a .tar.gz or .zip archive into `target`: all of them, or none after an error.
 
-    A member matches by the end of its path, so the archive may have its files in a folder.
-
-    Returns
-    -------
-    list of Path
-        The files written, in the order of `members`.
+    A member matches by the end of its path. Return the files written, in the order of `members`.
     """
     staging = archive.with_name(f".{archive.name}.unpacking")
     shutil.rmtree(staging, ignore_errors=True)  # left over from an interrupted run

@@ -167,10 +167,7 @@ def download(
 ) -> Literal["fetched", "resumed"]:
     """Download one file into `folder`; the file gets its final name only after verification of size and checksum.
 
-    Returns
-    -------
-    str
-        `resumed` if the download continued the partial file of an earlier run, else `fetched`.
+    Return `resumed` if the download continued the partial file of an earlier run, else `fetched`.
     """
     with open_alone(folder / f"{file.name}.part") as partial:
         furthest, failures = partial.held_bytes, 0

@@ -44,21 +44,8 @@ def fetch(
 ) -> list[FetchedFile]:
     """Fetch a published trace into `out_dir`; a second run resumes a broken download.
 
-    Verified files are not downloaded again.
-
-    Parameters
-    ----------
-    name
-        One of `pipelines.fetch.publication.published_names()`; with `manifest`, any name, used only in messages.
-    manifest
-        A manifest to use instead of the project's own.
-    base_url
-        Address of a mirror: files are requested from `<base_url>/<file name>` instead of from the publisher. It must be
-        https, or http on this machine.
-    progress
-        Function called with a file's name, the number of bytes received, and the file's size in bytes if known.
-    sleep
-        Function that waits a number of seconds between attempts.
+    `manifest` replaces the project's own. `base_url` is a mirror (https, or http on this machine) with the same file
+    names. `progress` is called with a file's name, the number of bytes received, and the file's size in bytes if known.
     """
     published = publication(name) if manifest is None else read_publication(manifest)
     patience = patience or Patience()

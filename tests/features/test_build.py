@@ -95,18 +95,6 @@ def test_real_rows_alone_are_their_rows_of_the_batch(trace: str, traces: Path) -
         check_same(build(jobs[row : row + 1], history, "usage"), batch[row : row + 1])
 
 
-@settings(max_examples=examples(10), deadline=None)
-@given(jobs=job_tables())
-def test_names_choose_columns_and_their_order(jobs: pl.DataFrame) -> None:
-    history = History.of(jobs)
-    names = ["like_run_s_p50_20", "instances", "all_running_jobs", "req_gpus"]
-
-    chosen = build(jobs, history, names)
-
-    assert chosen.columns == names
-    check_same(chosen, build(jobs, history, names[::-1]).select(names))
-
-
 def test_an_unknown_user_has_no_history_and_a_new_one_an_empty_history() -> None:
     past = [
         job(n, user=user, submit_ts=at(0), start_ts=at(0), end_ts=at(9), run_s=9.0)
@@ -190,15 +178,6 @@ def test_a_counterfactual_request_changes_the_request_and_nothing_else(jobs: pl.
     smaller = jobs.with_columns(pl.col("req_cpu_cores", "req_mem_gib", "req_gpus") * scale)
     changed = [name for name in frame.columns if FEATURES[name].from_request]
     check_same(found.select(changed), build(smaller, history, changed)[rows])
-
-
-def test_a_newcomers_like_is_empty_not_somebody_elses() -> None:
-    past = [job(1, user="u", vc="v", req_gpus=1.0, submit_ts=at(0), start_ts=at(0), end_ts=at(9), run_s=9.0)]
-    asked = table([job(2, user="new", vc="v", req_gpus=1.0, submit_ts=at(60))])
-
-    found = build(asked, History.of(table(past)), ["like_run_s_count_20", "vc_gpus_run_s_count_20"])
-
-    assert found.row(0) == (0.0, 1.0)
 
 
 @settings(max_examples=examples(30), deadline=None)

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from features.build import build
 from features.columns.newest import BURST_GAPS_S, NEWEST_COUNTS, STATS
 from features.history import SUBMITTED_DEPTH, History
-from features.sets import FEATURE_SETS, FEATURES, named
 from tests.examples import examples
 from tests.features.job_tables import at, job, job_tables, table
 
@@ -122,18 +121,3 @@ def test_the_newest_submissions_are_told_as_plain_python_tells_them(jobs: pl.Dat
 
     for row, plain in enumerate(expected):
         assert found.row(row, named=True) == pytest.approx(plain, nan_ok=False)
-
-
-@pytest.mark.parametrize("name", FEATURE_SETS)
-def test_a_feature_set_names_each_feature_once(name: str) -> None:
-    names = named(name)
-
-    assert len(names) == len(set(names)) > 0
-    assert all(FEATURES[n].name == n for n in names)
-
-
-def test_every_feature_says_what_it_is_in_a_line() -> None:
-    for feature in FEATURES.values():
-        assert feature.doc
-        assert "\n" not in feature.doc
-        assert feature.unit or feature.kind == "c"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from features.build import build
 from features.contract import FeatureContract
-from features.errors import ContractError, FeatureError, UnknownFeature
+from features.errors import ContractError
 from features.history import History
 from tests.examples import examples
 from tests.features.job_tables import job_tables
@@ -106,12 +106,6 @@ def test_a_frame_that_does_not_fit_is_refused(frame: pl.DataFrame, error: str) -
 
     with pytest.raises(ContractError, match=error):
         contract.encode(frame)
-
-
-def test_a_feature_no_registry_holds_is_refused() -> None:
-    with pytest.raises(UnknownFeature):
-        FeatureContract.fit(FRAME.rename({"priority": "rank"}))
-    assert issubclass(UnknownFeature, FeatureError)
 
 
 @settings(max_examples=examples(20), deadline=None)

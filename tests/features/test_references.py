@@ -105,13 +105,6 @@ def test_where_no_earlier_job_has_ended_it_is_one_and_ten_hours(
     assert found.evidence.tolist() == [[0, 0, 0]]
 
 
-def test_one_ended_job_is_enough() -> None:
-    found = asked([ended(1, 50.0)])
-
-    assert seconds(found) == pytest.approx(np.full((3, 2), 50.0))
-    assert found.evidence.tolist() == [[1, 1, 1]]
-
-
 def test_each_forecast_is_of_its_number_of_newest_ended_jobs() -> None:
     run_s = [1000.0 + n for n in range(1100)]
     past = [ended(n, each) for n, each in enumerate(run_s)]
@@ -121,19 +114,6 @@ def test_each_forecast_is_of_its_number_of_newest_ended_jobs() -> None:
     assert tuple(HISTORY_FORECASTS) == NAMES
     assert seconds(found) == pytest.approx(np.array([quantiles(*run_s[-last:]) for last in (1000, 300, 20)]))
     assert found.evidence.tolist() == [[1000, 300, 20]]
-
-
-def test_newest_are_those_that_ended_last_not_those_submitted_last() -> None:
-    past = [ended(n, 100.0 + n, submit_ts=at(50 - n)) for n in range(30)]
-
-    assert seconds(asked(past))[2] == pytest.approx(quantiles(*(100.0 + n for n in range(10, 30))))
-
-
-def test_runs_below_a_second_count_as_one_second() -> None:
-    found = asked([ended(1, 0.0), ended(2, 0.4)])
-
-    assert found.history_log_s.tolist() == [[[0.0, 0.0]] * 3]
-    assert found.evidence.tolist() == [[2, 2, 2]]
 
 
 def test_features_that_are_not_relative_come_with_the_prior() -> None:

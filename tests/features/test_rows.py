@@ -96,17 +96,6 @@ def test_counterfactual_requests_are_those_of_frames(jobs: pl.DataFrame, scale: 
     np.testing.assert_array_equal(found, expected, strict=True)
 
 
-def test_a_row_alone_is_its_row_of_the_batch() -> None:
-    jobs = table([_run(n) for n in range(300)])
-    history, builder = OnlineHistory(History.of(jobs)), RowBuilder.of(contract_of("usage", jobs), relative=True)
-    asked = jobs_asked(jobs)[::7]
-    batch = builder.rows(asked, history)
-
-    for i, one in enumerate(asked):
-        alone = builder.rows([one], history)
-        np.testing.assert_array_equal(alone.matrix[0], batch.matrix[i])
-
-
 @pytest.mark.parametrize("relative", [True, False])
 def test_what_is_kept_of_earlier_rows_changes_no_later_row(relative: bool) -> None:
     jobs = table([_run(n) for n in range(60)])

@@ -58,17 +58,6 @@ def test_members_are_found_in_whatever_folder_they_are_wrapped(tmp_path: Path, p
 
 
 @both
-def test_members_come_in_the_order_asked_and_replace_older_ones(tmp_path: Path, pack: Pack) -> None:
-    archive = pack(tmp_path, [("b", b"2"), ("a", b"1")])
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "a").write_bytes(b"older")
-
-    paths = unpack(archive, tmp_path / "out", [Member(path="a"), Member(path="b")], max_bytes=2)
-
-    assert [path.read_bytes() for path in paths] == [b"1", b"2"]
-
-
-@both
 @pytest.mark.parametrize(
     "name",
     [

@@ -32,17 +32,6 @@ def test_a_file_that_is_not_there_fails_at_once(mirror: Mirror, tmp_path: Path, 
     assert files_in(out) == []
 
 
-def test_a_refusal_keeps_what_an_earlier_run_left(mirror: Mirror, tmp_path: Path, out: Path) -> None:
-    out.mkdir()
-    (out / f"{NAME}.part").write_bytes(BODY[:1000])
-    mirror.faults = [("status", (403, {}))]
-
-    with pytest.raises(FetchError, match="403"):
-        fetched(mirror, out, manifest_of(tmp_path))
-
-    assert (out / f"{NAME}.part").read_bytes() == BODY[:1000]
-
-
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
 def test_a_passing_failure_is_tried_again(mirror: Mirror, tmp_path: Path, out: Path, status: int) -> None:
     mirror.faults = [("status", (status, {}))] * 2

@@ -69,16 +69,6 @@ def test_a_server_without_ranges_is_read_from_the_start(mirror: Mirror, tmp_path
     assert [file.state for file in files] == ["fetched"]
 
 
-def test_a_server_without_ranges_that_keeps_breaking_is_given_up(mirror: Mirror, tmp_path: Path, out: Path) -> None:
-    mirror.ranges = False
-    mirror.faults = [("cut", 100_000)] * 10
-
-    with pytest.raises(FetchError, match="gave up"):
-        fetched(mirror, out, manifest_of(tmp_path))
-
-    assert len(mirror.requests) == 3
-
-
 def test_a_file_that_changed_in_between_is_refused_and_then_fetched_anew(
     mirror: Mirror, tmp_path: Path, out: Path
 ) -> None:
@@ -101,13 +91,4 @@ def test_a_piece_other_than_the_one_asked_for_is_not_appended(mirror: Mirror, tm
     fetched(mirror, out, manifest_of(tmp_path))
 
     assert [request["Range"] for request in mirror.requests] == [None, "bytes=100000-", None]
-    assert (out / NAME).read_bytes() == BODY
-
-
-def test_a_body_cut_short_without_a_declared_length_is_resumed(mirror: Mirror, tmp_path: Path, out: Path) -> None:
-    mirror.faults = [("unsized", 100_000)]
-
-    fetched(mirror, out, manifest_of(tmp_path))
-
-    assert mirror.requests[1]["Range"] == "bytes=100000-"
     assert (out / NAME).read_bytes() == BODY
