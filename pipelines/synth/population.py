@@ -85,19 +85,19 @@ def draw_groups(calibration: Calibration, noise: Noise, tasks: int, tagged_share
     )
 
 
-def draw_jobs(calibration: Calibration, noise: Noise, groups: Groups, days: int) -> Jobs:
+def draw_jobs(calibration: Calibration, noise: Noise, groups: Groups) -> Jobs:
     """Draw the jobs' submission times; change the requests of some jobs, as users who retune them do."""
     index = np.repeat(np.arange(len(groups.size)), groups.size)
     first = np.cumsum(groups.size) - groups.size
     turn = np.arange(len(index)) - first[index]
-    instant = _submit_instants(calibration, noise, groups, index, days)
+    instant = _submit_instants(calibration, noise, groups, index)
     order = np.lexsort((np.arange(len(index)), instant))
     job = np.arange(len(index))
     # Number the jobs of a group in order of submission.
     by_group = np.lexsort((instant, index))
     turns = np.empty(len(index))
     turns[by_group] = turn / np.maximum(groups.size[index] - 1, 1)
-    submit_s = calibration.trace.start_s + np.floor(_clock(calibration, noise, instant[order], days)).astype(np.int64)
+    submit_s = calibration.trace.start_s + np.floor(_clock(calibration, noise, instant[order])).astype(np.int64)
     group = index[order]
     share = calibration.run_time.retuned_share
     return Jobs(
@@ -202,7 +202,7 @@ def _gpu_types(calibration: Calibration, noise: Noise, klass: Ints, plan_gpu: Fl
     return types
 
 
-def _submit_instants(calibration: Calibration, noise: Noise, groups: Groups, index: Ints, days: int) -> Floats:
+def _submit_instants(calibration: Calibration, noise: Noise, groups: Groups, index: Ints) -> Floats:
     """Return each job's position in the order of all submissions, as a quantile from 0 to 1.
 
     A group's jobs are spread around a centre. Values outside 0 to 1 are reflected, so that all together stay uniform.
@@ -213,15 +213,17 @@ def _submit_instants(calibration: Calibration, noise: Noise, groups: Groups, ind
     low = np.where(batch, law.batch_days[0], law.span_days[0])
     high = np.where(batch, law.batch_days[1], law.span_days[1])
     span_days = np.maximum(low * (high / low) ** noise.uniform("span", group), groups.size / law.jobs_per_day)
-    spread = np.minimum(span_days / days, 1.0)[index] * (noise.uniform("instant", np.arange(len(index))) - 0.5)
+    spread = np.minimum(span_days / calibration.trace.days, 1.0)[index] * (
+        noise.uniform("instant", np.arange(len(index))) - 0.5
+    )
     place = np.abs(noise.uniform("centre", group)[index] + spread)
     return np.asarray(np.where(place > 1.0, 2.0 - place, place), dtype=np.float64)
 
 
-def _clock(calibration: Calibration, noise: Noise, instant: Floats, days: int) -> Floats:
+def _clock(calibration: Calibration, noise: Noise, instant: Floats) -> Floats:
     """Convert submission quantiles to seconds since the start, by the cumulative arrival rate over minutes."""
     law = calibration.arrivals
-    minute = np.arange(days * 1440)
+    minute = np.arange(calibration.trace.days * 1440)
     hour, day = minute // 60, minute // 1440
     busy = np.asarray(law.hours)[hour % 24] * np.asarray(law.weekdays)[day % 7]
     busy = busy * np.exp(law.day_sd * noise.normal("day", day) + law.hour_sd * noise.normal("hour", hour))

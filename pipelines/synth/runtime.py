@@ -1,8 +1,4 @@
-"""Draw the tasks of the jobs: request, status, queueing delay and run time.
-
-Run time depends on user, group, gang size and how far the request is below the need, plus noise whose size varies by
-group; its distribution follows the published curves.
-"""
+"""Draw the tasks of the jobs: request, status, queueing delay and run time, which follows the published curves."""
 
 from dataclasses import dataclass
 
@@ -58,7 +54,7 @@ def measured_share(calibration: Calibration, instances: Ints) -> Floats:
     return np.asarray(np.minimum(1.0, (use.measured_gang / instances) ** use.measured_power), dtype=np.float64)
 
 
-def draw_runs(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, need: Floats, days: int) -> Runs:
+def draw_runs(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, need: Floats) -> Runs:
     """Draw status, queueing delay and run time of every job.
 
     `need` is the CPU and GPU in percent that an instance of each group needs, shape (groups, 2).
@@ -80,7 +76,7 @@ def draw_runs(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs
     law = calibration.run_time
     run_s = np.rint(np.clip(run, law.least_s, law.most_s)).astype(np.int64)
     wait_s = _waits(calibration, noise, groups.gpu_type[jobs.group])
-    status = _outcomes(calibration, noise, jobs, failed, wait_s, run_s, days)
+    status = _outcomes(calibration, noise, jobs, failed, wait_s, run_s)
     return Runs(status=status, wait_s=wait_s, score=score, run_s=run_s)
 
 
@@ -168,12 +164,11 @@ def _outcomes(
     failed: npt.NDArray[np.bool_],
     wait_s: Ints,
     run_s: Ints,
-    days: int,
 ) -> Ints:
     """Return the jobs' status: running if they outlast the trace; more are drawn, up to the published share."""
     law, index = calibration.outcomes, np.arange(len(run_s))
     began = jobs.submit_s + _MOST_LAG_S + wait_s
-    outlives = began + run_s > calibration.trace.start_s + days * 86_400
+    outlives = began + run_s > calibration.trace.start_s + calibration.trace.days * 86_400
     extra = max(0.0, law.running - float(outlives.mean())) / (1.0 - law.failed)
     drawn = noise.uniform("outcome", index)
     status = np.where(failed, FAILING, np.where(drawn < extra, RUNNING, TERMINATED))

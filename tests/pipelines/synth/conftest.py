@@ -9,15 +9,15 @@ from tests.pipelines.synth.trace_tables import Tables, read_tables
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> SynthReport:
-    return synthesise(tmp_path_factory.mktemp("synth"), tasks=20_000, seed=11)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("synth")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def made(folder: Path) -> SynthReport:
+    return synthesise(folder, tasks=20_000, seed=11)
 
 
 @pytest.fixture(scope="session")
-def folder(made: SynthReport) -> Path:
-    return made.folder
-
-
-@pytest.fixture(scope="session")
-def tables(folder: Path) -> Tables:
+def tables(folder: Path, made: SynthReport) -> Tables:
     return read_tables(folder)

@@ -10,7 +10,7 @@ from pipelines.synth.tables import chunk_tables
 
 
 def _drawn(instances: int | None) -> Trace:
-    return draw_trace(load_calibration(), seed=3, tasks=20_000, days=64, tagged_share=None, instances=instances)
+    return draw_trace(load_calibration(), seed=3, tasks=20_000, tagged_share=None, instances=instances)
 
 
 def _started(trace: Trace) -> int:
