@@ -11,8 +11,6 @@ from statistics import median
 from typing import Final
 from urllib.parse import urlsplit
 
-import numpy as np
-
 from modelserve.contract.requests import RecommendBody
 from pipelines.connect.kubernetes.extender import extender_app
 from pipelines.connect.kubernetes.nodes import NodeView
@@ -63,10 +61,8 @@ def webhook_rows() -> list[Row]:
             }
             ms = alternately(measures, ROUNDS)
     p50 = {name: [median(each) for each in rounds] for name, rounds in ms.items()}
-    p99 = [float(np.percentile(each, 99)) for each in ms["review"]]
     return [
         amount_row("a review with the service's advice: p50", p50["review"], unit="ms", bar=REVIEW_BAR),
-        amount_row("a review: p99", p99, unit="ms"),
         amount_row("of that, the service alone: p50", p50["service"], unit="ms"),
     ]
 

@@ -30,8 +30,6 @@ ASKED: Final = 1000
 ROUNDS: Final = 3
 ROUND_SIZES: Final = ((1_000, 100), (10_000, 1_000), (100_000, 10_000))
 """Jobs and machines."""
-LARGEST: Final = (1_000_000, 100_000)
-"""Only for reclaiming: as objects of Python, so many waiting jobs take minutes."""
 NEWCOMERS: Final = 100
 
 
@@ -51,18 +49,15 @@ def ask(file: Path, groups: int) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def command_rows(sizes: Sequence[int], folder: Path | None, newest: Sequence[int]) -> Iterator[Row]:
-    """Yield what each command takes at each size, training once for each bound of `newest` (the default if empty)."""
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+def command_rows(sizes: Sequence[int]) -> Iterator[Row]:
+    """Yield what each command takes at each size."""
+    with tempfile.TemporaryDirectory() as scratch:
         for jobs in sizes:
             place = Path(scratch) / str(jobs)
             table, mapping = write(place, jobs)
             ingest = ("ingest", "generic", "--mapping", mapping, "--from", table, "--as", "made")
             yield from taut(f"{jobs} jobs: ingest", place, *ingest)
-            for bound in newest or (None,):
-                chosen = () if bound is None else ("--newest", str(bound))
-                what = " ".join((f"{jobs} jobs: train", *chosen))
-                yield from taut(what, place, "train", "--trace", "made", *chosen)
+            yield from taut(f"{jobs} jobs: train", place, "train", "--trace", "made")
             list(taut("promote", place, "promote", "--force"))
             ask(place / "asked.jsonl", groups=jobs // 1000)
             yield from taut(f"{jobs} jobs: recommend {ASKED}", place, "recommend", place / "asked.jsonl")
@@ -73,7 +68,7 @@ def round_rows() -> Iterator[Row]:
     for jobs, machines in ROUND_SIZES:
         placed = [placing_s(jobs, machines) for _ in range(ROUNDS)]
         yield amount_row(f"submit and place {jobs} waiting jobs, {machines} machines", placed, unit="CPU s")
-    for jobs, machines in (*ROUND_SIZES, LARGEST):
+    for jobs, machines in ROUND_SIZES:
         reclaimed = [reclaiming_s(seed, jobs, machines) for seed in range(ROUNDS)]
         yield amount_row(f"reserve for {jobs} running jobs, {machines} machines", reclaimed, unit="CPU s")
 
@@ -124,11 +119,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the chosen sizes in order, and print the table."""
     parser = parser_of("scale", __doc__, ["rounds", "commands"])
     parser.add_argument("--jobs", action="append", type=int, metavar="N", help=f"a size (repeatable; {SIZES} if none)")
-    parser.add_argument("--newest", action="append", type=int, default=[], metavar="N", help="a bound on training")
-    parser.add_argument("--folder", type=Path, help="where the files go (a temporary folder)")
     options = parser.parse_args(argv)
     sizes = options.jobs or SIZES
-    measure({"rounds": round_rows, "commands": lambda: command_rows(sizes, options.folder, options.newest)}, options)
+    measure({"rounds": round_rows, "commands": lambda: command_rows(sizes)}, options)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the connection to Slurm costs a submission, and what it frees, on a real Slurm on loopback.
+"""What the connection to Slurm costs a submission, on a real Slurm on loopback.
 
 Latencies are measured in turn with submissions without the agent. Needs root and Slurm.
 """
@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from tests.benchmarks.harness import Bar, Row, amount_row, measure, parser_of
+from tests.benchmarks.harness import Bar, Row, amount_row, benchmark
 from tests.modelserve.client.services import Answer, answering, serving, silent
 from tests.pipelines.connect.slurm.agents import (
     FAULTS,
@@ -21,17 +21,6 @@ from tests.pipelines.connect.slurm.agents import (
     fake_agent,
     settings_text,
     wait_for_socket,
-)
-from tests.pipelines.connect.slurm.closed_loop import (
-    ASKED_CPUS,
-    ASKED_MIB,
-    GROUPS,
-    ended,
-    enforcing,
-    mib,
-    round_of_work,
-    train,
-    wait_for_end,
 )
 from tests.pipelines.connect.slurm.running import Cluster, running_cluster
 
@@ -92,25 +81,6 @@ def latency_rows() -> Iterator[Row]:
         yield from left_alone("no agent, breaker open")
 
 
-def loop_rows(jobs: int) -> Iterator[Row]:
-    """Train on the cluster's own history, then submit jobs of the same groups in mode enforce."""
-    with _cluster() as cluster:
-        lake = cluster.run / "home" / "lake"
-        by_gate = train(cluster, lake, many=60, later=25)
-        with enforcing(cluster, lake):
-            numbers = round_of_work(cluster, jobs // len(GROUPS), seed=9)
-            wait_for_end(cluster, numbers)
-            yield from compared(cluster, "answered by taut serve", first=1, many=BLOCK, bars=ANSWERED_BARS)
-        states = ended(cluster)
-        rows = [states[number] for number in numbers]
-    what = f"{len(rows)} jobs, promoted by {'the gate' if by_gate else 'force'}"
-    mem, cpus = sum(mib(row["mem"]) for row in rows), sum(int(row["cpu"]) for row in rows)
-    yield amount_row(f"{what}: memory asked for", [mem / (ASKED_MIB * len(rows))], unit="share")
-    yield amount_row(f"{what}: CPUs asked for", [cpus / (ASKED_CPUS * len(rows))], unit="share")
-    for state in ("OUT_OF_MEMORY", "COMPLETED"):
-        yield amount_row(f"{what}: {state}", [sum(row["state"] == state for row in rows)], unit="jobs")
-
-
 @contextmanager
 def _agent(cluster: Cluster, answer: Answer) -> Iterator[None]:
     config = cluster.run / "bench.toml"
@@ -133,11 +103,8 @@ def _cluster() -> Iterator[Cluster]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, and print the table; without Slurm, only say so."""
-    parser = parser_of("slurm", __doc__, ["latency", "loop"])
-    parser.add_argument("--jobs", type=int, default=200, help="jobs of the loop (default: 200)")
-    options = parser.parse_args(argv)
     try:
-        measure({"latency": latency_rows, "loop": lambda: loop_rows(options.jobs)}, options)
+        benchmark("slurm", __doc__, {"latency": latency_rows}, argv)
     except pytest.skip.Exception as absent:
         print(f"Slurm is not measured: {absent}", file=sys.stderr)
 

@@ -87,14 +87,6 @@ def test_every_call_at_a_pace_is_answered_with_its_own_body(echo: Echo) -> None:
     assert all(answer.body == b"call-%04d" % answer.index and answer.status == 200 for answer in answers)
 
 
-def test_a_call_that_waits_for_a_connection_is_charged_for_it(echo: Echo) -> None:
-    answers: list[Answer] = []
-    drive(echo.url, iter([0.0] * 50), lambda i: request(echo.url, b"x"), answers.append, connections=1)
-    latencies = [answer.latency_s for answer in sorted(answers, key=lambda answer: answer.index)]
-    assert len(latencies) == 50
-    assert latencies == sorted(latencies)
-
-
 def test_a_connection_that_ends_before_an_answer_ends_the_load() -> None:
     server = Echo(breaks_after=5)
     answers: list[Answer] = []

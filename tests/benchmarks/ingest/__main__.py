@@ -26,16 +26,15 @@ SIZE_BAR: Final = Bar(side="under", value=0.15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """A folder for temporary files, the share of the published rows, and the rounds."""
+    """The share of the published rows, and the rounds."""
 
-    scratch: Path | None
     scale: float
     rounds: int
 
     @contextmanager
     def raw(self, write: Callable[[Path, float], object], share: float = 1.0) -> Iterator[Path]:
         """Have published files of a share of the scale for a while, with room for outputs beside them."""
-        with tempfile.TemporaryDirectory(prefix="taut-bench-", dir=self.scratch) as place:
+        with tempfile.TemporaryDirectory(prefix="taut-bench-") as place:
             write(Path(place) / "raw", self.scale * share)
             yield Path(place) / "raw"
 
@@ -118,9 +117,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = parser_of("ingest", __doc__, PARTS)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the published rows (default: 1)")
     parser.add_argument("--rounds", type=int, default=3, help="runs per median (default: 3)")
-    parser.add_argument("--scratch", type=Path, help="folder for temporary files (default: the system's)")
     options = parser.parse_args(argv)
-    bench = Bench(scratch=options.scratch, scale=options.scale, rounds=options.rounds)
+    bench = Bench(scale=options.scale, rounds=options.rounds)
     measure({name: partial(part, bench) for name, part in PARTS.items()}, options)
 
 

@@ -130,7 +130,7 @@ class Feedback:
         return {**kept, **times, "job_id": job_id, "outcome": "completed", "used": used}
 
 
-def soak(stage: Stage, minutes: float, past: int, rate_per_s: float | None) -> Soaked:
+def soak(stage: Stage, minutes: float) -> Soaked:
     """Run the service with its registry, report a day's finished jobs, and load and disturb it for some minutes."""
     from mlflow import MlflowClient
 
@@ -148,10 +148,10 @@ def soak(stage: Stage, minutes: float, past: int, rate_per_s: float | None) -> S
 
     with taut_server(stage, env=env) as server:
         reports = Feedback(server.url, jobs)
-        reports.catch_up(past)
+        reports.catch_up(GROWTH_ROWS)
         url = server.url + "/v1/predictions"
         peak = full_load(Target(name="taut", url=url, bodies=bodies, pid=server.pid), seconds=stage.seconds).per_s
-        rate = rate_per_s or SHARE * peak
+        rate = SHARE * peak
         print(f"peak {peak:.0f} calls a second; {minutes:g} minutes at {rate:.0f}", file=sys.stderr)
         over = threading.Event()
         with ThreadPoolExecutor() as pool:
@@ -203,14 +203,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = parser_of("serving.soak", __doc__, ["soak"])
     parser.set_defaults(rounds=1, seconds=5.0)
     parser.add_argument("--minutes", type=float, default=10.0, help="duration in minutes (default: 10)")
-    past = f"finished jobs in the store (default: {GROWTH_ROWS})"
-    parser.add_argument("--past", type=int, default=GROWTH_ROWS, help=past)
-    parser.add_argument("--rate", type=float, help=f"calls per second (default: {SHARE} of the highest rate)")
     add_cache(parser)
     options = parser.parse_args(argv)
     with staged(options) as stage:
         others = Others()
-        soaked = soak(stage, options.minutes, options.past, options.rate)
+        soaked = soak(stage, options.minutes)
     grew = soaked.memory_rows()
     for rows in (soaked.windows, grew):
         render(rows, options.format, stream=sys.stdout)

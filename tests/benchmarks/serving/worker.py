@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
@@ -45,7 +45,6 @@ JOBS: Final = 1000
 BATCH_BAR: Final = Bar(side="at most", value=3.0)
 MEMORY_BAR: Final = Bar(side="under", value=400.0)
 READY_BAR: Final = Bar(side="under", value=3.0)
-COLD_STARTS: Final = 2
 
 
 def latency_rows(stage: Stage) -> list[Row]:
@@ -117,19 +116,18 @@ def memory_rows(stage: Stage) -> list[Row]:
 
 
 def ready_rows(stage: Stage) -> list[Row]:
-    """Return how long it takes from the process's start to the first 200 of `/readyz`, and with nothing compiled."""
+    """Return how long it takes from the process's start to the first 200 of `/readyz`, with code compiled before."""
     with taut_server(stage):
         pass  # Compiles, and keeps what it compiled.
-    warm = [_start(stage, {}) for _ in range(stage.rounds)]
-    cold = [_start(stage, {"NUMBA_CACHE_DIR": str(stage.scratch / f"compiled-{n}")}) for n in range(COLD_STARTS)]
-    rows = []
-    for what, starts, bar in (
-        ("start to ready with ten models", warm, READY_BAR),
-        ("the same, with nothing compiled yet", cold, None),
-    ):
-        rows.append(amount_row(what, [taken for taken, _ in starts], unit="s", bar=bar))
-        rows.append(amount_row(f"{what}: processor time", [spent for _, spent in starts], unit="s"))
-    return rows
+    starts = []
+    for _ in range(stage.rounds):
+        with taut_server(stage) as server:
+            starts.append((server.ready_s, cpu_s(server.pid)))
+    what = "start to ready with ten models"
+    return [
+        amount_row(what, [taken for taken, _ in starts], unit="s", bar=READY_BAR),
+        amount_row(f"{what}: processor time", [spent for _, spent in starts], unit="s"),
+    ]
 
 
 def _paced(url: str, *options: object) -> dict[str, float]:
@@ -168,12 +166,6 @@ def _on(core: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def _start(stage: Stage, env: Mapping[str, str]) -> tuple[float, float]:
-    """Start once; return the seconds until ready, and those that the processor had to work until then."""
-    with taut_server(stage, env=env) as server:
-        return server.ready_s, cpu_s(server.pid)
 
 
 def _worker(pid: int) -> float:

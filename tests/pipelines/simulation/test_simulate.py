@@ -206,20 +206,6 @@ def test_what_looks_at_predictions_needs_a_predictor(discipline: Discipline) -> 
     assert run(pool, predictor(), replace(SMALL, discipline=discipline)).rows
 
 
-def test_every_run_is_shown_before_it_is_forgotten() -> None:
-    pool = job_pool(*measured_tables())
-    seen = []
-
-    result = simulate(pool, scales_of(predictor(), pool, SMALL), SMALL, keep=seen.append)
-
-    assert [(run.arm, run.slowdown_model, run.arrivals.devices) for run in seen] == [
-        (row["arm"], row["truth"], row["devices"]) for row in result.rows
-    ]
-    for run in seen:
-        workload = run.schedule.workload
-        assert [pool.jobs[row].measured.run_s for row in run.arrivals.picks.tolist()] == workload.run_s.tolist()
-
-
 def test_arrivals_drawn_without_end_are_refused() -> None:
     with pytest.raises(BadUsage, match="finite number of hours"):
         figures(job_pool(*measured_tables(3)), horizon_s=float("inf"))

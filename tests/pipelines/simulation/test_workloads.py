@@ -13,7 +13,7 @@ from features.tables import Jobs
 from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation import workloads
 from pipelines.simulation.job_pool import submissions
-from pipelines.simulation.workloads import arriving, as_requested, gangs_of, recorded_workload, units_of
+from pipelines.simulation.workloads import gangs_of, recorded_workload, units_of
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
 from tests.pipelines.lake.canonical import T0, canonical, job_row
@@ -42,14 +42,6 @@ def test_recorded_jobs_arrive_as_they_were_submitted() -> None:
     assert workload.predicted_s.tolist()[:2] == [1.0, 2.0]
     assert np.isnan(workload.predicted_s[2])
     assert not workload.dies.any()
-
-
-def test_errors_and_kills_for_memory_fail_and_other_ends_do_not() -> None:
-    statuses = ["failed", "oom", "node_fail", "timeout", "cancelled", "completed", None]
-
-    workload = recorded_workload(jobs(*({"status": status} for status in statuses)))
-
-    assert workload.fails.tolist() == [True, True] + [False] * 5
 
 
 def test_gpu_types_are_codes_of_their_sorted_names() -> None:
@@ -90,14 +82,6 @@ def test_dividing_keeps_the_gpus_and_takes_no_less_of_the_rest(gpus: int, cores:
     assert total[2] == gpus * 1000
     assert cores <= total[0] < cores + gangs.instances[0]
     assert gangs.request_units[0, 2] <= most * 1000
-
-
-def test_picks_repeat_jobs() -> None:
-    gangs = gangs_of(jobs({"run_s": 1.0}, {"run_s": 2.0}))
-
-    workload = arriving(gangs, as_requested(gangs), np.array([0.0, 5.0, 9.0]), np.array([1, 0, 1]))
-
-    assert workload.run_s.tolist() == [2.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("amount", [-1.0, np.inf])

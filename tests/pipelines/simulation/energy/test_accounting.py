@@ -61,17 +61,6 @@ def test_unknown_use_is_assumed_and_said() -> None:
     assert math.isnan(found.total().carbon_g)
 
 
-def test_where_no_job_asks_for_cores_the_cpus_go_with_the_gpus() -> None:
-    ran = schedule([Came(request=(0.0, 0.0, 2.0))], [Ran(job=0, start_s=0.0, end_s=100.0)])
-
-    found = account(ran, known((math.nan, math.nan, 2.0)), [power()], None, 0.0, assumed=ASSUMED)
-
-    hours = 100.0 / 3600.0
-    assert found.jobs_parts_kwh[0].tolist() == pytest.approx(
-        [290.0 * 0.25 / 2 * hours / 1000, 2 * 270.0 * hours / 1000, 20.0 * hours / 1000, 60.0 * hours / 1000]
-    )
-
-
 def test_a_machine_that_is_away_draws_nothing_however_often_it_went() -> None:
     ran = schedule([], end_s=100.0, on=2)
     away = outages((0, 20.0, 60.0), (0, 30.0, 40.0), (0, 50.0, 80.0), (1, 90.0, math.inf))

@@ -12,7 +12,7 @@ from pipelines.errors import BadUsage
 from pipelines.simulation.advice import oracle_of, scales_of
 from pipelines.simulation.cluster_file import ClusterSpec
 from pipelines.simulation.energy.power_file import power_file
-from pipelines.simulation.energy.site import Holding, Site, power_notes, start_on
+from pipelines.simulation.energy.site import Holding, Site, start_on
 from pipelines.simulation.energy.tables import HOURS, JOBS, MACHINES, energy_tables
 from pipelines.simulation.job_pool import Pool, recorded_pool, submissions
 from pipelines.simulation.paired_runs import Run
@@ -77,21 +77,6 @@ def test_figures_of_two_jobs_by_hand() -> None:
     assert row["carbon_job_mean_g_per_kwh"] == pytest.approx(1.5 * (200 + 100) / 2)
     assert (row["zone"], row["pue"], row["carbon_saved_frac"]) == ("Z", 1.5, 0.0)
     assert "shift" not in row
-
-
-def test_without_a_grid_there_is_energy_alone_and_without_a_site_nothing() -> None:
-    [told] = ran(Site(table=power_file()), *TWO)[0].rows
-    [bare] = ran(None, *TWO)[0].rows
-
-    assert {name for name in told if name not in bare} == {
-        "energy_kwh",
-        "energy_jobs_kwh",
-        "energy_unallocated_kwh",
-        "energy_kwh_per_finished",
-        "energy_saved_frac",
-        "energy_per_finished_saved_frac",
-    }
-    assert {name: told[name] for name in bare} == bare
 
 
 def test_a_held_job_meets_the_clean_hour_and_pays_with_its_wait() -> None:
@@ -184,13 +169,3 @@ def test_the_turn_of_the_year_lies_in_the_next_one() -> None:
     )
     with pytest.raises(BadUsage, match=r"found the start 2022-06-01 00:00 UTC .*; name one with grid_start"):
         start_on(winter, None, datetime(2017, 6, 1, tzinfo=UTC).timestamp())
-
-
-def test_what_is_assumed_of_machines_is_said() -> None:
-    machines = (*T4S.machines, Machine(name="n", cpu_cores=96.0, mem_gib=1.0, gpus=8))
-
-    said = " | ".join(power_notes(power_file(), machines))
-
-    assert "1 of 2 machines have no GPU type of the table: taken as V100" in said
-    assert "1 machines have no known cores" in said
-    assert "52% of the GPUs held" in said

@@ -150,15 +150,6 @@ def test_work_served_weighs_jobs_by_their_size_and_counts_what_is_half_done() ->
     assert figures.jain_served == pytest.approx((0.5 + 0.25) ** 2 / (2 * (0.5**2 + 0.25**2)))
 
 
-def test_never_fits_lies_outside_the_rates() -> None:
-    came = [Came(never_fits=True), Came(run_s=10.0)]
-
-    figures = summarise(schedule(came, [Ran(job=1, start_s=0.0, end_s=10.0)]))
-
-    assert (figures.never_fits, figures.submitted, figures.waiting) == (1, 1, 0)
-    assert figures.complete_rate == 1.0
-
-
 def test_warm_up_leaves_out_what_came_before() -> None:
     came = [Came(at_s=0.0, run_s=60.0, request=(1.0, 1.0, 4.0)), Came(at_s=50.0, run_s=20.0, request=(1.0, 1.0, 4.0))]
     ran = [Ran(job=0, start_s=0.0, end_s=60.0), Ran(job=1, start_s=60.0, end_s=80.0)]
