@@ -139,18 +139,25 @@ def _run(
     workload = arriving(gangs, starts, arrivals.at_s, arrivals.picks)
     schedule = _schedule(workload, arrivals, settings, shift)
     drawn = Uses(mean=uses.mean[arrivals.picks])
-    metrics = summarise(schedule, uses=drawn, warm_up_s=settings.warm_up_s)
-    run = Run(
-        arm=arm, slowdown_model=model, arrivals=arrivals, schedule=schedule, uses=drawn, metrics=metrics, shift=shift
-    )
+    energy, target, fragmented_gpus = None, None, None
     if settings.site is not None:
         energy = settings.site.account(schedule, drawn, from_s=settings.warm_up_s, outages=arrivals.outages)
-        run = replace(run, energy=energy)
-    if settings.sharing == "pooled":
-        return run
-    ran = schedule.workload
-    target = workload_target(ran, ran.request_units, typed=settings.discipline.match_gpu_type)
-    return replace(run, target=target, fragmented_gpus=_fragmented_gpus(schedule, target, settings))
+    if settings.sharing == "devices":
+        ran = schedule.workload
+        target = workload_target(ran, ran.request_units, typed=settings.discipline.match_gpu_type)
+        fragmented_gpus = _fragmented_gpus(schedule, target, settings)
+    return Run(
+        arm=arm,
+        slowdown_model=model,
+        arrivals=arrivals,
+        schedule=schedule,
+        uses=drawn,
+        metrics=summarise(schedule, uses=drawn, warm_up_s=settings.warm_up_s),
+        target=target,
+        fragmented_gpus=fragmented_gpus,
+        shift=shift,
+        energy=energy,
+    )
 
 
 def _run_shared(

@@ -51,26 +51,14 @@ class Amounts(NamedTuple):
 class EnergyAccount:
     """Energy, carbon and cost of a simulation from `from_s` to its end.
 
-    Attributes
-    ----------
-    start_ts, from_s, until_s
-        Unix time of the simulation's 0 s, and start and end of the account in seconds of the simulation.
-    pue
-        Power usage effectiveness, by which `carbon_g` and `cost_usd` are multiplied. kWh are of the machines alone.
-    jobs
-        For each job (n): its energy above idle plus its share of the idle energy of its machines.
-    jobs_parts_kwh
-        The kWh of `jobs` divided into `PARTS`; shape (n, 4).
-    held_s
-        Time for which each job (n,) held machines, summed over its runs.
-    known
-        Whether the CPU and GPU use of each job (n,) was measured; if not, it is assumed.
-    machines
-        For each machine (m): its total energy, carbon and cost.
-    unallocated
-        For each machine (m): idle energy of the capacity that no job held.
-    hour_ts, hours
-        For each hour (h) of the grid: Unix time of its start, and the total of the cluster.
+    - `start_ts`, `from_s`, `until_s`: Unix time of the simulation's 0 s; start and end of the account in its seconds.
+    - `pue`: power usage effectiveness, a factor of `carbon_g` and `cost_usd`. kWh are of the machines alone.
+    - `jobs` (n): energy of each job above idle, plus its share of the idle energy of its machines.
+    - `jobs_parts_kwh` (n, 4): the kWh of `jobs` divided into `PARTS`.
+    - `held_s` (n,): time for which each job held machines, summed over its runs.
+    - `known` (n,): whether the CPU and GPU use of each job was measured; if not, it is assumed.
+    - `machines`, `unallocated` (m): total of each machine; idle energy of the capacity that no job held.
+    - `hour_ts`, `hours` (h): Unix time at which each hour of the grid begins, and the total of the cluster in it.
     """
 
     start_ts: float

@@ -31,23 +31,12 @@ ZONE_ID: Final = "Zone Id"
 UNITLESS: Final = "value"
 """Name of a column of values that does not state their unit."""
 
-MOST_BYTES: Final = 64 * 2**20
-"""Maximum size of a file: five times the size of a file with a century of hourly values."""
-
-YEARS: Final = (1970, 2200)
-"""First valid year of a time stamp, and first year after the last valid one."""
-
-MOST_FILLED_FRAC: Final = 0.5
-"""Maximum share of the hours of a series that may be filled (our choice)."""
-
-SHOWN: Final = 12
-"""Maximum number of zones listed in an error message."""
-
-LONGEST_GAP_H: Final = 7 * HOURS_PER_DAY
-"""Maximum length of a gap that is filled: a week."""
-
-MOST_HOURS: Final = 100 * 366 * HOURS_PER_DAY
-"""Maximum length of a series: a century; a longer one suggests wrong time stamps."""
+MOST_BYTES: Final = 64 * 2**20  # five times the size of a file with a century of hourly values
+YEARS: Final = (1970, 2200)  # first valid year of a time stamp, and first year after the last valid one
+MOST_FILLED_FRAC: Final = 0.5  # of the hours of a series (our choice)
+LONGEST_GAP_H: Final = 7 * HOURS_PER_DAY  # that is filled
+MOST_HOURS: Final = 100 * 366 * HOURS_PER_DAY  # a century; a longer series suggests wrong time stamps
+SHOWN: Final = 12  # zones in an error message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,8 +267,8 @@ class ZoneFiles:
     def of_year(self, year: int) -> "ZoneFiles":
         """Return only the hours of a year (UTC)."""
         first_s, after_s = (datetime(each, 1, 1, tzinfo=UTC).timestamp() for each in (year, year + 1))
-        cut: dict[Kind, HourlySeries | None] = {"carbon": self.carbon, "price": self.price}
-        for kind, series in cut.items():
+        cut: dict[str, HourlySeries] = {}
+        for kind, series in (("carbon", self.carbon), ("price", self.price)):
             if series is None:
                 continue
             if series.start_s > first_s or series.until_s < after_s:
@@ -289,7 +278,7 @@ class ZoneFiles:
                     f"{year}; choose --year, or add {kind}_{year}.csv"
                 )
             cut[kind] = _cut(series, first_s, after_s)
-        return replace(self, carbon=cut["carbon"], price=cut["price"])
+        return replace(self, carbon=cut.get("carbon"), price=cut.get("price"))
 
 
 def of_one_year(files: Sequence[ZoneFiles], year: int | None) -> list[ZoneFiles]:

@@ -21,30 +21,20 @@ KEPT: Final = -1
 class JobMetrics:
     """State of each job at the end of the simulation, in the order of serials (n); only `lost_to` is per run (k).
 
-    Attributes
-    ----------
-    arrived
-        Whether the job arrived before the end and its full request fits the empty cluster. The other columns are valid
-        for such jobs only.
-    first_start_s
-        Time of the first start; NaN if the job never started.
-    completed, failed, running, waiting
-        State at the end; exactly one is true for an arrived job.
-    killed, preempted, interrupted
-        Whether the job was killed, preempted or interrupted by an outage at least once.
-    retried
-        Whether the job was started again with its full request after a kill.
-    stretch
-        Run time in the simulation / `run_s`, waiting excluded; NaN if the job never started. The run time counts all
-        time on machines, and the time still needed when the simulation ends: the rest of the current run, the time left
-        if the job waits to run again, and the full run after a kill.
-    done_frac
-        Share of the job's run time that was done at the end: 1 for completed and failed jobs, 0 for jobs that never
-        started or lost all work.
-    lost_to
-        For each run, how its work was lost: `Ending.KILLED` or `Ending.INTERRUPTED`, else `KEPT`. The work of a
-        preempted run is lost if a later run of the job is killed or interrupted. A run that was still to be killed at
-        the end of the simulation counts as killed.
+    - `arrived`: whether the job arrived before the end and its full request fits the empty cluster. The other columns
+      are valid for such jobs only.
+    - `first_start_s`: NaN if the job never started.
+    - `completed`, `failed`, `running`, `waiting`: state at the end; exactly one is true for an arrived job.
+    - `killed`, `preempted`, `interrupted`: whether it was killed, preempted, interrupted by an outage at least once.
+    - `retried`: whether it was started again with its full request after a kill.
+    - `stretch`: run time in the simulation / `run_s`, waiting excluded; NaN if the job never started. The run time
+      counts all time on machines, and the time still needed when the simulation ends: the rest of the current run, the
+      time left if the job waits to run again, and the full run after a kill.
+    - `done_frac`: share of its run time that was done at the end: 1 for completed and failed jobs, 0 for jobs that
+      never started or lost all work.
+    - `lost_to`: how the work of a run was lost: `Ending.KILLED` or `Ending.INTERRUPTED`, else `KEPT`. The work of a
+      preempted run is lost if a later run of the job is killed or interrupted. A run that was still to be killed at the
+      end of the simulation counts as killed.
     """
 
     arrived: BoolArray
@@ -139,13 +129,9 @@ def _runs(schedule: Schedule) -> pl.DataFrame:
 class Uses:
     """Average use of jobs at full speed, at most their requests.
 
-    Attributes
-    ----------
-    mean
-        Average use of one instance in milli-cores, MiB and milli-GPUs (`cluster.UNITS`); NaN if unknown. Shape (n, 3).
-    speed
-        Mean speed of each job's runs (n,) on shared machines, where use is bounded by the request; None if the speed
-        follows from the allocation, which then bounds use.
+    `mean` (n, 3) is that of one instance in milli-cores, MiB and milli-GPUs (`cluster.UNITS`), NaN if unknown. `speed`
+    (n,) is the mean speed of each job's runs on shared machines, where use is bounded by the request; None if the speed
+    follows from the allocation, which then bounds use.
     """
 
     mean: FloatArray

@@ -39,60 +39,34 @@ class Metrics:
 
     Means and quantiles are NaN if they have no job.
 
-    Attributes
-    ----------
-    submitted, never_fits
-        Number of arrived jobs that fit the empty cluster, and number of arrived jobs that do not fit it. Jobs that
-        never fit count in no other metric.
-    deployed
-        Number of jobs that started at least once.
-    completed, failed, running, waiting
-        Number of submitted jobs in each state at the end. Killed, preempted and interrupted jobs count as waiting until
-        they start again.
-    killed, retried
-        Number of jobs killed at least once for lack of memory, and number of these that were started again.
-    preempted, interrupted
-        Number of jobs stopped at least once by a preemption, and number stopped at least once by an outage.
-    complete_rate
-        completed / (completed + waiting).
-    *_allocated_frac
-        Mean allocation over time / capacity of all machines, including those that are down; NaN without capacity.
-    *_used_frac
-        Mean use over time / capacity of all machines, see `job_metrics.drawn_units`. A lower bound, because runs of
-        unknown use count as 0; NaN if no use is known.
-    *_use_known_frac
-        Share of the allocated capacity that was held by runs of known use.
-    stranded_gpu_frac
-        Share of GPU time that was free while some waiting job requested no more GPUs than were free, from 0 s on (the
-        warm-up included).
-    makespan_s
-        Time from the first arrival to the last end, failed jobs included; NaN if a job still runs or waits.
-    wait_*_s
-        Time from arrival to first start, of jobs that started.
-    wait_at_least_*_s
-        Time from arrival to first start, of submitted jobs; if a job never started, the time to the end, a lower bound.
-    jct_*_s
-        Job completion time (JCT), from arrival to end, of completed jobs.
-    slowdown_*
-        Bounded slowdown of completed jobs: max(1, JCT / max(run time at the full request, 10 s)).
-    stretch_*, stretched_share
-        Run time in the simulation / run time at the full request, waiting excluded, of jobs that started; see
-        `job_metrics.JobMetrics.stretch`. `stretched_share` is the share of these jobs whose stretch is above 1.01.
-    reclaimed_*_h
-        (Request - allocation) x time for which the run held the allocation, in core-hours, GiB-hours and GPU-hours.
-    killed_gpu_h, interrupted_gpu_h
-        GPU-hours of runs whose work was lost in a kill, and of runs whose work was lost in an outage. Both include
-        earlier, preempted runs of the same work.
-    users
-        Number of users who submitted a job.
-    jain_slowdown
-        Jain's index of the users' mean bounded slowdowns (of completed jobs).
-    jain_served
-        Jain's index of the fraction of each user's submitted work that was done by the end. Work is run time x dominant
-        share at the full request.
-    ftf_*, unfair_share
-        Finish-time fairness of completed jobs: JCT divided by the JCT in a private 1/N share of the cluster (N users).
-        `unfair_share` is the share of these jobs for which this ratio is above 1.
+    - `submitted`, `never_fits`: arrived jobs that fit the empty cluster; those that do not, and count nowhere else.
+    - `deployed`: jobs that started at least once.
+    - `completed`, `failed`, `running`, `waiting`: submitted jobs by state at the end. A job that was killed, preempted
+      or interrupted waits until it starts again.
+    - `killed`, `retried`: jobs killed at least once for lack of memory; those of them that were started again.
+    - `preempted`, `interrupted`: jobs stopped at least once by a preemption; by an outage.
+    - `complete_rate`: completed / (completed + waiting).
+    - `*_allocated_frac`: mean allocation over time / capacity of all machines, those that are down included.
+    - `*_used_frac`: mean use over time / the same capacity, see `job_metrics.drawn_units`. A lower bound, because runs
+      of unknown use count as 0; NaN if no use is known.
+    - `*_use_known_frac`: share of the allocated capacity that was held by runs of known use.
+    - `stranded_gpu_frac`: share of GPU time that was free while some waiting job requested no more GPUs than were free,
+      from 0 s on (the warm-up included).
+    - `makespan_s`: first arrival to last end, failed jobs included; NaN if a job still runs or waits.
+    - `wait_*_s`: arrival to first start, of jobs that started.
+    - `wait_at_least_*_s`: the same of submitted jobs; if a job never started, the time to the end, a lower bound.
+    - `jct_*_s`: job completion time (JCT), from arrival to end, of completed jobs.
+    - `slowdown_*`: bounded slowdown of completed jobs: max(1, JCT / max(run time at the full request, 10 s)).
+    - `stretch_*`: `JobMetrics.stretch` of jobs that started; `stretched_share`: share of them above 1.01.
+    - `reclaimed_*_h`: (request - allocation) x time of holding it, in core-hours, GiB-hours and GPU-hours.
+    - `killed_gpu_h`, `interrupted_gpu_h`: GPU-hours of runs whose work was lost in a kill; in an outage. Both include
+      earlier, preempted runs of the same work.
+    - `users`: number of users who submitted a job.
+    - `jain_slowdown`: Jain's index of the users' mean bounded slowdowns (of completed jobs).
+    - `jain_served`: Jain's index of the share of each user's submitted work that was done by the end; work is run time
+      x dominant share at the full request.
+    - `ftf_*`: finish-time fairness of completed jobs, JCT / JCT in a private 1/N share of the cluster (N users);
+      `unfair_share`: share of these jobs above 1.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Accounts of kWh, grams and money: hand-worked, against a sum second by second, and conserved."""
+"""Accounts of kWh, grams and money: by hand, against a sum second by second, conserved, and compared with a base."""
 
 import math
 from dataclasses import replace
@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.simulation.energy.account import EnergyAccount, account
+from pipelines.simulation.energy.tables import energy_figures
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from pipelines.simulation.measures.job_metrics import Uses
+from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.grid import Grid
 from scheduler_core.queue_policies import QUEUE_POLICIES
@@ -162,3 +164,34 @@ def _busy_w(ran: Schedule, use: Uses, at: int, *, asks_cores: bool) -> float:
         drawn.append(held[resource] * assumed if math.isnan(mean) else min(mean, held[resource]))
     cores = drawn[0] / 1000 / 8 if asks_cores else held[2] / 1000 / 4 * ASSUMED.cpu_frac
     return cores * (node.cpu_full_w - node.cpu_idle_w) + drawn[1] / 1000 * (node.gpu_full_w - node.gpu_idle_w)
+
+
+HOUR_S = 3600.0
+
+
+def figures(gpus_used: float, base_gpus_used: float, price: float = 0.1) -> dict[str, float]:
+    """Return the figures of an hour of one job on 2 GPUs, 160 W idle beside it, against another use of them."""
+    site = Grid(zone="z", carbon=hourly([200.0]), price=hourly([price], "USD/kWh"), pue=1.0)
+    ran = schedule([Came(request=(4.0, 8.0, 2.0))], [Ran(job=0, start_s=0.0, end_s=HOUR_S)], end_s=HOUR_S)
+    found, base = (
+        account(ran, known((0.0, 1.0, each)), [power()], site, 0.0, assumed=ASSUMED)
+        for each in (gpus_used, base_gpus_used)
+    )
+    return energy_figures(found, summarise(ran), base, summarise(ran), grid=True)
+
+
+@pytest.mark.parametrize(("used", "base"), [(0.5, 2.0), (2.0, 0.5), (1.0, 1.0)])
+def test_less_than_the_base_is_saved_and_more_is_lost(used: float, base: float) -> None:
+    found = figures(used, base)
+
+    saved = 270.0 * (base - used) / (160.0 + 270.0 * base)
+    for what in ("energy", "carbon", "cost"):
+        assert found[f"{what}_saved_frac"] == pytest.approx(saved)
+        assert found[f"{what}_per_finished_saved_frac"] == pytest.approx(saved)
+
+
+def test_where_the_base_earns_money_earning_less_is_a_loss() -> None:
+    found = figures(0.5, 2.0, price=-0.1)
+
+    assert found["energy_saved_frac"] == pytest.approx(270.0 * 1.5 / 700.0)
+    assert found["cost_saved_frac"] == pytest.approx(-270.0 * 1.5 / 700.0)

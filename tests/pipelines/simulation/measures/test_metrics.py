@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Outages
-from pipelines.simulation.measures.metrics import Uses, summarise
+from pipelines.simulation.measures.job_metrics import job_metrics
+from pipelines.simulation.measures.metrics import (
+    Uses,
+    dominant_share_s,
+    finish_time_fairness,
+    jain,
+    summarise,
+    user_means,
+)
 from scheduler_core.errors import BadInput
 from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.engine.schedules import Came, Ran, machines, schedule, schedules, workload
@@ -261,3 +269,105 @@ def test_a_simulated_kill_and_outage_are_measured_as_worked_by_hand() -> None:
     assert figures.stretch_mean == pytest.approx((60 / 40 + 110 / 100 + 1) / 3)
     assert figures.makespan_s == 190.0
     assert figures.gpu_allocated_frac == pytest.approx((1 * 20 + 2 * 40 + 4 * 10 + 4 * 10 + 4 * 100) / (4 * 200))
+
+
+DOOMED = Came(granted=(2.0, 4.0, 1.0), run_s=40.0, granted_run_s=20.0, dies=True)
+"""It would run 40 s, and dies 20 s into what it is given."""
+
+
+@pytest.mark.parametrize(
+    ("ending", "stretch"),
+    [
+        # 10 s held, 10 s to the kill (20 s where all is lost), and the full 40 s after it.
+        (Ending.PREEMPTED, (10 + 10 + 40) / 40),
+        (Ending.INTERRUPTED, (10 + 20 + 40) / 40),
+    ],
+)
+def test_what_waits_on_its_way_to_a_kill_still_has_the_full_run_before_it(ending: Ending, stretch: float) -> None:
+    became = job_metrics(schedule([DOOMED], [Ran(job=0, start_s=0.0, end_s=10.0, ending=ending)], end_s=30.0))
+
+    assert became.waiting.all()
+    assert became.stretch.tolist() == [pytest.approx(stretch)]
+
+
+@pytest.mark.parametrize("ending", [Ending.PREEMPTED, Ending.INTERRUPTED])
+def test_after_the_kill_only_the_full_run_is_to_come(ending: Ending) -> None:
+    ran = [
+        Ran(job=0, start_s=0.0, end_s=20.0, ending=Ending.KILLED),
+        Ran(job=0, start_s=20.0, end_s=30.0, ending=ending, full=True),
+    ]
+
+    became = job_metrics(schedule([DOOMED], ran, end_s=50.0))
+
+    kept_s = 10 if ending == Ending.PREEMPTED else 0
+    assert became.stretch.tolist() == [pytest.approx((20 + 10 + 40 - kept_s) / 40)]
+
+
+@pytest.mark.parametrize(
+    ("ending", "figure"), [(Ending.KILLED, "killed_gpu_h"), (Ending.INTERRUPTED, "interrupted_gpu_h")]
+)
+def test_what_was_lost_counts_from_the_end_of_the_warm_up(ending: Ending, figure: str) -> None:
+    ran = schedule([DOOMED], [Ran(job=0, start_s=0.0, end_s=20.0, ending=ending)], end_s=30.0)
+
+    assert getattr(summarise(ran), figure) == pytest.approx(1 * 20 / 3600)
+    assert getattr(summarise(ran, warm_up_s=15.0), figure) == pytest.approx(1 * 5 / 3600)
+
+
+def test_what_never_fits_counts_only_where_it_came_after_the_warm_up() -> None:
+    ran = schedule([Came(never_fits=True), Came(at_s=50.0, never_fits=True)])
+
+    assert summarise(ran).never_fits == 2
+    assert summarise(ran, warm_up_s=40.0).never_fits == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "index"), [([5.0], 1.0), ([1.0, 1.0, 1.0, 1.0], 1.0), ([1.0, 0.0, 0.0, 0.0], 0.25), ([1.0, 3.0], 0.8)]
+)
+def test_jain_by_hand(values: list[float], index: float) -> None:
+    assert jain(np.array(values)) == pytest.approx(index)
+
+
+@pytest.mark.parametrize("values", [[], [0.0, 0.0]])
+def test_jain_of_nothing_is_nan(values: list[float]) -> None:
+    assert math.isnan(jain(np.array(values)))
+
+
+def test_users_without_weight_have_no_mean() -> None:
+    means = user_means(np.array([1.0, 3.0, 5.0]), np.array([2, 2, 0]), np.array([1.0, 3.0, 0.0]))
+
+    assert means.tolist() == [2.5]
+
+
+def test_work_is_run_time_times_the_dominant_share_of_the_gang() -> None:
+    gang = Came(request=(1.0, 2.0, 1.0), run_s=40.0, instances=2)
+
+    assert dominant_share_s(schedule([gang])).tolist() == [pytest.approx(40.0 * 2 * max(1 / 8, 2 / 16, 1 / 4))]
+
+
+def test_a_private_share_serves_one_job_after_the_other() -> None:
+    # Two users: half of the cluster each. Every job asks for all GPUs for 10 s: 20 s in half a cluster.
+    came = [Came(at_s=at_s, request=(1.0, 1.0, 4.0), run_s=10.0, user=user) for at_s, user in ((0, 0), (0, 0), (5, 1))]
+    ran = [Ran(job=job, start_s=10.0 * job, end_s=10.0 * job + 10.0) for job in (0, 1, 2)]
+
+    rho = finish_time_fairness(schedule(came, ran), np.arange(3))
+
+    assert rho.tolist() == pytest.approx([10 / 20, 20 / 40, 25 / 20])
+
+
+def test_a_small_job_alone_takes_its_run_time() -> None:
+    came = [Came(request=(1.0, 1.0, 1.0), run_s=20.0, user=0), Came(request=(1.0, 1.0, 1.0), run_s=20.0, user=1)]
+    ran = [Ran(job=0, start_s=0.0, end_s=20.0), Ran(job=1, start_s=20.0, end_s=40.0)]
+
+    figures = summarise(schedule(came, ran))
+
+    assert (figures.ftf_mean, figures.ftf_max) == (1.5, 2.0)
+    assert figures.unfair_share == 0.5
+    assert figures.jain_slowdown == pytest.approx(9 / (2 * 5))
+
+
+def test_unfinished_jobs_have_no_rho_and_unserved_users_none_of_their_work() -> None:
+    came = [Came(run_s=20.0, user=0), Came(run_s=20.0, user=1)]
+    served = schedule(came, [Ran(job=0, start_s=0.0, end_s=20.0)])
+
+    assert np.isnan(finish_time_fairness(served, np.arange(2))).tolist() == [False, True]
+    assert summarise(served).jain_served == pytest.approx(0.5)

@@ -1,4 +1,4 @@
-"""First starts as columns: allocations and run times of jobs, checked against the slowdown models."""
+"""First starts of every arm as columns, checked against the slowdown models, and what newcomers reserve."""
 
 from dataclasses import replace
 
@@ -9,10 +9,13 @@ import pytest
 from pipelines.simulation.advice import REQUESTED, ConstantPredictor, advice, oracle_of, scales_of
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
 from pipelines.simulation.job_pool import Pool, job_pool, recorded_pool, submissions
+from pipelines.simulation.reclaiming import Sized, shared_arms
 from pipelines.simulation.settings import SimulationSettings
-from pipelines.simulation.workloads import gangs_of, predicted_times, starts_under, uses_of
+from pipelines.simulation.workloads import as_requested, gangs_of, predicted_times, starts_under, uses_of
 from scheduler_core.cluster import demand_of
-from scheduler_core.types import Recommendation, Request
+from scheduler_core.errors import PredictorUnavailable
+from scheduler_core.reserve import ReservePolicy
+from scheduler_core.types import FloatArray, Job, PeakUse, Recommendation, Request
 from tests.pipelines.lake.canonical import altered, measured_tables
 
 
@@ -104,3 +107,49 @@ def test_a_scale_that_fails_leaves_every_request_standing() -> None:
 
     assert [answer.target for answer in answers] == [entry.job.request for entry in pool.jobs]
     assert {reason for answer in answers for reason in answer.reasons.values()} == {"predictor_unavailable"}
+
+
+POOL = job_pool(*measured_tables())
+GANGS = gangs_of(POOL.frame)
+USE = ConstantPredictor(run_s=600.0, peak=Request(cpu_cores=1.0, mem_gib=6.0, gpus=0.1), gpu_mem_gib=2.0)
+
+
+class Failing(ConstantPredictor):
+    def peak_use(self, jobs: list[Job]) -> PeakUse:  # type: ignore[override]
+        raise PredictorUnavailable("no model")
+
+
+def prior_of(predictor: ConstantPredictor) -> FloatArray:
+    peak = predictor.peak_use([entry.job for entry in POOL.jobs])
+    prior = Sized.newcomers(GANGS, as_requested(GANGS), ReservePolicy(), peak, min_runs=5).reserving.prior
+    assert prior is not None
+    return prior
+
+
+def test_a_prior_is_the_predicted_use_and_stays_within_the_request() -> None:
+    policy = ReservePolicy()
+    prior = prior_of(USE)
+    request = GANGS.request_units[:, [0, 2]]
+
+    assert np.array_equal(prior[:, [0, 2]], np.minimum([1000.0, 100.0], request))
+    assert np.all(prior[:, [0, 2]] + policy.z * prior[:, [1, 3]] <= request + 1e-9)
+    assert (prior[:, [1, 3]] > 0.0).any()
+
+
+def test_without_enough_runs_the_request_is_reserved() -> None:
+    prior = prior_of(replace(USE, runs=2))
+
+    assert np.array_equal(prior[:, [0, 2]], GANGS.request_units[:, [0, 2]])
+    assert not prior[:, [1, 3]].any()
+
+
+def test_arms_need_no_predictor_and_survive_one_that_fails() -> None:
+    settings = SimulationSettings()
+    failing = Failing(run_s=600.0, peak=Request(cpu_cores=1.0, mem_gib=6.0, gpus=0.1))
+
+    def arms(predictor: ConstantPredictor | None) -> list[str]:
+        return list(shared_arms(POOL, GANGS, advice(POOL, scales_of(predictor, POOL, settings)), settings, predictor))
+
+    assert arms(None) == ["requested", "reclaim", "oracle"]
+    assert arms(failing) == ["requested", "shrunk", "reclaim", "oracle"]
+    assert arms(USE) == ["requested", "shrunk", "reclaim", "reclaim_prior", "oracle"]
