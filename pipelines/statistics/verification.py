@@ -3,9 +3,9 @@
 A published number is compared only if the lake has the rows that it describes. `published` reads these numbers.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Final, Literal
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Final
 
 import polars as pl
 
@@ -18,28 +18,15 @@ from pipelines.statistics.statistic import Answer
 
 __all__ = ["verify"]
 
-Verdict = Literal["match", "off", "not computable"]
+Checked = dict[str, object]
+"""One published number and the computed one, with the columns of `CHECKED_SCHEMA`; a missing one is null."""
+Ask = Callable[[str, tuple[str, ...], str | None], Answer]
+"""Function that computes a statistic of the trace: `(statistic, by, cluster)`."""
 
 WHOLE_WITHIN: Final = 0.01
 """Maximum relative difference in the number of rows at which a table counts as the published one."""
 ROUNDING: Final = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """One published number and the computed one; `off_by` is computed minus published, in the printed unit."""
-
-    trace: str
-    of: str
-    what: str
-    published: str
-    found: str | None = None
-    verdict: Verdict = "not computable"
-    off_by: float | None = None
-    off_by_frac: float | None = None
-    why: str | None = None
-    source: str
-
+NOT_COMPUTABLE: Final = "not computable"
 
 CHECKED_SCHEMA: Final = {
     "trace": pl.String,
@@ -53,13 +40,14 @@ CHECKED_SCHEMA: Final = {
     "why": pl.String,
     "source": pl.String,
 }
+"""`off_by` is computed minus published, in the printed unit; `off_by_frac` is relative to the published number."""
 
 
 def verify(lake: Lake, published: Published, traces: Sequence[str] | None = None) -> pl.DataFrame:
     """Compare every published number of the given traces (None: of all traces in the lake) with the computed one.
 
     A number matches if the computed value rounds to it. A number read off a figure matches within the stated tolerance;
-    a lower bound (`> 3`) matches if the computed value is larger. `off_by_frac` is relative to the published number.
+    a lower bound (`> 3`) matches if the computed value is larger.
     """
     for name in traces or ():
         lake.manifest(name)
@@ -71,101 +59,77 @@ def verify(lake: Lake, published: Published, traces: Sequence[str] | None = None
             f"{lake.where} holds {', '.join(lake.traces()) or 'no trace'}; numbers are published of "
             f"{', '.join(published.traces)}: ingest one under its own name"
         )
-    comparison = _Comparison(lake=lake, published=published)
-    checked = [each for name in held for each in comparison.checked(name)]
-    return pl.DataFrame([asdict(each) for each in checked], schema=CHECKED_SCHEMA)
+    return pl.DataFrame([each for name in held for each in _checked(lake, published, name)], schema=CHECKED_SCHEMA)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Comparison:
-    """Comparison of one lake with the published numbers; it computes each statistic once."""
+def _checked(lake: Lake, published: Published, trace: str) -> Iterator[Checked]:
+    """Yield the published numbers of one trace; each statistic is computed once."""
 
-    lake: Lake
-    published: Published
-    answers: dict[tuple[str, str, tuple[str, ...], str | None], Answer] = field(default_factory=dict)
+    @cache
+    def ask(statistic: str, by: tuple[str, ...], cluster: str | None) -> Answer:
+        return STATISTICS[statistic].answer(lake, trace, by, cluster)
 
-    def checked(self, trace: str) -> list[Checked]:
-        of = self.published.of
-        manifest = self.lake.manifest(trace)
-        rows = [row for row in self.published.rows if of[row.of].trace == trace]
-        compared = [
-            self._compared(row, column, text, manifest) for row in rows for column, text in row.published.items()
-        ]
-        return compared + [
-            Checked(
-                trace=trace,
-                of=of[row.of].what,
-                what=row.what,
-                published=row.published,
-                why=row.why,
-                source=row.source,
-            )
-            for row in self.published.uncomputed
-            if of[row.of].trace == trace
-        ]
-
-    def _compared(self, row: PublishedRow, column: str, text: str, manifest: Manifest) -> Checked:
-        population = self.published.of[row.of]
+    for row in published.rows:
+        population = published.of[row.of]
+        if population.trace != trace:
+            continue
         where = ", ".join(f"{name} {_told(value)}" for name, value in row.where.items())
-        blank = Checked(
-            trace=population.trace,
-            of=population.what,
-            what=f"{row.statistic}.{column}" + (f" ({where})" if where else ""),
-            published=text,
-            source=row.source,
-        )
-        lacks = self._lacks(population, manifest)
+        lacks = _lacks(published, population, lake.manifest(trace), ask)
+        for column, text in row.published.items():
+            what = f"{row.statistic}.{column}" + (f" ({where})" if where else "")
+            number = {"trace": trace, "of": population.what, "what": what, "published": text, "source": row.source}
+            yield number | (
+                {"verdict": NOT_COMPUTABLE, "why": lacks} if lacks else _compared(row, column, ask, population)
+            )
+    for each in published.uncomputed:
+        if published.of[each.of].trace == trace:
+            lost = {"trace": trace, "of": published.of[each.of].what, "verdict": NOT_COMPUTABLE}
+            yield lost | each.model_dump(include={"what", "published", "why", "source"})
+
+
+def _compared(row: PublishedRow, column: str, ask: Ask, population: Population) -> Checked:
+    answer = ask(row.statistic, row.by, population.cluster)
+    if answer.unanswerable is not None:
+        return {"verdict": NOT_COMPUTABLE, "why": answer.unanswerable.reason}
+    found = _cell(answer.rows, row, column)
+    if found is None:
+        return {"verdict": NOT_COMPUTABLE, "why": "no such row here, or its value is null"}
+    return _judged(row.published[column], found, row)
+
+
+def _lacks(published: Published, population: Population, manifest: Manifest, ask: Ask) -> str | None:
+    """Describe which rows of the population the lake lacks; return None if it has all."""
+    for name in population.parts:
+        lacks = _lacks(published, published.of[name], manifest, ask)
         if lacks is not None:
-            return replace(blank, why=lacks)
-        answer = self._answer(row.statistic, population, row.by)
-        if answer.unanswerable is not None:
-            return replace(blank, why=answer.unanswerable.reason)
-        found = _cell(answer.rows, row, column)
-        if found is None:
-            return replace(blank, why="no such row here, or its value is null")
-        return _judged(blank, found, row)
-
-    def _answer(self, statistic: str, population: Population, by: tuple[str, ...]) -> Answer:
-        asked = (statistic, population.trace, by, population.cluster)
-        if asked not in self.answers:
-            self.answers[asked] = STATISTICS[statistic].answer(self.lake, population.trace, by, population.cluster)
-        return self.answers[asked]
-
-    def _lacks(self, population: Population, manifest: Manifest) -> str | None:
-        """Describe which rows of the population the lake lacks; return None if it has all."""
-        for name in population.parts:
-            lacks = self._lacks(self.published.of[name], manifest)
-            if lacks is not None:
-                return lacks
-        clusters = {account.cluster for account in manifest.accounts}
-        others = sorted(clusters - {self.published.of[name].cluster for name in population.parts})
-        if population.parts and others:
-            return f"not these rows alone: the trace also holds {', '.join(others)}"
-        if population.cluster is not None and population.cluster not in clusters:
-            return f"no cluster {population.cluster} in this lake (it has {', '.join(sorted(clusters))})"
-        for table, rows in population.rows.items():
-            lacks = self._lacks_rows(population, manifest, table, rows)
-            if lacks is not None:
-                return lacks
-        return None
-
-    def _lacks_rows(self, population: Population, manifest: Manifest, table: str, rows: int) -> str | None:
-        accounts = [
+            return lacks
+    clusters = {account.cluster for account in manifest.accounts}
+    others = sorted(clusters - {published.of[name].cluster for name in population.parts})
+    if population.parts and others:
+        return f"not these rows alone: the trace also holds {', '.join(others)}"
+    if population.cluster is not None and population.cluster not in clusters:
+        return f"no cluster {population.cluster} in this lake (it has {', '.join(sorted(clusters))})"
+    for table, rows in population.rows.items():
+        files = [
             a for a in manifest.accounts if a.table == table and population.cluster in (None, a.cluster) and a.file
         ]
-        here = sum(account.rows_in for account in accounts)
-        if not accounts:
+        if not files:
             return f"no table {table} in this lake"
-        if abs(here - rows) <= WHOLE_WITHIN * rows:
-            return None
-        reason = f"other rows: {table} has {here:,} here, {rows:,} there"
-        if population.period is None:
-            return reason
-        answer = self._answer("period", population, ())
-        if answer.unanswerable is not None:
-            return reason
-        first, last = (str(answer.rows[name][0])[:10] for name in ("first_submit", "last_submit"))
-        return f"{reason}; submitted {first} to {last} here, {' to '.join(population.period)} there"
+        here = sum(account.rows_in for account in files)
+        if abs(here - rows) > WHOLE_WITHIN * rows:
+            return f"other rows: {table} has {here:,} here, {rows:,} there{_periods(population, ask)}"
+    return None
+
+
+def _periods(population: Population, ask: Ask) -> str:
+    """Return the periods of submission here and there as text; empty if one of them is unknown."""
+    if population.period is None:
+        return ""
+    answer = ask("period", (), population.cluster)
+    if answer.unanswerable is not None:
+        return ""
+    first, last = (str(answer.rows[name][0])[:10] for name in ("first_submit", "last_submit"))
+    return f"; submitted {first} to {last} here, {' to '.join(population.period)} there"
 
 
 def _cell(rows: pl.DataFrame, row: PublishedRow, column: str) -> str | float | None:
@@ -191,27 +155,22 @@ def _is(name: str, value: str | int | float | list[str | int | float]) -> pl.Exp
     return pl.col(name).is_null() if value == "" else pl.col(name) == value
 
 
-def _judged(blank: Checked, found: str | float, row: PublishedRow) -> Checked:
-    number = printed(blank.published)
+def _judged(text: str, found: str | float, row: PublishedRow) -> Checked:
+    number = printed(text)
     if isinstance(found, str) or number is None:
-        same = str(found) == blank.published
-        return replace(blank, found=str(found), verdict="match" if same else "off", why=None if same else row.note)
+        same = str(found) == text
+        return {"found": str(found), "verdict": "match" if same else "off", "why": None if same else row.note}
     value = found * number.factor
     off_by = value - number.value
     tolerance = number.half_digit if row.about is None else row.about * abs(number.value)
     matches = off_by > 0.0 if number.bound else abs(off_by) <= tolerance + ROUNDING * abs(number.value)
-    return replace(
-        blank,
-        found=f"{value:.10g}",
-        verdict="match" if matches else "off",
-        off_by=off_by,
-        off_by_frac=_relative(off_by, number.value),
-        why=None if matches else row.note,
-    )
-
-
-def _relative(off_by: float, published: float) -> float | None:
-    return off_by / abs(published) if published else None
+    return {
+        "found": f"{value:.10g}",
+        "verdict": "match" if matches else "off",
+        "off_by": off_by,
+        "off_by_frac": off_by / abs(number.value) if number.value else None,
+        "why": None if matches else row.note,
+    }
 
 
 def _told(value: object) -> str:
