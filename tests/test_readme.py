@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from pipelines.cli import app
-from pipelines.cli.study import StudyCommand, app_of, load
+from pipelines.cli.commands import LateCommand
 from tests import newcomer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,8 +47,8 @@ def test_shown_commands_exist_with_their_options(page: str) -> None:
         found: Any = typer.main.get_group(app)  # a group at first, a command at last
         while hasattr(found, "commands") and words:
             found, words = found.commands[words[0]], words[1:]
-        if isinstance(found, StudyCommand):
-            found = typer.main.get_command(app_of(load(str(found.name)), ""))
+        if isinstance(found, LateCommand):
+            found = found.made()
         options = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
         assert {word for word in words if word.startswith("--")} <= options, found.name
 

@@ -33,8 +33,8 @@ from pipelines.cli import (
     usage,
 )
 from pipelines.cli import study as experiments
+from pipelines.cli.commands import add, flags_without_type
 from pipelines.cli.failures import EXIT_FAILED, in_words, told
-from pipelines.cli.options import flags_without_type
 
 # By default, idle OpenMP threads of XGBoost and scikit-learn busy-wait. On shared cores this can take ten times the
 # time of the actual work. The libraries read this variable when they are loaded.
@@ -93,12 +93,8 @@ app = typer.Typer(
 )
 for panel, files in PANELS.items():
     for file in files:
-        commands, groups = len(app.registered_commands), len(app.registered_groups)
-        file.register(app)
-        for command in app.registered_commands[commands:]:
-            command.rich_help_panel = panel
-        for group in app.registered_groups[groups:]:
-            group.rich_help_panel = panel
+        for name, command in file.COMMANDS.items():
+            add(app, name, command, panel)
 
 
 def _print_version(wanted: bool) -> None:

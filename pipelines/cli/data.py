@@ -7,71 +7,44 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final, Literal
 
 import typer
 
-from pipelines.cli.engines import Chosen, EngineName, EngineOption, Scheduler, chosen_engine
+from pipelines.cli.commands import named
 from pipelines.cli.failures import naming
-from pipelines.cli.options import Format, FormatOption, Lake, Seed, emit, place_of, say
+from pipelines.cli.options import FORM, LAKE, SEED, EngineOptions, Format, emit, place_of, say
+from pipelines.errors import BadUsage
+from pipelines.options import argument, option
 
 if TYPE_CHECKING:
     from pipelines.lake.sources.source import Source
 
 
-class Fetchable(StrEnum):
-    """The traces that can be downloaded."""
-
-    PAI = "pai"
-    HELIOS = "helios"
-    PHILLY = "philly"
-    OPENB = "openb"
-
-
-class Ingestible(StrEnum):
-    """The formats that can be ingested: published formats, and `generic` for other files described by a mapping."""
-
-    PAI = "pai"
-    HELIOS = "helios"
-    PHILLY = "philly"
-    OPENB = "openb"
-    GENERIC = "generic"
-
-
-class Synthesised(StrEnum):
-    """The formats in which a synthetic trace can be generated."""
-
-    PAI = "pai"
-
-
 def fetch(
-    trace: Annotated[Fetchable, typer.Argument(help="Published trace.")],
-    to: Annotated[Path | None, typer.Option("--to", help="Folder to fill.", show_default="data/raw/<trace>")] = None,
+    trace: Literal["pai", "helios", "philly", "openb"] = argument(..., "Published trace."),
+    to: Path | None = option(None, "Folder to fill.", shown="data/raw/<trace>"),
 ) -> None:
     """Download a published trace, verify and unpack it; a second run resumes a broken download."""
     from pipelines.cli.progress import transfer_progress
     from pipelines.fetch.fetch import fetch as run
 
-    folder = to or Path("data/raw") / trace.value
+    folder = to or Path("data/raw") / trace
     with transfer_progress() as progress:
-        files = run(trace.value, folder, progress=progress)
-    emit([file.row() for file in files], Format.TABLE)
-    say(f"next: taut ingest {trace.value} --from {folder}")
+        files = run(trace, folder, progress=progress)
+    emit([file.row() for file in files], "table")
+    say(f"next: taut ingest {trace} --from {folder}")
 
 
 def synth(
-    trace: Annotated[Synthesised, typer.Argument(help="Published format.")],
-    to: Annotated[Path, typer.Option("--to", help="Folder to fill.")] = Path("data/raw/pai-synth"),
-    tasks: Annotated[int, typer.Option("--tasks", help="How many tasks.", min=1000)] = 20_000,
-    tagged_share: Annotated[
-        float | None,
-        typer.Option("--tagged-share", help="Share of jobs that carry a workload tag.", min=0.0, max=1.0),
-    ] = None,
-    full: Annotated[bool, typer.Option("--full", help="As many rows as published, 3.7 GB; ignores --tasks.")] = False,
-    seed: Seed = 0,
+    trace: Literal["pai"] = argument(..., "Published format."),
+    to: Path = option(Path("data/raw/pai-synth"), "Folder to fill."),
+    tasks: int = option(20_000, "How many tasks.", minimum=1000),
+    tagged_share: float | None = option(None, "Share of jobs that carry a workload tag.", minimum=0.0, maximum=1.0),
+    full: bool = option(False, "As many rows as published, 3.7 GB; ignores --tasks."),
+    seed: int = SEED,
 ) -> None:
     """Generate a synthetic trace in the published format, with all its tables."""
     from pipelines.synth.pai import PUBLISHED_INSTANCES, PUBLISHED_TASKS, synthesise
@@ -79,54 +52,51 @@ def synth(
     drawn, instances = (PUBLISHED_TASKS, PUBLISHED_INSTANCES) if full else (tasks, None)
     with naming(to):
         made = synthesise(to, tasks=drawn, instances=instances, seed=seed, tagged_share=tagged_share)
-    emit(made.rows(), Format.TABLE)
+    emit(made.rows(), "table")
     say("synthetic, not measured; ingest it under its own name:")
-    say(f"  taut ingest {trace.value} --from {to} --as pai-synth")
+    say(f"  taut ingest {trace} --from {to} --as pai-synth")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Options for the files to ingest, and the name of their trace."""
+
+    from_dir: str = option(..., "Folder of the files; for generic also one file, or postgresql://...", name="--from")
+    mapping: Path | None = option(None, "For generic: TOML file that names the columns and units.")
+    as_name: str | None = option(None, "Name of the trace in the lake.", name="--as", shown="the format's name")
+    strict: float | None = option(
+        None, "Fail if a larger share of a file's rows is quarantined.", minimum=0.0, maximum=1.0
+    )
 
 
 def ingest(
-    source: Annotated[Ingestible, typer.Argument(help="Published format; generic: own files with a mapping.")],
-    from_dir: Annotated[
-        str, typer.Option("--from", help="Folder of the files; for generic also one file, or postgresql://...")
-    ],
-    mapping: Annotated[
-        Path | None,
-        typer.Option("--mapping", help="For generic: TOML file that names the columns and units.", show_default=False),
-    ] = None,
-    lake: Lake = None,
-    as_name: Annotated[
-        str | None, typer.Option("--as", help="Name of the trace in the lake.", show_default="the format's name")
-    ] = None,
-    strict: Annotated[
-        float | None,
-        typer.Option("--strict", help="Fail if a larger share of a file's rows is quarantined.", min=0.0, max=1.0),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Print what would be quarantined, where and why; write nothing.")
-    ] = False,
-    engine: EngineOption = EngineName.LOCAL,
-    scheduler: Scheduler = None,
-    form: FormatOption = Format.TABLE,
+    wanted: Wanted,
+    engine: EngineOptions,
+    source: Literal["pai", "helios", "philly", "openb", "generic"] = argument(
+        ..., "Published format; generic: own files with a mapping."
+    ),
+    lake: str | None = LAKE,
+    check: bool = option(False, "Print what would be quarantined, where and why; write nothing."),
+    form: Format = FORM,
 ) -> None:
     """Read files into the lake's tables; every row is kept, or quarantined with the rules it breaks."""
-    place = place_of(lake, demo=False)
-    with _opened_files(source.value, from_dir, mapping) as files:
+    folder = place_of(lake, demo=False).lake
+    with _opened_files(source, wanted.from_dir, wanted.mapping) as files:
         if check:
-            _check_files(files, place.lake, as_name, strict, form)
+            _check_files(files, folder, wanted, form)
         else:
-            _ingest_files(files, place.lake, as_name, strict, form, chosen_engine(engine, scheduler, None))
+            _ingest_files(files, folder, wanted, engine, form)
 
 
 def init(
-    file: Annotated[Path, typer.Argument(help="CSV file of your jobs with a header (.gz is unpacked), or Parquet.")],
-    to: Annotated[Path, typer.Option("--to", help="Mapping file to write; it must not exist.")] = Path("mapping.toml"),
-    form: FormatOption = Format.TABLE,
+    file: Path = argument(..., "CSV file of your jobs with a header (.gz is unpacked), or Parquet."),
+    to: Path = option(Path("mapping.toml"), "Mapping file to write; it must not exist."),
+    form: Format = FORM,
 ) -> None:
     """Guess the mapping of your own jobs from names and values, print how sure each column is, and write it.
 
     Uncertain lines end with LOOK and the reason in the file.
     """
-    from pipelines.errors import BadUsage
     from pipelines.lake.generic.guessing import guess_mapping
 
     if to.exists():
@@ -163,7 +133,6 @@ class _Files:
 def _opened_files(source: str, location: str, mapping: Path | None) -> Iterator[_Files]:
     """Open the files to ingest: the folder of a published format, or own files described by a mapping."""
     from pipelines.cli.progress import step
-    from pipelines.errors import BadUsage
     from pipelines.lake.sources import SOURCES
 
     if source in SOURCES:
@@ -182,24 +151,23 @@ def _opened_files(source: str, location: str, mapping: Path | None) -> Iterator[
         yield _Files(source=opened.source, folder=opened.folder, label=label)
 
 
-def _ingest_files(
-    files: _Files, lake: str | Path, as_name: str | None, strict: float | None, form: Format, chosen: Chosen
-) -> None:
+def _ingest_files(files: _Files, lake: str | Path, wanted: Wanted, engine: EngineOptions, form: Format) -> None:
     """Ingest the files; print one row per published table, and a warning for each file with quarantined rows."""
     from pipelines.cli.progress import reading_progress
     from pipelines.lake.ingest import ingest as run
     from pipelines.lake.manifest import flat
 
+    runner, threads = engine.chosen(None)
     with reading_progress(f"reading {files.label}") as progress:
         report = run(
             files.source,
             files.folder,
             lake,
-            as_name=as_name,
-            strict_share=strict,
+            as_name=wanted.as_name,
+            strict_share=wanted.strict,
             progress=progress,
-            engine=chosen.engine,
-            threads=chosen.threads,
+            engine=runner,
+            threads=threads,
         )
     for warning in report.manifest.warnings:
         say(f"warning: {warning}")
@@ -211,13 +179,13 @@ def _ingest_files(
     say(f"{'ingested' if report.changed else 'unchanged'}: trace {report.manifest.trace} in {lake}")
 
 
-def _check_files(files: _Files, lake: str | Path, as_name: str | None, strict: float | None, form: Format) -> None:
+def _check_files(files: _Files, lake: str | Path, wanted: Wanted, form: Format) -> None:
     """Check the files; print where each problem is and how to fix it. Exit with code 1 if an ingest would fail."""
     from pipelines.cli.progress import step
     from pipelines.lake.ingest import check
 
     with step(f"checking {files.label}"):
-        report = check(files.source, files.folder, lake, as_name=as_name, strict_share=strict)
+        report = check(files.source, files.folder, lake, as_name=wanted.as_name, strict_share=wanted.strict)
     for warning in report.manifest.warnings if report.manifest else ():
         say(f"warning: {warning}")
     emit(
@@ -235,20 +203,13 @@ def _check_files(files: _Files, lake: str | Path, as_name: str | None, strict: f
 
 
 def sql(
-    query: Annotated[
-        str,
-        typer.Argument(
-            help="One SELECT over the tables and views named above; - reads it from stdin.", show_default=False
-        ),
-    ],
-    lake: Lake = None,
-    form: FormatOption = Format.TABLE,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="In CSV, write texts that a spreadsheet runs as they are.")
-    ] = False,
-    memory_mb: Annotated[int, typer.Option("--memory-mb", help="Most memory of the query, in MB.", min=100)] = 1500,
-    time_s: Annotated[float, typer.Option("--time-s", help="Longest time of the query, in seconds.", min=0.01)] = 60.0,
-    spill_mb: Annotated[int, typer.Option("--spill-mb", help="Most data moved to disk, in MB.", min=0)] = 1000,
+    query: str = argument(..., "One SELECT over the tables and views named above; - reads it from stdin."),
+    lake: str | None = LAKE,
+    form: Format = FORM,
+    raw: bool = option(False, "In CSV, write texts that a spreadsheet runs as they are."),
+    memory_mb: int = option(1500, "Most memory of the query, in MB.", minimum=100),
+    time_s: float = option(60.0, "Longest time of the query, in seconds.", minimum=0.01),
+    spill_mb: int = option(1000, "Most data moved to disk, in MB.", minimum=0),
 ) -> None:
     """Run one SELECT over the lake; other statements and files outside the lake are refused.
 
@@ -263,10 +224,7 @@ def sql(
     text = sys.stdin.read() if query == "-" else query
     most = {"memory_mb": memory_mb, "spill_mb": spill_mb}
     with OpenLake(place_of(lake).lake) as source:
-        emit(run(source, text, time_s=time_s, tabular=form is Format.TABLE, **most), form, inert=not raw)
+        emit(run(source, text, time_s=time_s, tabular=form == "table", **most), form, inert=not raw)
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's commands to the app."""
-    for command in (fetch, synth, init, ingest, sql):
-        app.command()(command)
+COMMANDS: Final = named(fetch, synth, init, ingest, sql)

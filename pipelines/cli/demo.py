@@ -1,7 +1,7 @@
 """`taut demo`: ingest, train, recommend and simulate in one run, on a synthetic trace or on real files.
 
 The demo calls the functions behind the other commands, with its own folder for the lake and the models. Its tables are
-built in `pipelines.cli.demo_tables` and `pipelines.cli.demo_tables`.
+built in `pipelines.cli.demo_tables`.
 """
 
 import shutil
@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final
 
-import typer
-
-from pipelines.cli.options import Format, Seed, Threads, emit, place_of, say, threads_of
+from pipelines.cli.commands import named
+from pipelines.cli.options import SEED, THREADS, emit, place_of, say, threads_of
+from pipelines.errors import BadUsage
+from pipelines.options import option
 
 if TYPE_CHECKING:
     from pipelines.lake.lake import Lake
@@ -33,15 +34,12 @@ The published trace has 0.1, which would leave too few jobs to train six models.
 
 
 def demo(
-    traces: Annotated[
-        Path | None,
-        typer.Option(help="Folder of real traces (uses its `pai`).", show_default="a synthetic trace"),
-    ] = None,
-    into: Annotated[Path, typer.Option("--into", help="Working folder; it is emptied first.")] = Path("data/demo"),
-    tasks: Annotated[int, typer.Option(help="Size of the synthetic trace.", min=LEAST_TASKS)] = LEAST_TASKS,
-    rate: Annotated[float, typer.Option(help="Simulated arrivals per hour.", min=1.0, max=10_000.0)] = 70.0,
-    seed: Seed = 0,
-    threads: Threads = None,
+    traces: Path | None = option(None, "Folder of real traces (uses its `pai`).", shown="a synthetic trace"),
+    into: Path = option(Path("data/demo"), "Working folder; it is emptied first."),
+    tasks: int = option(LEAST_TASKS, "Size of the synthetic trace.", minimum=LEAST_TASKS),
+    rate: float = option(70.0, "Simulated arrivals per hour.", minimum=1.0, maximum=10_000.0),
+    seed: int = SEED,
+    threads: int | None = THREADS,
 ) -> None:
     """Run the whole chain: ingest, train, gate, recommend; simulate 12 h with and without taut."""
     from pipelines.cli.demo_tables import accuracy_rows, importance_rows, outcome_rows, reclaimed_rows
@@ -85,13 +83,13 @@ def demo(
 
     data = f"{name}, {'synthetic' if traces is None else 'real'}"
     say(f"\nRun-time models: the feature that matters most ({data})")
-    emit(importance_rows(trained), Format.TABLE)
+    emit(importance_rows(trained), "table")
     say(f"\nRun time on the latest fifth of the jobs ({data}): log pinball, lower is better")
-    emit(accuracy_rows(trained), Format.TABLE)
+    emit(accuracy_rows(trained), "table")
     say(f"\nRequests and targets of the held-out jobs, sized at submission ({data})")
-    emit(reclaimed_rows(result), Format.TABLE)
+    emit(reclaimed_rows(result), "table")
     say(f"\nThe cluster after 12 h, jobs sized at submission ({data}); means of {REPLICATIONS} draws")
-    emit(outcome_rows(result), Format.TABLE)
+    emit(outcome_rows(result), "table")
     _print_headline(reclaimed, settings, data)
     _print_next_commands(lake)
 
@@ -103,7 +101,7 @@ def _print_headline(result: "SimulationResult", settings: "SimulationSettings", 
     gpus = sum(machine.gpus for machine in settings.cluster.machines)
     table = headline_rows(result.rows, gpus=gpus)
     say(f"\nTaut measures jobs while they run: 12 h on {gpus} GPUs ({data})")
-    emit(table, Format.TABLE)
+    emit(table, "table")
     say("")
     for line in (*bars(table), "", *wrap(sentence(table), WIDTH)):
         say(line)
@@ -113,8 +111,6 @@ def _print_headline(result: "SimulationResult", settings: "SimulationSettings", 
 
 def _fresh(folder: Path) -> None:
     """Empty the folder of an earlier demo; raise BadUsage if the folder holds other files."""
-    from pipelines.errors import BadUsage
-
     mark = folder / ".taut-demo"
     if folder.exists() and any(folder.iterdir()) and not mark.exists():
         raise BadUsage(f"{folder} is not empty and was not made by a demo: name another folder with --into")
@@ -147,6 +143,4 @@ def _print_next_commands(lake: str | Path) -> None:
         say(f"  {command:<{width}}  # {what}")
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's command to the app."""
-    app.command()(demo)
+COMMANDS: Final = named(demo)

@@ -66,6 +66,15 @@ def naming(place: Path) -> Iterator[None]:
         raise OSError(error.errno or EIO, _reason(error), str(place)) from error
 
 
+@contextmanager
+def out_written(out: Path) -> Iterator[None]:
+    """Raise BadUsage if the file of the option --out cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise BadUsage(f"--out {out}: {_reason(error)}; name a file in a folder that can be written") from error
+
+
 def told(error: BaseException, command: str) -> tuple[str, int]:
     """Return what to print about the error of a command, in one line, and the exit code.
 

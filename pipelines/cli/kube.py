@@ -4,68 +4,64 @@ Options and output only.
 """
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Any, Final
 
 import typer
 
-from pipelines.cli.options import Format, FormatOption, TokenFile, emit, say
+from pipelines.cli.commands import Group, named
+from pipelines.cli.options import ADDRESSES, FORM, TOKEN_FILE, Format, emit, say
+from pipelines.errors import BadUsage
+from pipelines.options import argument, option
 
-kube = typer.Typer(
-    name="kube",
-    no_args_is_help=True,
-    help="Connect a Kubernetes cluster to the prediction service.",
+CONFIG: Path = option(..., "TOML file: names, modes and limit ranges of the cluster's pods.")
+API_SERVER: str | None = option(None, "Address of `kubectl proxy`.", shown="the cluster that this pod runs in")
+GPUS: tuple[str, ...] = option(
+    (),
+    "Extended resource that is a GPU (may be repeated).",
+    name="--gpu",
+    shown="nvidia.com/gpu, amd.com/gpu",
 )
 
-Config = Annotated[
-    Path, typer.Option("--config", help="TOML file: names, modes and limit ranges of the cluster's pods.")
-]
-Host = Annotated[str, typer.Option(help="Address to listen on.")]
-TlsCertificate = Annotated[
-    Path | None,
-    typer.Option(help="PEM file of the certificate chain; read again when it changes.", show_default="plain HTTP"),
-]
-TlsKey = Annotated[Path | None, typer.Option(help="PEM file of its private key.", show_default=False)]
-ServiceUrls = Annotated[list[str], typer.Option("--url", help="Address of the service; repeat it for replicas.")]
 
-ApiServerUrl = Annotated[
-    str | None,
-    typer.Option("--api-server", help="Address of `kubectl proxy`.", show_default="the cluster that this pod runs in"),
-]
-Gpus = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--gpu", help="Extended resource that is a GPU (may be repeated).", show_default="nvidia.com/gpu, amd.com/gpu"
-    ),
-]
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """Options for where a server listens."""
+
+    host: str = option("127.0.0.1", "Address to listen on.")
+    tls_certificate: Path | None = option(
+        None, "PEM file of the certificate chain; read again when it changes.", shown="plain HTTP"
+    )
+    tls_key: Path | None = option(None, "PEM file of its private key.")
+
+    def serve(self, app: Any, port: int) -> None:  # Any: an application of starlette
+        """Serve an application until stopped."""
+        from pipelines.connect.kubernetes.serving import serve_app
+
+        serve_app(app, self.host, port, certificate=self.tls_certificate, key=self.tls_key, say=say)
 
 
-@kube.command()
 def webhook(
-    config: Config,
-    url: ServiceUrls,
-    host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 takes a free one.")] = 8443,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
-    token_file: TokenFile = None,
+    listening: Listening,
+    config: Path = CONFIG,
+    url: tuple[str, ...] = ADDRESSES,
+    port: int = option(8443, "Port; 0 takes a free one.", minimum=0, maximum=65_535),
+    token_file: Path | None = TOKEN_FILE,
 ) -> None:
     """Serve the admission webhook; a pod for which the service is late or fails is created as requested."""
     from pipelines.cli.remote import token_of
-    from pipelines.connect.kubernetes.serving import serve_app
     from pipelines.connect.kubernetes.webhook import open_webhook
 
     _write_log()
-    app = open_webhook(config, url, token_of(token_file))
-    serve_app(app, host, port, certificate=tls_certificate, key=tls_key, say=say)
+    listening.serve(open_webhook(config, url, token_of(token_file)), port)
 
 
-@kube.command()
 def review(
-    file: Annotated[str, typer.Argument(help="JSON file of a pod, suspended job or AdmissionReview; - reads stdin.")],
-    config: Config,
-    url: ServiceUrls,
-    token_file: TokenFile = None,
+    file: str = argument(..., "JSON file of a pod, suspended job or AdmissionReview; - reads stdin."),
+    config: Path = CONFIG,
+    url: tuple[str, ...] = ADDRESSES,
+    token_file: Path | None = TOKEN_FILE,
 ) -> None:
     """Show what the webhook would answer if an object were created: reason, warnings and JSON patch.
 
@@ -76,7 +72,6 @@ def review(
 
     from pipelines.cli.remote import token_of
     from pipelines.connect.kubernetes.webhook import review_object
-    from pipelines.errors import BadUsage
 
     try:
         found = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
@@ -91,36 +86,30 @@ def review(
         raise typer.Exit(1)
 
 
-@kube.command()
 def extender(
-    host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 takes a free one.")] = 8444,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
-    api_server: ApiServerUrl = None,
-    gpu: Gpus = None,
+    listening: Listening,
+    port: int = option(8444, "Port; 0 takes a free one.", minimum=0, maximum=65_535),
+    api_server: str | None = API_SERVER,
+    gpu: tuple[str, ...] = GPUS,
 ) -> None:
     """Serve the scheduler extender, which keeps whole machines free by fragmentation gradient descent."""
     from pipelines.connect.kubernetes.api import open_api_server
     from pipelines.connect.kubernetes.extender import open_extender
     from pipelines.connect.kubernetes.manifests import GPU_RESOURCES
-    from pipelines.connect.kubernetes.serving import serve_app
 
     _write_log()
     server = open_api_server(api_server)
     changes = [server.changes("/api/v1/nodes", "Node"), server.changes("/api/v1/pods", "Pod")]
-    app = open_extender(gpu or GPU_RESOURCES, changes)
-    serve_app(app, host, port, certificate=tls_certificate, key=tls_key, say=say)
+    listening.serve(open_extender(gpu or GPU_RESOURCES, changes), port)
 
 
-@kube.command()
 def feedback(
-    config: Config,
-    url: ServiceUrls,
-    api_server: ApiServerUrl = None,
-    once: Annotated[bool, typer.Option("--once", help="Report the pods that have ended by now, and end.")] = False,
-    token_file: TokenFile = None,
-    form: FormatOption = Format.TABLE,
+    config: Path = CONFIG,
+    url: tuple[str, ...] = ADDRESSES,
+    api_server: str | None = API_SERVER,
+    once: bool = option(False, "Report the pods that have ended by now, and end."),
+    token_file: Path | None = TOKEN_FILE,
+    form: Format = FORM,
 ) -> None:
     """Report ended pods to the service: run time, outcome (also OOMKilled), request and allocation."""
     from pipelines.cli.remote import client_of
@@ -137,19 +126,15 @@ def feedback(
             follow_pods(server.changes("/api/v1/pods", "Pod"), settings, client)
 
 
-@kube.command()
 def reclaim(
-    config: Config,
-    url: ServiceUrls,
-    api_server: ApiServerUrl = None,
-    enforce: Annotated[
-        bool,
-        typer.Option("--enforce", help="Resize pods where the service's mode is enforce; otherwise only list them."),
-    ] = False,
-    every_s: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="Seconds between two samples.")] = 60.0,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds, then end.", show_default="until stopped")] = None,
-    token_file: TokenFile = None,
-    form: FormatOption = Format.TABLE,
+    config: Path = CONFIG,
+    url: tuple[str, ...] = ADDRESSES,
+    api_server: str | None = API_SERVER,
+    enforce: bool = option(False, "Resize pods where the service's mode is enforce; otherwise only list them."),
+    every_s: float = option(60.0, "Seconds between two samples.", minimum=1.0, maximum=86_400.0),
+    rounds: int | None = option(None, "Rounds, then end.", minimum=1, shown="until stopped"),
+    token_file: Path | None = TOKEN_FILE,
+    form: Format = FORM,
 ) -> None:
     """Resize running pods in place to what they use, or list what would be resized."""
     from datetime import UTC, datetime
@@ -165,15 +150,14 @@ def reclaim(
         each_round(lambda: reclaimer.round(datetime.now(UTC)), form, every_s=every_s, rounds=rounds)
 
 
-@kube.command()
 def manifests(
-    out: Annotated[Path, typer.Option("--out", help="Folder to fill.")],
-    url: Annotated[str, typer.Option("--url", help="Address of the service, as seen from the cluster.")],
-    trace: Annotated[str, typer.Option("--trace", help="Trace of the cluster's jobs in the service.")],
-    cluster: Annotated[str, typer.Option("--cluster", help="The cluster's name in the service.")],
-    image: Annotated[str, typer.Option("--image", help="Image of taut.")] = "taut:0.1.0",
-    gpu: Gpus = None,
-    form: FormatOption = Format.TABLE,
+    out: Path = option(..., "Folder to fill."),
+    url: str = option(..., "Address of the service, as seen from the cluster."),
+    trace: str = option(..., "Trace of the cluster's jobs in the service."),
+    cluster: str = option(..., "The cluster's name in the service."),
+    image: str = option("taut:0.1.0", "Image of taut."),
+    gpu: tuple[str, ...] = GPUS,
+    form: Format = FORM,
 ) -> None:
     """Write the manifests of the webhook as plain YAML; apply them with kubectl."""
     from pipelines.connect.kubernetes.manifests import GPU_RESOURCES, write_manifests
@@ -188,6 +172,9 @@ def _write_log() -> None:
     write_log_lines("console" if sys.stderr.isatty() else "json")
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's commands to the app."""
-    app.add_typer(kube)
+COMMANDS: Final = {
+    "kube": Group(
+        help="Connect a Kubernetes cluster to the prediction service.",
+        commands=named(webhook, review, extender, feedback, reclaim, manifests),
+    )
+}

@@ -3,169 +3,162 @@
 Options and output only.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
 
 import typer
 
-from pipelines.cli.engines import EngineName, EngineOption, Scheduler, chosen_engine
+from pipelines.cli.commands import named
 from pipelines.cli.options import (
-    By,
-    ByOption,
-    Cluster,
-    Feedback,
+    FORM,
+    FORM_JSON,
+    JOBS_FILE,
+    LAKE,
+    OFFLINE,
+    EngineOptions,
     Format,
-    FormatOption,
-    JobsFile,
-    Lake,
-    Newest,
-    Offline,
-    RecipeFile,
-    Seed,
-    Threads,
-    TokenFile,
-    Trace,
-    TypeOption,
-    Until,
-    Urls,
+    InLake,
+    Sample,
+    ServiceOptions,
+    WithFeedback,
     emit,
     local_cut,
-    opened,
     place_of,
     say,
     trace_of,
 )
-from pipelines.models import NEWEST
+from pipelines.errors import BadUsage, RegistryError
+from pipelines.options import argument, option
+
+if TYPE_CHECKING:
+    from pipelines.models.retrain import Retrained
+    from pipelines.models.tracking import ModelVersion
+    from pipelines.models.training_tables import Tables
+
+RECIPE: Path | None = option(
+    None, "File of recipes, as `taut tune` writes it; run-time models without one get the default."
+)
 
 
-class SplitOption(StrEnum):
-    """How the held-out jobs of an evaluation are chosen: by time, by group of jobs, or at random."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """The trace and tables to train on; `run` trains, tracks and registers the models."""
 
-    TIME = "time"
-    GROUP = "group"
-    RANDOM = "random"
+    trace: str
+    tables: "Tables"
+    run: "Callable[[], list[Retrained]]"
 
 
-def train(
-    lake: Lake = None,
-    trace: Trace = None,
-    cluster: Cluster = None,
-    until: Until = None,
-    by: ByOption = By.KIND,
-    types: TypeOption = None,
-    with_feedback: Feedback = None,
-    newest: Newest = NEWEST,
-    recipe: RecipeFile = None,
-    seed: Seed = 0,
-    threads: Threads = None,
-    engine: EngineOption = EngineName.LOCAL,
-    scheduler: Scheduler = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
+def read_training(sample: WithFeedback, recipe: Path | None, engine: EngineOptions) -> Training:
+    """Read the recipes and the tables; the lake is closed again before anything is trained."""
+    from functools import partial
+
+    from pipelines.cli.progress import watched
+    from pipelines.models.examples import task_types
+    from pipelines.models.recipes import read_recipes
+    from pipelines.models.retrain import retrain
+    from pipelines.models.training_tables import read_tables
+    from pipelines.report.charts.training import picture
+
+    runner, threads = engine.chosen(sample.threads)
+    with sample.opened() as (source, name):
+        recipes = read_recipes(recipe, name)
+        tables = read_tables(
+            source, name, cluster=sample.cluster, feedback=sample.with_feedback, newest=sample.newest, talk=say
+        )
+        cut = local_cut(sample.until, source.manifest(name).zone)
+    types = sample.types or None
+    task_types(tables.jobs, sample.by, types)  # refuses wrong names before anything is trained
+    run = partial(
+        retrain,
+        tables,
+        name,
+        uri=sample.place().tracking_uri,
+        until=cut,
+        by=sample.by,
+        types=types,
+        recipes=recipes,
+        seed=sample.seed,
+        threads=threads,
+        engine=runner,
+        draw=picture,
+        talk=say,
+        watch=watched("training"),
+    )
+    return Training(trace=name, tables=tables, run=run)
+
+
+def train(sample: WithFeedback, engine: EngineOptions, recipe: Path | None = RECIPE, form: Format = FORM) -> None:
     """Train the models of a trace, track them in MLflow, and register each as challenger."""
-    from pipelines.cli.training import Choices, read_training
     from pipelines.models.retrain import next_step
 
-    choices = Choices(
-        cluster=cluster,
-        until=until,
-        by=by,
-        types=types,
-        feedback=with_feedback,
-        newest=newest,
-        recipe=recipe,
-        seed=seed,
-        threads=threads,
-        engine=engine,
-        scheduler=scheduler,
-    )
-    trained = read_training(lake, trace, choices).run()
+    trained = read_training(sample, recipe, engine).run()
     rows = [each.row() for each in trained]
-    if form is Format.TABLE:  # a line of a table has room only for why a model was refused
+    if form == "table":  # a line of a table has room only for why a model was refused
         rows = [row | {"why": None} if row["gate"] == "passed" else row for row in rows]
     emit(rows, form)
     say(next_step(trained))
 
 
 def evaluate(
-    lake: Lake = None,
-    trace: Trace = None,
-    cluster: Cluster = None,
-    since: Annotated[
-        datetime | None,
-        typer.Option(
-            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-            help="Evaluate on the jobs submitted from this day on (the cluster's own time).",
-            show_default="the latest fifth of the submissions",
-        ),
-    ] = None,
-    until: Annotated[
-        datetime | None,
-        typer.Option(
-            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-            help="Train only on jobs that ended before this day.",
-            show_default="--since",
-        ),
-    ] = None,
-    split: Annotated[SplitOption, typer.Option(help="How rows are held out.")] = SplitOption.TIME,
-    by: ByOption = By.KIND,
-    types: TypeOption = None,
-    newest: Newest = NEWEST,
-    seed: Seed = 0,
-    threads: Threads = None,
-    engine: EngineOption = EngineName.LOCAL,
-    scheduler: Scheduler = None,
-    form: FormatOption = Format.TABLE,
+    sample: Sample,
+    engine: EngineOptions,
+    since: datetime | None = option(
+        None,
+        "Evaluate on the jobs submitted from this day on (the cluster's own time).",
+        shown="the latest fifth of the submissions",
+    ),
+    split: Literal["time", "group", "random"] = option("time", "How rows are held out."),
+    form: Format = FORM,
 ) -> None:
-    """Compare the combined forecast with each member and every baseline on held-out jobs, as `taut train` does."""
+    """Compare the combined forecast with each member and every baseline on held-out jobs, as `taut train` does.
+
+    With --since and without --until, models train on jobs that ended before --since.
+    """
     from pipelines.cli.progress import watched
     from pipelines.models.evaluate import Evaluation
     from pipelines.models.examples import Setting
     from pipelines.models.training_tables import newest_tables
 
-    runner, each = chosen_engine(engine, scheduler, threads)
-    with opened(lake, trace) as (source, name):
-        tables = newest_tables(source, name, cluster, newest, say)
+    runner, threads = engine.chosen(sample.threads)
+    with sample.opened() as (source, name):
+        tables = newest_tables(source, name, sample.cluster, sample.newest, say)
         zone = source.manifest(name).zone
         first = local_cut(since, zone)
         setting = Setting(
             jobs=tables.jobs,
             usage=tables.measured,
             trace=name,
-            by=by.value,
-            until=local_cut(until, zone) or first,
-            seed=seed,
-            threads=each,
+            by=sample.by,
+            until=local_cut(sample.until, zone) or first,
+            seed=sample.seed,
+            threads=threads,
         )
-        evaluation = Evaluation(setting=setting, split=split.value, since=first)
-        rows = evaluation.run(types, engine=runner, watch=watched("evaluating"))
+        evaluation = Evaluation(setting=setting, split=split, since=first)
+        rows = evaluation.run(sample.types or None, engine=runner, watch=watched("evaluating"))
     emit(rows, form)
 
 
 def promote(
-    name: Annotated[
-        str | None, typer.Argument(help="Registered model; without it, all of the trace.", show_default=False)
-    ] = None,
-    lake: Lake = None,
-    trace: Trace = None,
-    version: Annotated[int | None, typer.Option(help="Version to promote.", show_default="the challenger")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Promote even if the gate failed; the tag is kept.")] = False,
-    rollback: Annotated[
-        bool, typer.Option("--rollback", help="Go back to the previous champion; the tag is kept.")
-    ] = False,
-    form: FormatOption = Format.TABLE,
+    where: InLake,
+    name: str | None = argument(None, "Registered model; without it, all of the trace."),
+    version: int | None = option(None, "Version to promote.", shown="the challenger"),
+    force: bool = option(False, "Promote even if the gate failed; the tag is kept."),
+    rollback: bool = option(False, "Go back to the previous champion; the tag is kept."),
+    form: Format = FORM,
 ) -> None:
     """Make a version the champion, which serves, if the gate passed it on later jobs."""
-    from pipelines.cli.opening import version_rows
-    from pipelines.errors import BadUsage, RegistryError
     from pipelines.models import tracking
 
     if name is None and version is not None:
         raise BadUsage("--version needs a model's name, for example runtime.pai.ctr")
-    uri = place_of(lake).tracking_uri
-    prefixes = () if name else (f"runtime.{trace_of(lake, trace)}.", f"usage.{trace_of(lake, trace)}.")
-    names = [name] if name else sorted({v.name for v in tracking.versions(uri=uri) if v.name.startswith(prefixes)})
+    uri = where.place().tracking_uri
+    trace = "" if name else trace_of(where.lake, where.trace)
+    every = {each.name for each in tracking.versions(uri=uri)} if name is None else ()
+    names = [name] if name else sorted(n for n in every if n.startswith((f"runtime.{trace}.", f"usage.{trace}.")))
     if not names:
         raise RegistryError(f"no models of that trace at {uri}; train some with `taut train`")
     moved, refused = [], 0
@@ -178,41 +171,42 @@ def promote(
         except RegistryError as refusal:
             refused += 1
             say(f"taut: {refusal}")
-    emit(version_rows(moved), form)
+    emit(_version_rows(moved), form)
     if refused:
         raise typer.Exit(1)
 
 
-def models(lake: Lake = None, form: FormatOption = Format.TABLE) -> None:
+def models(lake: str | None = LAKE, form: Format = FORM) -> None:
     """List the registered models: versions, aliases, and results of the gate."""
-    from pipelines.cli.opening import version_rows
     from pipelines.models import tracking
 
-    emit(version_rows(tracking.versions(uri=place_of(lake).tracking_uri)), form)
+    emit(_version_rows(tracking.versions(uri=place_of(lake).tracking_uri)), form)
+
+
+def _version_rows(versions: "Sequence[ModelVersion]") -> list[dict[str, object]]:
+    return [
+        {"name": v.name, "version": v.version, "aliases": " ".join(v.aliases), "gate": v.status, "why": v.reasons}
+        for v in versions
+    ]
 
 
 def predict(
-    jobs: JobsFile,
-    lake: Lake = None,
-    trace: Trace = None,
-    offline: Offline = False,
-    url: Urls = None,
-    token_file: TokenFile = None,
-    form: FormatOption = Format.JSON,
+    where: InLake,
+    service: ServiceOptions,
+    jobs: str = JOBS_FILE,
+    offline: bool = OFFLINE,
+    form: Format = FORM_JSON,
 ) -> None:
     """Predict run time and peak use of jobs given as JSON lines; with --url a running service predicts."""
     from modelserve.calls.offline import predict as run
     from pipelines.cli.opening import champions, read_jobs
     from pipelines.cli.remote import predicted_rows
 
-    if url:
-        emit(predicted_rows(read_jobs(jobs), url, token_file, trace=trace), form)
+    if service.url:
+        emit(predicted_rows(read_jobs(jobs), service, trace=where.trace), form)
         return
-    predictor = champions(place_of(lake), offline=offline)
-    emit(run(read_jobs(jobs), predictor, trace=trace_of(lake, trace)), form)
+    predictor = champions(where.place(), offline=offline)
+    emit(run(read_jobs(jobs), predictor, trace=trace_of(where.lake, where.trace)), form)
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's commands to the app."""
-    for command in (train, evaluate, promote, models, predict):
-        app.command()(command)
+COMMANDS: Final = named(train, evaluate, promote, models, predict)

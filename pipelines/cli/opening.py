@@ -4,7 +4,7 @@ Slow to import. Imported inside the command functions of `pipelines.cli`; `pipel
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,7 +23,6 @@ from pipelines.cli.options import Place, say
 from pipelines.errors import BadUsage, RegistryError
 from pipelines.lake.lake import Lake
 from pipelines.models import NEWEST
-from pipelines.models.tracking import ModelVersion
 from pipelines.models.training_tables import newest_tables
 from scheduler_core.types import Job
 
@@ -121,17 +120,3 @@ def read_jobs(source: str) -> list[JobRow]:
         raise BadUsage(
             f"{source}: found no file of jobs that can be read; expected JSON lines or an array, or - for stdin"
         ) from error
-
-
-def version_rows(versions: Iterable[ModelVersion]) -> list[dict[str, object]]:
-    """Return one flat row for each registered model version."""
-    return [
-        {
-            "name": each.name,
-            "version": each.version,
-            "aliases": " ".join(each.aliases),
-            "gate": each.status,
-            "why": each.reasons,
-        }
-        for each in versions
-    ]

@@ -1,127 +1,161 @@
-"""Options that several commands share, the paths, lake, trace and times that they name, and output of rows and text.
+"""Options that several commands share, the lake, models, trace and times that they name, and output of rows and text.
 
 Fast to import: slow imports happen inside the functions.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import cache
-from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Final, Literal
 from zoneinfo import ZoneInfo
 
 import typer
-from typer.core import TyperOption
 
 from pipelines.errors import BadUsage, meant
+from pipelines.models import NEWEST
+from pipelines.options import argument, option
 from pipelines.places import beside, located
 
 if TYPE_CHECKING:
     import polars as pl
-    from typer.core import TyperCommand, TyperGroup
 
+    from modelserve.client import Client
+    from pipelines.engine.engine import Engine
     from pipelines.lake.lake import Lake as OpenLake
 
 DEMO_LAKE: Final = Path("data/demo/lake")
 SQLITE: Final = "sqlite:///"
 
+Format = Literal["table", "json", "csv"]
+By = Literal["kind", "workload"]
+EngineName = Literal["local", "processes", "dask"]
+Guard = Literal["usage", "none"]
 
-class Format(StrEnum):
-    """Output format of rows on stdout."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
-class By(StrEnum):
-    """What the jobs of one model have in common: the kind of work, or the workload tag."""
-
-    KIND = "kind"
-    WORKLOAD = "workload"
-
-
-class GuardOption(StrEnum):
-    """Guard of a shrunk request: the predicted peak use as a lower bound, or no bound."""
-
-    USAGE = "usage"
-    NONE = "none"
+ALL: Final = "all of them"
+FORM: Format = option("table", "How to write the rows to stdout.", name="--format")
+FORM_JSON: Format = option("json", "How to write the rows to stdout.", name="--format")
+LAKE: str | None = option(
+    None,
+    "The lake: a folder, or s3://BUCKET/PREFIX.",
+    metavar="PLACE",
+    shown="TAUT_LAKE, data/lake, the demo's",
+)
+CLUSTER: str | None = option(None, "Only this cluster of the trace.", shown=ALL)
+SEED: int = option(0, "Seed of all random numbers.", minimum=0)
+THREADS: int | None = option(None, "Threads for training.", minimum=1, shown="TAUT_THREADS, else all")
+OFFLINE: bool = option(False, "Use the locally cached models; do not contact the registry.")
+JOBS_FILE: str = argument(..., "File of jobs, one JSON object per line or one array; - reads stdin.")
+BUNDLES: Path | None = option(None, "Folder of cached models.", shown="TAUT_SERVE_BUNDLES, else next to the lake")
+TOKEN_FILE: Path | None = option(None, "File that holds the service's token.", shown="TAUT_TOKEN")
+ADDRESSES: tuple[str, ...] = option(..., "Address of the service; repeat it for replicas.", name="--url")
 
 
-Lake = Annotated[
-    str | None,
-    typer.Option(
-        "--lake",
-        metavar="PLACE",
-        help="The lake: a folder, or s3://BUCKET/PREFIX.",
-        show_default="TAUT_LAKE, data/lake, the demo's",
-    ),
-]
-FormatOption = Annotated[Format, typer.Option("--format", help="How to write the rows to stdout.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.", min=0)]
-Threads = Annotated[
-    int | None, typer.Option("--threads", help="Threads for training.", min=1, show_default="TAUT_THREADS, else all")
-]
-Trace = Annotated[
-    str | None,
-    typer.Option("--trace", help="Name of the trace in the lake.", show_default="TAUT_TRACE, else the only one"),
-]
-ByOption = Annotated[By, typer.Option("--by", help="One model per kind of work, or per raw workload tag.")]
-Until = Annotated[
-    datetime | None,
-    typer.Option(
-        "--until",
-        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-        help="Train only on jobs that ended before this day (the cluster's own time).",
-        show_default="leaves the latest fifth of the submissions",
-    ),
-]
-RecipeFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--recipe",
-        help="File of recipes, as `taut tune` writes it; run-time models without one get the default.",
-        show_default=False,
-    ),
-]
-Feedback = Annotated[
-    str | None,
-    typer.Option(
-        "--with-feedback",
-        "--feedback",
+@dataclass(frozen=True, kw_only=True)
+class InLake:
+    """Options for the lake and the trace of a command."""
+
+    lake: str | None = LAKE
+    trace: str | None = option(None, "Name of the trace in the lake.", shown="TAUT_TRACE, else the only one")
+
+    def place(self) -> "Place":
+        """Return where the command works."""
+        return place_of(self.lake)
+
+    def opened(self) -> AbstractContextManager[tuple["OpenLake", str]]:
+        """Open the lake; yield it and the name of the trace."""
+        return opened(self.lake, self.trace)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample(InLake):
+    """Options for the jobs from which models are trained, and how."""
+
+    cluster: str | None = option(None, "Only this cluster of the trace.", shown=ALL)
+    until: datetime | None = option(
+        None,
+        "Train only on jobs that ended before this day (the cluster's own time).",
+        shown="leaves the latest fifth of the submissions",
+    )
+    by: By = option("kind", "One model per kind of work, or per raw workload tag.")
+    types: tuple[str, ...] = option((), "Only this task type (may be repeated).", name="--type")
+    newest: int = option(NEWEST, "Most jobs to read: the last submitted. More take more memory and time.", minimum=1)
+    seed: int = option(0, "Seed of all random numbers.", minimum=0)
+    threads: int | None = option(None, "Threads for training.", minimum=1, shown="TAUT_THREADS, else all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithFeedback(Sample):
+    """Options for jobs of the lake and of a service's store."""
+
+    with_feedback: str | None = option(
+        None,
+        "Also train on the finished jobs in a service's store (URL as in TAUT_SERVE_STORE). For a shrunk job, the use "
+        "of a shrunk resource counts only if it exceeded the predicted peak, so capped use never lowers a floor.",
+        name=("--with-feedback", "--feedback"),
         metavar="URL",
-        help="Also train on the finished jobs in a service's store (URL as in TAUT_SERVE_STORE). For a shrunk job, "
-        "the use of a shrunk resource counts only if it exceeded the predicted peak, so capped use never lowers a "
-        "floor.",
-        show_default=False,
-    ),
-]
-Cluster = Annotated[
-    str | None, typer.Option("--cluster", help="Only this cluster of the trace.", show_default="all of them")
-]
-Newest = Annotated[
-    int,
-    typer.Option("--newest", min=1, help="Most jobs to read: the last submitted. More take more memory and time."),
-]
-TypeOption = Annotated[
-    list[str] | None, typer.Option("--type", help="Only this task type (may be repeated).", show_default=False)
-]
+    )
 
-JobsFile = Annotated[str, typer.Argument(help="File of jobs, one JSON object per line or one array; - reads stdin.")]
-Offline = Annotated[bool, typer.Option("--offline", help="Use the locally cached models; do not contact the registry.")]
 
-Urls = Annotated[
-    list[str] | None,
-    typer.Option("--url", help="Address of the service; repeat it for replicas.", show_default="in this process"),
-]
-TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", help="File that holds the service's token.", show_default="TAUT_TOKEN")
-]
+@dataclass(frozen=True, kw_only=True)
+class ServiceOptions:
+    """Options for a service that answers in place of this process."""
+
+    url: tuple[str, ...] = option((), "Address of the service; repeat it for replicas.", shown="in this process")
+    token_file: Path | None = option(None, "File that holds the service's token.", shown="TAUT_TOKEN")
+
+    def client(self, jobs: int) -> "Client":
+        """Return a client of the service with a timeout that grows with the number of jobs."""
+        from pipelines.cli.remote import client_of
+
+        return client_of(self.url, self.token_file, jobs=jobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Options for where the units of a command run."""
+
+    engine: EngineName = option(
+        "local",
+        "Where the work runs: in this process, in several processes, or on a Dask cluster. Results are equal if "
+        "--threads is; of the latter two it counts for each process, and is 1 unless set.",
+    )
+    scheduler: str | None = option(
+        None,
+        "Scheduler of a running Dask cluster, tcp://HOST:PORT or tls://HOST:PORT; for --engine dask.",
+        metavar="ADDRESS",
+        shown="a Dask cluster on this machine",
+    )
+
+    def chosen(self, threads: int | None) -> tuple["Engine", int]:
+        """Return the engine, with as many processes as this machine allows, and the number of threads of each unit."""
+        if self.engine == "local":
+            return engine_of(self.engine, self.scheduler, 1), threads_of(threads)
+        from pipelines.settings import load_settings, usable_cpus
+
+        settings = load_settings()
+        each = threads or (settings.threads if "threads" in settings.model_fields_set else 1)
+        return engine_of(self.engine, self.scheduler, max(1, usable_cpus() // each)), each
+
+
+def engine_of(name: EngineName, scheduler: str | None, count: int) -> "Engine":
+    """Return the engine, with `count` processes."""
+    if scheduler is not None and name != "dask":
+        raise BadUsage(f"--scheduler {scheduler} needs --engine dask")
+    if name == "local":
+        from pipelines.engine.engine import Local
+
+        return Local()
+    if name == "processes":
+        from pipelines.engine.processes import Processes
+
+        return Processes(count)
+    from pipelines.engine.dask_cluster import Dask
+
+    return Dask(scheduler, count)
 
 
 def emit(
@@ -134,39 +168,12 @@ def emit(
     """
     from pipelines.render import render
 
-    render(rows, form.value, stream=sys.stdout, kinds=kinds, inert=inert)
-
-
-def command_of(run: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that calls `run`, with the fields of all option groups that `run` takes as its options."""
-    groups: tuple[type, ...] = tuple(each.annotation for each in signature(run).parameters.values())
-
-    def command(**options: Any) -> None:  # the type of each option is that of its field
-        run(*(group(**{field.name: options[field.name] for field in fields(group)}) for group in groups))
-
-    parameters = [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
-        for group in groups
-        for field in fields(group)
-    ]
-    command.__name__, command.__doc__ = run.__name__, run.__doc__
-    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # a function may have one at run time
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    return command
+    render(rows, form, stream=sys.stdout, kinds=kinds, inert=inert)
 
 
 def say(text: str) -> None:
     """Write a line to stderr."""
     typer.echo(text, err=True)
-
-
-def flags_without_type(command: "TyperGroup | TyperCommand", ctx: typer.Context) -> None:
-    """Show the flags of a command, and of all commands below it, without `<bool>` in their help."""
-    for option in (*command.params, command.get_help_option(ctx)):
-        if isinstance(option, TyperOption) and option.is_flag:
-            option.metavar = ""
-    for each in getattr(command, "commands", {}).values():
-        flags_without_type(each, ctx)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,28 +5,17 @@ Amounts are of one instance, rounded up to what the scheduler accepts.
 
 import math
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Any, Literal
 
-import typer
+from pipelines.options import option
 
+PatchFormat = Literal["yaml", "sbatch"]
+"""What a patch is pasted into: a pod's container, or a batch script."""
 
-class PatchFormat(StrEnum):
-    """What a patch is pasted into: a pod's container, or a batch script."""
-
-    YAML = "yaml"
-    SBATCH = "sbatch"
-
-
-PatchOption = Annotated[
-    PatchFormat | None,
-    typer.Option(
-        "--patch",
-        help="Print what to paste instead of rows: `resources` of a pod's container, or #SBATCH lines.",
-        show_default=False,
-    ),
-]
+PATCH: PatchFormat | None = option(
+    None, "Print what to paste instead of rows: `resources` of a pod's container, or #SBATCH lines."
+)
 
 Named = Mapping[str, Any]  # a row has texts, numbers and times
 
@@ -50,7 +39,7 @@ def rightsize_patches(rows: Iterable[Named], form: PatchFormat) -> str:
 
 
 def _patches(titled: Iterable[tuple[str, object, Named]], form: PatchFormat) -> str:
-    write, between = (_yaml, "---\n") if form is PatchFormat.YAML else (_sbatch, "\n")
+    write, between = (_yaml, "---\n") if form == "yaml" else (_sbatch, "\n")
     return between.join(_patch(title, runs, row, write) for title, runs, row in titled)
 
 

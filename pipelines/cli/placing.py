@@ -6,11 +6,12 @@ Options and output only.
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-
-from pipelines.cli.options import Format, FormatOption, TokenFile, Urls, emit
+from pipelines.cli.commands import named
+from pipelines.cli.options import FORM_JSON, Format, ServiceOptions, emit
+from pipelines.errors import BadUsage
+from pipelines.options import argument, option
 
 if TYPE_CHECKING:
     from modelserve.contract.placements import PendingBody
@@ -18,68 +19,59 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 16 * 2**20
 """Maximum size of a file, that of a body of the service."""
 
-ClusterFile = Annotated[
-    str, typer.Argument(help="JSON file of machines, running jobs and the queue; - reads stdin.", metavar="FILE.json|-")
-]
+CLUSTER_FILE: str = argument(
+    ..., "JSON file of machines, running jobs and the queue; - reads stdin.", metavar="FILE.json|-"
+)
 
 
-def place(file: ClusterFile, url: Urls = None, token_file: TokenFile = None, form: FormatOption = Format.JSON) -> None:
+def place(service: ServiceOptions, file: str = CLUSTER_FILE, form: Format = FORM_JSON) -> None:
     """Place the waiting jobs of a cluster: machines and GPUs, or why a job waits, with the reason.
 
     The file holds `machines`, `running`, `jobs` and the rules, as `POST /v1/placements` takes them. With --url a
     service answers.
     """
     from modelserve.calls.placements import place as decide
-    from pipelines.cli.remote import client_of
 
     body = _read(file)
-    if not url:
+    if not service.url:
         rows = decide(body)
     else:
         cluster = body.model_dump(exclude_unset=True, exclude={"explain"})
-        with client_of(url, token_file, jobs=len(body.jobs)) as client:
+        with service.client(len(body.jobs)) as client:
             said = client.placements(cluster).placements
         rows = [{**row.model_dump(exclude={"reason"}), **row.reason.model_dump()} for row in said]
     emit([{**row, "on": _where(row["on"]), "short": _counts(row["short"])} for row in rows], form)
 
 
 def explain_pending(
-    file: ClusterFile,
-    job: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--job", help="Id of a waiting job (may be repeated).", show_default="the first ten in queue order"
-        ),
-    ] = None,
-    url: Urls = None,
-    token_file: TokenFile = None,
-    form: FormatOption = Format.JSON,
+    service: ServiceOptions,
+    file: str = CLUSTER_FILE,
+    job: tuple[str, ...] = option((), "Id of a waiting job (may be repeated).", shown="the first ten in queue order"),
+    form: Format = FORM_JSON,
 ) -> None:
     """Explain why jobs of a cluster wait, and what would start each now; every change is tried.
 
     The file is as for `taut place`. With --url a service answers.
     """
     from modelserve.calls.placements import explain
-    from pipelines.cli.remote import client_of
 
     body = _read(file, job)
-    if not url:
+    if not service.url:
         rows = explain(body)
     else:
         cluster = body.model_dump(exclude_unset=True, exclude={"explain"})
-        with client_of(url, token_file, jobs=len(body.jobs)) as client:
+        with service.client(len(body.jobs)) as client:
             rows = [row.model_dump() for row in client.explain_pending(cluster, job_ids=body.explain).pending]
     emit([_row(row) for row in rows], form)
 
 
-def _read(source: str, jobs: Sequence[str] | None = None) -> "PendingBody":
+def _read(source: str, jobs: Sequence[str] = ()) -> "PendingBody":
     """Read a cluster from a file or stdin; `jobs`, the ids of the jobs to explain, replace the ids in the file."""
     from pydantic import ValidationError
 
     from modelserve.bundle.card import complaint
     from modelserve.contract.placements import PendingBody
     from modelserve.errors import BadRequest
-    from pipelines.errors import BadUsage
 
     try:
         if source == "-":
@@ -131,7 +123,4 @@ def _counts(short: object) -> str:
     return ", ".join(f"{cause} {count}" for cause, count in short.items()) if isinstance(short, Mapping) else ""
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's commands to the app."""
-    app.command()(place)
-    app.command()(explain_pending)
+COMMANDS: Final = named(place, explain_pending)

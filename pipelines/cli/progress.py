@@ -1,7 +1,7 @@
 """Show progress on stderr: bars with rate and remaining time on a terminal; lines or nothing if stderr is none."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from rich.console import Console
@@ -22,11 +22,33 @@ from rich.text import Text
 COMPILING: Final = "compiling an inner loop for this machine: up to a minute; later runs use the cache"
 
 
+class _PerMinute(ProgressColumn):
+    """The rate of a task per minute."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate, or a dash before the first part is done."""
+        rate = task.finished_speed or task.speed
+        return Text("-/min" if rate is None else f"{60.0 * rate:.1f}/min")
+
+
+def _bars(*columns: ProgressColumn, title: str | None = None) -> AbstractContextManager[Progress]:
+    """Return bars with these columns; without a terminal they draw nothing, and a title is printed once."""
+    console = Console(stderr=True)
+    if title is not None and not console.is_terminal:
+        console.print(title, highlight=False)
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), *columns, console=console, disable=not console.is_terminal
+    )
+
+
+def _byte_columns() -> tuple[ProgressColumn, ...]:
+    return DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+
+
 @contextmanager
 def transfer_progress() -> Iterator[Callable[[str, int, int | None], None]]:
     """Yield a callback `(file, bytes so far, total bytes or None)` that draws one bar for each file."""
-    console = Console(stderr=True)
-    with Progress(*_byte_columns(), console=console, disable=not console.is_terminal) as bars:
+    with _bars(*_byte_columns()) as bars:
         tasks: dict[str, TaskID] = {}
 
         def report(name: str, done: int, total: int | None) -> None:
@@ -37,53 +59,19 @@ def transfer_progress() -> Iterator[Callable[[str, int, int | None], None]]:
         yield report
 
 
-def _byte_columns() -> tuple[ProgressColumn, ...]:
-    return (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-
-
 @contextmanager
 def reading_progress(title: str) -> Iterator[Callable[[str, int, int], None]]:
     """Yield a callback `(text, bytes so far, total bytes)` that draws one bar; without a terminal print the title."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        console.print(title, highlight=False)
-    with Progress(*_byte_columns(), console=console, disable=not console.is_terminal) as bars:
+    with _bars(*_byte_columns(), title=title) as bars:
         task = bars.add_task(title, total=None)
-
-        def report(text: str, done: int, total: int) -> None:
-            bars.update(task, description=text, completed=done, total=total or None)
-
-        yield report
-
-
-class _PerMinute(ProgressColumn):
-    """The rate of a task per minute."""
-
-    def render(self, task: Task) -> Text:
-        """Return the rate, or a dash before the first part is done."""
-        rate = task.finished_speed or task.speed
-        return Text("-/min" if rate is None else f"{60.0 * rate:.1f}/min")
+        yield lambda text, done, total: bars.update(task, description=text, completed=done, total=total or None)
 
 
 def watched(title: str) -> Callable[[Sequence[str]], Iterator[str]]:
     """Return an iteration over names that draws a bar with the rate and the time left; nothing without a terminal."""
 
     def watch(names: Sequence[str]) -> Iterator[str]:
-        console = Console(stderr=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            _PerMinute(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        with _bars(MofNCompleteColumn(), _PerMinute(), TimeRemainingColumn()) as bars:
             task = bars.add_task(title, total=len(names))
             for name in names:
                 bars.update(task, description=f"{title} {name}")
@@ -96,9 +84,7 @@ def watched(title: str) -> Callable[[Sequence[str]], Iterator[str]]:
 @contextmanager
 def counting_progress(total: int) -> Iterator[Callable[[int, str], None]]:
     """Yield a callback `(number done, text)` that draws one bar up to `total`; nothing if stderr is no terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+    with _bars(MofNCompleteColumn()) as bars:
         task = bars.add_task("", total=total)
         yield lambda done, text: bars.update(task, completed=done, description=text)
 

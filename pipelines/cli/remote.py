@@ -15,10 +15,9 @@ from modelserve.contract.jobs import Prediction, Recommended
 from modelserve.contract.requests import MAX_JOBS, JobRow
 from modelserve.contract.writing import flat
 from modelserve.errors import ClientError
-from pipelines.cli.options import Format, emit, say
+from pipelines.cli.options import Format, ServiceOptions, emit, say
 from pipelines.errors import BadUsage, ConnectError, SourceError
 from pipelines.settings import load_settings
-from scheduler_core.shrink import Guard
 
 TOKEN_VARIABLE: Final = "TAUT_TOKEN"  # noqa: S105  # the name of a variable, not a token
 PART_LIMIT_S: Final = 60.0
@@ -31,32 +30,18 @@ SETS_SURE_RUNS: Final = "only available without --url; for a service, set TAUT_S
 Row = dict[str, object]
 
 
-def recommended_rows(
-    jobs: Sequence[JobRow],
-    urls: Sequence[str],
-    token_file: Path | None,
-    *,
-    trace: str | None,
-    theta: float | None,
-    alpha: float | None,
-    guard: Guard | None,
-) -> list[Row]:
-    """Ask the service for recommendations; return rows with the service's mode and the answer's id."""
-    trace = trace or load_settings().trace
-    with client_of(urls, token_file, jobs=len(jobs)) as client:
-        said = client.recommendations(jobs, trace=trace, theta=theta, alpha=alpha, guard=guard)
-        return [_recommended(row) for row in said]
-
-
-def predicted_rows(
-    jobs: Sequence[JobRow], urls: Sequence[str], token_file: Path | None, *, trace: str | None
-) -> list[Row]:
+def predicted_rows(jobs: Sequence[JobRow], service: ServiceOptions, *, trace: str | None) -> list[Row]:
     """Ask the service for predictions; return rows with the answer's id."""
     trace = trace or load_settings().trace
-    with client_of(urls, token_file, jobs=len(jobs)) as client:
-        return [
-            _predicted(job, row, trace) for job, row in zip(jobs, client.predictions(jobs, trace=trace), strict=True)
-        ]
+    with service.client(len(jobs)) as client:
+        answers = client.predictions(jobs, trace=trace)
+        return [_predicted(job, row, trace) for job, row in zip(jobs, answers, strict=True)]
+
+
+def recommended_row(row: Recommended) -> Row:
+    """Return a recommendation as a flat row with the service's mode and the answer's id."""
+    beside = {"answer_id", "mode", "alpha", "model_decided", "evidence"}
+    return {**flat(row.model_dump(mode="json", exclude=beside)), "mode": row.mode, "answer_id": row.answer_id}
 
 
 def cut_of(url: str, token_file: Path | None, *, traces: Collection[str]) -> datetime | None:
@@ -99,11 +84,6 @@ def each_round(made: Callable[[], Sequence[Row]], form: Format, *, every_s: floa
             say(f"warning: {error}; goes on trying")
         else:
             emit(rows, form, kinds=True)
-
-
-def _recommended(row: Recommended) -> Row:
-    beside = {"answer_id", "mode", "alpha", "model_decided", "evidence"}
-    return {**flat(row.model_dump(mode="json", exclude=beside)), "mode": row.mode, "answer_id": row.answer_id}
 
 
 def _predicted(job: JobRow, row: Prediction, trace: str | None) -> Row:

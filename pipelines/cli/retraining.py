@@ -5,29 +5,17 @@ Options, the lock, the line on stdout and the exit code.
 
 import json
 import time
-from typing import TYPE_CHECKING, Annotated, Final
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from pipelines.cli.options import (
-    By,
-    ByOption,
-    Cluster,
-    Feedback,
-    Lake,
-    Newest,
-    RecipeFile,
-    Seed,
-    Threads,
-    Trace,
-    TypeOption,
-    Until,
-    place_of,
-    say,
-    trace_of,
-)
+from pipelines.cli.commands import named
+from pipelines.cli.models import RECIPE, read_training
+from pipelines.cli.options import EngineOptions, WithFeedback, say, trace_of
 from pipelines.errors import Busy
-from pipelines.models import NEWEST
+from pipelines.options import option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,58 +27,35 @@ LOCK: Final = "retrain.lock"
 
 
 def retrain(
-    trace: Trace = None,
-    lake: Lake = None,
-    cluster: Cluster = None,
-    until: Until = None,
-    by: ByOption = By.KIND,
-    types: TypeOption = None,
-    with_feedback: Feedback = None,
-    newest: Newest = NEWEST,
-    recipe: RecipeFile = None,
-    check_drop: Annotated[
-        bool, typer.Option("--check-drop", help="Only check the last promotions and roll back; do not train.")
-    ] = False,
-    seed: Seed = 0,
-    threads: Threads = None,
+    sample: WithFeedback,
+    recipe: Path | None = RECIPE,
+    check_drop: bool = option(False, "Only check the last promotions and roll back; do not train."),
 ) -> None:
     """Retrain on a schedule: roll back a champion that did worse, train, promote what is no worse.
 
     One line of JSON goes to stdout. Exit codes: 0 a champion changed, 1 failed, 3 all champions
     stay, 4 another run holds the lock.
     """
-    from functools import partial
-
     from modelserve.bundle.registry import read_version
-    from pipelines.cli.training import Choices, read_training
     from pipelines.lake.locks import exclusive
     from pipelines.models.renewal import renew
 
-    started, place = time.monotonic(), place_of(lake)
+    started, place = time.monotonic(), sample.place()
     lock, uri = place.beside_registry(LOCK), place.tracking_uri
-    choices = Choices(
-        cluster=cluster,
-        until=until,
-        by=by,
-        types=types,
-        feedback=with_feedback,
-        newest=newest,
-        recipe=recipe,
-        seed=seed,
-        threads=threads,
-    )
-    line: dict[str, object] = {"trace": trace, "outcome": "failed"}
+    line: dict[str, object] = {"trace": sample.trace, "outcome": "failed"}
     try:
-        line["trace"] = trace_of(lake, trace)  # refuses a folder that is no lake before the lock is made in it
+        line["trace"] = trace_of(
+            sample.lake, sample.trace
+        )  # refuses a folder that is no lake before the lock is made in it
         with exclusive(lock, Busy(f"another `taut retrain` is running and holds {lock}")):
-            training = read_training(lake, trace, choices)
+            training = read_training(sample, recipe, EngineOptions())
             decisions = renew(
                 training.tables,
                 training.trace,
                 uri=uri,
                 read_version=partial(read_version, uri, place.bundles),
                 train=None if check_drop else training.run,
-                seed=seed,
+                seed=sample.seed,
                 talk=say,
             )
         line["outcome"] = outcome_of(decisions)
@@ -113,6 +78,4 @@ def outcome_of(decisions: "Sequence[Decision]") -> str:
     return next((each for each in ("promoted", "rolled_back") if each in found), "kept")
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's command to the app."""
-    app.command()(retrain)
+COMMANDS: Final = named(retrain)

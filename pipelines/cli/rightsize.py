@@ -3,77 +3,86 @@
 Options and output only.
 """
 
+from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import typer
 
-from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, local_cut, opened, say
-from pipelines.cli.patches import PatchOption, rightsize_patches
+from pipelines.cli.commands import named
+from pipelines.cli.options import FORM, Format, InLake, emit, local_cut, say
+from pipelines.cli.patches import PATCH, PatchFormat, rightsize_patches
 from pipelines.errors import BadUsage
+from pipelines.options import option
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from scheduler_core.shrink import ShrinkPolicy
+
 SCREEN_ROWS: Final = 10
 """Default maximum number of rows in a table; JSON and CSV hold all rows."""
 
+By = Literal["group", "user", "type"]
 
-DATES: Final = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
+
+@dataclass(frozen=True, kw_only=True)
+class Runs(InLake):
+    """Options for the runs from which rows are made, and their grouping."""
+
+    by: By = option("group", "Grouping of rows: the same job submitted again.")
+    cluster: str | None = option(None, "Only this cluster of the trace.", shown="all of them")
+    since: datetime | None = option(None, "Only jobs submitted from this time on.")
+    until: datetime | None = option(None, "Only jobs submitted before this time.")
+
+    def rows(self, policy: "ShrinkPolicy") -> "pl.DataFrame":
+        """Return one row per group, user or type, worst first."""
+        from pipelines.rightsizing.claims import submitted
+        from pipelines.rightsizing.rows import rightsized
+
+        with self.opened() as (source, name):
+            jobs, usage = (source.table(table, name, self.cluster).collect() for table in ("jobs", "usage"))
+            zone = source.manifest(name).zone
+        window = submitted(jobs, since=local_cut(self.since, zone), until=local_cut(self.until, zone))
+        return rightsized(window, usage, self.by, policy)
 
 
-class ByOption(StrEnum):
-    """How runs are grouped into rows: by recurring job, by user, or by type."""
+@dataclass(frozen=True, kw_only=True)
+class Margins:
+    """Options for target requests."""
 
-    GROUP = "group"
-    USER = "user"
-    TYPE = "type"
+    min_runs: int = option(
+        3,
+        "Minimum of measured runs behind a target: the group's own, else its user's of that type and role. With fewer "
+        "of both, the request is kept; rows with fewer of their own come last.",
+        minimum=1,
+    )
+    cpu_margin: float = option(0.0, "Margin of a target above the peak CPU use.", minimum=0.0, maximum=10.0)
+    mem_margin: float = option(
+        0.15, "Margin of a target above the peak memory, also for GPU memory.", minimum=0.0, maximum=10.0
+    )
+
+    def policy(self) -> "ShrinkPolicy":
+        """Return the parameters of the targets."""
+        from features.vocabulary import GPU_MEM_GIB_OF_TYPE
+        from scheduler_core.shrink import ShrinkPolicy
+
+        return ShrinkPolicy(
+            min_runs=self.min_runs,
+            cpu_margin=self.cpu_margin,
+            mem_margin=self.mem_margin,
+            gpu_mem_margin=self.mem_margin,
+            device_mem_gib=GPU_MEM_GIB_OF_TYPE,
+        )
 
 
 def rightsize(
-    lake: Lake = None,
-    by: Annotated[ByOption, typer.Option("--by", help="Grouping of rows: the same job submitted again.")] = (
-        ByOption.GROUP
-    ),
-    trace: Trace = None,
-    cluster: Cluster = None,
-    since: Annotated[
-        datetime | None,
-        typer.Option("--since", formats=DATES, help="Only jobs submitted from this time on.", show_default=False),
-    ] = None,
-    until: Annotated[
-        datetime | None,
-        typer.Option("--until", formats=DATES, help="Only jobs submitted before this time.", show_default=False),
-    ] = None,
-    min_runs: Annotated[
-        int,
-        typer.Option(
-            "--min-runs",
-            help="Minimum of measured runs behind a target: the group's own, else its user's of that type and role. "
-            "With fewer of both, the request is kept; rows with fewer of their own come last.",
-            min=1,
-        ),
-    ] = 3,
-    cpu_margin: Annotated[
-        float, typer.Option("--cpu-margin", help="Margin of a target above the peak CPU use.", min=0.0, max=10.0)
-    ] = 0.0,
-    mem_margin: Annotated[
-        float,
-        typer.Option(
-            "--mem-margin", help="Margin of a target above the peak memory, also for GPU memory.", min=0.0, max=10.0
-        ),
-    ] = 0.15,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", help="Show the N worst rows.", min=1, show_default="10 in a table, else all"),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option("--only", help="Only rows whose group, user or type begins so, as printed.", show_default=False),
-    ] = None,
-    patch: PatchOption = None,
-    form: FormatOption = Format.TABLE,
+    runs: Runs,
+    margins: Margins,
+    limit: int | None = option(None, "Show the N worst rows.", minimum=1, shown="10 in a table, else all"),
+    only: str | None = option(None, "Only rows whose group, user or type begins so, as printed."),
+    patch: PatchFormat | None = PATCH,
+    form: Format = FORM,
 ) -> None:
     """Show requests, measured use and target requests of recurring jobs, worst first.
 
@@ -86,30 +95,16 @@ def rightsize(
     both busy time and GPU memory). `rests_on` names the measured runs behind the targets and their number; `runs`
     counts all runs of the row. `raise` marks requests that are too small.
     """
-    from features.vocabulary import GPU_MEM_GIB_OF_TYPE
-    from pipelines.rightsizing.claims import submitted
-    from pipelines.rightsizing.rows import rightsized, summary
+    from pipelines.rightsizing.rows import summary
     from pipelines.rightsizing.table import table_rows
-    from scheduler_core.shrink import ShrinkPolicy
 
-    policy = ShrinkPolicy(
-        min_runs=min_runs,
-        cpu_margin=cpu_margin,
-        mem_margin=mem_margin,
-        gpu_mem_margin=mem_margin,
-        device_mem_gib=GPU_MEM_GIB_OF_TYPE,
-    )
-    if patch is not None and by is not ByOption.GROUP:
-        raise BadUsage(f"--patch prints one request; rows by {by.value} are means of several: take --by group")
-    with opened(lake, trace) as (source, name):
-        jobs, usage = (source.table(table, name, cluster).collect() for table in ("jobs", "usage"))
-        zone = source.manifest(name).zone
-    window = submitted(jobs, since=local_cut(since, zone), until=local_cut(until, zone))
-    rows = rightsized(window, usage, by.value, policy)
-    found = rows if only is None else rows.filter(_named_so(only, by))
+    if patch is not None and runs.by != "group":
+        raise BadUsage(f"--patch prints one request; rows by {runs.by} are means of several: take --by group")
+    rows = runs.rows(margins.policy())
+    found = rows if only is None else rows.filter(_named_so(only, runs.by))
     if found.is_empty() and only is not None:
-        raise BadUsage(f"--only {only}: no {by.value} of the {rows.height} rows begins so")
-    shown = found.head(limit or (SCREEN_ROWS if form is Format.TABLE else found.height))
+        raise BadUsage(f"--only {only}: no {runs.by} of the {rows.height} rows begins so")
+    shown = found.head(limit or (SCREEN_ROWS if form == "table" else found.height))
     if patch is not None:
         typer.echo(rightsize_patches(shown.iter_rows(named=True), patch), nl=False)
         return
@@ -117,22 +112,20 @@ def rightsize(
         say(line)
     if shown.height < found.height:
         say(f"the worst {shown.height} of {found.height} rows; --limit shows more rows, --format json all columns")
-    if form is not Format.TABLE:
+    if form != "table":
         emit(shown, form)
         return
-    emit(table_rows(shown, by.value), form)
+    emit(table_rows(shown, runs.by), form)
     say("--only NAME --patch yaml or sbatch prints what to paste")
 
 
-def _named_so(prefix: str, by: ByOption) -> "pl.Expr":
+def _named_so(prefix: str, by: By) -> "pl.Expr":
     """Return whether a row's name begins with a prefix; jobs without a group are printed as their user, after `@`."""
     import polars as pl
 
-    if by is ByOption.GROUP and prefix.startswith("@"):
+    if by == "group" and prefix.startswith("@"):
         return pl.col("group").is_null() & pl.col("user").str.starts_with(prefix[1:])
-    return pl.col("task_type" if by is ByOption.TYPE else by.value).str.starts_with(prefix)
+    return pl.col("task_type" if by == "type" else by).str.starts_with(prefix)
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's command to the app."""
-    app.command()(rightsize)
+COMMANDS: Final = named(rightsize)

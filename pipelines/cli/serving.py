@@ -4,77 +4,74 @@ Options and output only; the service is in `modelserve`.
 """
 
 import sys
-from pathlib import Path
-from typing import Annotated
+from dataclasses import asdict
+from typing import Any, Final
 
 import typer
 
 from modelserve.scopes import Scope
-from pipelines.cli.options import Format, FormatOption, Lake, emit, say
+from pipelines.cli.commands import Lazy, Run, command_of, named, options_from
+from pipelines.cli.options import ALL, FORM, LAKE, Format, emit, say
+from pipelines.errors import BadUsage
+from pipelines.options import argument, option
 
-ENV = "TAUT_SERVE_"
+HELP: Final = "Serve predictions and recommendations over HTTP; other settings are variables TAUT_SERVE_*."
+SETTINGS: Final = {
+    "host": "127.0.0.1",
+    "port": "8080",
+    "workers": "1",
+    "bundles": "next to the lake",
+    "store": "next to the lake",
+    "tracking_uri": "next to the lake if it exists",
+    "trace": "the only one served",
+}
+"""Settings of the service that are options too, and their values if neither option nor variable is given."""
 
 
-def serve(
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on.", show_default=f"{ENV}HOST, else 127.0.0.1")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Port; 0 takes a free one.", show_default=f"{ENV}PORT, else 8080")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="Worker processes.", show_default=f"{ENV}WORKERS, else 1")] = None,
-    bundles: Annotated[
-        Path | None,
-        typer.Option(help="Folder of mirrored bundles.", show_default=f"{ENV}BUNDLES, else next to the lake"),
-    ] = None,
-    store: Annotated[
-        str | None, typer.Option(help="URL of the store.", show_default=f"{ENV}STORE, else next to the lake")
-    ] = None,
-    tracking_uri: Annotated[
-        str | None,
-        typer.Option(help="Registry to mirror.", show_default=f"{ENV}TRACKING_URI, else next to the lake if it exists"),
-    ] = None,
-    trace: Annotated[
-        str | None,
-        typer.Option(help="Trace of requests that name none.", show_default=f"{ENV}TRACE, else the only one served"),
-    ] = None,
-    lake: Lake = None,
-    print_settings: Annotated[bool, typer.Option("--print-settings", help="Print all settings and exit.")] = False,
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Serve predictions and recommendations over HTTP; other settings are variables TAUT_SERVE_*."""
+def serve() -> Run:
+    """Return the command `taut serve`, whose options are settings of the service."""
+    from modelserve.settings import PREFIX, ServeSettings
+
+    shown = {name: f"{PREFIX}{name.upper()}, else {other}" for name, other in SETTINGS.items()}
+    Given = options_from(ServeSettings, shown)  # a class
+
+    def run(
+        given: Given,  # type: ignore[valid-type]  # a class made here
+        lake: str | None = LAKE,
+        print_settings: bool = option(False, "Print all settings and exit."),
+        form: Format = FORM,
+    ) -> None:
+        _serve(asdict(given), lake, form if print_settings else None)
+
+    run.__doc__ = HELP
+    return command_of(run)
+
+
+def _serve(options: dict[str, Any], lake: str | None, shown: Format | None) -> None:  # Any: values of settings
+    """Serve until stopped, or print the settings in the format `shown`."""
     from modelserve.errors import BadSettings
-    from modelserve.server import serve as serve_until_told
+    from modelserve.server import serve as serve_until_stopped
     from modelserve.server.log_lines import write_log_lines
     from pipelines.cli.serve_settings import serve_settings, setting_rows
-    from pipelines.errors import BadUsage
 
-    options = {
-        "host": host, "port": port, "workers": workers, "bundles": bundles, "store": store,
-        "tracking_uri": tracking_uri, "trace": trace,
-    }  # fmt: skip
     settings = serve_settings(lake, options)
-    if print_settings:
-        emit(list(setting_rows(settings)), form)
+    if shown is not None:
+        emit(list(setting_rows(settings)), shown)
         return
     if "log_format" not in settings.model_fields_set and sys.stderr.isatty():
         settings = settings.model_copy(update={"log_format": "console"})
     write_log_lines(settings.log_format)
     try:
-        serve_until_told(settings)
+        serve_until_stopped(settings)
     except BadSettings as error:
         raise BadUsage(str(error)) from error
 
 
 def token(
-    name: Annotated[str, typer.Argument(help="Name of the client; it is logged with every call.")],
-    scope: Annotated[list[Scope], typer.Option(help="Allowed use (may be repeated).")],
-    trace: Annotated[
-        list[str] | None, typer.Option(help="Only this trace (may be repeated).", show_default="all of them")
-    ] = None,
-    cluster: Annotated[
-        list[str] | None, typer.Option(help="Only this cluster (may be repeated).", show_default="all of them")
-    ] = None,
+    name: str = argument(..., "Name of the client; it is logged with every call."),
+    scope: tuple[Scope, ...] = option(..., "Allowed use (may be repeated)."),
+    trace: tuple[str, ...] = option((), "Only this trace (may be repeated).", shown=ALL),
+    cluster: tuple[str, ...] = option((), "Only this cluster (may be repeated).", shown=ALL),
 ) -> None:
     """Print a new token on the first line, and its entry for TAUT_SERVE_TOKENS on the second."""
     import hashlib
@@ -84,7 +81,6 @@ def token(
 
     from modelserve.callers import Token
     from modelserve.wrong_values import fault_of
-    from pipelines.errors import BadUsage
 
     text = f"taut_{secrets.token_urlsafe(32)}"
     try:
@@ -92,8 +88,8 @@ def token(
             name=name,
             sha256=hashlib.sha256(text.encode()).hexdigest(),
             scopes=frozenset(scope),
-            traces=frozenset(trace) if trace else None,
-            clusters=frozenset(cluster) if cluster else None,
+            traces=frozenset(trace) or None,
+            clusters=frozenset(cluster) or None,
         )
     except ValidationError as error:
         raise BadUsage(f"NAME: {fault_of(error.errors()[0])}") from error
@@ -103,7 +99,4 @@ def token(
     say("The service keeps its hash: TAUT_SERVE_TOKENS='[ENTRY, ...]'.")
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's commands to the app."""
-    app.command()(serve)
-    app.command()(token)
+COMMANDS: Final = {"serve": Lazy(help=HELP, make=serve), **named(token)}

@@ -1,13 +1,12 @@
 """Run a simulation as the settings of `taut simulate` say: read the jobs, simulate, return rows."""
 
 import math
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pipelines.cli.options import local_cut, opened, place_of
+from pipelines.cli.options import InLake, local_cut, say
 from pipelines.cli.predictors import AdviceContext, advisers
 from pipelines.cli.progress import compiling
 from pipelines.cli.remote import SETS_SURE_RUNS
@@ -36,19 +35,11 @@ MTTR_H: Final = 1.0
 """Mean hours until a failed machine is up again, if the settings name none."""
 
 
-def simulated(
-    chosen: Settings,
-    *,
-    lake: str | None,
-    trace: str | None,
-    offline: bool,
-    out: Path | None,
-    say: Callable[[str], None],
-) -> tuple[list[Row], str]:
+def simulated(chosen: Settings, where: InLake, *, offline: bool, out: Path | None) -> tuple[list[Row], str]:
     """Simulate; write runs to `out` if given, print notes, return rows and a conclusion."""
     discipline, policy = discipline_of(chosen), _shrink_policy(chosen)
     kept = None if out is None else fresh_folder(out)
-    with opened(lake, trace) as (source, name):
+    with where.opened() as (source, name):
         pool, job_notes = _pool(source, name, chosen)
         if chosen.arrivals == "instances":
             pool, job_notes = one_instance_each(pool), [*job_notes, "each arrival is one instance of a measured job"]
@@ -72,7 +63,7 @@ def simulated(
     )
     usual = "champion" if any(pool.measured) or settings.needs_predictions else "none"
     context = AdviceContext(
-        pool=pool, settings=settings, place=place_of(lake), offline=offline, token_file=chosen.token_file
+        pool=pool, settings=settings, place=where.place(), offline=offline, token_file=chosen.token_file
     )
     found = advisers(chosen.predictor or usual, context)
     unheld = ["slack without grid: no job is held"] if chosen.slack is not None and chosen.grid is None else []
@@ -81,9 +72,8 @@ def simulated(
     run = simulate_recorded if chosen.recorded else simulate
     with compiling() if SHARED in chosen.truth else nullcontext():
         result = run(pool, found.scales, settings, predictor=found.predictor, keep=keep)
-    notes = [*notes, *result.notes]
-    if kept is not None:
-        notes.append(f"written: {write_rows(kept, result.rows, notes)}")
+    notes += result.notes
+    notes += [] if kept is None else [f"written: {write_rows(kept, result.rows, notes)}"]
     for note in notes:
         say(note)
     rows = averaged(result.rows) if settings.replications > 1 else result.rows

@@ -24,6 +24,21 @@ Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 AtLeast0 = Annotated[float, Field(ge=0.0)]
 
 
+OPTIONS: Final = {
+    "arrivals": "drawn",
+    "rate": "70",
+    "hours": "12; recorded: until all jobs ended",
+    "replications": "1",
+    "cluster_from": "paper; recorded: machines",
+    "policy": "fifo",
+    "placement": "best_fit",
+    "predictor": "champion; recorded: none unless something uses predictions",
+    "truth": "all but shared",
+    "seed": "0",
+}
+"""Settings that are options of the command too, and their values if neither option nor file gives one."""
+
+
 class Settings(BaseModel):
     """One simulation; a key that is absent has the value shown here, or the default told at the option."""
 
@@ -35,18 +50,25 @@ class Settings(BaseModel):
     since: datetime | None = None
     until: datetime | None = None
     # load
-    arrivals: Literal["drawn", "instances", "recorded"] = "drawn"
-    rate: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
+    arrivals: Literal["drawn", "instances", "recorded"] = Field(
+        "drawn",
+        description="drawn: measured jobs (Poisson); instances: one instance of each; recorded: the trace's own",
+    )
+    rate: float | None = Field(None, ge=0.01, le=1e6, description="drawn arrivals per hour")
     mix: dict[str, Annotated[float, Field(ge=0.0, allow_inf_nan=False)]] = {}
     """Weights of task types, as {ctr = 65}; the trace's own if empty."""
-    replications: Annotated[int, Field(ge=1)] | None = None
-    hours: Annotated[float, Field(ge=0.1, le=100_000.0)] | None = None
+    replications: int | None = Field(None, ge=1, description="runs with different seeds; shows means")
+    hours: float | None = Field(None, ge=0.1, le=100_000.0, description="length")
     warm_up_h: AtLeast0 = 0.0
     # rules
-    cluster_from: Annotated[str, Field(min_length=1)] | None = None
+    cluster_from: str | None = Field(
+        None,
+        min_length=1,
+        description="the cluster: `paper`, `machines` (the trace's own table), or a TOML file of machines",
+    )
     match_gpu_type: bool = False
-    policy: str = "fifo"
-    placement: str = "best_fit"
+    policy: str = Field("fifo", description="queue order")
+    placement: str = Field("best_fit", description="how machines are chosen for a gang's instances")
     sharing: Literal["pooled", "devices"] | None = None
     target: Literal["online", "trace"] = "online"
     popularity: float = 1.0
@@ -57,13 +79,20 @@ class Settings(BaseModel):
     restart_cost_s: AtLeast0 = 0.0
     quantum_s: Annotated[float, Field(ge=1.0)] = 600.0
     # advice: Algorithm 1 and slowdown models
-    predictor: str | None = None
+    predictor: str | None = Field(
+        None,
+        description="predictor: `champion`, `oracle`, `constant`, `none`, or the URL of a service, as "
+        "http://127.0.0.1:8080. A service is called once, before the run, with a minute per 10 000 jobs. Jobs without "
+        "an answer keep their requests; without any answer the run is refused",
+    )
     token_file: Path | None = None
     theta: Annotated[float, Field(ge=1e-4, le=1.0)] = 0.05
     alpha0: Annotated[float, Field(ge=0.0, le=0.99)] | None = None
     sure_runs: Annotated[int, Field(ge=0)] | None = None
     guard: tuple[Literal["usage", "none"], ...] = ("usage",)
-    truth: tuple[str, ...] = tuple(SLOWDOWN_MODELS)
+    truth: tuple[str, ...] = Field(
+        tuple(SLOWDOWN_MODELS), description="slowdown model of shrunk jobs (may be repeated)"
+    )
     # reclaiming, under the slowdown model `shared`
     z: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
     """Standard deviations of the sum of use that stay free on a machine."""
@@ -85,7 +114,7 @@ class Settings(BaseModel):
     """How long a job may be held for a better hour: 6h, 90m, or 50% of its predicted run time."""
     shift_by: Literal["carbon", "price"] | None = None
 
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: int = Field(0, ge=0, description="seed of all random numbers")
 
     @property
     def recorded(self) -> bool:
@@ -136,7 +165,7 @@ class Settings(BaseModel):
 
 
 def read_settings(file: Path | None, options: Mapping[str, object]) -> Settings:
-    """Read the settings of a TOML file; options of the command go before its keys."""
+    """Read the settings of a TOML file; options of the command go before its keys, None is one not given."""
     keys: dict[str, Any] = {}
     if file is not None:
         try:
@@ -144,7 +173,9 @@ def read_settings(file: Path | None, options: Mapping[str, object]) -> Settings:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise BadUsage(f"--settings {file}: {error}; expected TOML such as: warm_up_h = 2") from error
     try:
-        return Settings.model_validate({**keys, **options})
+        return Settings.model_validate(
+            {**keys, **{name: value for name, value in options.items() if value is not None}}
+        )
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

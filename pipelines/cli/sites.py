@@ -5,12 +5,13 @@ Slow imports happen inside the functions.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-import typer
-
-from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Seed, Trace, command_of, emit, opened, say
+from pipelines.cli.commands import Group, named
+from pipelines.cli.failures import out_written
+from pipelines.cli.options import FORM, Format, InLake, emit, say
 from pipelines.errors import BadUsage
+from pipelines.options import option
 
 if TYPE_CHECKING:
     from pipelines.simulation.sites.places import Place, Terms
@@ -19,52 +20,26 @@ if TYPE_CHECKING:
 POLICY: Final = Path("data/sites/policy.json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+@dataclass(frozen=True, kw_only=True)
+class World(InLake):
     """Options for jobs, sites and the terms of the utility."""
 
-    lake: Lake = None
-    trace: Trace = None
-    cluster: Cluster = None
-    grid: Annotated[
-        Path | None,
-        typer.Option(
-            "--grid", help="Folder of hourly series, one subfolder a zone.", show_default="grid of TAUT_ENERGY"
-        ),
-    ] = None
-    zone: Annotated[
-        list[str] | None,
-        typer.Option("--zone", help="Zone of a site (repeat it, 2 to 8).", show_default="six zones, 320 GPUs"),
-    ] = None
-    sites: Annotated[
-        Path | None,
-        typer.Option(
-            "--sites",
-            help="TOML file of own sites: zone, gpus, pue and gpu_type of each.",
-            show_default="sizes by zone, A100",
-        ),
-    ] = None
-    year: Annotated[
-        int | None,
-        typer.Option(
-            "--year", help="Year of the series to use.", min=1970, max=2199, show_default="the year of the files"
-        ),
-    ] = None
-    regime: Annotated[
-        Literal["A", "B-loose", "B-tight", "C-loose"],
-        typer.Option("--regime", help="Worth of GPU time (A 1, B 0.10, C 0.05 USD/h), and slack until due dates."),
-    ] = "B-loose"
-    load: Annotated[
-        float, typer.Option("--load", help="GPU time that arrives, over all there is.", min=0.05, max=3.0)
-    ] = 0.9
-    data_gb: Annotated[
-        float | None, typer.Option("--data-gb", help="Median of a job's data.", min=0.0, max=1e6, show_default="20")
-    ] = None
-    egress: Annotated[
-        float | None, typer.Option("--egress", help="USD per GB moved.", min=0.0, max=100.0, show_default="0.05")
-    ] = None
-    seed: Seed = 0
-    form: FormatOption = Format.TABLE
+    cluster: str | None = option(None, "Only this cluster of the trace.", shown="all of them")
+    grid: Path | None = option(None, "Folder of hourly series, one subfolder a zone.", shown="grid of TAUT_ENERGY")
+    zone: tuple[str, ...] = option((), "Zone of a site (repeat it, 2 to 8).", shown="six zones, 320 GPUs")
+    sites: Path | None = option(
+        None, "TOML file of own sites: zone, gpus, pue and gpu_type of each.", shown="sizes by zone, A100"
+    )
+    year: int | None = option(
+        None, "Year of the series to use.", minimum=1970, maximum=2199, shown="the year of the files"
+    )
+    regime: Literal["A", "B-loose", "B-tight", "C-loose"] = option(
+        "B-loose", "Worth of GPU time (A 1, B 0.10, C 0.05 USD/h), and slack until due dates."
+    )
+    load: float = option(0.9, "GPU time that arrives, over all there is.", minimum=0.05, maximum=3.0)
+    data_gb: float | None = option(None, "Median of a job's data.", minimum=0.0, maximum=1e6, shown="20")
+    egress: float | None = option(None, "USD per GB moved.", minimum=0.0, maximum=100.0, shown="0.05")
+    seed: int = option(0, "Seed of all random numbers.", minimum=0)
 
     def terms(self) -> "Terms":
         """Return the terms of the regime, with the given data volume and egress price."""
@@ -88,8 +63,8 @@ class World:
         if self.sites and self.zone:
             raise BadUsage("--zone: found with --sites, expected one of them; the file names the zones")
         folder = self.grid or load_settings().energy / "grid"
-        places = places_of(folder, self.zone or (), sites=self.sites, year=self.year)
-        with opened(self.lake, self.trace) as (lake, trace):
+        places = places_of(folder, self.zone, sites=self.sites, year=self.year)
+        with self.opened() as (lake, trace):
             pool, note = pool_of(lake.table("jobs", trace, self.cluster).collect())
         say(f"note: {trace}: {note}")
         say(f"note: sites: {'; '.join(map(str, places))}")
@@ -100,61 +75,49 @@ class World:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """The file that training writes."""
-
-    out: Annotated[Path, typer.Option("--out", help="File of the policy.")] = POLICY
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """The policy to evaluate."""
-
-    policy: Annotated[Path, typer.Option("--policy", help="File of a policy, written by `taut sites train`.")] = POLICY
-
-
-def simulate(world: World) -> None:
+def simulate(world: World, form: Format = FORM) -> None:
     """Simulate the rules on weeks of October to December: utility, energy, carbon, money, GPU use and misses."""
     from pipelines.models.sites.judging import RULES, judged
     from scheduler_core.planning.sites import policy
 
     places, (weeks,) = world.made("judge")
-    emit(means(list(judged(places, weeks, {name: policy(name) for name in RULES}, ()))), world.form)
+    emit(means(list(judged(places, weeks, {name: policy(name) for name in RULES}, ()))), form)
 
 
-def train(world: World, written: Written) -> None:
+def train(world: World, out: Path = option(POLICY, "File of the policy."), form: Format = FORM) -> None:
     """Train a scorer on January to August, tune a rolling plan on September, and write the better one of September."""
     from modelserve.bundle.routing_policy import write_routing_policy
     from pipelines.models.sites.judging import routing_policy
     from pipelines.models.sites.training import trained_scorer, tuned_rolling, usd_of
     from scheduler_core.planning.sites import policy
 
-    try:
-        written.out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadUsage(f"--out {written.out}: {error.strerror}; name a file in a folder that can be written") from error
-    if written.out.is_dir():
-        raise BadUsage(f"--out {written.out}: found a folder, expected the path of a file")
+    with out_written(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    if out.is_dir():
+        raise BadUsage(f"--out {out}: found a folder, expected the path of a file")
     _, (weeks, tuning) = world.made("train", "tune")
     tried = [policy("greedy"), tuned_rolling(tuning), trained_scorer(weeks, tuning, world.seed, talk=say)]
     usd = [float(usd_of(tuning, each).mean()) for each in tried]
     best = tried[max(range(len(tried)), key=usd.__getitem__)]
-    write_routing_policy(written.out, routing_policy(weeks, best, world.terms()))
-    say(f"written: {written.out}, policy {best.name}")
-    emit([{"policy": each.name, "usd_per_week": value} for each, value in zip(tried, usd, strict=True)], world.form)
+    write_routing_policy(out, routing_policy(weeks, best, world.terms()))
+    say(f"written: {out}, policy {best.name}")
+    emit([{"policy": each.name, "usd_per_week": value} for each, value in zip(tried, usd, strict=True)], form)
 
 
-def evaluate(world: World, given: Given) -> None:
+def evaluate(
+    world: World,
+    policy: Path = option(POLICY, "File of a policy, written by `taut sites train`."),
+    form: Format = FORM,
+) -> None:
     """Judge a policy on October to December against every rule, the clairvoyant bound (1) and the best schedule."""
     from modelserve.bundle.routing_policy import read_routing_policy
     from pipelines.models.sites.judging import RULES, bounds_of, judged
-    from scheduler_core.planning.sites import policy
+    from scheduler_core.planning.sites import policy as rule
 
-    chosen = read_routing_policy(given.policy).policy
+    chosen = read_routing_policy(policy).policy
     places, (weeks,) = world.made("judge")
-    policies = {name: policy(name) for name in RULES} | {chosen.name: chosen}
-    emit(means(list(judged(places, weeks, policies, bounds_of(weeks, world.seed, say)))), world.form)
+    policies = {name: rule(name) for name in RULES} | {chosen.name: chosen}
+    emit(means(list(judged(places, weeks, policies, bounds_of(weeks, world.seed, say)))), form)
 
 
 def means(rows: list[dict[str, object]]) -> list[dict[str, object]]:
@@ -164,9 +127,6 @@ def means(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     return pl.DataFrame(rows).drop("week").group_by("policy", maintain_order=True).mean().to_dicts()
 
 
-def register(app: typer.Typer) -> None:
-    """Add `taut sites` to the app."""
-    group = typer.Typer(no_args_is_help=True, help="Route jobs among sites in several grid zones.")
-    for each in (simulate, train, evaluate):
-        group.command()(command_of(each))
-    app.add_typer(group, name="sites")
+COMMANDS: Final = {
+    "sites": Group(help="Route jobs among sites in several grid zones.", commands=named(simulate, train, evaluate))
+}

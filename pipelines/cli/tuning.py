@@ -4,70 +4,33 @@ Options, progress and output only.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from pipelines.cli.engines import EngineName, EngineOption, Scheduler, chosen_engine
-from pipelines.cli.options import (
-    SQLITE,
-    By,
-    ByOption,
-    Cluster,
-    Feedback,
-    Format,
-    FormatOption,
-    Lake,
-    Newest,
-    Place,
-    Seed,
-    Threads,
-    Trace,
-    TypeOption,
-    Until,
-    emit,
-    local_cut,
-    opened,
-    place_of,
-    say,
-)
+from pipelines.cli.commands import named
+from pipelines.cli.failures import EXIT_INTERRUPTED
+from pipelines.cli.options import FORM, SQLITE, EngineOptions, Format, Place, WithFeedback, emit, local_cut, say
 from pipelines.cli.progress import counting_progress
 from pipelines.errors import BadUsage
-from pipelines.models import NEWEST
+from pipelines.options import option
 
 if TYPE_CHECKING:
     from pipelines.models.tuning import Judge, Progress, Task, Tuned
 
 STUDY_DB: Final = "tune.db"
-INTERRUPTED: Final = 130
 
 
 def tune(
-    trace: Trace = None,
-    lake: Lake = None,
-    cluster: Cluster = None,
-    until: Until = None,
-    by: ByOption = By.KIND,
-    types: TypeOption = None,
-    with_feedback: Feedback = None,
-    newest: Newest = NEWEST,
-    trials: Annotated[int, typer.Option(help="Trials per model, with those of earlier runs.", min=1, max=10_000)] = 50,
-    timeout_min: Annotated[
-        float | None,
-        typer.Option(help="Minutes per model after which no further trial starts.", min=0.0, show_default=False),
-    ] = None,
-    study_db: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH|URL", help="Database of the trials.", show_default=f"{STUDY_DB} next to the registry"
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", help="File of recipes to write.")] = Path("recipe.json"),
-    seed: Seed = 0,
-    threads: Threads = None,
-    engine: EngineOption = EngineName.LOCAL,
-    scheduler: Scheduler = None,
-    form: FormatOption = Format.TABLE,
+    sample: WithFeedback,
+    engine: EngineOptions,
+    trials: int = option(50, "Trials per model, with those of earlier runs.", minimum=1, maximum=10_000),
+    timeout_min: float | None = option(None, "Minutes per model after which no further trial starts.", minimum=0.0),
+    study_db: str | None = option(
+        None, "Database of the trials.", metavar="PATH|URL", shown=f"{STUDY_DB} next to the registry"
+    ),
+    out: Path = option(Path("recipe.json"), "File of recipes to write."),
+    form: Format = FORM,
 ) -> None:
     """Search hyper-parameters of the run-time models on cuts inside the training period.
 
@@ -81,13 +44,17 @@ def tune(
 
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise BadUsage(f"--out {out}: found no folder to write this file to; expected the path of a file in one")
-    chosen = chosen_engine(engine, scheduler, threads)
-    with opened(lake, trace) as (source, name):
-        tables = read_tables(source, name, cluster=cluster, feedback=with_feedback, newest=newest, talk=say)
-        cut = local_cut(until, source.manifest(name).zone)
-    tasks = tasks_of(tables, name, by=by.value, until=cut, types=types, seed=seed, nthread=chosen.threads)
-    store = _store(place_of(lake), study_db)
-    with judges(chosen.engine, tasks) as found:
+    runner, threads = engine.chosen(sample.threads)
+    with sample.opened() as (source, name):
+        tables = read_tables(
+            source, name, cluster=sample.cluster, feedback=sample.with_feedback, newest=sample.newest, talk=say
+        )
+        cut = local_cut(sample.until, source.manifest(name).zone)
+    tasks = tasks_of(
+        tables, name, by=sample.by, until=cut, types=sample.types or None, seed=sample.seed, nthread=threads
+    )
+    store = _store(sample.place(), study_db)
+    with judges(runner, tasks) as found:
         tuned = [_tuned(*each, store, trials, timeout_min) for each in zip(tasks, found, strict=True)]
     write_recipes(out, {each.task.model: each.recipe for each in tuned})
     emit([each.row() for each in tuned], form)
@@ -124,9 +91,7 @@ def _tuned(task: "Task", judge: "Judge", store: str, trials: int, timeout_min: f
             return run(task, store, judge, trials=trials, timeout_s=timeout_s, report=report)
         except KeyboardInterrupt:
             say(f"{held} trials of {task.model} are stored in {shown}; run the same command to go on")
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
-def register(app: typer.Typer) -> None:
-    """Add this file's command to the app."""
-    app.command()(tune)
+COMMANDS: Final = named(tune)

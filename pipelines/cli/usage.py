@@ -5,72 +5,34 @@ Options and output only; the work is in `pipelines.connect`.
 
 from collections.abc import Mapping
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final, Literal
 
-import typer
-
-from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, local_cut, opened, say
+from pipelines.cli.commands import Group, named
+from pipelines.cli.options import CLUSTER, FORM, Format, InLake, emit, local_cut, say
+from pipelines.errors import BadUsage
+from pipelines.options import option
 
 TOKEN_VARIABLE: Final = "TAUT_PROMETHEUS_TOKEN"  # noqa: S105  # the name of a variable, not a token
 PERCENT: Final = 100
-MOMENTS: Final = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]
 
-
-class Exporters(StrEnum):
-    """Sets of exporters whose series can be read."""
-
-    DCGM_JOB = "dcgm-job"
-    DCGM_NODE = "dcgm-node"
-    SLURM_JOB_EXPORTER = "slurm-job-exporter"
-    CADVISOR = "cadvisor"
+Exporters = Literal["dcgm-job", "dcgm-node", "slurm-job-exporter", "cadvisor"]
 
 
 def prometheus(
-    url: Annotated[str, typer.Option("--url", help="Address of the server, as http://prometheus:9090.")],
-    dialect: Annotated[
-        Exporters,
-        typer.Option(
-            "--dialect",
-            help="dcgm-job: dcgm-exporter with hpc_job; dcgm-node: without, see --held; cadvisor: with DCGM by pod.",
-        ),
-    ],
-    trace: Trace = None,
-    cluster: Cluster = None,
-    since: Annotated[
-        datetime | None,
-        typer.Option(
-            "--since", formats=MOMENTS, help="Only jobs that ended since then (cluster's time).", show_default="all"
-        ),
-    ] = None,
-    until: Annotated[
-        datetime | None,
-        typer.Option(
-            "--until", formats=MOMENTS, help="Only jobs that ended until then (cluster's time).", show_default="all"
-        ),
-    ] = None,
-    match: Annotated[
-        str, typer.Option("--match", help="Only series with these labels, as 'cluster=\"a100\"'.", show_default="all")
-    ] = "",
-    held: Annotated[
-        Path | None,
-        typer.Option(
-            "--held",
-            help="For dcgm-node: CSV file of the GPUs that each job held (job_id,machine,gpu).",
-            show_default=False,
-        ),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", help="File that holds the server's token.", show_default=TOKEN_VARIABLE),
-    ] = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option("--ca", help="Certificates (PEM) that verify the server's.", show_default="the system's"),
-    ] = None,
-    lake: Lake = None,
-    form: FormatOption = Format.TABLE,
+    where: InLake,
+    url: str = option(..., "Address of the server, as http://prometheus:9090."),
+    dialect: Exporters = option(
+        ..., "dcgm-job: dcgm-exporter with hpc_job; dcgm-node: without, see --held; cadvisor: with DCGM by pod."
+    ),
+    cluster: str | None = CLUSTER,
+    since: datetime | None = option(None, "Only jobs that ended since then (cluster's time).", shown="all"),
+    until: datetime | None = option(None, "Only jobs that ended until then (cluster's time).", shown="all"),
+    match: str = option("", "Only series with these labels, as 'cluster=\"a100\"'.", shown="all"),
+    held: Path | None = option(None, "For dcgm-node: CSV file of the GPUs that each job held (job_id,machine,gpu)."),
+    token_file: Path | None = option(None, "File that holds the server's token.", shown=TOKEN_VARIABLE),
+    ca: Path | None = option(None, "Certificates (PEM) that verify the server's.", shown="the system's"),
+    form: Format = FORM,
 ) -> None:
     """Read the use of ended jobs, of machines and of GPUs from a Prometheus server into the lake.
 
@@ -83,12 +45,12 @@ def prometheus(
     from pipelines.connect.prometheus.server import open_server
 
     token = token_of(token_file, TOKEN_VARIABLE)
-    with opened(lake, trace) as (source, name), open_server(url, token=token, ca=ca) as server:
+    with where.opened() as (source, name), open_server(url, token=token, ca=ca) as server:
         zone = source.manifest(name).zone
         wanted = Wanted(
             trace=name,
             cluster=_only_cluster(source.manifest(name).clusters, cluster),
-            dialect=dialect.value,
+            dialect=dialect,
             match=match,
             since=local_cut(since, zone),
             until=local_cut(until, zone),
@@ -118,8 +80,6 @@ def _rows(rows: Mapping[str, int]) -> dict[str, int]:
 
 
 def _only_cluster(clusters: tuple[str, ...], chosen: str | None) -> str:
-    from pipelines.errors import BadUsage
-
     if chosen is not None:
         return chosen
     if len(clusters) != 1:
@@ -127,11 +87,8 @@ def _only_cluster(clusters: tuple[str, ...], chosen: str | None) -> str:
     return clusters[0]
 
 
-def register(app: typer.Typer) -> None:
-    """Add `taut usage` to the app."""
-    group = typer.Typer(
-        no_args_is_help=True, help="Measure jobs and machines from what the exporters of a live cluster record."
+COMMANDS: Final = {
+    "usage": Group(
+        help="Measure jobs and machines from what the exporters of a live cluster record.", commands=named(prometheus)
     )
-    group.command()(prometheus)
-    group.callback()(lambda: None)
-    app.add_typer(group, name="usage")
+}

@@ -9,11 +9,11 @@ from typing import Literal
 
 import polars as pl
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from pipelines.cli.engines import EngineName, engine_of
-from pipelines.cli.options import DEMO_LAKE
-from pipelines.cli.study import app_of
+from pipelines.cli.options import DEMO_LAKE, engine_of
+from pipelines.cli.study import study_command
 from pipelines.engine.engine import Local
 from pipelines.engine.processes import Processes
 from pipelines.errors import BadUsage
@@ -40,6 +40,12 @@ def findings(config: Config, context: Context) -> Findings:
     context.talk("running")
     row = {name: str(getattr(config, name)) for name in ("loads", "kinds", "shape", "limit_s", "detail", "seed")}
     return Findings(study="tiny", trace="toy", tables={"config": [{**row}]}, notes=(type(context.engine).__name__,))
+
+
+def app_of(study: Study[Config], about: str) -> typer.Typer:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(study_command(study, about))
+    return app
 
 
 def taut(*arguments: str) -> tuple[int, str, str]:
@@ -163,4 +169,4 @@ def test_a_study_runs_here_with_one_process_or_the_engine_local_and_a_scheduler_
     for options in (["--processes", "1"], ["--engine", "local"]):
         assert "note: Local\n" in taut(*options)[2]
     with pytest.raises(BadUsage, match="needs --engine dask"):
-        engine_of(EngineName.PROCESSES, "tcp://127.0.0.1:1", 2)
+        engine_of("processes", "tcp://127.0.0.1:1", 2)
