@@ -5,6 +5,7 @@ Run by hand: `python -m pipelines.cli.reference`.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ def command_paths() -> list[tuple[str, ...]]:
     return _paths(typer.main.get_group(app))
 
 
+@cache
 def command_line() -> str:
     """Return the text of `taut --help` and of every subcommand's help, at a fixed width and without colour."""
     texts = [(" ".join(("taut", *path)), _help(path)) for path in ((), *command_paths())]

@@ -72,21 +72,9 @@ def test_a_frame_and_its_rows_render_alike(form: str) -> None:
     assert _rendered(frame, form) == _rendered(frame.to_dicts(), form)
 
 
-def test_columns_come_in_order_of_first_appearance() -> None:
-    rows = [{"b": 1, "a": 2}, {"a": 3, "c": 4}]
-
-    assert json.loads(_rendered(rows, "json")) == [{"b": 1, "a": 2, "c": None}, {"b": None, "a": 3, "c": 4}]
-    assert _rendered(rows, "csv") == "b,a,c\n1,2,\n,3,4\n"
-
-
 @pytest.mark.parametrize(("form", "text"), [("table", ""), ("json", "[]\n"), ("csv", "")])
 def test_no_rows_and_no_columns(form: str, text: str) -> None:
     assert _rendered([], form) == text
-
-
-@pytest.mark.parametrize(("form", "text"), [("table", "a  b\n----\n"), ("json", "[]\n"), ("csv", "a,b\n")])
-def test_no_rows_but_columns(form: str, text: str) -> None:
-    assert _rendered(pl.DataFrame(schema={"a": pl.Int64, "b": pl.String}), form) == text
 
 
 @pytest.mark.parametrize(

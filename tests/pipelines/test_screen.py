@@ -88,14 +88,6 @@ def test_one_row_with_a_long_text_is_turned_over(monkeypatch: pytest.MonkeyPatch
     assert lines[21].split() == ["detail", "漢" * 34 + "…"]
 
 
-def test_json_and_csv_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "30")
-    for form in ("json", "csv"):
-        stream = Terminal()
-        render(LONG, form, stream=stream)
-        assert "x" * 300 in stream.getvalue()
-
-
 def test_few_rows_are_turned_over(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(ARMS[:2], 40, monkeypatch) == [
         "trace             pai     pai",
@@ -119,12 +111,6 @@ def test_many_rows_say_once_what_is_the_same_and_leave_the_last_columns_out(monk
     ]
     assert " ".join(lines[-2:]) == "columns not shown: 1; --format json shows all"
     assert len(lines) == 1 + 2 + len(ARMS) + 2
-
-
-def test_rows_that_are_all_the_same_are_still_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = shown([{"arm": "requested", "truth": "contention"}] * 9, 20, monkeypatch)
-
-    assert lines.count("requested") == 9
 
 
 TEXTS = st.text("ab é漢 ", max_size=12) | st.text("ab é漢 ", min_size=30, max_size=90)

@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from pipelines.errors import BadUsage
 from pipelines.settings import Settings, load_settings
@@ -59,14 +58,3 @@ def test_what_cannot_be_meant_names_the_variable(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(BadUsage, match=f"{variable} is '{text}'"):
         load_settings()
-
-
-def test_settings_do_not_change() -> None:
-    settings = load_settings()
-
-    with pytest.raises(ValidationError, match="frozen"):
-        settings.seed = 1
-
-
-def test_settings_can_be_given_by_name() -> None:
-    assert Settings(tracking_uri="sqlite:///x.db").tracking_uri == "sqlite:///x.db"

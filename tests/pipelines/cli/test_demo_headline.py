@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.cli.demo_tables import bars, headline_rows, sentence
+from pipelines.cli.demo_tables import headline_rows, sentence
 
 
 def rows(**completed: float) -> list[dict[str, object]]:
@@ -40,13 +40,6 @@ def test_rows_are_means_over_seeds_of_all_jobs() -> None:
         "jobs slowed": "1.5%",
         "jobs killed": 0.5,
     }
-
-
-def test_bars_are_as_long_as_their_jobs_and_fit_80_columns() -> None:
-    lines = bars(headline_rows(rows(oracle=199.5, requested=99.5, reclaim=149.5), gpus=32))
-
-    assert [line.count("#") for line in lines] == [25, 38, 50]
-    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(

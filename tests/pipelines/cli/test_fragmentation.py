@@ -49,13 +49,12 @@ def row_of(result: Result) -> dict[str, Any]:
     return dict(row)
 
 
-@pytest.mark.parametrize("placement", sorted(AIMING))
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("placement", "options", "said"),
     [
-        ((), "aims at the last 10000 arrivals, updated at every arrival"),
-        (("target = 'trace'",), "aims at all jobs of the run, known in advance (an oracle)"),
-        (("popularity = 0.3",), "aims at the most frequent specs of 30 % of the last 10000 arrivals"),
+        *((placement, (), "aims at the last 10000 arrivals, updated at every arrival") for placement in sorted(AIMING)),
+        ("fgd", ("target = 'trace'",), "aims at all jobs of the run, known in advance (an oracle)"),
+        ("fgd", ("popularity = 0.3",), "aims at the most frequent specs of 30 % of the last 10000 arrivals"),
     ],
 )
 def test_what_a_placement_aims_at_is_said_and_kept(
@@ -98,23 +97,6 @@ def test_fragmentation_is_measured_where_gpus_are_shared_by_devices(lake: Path, 
     assert 0.0 < row["fragmented_gpus"] < 6.0
     assert "mean until the last submission" in result.stderr
     assert "fragmented_gpus" not in row_of(taut(lake))
-
-
-def test_with_a_horizon_the_mean_is_to_its_end(lake: Path, tmp_path: Path) -> None:
-    result = taut(lake, "--placement", "best_fit_gpu", "--hours", "0.5", "--out", str(tmp_path / "out"))
-
-    course = pl.read_parquet(tmp_path / "out" / "requested-any-all-0" / "fragmentation.parquet")
-    assert course["until_s"][-1] == 1800.0
-    assert row_of(result)["fragmented_gpus"] == pytest.approx(course["fragmented_gpus"].mean())
-    assert "mean until the horizon" in result.stderr
-
-
-@pytest.mark.parametrize(("until", "nobody"), [("1970-01-01T00:03:00", True), ("1970-01-01T01:00:00", False)])
-def test_it_is_said_where_nobody_waited(lake: Path, until: str, nobody: bool) -> None:
-    result = taut(lake, "--placement", "fgd", f"until = '{until}'")
-
-    assert (row_of(result)["wait_at_least_mean_s"] == 0.0) is nobody
-    assert ("no job waited in any run" in result.stderr) is nobody
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.cli.failures import told
 
 
 @contextmanager
@@ -43,7 +42,3 @@ def test_synth_names_the_folder_and_the_reason(tmp_path: Path) -> None:
 
     assert refused.exit_code == 1
     assert f"taut: {tmp_path / 'raw'}: File too large; check the path" in refused.stderr
-
-
-def test_an_error_without_a_reason_is_named_by_its_type() -> None:
-    assert told(TimeoutError(), "synth")[0].startswith("a file or connection: TimeoutError;")

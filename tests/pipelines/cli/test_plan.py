@@ -107,7 +107,7 @@ def test_a_file_of_other_bytes_is_refused(files: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--budget-g", "inf"), "taut: budget_g"),
+        (("--budget-g", "inf"), "taut: --budget-g: found inf, expected a finite number"),
         (("--budget-g", "9", "--zone", "DE"), "--zone DE: found with the file"),
         (("--budget-g", "9", "--speed", "9"), "--speed: found without --rounds"),
         (("--budget-g", "3", "--rounds", "2", "--apply", "kubernetes"), "expected with --apply slurm"),

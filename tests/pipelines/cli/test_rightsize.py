@@ -80,28 +80,12 @@ def test_a_printed_name_selects_its_rows_and_what_to_paste(taut: Taut) -> None:
     assert taut("--only", "no-such-group").exit_code == 2
 
 
-def test_more_margin_and_more_runs_reclaim_less(taut: Taut) -> None:
-    def reclaimed(*options: str) -> float:
-        rows = json.loads(taut("--by", "type", "--format", "json", *options).stdout)
-        return sum(row["mem_gib_reclaimable_h"] for row in rows)
-
-    usual = reclaimed()
-    assert 0.0 < reclaimed("--mem-margin", "0.5") < usual
-    assert 0.0 < reclaimed("--min-runs", "10") < usual
-    assert reclaimed("--min-runs", "100000") == 0.0
-
-
 def test_a_window_takes_fewer_runs(taut: Taut) -> None:
     def runs(*options: str) -> int:
         return sum(row["runs"] for row in json.loads(taut("--format", "json", *options).stdout))
 
     assert 0 < runs("--since", "1970-02-15") < runs()
     assert runs("--since", "1970-02-15") + runs("--until", "1970-02-15") == runs()
-
-
-def test_days_are_those_of_the_format_whatever_the_trace_is_called(taut: Taut) -> None:
-    named, ours = (taut("--until", "1970-02-15", "--format", "csv", trace=trace) for trace in ("pai-synth", "ours"))
-    assert named.stdout == ours.stdout
 
 
 def test_a_trace_without_use_says_what_is_needed(taut: Taut) -> None:

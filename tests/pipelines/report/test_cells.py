@@ -9,10 +9,8 @@ import polars as pl
 import pytest
 import vl_convert
 
-from pipelines.report.claims import priced
-from pipelines.report.page import MOST_COLUMNS, csv_of
+from pipelines.report.page import csv_of
 from pipelines.report.parts import Section
-from pipelines.report.price import MOST_AMOUNT, price_of
 from tests.pipelines.report.tiny import block, figures, tables
 
 NOTICES = files("pipelines.report").joinpath("notices.txt").read_text(encoding="utf-8")
@@ -23,12 +21,6 @@ def test_a_text_that_a_spreadsheet_would_run_is_quoted_in_downloads(text: str) -
     [row] = csv.DictReader(io.StringIO(csv_of(pl.DataFrame({"user": [text], "x": [-1.5]})), newline=""))
 
     assert row == {"user": f"'{text}", "x": "-1.5"}
-
-
-def test_other_texts_numbers_and_nulls_are_as_they_are() -> None:
-    rows = pl.DataFrame({"user": ["ann=1", "", None], "x": [-1, 0, None]})
-
-    assert csv_of(rows).splitlines() == ["user,x", "ann=1,-1", ",0", ","]
 
 
 @pytest.mark.slow
@@ -51,20 +43,6 @@ def test_only_cells_of_files_and_digests_may_be_broken_on_paper() -> None:
     assert [rule for rule in paper.splitlines() if "overflow-wrap: anywhere" in rule] == [
         "  .long { overflow-wrap: anywhere; }"
     ]
-
-
-@pytest.mark.parametrize(("columns", "wide"), [(MOST_COLUMNS, False), (MOST_COLUMNS + 1, True)])
-def test_a_table_of_many_columns_is_set_smaller(columns: int, wide: bool) -> None:
-    html = block(pl.DataFrame({f"c{i}": [i] for i in range(columns)}))
-
-    assert ('<table class="wide">' in html) == wide
-
-
-def test_the_largest_price_fits_a_cell() -> None:
-    rows = pl.DataFrame({"requested_h": [1e9], "slack_h": [1e9]})
-    found = block(priced(rows, price_of(f"{MOST_AMOUNT:.0f} USD")))
-
-    assert max(map(len, re.findall(r">([^<]*)</t[dh]>", found))) < 30
 
 
 def test_notices_are_of_the_library_that_is_embedded() -> None:

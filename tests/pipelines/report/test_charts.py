@@ -10,7 +10,7 @@ import pytest
 
 from features.vocabulary import Status
 from pipelines.report.charts.attributions import beeswarm, coverage, importances, swarm_offsets
-from pipelines.report.charts.distributions import LEAST_AMOUNT, LEAST_S, duration_ranges, durations, request_and_use
+from pipelines.report.charts.distributions import LEAST_AMOUNT, LEAST_S, durations, request_and_use
 from pipelines.report.charts.grids import utilisation
 from pipelines.report.charts.panels import LINE_CHARACTERS, TITLE_CHARACTERS, counted
 from pipelines.report.charts.shares import STATUSES, by_status
@@ -133,13 +133,6 @@ def test_points_of_a_swarm_stand_beside_each_other_and_within_their_row() -> Non
     assert sum(offsets[:5]) == 0.0
 
 
-def test_a_swarm_colours_what_has_an_order_and_greys_the_rest() -> None:
-    spec = beeswarm(swarm(), "t", "u", "2 jobs").to_dict()
-
-    filters = [layer["transform"][0]["filter"] for layer in spec["layer"] if "transform" in layer]
-    assert filters == ["isValid(datum.rank)", "!isValid(datum.rank)"]
-
-
 def test_amounts_and_waits_below_the_least_are_drawn_there_and_it_is_said() -> None:
     points = pl.DataFrame(
         {
@@ -174,14 +167,6 @@ def test_a_distribution_goes_through_the_percentiles_of_its_statistic() -> None:
     assert counted([("toy", 7)], "jobs") in spec["title"]["subtitle"]
 
 
-def test_ranges_say_of_each_part_how_many_it_is_of() -> None:
-    rows = pl.DataFrame([percentiles("toy", 7, 100.0)])
-
-    spec = duration_ranges(rows, "Waits", "size", "GPUs of the job", "toy", 0).to_dict()
-
-    assert {row["part"] for data in spec["datasets"].values() for row in data} == {"1  n=7"}
-
-
 def test_a_status_that_is_not_told_is_shown_as_that() -> None:
     rows = pl.DataFrame({"trace": ["t", "t"], "status": ["failed", None], "jobs": [1, 3], "share": [0.25, 0.75]})
 
@@ -197,39 +182,11 @@ def test_every_status_has_a_colour() -> None:
     assert len(set(STATUSES.values())) == len(STATUSES)
 
 
-def test_the_share_of_gpu_hours_says_of_which_jobs_it_is() -> None:
-    rows = pl.DataFrame(
-        {"trace": ["t", "t"], "status": ["failed", "waiting"], "gpu_jobs": [3, 4], "share": [1.0, None]}
-    )
-
-    spec = by_status(rows, "share", "GPU-hours", "gpu_jobs").to_dict()
-
-    assert spec["title"]["subtitle"] == ["n (GPU jobs, of statuses with known hours): t 3"]
-
-
 @pytest.mark.parametrize(("label", "said"), [("m  n=9", "(n=: jobs)"), ("m", "without counts of jobs")])
 def test_coverage_promises_n_only_where_the_cards_tell_it(label: str, said: str) -> None:
     rows = pl.DataFrame({"model": [label], "coverage": [0.9], "level": [0.9]})
 
     assert said in " ".join(coverage(rows, "t").to_dict()["title"]["subtitle"])
-
-
-def test_importance_says_of_how_many_rows_it_is(drawn: dict[str, dict[str, Any]]) -> None:
-    assert "n = 5 shuffles of 99 later jobs" in " ".join(drawn["importance"]["title"]["subtitle"])
-
-
-def test_points_of_a_swarm_have_no_labels_of_their_own() -> None:
-    spec = beeswarm(swarm(), "t", "u", "2 jobs").to_dict()
-
-    assert [layer["mark"].get("aria") for layer in spec["layer"]] == [None, False, False]
-
-
-def test_lines_of_traces_are_lines_in_the_legend() -> None:
-    rows = pl.DataFrame([percentiles("toy", 7, 100.0), percentiles("bare", 7, 50.0)])
-
-    encoding = durations(rows, "Run times", ["toy", "bare"]).to_dict()["encoding"]
-
-    assert {encoding[each]["legend"]["symbolType"] for each in ("color", "strokeDash")} == {"stroke"}
 
 
 @pytest.mark.parametrize(("busiest", "most"), [(0.25, 0.3), (0.0, 0.1), (1.0, 1.0)])

@@ -46,10 +46,3 @@ def test_a_trace_without_hours_leaves_the_other_its_curve(tmp_path: Path) -> Non
         made = people(Traces(lake=lake, names=("still", "toy")), None)
 
     assert set(figures([made])["concentration"].rows["trace"]) == {"toy"}
-
-
-def test_who_holds_hours_that_nobody_knows_is_not_one_who_holds_none(tmp_path: Path) -> None:
-    with make_lake(tmp_path, {"jobs": LESS_TOLD}) as lake:
-        made = people(Traces(lake=lake, names=("toy",)), None)
-
-    assert figures([made])["concentration"].rows["users_share"].to_list() == [0.0, 1.0]

@@ -19,7 +19,7 @@ from pipelines.report.page import csv_of, page, shown
 from pipelines.report.parts import Section, Table, Traces, shortened
 from pipelines.report.people import people
 from pipelines.report.price import price_of
-from pipelines.report.report import MOST_TRACES, SECTIONS, Order, chosen, report, subtitle
+from pipelines.report.report import MOST_TRACES, SECTIONS, Order, chosen, report
 from tests.pipelines.report.tiny import ATTACK, figures, frame, tables
 from tests.pipelines.statistics.lakes import make_lake, ran
 
@@ -128,12 +128,6 @@ def _upright(each: Table, wanted: list[str]) -> list[str]:
     return ["", *each.rows.columns[1:], *wanted]
 
 
-def test_every_chart_can_be_downloaded_too(made: list[Section], html: str) -> None:
-    links = {each["download"] for each in Reader(html).of("a") if "download" in each}
-
-    assert {f"{name}.csv" for name in figures(made)} <= links
-
-
 def test_what_a_trace_does_not_tell_is_said_with_the_reason(html: str) -> None:
     assert "bare: request above use not available; jobs.req_gpus is null in all 5 rows of bare" in html
     assert "bare: utilisation by local hour not available" in html
@@ -171,13 +165,6 @@ def test_names_are_cut_to_what_tells_them_apart(names: list[str | None], short: 
     assert shortened(names) == short
 
 
-def test_names_that_differ_far_out_are_numbered() -> None:
-    long = [f"{'x' * 60}{i}" for i in range(3)]
-
-    assert len(set(shortened(long))) == 3
-    assert max(len(each or "") for each in shortened(long)) < 32
-
-
 def test_a_table_beyond_what_a_page_holds_says_so_and_its_download_is_whole() -> None:
     rows = frame(*({"trace": "t", "value": i} for i in range(500)))
     part = Table(name="long", title="Long", rows=rows)
@@ -196,12 +183,6 @@ def test_a_table_beyond_what_a_page_holds_says_so_and_its_download_is_whole() ->
 def test_a_price_that_cannot_be_meant_is_refused(text: str) -> None:
     with pytest.raises(BadUsage, match="expected"):
         price_of(text)
-
-
-def test_a_synthetic_trace_is_called_that_above_everything() -> None:
-    said = subtitle(("pai", "pai-synth"), Order(title="t"))
-
-    assert said.startswith("Traces: pai, pai-synth (synthetic: generated, not recorded). ")
 
 
 def test_traces_are_all_of_the_lake_or_those_named_once(lake: Lake) -> None:

@@ -8,7 +8,7 @@ from pipelines.errors import BadUsage, LakeError, SourceError
 from pipelines.lake.lake import Lake
 from pipelines.statistics import STATISTICS
 from pipelines.statistics.published import FOLDER, printed, read_published
-from pipelines.statistics.shown import tally, verdict_lines, verdict_rows
+from pipelines.statistics.shown import verdict_lines, verdict_rows
 from pipelines.statistics.verification import verify
 from tests.pipelines.statistics.lakes import job, make_lake, ran
 
@@ -191,8 +191,3 @@ def test_the_published_numbers_name_what_there_is(tmp_path: Path) -> None:
     texts = [text for text in numbers if printed(text) is None]
     assert len(numbers) > 400
     assert all(len(text) == 64 or text.startswith("2020-") for text in texts)
-
-
-def test_the_tally_counts_all(lake: Lake, numbers: Path) -> None:
-    verdicts(lake, numbers, row('mean_s = "1300", min_s = "7"'))
-    assert tally(verify(lake, read_published(numbers))) == "1 match, 1 off, 0 not computable from these files"
