@@ -22,8 +22,7 @@ from modelserve.bundle.bundle import write_bundle
 from modelserve.bundle.card import Card
 from modelserve.bundle.champions import Pointer, write_pointer
 from modelserve.loading.models import ModelSet
-from scheduler_core.measuring import Running, measurements_of
-from scheduler_core.reserve import reserve
+from scheduler_core.reserve import Running, reserve
 
 NAME = "runtime.none.other"
 BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
@@ -79,7 +78,7 @@ def main() -> None:
         if result.result != "loaded":
             raise SystemExit(f"the bundle of one tree did not load: {result.detail}")
     requests = np.ones((1, 3))
-    reserve(requests, measurements_of(requests, Running.none(1), np.ones(1), np.zeros(1, dtype=np.bool_)))
+    reserve(requests, Running.none(1), np.ones(1), np.zeros(1, dtype=np.bool_))
 
 
 if __name__ == "__main__":

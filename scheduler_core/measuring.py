@@ -1,4 +1,4 @@
-"""Running statistics of running jobs, built from their samples, and the measurements that `reserve` takes.
+"""Running statistics of running jobs, built from their samples.
 
 Samples are checked here too, since collectors send wrong ones. Pure and vectorised: no clock, no history.
 """
@@ -10,17 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.reserve import Measurements, ReservePolicy
+from scheduler_core.reserve import ReservePolicy, Running
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = [
-    "Running",
-    "SampleFault",
-    "Samples",
-    "faults_of",
-    "measure",
-    "measurements_of",
-]
+__all__ = ["SampleFault", "Samples", "faults_of", "measure"]
 
 MOST_USE: Final = 1e6
 """Largest plausible use of one instance, in cores, GPUs or GiB; a larger sample is a fault."""
@@ -72,48 +65,6 @@ class Samples:
     at_s: FloatArray
     use: FloatArray
     sent: BoolArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """Running statistics of the samples of n jobs; a use that is not measured is NaN.
-
-    Attributes
-    ----------
-    count
-        Number of samples (n,).
-    at_s
-        Seconds from the job's start to its newest sample; minus infinity if there is none (n,).
-    pressed_s
-        Seconds from the job's start to the sample at which it last pressed on its reservation of CPU cores and of
-        GPUs; minus infinity if there is none (n, 2).
-    mean, squares, recent
-        Mean, sum of squared deviations from it, and recent mean, of CPU cores and GPUs (n, 2).
-    memory
-        Largest sample of memory in GiB, and of GPU memory in GPUs (n, 2).
-    """
-
-    count: FloatArray
-    at_s: FloatArray
-    pressed_s: FloatArray
-    mean: FloatArray
-    squares: FloatArray
-    recent: FloatArray
-    memory: FloatArray
-
-    @classmethod
-    def none(cls, jobs: int) -> "Running":
-        """Return the statistics of jobs without a sample."""
-        mean, squares, recent = np.zeros((3, jobs, 2))
-        return cls(
-            count=np.zeros(jobs),
-            at_s=np.full(jobs, -np.inf),
-            pressed_s=np.full((jobs, 2), -np.inf),
-            mean=mean,
-            squares=squares,
-            recent=recent,
-            memory=np.full((jobs, 2), np.nan),
-        )
 
 
 def faults_of(samples: Samples, newest_s: FloatArray, age_s: FloatArray) -> IntArray:
@@ -207,23 +158,3 @@ def _add(made: Running, requests: FloatArray, at_s: FloatArray, use: FloatArray,
     made.memory[jobs] = np.fmax(made.memory[jobs], use[jobs, 2:])
     made.count[jobs] += 1.0
     made.at_s[jobs] = at_s[jobs]
-
-
-def measurements_of(requests: FloatArray, known: Running, age_s: FloatArray, held: BoolArray) -> Measurements:
-    """Return what `reserve` takes, given the age (n,) of each job, and which jobs keep their request.
-
-    For a use that is not measured, the job's request is inserted, which `reserve` then returns.
-    """
-    compute, memory = requests[:, [0, 2]], requests[:, [1, 2]]
-    unknown = np.isnan(known.mean)
-    return Measurements(
-        age_s=age_s,
-        silent_s=np.where(np.isfinite(known.at_s), np.maximum(age_s - known.at_s, 0.0), age_s),
-        pressed_ago_s=np.maximum(age_s[:, None] - known.pressed_s, 0.0),
-        count=known.count,
-        mean=np.where(unknown, compute, known.mean),
-        squares=np.where(unknown, 0.0, known.squares),
-        recent=np.where(unknown, compute, known.recent),
-        memory=np.where(np.isnan(known.memory), memory, known.memory),
-        held=held,
-    )

@@ -1,14 +1,15 @@
 """Reservations of running jobs from their own samples: mean, spread and memory, job by job, without history.
 
 A job in probation keeps its request. Then it reserves the mean and the standard deviation of its samples of CPU and GPU
-compute, and its largest memory sample with a margin. The mean is the recent one where that is larger. `risk` turns
-reservations into free capacity. Pure and vectorised; used by the service, and in compiled form by the simulation of
-shared machines.
+compute, and its largest memory sample with a margin. The mean is the recent one where that is larger. Free capacity
+then bounds the risk that running jobs together want more than a machine has. Used by the service, and in compiled form
+by the simulation of shared machines.
 
 References
 ----------
-Rzadca et al.: Autopilot, EuroSys 2020 (limits from a job's own use); Bashir et al.: Take it to the Limit, EuroSys 2021
-(peaks of a machine instead of peaks of its jobs).
+Rzadca et al.: Autopilot, EuroSys 2020 (limits from a job's own use); Bashir et al.: Take it to the Limit: Peak
+Prediction-driven Resource Overcommitment in Datacenters, EuroSys 2021 (peaks of a machine instead of peaks of its jobs;
+the N-sigma predictor).
 """
 
 import math
@@ -24,21 +25,17 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from scheduler_core.kernels.reserving import Limits
 
-__all__ = ["REASONS", "Measurements", "Reservations", "ReservePolicy", "ReserveReason", "reserve"]
+__all__ = ["Reservations", "ReservePolicy", "ReserveReason", "Running", "admits", "free_capacity", "reserve"]
 
 
 class ReserveReason(StrEnum):
-    """Why a job's reservation has its size."""
+    """Why a job's reservation has its size; codes are places in this order."""
 
     PROBATION = "probation"
     STALE = "stale"
     PRESSING = "pressing"
     HELD = "held"
     MEASURED = "measured"
-
-
-REASONS: Final = tuple(ReserveReason)
-"""The reasons in the order of their codes."""
 
 
 AT_LEAST: Final = {"min_samples": 1.0, "memory_margin": 1.0}
@@ -99,35 +96,45 @@ class ReservePolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurements:
-    """Running statistics of the samples of n running jobs, each value of one instance.
+class Running:
+    """Running statistics of the samples of n jobs; a use that is not measured is NaN.
 
     Attributes
     ----------
-    age_s, silent_s
-        Time since the start, and since the newest sample (n,).
-    pressed_ago_s
-        Time since the job last pressed on its reservation of CPU and of GPUs, infinity if it never did; shape (n, 2).
     count
         Number of samples (n,).
+    at_s
+        Seconds from the job's start to its newest sample; minus infinity if there is none (n,).
+    pressed_s
+        Seconds from the job's start to the sample at which it last pressed on its reservation of CPU cores and of
+        GPUs; minus infinity if there is none (n, 2).
     mean, squares, recent
-        Mean, sum of squared deviations from it, and recent mean, of CPU cores and GPUs; shape (n, 2).
+        Mean, sum of squared deviations from it, and recent mean, of CPU cores and GPUs (n, 2).
     memory
-        Largest sample of memory in GiB and of GPU memory in GPUs, which is its share of a device's memory times the
-        number of devices; shape (n, 2).
-    held
-        Whether a job keeps its request until it ends, as after a kill (n,).
+        Largest sample of memory in GiB, and of GPU memory in GPUs (n, 2).
     """
 
-    age_s: FloatArray
-    silent_s: FloatArray
-    pressed_ago_s: FloatArray
     count: FloatArray
+    at_s: FloatArray
+    pressed_s: FloatArray
     mean: FloatArray
     squares: FloatArray
     recent: FloatArray
     memory: FloatArray
-    held: BoolArray
+
+    @classmethod
+    def none(cls, jobs: int) -> "Running":
+        """Return the statistics of jobs without a sample."""
+        mean, squares, recent = np.zeros((3, jobs, 2))
+        return cls(
+            count=np.zeros(jobs),
+            at_s=np.full(jobs, -np.inf),
+            pressed_s=np.full((jobs, 2), -np.inf),
+            mean=mean,
+            squares=squares,
+            recent=recent,
+            memory=np.full((jobs, 2), np.nan),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +142,7 @@ class Reservations:
     """What is reserved for one instance of each of n jobs.
 
     `mean` and `spread` (n, 2) are of CPU cores and GPUs. `memory` (n, 2) is GiB of memory, and GPU memory in GPUs.
-    `reason` (n,) holds indices into `REASONS`.
+    `reason` (n,) holds codes of `ReserveReason`.
     """
 
     mean: FloatArray
@@ -144,54 +151,48 @@ class Reservations:
     reason: IntArray
 
 
-def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | None = None) -> Reservations:
+def reserve(
+    requests: FloatArray, known: Running, age_s: FloatArray, held: BoolArray, policy: ReservePolicy | None = None
+) -> Reservations:
     """Return the reservations of n running jobs with these requests (n, 3): CPU cores, GiB of memory, GPUs.
 
-    Memory is never reserved below the largest sample. A job without a request for memory (0) reserves the largest
-    sample with its margin.
-
-    Raises
-    ------
-    BadInput
-        If a statistic has another shape, or is negative, infinite or NaN.
+    `age_s` (n,) is the time since each job's start; jobs marked in `held` (n,) keep their request until they end, as
+    after a kill. A use that is not measured keeps its request. Memory is never reserved below the largest sample. A job
+    without a request for memory (0) reserves the largest sample with its margin.
 
     Examples
     --------
     >>> one = np.ones((1, 2))
-    >>> seen = Measurements(
-    ...     age_s=np.array([3600.0]), silent_s=np.array([30.0]), pressed_ago_s=np.inf * one,
-    ...     count=np.array([59.0]), mean=one, squares=5.22 * one, recent=one, memory=2.0 * one, held=np.array([False]))
-    >>> found = reserve(np.array([[6.0, 29.0, 4.0]]), seen, ReservePolicy(z=1.0, least_spread=0.0, memory_margin=1.5))
+    >>> known = Running(count=np.array([59.0]), at_s=np.array([3570.0]), pressed_s=-np.inf * one, mean=one,
+    ...     squares=5.22 * one, recent=one, memory=2.0 * one)
+    >>> policy = ReservePolicy(z=1.0, least_spread=0.0, memory_margin=1.5)
+    >>> found = reserve(np.array([[6.0, 29.0, 4.0]]), known, np.array([3600.0]), np.array([False]), policy)
     >>> found.mean[0].tolist(), found.spread[0].round(3).tolist(), found.memory[0].tolist()
     ([1.0, 1.0], [0.3, 0.3], [3.0, 3.0])
     """
     from scheduler_core.kernels.reserving import reserve_all
 
-    policy = policy or ReservePolicy()
-    _check(requests, seen)
-    count = len(requests)
+    count, unknown = len(requests), np.isnan(known.mean)
+    requests, age_s = np.ascontiguousarray(requests, np.float64), np.ascontiguousarray(age_s, np.float64)
+    compute, memory = requests[:, [0, 2]], requests[:, [1, 2]]
     made = Reservations(
         mean=np.empty((count, 2)),
         spread=np.empty((count, 2)),
         memory=np.empty((count, 2)),
         reason=np.empty(count, dtype=np.int64),
     )
-    columns = {
-        each.name: np.ascontiguousarray(getattr(seen, each.name), np.bool_ if each.name == "held" else np.float64)
-        for each in fields(seen)
-    }
     reserve_all(
-        np.ascontiguousarray(requests, np.float64),
-        columns["age_s"],
-        columns["silent_s"],
-        columns["pressed_ago_s"],
-        columns["count"],
-        columns["mean"],
-        columns["squares"],
-        columns["recent"],
-        columns["memory"],
-        columns["held"],
-        policy.limits(),
+        requests,
+        age_s,
+        np.where(np.isfinite(known.at_s), np.maximum(age_s - known.at_s, 0.0), age_s),
+        np.maximum(age_s[:, None] - known.pressed_s, 0.0),
+        np.ascontiguousarray(known.count, np.float64),
+        np.where(unknown, compute, known.mean),
+        np.where(unknown, 0.0, known.squares),
+        np.where(unknown, compute, known.recent),
+        np.where(np.isnan(known.memory), memory, known.memory),
+        np.ascontiguousarray(held, np.bool_),
+        (policy or ReservePolicy()).limits(),
         made.mean,
         made.spread,
         made.memory,
@@ -200,18 +201,36 @@ def reserve(requests: FloatArray, seen: Measurements, policy: ReservePolicy | No
     return made
 
 
-def _check(requests: FloatArray, seen: Measurements) -> None:
-    count = len(requests)
-    pairs = ("mean", "squares", "recent", "memory", "pressed_ago_s")
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(pairs, (count, 2))
-    shapes["requests"] = (count, 3)
-    for name in ("age_s", "silent_s", "count", "held"):
-        shapes[name] = (count,)
-    for name, shape in shapes.items():
-        values = requests if name == "requests" else getattr(seen, name)
-        known = name == "pressed_ago_s" or bool(np.isfinite(values).all())
-        if np.shape(values) != shape or not known or not bool((values >= 0.0).all()):
-            raise BadInput(
-                f"measurements: found {name} of shape {np.shape(values)}, or with values below 0, infinite or NaN; "
-                f"expected the shape {shape} and finite amounts of at least 0"
-            )
+SLACK: Final = 1e-9
+"""Amount that a demand may exceed the free capacity by, against rounding."""
+
+
+def free_capacity(
+    capacity: FloatArray, machine: IntArray, instances: FloatArray, mean: FloatArray, spread: FloatArray, z: float
+) -> FloatArray:
+    """Return the capacity (m,) that newcomers of constant use may take on each machine; it can be negative.
+
+    It is the capacity minus the sum of means minus z times the root of the summed variances: jobs are taken as
+    independent. Entry i of the other arrays (k,) is a job with `instances[i]` instances on machine `machine[i]`, each
+    with the reserved mean and standard deviation. A job on several machines has several entries.
+
+    >>> ones = np.ones(2)
+    >>> free_capacity(np.array([10.0]), np.array([0, 0]), np.array([3.0, 1.0]), ones, 0.5 * ones, 2.0).tolist()
+    [4.0]
+    """
+    means = np.bincount(machine, weights=instances * mean, minlength=len(capacity))
+    variances = np.bincount(machine, weights=instances * spread * spread, minlength=len(capacity))
+    return np.asarray(capacity - means - z * np.sqrt(variances), dtype=np.float64)
+
+
+def admits(free: FloatArray, variance: FloatArray, mean: float, spread: float, instances: int, z: float) -> BoolArray:
+    """Return which machines (m,) can host a gang whose instances reserve `mean` and `spread`, each machine all of it.
+
+    `free` (m,) is what `free_capacity` returned, and `variance` (m,) the sum of variances of the jobs already there.
+
+    >>> admits(np.array([4.0, 3.5]), np.array([1.0, 0.0]), 3.0, 0.5, 1, 2.0).tolist()
+    [True, False]
+    """
+    more = np.sqrt(variance + instances * spread * spread) - np.sqrt(variance)
+    fits: BoolArray = instances * mean + z * more <= free + SLACK
+    return fits

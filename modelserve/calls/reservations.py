@@ -17,8 +17,8 @@ from modelserve.calls.samples import USES, Refusal, device_gib, refused_cells, s
 from modelserve.contract.requests import NO_FLOORS
 from modelserve.contract.reservations import ReserveBody, RunningJob
 from modelserve.contract.writing import written
-from scheduler_core.measuring import Running, Samples, faults_of, measure, measurements_of
-from scheduler_core.reserve import ReservePolicy, ReserveReason, reserve
+from scheduler_core.measuring import Samples, faults_of, measure
+from scheduler_core.reserve import ReservePolicy, ReserveReason, Running, reserve
 from scheduler_core.types import RESOURCES, FloatArray, IntArray
 
 __all__ = ["POLICY", "reserved"]
@@ -55,8 +55,7 @@ def reserved(context: RequestContext, body: ReserveBody) -> Answered:
     out = [bool(each) for each in found.refused]
     held = [row.held or row.opted_out or bool(brake) for row, brake in zip(rows, brakes, strict=True)]
     requests = _requests(rows)
-    seen = measurements_of(requests, found.known, found.age_s, np.array(held) | np.array(out))
-    made = reserve(requests, seen, POLICY)
+    made = reserve(requests, found.known, found.age_s, np.array(held) | np.array(out), POLICY)
     amounts = _at_least((made.mean, made.spread, made.memory), requests, _minimums(context, rows))
     names = tuple(map(str, ReserveReason))
     reasons = [REFUSED if o else names[code] for o, code in zip(out, made.reason.tolist(), strict=True)]

@@ -13,7 +13,8 @@ import numpy as np
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from modelserve.contract.reservations import ComputeKnown, InputFault, RunningJob, SampleColumns, Statistics
-from scheduler_core.measuring import Running, SampleFault, Samples
+from scheduler_core.measuring import SampleFault, Samples
+from scheduler_core.reserve import Running
 from scheduler_core.types import FloatArray, IntArray
 
 __all__ = ["USES", "Refusal", "device_gib", "refused_cells", "samples_of", "statistics_of", "whole"]

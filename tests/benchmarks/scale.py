@@ -15,8 +15,7 @@ import numpy as np
 
 from scheduler_core.cluster import Machine
 from scheduler_core.queueing import Discipline
-from scheduler_core.reserve import Measurements, ReservePolicy, reserve
-from scheduler_core.risk import admits, free_capacity
+from scheduler_core.reserve import ReservePolicy, Running, admits, free_capacity, reserve
 from scheduler_core.round import round_of
 from scheduler_core.scene import Scene
 from scheduler_core.snapshot import MachineState, QueuedJob, Snapshot
@@ -90,22 +89,21 @@ def reclaiming_s(seed: int, running: int, machines: int) -> float:
     """Time reservations of running jobs drawn at random, free capacity of the machines, and newcomers' admission."""
     rng = np.random.default_rng(seed)
     pairs = (running, 2)
-    seen = Measurements(
-        age_s=rng.uniform(0.0, 7200.0, running),
-        silent_s=rng.uniform(0.0, 90.0, running),
-        pressed_ago_s=np.full(pairs, np.inf),
+    age_s = rng.uniform(0.0, 7200.0, running)
+    known = Running(
+        at_s=age_s - rng.uniform(0.0, 90.0, running),
+        pressed_s=np.full(pairs, -np.inf),
         count=rng.integers(0, 120, running).astype(np.float64),
         mean=rng.uniform(0.1, 4.0, pairs),
         squares=rng.uniform(0.0, 40.0, pairs),
         recent=rng.uniform(0.1, 4.0, pairs),
         memory=rng.uniform(0.0, 1.0, pairs),
-        held=np.zeros(running, dtype=np.bool_),
     )
     requests, machine = rng.uniform(1.0, 8.0, (running, 3)), rng.integers(0, machines, running)
     newcomers, ones, policy = rng.uniform(1.0, 8.0, (NEWCOMERS, 2)), np.ones(running), ReservePolicy()
     capacity = np.full(machines, 96.0)
     begin = time.process_time()
-    reserved = reserve(requests, seen, policy)
+    reserved = reserve(requests, known, age_s, np.zeros(running, dtype=np.bool_), policy)
     for at in range(2):
         mean, spread = reserved.mean[:, at], reserved.spread[:, at]
         free = free_capacity(capacity, machine, ones, mean, spread, policy.z)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_core.measuring import Running, SampleFault, Samples, faults_of, measure, measurements_of
-from scheduler_core.reserve import REASONS, Reservations, ReservePolicy, ReserveReason, reserve
+from scheduler_core.measuring import SampleFault, Samples, faults_of, measure
+from scheduler_core.reserve import Reservations, ReservePolicy, ReserveReason, Running, reserve
 from tests.examples import examples
 
 REQUEST = np.array([[6.0, 29.0, 0.5]])
@@ -28,11 +28,11 @@ def samples_of(*jobs: np.ndarray, first_s: float = 60.0) -> Samples:
 def reserved(known: Running, request: np.ndarray = REQUEST, *, silent_s: float = 0.0) -> Reservations:
     requests = np.repeat(request, len(known.count), axis=0)
     held = np.zeros(len(known.count), dtype=np.bool_)
-    return reserve(requests, measurements_of(requests, known, known.at_s + silent_s, held))
+    return reserve(requests, known, known.at_s + silent_s, held)
 
 
 def reason(made: Reservations) -> ReserveReason:
-    return REASONS[int(made.reason[0])]
+    return tuple(ReserveReason)[int(made.reason[0])]
 
 
 def use_of(cpu: list[float]) -> np.ndarray:

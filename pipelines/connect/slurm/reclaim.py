@@ -19,8 +19,7 @@ from pipelines.connect.prometheus.server import Server
 from pipelines.connect.slurm.commands import hosts_in, nodes_text, queue_text, steps_text
 from pipelines.connect.slurm.queue import Node, QueuedJob, read_nodes, read_queue, read_steps
 from pipelines.connect.slurm.steps import MIB_PER_GIB, Step
-from scheduler_core.reserve import ReservePolicy
-from scheduler_core.risk import admits, free_capacity
+from scheduler_core.reserve import ReservePolicy, admits, free_capacity
 from scheduler_core.types import BoolArray, FloatArray
 
 __all__ = ["SlurmReclaimer", "exported_use"]

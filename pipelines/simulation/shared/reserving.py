@@ -1,6 +1,6 @@
 """Samples of running jobs, the reservations made from them, and the capacity that these leave free.
 
-The rules are those of `scheduler_core.reserve` and `scheduler_core.risk`, in their compiled form
+The rules are those of `scheduler_core.reserve`, in their compiled form
 (`scheduler_core.kernels.reserving`).
 """
 
