@@ -2,8 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -14,9 +14,9 @@ from features.frames import has_ended
 from pipelines.connect.prometheus.dialects import DIALECTS, Dialect, checked_matchers
 from pipelines.connect.prometheus.folding import environment, fold, machine_usage, named_hosts
 from pipelines.connect.prometheus.holdings import SKEW_S, attributed, pieces_in, read_holdings
-from pipelines.connect.prometheus.readings import HOUR_S, READING, read_hours
+from pipelines.connect.prometheus.readings import HOUR_S, READING, read_hour
 from pipelines.connect.prometheus.server import Server
-from pipelines.errors import BadUsage, ConnectError, LakeError
+from pipelines.errors import BadUsage, LakeError
 from pipelines.lake.additions import add_rows
 from pipelines.lake.lake import Lake
 
@@ -27,9 +27,6 @@ FOLDER: Final = "measured"
 
 LAG_S: Final = 120.0
 """An hour is read when it ended this long ago by the server's clock: the last scrapes are then stored."""
-
-TOGETHER: Final = 6
-"""Number of neighbouring hours that are asked for at once."""
 
 Progress = Callable[[int, int], None]
 """Function called with the number of hours done and of all hours."""
@@ -86,9 +83,7 @@ def measure(lake: Lake, server: Server, wanted: Wanted, progress: Progress | Non
     first = math.floor(float(jobs["start_s"].min()) / HOUR_S)  # type: ignore[arg-type]  # of floats
     last = math.floor(float(jobs["end_s"].max()) / HOUR_S)  # type: ignore[arg-type]  # of floats
     last = min(last, math.floor((now_s - LAG_S) / HOUR_S) - 1)
-    reader = _Reader(
-        server=server, dialect=dialect, match=match, folder=folder, holdings=holdings, last_s=last * HOUR_S
-    )
+    reader = _Reader(server=server, dialect=dialect, match=match, folder=folder, holdings=holdings)
     found, machines, devices = [], [], []
     for number in range(first, last + 1):
         hour_s = number * HOUR_S
@@ -115,68 +110,44 @@ def measure(lake: Lake, server: Server, wanted: Wanted, progress: Progress | Non
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Reads hours from their files, or several from the server at once; whole hours are kept."""
+    """Reads hours from their files, or from the server; whole hours are kept."""
 
     server: Server
     dialect: Dialect
     match: str
     folder: Path
     holdings: pl.DataFrame | None
-    last_s: float
-    together: int = TOGETHER
-    ahead: dict[float, pl.DataFrame] = field(default_factory=dict)
     read_now: int = 0
     read_before: int = 0
     partial: int = 0
 
     def read(self, hour_s: float) -> pl.DataFrame:
-        """Return the readings of an hour; hours are read in order."""
-        if hour_s not in self.ahead:
-            kept = read_kept(self._place(hour_s)[0])
-            if kept is not None:
-                self.read_before += 1
-                return kept
-            try:
-                self._ask(self._missing_from(hour_s))
-            except ConnectError:
-                if self.together == 1:
-                    raise
-                self.together = 1  # the answers about several hours may be too large, or take too long
-                self._ask([hour_s])
-        return self.ahead.pop(hour_s)
+        """Return the readings of an hour."""
+        path, pieces = self._place(hour_s)
+        kept = read_kept(path)
+        if kept is not None:
+            self.read_before += 1
+            return kept
+        before = self.server.partial
+        readings = read_hour(self.server, self.dialect, self.match, hour_s)
+        if pieces is not None:
+            of_jobs = attributed(self.server, self.dialect, self.match, hour_s, readings, pieces)
+            readings = pl.concat([readings, of_jobs])
+        self.read_now += 1
+        if self.server.partial > before:
+            self.partial += 1
+        else:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            fresh = path.with_suffix(".tmp")  # the file appears whole or not at all
+            readings.write_parquet(fresh, compression="zstd")
+            fresh.replace(path)
+        return readings
 
     def _place(self, hour_s: float) -> tuple[Path, pl.DataFrame | None]:
         """Return the file of an hour, and the GPUs held in it if jobs are known by these."""
         pieces = None if self.holdings is None else pieces_in(self.holdings, hour_s)
         held = "" if pieces is None else f"-{_digest(pieces.write_json())}"
         return self.folder / f"{datetime.fromtimestamp(hour_s, UTC):%Y%m%dT%H}{held}.parquet", pieces
-
-    def _missing_from(self, hour_s: float) -> list[float]:
-        """Return an hour and those after it, until one is kept."""
-        found = [hour_s]
-        while len(found) < self.together and found[-1] < self.last_s:
-            if self._place(found[-1] + HOUR_S)[0].exists():
-                break
-            found.append(found[-1] + HOUR_S)
-        return found
-
-    def _ask(self, hours_s: Sequence[float]) -> None:
-        before = self.server.partial
-        for hour_s, found in zip(hours_s, read_hours(self.server, self.dialect, self.match, hours_s), strict=True):
-            path, pieces = self._place(hour_s)
-            readings = found
-            if pieces is not None:
-                of_jobs = attributed(self.server, self.dialect, self.match, hour_s, found, pieces)
-                readings = pl.concat([found, of_jobs])
-            self.ahead[hour_s] = readings
-            self.read_now += 1
-            if self.server.partial > before:
-                self.partial += 1
-            else:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                fresh = path.with_suffix(".tmp")  # the file appears whole or not at all
-                readings.write_parquet(fresh, compression="zstd")
-                fresh.replace(path)
 
 
 def _checked(wanted: Wanted) -> tuple[Dialect, str]:

@@ -56,15 +56,11 @@ READING: Final = pl.Schema(
 KEY: Final = ("measure", "job", "place", "device")
 
 
-def read_hours(server: Server, dialect: Dialect, match: str, hours_s: Sequence[float]) -> list[pl.DataFrame]:
-    """Return the readings of neighbouring hours, given by their starts in Unix seconds.
-
-    The start of an hour belongs to the hour before.
-    """
+def read_hour(server: Server, dialect: Dialect, match: str, hour_s: float) -> pl.DataFrame:
+    """Return the readings of an hour, given by its start in Unix seconds; its start belongs to the hour before."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        ends_s = [hour_s + HOUR_S for hour_s in hours_s]
-        measured = list(pool.map(lambda each: _measured(server, each, match, ends_s), dialect.measures))
-    return [_combined(dialect.measures, parts) for parts in zip(*measured, strict=True)]
+        measured = list(pool.map(lambda each: _measured(server, each, match, hour_s + HOUR_S), dialect.measures))
+    return _combined(dialect.measures, measured)
 
 
 def _combined(measures: Sequence[Measure], parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -97,24 +93,16 @@ def read_now(server: Server, dialect: Dialect, match: str) -> pl.DataFrame:
     return found.group_by("job", "measure").agg(pl.col("value").sum())
 
 
-def _measured(server: Server, measure: Measure, match: str, ends_s: Sequence[float]) -> list[pl.DataFrame]:
-    """Return the readings of a measure in each of the hours that end then."""
+def _measured(server: Server, measure: Measure, match: str, at_s: float) -> pl.DataFrame:
+    """Return the readings of a measure in the hour that ends then."""
     selector = measure.selector(match)
-    counts = server.vectors(_grouped(measure, "count_over_time", selector), ends_s, measure.labels)
-    if all(each.is_empty() for each in counts):
-        return [pl.DataFrame(schema=READING) for _ in ends_s]
-    rows = [each.rename({"value": "count"}) for each in counts]
-    for name, function in _functions(measure):
-        found = server.vectors(_grouped(measure, function, selector), ends_s, measure.labels)
-        named = [each.rename({"value": name}) for each in found]
-        rows = [each.join(more, on=measure.labels, how="left") for each, more in zip(rows, named, strict=True)]
-    return [_of_hour(server, measure, selector, each, at_s) for each, at_s in zip(rows, ends_s, strict=True)]
-
-
-def _of_hour(server: Server, measure: Measure, selector: str, rows: pl.DataFrame, at_s: float) -> pl.DataFrame:
-    """Return the readings of an hour from the `count`, `total` and `peak` of each series."""
-    if rows.is_empty():
+    counts = server.vector(_grouped(measure, "count_over_time", selector), at_s, measure.labels)
+    if counts.is_empty():
         return pl.DataFrame(schema=READING)
+    rows = counts.rename({"value": "count"})
+    for name, function in _functions(measure):
+        found = server.vector(_grouped(measure, function, selector), at_s, measure.labels)
+        rows = rows.join(found.rename({"value": name}), on=measure.labels, how="left")
     interval_s = _interval_s(server, measure, selector, rows, at_s)
     if "peak" not in rows.columns:
         rows = rows.with_columns(peak=pl.lit(None, dtype=pl.Float64))

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
-import numpy as np
 import polars as pl
 from pydantic_core import from_json
 
@@ -86,24 +85,6 @@ class Server:
             values = pl.Series([float(row["value"][1]) for row in rows], dtype=pl.Float64)
             return _series_of(rows, labels).with_columns(value=values)
 
-    def vectors(self, query: str, times_s: Sequence[float], labels: Sequence[str]) -> list[pl.DataFrame]:
-        """Return what `vector` returns at each of several times, which have equal steps; asked for at once.
-
-        The server then looks for the series once: a block of weeks holds those of all jobs that ended in it.
-        """
-        if len(times_s) == 1:
-            return [self.vector(query, times_s[0], labels)]
-        first, last, step = times_s[0], times_s[-1], times_s[1] - times_s[0]
-        rows = self._result(query, {"start": f"{first:.3f}", "end": f"{last:.3f}", "step": f"{step:.3f}"}, "matrix")
-        with self._understood():
-            series = _series_of(rows, labels)
-            points = [(each, point) for each, row in enumerate(rows) for point in row["values"]]
-            of = np.array([each for each, _ in points], dtype=np.int64)
-            at_s = np.array([float(point[0]) for _, point in points])
-            values = np.array([float(point[1]) for _, point in points])
-        then = [np.flatnonzero(at_s == each) for each in times_s]
-        return [series[of[each]].with_columns(value=pl.Series(values[each], dtype=pl.Float64)) for each in then]
-
     def labels(self, query: str, at_s: float) -> list[dict[str, str]]:
         """Return the labels of the series of an instant query at a time, without the metric's name."""
         rows = self._result(query, {"time": f"{at_s:.3f}"}, "vector")
@@ -156,8 +137,7 @@ class Server:
 
     def _attempt(self, form: dict[str, str]) -> bytes:
         try:
-            path = "api/v1/query_range" if "start" in form else "api/v1/query"
-            with self.client.stream("POST", path, data=form) as response:
+            with self.client.stream("POST", "api/v1/query", data=form) as response:
                 content = content_of(
                     response,
                     most_bytes=self.most_bytes,

@@ -4,13 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from modelserve.bundle.card import COMBINABLE
 from modelserve.bundle.combination import Combination, forecasts_of
-from tests.examples import examples
-from tests.modelserve.combining import MEMBERS, SEEDS, TWO, forecasts_like, taught
+from tests.modelserve.combining import TWO
 
 # The prior weights.
 
@@ -60,27 +57,6 @@ def test_one_ended_job_moves_the_weights_by_its_losses() -> None:
 
 
 # What many jobs change.
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(members=MEMBERS, seed=SEEDS, learnt=st.integers(0, 60), noise=st.floats(0.0, 4.0))
-def test_quantiles_lie_between_those_of_the_members_and_ascend(
-    members: tuple[str, ...], seed: int, learnt: int, noise: float
-) -> None:
-    rng = np.random.default_rng(seed)
-    log_y = rng.normal(5.0, 1.0, learnt + 20)
-    forecasts = np.sort(forecasts_like(log_y, len(members), rng, noise), axis=2)
-    combination = taught(Combination.new(members, rows=900), forecasts[:learnt], log_y[:learnt])
-
-    asked = forecasts[learnt:]
-    found = combination.combined(asked)
-
-    low, high = asked.min(axis=1), asked.max(axis=1)
-    high[:, 1] += combination.offset
-    low[:, 1] += combination.offset
-    assert (found >= low - 1e-9).all()
-    assert (found <= high + 1e-9).all()
-    assert (found[:, 0] <= found[:, 1]).all()
 
 
 # The offset of p90.

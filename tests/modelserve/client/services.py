@@ -46,11 +46,11 @@ def job_of(row: Row) -> Job:
     """Return the job that a row asks about."""
     return Job(
         job_id=row["job_id"],
-        trace=row["trace"],
+        trace=row.get("trace", "pai"),
         task_type=row["task_type"],
         request=request_of(row["request"]),
-        instances=row["instances"],
-        role=row["role"],
+        instances=row.get("instances", 1),
+        role=row.get("role", "job"),
         opted_out=row.get("opted_out", False),
         minimum=request_of(row["floors"]) if "floors" in row else None,
     )

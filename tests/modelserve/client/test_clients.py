@@ -1,7 +1,6 @@
 """Both clients against a scripted service: feedback, calls sent once, tokens, closed and forked clients, imports."""
 
 import inspect
-import json
 import os
 import socket
 import subprocess
@@ -14,8 +13,8 @@ import pytest
 from modelserve.client import AsyncClient, Client
 from modelserve.errors import BadRequest, ClientError, Refused, ServiceUnavailable
 from scheduler_core.types import Recommendation
-from tests.modelserve.client.conftest import hang, job, recommending, reply, reset, rows
-from tests.modelserve.client.services import Service
+from tests.modelserve.client.conftest import job, recommending, reply, reset, rows
+from tests.modelserve.client.services import Row, Service, silent
 
 Serve = Callable[..., Service]
 HEAVY = ("polars", "xgboost", "fastapi", "starlette", "pandas", "sqlalchemy", "mlflow", "numba", "scipy", "uvicorn")
@@ -34,11 +33,11 @@ def finished(name: str, **changes: object) -> dict[str, object]:
     return {**said, **changes}
 
 
-def taking(service: Service, connection: socket.socket) -> None:
-    names = [row["job_id"] for row in json.loads(service.seen[-1][2])["feedback"]]
+def taking(connection: socket.socket, body: Row, service: Service) -> None:
+    names = [row["job_id"] for row in body["feedback"]]
     results = [{"job_id": name, "status": "accepted"} for name in names]
     said = {"accepted": len(names), "duplicates": 0, "conflicts": 0, "results": results}
-    reply(200, said)(service, connection)
+    reply(200, said)(connection, body, service)
 
 
 def test_feedback_is_sent_again_in_parts_and_summed_up(serve: Serve, client_of: Callable[..., Client]) -> None:
@@ -155,7 +154,7 @@ def test_a_forked_process_makes_connections_of_its_own(serve: Serve) -> None:
 
 
 def test_closing_breaks_off_what_others_wait_for(serve: Serve) -> None:
-    service = serve(hang)
+    service = serve(silent)
     client = Client(service.address)
     found: list[Recommendation] = []
     waiting = threading.Thread(target=lambda: found.extend(client.recommend([job()])))

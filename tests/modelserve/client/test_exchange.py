@@ -12,8 +12,8 @@ from modelserve.client.exchange import FOREIGN, Exchange
 from modelserve.client.messages import Call, message_of
 from modelserve.contract.calls import MODELS, SET_MODE
 from modelserve.errors import BadRequest, ClientError, Refused, ServiceUnavailable, WrongAnswer
-from tests.modelserve.client.conftest import Time, half, hang, reply, reset, trickle
-from tests.modelserve.client.services import Service
+from tests.modelserve.client.conftest import Time, half, reply, reset
+from tests.modelserve.client.services import Service, dripping_head, silent
 
 Serve = Callable[..., Service]
 Make = Callable[..., Exchange]
@@ -112,7 +112,7 @@ def test_tries_come_to_an_end(serve: Serve, exchange_of: Make) -> None:
     assert len(service.seen) == 4
 
 
-@pytest.mark.parametrize("silence", [hang, trickle])
+@pytest.mark.parametrize("silence", [silent, dripping_head])
 def test_a_service_that_hangs_is_left_when_the_time_is_over(serve: Serve, exchange_of: Make, silence: object) -> None:
     service = serve(silence)
     began = time.monotonic()
@@ -123,7 +123,7 @@ def test_a_service_that_hangs_is_left_when_the_time_is_over(serve: Serve, exchan
     assert time.monotonic() - began < 5.0
 
 
-@pytest.mark.parametrize("silence", [hang, trickle, reset, reply(503, retry_after="9")])
+@pytest.mark.parametrize("silence", [silent, dripping_head, reset, reply(503, retry_after="9")])
 def test_another_address_takes_over_without_a_wait(
     serve: Serve, exchange_of: Make, passing: Time, silence: object
 ) -> None:

@@ -3,19 +3,14 @@
 CI makes 1500 calls. The bar is 10 000: `TAUT_REPLICA_CALLS=10000 pytest -s tests/modelserve/server/test_replicas.py`.
 """
 
-import http.client
 import json
 import os
 import signal
 import statistics
 import sys
-import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +20,7 @@ from tests.benchmarks.serving.processes import free_port
 from tests.deploy.tools import tool
 from tests.modelserve.feedback_cases import row
 from tests.modelserve.mirrored import Folder
-from tests.modelserve.server.load import body_of
+from tests.modelserve.server.load import calling
 from tests.modelserve.server.running import Running, check_serving, start, stop, until
 from tests.modelserve.server.test_reliability import calls_counted, proxy
 from tests.modelserve.store.postgresql import Server, postgresql
@@ -36,22 +31,9 @@ SAMPLE = 1500
 CALLS = int(os.environ.get("TAUT_REPLICA_CALLS", SAMPLE))
 P99_LIMIT_S = 0.1 if CALLS > SAMPLE else 1.0
 """The bar for a run on a machine that does nothing else; CI runs other tests beside."""
-CLIENTS, PER_S = 4, 100
+PER_S = 100
 BETWEEN = 300
 """Calls between the return of one replica and the death of the other."""
-
-
-@dataclass
-class Calls:
-    """What became of the calls, each made once: seconds of those answered 200, and what else came."""
-
-    taken_s: list[float] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def made(self) -> int:
-        return len(self.taken_s) + len(self.failed)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +69,7 @@ def test_a_killed_replica_costs_no_call_and_comes_back(replica: Callable[[int], 
     replicas = [replica(port) for port in ports]
     kills = 0
 
-    with proxy(tool("nginx"), tmp_path, ports) as address, calling(address) as calls:
+    with proxy(tool("nginx"), tmp_path, ports) as address, calling(address, per_s=PER_S, tries=1) as calls:
         while calls.made < CALLS:
             due = min(calls.made + BETWEEN, CALLS)
             until(lambda due=due: calls.made >= due, within_s=300, what="the next calls")
@@ -99,8 +81,8 @@ def test_a_killed_replica_costs_no_call_and_comes_back(replica: Callable[[int], 
                 kills += 1
 
     p50, p99 = statistics.quantiles(calls.taken_s, n=100)[49], statistics.quantiles(calls.taken_s, n=100)[98]
-    print(f"{calls.made} calls, {kills} kills, {len(calls.failed)} failed, p50 {p50 * 1e3:.1f}, p99 {p99 * 1e3:.1f} ms")
-    assert calls.failed == []
+    print(f"{calls.made} calls, {kills} kills, {len(calls.lost)} failed, p50 {p50 * 1e3:.1f}, p99 {p99 * 1e3:.1f} ms")
+    assert calls.lost == []
     assert kills >= 1
     assert p99 < P99_LIMIT_S
 
@@ -118,7 +100,10 @@ def test_feedback_to_one_replica_is_seen_by_the_other_and_the_store_may_be_kille
     assert before < 16.0
     assert (status, taken["accepted"]) == (200, 1)
     workers = [*first.workers(), *second.workers()]
-    with proxy(tool("nginx"), tmp_path, [first.port, second.port]) as address, calling(address) as calls:
+    with (
+        proxy(tool("nginx"), tmp_path, [first.port, second.port]) as address,
+        calling(address, per_s=PER_S, tries=1) as calls,
+    ):
         store.stop()
         try:
             without = [
@@ -137,7 +122,7 @@ def test_feedback_to_one_replica_is_seen_by_the_other_and_the_store_may_be_kille
             what="both",
         )
 
-    assert calls.failed == []
+    assert calls.lost == []
     assert without == [503, 503]
     assert floors == [pytest.approx(18.0)] * 2
     assert [*first.workers(), *second.workers()] == workers
@@ -148,44 +133,6 @@ def kill(one: Running) -> None:
     for pid in [one.process.pid, *one.children()]:
         os.kill(pid, signal.SIGKILL)
     one.process.wait(timeout=10)
-
-
-@contextmanager
-def calling(port: int) -> Iterator[Calls]:
-    """Make calls at a steady pace from several clients until the block ends; nothing is tried again."""
-    calls, over = Calls(), threading.Event()
-
-    def client(name: int) -> None:
-        connection, number, due = http.client.HTTPConnection("127.0.0.1", port, timeout=30), 0, time.monotonic()
-        while not over.is_set():
-            due = max(due + CLIENTS / PER_S, time.monotonic())
-            time.sleep(due - time.monotonic() if due > time.monotonic() else 0)
-            began, said = time.monotonic(), ""
-            try:
-                connection.request("POST", "/v1/predictions", body_of(f"{name}.{number}"))
-                answer = connection.getresponse()
-                said = f"{answer.status} {answer.read()[:200]!r}"
-            except (OSError, http.client.HTTPException) as error:
-                said = repr(error)
-                connection.close()
-            with calls.lock:
-                if said.startswith("200") and f'"job_id":"{name}.{number}/0"' in said:
-                    calls.taken_s.append(time.monotonic() - began)
-                else:
-                    calls.failed.append(said)
-            number += 1
-        connection.close()
-
-    threads = [threading.Thread(target=client, args=(name,)) for name in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield calls
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join(timeout=60)
-    assert not any(thread.is_alive() for thread in threads)
 
 
 def post(port: int, path: str, body: object) -> tuple[int, Any]:

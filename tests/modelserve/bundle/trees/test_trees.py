@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ import xgboost as xgb
 
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.trees import compiled as trees_module
-from modelserve.bundle.trees.compiled import tree_outputs
+from modelserve.bundle.trees.compiled import GROUP, LANES, tree_outputs
 from modelserve.bundle.trees.forest import Forest, read_forest
 from modelserve.errors import BundleError
 
@@ -70,6 +71,36 @@ def test_every_answer_equals_the_librarys_to_the_bit(booster: xgb.Booster) -> No
     assert answers.dtype == np.float64
     np.testing.assert_array_equal(answers, raw_outputs(booster, rows))
     np.testing.assert_array_equal(answers, tree_outputs(forest, rows))
+
+
+WIDE = 70
+"""Number of columns, more than the bits of a path."""
+
+
+@cache
+def wide() -> xgb.Booster:
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(400, WIDE)).astype(np.float32)
+    rows[:, 1::7] = rng.integers(0, 40, rows[:, 1::7].shape)
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    types = ["c" if i % 7 == 1 else "q" for i in range(WIDE)]
+    data = xgb.DMatrix(rows, rng.normal(size=400), feature_types=types, enable_categorical=True, nthread=1)
+    return xgb.train({"max_depth": 6, "nthread": 1, "colsample_bynode": 0.2, "eta": 0.05}, data, 2 * GROUP + 1)
+
+
+@pytest.mark.parametrize("changed", [0, 1, 9, WIDE])
+@pytest.mark.parametrize("trees", [1, LANES - 1, LANES, LANES + 1, GROUP, 2 * GROUP + 1])
+def test_rows_that_differ_in_few_columns_are_answered_as_each_alone(changed: int, trees: int) -> None:
+    booster, rng = wide()[:trees], np.random.default_rng(trees + changed)
+    rows = rng.integers(-1, 50, (12, WIDE)).astype(np.float32)
+    rows[:, ::2] = rng.normal(scale=2.0, size=(12, WIDE // 2))
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    rows = rows.repeat(11, axis=0)
+    columns = rng.choice(WIDE, changed, replace=False)
+    rows[:, columns] = rng.integers(-1, 50, (len(rows), changed))
+    rows[-2:, :2] = [[np.inf, 0.0], [-np.inf, -0.0]]
+
+    np.testing.assert_array_equal(tree_outputs(forest_of(booster), rows), raw_outputs(booster, rows))
 
 
 @pytest.mark.parametrize("shape", [(3, FEATURES + 1), (3, FEATURES - 1), (FEATURES,)])

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import parse_qs
 
 import httpx2
-import numpy as np
 
 from pipelines.connect.prometheus.server import Server, Timeouts
 
@@ -35,18 +34,9 @@ def clock(at_s: float = NOW_S) -> httpx2.Response:
 
 
 def query_of(request: httpx2.Request) -> tuple[str, float]:
-    """Return the PromQL of a request and its time; of several, the last."""
+    """Return the PromQL of a request and its time."""
     form = parse_qs(request.content.decode())
-    return form["query"][0], float(form.get("time", form.get("end", ["nan"]))[0])
-
-
-def at_each(request: httpx2.Request, rows: Rows) -> httpx2.Response:
-    """Return a successful answer with the same values at each of the times that are asked for."""
-    form = {name: float(values[0]) for name, values in parse_qs(request.content.decode()).items() if name != "query"}
-    if "time" in form:
-        return answer(rows)
-    times = np.arange(form["start"], form["end"] + 1, form["step"]).tolist()
-    return matrix([(labels, [(at, value) for at in times]) for labels, value in rows])
+    return form["query"][0], float(form.get("time", ["nan"])[0])
 
 
 def server(handler: Handler, **fields: object) -> tuple[Server, list[float]]:
@@ -75,13 +65,13 @@ class Store:
         if "_over_time" not in query and not re.search(r"\b(increase|changes)\(", query):
             return matrix(self.samples.get(name, []))
         if query.startswith("topk"):
-            return at_each(request, self.values.get(("count_over_time", name), [])[:1])
+            return answer(self.values.get(("count_over_time", name), [])[:1])
         if " or " in query:
-            return at_each(request, self.values.get(("spoilt", name), []))
+            return answer(self.values.get(("spoilt", name), []))
         function = next(
             f for f in ("count_over_time", "sum_over_time", "max_over_time", "increase", "changes") if f in query
         )
-        return at_each(request, self.values.get((function, name), []))
+        return answer(self.values.get((function, name), []))
 
 
 def every(interval_s: float, count: int, value: float = 1.0, start_s: float = 0.0) -> list[tuple[float, float]]:

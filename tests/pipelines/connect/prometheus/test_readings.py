@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pipelines.connect.prometheus.dialects import DIALECTS, checked_matchers
-from pipelines.connect.prometheus.readings import MOST_REPAIRED, interval_of, read_hours, read_now
+from pipelines.connect.prometheus.readings import MOST_REPAIRED, interval_of, read_hour, read_now
 from pipelines.errors import BadUsage
 from tests.pipelines.connect.prometheus.fake import Rows, Store, answer, clock, every, query_of, server
 
@@ -25,7 +25,7 @@ def read(dialect: str, values: dict[tuple[str, str], Rows], samples: dict[str, o
     """Return the readings of an hour from canned answers."""
     store = Store(values, samples)
     made, _ = server(store)
-    return read_hours(made, DIALECTS[dialect], "", [0.0])[0], store
+    return read_hour(made, DIALECTS[dialect], "", 0.0), store
 
 
 GPU = {"gpu": "0", "Hostname": "n1", "instance": "10.0.0.1:9400", "modelName": "T4", "hpc_job": "7"}
@@ -104,7 +104,7 @@ def test_jobs_are_asked_for_once_an_hour_not_once_a_job() -> None:
 def test_the_users_matchers_are_in_every_query() -> None:
     store = Store({})
     made, _ = server(store)
-    read_hours(made, DIALECTS["cadvisor"], 'cluster="a"', [0.0])
+    read_hour(made, DIALECTS["cadvisor"], 'cluster="a"', 0.0)
     assert len(store.queries) == len(DIALECTS["cadvisor"].measures)
     assert all('cluster="a"' in query for query in store.queries)
 

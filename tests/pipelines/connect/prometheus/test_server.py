@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.connect.prometheus.server import PAUSES_S, Server, Timeouts, open_server
 from pipelines.errors import BadUsage, ConnectError
-from tests.pipelines.connect.prometheus.fake import answer, clock, matrix, query_of, server
+from tests.pipelines.connect.prometheus.fake import answer, clock, server
 
 OK = [({"gpu": "0", "Hostname": "n1"}, 0.5)]
 
@@ -73,25 +73,6 @@ def test_samples_of_another_kind_are_refused(values: object) -> None:
     made, _ = server(lambda _: httpx2.Response(200, json=body))
     with pytest.raises(ConnectError, match="not as Prometheus does"):
         made.samples("X[1h]", 0.0, ["gpu"])
-
-
-def test_several_times_are_asked_for_at_once_and_each_has_its_series() -> None:
-    seen = []
-    rows = [({"gpu": "0"}, [(3600, 1), (7200, "2.5")]), ({"gpu": "1"}, [(7200, "NaN")])]
-    made, _ = server(lambda request: seen.append((request.url.path, query_of(request))) or matrix(rows))
-    first, second, third = made.vectors("X", [3600.0, 7200.0, 10_800.0], ["gpu"])
-    assert first.rows() == [("0", 1.0)]
-    assert str(second.rows()) == "[('0', 2.5), ('1', nan)]"
-    assert third.is_empty()
-    assert seen == [("/api/v1/query_range", ("X", 10_800.0))]
-
-
-@pytest.mark.parametrize("values", [[[0]], [["now", "1"]], [1], [[0, None]]])
-def test_values_of_another_kind_are_refused(values: object) -> None:
-    body = {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}}
-    made, _ = server(lambda _: httpx2.Response(200, json=body))
-    with pytest.raises(ConnectError, match="not as Prometheus does"):
-        made.vectors("X", [0.0, 60.0], ["gpu"])
 
 
 def test_an_answer_is_bounded_in_bytes() -> None:
