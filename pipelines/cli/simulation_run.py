@@ -14,7 +14,8 @@ from pipelines.cli.simulation_settings import Settings, slack_of
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.simulation.cluster_file import ClusterSpec, cluster_file, outage_file, paper_cluster, recorded_cluster
-from pipelines.simulation.energy.grid_files import moment_of, zone_files
+from pipelines.simulation.energy.grid_columns import moment_of
+from pipelines.simulation.energy.grid_files import zone_files
 from pipelines.simulation.energy.power_file import idle_figures, power_file
 from pipelines.simulation.energy.site import Holding, Site, power_notes, start_on
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S

@@ -6,7 +6,7 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.tables import Jobs
@@ -16,6 +16,7 @@ from pipelines.simulation.job_pool import submissions
 from pipelines.simulation.workloads import gangs_of, recorded_workload, units_of
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
+from tests.examples import examples
 from tests.pipelines.lake.canonical import T0, canonical, job_row
 
 
@@ -70,6 +71,7 @@ def test_what_no_machine_hosts_is_divided_into_equal_instances(
     assert (int(workload.instances[0]), int(workload.request_units[0, 2])) == expected
 
 
+@settings(max_examples=examples(25), deadline=None)
 @given(
     gpus=st.integers(1, 300),
     cores=st.integers(0, 100_000),

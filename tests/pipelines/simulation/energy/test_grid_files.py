@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.energy import grid_files
+from pipelines.simulation.energy import grid_columns
 from pipelines.simulation.energy.grid_files import LONGEST_GAP_H, hourly, of_one_year, zone_files, zones_of
 from scheduler_core.errors import BadInput
 
@@ -245,7 +245,7 @@ def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path: Path, monkeypa
     (folder / "Z" / "price.csv").write_bytes(b"ts,value\n\xff\xfe\x00\n")
     with pytest.raises(BadUsage, match="not CSV text"):
         zone_files(folder)
-    monkeypatch.setattr(grid_files, "MOST_BYTES", 10)
+    monkeypatch.setattr(grid_columns, "MOST_BYTES", 10)
     with pytest.raises(BadUsage, match="found 23 bytes, expected at most 10"):
         zone_files(folder)
 

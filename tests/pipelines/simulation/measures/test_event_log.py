@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.event_log import events
 from scheduler_core.cluster import Cluster
+from tests.examples import examples
 from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule, schedules
 
 
@@ -77,7 +78,7 @@ def test_devices_are_said_where_gpus_are_not_pooled() -> None:
     ]
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(ran=schedules())
 def test_replaying_the_log_never_exceeds_a_machine_and_ends_as_it_should(ran: Schedule) -> None:
     columns = events(ran)

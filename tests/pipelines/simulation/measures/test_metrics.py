@@ -22,6 +22,7 @@ from pipelines.simulation.measures.metrics import (
 )
 from scheduler_core.errors import BadInput
 from scheduler_core.queueing import Discipline
+from tests.examples import examples
 from tests.pipelines.simulation.engine.schedules import Came, Ran, machines, schedule, schedules, workload
 
 HALF = {"request": (4.0, 8.0, 2.0), "granted": (2.0, 4.0, 1.0)}
@@ -194,7 +195,7 @@ def test_uses_of_other_jobs_are_refused() -> None:
         summarise(schedule([Came()]), uses=uses((1.0, 1.0, 1.0), (1.0, 1.0, 1.0)))
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(ran=schedules(), draws=st.tuples(*[st.floats(0, 20)] * 3))
 def test_fractions_are_what_an_integral_run_by_run_says(ran: Schedule, draws: tuple[float, float, float]) -> None:
     amounts = np.minimum(np.tile(np.array(draws) * 1000, (len(ran.workload), 1)), ran.workload.request_units)
@@ -224,7 +225,7 @@ def brute_force(ran: Schedule, known: Uses, at: int) -> tuple[float, float]:
     return allocated, used
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(ran=schedules())
 def test_counts_are_consistent(ran: Schedule) -> None:
     figures = summarise(ran)

@@ -75,7 +75,7 @@ def test_rounding_makes_no_step_of_its_own() -> None:
     assert len(series(schedule([], end_s=1e-9), 1.0)["time_s"]) == 1
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(ran=schedules(), step_s=st.sampled_from([0.7, 1.0, 7.0, 60.0, 1000.0]))
 def test_steps_add_up_to_the_metrics_and_stay_within_capacity(ran: Schedule, step_s: float) -> None:
     known = Uses(mean=ran.workload.request_units * 0.3)
