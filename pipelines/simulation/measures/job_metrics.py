@@ -1,10 +1,9 @@
 """Columns of a schedule: per job its final state, stretch and progress; per run the resources held and used."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.slowdown import KILLED_AFTER_FRAC
@@ -54,35 +53,32 @@ class JobMetrics:
 
 def job_metrics(schedule: Schedule) -> JobMetrics:
     """Return the state of each job at the end of a schedule."""
-    workload, runs = schedule.workload, _runs(schedule)
-    ending, lost_to = pl.col("ending"), pl.col("lost_to")
-    in_last_life = pl.col("life") == pl.col("life").last()
-    by_job = runs.group_by("job").agg(
-        pl.col("start_s").first(),
-        ending.last(),
-        pl.col("ran_s").filter(in_last_life & (lost_to == KEPT)).sum().alias("attained_s"),
-        (pl.col("end_s") - pl.col("start_s")).sum().alias("busy_s"),
-        (pl.col("full").last() | (lost_to.last() == Ending.KILLED)).alias("full_next"),
-        pl.col("doomed").any(),
-        pl.col("full").any().alias("retried"),
-        *((ending == each).any().alias(each.name) for each in (Ending.KILLED, Ending.PREEMPTED, Ending.INTERRUPTED)),
-    )
-    jobs = pl.DataFrame({"job": np.arange(len(workload))}).join(by_job, on="job", how="left", maintain_order="left")
+    workload, count = schedule.workload, len(schedule.workload)
+    # Runs still running at the end that would have been killed later.
+    doomed = (schedule.ending == Ending.RUNNING) & ~schedule.full & workload.dies[schedule.job]
+    lives = _lives(schedule, np.where(doomed, Ending.KILLED, schedule.ending))
 
-    def marked(name: str) -> BoolArray:
-        return jobs[name].fill_null(value=False).to_numpy()
+    def of_started(values: FloatArray | IntArray | BoolArray, other: float) -> FloatArray:
+        column = np.full(count, other, dtype=np.float64)
+        column[lives.job] = values
+        return column
+
+    def ever(of_run: BoolArray) -> BoolArray:
+        marked = np.zeros(count, dtype=np.bool_)
+        marked[schedule.job[of_run]] = True
+        return marked
 
     arrived = (workload.arrive_s <= schedule.end_s) & ~schedule.never_fits
-    last = jobs["ending"].fill_null(KEPT).to_numpy()
+    first_start_s = of_started(schedule.start_s[lives.first], np.nan)
+    last = of_started(schedule.ending[lives.last], KEPT)
     completed, failed, running = (last == each for each in (Ending.COMPLETED, Ending.FAILED, Ending.RUNNING))
     waiting = arrived & ~completed & ~failed & ~running
-    first_start_s = jobs["start_s"].fill_null(np.nan).to_numpy()
-    attained_s, busy_s = (jobs[name].fill_null(0.0).to_numpy() for name in ("attained_s", "busy_s"))
-    full_next = marked("full_next")
-    whole_s = np.where(full_next, workload.run_s, workload.granted_run_s)
-    awaited_s = np.where(waiting | marked("doomed"), np.maximum(whole_s - attained_s, 0.0), 0.0)
+    full_next = of_started(schedule.full[lives.last] | (lives.lost_to[lives.last] == Ending.KILLED), 0.0) > 0.0
+    whole_s, attained_s = np.where(full_next, workload.run_s, workload.granted_run_s), of_started(lives.attained_s, 0.0)
+    awaited_s = np.where(waiting | ever(doomed), np.maximum(whole_s - attained_s, 0.0), 0.0)
     # A waiting job that will be killed runs a second time, in full.
     awaited_s += np.where(waiting & workload.dies & ~full_next, workload.run_s, 0.0)
+    busy_s = np.bincount(schedule.job, weights=schedule.end_run_s - schedule.start_s, minlength=count)
     return JobMetrics(
         arrived=arrived,
         first_start_s=first_start_s,
@@ -90,39 +86,51 @@ def job_metrics(schedule: Schedule) -> JobMetrics:
         failed=failed,
         running=running,
         waiting=waiting,
-        killed=marked(Ending.KILLED.name),
-        preempted=marked(Ending.PREEMPTED.name),
-        interrupted=marked(Ending.INTERRUPTED.name),
-        retried=marked("retried"),
+        killed=ever(schedule.ending == Ending.KILLED),
+        preempted=ever(schedule.ending == Ending.PREEMPTED),
+        interrupted=ever(schedule.ending == Ending.INTERRUPTED),
+        retried=ever(schedule.full),
         stretch=np.where(np.isnan(first_start_s), np.nan, (busy_s + awaited_s) / workload.run_s),
         done_frac=np.where(completed | failed, 1.0, np.minimum(attained_s / whole_s, 1.0)),
-        lost_to=runs["lost_to"].to_numpy(),
+        lost_to=lives.lost_to,
     )
 
 
-def _runs(schedule: Schedule) -> pl.DataFrame:
-    """Return the runs (k) with the life that each belongs to, and how the work of that life was lost.
+class _Lives(NamedTuple):
+    """First and last run of each started job `job`, the run time of its last life (0 if lost), and `lost_to` by run.
 
-    A life is the series of a job's runs between losses of work: a kill or an interruption ends it, a preemption does
-    not. A run still running at the end of the simulation is `doomed` if it would have been killed later.
+    A life is the series of runs between losses of work: a kill or an interruption ends it, a preemption does not.
     """
-    doomed = (schedule.ending == Ending.RUNNING) & ~schedule.full & schedule.workload.dies[schedule.job]
-    runs = pl.DataFrame(
-        {
-            "job": schedule.job,
-            "start_s": schedule.start_s,
-            "end_s": schedule.end_run_s,
-            "ran_s": np.minimum(schedule.end_run_s, schedule.end_s) - schedule.start_s,
-            "full": schedule.full,
-            "ending": schedule.ending.astype(np.int64),
-            "doomed": doomed,
-            "loss": np.where(doomed, Ending.KILLED, schedule.ending).astype(np.int64),
-        }
+
+    job: IntArray
+    first: IntArray
+    last: IntArray
+    attained_s: FloatArray
+    lost_to: IntArray
+
+
+def _lives(schedule: Schedule, ending: IntArray) -> _Lives:
+    runs, order = len(schedule.job), np.argsort(schedule.job, kind="stable")
+    job, ending = schedule.job[order], ending[order].astype(np.int64)
+    lost = np.isin(ending, (Ending.KILLED, Ending.INTERRUPTED))
+    begins_job = np.diff(job, prepend=-1) != 0
+    begins_life = begins_job | np.append(False, lost)[:-1]
+
+    life_at, job_at = np.flatnonzero(begins_life), np.flatnonzero(begins_job)
+    life_last, job_last = (np.append(at[1:], runs)[: len(at)] - 1 for at in (life_at, job_at))
+    life_lost_to = np.where(lost[life_last], ending[life_last], KEPT)
+    lost_to = np.empty(runs, dtype=np.int64)
+    lost_to[order] = np.repeat(life_lost_to, life_last - life_at + 1)
+    ran_s = (np.minimum(schedule.end_run_s, schedule.end_s) - schedule.start_s)[order]
+    life_s = np.add.reduceat(ran_s, life_at) if runs else ran_s
+    last_life = np.cumsum(begins_life)[job_last] - 1
+    return _Lives(
+        job=job[job_at],
+        first=order[job_at],
+        last=order[job_last],
+        attained_s=np.where(life_lost_to[last_life] == KEPT, life_s[last_life], 0.0),
+        lost_to=lost_to,
     )
-    loss = pl.col("loss").is_in([Ending.KILLED, Ending.INTERRUPTED])
-    life = runs.with_columns(loss.cast(pl.Int64).shift(1, fill_value=0).cum_sum().over("job").alias("life"))
-    lost_to = pl.when(loss).then("loss").otherwise(KEPT)
-    return life.with_columns(lost_to.last().over("job", "life").alias("lost_to"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -294,13 +294,15 @@ def private_finish_s(arrive_s: FloatArray, users: IntArray, run_s: FloatArray, w
     >>> private_finish_s(arrive_s, np.array([0, 0, 1]), run_s, work_s)
     array([40., 80., 25.])
     """
-    free_s: dict[int, float] = {}
-    finish_s, count = [], len(np.unique(users))
-    rows = zip(users.tolist(), arrive_s.tolist(), run_s.tolist(), work_s.tolist(), strict=True)
-    for user, at_s, lasts_s, work in rows:
-        free_s[user] = max(free_s.get(user, 0.0), at_s) + count * work
-        finish_s.append(max(free_s[user], at_s + lasts_s))
-    return np.array(finish_s, dtype=np.float64)
+    order, finish_s = np.argsort(users, kind="stable"), np.empty(len(users))
+    of_users = np.split(order, np.flatnonzero(np.diff(users[order])) + 1)
+    for rows in of_users:
+        share_s = work_s[rows] * len(of_users)
+        queued_s = np.cumsum(share_s)
+        # Lindley's recursion, solved with a running maximum over the possible starts of the current busy period.
+        begun_s = np.maximum.accumulate(arrive_s[rows] - (queued_s - share_s))
+        finish_s[rows] = np.maximum(begun_s + queued_s, arrive_s[rows] + run_s[rows])
+    return finish_s
 
 
 def finish_time_fairness(schedule: Schedule, counted: IntArray) -> FloatArray:
