@@ -1,7 +1,6 @@
 """The canonical tables: the type, rule and meaning of each column. Units are in the column names; times are UTC.
 
-No frame library is imported. `features.tables` builds frame schemas from these tables, `pipelines.lake.lake` builds SQL
-types, and `pipelines.lake.staging` writes exactly these columns.
+No frame library is imported: `features.tables` builds frame schemas from these tables.
 """
 
 from collections.abc import Mapping

@@ -22,21 +22,12 @@ TYPES: Final[Mapping[Kind, pl.DataType]] = {
 
 
 def frame_schema(columns: Mapping[str, Kind]) -> pl.Schema:
-    """Return the polars types of columns, whose SQL types are given.
-
-    >>> frame_schema({"job_id": "VARCHAR", "instances": "INTEGER"})
-    Schema([('job_id', String), ('instances', Int32)])
-    """
+    """Return the polars types of columns, whose SQL types are given."""
     return pl.Schema({column: TYPES[kind] for column, kind in columns.items()})
 
 
 def has_ended() -> pl.Expr:
-    """Return the expression of whether a job has ended: it has an end time, and its status is null or not ongoing.
-
-    >>> frame = pl.DataFrame({"status": ["running", None, None, "failed"], "end_ts": [1, 2, None, 3]})
-    >>> frame.select(has_ended()).to_series().to_list()
-    [False, True, False, True]
-    """
+    """Return the expression of whether a job has ended: it has an end time, and its status is null or not ongoing."""
     ongoing = pl.col("status").is_in(sorted(ONGOING)).fill_null(value=False)
     return (pl.col("end_ts").is_not_null() & ~ongoing).alias("has_ended")
 
@@ -45,10 +36,6 @@ def needed_mem_gib() -> pl.Expr:
     """Return the expression of the memory that a job needed in GiB: its measured peak, null if not measured.
 
     A job that was killed for memory needed at least its request, whatever its measured peak.
-
-    >>> frame = pl.DataFrame({"status": ["oom", "oom", "failed"], "mem_max_gib": [3, None, 3], "req_mem_gib": 4})
-    >>> frame.select(needed_mem_gib()).to_series().to_list()
-    [4, 4, 3]
     """
     killed = (pl.col("status") == Status.OOM).fill_null(value=False)
     return (

@@ -25,13 +25,10 @@ BoolArray = npt.NDArray[np.bool_]
 DEPTH: Final[dict[str, int]] = {
     "user": 100,
     "group": 100,
-    "vc": 300,
     "gpus": 1000,
-    "user_group": 100,
     "user_gpus": 1000,
     "vc_gpus": 1000,
     "group_role": 1000,
-    "user_group_gpus": 100,
     "all": 1000,
 }
 """Maximum number of newest ended jobs, and of newest measured jobs, that a feature may read under each key."""

@@ -14,13 +14,10 @@ IntArray = npt.NDArray[np.int64]
 KEYS: Final[dict[str, tuple[str, ...]]] = {
     "user": ("cluster", "user"),
     "group": ("cluster", "group"),
-    "vc": ("cluster", "vc"),
     "gpus": ("cluster", "gpus"),
-    "user_group": ("cluster", "user", "group"),
     "user_gpus": ("cluster", "user", "gpus"),
     "vc_gpus": ("cluster", "vc", "gpus"),
     "group_role": ("cluster", "group", "role"),
-    "user_group_gpus": ("cluster", "user", "group", "gpus"),
     "all": ("cluster",),
 }
 """Parts of each key by its name; `gpus` is the gang's number of GPUs. A key never joins jobs of several clusters."""
@@ -51,9 +48,6 @@ def key_of(name: str, parts: Parts) -> tuple[str, KeyValue] | None:
     """Return the name and value of one job's key, None if a part is unknown.
 
     For `like`, it is the first of `LIKE_LEVELS` whose parts are all known.
-
-    >>> key_of("like", ("c", "u", None, None, "job", 2.0))
-    ('user_gpus', ('c', 'u', 2.0))
     """
     for level in LIKE_LEVELS if name == LIKE else (name,):
         value = _VALUE_OF[level](parts)

@@ -1,5 +1,6 @@
 """Lookups of history features for single jobs, in the timeline of each key, which caches recent results."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -13,9 +14,9 @@ from features.columns.feature import Load, Newest, Recent
 from features.columns.load import MEASURES, STEADY, Measure
 from features.columns.newest import STATS
 from features.columns.recency import Rows
-from features.history import NEVER
+from features.history import EVENT_KINDS, NEVER, WEIGHTED_KINDS
 from features.kernels import newest_at_places
-from features.ledger import Ledger
+from features.ledger import WEIGHTS, Ledger
 from features.references import ALL, HISTORY_FORECASTS, LIKE, QUANTILE_NAMES, log_mean, log_of
 from features.sets import FEATURES
 
@@ -57,23 +58,13 @@ class Track:
         places = self.ts.searchsorted(ts, side="right")
         first = self.ts.searchsorted(ts)
         for i in np.flatnonzero(first < places):  # other events have the same time: insert by `order`
-            places[i] = first[i] + _place(self.rows[first[i] : places[i]], int(rows[i]), order)
+            equal = self.rows[first[i] : places[i]].tolist()
+            places[i] = first[i] + bisect_left(equal, order(int(rows[i])), key=order)
         sums = {
             name: np.concatenate(([0], np.cumsum(np.insert(np.diff(sums), places, weights[name][new]))))
             for name, sums in self.sums.items()
         }
         return Track.of(np.insert(self.ts, places, ts), np.insert(self.rows, places, rows), sums)
-
-
-def _place(rows: IntArray, row: int, order: Callable[[int], Any]) -> int:
-    mine, low, high = order(row), 0, len(rows)
-    while low < high:
-        middle = (low + high) // 2
-        if order(int(rows[middle])) < mine:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,9 +77,7 @@ class Timeline:
 
     tracks: Mapping[str, Track]
     merged: int = 0
-    answers: dict[tuple[object, int], Any] = field(
-        default_factory=dict
-    )  # the type of a result depends on the caller that cached it
+    answers: dict[tuple[object, int], Any] = field(default_factory=dict)  # Any: what the caller cached
 
     def remember(self, what: object, stop: int, answer: object) -> None:
         """Cache the result `answer` of the lookup `what` over the first `stop` events of its track."""
@@ -155,11 +144,11 @@ def newest_rows(glances: Sequence[Glance], kind: str, last: int) -> Rows:
     return rows, np.arange(last) < np.array(stops)[:, None]
 
 
-def empty_timeline(weights: Sequence[str], kinds: Mapping[str, bool]) -> Timeline:
-    """Return a timeline without events; `kinds` maps each kind of event to whether it carries weights."""
+def empty_timeline() -> Timeline:
+    """Return a timeline without events."""
     none = np.empty(0, dtype=np.int64)
-    sums = {name: np.zeros(1, dtype=np.int64) for name in weights}
-    return Timeline(tracks={kind: Track.of(none, none, sums if w else {}) for kind, w in kinds.items()})
+    sums = {name: np.zeros(1, dtype=np.int64) for name in WEIGHTS}
+    return Timeline(tracks={k: Track.of(none, none, sums if k in WEIGHTED_KINDS else {}) for k in EVENT_KINDS})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -34,7 +34,6 @@ GROWTH_ROWS: Final = 50_000
 That is one day of submissions of the busiest published trace, and enough: no feature reads more than a thousand jobs of
 a key.
 """
-_WEIGHTED: Final = {kind: kind in WEIGHTED_KINDS for kind in EVENT_KINDS}
 
 
 class OnlineHistory:
@@ -51,7 +50,7 @@ class OnlineHistory:
         self._added = 0
         self._replaced = 0
         self._most = base.frame.group_by("cluster").agg(most=pl.len() + GROWTH_ROWS)
-        self._empty = empty_timeline(WEIGHTS, _WEIGHTED)
+        self._empty = empty_timeline()
         self._begin(base, cluster_of_vc(base))
 
     def _begin(self, base: History, clusters: dict[str | None, str | None]) -> None:
@@ -217,11 +216,8 @@ class OnlineHistory:
         rows = self.ledger.base.rows_of(kind, code)
         if self._gone:
             rows = rows[~np.isin(rows, list(self._gone))]
-        sums = {
-            name: np.concatenate(([0], np.cumsum(self.ledger.weights(name, rows))))
-            for name in WEIGHTS
-            if _WEIGHTED[kind]
-        }
+        weights = WEIGHTS if kind in WEIGHTED_KINDS else ()
+        sums = {name: np.concatenate(([0], np.cumsum(self.ledger.weights(name, rows)))) for name in weights}
         return Track.of(self.ledger.times_of(kind)[rows], rows, sums)
 
     def _merge(self, timeline: Timeline, rows: IntArray) -> None:

@@ -111,10 +111,6 @@ def reference_log_s(frame: pl.DataFrame) -> FloatArray:
     A reference is the mean, over the three `WINDOWS`, of the log of that quantile of the run times of similar jobs.
     Where these are unknown, all jobs are used instead, and without any ended job `PRIOR_LOG_S`. `frame` holds the
     columns `REFERENCE_FEATURES`, in seconds.
-
-    >>> row = {name: [100.0] for name in LIKE["p50"] + LIKE["p90"]} | {name: [7.0] for name in ALL["p50"] + ALL["p90"]}
-    >>> np.exp(reference_log_s(pl.DataFrame(row))).round(6).tolist()
-    [[100.0, 100.0]]
     """
     columns = [
         _log_mean(LIKE[q]).fill_null(_log_mean(ALL[q])).fill_null(prior).alias(q)
@@ -148,9 +144,6 @@ def log_mean(seconds: Sequence[float]) -> float:
     """Return the mean of the logs of three run times in seconds, leaving out unknown ones; NaN if all are unknown.
 
     Each of the three is a quantile over one of `WINDOWS`. The result is bit-identical to that of `reference_log_s`.
-
-    >>> round(log_mean([1.0, math.e, math.nan]), 6)
-    0.5
     """
     logs = [0.0 if s < 1.0 else math.log(s) for s in seconds]
     first, second, third = (0.0 if log != log else log for log in logs)  # only NaN differs from itself

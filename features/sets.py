@@ -59,13 +59,7 @@ FEATURE_SETS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def named(names: str | Iterable[str]) -> Sequence[str]:
-    """Return the feature names in a set, or the given names after checking that all exist.
-
-    Examples
-    --------
-    >>> named("request")[0]
-    'req_cpu_cores'
-    """
+    """Return the feature names in a set, or the given names after checking that all exist."""
     if isinstance(names, str):
         if names not in FEATURE_SETS:
             raise UnknownFeature(f"found no feature set {names!r}; expected one of {', '.join(FEATURE_SETS)}")

@@ -1,25 +1,14 @@
 """Frame schemas of the canonical tables: `validate` raises on bad rows, and `filter` separates them."""
 
 from types import new_class
-from typing import Any
+from typing import Any, Final
 
 import dataframely as dy
 import polars as pl
 
-from features.canonical import (
-    CAPACITY,
-    ENVIRONMENT,
-    JOBS,
-    MACHINE_USAGE,
-    MACHINES,
-    STATUSES,
-    TASK_TYPES,
-    USAGE,
-    Column,
-    Table,
-)
+from features.canonical import CANONICAL, STATUSES, TASK_TYPES, Column, Table
 
-__all__ = ["STATUSES", "TABLES", "TASK_TYPES", "Capacity", "Environment", "Jobs", "MachineUsage", "Machines", "Usage"]
+__all__ = ["STATUSES", "TABLES", "TASK_TYPES", "Capacity", "Jobs", "Machines", "Usage"]
 
 
 def _column(column: Column) -> dy.Column:
@@ -56,18 +45,9 @@ def _end_after_start(_: type[dy.Schema]) -> pl.Expr:
     return pl.col("end_ts") >= pl.col("start_ts")
 
 
-Jobs = _schema("Jobs", JOBS, end_after_start=_end_after_start)
-Usage = _schema("Usage", USAGE)
-Machines = _schema("Machines", MACHINES)
-Capacity = _schema("Capacity", CAPACITY)
-MachineUsage = _schema("MachineUsage", MACHINE_USAGE)
-Environment = _schema("Environment", ENVIRONMENT)
+RULES: Final = {"jobs": {"end_after_start": _end_after_start}}
 
-TABLES: dict[str, type[dy.Schema]] = {
-    "jobs": Jobs,
-    "usage": Usage,
-    "machines": Machines,
-    "capacity": Capacity,
-    "machine_usage": MachineUsage,
-    "environment": Environment,
+TABLES: Final[dict[str, type[dy.Schema]]] = {
+    name: _schema(name.title().replace("_", ""), table, **RULES.get(name, {})) for name, table in CANONICAL.items()
 }
+Jobs, Usage, Machines, Capacity = (TABLES[name] for name in ("jobs", "usage", "machines", "capacity"))

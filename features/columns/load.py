@@ -112,7 +112,7 @@ def _feature(load: Load) -> Feature:
     return Feature(name=f"{load.key}_{load.measure}", unit=unit, doc=doc, source=load, needs=KEY_COLUMNS)
 
 
-LOAD_KEYS: Final = ("user", "vc", "gpus", "vc_gpus", "like", "all")
+LOAD_KEYS: Final = ("user", "gpus", "vc_gpus", "like", "all")
 
 LOAD: Final[dict[str, Feature]] = {
     feature.name: feature

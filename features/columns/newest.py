@@ -78,7 +78,7 @@ def fill(answers: FloatArray, planned: Plan, seen: Lookback) -> None:
         answers[places] = by_key[:, position, stats].T
 
 
-NEWEST_KEYS: Final = ("user", "vc", "gpus", "vc_gpus", "like", "all")
+NEWEST_KEYS: Final = ("user", "gpus", "vc_gpus", "like", "all")
 
 
 def _feature(look: Newest) -> Feature:

@@ -86,7 +86,7 @@ def by_features(history: History, asked: pl.DataFrame, key: str, last: int) -> p
     return build(asked, history, list(names.values())).rename({v: k for k, v in names.items()})
 
 
-@pytest.mark.parametrize("key", ["user", "vc", "gpus", "vc_gpus", "all"])
+@pytest.mark.parametrize("key", ["user", "gpus", "vc_gpus", "all"])
 @settings(max_examples=examples(25), deadline=None)
 @given(jobs=job_tables())
 def test_windows_equal_window_sql(key: str, jobs: pl.DataFrame) -> None:

@@ -171,8 +171,8 @@ def test_what_is_trimmed_is_seen_by_no_later_job(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("began", [0, 300])
 def test_a_history_grows_no_further_than_it_may(began: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(online, "MAX_FED_ROWS", 100)
-    monkeypatch.setattr(online, "GROWTH_ROWS", 500)
-    told = table([_run(n) for n in range(3000)])
+    monkeypatch.setattr(online, "GROWTH_ROWS", 300)
+    told = table([_run(n) for n in range(1500)])
     elsewhere = ended_runs(table([_run(n) for n in range(50)]).with_columns(cluster=pl.lit("quiet")))
     history = OnlineHistory(History.of(told[:began]))
     history.add(elsewhere)
@@ -181,7 +181,7 @@ def test_a_history_grows_no_further_than_it_may(began: int, monkeypatch: pytest.
         history.add(ended_runs(told[start : start + 50]))
 
     kept = history.frame().filter(pl.col("cluster") != "quiet")
-    assert 500 + began <= kept.height <= 500 + began + 100
+    assert 300 + began <= kept.height <= 300 + began + 100
     assert kept["job_id"].to_list() == told["job_id"].to_list()[-kept.height :]
     assert history.frame().height - kept.height == 50
     assert history.replaced > 10
