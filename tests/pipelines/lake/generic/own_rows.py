@@ -13,8 +13,13 @@ from pathlib import Path
 from typing import Final
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from pipelines.lake.generic.opening import opened_source
+from pipelines.lake.ingest import CheckReport, IngestReport, check, ingest
+from pipelines.lake.lake import Lake
 
 NAMES: Final = (
     *("JobID", "User", "Name", "Submit", "Start", "End", "Elapsed", "State", "Tres", "CpuTime", "Rss", "Gpu"),
@@ -125,3 +130,27 @@ def own_files(place: Path, form: str, rows: Sequence[Row] = ROWS) -> tuple[Path,
     mapping = place / "mapping.toml"
     mapping.write_text(mapping_text(form))
     return folder, mapping
+
+
+def ingest_own(place: Path, source: Path, mapping: Path | str, name: str = "own") -> IngestReport:
+    """Ingest own rows into the lake in `place`; `mapping` is a file, or the text of one."""
+    with opened_source(_mapping_file(place, mapping), str(source)) as opened:
+        return ingest(opened.source, opened.folder, place / "lake", as_name=name)
+
+
+def check_own(place: Path, source: Path, mapping: Path | str) -> CheckReport:
+    """Check own rows against the lake in `place`."""
+    with opened_source(_mapping_file(place, mapping), str(source)) as opened:
+        return check(opened.source, opened.folder, place / "lake", as_name="own")
+
+
+def _mapping_file(place: Path, mapping: Path | str) -> Path:
+    if isinstance(mapping, str):
+        (place / "m.toml").write_text(mapping, encoding="utf-8")
+    return place / "m.toml" if isinstance(mapping, str) else mapping
+
+
+def table_of(place: Path, name: str = "jobs") -> pl.DataFrame:
+    """Return a table of the lake in `place`, in order of job id."""
+    rows = Lake(place / "lake").table(name).collect()
+    return rows.sort("job_id") if "job_id" in rows.columns else rows

@@ -13,27 +13,20 @@ import pytest
 from features.tables import TABLES
 from pipelines.errors import MappingError, SourceError
 from pipelines.lake.generic.opening import opened_source
-from pipelines.lake.ingest import IngestReport, check, ingest
 from pipelines.lake.lake import Lake
 from tests.pipelines.lake.generic.own_rows import (
     BAD,
     NAMES,
     ROWS,
     WRITERS,
+    check_own,
+    ingest_own,
     mapping_text,
     own_files,
     row,
+    table_of,
     written_as_csv,
 )
-
-
-def ingested(place: Path, folder: Path, mapping: Path) -> IngestReport:
-    with opened_source(mapping, str(folder)) as opened:
-        return ingest(opened.source, opened.folder, place / "lake", as_name="own")
-
-
-def jobs_of(place: Path) -> pl.DataFrame:
-    return Lake(place / "lake").table("jobs").collect()
 
 
 def read_csv(place: Path, text: str, columns: str, more: str = "") -> pl.DataFrame:
@@ -41,8 +34,8 @@ def read_csv(place: Path, text: str, columns: str, more: str = "") -> pl.DataFra
     (place / "jobs").write_text(text)
     mapping = place / "mapping.toml"
     mapping.write_text(mapping_text("csv", columns=columns, more=more))
-    ingested(place, place, mapping)
-    return jobs_of(place)
+    ingest_own(place, place, mapping)
+    return table_of(place)
 
 
 FORMS = pytest.mark.parametrize(
@@ -52,14 +45,14 @@ FORMS = pytest.mark.parametrize(
 
 @FORMS
 def test_every_format_gives_the_same_tables(form: str, tmp_path: Path) -> None:
-    report = ingested(tmp_path, *own_files(tmp_path, form))
+    report = ingest_own(tmp_path, *own_files(tmp_path, form))
 
     assert report.manifest.rows_quarantined == 0
     jobs, usage = (Lake(tmp_path / "lake").table(name).collect() for name in ("jobs", "usage"))
     TABLES["jobs"].validate(jobs)
     TABLES["usage"].validate(usage)
-    ingested(tmp_path / "other", *own_files(tmp_path / "other", "csv"))
-    assert jobs.equals(jobs_of(tmp_path / "other"))
+    ingest_own(tmp_path / "other", *own_files(tmp_path / "other", "csv"))
+    assert jobs.equals(table_of(tmp_path / "other"))
     first: dict[str, Any] = jobs.sort("job_id").row(0, named=True)
     assert (first["job_id"], first["queue_s"], first["run_s"], first["status"]) == ("1000", 60.0, 3600.0, "completed")
     assert (first["req_cpu_cores"], first["req_mem_gib"], first["req_gpus"], first["gpu_type"]) == (8, 32, 2, "a100")
@@ -68,7 +61,7 @@ def test_every_format_gives_the_same_tables(form: str, tmp_path: Path) -> None:
 
 @FORMS
 def test_each_bad_row_goes_to_quarantine_with_its_rule(form: str, tmp_path: Path) -> None:
-    report = ingested(tmp_path, *own_files(tmp_path, form, (*ROWS, *BAD.values())))
+    report = ingest_own(tmp_path, *own_files(tmp_path, form, (*ROWS, *BAD.values())))
 
     [account] = report.manifest.accounts
     assert account.quarantined == dict.fromkeys(BAD, 1)
@@ -78,30 +71,29 @@ def test_each_bad_row_goes_to_quarantine_with_its_rule(form: str, tmp_path: Path
 
 def test_the_same_again_changes_nothing_and_another_mapping_does(tmp_path: Path) -> None:
     folder, mapping = own_files(tmp_path, "csv")
-    ingested(tmp_path, folder, mapping)
+    ingest_own(tmp_path, folder, mapping)
 
-    assert not ingested(tmp_path, folder, mapping).changed
+    assert not ingest_own(tmp_path, folder, mapping).changed
     mapping.write_text(mapping.read_text().replace('user = "User"', 'user = "Name"'))
-    assert ingested(tmp_path, folder, mapping).changed
+    assert ingest_own(tmp_path, folder, mapping).changed
 
 
 def test_a_file_itself_and_one_packed_are_read(tmp_path: Path) -> None:
     folder, mapping = own_files(tmp_path, "csv")
     packed = folder / "mine.csv.gz"
     packed.write_bytes(gzip.compress((folder / "jobs").read_bytes()))
-    with opened_source(mapping, str(packed)) as opened:
-        report = ingest(opened.source, opened.folder, tmp_path / "lake")
+    report = ingest_own(tmp_path, packed, mapping)
 
     assert report.manifest.rows_out("jobs") == len(ROWS)
 
 
 def test_lines_and_rows_are_told_apart_where_fields_hold_line_ends(tmp_path: Path) -> None:
     folder, mapping = own_files(tmp_path, "csv", (row(1, Name="two\nlines"), row(2, State="WEIRD"), row(3)))
-    ingested(tmp_path, folder, mapping)
+    ingest_own(tmp_path, folder, mapping)
 
     [bad] = Lake(tmp_path / "lake").table("quarantine").collect().rows(named=True)
     assert (bad["row"], bad["raw"].startswith("1002,")) == (2, True)
-    assert jobs_of(tmp_path)["group"].to_list()[0] == "two\nlines"
+    assert table_of(tmp_path)["group"].to_list()[0] == "two\nlines"
 
 
 def test_an_open_quote_costs_its_own_line_alone(tmp_path: Path) -> None:
@@ -110,7 +102,7 @@ def test_an_open_quote_costs_its_own_line_alone(tmp_path: Path) -> None:
     lines = path.read_text().splitlines(True)
     path.write_text("".join([*lines[:3], '77,"open\n', *lines[3:]]))
 
-    report = ingested(tmp_path, folder, mapping)
+    report = ingest_own(tmp_path, folder, mapping)
 
     assert report.manifest.accounts[0].quarantined == {"unreadable_line": 1}
     assert report.manifest.rows_out("jobs") == len(ROWS)
@@ -124,9 +116,9 @@ def test_other_encodings_are_read(encoding: str, tmp_path: Path) -> None:
     path.write_bytes(path.read_text(encoding="utf-8").encode(encoding))
     mapping.write_text(mapping_text("csv", more=f'encoding = "{encoding}"\n'))
 
-    ingested(tmp_path, folder, mapping)
+    ingest_own(tmp_path, folder, mapping)
 
-    assert jobs_of(tmp_path)["user"].to_list() == [name]
+    assert table_of(tmp_path)["user"].to_list() == [name]
 
 
 def test_columns_are_named_by_position_without_a_header(tmp_path: Path) -> None:
@@ -153,7 +145,7 @@ def test_what_is_not_mapped_follows_from_what_is(tmp_path: Path) -> None:
     text = "id,at,wait,took,how,n,cpu\na,1700000000000,1,2,ok,4,8000\nb,1700000000000,,,q,1,1000\n"
     text += "c,1700000000000,1,NA,on,,500\nd,1700000000000,0,1e300,ok,1,1\ne,1700000000000,0,1,bad,1,1\n"
 
-    jobs = read_csv(tmp_path, text, columns).sort("job_id")
+    jobs = read_csv(tmp_path, text, columns)
 
     told = "job_id", "queue_s", "run_s", "run_s_censored", "status", "instances", "req_cpu_cores", "task_type"
     assert jobs.select(told).rows() == [
@@ -173,7 +165,7 @@ def test_named_nulls_are_taken_besides_the_usual_ones_and_no_limit_is_null(tmp_p
         '[jobs.columns]\njob_id = "id"\nsubmit_ts = "submitted"\nstart_ts = "started"\n'
         'time_limit_s = { column = "limit", as = "slurm_minutes" }\n',
         'nulls = ["never"]\n',
-    ).sort("job_id")
+    )
 
     assert jobs["job_id"].to_list() == ["a", "b", "c"]
     assert jobs["start_ts"].is_null().to_list() == [True, True, False]
@@ -190,7 +182,7 @@ def test_run_times_cut_off_are_lower_bounds_and_what_runs_ran_until_the_latest_t
         "d,2024-01-01T00:00:00,2024-01-01T00:00:00,2024-01-01T00:00:00,COMPLETED\n",
         '[jobs.columns]\njob_id = "id"\nsubmit_ts = "submitted"\nstart_ts = "started"\nend_ts = "ended"\n'
         'status = { column = "state", as = "slurm_state" }\n',
-    ).sort("job_id")
+    )
 
     assert jobs["run_s"].to_list() == [3600, 5400, 7200, 0]
     assert jobs["run_s_censored"].to_list() == [True, True, False, False]
@@ -206,7 +198,7 @@ def test_machines_come_from_a_table_of_their_own(tmp_path: Path) -> None:
         'gpu_type = { column = "has.gres", as = "slurm_gpu_type" }\n'
     )
 
-    report = ingested(tmp_path, folder, mapping)
+    report = ingest_own(tmp_path, folder, mapping)
 
     [machine] = Lake(tmp_path / "lake").table("machines").collect().rows(named=True)
     assert (machine["gpus"], machine["mem_gib"], machine["gpu_mem_gib"]) == (4, 250.0, 16.0)
@@ -230,7 +222,7 @@ def test_a_table_that_is_another_is_refused_by_file_and_column(change: Any, said
     path.write_text(change(path.read_text()))
 
     with pytest.raises(SourceError, match=said) as caught:
-        ingested(tmp_path, folder, mapping)
+        ingest_own(tmp_path, folder, mapping)
 
     assert "jobs" in str(caught.value)
     assert Lake(tmp_path / "lake").traces() == []
@@ -254,7 +246,7 @@ def test_a_query_that_does_more_than_read_its_tables_is_refused(form: str, query
     before = (folder / "jobs").read_bytes()
 
     with pytest.raises(SourceError):
-        ingested(tmp_path, folder, mapping)
+        ingest_own(tmp_path, folder, mapping)
 
     assert (folder / "jobs").read_bytes() == before
 
@@ -266,7 +258,7 @@ def test_an_sqlite_file_that_is_being_written_is_read_with_its_log(tmp_path: Pat
     writer.execute(f"INSERT INTO job VALUES ({', '.join('?' * len(NAMES))})", row(99))
     writer.commit()
 
-    report = ingested(tmp_path, folder, mapping)
+    report = ingest_own(tmp_path, folder, mapping)
     writer.close()
 
     assert report.manifest.rows_out("jobs") == len(ROWS) + 1
@@ -286,11 +278,11 @@ def test_rows_of_an_sqlite_file_that_are_not_committed_are_not_read(
     assert (folder / "jobs-journal").exists()
 
     with pytest.raises(SourceError, match="locked"):
-        ingested(tmp_path, folder, mapping)
+        ingest_own(tmp_path, folder, mapping)
     writer.rollback()
     writer.close()
 
-    assert ingested(tmp_path, folder, mapping).manifest.rows_out("jobs") == len(ROWS)
+    assert ingest_own(tmp_path, folder, mapping).manifest.rows_out("jobs") == len(ROWS)
 
 
 def written_on(form: str, path: Path) -> Any:
@@ -312,15 +304,15 @@ def test_rows_that_stand_in_a_databases_log_alone_are_a_change(form: str, tmp_pa
     if form == "sqlite":
         with closing(sqlite3.connect(folder / "jobs")) as made:
             made.execute("PRAGMA journal_mode = wal")
-    ingested(tmp_path, folder, mapping)
+    ingest_own(tmp_path, folder, mapping)
     before = (folder / "jobs").read_bytes()
     writer = written_on(form, folder / "jobs")
     if form == "duckdb":
         writer.close()
     assert (folder / "jobs").read_bytes() == before
 
-    again = ingested(tmp_path, folder, mapping)
-    unchanged = ingested(tmp_path, folder, mapping)
+    again = ingest_own(tmp_path, folder, mapping)
+    unchanged = ingest_own(tmp_path, folder, mapping)
     writer.close()
 
     assert (again.changed, again.manifest.rows_out("jobs")) == (True, len(ROWS) + 1)
@@ -348,7 +340,7 @@ def test_a_large_file_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(records, "BATCH_RECORDS", 3)
     folder, mapping = own_files(tmp_path, "jsonl", [row(nth) for nth in range(10)])
 
-    assert ingested(tmp_path, folder, mapping).manifest.rows_out("jobs") == 10
+    assert ingest_own(tmp_path, folder, mapping).manifest.rows_out("jobs") == 10
 
 
 def test_duckdb_and_python_read_the_same_from_text_without_quotes(
@@ -360,13 +352,8 @@ def test_duckdb_and_python_read_the_same_from_text_without_quotes(
         out.write("77|too|few\n")
     mapping_file.write_text(mapping_text("csv", more='delimiter = "|"\n'))
 
-    def done(name: str) -> tuple[Any, Any]:
-        with opened_source(mapping_file, str(folder)) as opened:
-            manifest = ingest(opened.source, opened.folder, tmp_path / name, as_name="own").manifest
-            return manifest, check(opened.source, opened.folder, tmp_path / name, as_name="own").problems
-
-    by_duckdb = done("one")
+    by_duckdb = check_own(tmp_path, folder, mapping_file)
     monkeypatch.setattr("pipelines.lake.generic.text_records._is_plain", lambda *_: False)
 
-    assert done("two") == by_duckdb
-    assert len(by_duckdb[1]) == len(BAD) + 1
+    assert check_own(tmp_path, folder, mapping_file) == by_duckdb
+    assert len(by_duckdb.problems) == len(BAD) + 1
