@@ -92,11 +92,7 @@ def published_names() -> list[str]:
 
 
 def publication(name: str) -> Publication:
-    """Return the published trace called `name`.
-
-    >>> publication("helios").files[0].size_bytes
-    36437672
-    """
+    """Return the published trace called `name`."""
     names = published_names()
     if name not in names:
         raise BadUsage(f"found no published trace {name!r}, expected one of: {', '.join(names)}")

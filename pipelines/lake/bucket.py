@@ -79,9 +79,12 @@ class Bucket:
 
     def local(self, outputs: Sequence[Output]) -> list[Path]:
         """Return the paths of the local copies of table files, after downloading those that are missing."""
-        absent = [each for each in outputs if not _has_size(self.folder / each.path, each.bytes)]
+        held = {each.path: self.folder / each.path for each in outputs}
+        absent = [
+            each for each in outputs if not held[each.path].is_file() or held[each.path].stat().st_size != each.bytes
+        ]
         if absent:
-            with self._staging("fetch") as folder, self._talking("reading"):
+            with self.staged("fetch") as folder, self._talking("reading"):
                 copies = [folder / f"{n}.parquet" for n, _ in enumerate(absent)]
                 try:
                     self._files.get([self._key(each.path) for each in absent], [str(copy) for copy in copies])
@@ -93,7 +96,7 @@ class Bucket:
                 for each, copy in zip(absent, copies, strict=True):
                     self._keep(each, copy)
             self._evict()
-        return [self.folder / each.path for each in outputs]
+        return list(held.values())
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -114,7 +117,7 @@ class Bucket:
 
     def staged(self, name: str) -> AbstractContextManager[Path]:
         """Yield an empty folder beside the local copy, removed at the end, or after a kill by the next process."""
-        return self._staging(name)
+        return scratch(self._below("staging"), f"{name}-")
 
     def place(self, staged: Path, path: str) -> None:
         """Upload a staged file unless a manifest names it and the bucket has it; keep it as local copy."""
@@ -186,9 +189,6 @@ class Bucket:
     def _talking(self, doing: str) -> AbstractContextManager[None]:
         return _translated(self.where, self.bucket, doing)
 
-    def _staging(self, name: str) -> AbstractContextManager[Path]:
-        return scratch(self._below("staging"), f"{name}-")
-
     def _below(self, name: str) -> Path:
         """Return a folder of the local copy, created if missing; other users may not read the copy."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -213,10 +213,6 @@ class Bucket:
             for copy in (self.folder / table).rglob("*.parquet"):
                 if copy.name not in named and copy.stat().st_mtime < before:
                     copy.unlink(missing_ok=True)
-
-
-def _has_size(path: Path, size: int) -> bool:
-    return path.is_file() and path.stat().st_size == size
 
 
 @contextmanager

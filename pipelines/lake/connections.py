@@ -63,11 +63,7 @@ def opened_sealed(path: Path, spill: Path, *, database: bool) -> Iterator[duckdb
 
 
 def sql_list(values: Iterable[str]) -> str:
-    """Return the SQL of a list of texts.
-
-    >>> sql_list(["a", "it's"])
-    "['a', 'it''s']"
-    """
+    """Return the SQL of a list of texts."""
     return "[" + ", ".join("'" + v.replace("'", "''") + "'" for v in values) + "]"
 
 

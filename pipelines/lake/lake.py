@@ -25,11 +25,6 @@ class Lake:
     """A folder, or s3://BUCKET/PREFIX, of canonical tables; as a context manager, it closes its DuckDB connections.
 
     `path` is the local folder from which files are read: the lake itself, or the local copy of one in a bucket.
-
-    Examples
-    --------
-    >>> Lake("data/lake-that-is-not-there").traces()
-    []
     """
 
     def __init__(self, path: str | Path) -> None:

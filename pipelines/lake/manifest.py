@@ -110,11 +110,7 @@ class Manifest:
 
 
 def chosen(preferred: str | None, clusters: Iterable[str]) -> str | None:
-    """Return the cluster that represents the trace: `preferred` if present, else the first by name; None for None.
-
-    >>> chosen("default", ["b", "default", "a"]), chosen("default", ["b", "a"]), chosen(None, ["b", "a"])
-    ('default', 'a', None)
-    """
+    """Return the cluster that represents the trace: `preferred` if present, else the first by name; None for None."""
     there = set(clusters)
     if preferred is None or preferred in there:
         return preferred

@@ -52,12 +52,7 @@ UNPARSABLE: Final = "unparsable_"
 
 
 def cure_of(source: Source, rule: str) -> str:
-    """Return advice on how to correct rows that break a rule of a source.
-
-    >>> from pipelines.lake.sources import SOURCES
-    >>> cure_of(SOURCES["pai"], "unparsable_plan_cpu")
-    'plan_cpu is not in the expected format: correct it, or leave it empty'
-    """
+    """Return advice on how to correct rows that break a rule of a source."""
     cure = source.cures.get(rule) or CURES.get(rule)
     if cure is None and rule.startswith(UNPARSABLE):
         return f"{rule.removeprefix(UNPARSABLE)} is not in the expected format: correct it, or leave it empty"

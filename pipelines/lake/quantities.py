@@ -83,9 +83,6 @@ def total(value: str, where: str | None = None) -> str:
     """Return the SQL of a sum that does not depend on row order: it adds decimals, then rounds to nine digits.
 
     `where` restricts the rows that are added. The result is a DOUBLE.
-
-    >>> total("run_s")
-    'CAST(round(sum(CAST(run_s AS DECIMAL(38, 12))), 9) AS DOUBLE)'
     """
     only = f" FILTER (WHERE {where})" if where else ""
     return f"CAST(round(sum(CAST({value} AS {EXACT})){only}, 9) AS DOUBLE)"

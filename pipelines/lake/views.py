@@ -29,11 +29,7 @@ ZONE: Final = "local_zone(trace)"
 
 
 def zone_macro(zones: Mapping[str, str]) -> str:
-    """Return the statement that creates the macro `local_zone(trace)` from the time zone of each trace.
-
-    >>> zone_macro({"ours": "Asia/Shanghai"})
-    "CREATE MACRO local_zone(t) AS CASE t WHEN 'ours' THEN 'Asia/Shanghai' ELSE 'UTC' END"
-    """
+    """Return the statement that creates the macro `local_zone(trace)` from the time zone of each trace."""
     cases = "".join(f"WHEN '{trace}' THEN '{zone}' " for trace, zone in zones.items())
     return "CREATE MACRO local_zone(t) AS " + (f"CASE t {cases}ELSE 'UTC' END" if cases else "'UTC'")
 

@@ -164,11 +164,7 @@ def _answer_key(
 
 
 def rank_quantile(ranked: list[float], tau: float) -> float:
-    """Return the quantile of an ascending list by linear interpolation, as `numpy.quantile` does.
-
-    >>> rank_quantile([1.0, 2.0, 4.0], 0.75)
-    3.0
-    """
+    """Return the quantile of an ascending list by linear interpolation, as `numpy.quantile` does."""
     at = tau * (len(ranked) - 1)
     low = int(at)
     high = min(low + 1, len(ranked) - 1)

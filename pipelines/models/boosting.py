@@ -217,11 +217,7 @@ def fit_forest(matrix: Matrix, target: FloatArray, *, seed: int, nthread: int) -
 
 
 def features_share(columns: int) -> float:
-    """Return the share of the columns from which each node chooses.
-
-    >>> [round(features_share(columns), 3) for columns in (3, 4, 8, 12, 60)]
-    [1.0, 1.0, 0.5, 0.333, 0.333]
-    """
+    """Return the share of the columns from which each node chooses."""
     return max(FEATURES_SHARE, min(1.0, LEAST_FEATURES / max(columns, 1)))
 
 

@@ -139,9 +139,8 @@ def contract_of(features: pl.DataFrame, rows: IntArray) -> FeatureContract:
 
 
 def encoded(features: pl.DataFrame, contract: FeatureContract) -> tuple[Matrix, Columns]:
-    """Encode all rows with a feature contract: return the matrix (n, k), and its columns' names and types."""
-    columns = Columns(names=contract.names, types=contract.kinds)
-    return contract.encode(features), columns
+    """Return the matrix (n, k) of all rows by a feature contract, and its columns' names and types."""
+    return contract.encode(features), Columns(names=contract.names, types=contract.kinds)
 
 
 def known_at(jobs: pl.DataFrame, until: datetime) -> pl.DataFrame:

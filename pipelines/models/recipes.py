@@ -59,11 +59,7 @@ Its upper ends keep a model within about ten times the default's nodes, so that 
 
 
 def recipe_of(values: Mapping[str, Value]) -> Recipe:
-    """Return the default recipe with the values of a trial.
-
-    >>> recipe_of(values_of(Recipe())) == Recipe()
-    True
-    """
+    """Return the default recipe with the values of a trial."""
     grown = {name: value for name, value in values.items() if name != "half_life_days"}
     return Recipe(half_life_days=values["half_life_days"], boosting=replace(Boosting(), **grown))  # type: ignore[arg-type]  # SPACE names them
 

@@ -50,12 +50,7 @@ def finished() -> pl.Expr:
 
 
 def leak_key(jobs: pl.DataFrame) -> pl.Series:
-    """Return the key that recurring jobs share, one per job: its group, else its user, else its VC, else its own id.
-
-    >>> leak_key(pl.DataFrame({"group": ["g", None], "user": ["u", "u"], "vc": [None, None], "job_id": ["1", "2"]},
-    ...     schema_overrides={"vc": pl.String})).to_list()
-    ['group g', 'user u']
-    """
+    """Return the key that recurring jobs share, one per job: its group, else its user, else its VC, else its own id."""
     named = [pl.concat_str(pl.lit(f"{c} "), c) for c in ("group", "user", "vc", "job_id")]
     return jobs.select(pl.coalesce(named).alias("leak_key")).to_series()
 

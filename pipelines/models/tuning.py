@@ -45,6 +45,9 @@ from pipelines.models.training_tables import Tables
 
 __all__ = ["Judge", "Progress", "Task", "Tuned", "judges", "tasks_of", "tune"]
 
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+
 CUT_SHARES: Final = (0.5, 0.62, 0.74, 0.86)
 """Shares of the ended jobs, in order of submission, at which the inner cuts lie.
 
@@ -372,12 +375,11 @@ def _suggested(trial: Any, name: str) -> Value:
 def _opened(name: str, store: str) -> Iterator[Any]:
     """Yield the study of that name, made if missing; trials that a stopped process left behind are marked as failed."""
     if not store.startswith(SQLITE):
-        with _quiet():
-            yield _study(name, store, heartbeat_interval=HEARTBEAT_S, grace_period=GRACE_S)
+        yield _study(name, store, heartbeat_interval=HEARTBEAT_S, grace_period=GRACE_S)
         return
     database = Path(store.removeprefix(SQLITE))
     busy = Busy(f"another `taut tune` is using {database}: wait for it, or name another file with --study-db")
-    with exclusive(database.with_name(f"{database.name}.lock"), busy), _quiet():
+    with exclusive(database.with_name(f"{database.name}.lock"), busy):
         study = _study(name, store)
         for left in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             study.tell(left.number, state=TrialState.FAIL)
@@ -395,16 +397,3 @@ def _study(name: str, store: str, **options: int) -> Any:
     except Exception as error:  # the database's driver decides which
         cause = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise BadUsage(f"--study-db {without_password(store)}: {cause}; expected a database of trials") from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence Optuna's log and its notices about experimental functions."""
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            yield
-    finally:
-        optuna.logging.set_verbosity(before)

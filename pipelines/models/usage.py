@@ -252,13 +252,16 @@ def alike_of(jobs: pl.DataFrame, columns: Mapping[str, str], least_groups: int) 
 
 
 def _need(jobs: pl.DataFrame, target: str, column: str) -> FloatArray:
+    used = _floats(jobs, column)
+    requested = _floats(jobs, REQUEST_COLUMN[target]) if target in REQUEST_COLUMN else np.full(jobs.height, np.nan)
+    return np.where(np.isnan(used), np.nan, np.fmin(used, requested))
+
+
+def _floats(jobs: pl.DataFrame, column: str) -> FloatArray:
+    """Return a column (n,), NaN where null or absent."""
     if column not in jobs.columns:
         return np.full(jobs.height, np.nan)
-    used = jobs[column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    if target not in REQUEST_COLUMN:
-        return np.asarray(used, dtype=np.float64)
-    requested = jobs[REQUEST_COLUMN[target]].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    return np.where(np.isnan(used), np.nan, np.fmin(used, requested))
+    return np.asarray(jobs[column].cast(pl.Float64).fill_null(float("nan")).to_numpy(), dtype=np.float64)
 
 
 def _bound(needs: FloatArray, bound: Bound) -> float | None:
@@ -270,9 +273,6 @@ def conformal_quantile(values: FloatArray, level: float) -> float:
     """Return the ceil((n + 1)·level)-th smallest of n values, at most the largest.
 
     If rows are exchangeable, at least a share `level` of new values is at most this.
-
-    >>> conformal_quantile(np.array([1.0, 2.0, 3.0, 4.0]), 0.5)
-    3.0
     """
     rank = min(int(np.ceil((len(values) + 1) * level)), len(values))
     return float(np.partition(values, rank - 1)[rank - 1])
@@ -280,10 +280,7 @@ def conformal_quantile(values: FloatArray, level: float) -> float:
 
 def log1p_use(jobs: pl.DataFrame, column: str) -> FloatArray:
     """Return log1p of a column of use (n,), NaN where it was not measured."""
-    if column not in jobs.columns:
-        return np.full(jobs.height, np.nan)
-    used: FloatArray = np.log1p(jobs[column].fill_null(float("nan")).to_numpy())
-    return used
+    return np.log1p(_floats(jobs, column))
 
 
 def learnable(split: Split, log1p: FloatArray, least: int) -> bool:

@@ -43,11 +43,7 @@ class Curve:
         return cls(scores=tuple(scores.tolist()), logs=tuple(logs.tolist()), has_zero=min(values) <= _ZERO)
 
     def at(self, scores: Floats) -> Floats:
-        """Return the values at normal scores.
-
-        >>> Curve.of([0.1, 0.5, 0.9], [1.0, 10.0, 100.0]).at(np.array([0.0])).round(6).tolist()
-        [10.0]
-        """
+        """Return the values at normal scores."""
         x, y = np.asarray(self.scores), np.asarray(self.logs)
         logs = np.interp(scores, x, y)
         low = _TAIL_SLOPE * (y[1] - y[0]) / (x[1] - x[0])
@@ -58,11 +54,7 @@ class Curve:
 
 
 def normal_ranks(latent: Floats, stratum: npt.NDArray[np.int64], weight: Floats) -> Floats:
-    """Return each row's normal score by its weighted rank within its stratum, so that each stratum is exactly normal.
-
-    >>> normal_ranks(np.array([3.0, 1.0, 2.0]), np.zeros(3, dtype=np.int64), np.ones(3)).round(2).tolist()
-    [0.97, -0.97, 0.0]
-    """
+    """Return each row's normal score by its weighted rank within its stratum: each stratum is exactly normal."""
     order = np.lexsort((latent, stratum))
     strata, weights = stratum[order], weight[order]
     cumulative = np.cumsum(weights)
@@ -120,11 +112,7 @@ class Noise:
         return np.asarray(self.uniform(stream, index) * bound, dtype=np.int64)
 
     def choice(self, stream: str, index: Ints, weights: npt.ArrayLike) -> Ints:
-        """Return positions drawn in proportion to `weights`.
-
-        >>> Noise(seed=1).choice("coin", np.arange(4), [0.0, 1.0]).tolist()
-        [1, 1, 1, 1]
-        """
+        """Return positions drawn in proportion to `weights`."""
         cumulative = np.cumsum(np.asarray(weights, dtype=np.float64))
         drawn = np.searchsorted(cumulative, self.uniform(stream, index) * cumulative[-1], side="right")
         return np.asarray(np.minimum(drawn, len(cumulative) - 1), dtype=np.int64)

@@ -40,11 +40,7 @@ class Conversion:
 
 
 def literal(text: str) -> str:
-    """Return an SQL text literal that is safe from later replacement of `{text}`, also if the text contains it.
-
-    >>> literal("it's {text}")
-    "('it''s ' || '{' || 'text}')"
-    """
+    """Return an SQL text literal that is safe from later replacement of `{text}`, also if the text contains it."""
     parts = text.replace("'", "''").split("{")
     return "('" + "' || '{' || '".join(parts) + "')"
 
@@ -100,11 +96,7 @@ def _exists(moment: str, hour: str, zone: str) -> str:
 
 @cache
 def skipped_hours(zone: str) -> tuple[int, ...]:
-    """Return the local hours in which clock changes of a zone skip times.
-
-    >>> skipped_hours("Europe/Berlin"), skipped_hours("UTC")
-    ((2,), ())
-    """
+    """Return the local hours in which clock changes of a zone skip times."""
     there, found = ZoneInfo(zone), set()
     day = datetime(1970, 1, 1, tzinfo=there)
     while day.year < 2038:  # the later changes are at the hours of the last

@@ -160,11 +160,7 @@ class Source:
 
 
 def columns(table: str) -> tuple[Column, ...]:
-    """Declare columns, each by its name and kind: `text`, `number`, `count` or `seconds`.
-
-    >>> [column.name for column in columns("user text, inst_num count")]
-    ['user', 'inst_num']
-    """
+    """Declare columns, each by its name and kind: `text`, `number`, `count` or `seconds`."""
     kinds = {"text": text, "number": number, "count": count, "seconds": seconds}
     pairs = (each.split() for each in table.split(","))
     return tuple(kinds[kind](name) for name, kind in pairs)

@@ -193,6 +193,7 @@ def test_a_trial_that_was_interrupted_is_made_again(tmp_path: Path, whole: Path,
     assert [each.state for each in trials(tmp_path / "tune.db")].count(TrialState.FAIL) == 1
 
 
+@pytest.mark.slow
 def test_a_trial_left_running_is_marked_as_failed(tmp_path: Path, whole: Path) -> None:
     run(Bowl(), tmp_path / "tune.db", 3)
     left = optuna.load_study(study_name=Bowl.study, storage=f"sqlite:///{tmp_path}/tune.db").ask()
