@@ -192,13 +192,10 @@ def _require(frame: pl.DataFrame, columns: Iterable[str], what: str) -> None:
 
 def times_us(frame: pl.DataFrame) -> dict[str, IntArray]:
     """Return the jobs' submission, start and end times in microseconds; `NEVER` if the event has not happened."""
-    times = {c: _microseconds(frame[f"{c}_ts"]) for c in ("submit", "start", "end")}
+    columns = {c: frame[f"{c}_ts"].cast(pl.Int64).fill_null(int(NEVER)) for c in ("submit", "start", "end")}
+    times = {c: column.to_numpy().astype(np.int64) for c, column in columns.items()}
     over = frame.select(has_ended()).to_series().to_numpy()
     return {**times, "end": np.where(over, times["end"], NEVER)}
-
-
-def _microseconds(ts: pl.Series) -> IntArray:
-    return ts.cast(pl.Int64).fill_null(int(NEVER)).to_numpy().astype(np.int64)
 
 
 def values_of(frame: pl.DataFrame) -> dict[str, FloatArray]:

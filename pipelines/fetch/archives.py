@@ -65,7 +65,8 @@ def _stage(archive: Path, staging: Path, members: Sequence[Member], max_bytes: i
     wanted = {member.path for member in members}
     claimed_bytes = 0
     try:
-        for number, entry in enumerate(_entries(archive, max_bytes), start=1):
+        entries = _zip_entries(archive) if archive.name.endswith(".zip") else _tar_entries(archive, max_bytes)
+        for number, entry in enumerate(entries, start=1):
             claimed_bytes += entry.size_bytes
             if claimed_bytes > max_bytes or number > MAX_MEMBERS:
                 raise FetchError(_too_large(archive, max_bytes))
@@ -76,11 +77,6 @@ def _stage(archive: Path, staging: Path, members: Sequence[Member], max_bytes: i
         raise FetchError(f"{archive.name} is damaged: {error}; delete it and run the command again") from error
     except RuntimeError as error:  # zipfile raises it for encryption and unknown compression
         raise FetchError(f"{archive.name} is encrypted or packed in a way that is not read: {error}") from error
-
-
-def _entries(archive: Path, max_bytes: int) -> Iterator[_Entry]:
-    """Yield the entries of an archive; each is checked before it is yielded."""
-    return _zip_entries(archive) if archive.name.endswith(".zip") else _tar_entries(archive, max_bytes)
 
 
 def _zip_entries(archive: Path) -> Iterator[_Entry]:

@@ -166,7 +166,8 @@ def important_resources(
     total of the resources and of all features not derived from a request. If `signed`, its sign must also be negative:
     with a larger request, the predicted run time is shorter.
     """
-    others = [float(i["mean"] or 0.0) for i in importances if not _from_request(str(i["feature"]))]
+    of_request = {name for name, feature in FEATURES.items() if feature.from_request}
+    others = [float(i["mean"] or 0.0) for i in importances if i["feature"] not in of_request]
     total = sum(max(mean, 0.0) for mean in [*others, *(spread.mean for spread in requests.values())])
     return tuple(
         resource
@@ -174,10 +175,6 @@ def important_resources(
         if spread.mean > 2 * spread.std and spread.mean > least_share * total
         if not signed or (spread.sign or 0.0) < 0.0
     )
-
-
-def _from_request(feature: str) -> bool:
-    return feature in FEATURES and FEATURES[feature].from_request
 
 
 def _signs(booster: xgb.Booster, matrix: Matrix, columns: Columns) -> list[float | None]:

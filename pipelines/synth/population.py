@@ -64,12 +64,9 @@ def draw_groups(calibration: Calibration, noise: Noise, tasks: int, tagged_share
     request = _drawn(
         calibration, noise, klass, size, "request", [[r[3] for r in c.requests] for c in calibration.classes]
     )
-    plans = np.array(
-        [
-            [c.requests[min(r, len(c.requests) - 1)][:3] for r in range(_most_requests(calibration))]
-            for c in calibration.classes
-        ]
-    )[klass, request]
+    most = max(len(c.requests) for c in calibration.classes)
+    every = [[c.requests[min(r, len(c.requests) - 1)][:3] for r in range(most)] for c in calibration.classes]
+    plans = np.array(every)[klass, request]
     gang = _drawn(calibration, noise, klass, size, "gang", [[n[1] for n in c.instances] for c in calibration.classes])
     gangs = _padded([[n[0] for n in c.instances] for c in calibration.classes])
     return Groups(
@@ -163,10 +160,6 @@ def _users(calibration: Calibration, noise: Noise, size: Ints, tasks: int) -> In
     cumulative = np.cumsum(activity)
     drawn = noise.uniform("user", np.arange(len(size))) * cumulative[able - 1]
     return np.asarray(np.minimum(np.searchsorted(cumulative, drawn), count - 1), dtype=np.int64)
-
-
-def _most_requests(calibration: Calibration) -> int:
-    return max(len(c.requests) for c in calibration.classes)
 
 
 def _padded(rows: list[list[float]]) -> Floats:

@@ -100,7 +100,8 @@ def draw_scores(
     lasting_share = 1.0 - np.array(law.run_share)
     own = np.column_stack([noise.normal(f"run uses {name}", index) for name in law.names])
     # A quantity that hardly varies between a group's runs depends on the group's mean run time, not on each run's.
-    usual = _group_mean(runs.score, jobs.group)[tasks.job]
+    means = np.bincount(jobs.group, runs.score) / np.maximum(np.bincount(jobs.group), 1)
+    usual = means[jobs.group][tasks.job]
     unusual = runs.score[tasks.job] - usual
     follows = np.minimum(1.0, np.sqrt(np.array(law.run_share) / max(law.run_share)))
     pull = np.where(
@@ -115,11 +116,6 @@ def draw_scores(
             latent += pull
         scores[:, column] = normal_ranks(latent, stratum, workers)
     return Scores(scores=scores, curve=curve)
-
-
-def _group_mean(values: Floats, group: Ints) -> Floats:
-    """Return, for each row, the mean of `values` over the rows of its group."""
-    return np.asarray((np.bincount(group, values) / np.maximum(np.bincount(group), 1))[group], dtype=np.float64)
 
 
 def worker_use(

@@ -325,9 +325,6 @@ def _printable(text: str) -> str:
 
 def _toml(value: object) -> str:
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_bare(k)} = {_toml(v)}" for k, v in value.items()) + " }"
+        keys = (k if re.fullmatch(r"[A-Za-z0-9_-]+", k) else json.dumps(k, ensure_ascii=False) for k in value)
+        return "{ " + ", ".join(f"{key} = {_toml(v)}" for key, v in zip(keys, value.values(), strict=True)) + " }"
     return json.dumps(value, ensure_ascii=False)
-
-
-def _bare(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)

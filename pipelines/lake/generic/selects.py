@@ -18,7 +18,8 @@ _WAIT_KNOWN: Final = "(EXISTS (SELECT 1 FROM job WHERE start_ts > submit_ts))"
 
 def remarks_of(held: set[str], *, waits_measured: bool) -> tuple[Remark, ...]:
     """Return the remarks on the rows' ends and waits; the parameters are those of `jobs_select`."""
-    ended = f"EXISTS (SELECT 1 FROM job WHERE end_ts IS NOT NULL{_and_ended(held)})" if "end_ts" in held else "false"
+    over = _ENDED if "status" in held else "true"
+    ended = f"EXISTS (SELECT 1 FROM job WHERE end_ts IS NOT NULL AND {over})" if "end_ts" in held else "false"
     without_end = Remark(
         text=f"no row has an end, and only ended jobs teach run times: {_end_cure(held)}", holds=f"NOT {ended}"
     )
@@ -39,10 +40,6 @@ def _end_cure(held: set[str]) -> str:
     if "run_s" in held:
         return "map start_ts, too; if waits are unknown, to the column of submit_ts. The end is then start_ts + run_s"
     return "map end_ts, or start_ts and run_s"
-
-
-def _and_ended(held: set[str]) -> str:
-    return f" AND {_ENDED}" if "status" in held else ""
 
 
 def jobs_select(held: set[str], *, waits_measured: bool) -> str:

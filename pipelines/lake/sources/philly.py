@@ -60,10 +60,6 @@ GPUS = tuple(f"gpu{i}_util" for i in range(GPUS_MOST))
 ONLINE = " + ".join(f"({name} IS NOT NULL)::INTEGER" for name in GPUS)
 
 
-def _gpu(name: str) -> Column:
-    return replace(number(name), missing=OFFLINE, fault="busy")
-
-
 GPU_UTIL = RawTable(
     name="gpu_util",
     stems=("cluster_gpu_util",),
@@ -75,7 +71,7 @@ GPU_UTIL = RawTable(
     columns=(
         TIME,
         text("machine"),
-        *(_gpu(name) for name in GPUS),
+        *(replace(number(name), missing=OFFLINE, fault="busy") for name in GPUS),
         Column(
             name="busy",
             text=COMPUTED,
