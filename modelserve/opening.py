@@ -13,7 +13,7 @@ from modelserve.service import Service
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.answer_log import AnswerLog
-from modelserve.store.comparisons import write_comparisons
+from modelserve.store.answers import write_comparisons
 
 __all__ = ["open_service"]
 

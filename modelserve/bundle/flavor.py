@@ -13,8 +13,7 @@ import polars as pl
 from features.build import build
 from modelserve.bundle.bundle import Bundle, read_bundle
 from modelserve.bundle.card import USAGE_TARGETS
-from modelserve.bundle.job_frames import completed
-from modelserve.bundle.predictor import use_quantiles
+from modelserve.bundle.predictor import completed, use_quantiles
 from modelserve.bundle.run_times import run_time_features, run_time_quantiles
 
 if TYPE_CHECKING:

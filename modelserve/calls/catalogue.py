@@ -24,7 +24,7 @@ from modelserve.contract.models import (
     ShadowRow,
 )
 from modelserve.errors import NotKnown
-from modelserve.store.comparisons import newest_comparisons
+from modelserve.store.answers import newest_comparisons
 
 if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot

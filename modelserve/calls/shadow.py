@@ -16,7 +16,7 @@ import numpy.typing as npt
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.run_times import calibrated_run_times
 from modelserve.contract.writing import known
-from modelserve.store.comparisons import Comparison
+from modelserve.store.answers import Comparison
 from scheduler_core.types import FloatArray, RunTimes
 
 if TYPE_CHECKING:

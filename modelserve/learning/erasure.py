@@ -15,9 +15,8 @@ from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.store import Store
 from modelserve.store.answer_log import REFUSED_S, AnswerLog
-from modelserve.store.answers import AnswerRecord, answers_between, delete_answers
+from modelserve.store.answers import AnswerRecord, answers_between, delete_answers, delete_orphans
 from modelserve.store.changes import Erasure, write_erasures
-from modelserve.store.comparisons import delete_orphans
 
 __all__ = ["erase_user", "strike_late"]
 

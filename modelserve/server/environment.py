@@ -1,12 +1,18 @@
-"""The environment of child processes: the settings as variables, and the folder in which workers share metrics.
+"""What child processes get: the settings as variables, the folder of shared metrics, and the pipe of the supervisor.
 
-`ServeSettings()` reads the settings back in the child.
+The pipe is a socket as standard input. The child sends signs of life (empty lines) and one line of JSON when it is
+ready. When the supervisor ends, even by kill -9, the socket closes and the child ends too.
 """
 
+import contextlib
 import json
 import os
+import signal
+import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -66,3 +72,27 @@ def forget_live(folder: str | None, slot: str) -> None:
 def _remove(folder: str, pattern: str) -> None:
     for left in Path(folder).glob(pattern):
         left.unlink(missing_ok=True)
+
+
+def follow_supervisor(*, end_within_s: float) -> Callable[[bytes], None]:
+    """Watch the pipe in a thread; return a function that sends data to the supervisor and never blocks.
+
+    When the supervisor ends, SIGTERM is sent to this process, which exits after `end_within_s` at the latest, even if
+    its event loop hangs.
+    """
+    pipe = socket.socket(fileno=os.dup(0))
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):  # a reset connection means that the parent has ended
+            while pipe.recv(64):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(end_within_s)
+        os._exit(1)
+
+    def send(data: bytes) -> None:
+        with contextlib.suppress(OSError):  # the parent is busy or has ended
+            pipe.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+    threading.Thread(target=watch, name="supervisor-pipe", daemon=True).start()
+    return send

@@ -1,7 +1,7 @@
 """The sync process: a child of the server that copies models from the registry to disk until its parent ends."""
 
+from modelserve.server.environment import follow_supervisor
 from modelserve.server.log_lines import write_log_lines
-from modelserve.server.pipe import follow_supervisor
 from modelserve.settings import ServeSettings
 
 

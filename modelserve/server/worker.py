@@ -15,10 +15,9 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from modelserve.errors import ServeError
-from modelserve.server.environment import METRICS_FOLDER, STORE_INODE
+from modelserve.server.environment import METRICS_FOLDER, STORE_INODE, follow_supervisor
 from modelserve.server.listening import allow_open_files
 from modelserve.server.log_lines import write_log_lines
-from modelserve.server.pipe import follow_supervisor
 from modelserve.settings import ServeSettings
 
 if TYPE_CHECKING:

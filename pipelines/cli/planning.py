@@ -175,8 +175,7 @@ def speeds(
     with_feedback: str | None = option(None, "Also learn from the jobs in this store of a service.", metavar="URL"),
 ) -> None:
     """Add to jobs how fast they run with other GPUs, from the history of their groups; print them as JSON lines."""
-    from pipelines.connect.plan_inputs import plan_jobs
-    from pipelines.connect.plan_speeds import with_speeds
+    from pipelines.connect.plan_inputs import plan_jobs, with_speeds
     from pipelines.models.training_tables import read_tables
 
     with where.opened() as (source, name):

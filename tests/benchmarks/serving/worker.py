@@ -18,7 +18,7 @@ from features.build import with_requests
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.champions import read_champion
-from modelserve.bundle.job_frames import jobs_frame
+from modelserve.bundle.predictor import jobs_frame
 from modelserve.bundle.run_times import run_time_features
 from modelserve.contract.requests import job_of
 from scheduler_core.shrink import ShrinkPolicy

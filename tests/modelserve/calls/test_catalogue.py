@@ -11,7 +11,7 @@ from modelserve.errors import NotKnown
 from modelserve.scopes import Scope
 from modelserve.service import Service
 from modelserve.store import Store
-from modelserve.store.comparisons import Comparison, write_comparisons
+from modelserve.store.answers import Comparison, write_comparisons
 from tests.modelserve.answering import service_of
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 

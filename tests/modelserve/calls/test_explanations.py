@@ -112,7 +112,8 @@ def test_shap_values_add_up_to_the_boosters_own_answer(service: Service) -> None
 
 def test_a_model_that_falls_over_is_an_answer_too(service: Service) -> None:
     current = service.models.current
-    champions = {**current.champions, NAME: replace(current.champions[NAME], trees={})}
+    fallen = replace(current.champions[NAME], bundle=replace(current.champions[NAME].bundle, forests={}))
+    champions = {**current.champions, NAME: fallen}
     fallen = replace(service, models=SimpleNamespace(current=replace(current, champions=champions)))  # type: ignore[arg-type]
 
     assert explain(fallen, job())["reason"] == "predictor_unavailable"

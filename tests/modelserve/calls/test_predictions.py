@@ -154,7 +154,7 @@ def broken(service: Service, name: str, change: Callable[[object], object]) -> S
 
 
 def test_a_model_that_falls_over_takes_only_its_own_output_along(service: Service) -> None:
-    fallen = broken(service, NAME, lambda model: replace(model, trees={}))
+    fallen = broken(service, NAME, lambda model: replace(model, bundle=replace(model.bundle, forests={})))
 
     [found, other] = ask(fallen, [job(0), job(1, task_type="nlp")])
 

@@ -233,7 +233,7 @@ def test_a_damaged_run_time_bundle_leaves_requests_and_says_what_is_wrong(
 
 def test_a_model_that_falls_over_takes_only_its_own_jobs_along(service: Service) -> None:
     current = service.models.current
-    fallen = replace(current.champions[USAGE], trees={})
+    fallen = replace(current.champions[USAGE], bundle=replace(current.champions[USAGE].bundle, forests={}))
     models = {
         **current.champions,
         "runtime.pai.nlp": current.champions[NAME],

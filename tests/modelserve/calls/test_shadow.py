@@ -14,7 +14,7 @@ from modelserve.calls.shadow import Shadow
 from modelserve.contract.calls import PREDICT, RECOMMEND
 from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.service import Service
-from modelserve.store.comparisons import Comparison
+from modelserve.store.answers import Comparison
 from tests.modelserve.answering import NOW, folder_of, job, mixed, service_of
 from tests.modelserve.mirrored import NAME
 
@@ -132,12 +132,12 @@ def test_a_challenger_that_fails_is_passed_over(
     service: Service, kept: list[Sequence[Comparison]], caplog: pytest.LogCaptureFixture
 ) -> None:
     challenger = service.models.current.challengers[NAME]
-    trees = dict(challenger.trees)
-    challenger.trees.clear()  # type: ignore[attr-defined]
+    trees = dict(challenger.bundle.forests)
+    challenger.bundle.forests.clear()  # type: ignore[attr-defined]
     with caplog.at_level("WARNING"):
         predict(service, [job()])
         check_soon(lambda: "comparison with" in caplog.text)
-    challenger.trees.update(trees)  # type: ignore[attr-defined]
+    challenger.bundle.forests.update(trees)  # type: ignore[attr-defined]
     predict(service, [job()])
 
     check_soon(lambda: len(kept) == 1)

@@ -12,8 +12,14 @@ import pytest
 from modelserve.callers import ANYONE, Caller
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.scopes import Scope
-from modelserve.store.answers import AnswerRecord, newest_answers, write_answers
-from modelserve.store.comparisons import Comparison, newest_comparisons, write_comparisons
+from modelserve.store.answers import (
+    AnswerRecord,
+    Comparison,
+    newest_answers,
+    newest_comparisons,
+    write_answers,
+    write_comparisons,
+)
 from modelserve.store.finished import newest_finished
 from tests.modelserve.feedback_cases import NOW, body, row, service_of
 

@@ -14,8 +14,8 @@ import pytest
 
 from modelserve.errors import StoreError
 from modelserve.store import Store
+from modelserve.store.answers import Comparison, newest_comparisons, write_comparisons
 from modelserve.store.changes import ModeSet, changes_between, write_control
-from modelserve.store.comparisons import Comparison, newest_comparisons, write_comparisons
 from modelserve.store.finished import Outcome, newest_finished
 
 ROOT = Path(__file__).resolve().parents[2]

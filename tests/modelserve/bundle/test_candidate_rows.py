@@ -3,7 +3,7 @@ import numpy as np
 from features.build import with_requests
 from features.references import build_referenced
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.job_frames import candidate_rows, jobs_frame
+from modelserve.bundle.predictor import candidate_rows, jobs_frame
 from scheduler_core.types import PeakUse, RunTimes
 from tests.modelserve.bundle.test_predictor import JOBS
 

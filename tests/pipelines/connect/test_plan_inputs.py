@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from modelserve.contract.plans import PlanJob
-from pipelines.connect.plan_speeds import with_speeds
+from pipelines.connect.plan_inputs import with_speeds
 from pipelines.errors import BadUsage
 
 
