@@ -58,12 +58,8 @@ class Explained:
 def explain_waiting(snapshot: Snapshot, job_ids: Sequence[str] | None, most: int) -> list[Explained]:
     """Explain why jobs wait after the next round; `job_ids` None: the first `most` waiting jobs in queue order.
 
-    Jobs that can never fit come after the queue. Jobs that the next round starts are explained as such, if named.
-
-    Raises
-    ------
-    BadInput
-        If the snapshot contradicts itself, or a job is not in its queue. The message begins with the field.
+    Jobs that can never fit come after the queue; jobs that the next round starts are left out. A `BadInput` begins with
+    the field of the snapshot or of `job_ids` that is wrong.
     """
     scene = Scene(snapshot)
     serials = {scene.names[serial]: serial for serial in scene.jobs}
@@ -82,53 +78,38 @@ def _starts(scene: Scene, serial: int, job: QueuedJob, ended: Sequence[int] = ()
     return serial in round_of(scene, {serial: job}, ended).started
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Turn:
-    """The cluster at a job's turn in the round: `room` before jobs behind it start; `ending`, jobs that free enough."""
-
-    serial: int
-    room: Room
-    nearest: int | None
-    ending: Sequence[int]
-
-
 def _explained(after: Round, serial: int, expected_wait_s: float) -> Explained:
     """Return why a job waits after the round, and what would start it."""
     scene = after.scene
     nearest, missing = _nearest(scene.demand(scene.jobs[serial]), after.room)
-    behind = [each for each in after.started if after.order(each) > after.order(serial)]
-    turn = _Turn(
-        serial=serial,
-        room=after.room.with_([after.allocation(each) for each in behind]),
-        nearest=nearest,
-        ending=after.freeing(serial, list(scene.running), behind),
-    )
     return Explained(
         why=pending(after, serial, expected_wait_s),
         nearest=None if nearest is None else scene.snapshot.machines[nearest].machine.name,
         missing=missing,
-        changes=tuple(_changes(after, turn)),
+        changes=tuple(_changes(after, serial, nearest)),
     )
 
 
-def _changes(after: Round, turn: _Turn) -> Iterator[Change]:
-    """Yield the changes that start a job now, each tried."""
-    scene, serial = after.scene, turn.serial
+def _changes(after: Round, serial: int, nearest: int | None) -> Iterator[Change]:
+    """Yield the changes that start a job now, each tried; at its turn, jobs behind it have not started."""
+    scene = after.scene
     job = scene.jobs[serial]
+    behind = [each for each in after.started if after.order(each) > after.order(serial)]
+    room = after.room.with_([after.allocation(each) for each in behind])
 
     def fits(changed: QueuedJob) -> bool:
-        return turn.room.fits(scene.demand(changed))
+        return room.fits(scene.demand(changed))
 
-    less = [_least_cut(job, at, fits, by_device=turn.room.devices is not None) for at in range(len(RESOURCES))]
+    less = [_least_cut(job, at, fits, by_device=room.devices is not None) for at in range(len(RESOURCES))]
     requests = [(field, cut) for field, cut in zip(RESOURCES, less, strict=True) if cut is not None]
-    if not requests and turn.nearest is not None:
-        requests = [("request", cut) for cut in [_as_on(job, turn.room, turn.nearest)] if cut is not None]
-    hosted = int(turn.room.hosts(scene.demand(job)).sum())
+    if not requests and nearest is not None:
+        requests = [("request", cut) for cut in [_as_on(job, room, nearest)] if cut is not None]
+    hosted = int(room.hosts(scene.demand(job)).sum())
     fewer = [("instances", replace(job, instances=hosted))] if 0 < hosted < job.instances else []
     for field, changed in (*requests, *fewer, *_relaxed(scene, job, fits)):
         if fits(changed) and _starts(scene, serial, changed):
             yield Change(field=field, job=changed)
-    ended = turn.ending
+    ended = after.freeing(serial, list(scene.running), behind)
     if ended and _starts(scene, serial, job, ended):
         in_s = max(after.end_s(each) for each in ended)
         yield Change(field="wait", job=job, ended=tuple(scene.names[each] for each in ended), in_s=in_s)

@@ -44,10 +44,7 @@ class Decision:
 def place_queue(snapshot: Snapshot) -> list[Decision]:
     """Decide for each waiting job, in the order of the snapshot, where it starts now or why it waits.
 
-    Raises
-    ------
-    BadInput
-        If the snapshot contradicts itself; see `scene.Scene`.
+    A `BadInput` begins with the field of the snapshot that is wrong; see `scene.Scene`.
 
     Examples
     --------

@@ -38,11 +38,6 @@ class Demand:
     instances: int
     gpu_type: str | None = None
 
-    @property
-    def milli_gpus(self) -> int:
-        """Return the whole gang's milli-GPUs."""
-        return self.units[2] * self.instances
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:

@@ -58,11 +58,6 @@ Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Frag
 def sharing_of(placement: str, wanted: Sharing | None = None) -> Sharing:
     """Return how GPUs are shared: `wanted`, or if that is None the placement's default.
 
-    Raises
-    ------
-    BadInput
-        If the placement or the sharing is unknown, or if pooled GPUs are wanted for a placement by device.
-
     Examples
     --------
     >>> sharing_of("best_fit"), sharing_of("best_fit", "devices")

@@ -48,60 +48,38 @@ def predicted_or_last(predicted_s: FloatArray) -> FloatArray:
     return np.where(np.isfinite(predicted_s), predicted_s, np.inf)
 
 
-def _arrival(jobs: Jobs, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
-    return jobs.arrive_s
-
-
-def _predicted(jobs: Jobs, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
-    return predicted_or_last(jobs.predicted_s)
-
-
 def _gpu_time(jobs: Jobs, gpus: IntArray) -> FloatArray:
     known = np.isfinite(jobs.predicted_s)
     return np.where(known, np.where(known, jobs.predicted_s, 0.0) * (gpus / MILLI), np.inf)
 
 
-def _weight(jobs: Jobs, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
-    return np.maximum(gpus, 1).astype(np.float64)
-
-
-def _level(jobs: Jobs, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
+def _level(jobs: Jobs, _: IntArray) -> FloatArray:
     known = np.where(np.isfinite(jobs.predicted_s), jobs.predicted_s, 0.0)
     return np.array([gittins.level_of(predicted_s) for predicted_s in known.tolist()], dtype=np.float64)
 
 
-def _priority(jobs: Jobs, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
-    return -jobs.priority
-
-
-def _none(jobs: Jobs, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
-    return np.zeros(len(jobs.arrive_s))
+_PREDICTED: Final[Base] = lambda jobs, _: predicted_or_last(jobs.predicted_s)  # noqa: E731  # one line of the table
+_NONE: Final[Base] = lambda jobs, _: np.zeros(len(jobs.arrive_s))  # noqa: E731
 
 
 def policy_of(policy: str) -> QueuePolicy:
-    """Return the queue policy with a given name.
-
-    Raises
-    ------
-    BadInput
-        If no policy has the name.
-    """
+    """Return the queue policy with a given name."""
     if policy not in QUEUE_POLICIES:
         raise BadInput(f"queue policy: found {policy!r}, expected one of {', '.join(sorted(QUEUE_POLICIES))}")
     return QUEUE_POLICIES[policy]
 
 
 QUEUE_POLICIES: Final[dict[str, QueuePolicy]] = {
-    "fifo": QueuePolicy(base=_arrival),
-    "sjf": QueuePolicy(base=_predicted),
-    "srtf": QueuePolicy(base=_predicted, mode=SRTF, preemptive=True),
+    "fifo": QueuePolicy(base=lambda jobs, _: jobs.arrive_s),
+    "sjf": QueuePolicy(base=_PREDICTED),
+    "srtf": QueuePolicy(base=_PREDICTED, mode=SRTF, preemptive=True),
     "qssf": QueuePolicy(base=_gpu_time),
-    "las": QueuePolicy(base=_weight, mode=LAS, preemptive=True),
-    "las_time": QueuePolicy(base=_none, mode=LAS_TIME, preemptive=True),
+    "las": QueuePolicy(base=lambda _, gpus: np.maximum(gpus, 1).astype(np.float64), mode=LAS, preemptive=True),
+    "las_time": QueuePolicy(base=_NONE, mode=LAS_TIME, preemptive=True),
     "mlfq": QueuePolicy(base=_level, mode=MLFQ, preemptive=True),
-    "gittins": QueuePolicy(base=_predicted, mode=GITTINS, preemptive=True),
-    "drf": QueuePolicy(base=_none, mode=DRF),
-    "priority": QueuePolicy(base=_priority),
+    "gittins": QueuePolicy(base=_PREDICTED, mode=GITTINS, preemptive=True),
+    "drf": QueuePolicy(base=_NONE, mode=DRF),
+    "priority": QueuePolicy(base=lambda jobs, _: -jobs.priority),
 }
 """The policies; jobs without a prediction go last under those that need one, or begin at the first level (`mlfq`).
 

@@ -72,11 +72,6 @@ class Discipline:
     def preempts(self) -> bool:
         """Return whether waiting jobs may stop running jobs: `preempt`, or the policy's default if that is None.
 
-        Raises
-        ------
-        BadInput
-            If preemption is combined with a dynamic policy, a limit on overtaking, or backfill.
-
         Examples
         --------
         >>> [Discipline(policy=name).preempts() for name in ("srtf", "sjf")]

@@ -14,7 +14,7 @@ import numpy as np
 from scheduler_core.cluster import Demand
 from scheduler_core.devices import shape
 from scheduler_core.errors import BadInput
-from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.types import IntArray
 
 __all__ = ["WINDOW", "SlidingTarget", "TargetWorkload", "check_popularity", "target_of"]
 
@@ -49,11 +49,6 @@ class TargetWorkload:
     pods: IntArray
 
     @property
-    def popularity(self) -> FloatArray:
-        """Return each shape's share of all pods (k,); the shares sum to 1."""
-        return np.asarray(self.pods / max(self.total, 1), dtype=np.float64)
-
-    @property
     def total(self) -> int:
         """Return the number of pods."""
         return int(self.pods.sum())
@@ -68,11 +63,6 @@ def target_of(demands: Iterable[Demand], popularity: float = 1.0) -> TargetWorkl
     Only the most frequent shapes are kept, until they cover at least the share `popularity` of all pods. Among equally
     frequent shapes the larger comes first, so the order of the demands does not matter.
 
-    Raises
-    ------
-    BadInput
-        If `popularity` is not above 0 and at most 1.
-
     References
     ----------
     Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent, USENIX
@@ -81,29 +71,19 @@ def target_of(demands: Iterable[Demand], popularity: float = 1.0) -> TargetWorkl
     Examples
     --------
     >>> demands = [Demand(units=(4000, 0, 500), instances=3), Demand(units=(8000, 0, 8000), instances=1)]
-    >>> target_of(demands).popularity.tolist(), target_of(demands, popularity=0.75).count.tolist()
-    ([0.75, 0.25], [1])
+    >>> target_of(demands).pods.tolist(), target_of(demands, popularity=0.75).count.tolist()
+    ([3, 1], [1])
     """
+    check_popularity(popularity)
     counts: Counter[Shape] = Counter()
     for demand in demands:
-        counts[shape_of(demand)] += demand.instances
-    return target_from(counts, popularity)
-
-
-def shape_of(demand: Demand) -> Shape:
-    """Return the shape of one instance of a demand."""
-    count, milli = shape(demand.units[2])
-    return demand.units[0], count, milli, demand.gpu_type
-
-
-def target_from(counts: Counter[Shape], popularity: float = 1.0) -> TargetWorkload:
-    """Return the target workload for pod counts by shape; `popularity` is as in `target_of`."""
-    check_popularity(popularity)
+        count, milli = shape(demand.units[2])
+        counts[demand.units[0], count, milli, demand.gpu_type] += demand.instances
     ranked = sorted(counts.items(), key=_rank, reverse=True)
     pods = np.array([number for _, number in ranked], dtype=np.int64)
     # As floats 0.55 * 100 is more than 55, so a share that falls short only by rounding counts as reached.
     kept = int(np.searchsorted(np.cumsum(pods), popularity * pods.sum() * (1.0 - ROUNDING))) + 1
-    shapes = [found for found, _ in ranked[:kept]]
+    shapes = [each for each, _ in ranked[:kept]]
     return TargetWorkload(
         cpu_milli=np.array([cpu for cpu, _, _, _ in shapes], dtype=np.int64),
         count=np.array([count for _, count, _, _ in shapes], dtype=np.int64),
@@ -114,13 +94,7 @@ def target_from(counts: Counter[Shape], popularity: float = 1.0) -> TargetWorklo
 
 
 def check_popularity(popularity: float) -> None:
-    """Raise an error unless `popularity` is a valid share of the pods.
-
-    Raises
-    ------
-    BadInput
-        If `popularity` is not above 0 and at most 1.
-    """
+    """Raise an error unless `popularity` is a valid share of the pods."""
     if not 0.0 < popularity <= 1.0:
         raise BadInput(f"target: found the popularity {popularity:g}, expected a share of pods above 0 and at most 1")
 
@@ -150,27 +124,16 @@ class SlidingTarget:
             raise BadInput(f"sliding target: found window {window}, expected at least 1 arrival")
         self.window = window
         self.popularity = popularity
-        self.target = target_from(Counter(), popularity)
-        self._recent: deque[tuple[Shape, int]] = deque()
-        self._counts: Counter[Shape] = Counter()
+        self.target = target_of((), popularity)
+        self._recent: deque[Demand] = deque(maxlen=window)
         self._since = 0
         self._known = 0
 
     def arrived(self, demand: Demand) -> None:
         """Count a new job, and drop the oldest job if the window is full."""
-        found = shape_of(demand), demand.instances
-        self._recent.append(found)
-        self._count(*found)
-        if len(self._recent) > self.window:
-            left, instances = self._recent.popleft()
-            self._count(left, -instances)
+        self._recent.append(demand)
         self._since += 1
         if self._since >= max(min(self._known, self.window // RENEWALS), 1):
-            self.target = target_from(self._counts, self.popularity)
+            self.target = target_of(self._recent, self.popularity)
             self._known += self._since
             self._since = 0
-
-    def _count(self, shape: Shape, instances: int) -> None:
-        self._counts[shape] += instances
-        if self._counts[shape] == 0:
-            del self._counts[shape]

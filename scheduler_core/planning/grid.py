@@ -19,11 +19,6 @@ class Grid:
     """Carbon and price series of one grid zone, and the PUE of a site in that zone; an unavailable series is None.
 
     `pue` is the energy of the site divided by the energy of its machines. Both series are per kWh of the site.
-
-    Raises
-    ------
-    BadInput
-        If a series has another unit than g/kWh or USD/kWh, or the PUE is not from 1 to 10.
     """
 
     zone: str

@@ -22,12 +22,8 @@ class HourlySeries:
     - `values`: one finite value per hour, at least one; shape (n,).
     - `unit`: unit of the values, such as "g/kWh".
     - `filled`: true for hours whose value was not reported but filled in; shape (n,), by default all false.
-    - `wrap`: whether the series repeats before its first and after its last hour. If not, moments outside are refused.
-
-    Raises
-    ------
-    BadInput
-        If there is no value, a value is not finite, or `start_s` is not a whole hour.
+    - `wrap`: whether the series repeats before its first and after its last hour. If not, a moment outside is a
+      `BadInput`, as are values that are not finite.
 
     Examples
     --------
@@ -70,24 +66,12 @@ class HourlySeries:
     @overload
     def at(self, ts: FloatArray) -> FloatArray: ...
     def at(self, ts: float | FloatArray) -> float | FloatArray:
-        """Return the value at a moment (Unix time), or the values at an array of moments.
-
-        Raises
-        ------
-        BadInput
-            If a moment is outside the series.
-        """
+        """Return the value at a moment (Unix time), or the values at an array of moments."""
         found = self.values[self.hour(np.asarray(ts, dtype=np.float64))]
         return float(found) if np.ndim(ts) == 0 else np.asarray(found, dtype=np.float64)
 
     def hour(self, ts: FloatArray) -> IntArray:
-        """Return the index of the hour that contains each moment.
-
-        Raises
-        ------
-        BadInput
-            If a moment is outside the series.
-        """
+        """Return the index of the hour that contains each moment."""
         hours = np.floor((ts - self.start_s) / HOUR_S)
         beyond = ~np.isfinite(hours) if self.wrap else ~((hours >= 0) & (hours < len(self.values)))
         if beyond.any():
@@ -99,36 +83,18 @@ class HourlySeries:
     @overload
     def integral(self, from_s: FloatArray, until_s: FloatArray) -> FloatArray: ...
     def integral(self, from_s: float | FloatArray, until_s: float | FloatArray) -> float | FloatArray:
-        """Return the exact integral (value times hours) between two moments; negative if `until_s` is the earlier one.
-
-        Raises
-        ------
-        BadInput
-            If a moment is outside the series.
-        """
+        """Return the exact integral (value times hours) between two moments, negative in reverse order."""
         between = self._up_to(np.asarray(until_s, dtype=np.float64)) - self._up_to(np.asarray(from_s, dtype=np.float64))
         return float(between) if np.ndim(from_s) == 0 else np.asarray(between, dtype=np.float64)
 
     def mean(self, from_s: float, until_s: float) -> float:
-        """Return the time average between two moments; if the moments are equal, the value at that moment.
-
-        Raises
-        ------
-        BadInput
-            If a moment is outside the series.
-        """
+        """Return the time average between two moments; if the moments are equal, the value at that moment."""
         if until_s == from_s:
             return self.at(from_s)
         return self.integral(from_s, until_s) / ((until_s - from_s) / HOUR_S)
 
     def truncated(self, until_s: float) -> "HourlySeries":
-        """Return the series of only the hours that begin before `until_s`, which are those known at that moment.
-
-        Raises
-        ------
-        BadInput
-            If no hour begins before `until_s`.
-        """
+        """Return the series of only the hours that begin before `until_s`, which are those known at that moment."""
         count = int(np.ceil((until_s - self.start_s) / HOUR_S))
         return replace(self, values=self.values[: max(count, 0)], filled=self.filled[: max(count, 0)])
 

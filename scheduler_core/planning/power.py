@@ -14,13 +14,7 @@ JOULES_PER_KWH: Final = 3.6e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watts:
-    """Power of a device when idle and at full load, in watts.
-
-    Raises
-    ------
-    BadInput
-        If the idle power is negative, or above the power at full load.
-    """
+    """Power of a device when idle and at full load, in watts."""
 
     idle_w: float
     full_w: float
@@ -44,11 +38,6 @@ class NodePower:
 
     Power is linear in use between idle and full load (our assumption: only these two values are published). Memory,
     disks and fans are not included.
-
-    Raises
-    ------
-    BadInput
-        If an idle power is negative, or above the power at full load.
     """
 
     name: str

@@ -44,13 +44,7 @@ class Policy:
 
 
 def policy(name: str, params: Sequence[float] = ()) -> Policy:
-    """Return a policy by name.
-
-    Raises
-    ------
-    BadInput
-        If the name is unknown, or the parameters are not finite or not as many as the policy has.
-    """
+    """Return a policy by name."""
     if name not in POLICIES:
         raise BadInput(f"policy: found {name[:40]!r}, expected one of {', '.join(POLICIES)}")
     values, wanted = np.asarray(params, dtype=np.float64), PARAMS.get(name, 0)
@@ -105,13 +99,7 @@ class WaitingJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """Smallest and largest value of each feature that a policy met in training, (features,) each.
-
-    Raises
-    ------
-    BadInput
-        If there are not as many values as features, or one is not a number.
-    """
+    """Smallest and largest value of each feature that a policy met in training, (features,) each."""
 
     low: FloatArray
     high: FloatArray

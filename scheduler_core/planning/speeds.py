@@ -43,11 +43,6 @@ def fit_speeds(group: IntArray, gpus: FloatArray, kind: IntArray, run_s: FloatAr
     Ridge regression of the logarithm of speed on those of GPUs and on types, within groups; each group's elasticity is
     shrunk towards that of all. A group whose larger runs take longer, as they do more work, gets 0.
 
-    Raises
-    ------
-    BadInput
-        If there is no run, a value is not positive, or arrays differ in length.
-
     Examples
     --------
     >>> runs = np.tile([1.0, 2.0, 4.0], 200)

@@ -71,11 +71,12 @@ def allocate(
     order = canonical_order(jobs)
     jobs = jobs.rows(order)
     step = jobs.optimal_step
-    climbed = climb(count_ladders(jobs, step, period, price_s_per_kwh), gpus, period, least_only="counts" not in stages)
-    count, notes = climbed.choice, _limit_note(climbed, "counts")
+    ladders = count_ladders(jobs, step, period, price_s_per_kwh)
+    count, notes = climb("counts", ladders, gpus, period, least_only="counts" not in stages)
     if "frequency" in stages:
-        climbed = climb(frequency_ladders(jobs, count, step, period, price_s_per_kwh), gpus, period)
-        step, notes = climbed.choice, notes + _limit_note(climbed, "frequency")
+        ladders = frequency_ladders(jobs, count, step, period, price_s_per_kwh)
+        step, more = climb("frequency", ladders, gpus, period)
+        notes += more
     if waits := int((count == 0).sum()):
         notes = [f"{waits} of {len(count)} jobs postponed: their first GPUs did not fit", *notes]
     place = np.argsort(order)
@@ -105,7 +106,7 @@ class Ladders:
     rank: FloatArray
 
 
-def count_ladders(jobs: ElasticJobs, step: IntArray, period: Period, price_s_per_kwh: float = 0.0) -> Ladders:
+def count_ladders(jobs: ElasticJobs, step: IntArray, period: Period, price_s_per_kwh: float) -> Ladders:
     """Return every job's ladder of GPU counts (0, then the allowed counts) at its frequency index `step` (J,)."""
     rows = np.arange(len(jobs))
     with np.errstate(divide="ignore"):
@@ -121,7 +122,7 @@ def count_ladders(jobs: ElasticJobs, step: IntArray, period: Period, price_s_per
 
 
 def frequency_ladders(
-    jobs: ElasticJobs, gpus: IntArray, step: IntArray, period: Period, price_s_per_kwh: float = 0.0
+    jobs: ElasticJobs, gpus: IntArray, step: IntArray, period: Period, price_s_per_kwh: float
 ) -> Ladders:
     """Return every job's ladder of frequencies from index `step` (J,) up on `gpus` (J,) GPUs; no step with 0 GPUs."""
     rows = np.arange(len(jobs))
@@ -143,17 +144,7 @@ def _ladders(
     period: Period,
     price_s_per_kwh: float,
 ) -> Ladders:
-    # A job without GPUs has infinite time, but uses no energy.
-    energy_j = watts * np.where(np.isinf(left_s), 0.0, left_s)
-    kind, rank = ranked(left_s, energy_j)
-    with np.errstate(invalid="ignore"):
-        price_s = price_s_per_kwh * np.maximum(np.diff(energy_j / JOULES_PER_KWH, axis=1), 0.0)
-        kind[~held[:, 1:] | (left_s[:, :-1] - left_s[:, 1:] < price_s)] = NO_STEP
-    return Ladders(choice=choice, gpus=gpus, limited_g=period.grams(watts, left_s), kind=kind, rank=rank)
-
-
-def ranked(left_s: FloatArray, energy_j: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the kind and the rank of the steps (J, R-1), given times and energies of the rungs (J, R).
+    """Return the ladders of rungs with these times, powers and marks whether a job may hold them (J, R).
 
     The carbon patent's benefit of a step from time T1 and emissions C1 to T2 and C2 is ((T1 - T2)/T̄) / ((C2 - C1)/C).
     The mean time T̄, the total C, intensity and PUE are the same factors for all steps. They are left out: the order
@@ -163,6 +154,8 @@ def ranked(left_s: FloatArray, energy_j: FloatArray) -> tuple[IntArray, FloatArr
     `SAME_ENERGY`), by T1 - T2, then all others by (T1 - T2)/(C2 - C1). A step that does not make its job faster is
     never taken.
     """
+    # A job without GPUs has infinite time, but uses no energy.
+    energy_j = watts * np.where(np.isinf(left_s), 0.0, left_s)
     next_s = left_s[:, 1:]
     with np.errstate(divide="ignore", invalid="ignore"):
         faster_s, dearer = left_s[:, :-1] - next_s, np.diff(energy_j, axis=1)
@@ -170,24 +163,19 @@ def ranked(left_s: FloatArray, energy_j: FloatArray) -> tuple[IntArray, FloatArr
         first, saves = np.isinf(left_s[:, :-1]), dearer <= SAME_ENERGY * energy_j[:, 1:]
         rank = np.where(first, next_s * energy_j[:, 1:], np.where(saves, -faster_s, -faster_s / dearer))
         kind = np.where(first, FIRST_GPUS, np.where(saves, SAVES_ENERGY, COSTS_ENERGY))
-        return np.where(faster_s > 0.0, kind, NO_STEP).astype(np.int64), rank
+        price_s = price_s_per_kwh * np.maximum(np.diff(energy_j / JOULES_PER_KWH, axis=1), 0.0)
+        kind[~held[:, 1:] | ~(faster_s > 0.0) | (faster_s < price_s)] = NO_STEP
+    return Ladders(choice=choice, gpus=gpus, limited_g=period.grams(watts, left_s), kind=kind, rank=rank)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Climbed:
-    """Result of a climb: each job's GPU count or frequency index (J,), and the limits that stopped it."""
-
-    choice: IntArray
-    short_of_budget: bool
-    short_of_gpus: bool
-
-
-def climb(ladders: Ladders, gpus: int, period: Period, *, least_only: bool = False) -> Climbed:
+def climb(
+    stage: Stage, ladders: Ladders, gpus: int, period: Period, *, least_only: bool = False
+) -> tuple[IntArray, list[str]]:
     """Climb all ladders from their lowest rungs, always by the step of highest priority; ties go to the first job.
 
-    A step is taken only if enough GPUs are free and the emissions that the budget limits stay within it. After a step
-    that lowers emissions, steps skipped because of the budget are tried again. With `least_only`, only first GPUs are
-    given.
+    Returns each job's GPU count or frequency index (J,), and a note on the limit that stopped the climb. A step is taken
+    only if enough GPUs are free and the emissions that the budget limits stay within it. After a step that lowers
+    emissions, steps skipped because of the budget are tried again. With `least_only`, only first GPUs are given.
     """
     limit_g = period.budget_g * (1.0 - BUDGET_MARGIN)
     # Lists, because reading single elements of arrays is slow.
@@ -222,14 +210,10 @@ def climb(ladders: Ladders, gpus: int, period: Period, *, least_only: bool = Fal
             if change_g < 0.0:
                 while passed:
                     heapq.heappush(heap, passed.pop())
-    choice = ladders.choice[range(len(rung)), rung]
-    return Climbed(choice=choice, short_of_budget=bool(passed), short_of_gpus=short_of_gpus)
-
-
-def _limit_note(climbed: Climbed, stage: Stage) -> list[str]:
-    if climbed.short_of_budget:
-        return [f"{stage}: stopped at the budget; worthwhile steps remain"]
-    return [f"{stage}: no GPUs left; worthwhile steps remain"] if climbed.short_of_gpus else []
+    notes = [f"{stage}: no GPUs left; worthwhile steps remain"] if short_of_gpus else []
+    if passed:
+        notes = [f"{stage}: stopped at the budget; worthwhile steps remain"]
+    return ladders.choice[range(len(rung)), rung], notes
 
 
 def place(
