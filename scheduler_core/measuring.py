@@ -4,6 +4,7 @@ Samples are checked here too, since collectors send wrong ones. Pure and vectori
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
@@ -49,16 +50,9 @@ class SampleFault(StrEnum):
 class Samples:
     """At most m samples of each of n running jobs, in the order of time, each value of one instance.
 
-    Attributes
-    ----------
-    count
-        Number of samples of each job (n,); further places hold NaN.
-    at_s
-        Time of each sample in seconds since the job's start (n, m).
-    use
-        CPU cores, GPUs, GiB of memory, and GPU memory in GPUs (n, m, 4).
-    sent
-        Which of the four were sampled at all (n, 4); the others are NaN.
+    `count` (n,) is the number of samples of each job; further places hold NaN. `at_s` (n, m) is the time of each sample
+    in seconds since the job's start. `use` (n, m, 4) are CPU cores, GPUs, GiB of memory, and GPU memory in GPUs. `sent`
+    (n, 4) marks which of the four were sampled at all; the others are NaN.
     """
 
     count: IntArray
@@ -70,14 +64,8 @@ class Samples:
 def faults_of(samples: Samples, newest_s: FloatArray, age_s: FloatArray) -> IntArray:
     """Return the code of the fault of each value of each sample (n, m, 5): of its time, then of its four uses.
 
-    Code 0 is no fault, code k the k-th `SampleFault`.
-
-    Parameters
-    ----------
-    newest_s
-        Time of the newest sample that is known already (n,); minus infinity if there is none.
-    age_s
-        Time since the start of each job (n,).
+    Code 0 is no fault, code k the k-th `SampleFault`. `newest_s` (n,) is the time of the newest sample that is known
+    already, minus infinity if there is none, `age_s` (n,) the time since the start of each job.
 
     Examples
     --------
@@ -90,27 +78,21 @@ def faults_of(samples: Samples, newest_s: FloatArray, age_s: FloatArray) -> IntA
     [(1, 3, 'negative'), (2, 0, 'out_of_order')]
     """
     at_s, use = samples.at_s, samples.use
-    codes = np.zeros((*at_s.shape, 5), dtype=np.int64)
     taken = np.arange(at_s.shape[1]) < samples.count[:, None]
     latest = np.fmax.accumulate(np.concatenate([newest_s[:, None], at_s], axis=1), axis=1)[:, :-1]
-    ahead = at_s > age_s[:, None] + AHEAD_S
-    plausible = (at_s >= 0.0) & (at_s > latest) & ~ahead
-    if not (plausible | ~taken).all():
-        times = codes[..., 0]
-        times[ahead], times[at_s <= latest] = _code(SampleFault.AHEAD), _code(SampleFault.OUT_OF_ORDER)
-        times[at_s < 0.0], times[~np.isfinite(at_s)] = _code(SampleFault.NEGATIVE), _code(SampleFault.NOT_FINITE)
-        times[~taken] = 0
-    judged = taken[..., None] & samples.sent[:, None, :]
-    if not (((use >= 0.0) & (use <= MOST_USE)) | ~judged).all():
-        uses = codes[..., 1:]
-        uses[use > MOST_USE], uses[use < 0.0] = _code(SampleFault.TOO_LARGE), _code(SampleFault.NEGATIVE)
-        uses[~np.isfinite(use)] = _code(SampleFault.NOT_FINITE)
-        uses[~judged] = 0
-    return codes
+    late = {SampleFault.OUT_OF_ORDER: at_s <= latest, SampleFault.AHEAD: at_s > age_s[:, None] + AHEAD_S}
+    times = np.where(taken, _codes(at_s, late), 0)
+    uses = np.where(
+        taken[..., None] & samples.sent[:, None, :], _codes(use, {SampleFault.TOO_LARGE: use > MOST_USE}), 0
+    )
+    return np.concatenate([times[..., None], uses], axis=2)
 
 
-def _code(fault: SampleFault) -> int:
-    return list(SampleFault).index(fault) + 1
+def _codes(values: FloatArray, others: Mapping[SampleFault, BoolArray]) -> IntArray:
+    """Return the code of the first fault of each value; 0 for none."""
+    cases = {SampleFault.NOT_FINITE: ~np.isfinite(values), SampleFault.NEGATIVE: values < 0.0, **others}
+    codes = [list(SampleFault).index(fault) + 1 for fault in cases]
+    return np.select(list(cases.values()), codes, 0).astype(np.int64)
 
 
 def measure(requests: FloatArray, samples: Samples, known: Running, policy: ReservePolicy | None = None) -> Running:

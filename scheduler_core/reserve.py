@@ -46,28 +46,19 @@ AT_LEAST: Final = {"min_samples": 1.0, "memory_margin": 1.0}
 class ReservePolicy:
     """When a running job is resized, and how much is reserved for it.
 
-    Attributes
-    ----------
-    probation_s
-        Age in seconds below which a job keeps its request.
-    min_samples
-        Minimum number of samples per instance; with fewer a job keeps its request.
-    stale_s
-        Age of the newest sample above which a job gets its request back.
-    press_s, press_z
-        A job presses on its reservation if a sample lifts its recent mean of CPU or GPU compute above the mean of the
-        samples before by more than `press_z` of their standard deviations, and that mean is below the request. Samples
-        of the probation, and the first `min_samples`, do not count. The job then has its request of that resource back
-        for `press_s`.
-    z
-        Number of standard deviations of the sum of use that stay free on a machine or device; 1.28 is a risk of 10 %
-        if the sum is normal.
-    least_spread
-        Least standard deviation, as a share of the mean, also for `press_z`.
-    memory_margin
-        Factor of the largest memory sample. Public logs show late peaks of 1.5 to 2.2 times the first minutes' peak.
-    close_s
-        Time for which a machine that was seen saturated gets no new job.
+    - `probation_s`: age in seconds below which a job keeps its request.
+    - `min_samples`: minimum number of samples per instance; with fewer a job keeps its request.
+    - `stale_s`: age of the newest sample above which a job gets its request back.
+    - `press_s`, `press_z`: a job presses on its reservation if a sample lifts its recent mean of CPU or GPU compute
+      above the mean of the samples before by more than `press_z` of their standard deviations, and that mean is below
+      the request. Samples of the probation, and the first `min_samples`, do not count. The job then has its request of
+      that resource back for `press_s`.
+    - `z`: number of standard deviations of the sum of use that stay free on a machine or device; 1.28 is a risk of 10 %
+      if the sum is normal.
+    - `least_spread`: least standard deviation, as a share of the mean, also for `press_z`.
+    - `memory_margin`: factor of the largest memory sample. Public logs show late peaks of 1.5 to 2.2 times the first
+      minutes' peak.
+    - `close_s`: time for which a machine that was seen saturated gets no new job.
     """
 
     probation_s: float = 360.0
@@ -99,19 +90,11 @@ class ReservePolicy:
 class Running:
     """Running statistics of the samples of n jobs; a use that is not measured is NaN.
 
-    Attributes
-    ----------
-    count
-        Number of samples (n,).
-    at_s
-        Seconds from the job's start to its newest sample; minus infinity if there is none (n,).
-    pressed_s
-        Seconds from the job's start to the sample at which it last pressed on its reservation of CPU cores and of
-        GPUs; minus infinity if there is none (n, 2).
-    mean, squares, recent
-        Mean, sum of squared deviations from it, and recent mean, of CPU cores and GPUs (n, 2).
-    memory
-        Largest sample of memory in GiB, and of GPU memory in GPUs (n, 2).
+    `count` (n,) is the number of samples, `at_s` (n,) the time from the job's start to its newest sample in seconds,
+    minus infinity if there is none. `pressed_s` (n, 2) is the time to the sample at which the job last pressed on its
+    reservation of CPU cores and of GPUs, minus infinity if none did. `mean`, `squares` and `recent` (n, 2) are mean,
+    sum of squared deviations from it, and recent mean of CPU cores and GPUs. `memory` (n, 2) is the largest sample of
+    memory in GiB, and of GPU memory in GPUs: its share of a device's memory times the number of devices.
     """
 
     count: FloatArray

@@ -152,23 +152,6 @@ def test_presses_are_those_of_the_rule(count: int, sigma: float, seed: int) -> N
     assert known.pressed_s[:, 1].tolist() == [pressed_s(job[:, 1].tolist(), 0.5) for job in jobs]
 
 
-def test_samples_minute_by_minute_press_when_all_at_once_do() -> None:
-    rng = np.random.default_rng(3)
-    jobs = [0.1 + 0.01 * rng.random((120, 4)) for _ in range(30)]
-    for job in jobs:
-        job[rng.integers(5, 118) :, 0] *= rng.choice([1.0, 1.0, 6.0])
-    requests = np.repeat(REQUEST, 30, axis=0)
-
-    known = Running.none(30)
-    for minute in range(120):
-        known = measure(requests, samples_of(*(job[[minute]] for job in jobs), first_s=60.0 * (minute + 1)), known)
-    whole = measure(requests, samples_of(*jobs), Running.none(30))
-
-    assert 5 < (known.pressed_s > 0.0).sum() < 30
-    np.testing.assert_array_equal(known.pressed_s, whole.pressed_s)
-    np.testing.assert_array_equal(reserved(known).reason, reserved(whole).reason)
-
-
 @settings(max_examples=examples(40), deadline=None)
 @given(st.integers(1, 30), st.floats(0.0, 1000.0), st.integers(0, 2**32 - 1))
 def test_memory_is_never_below_the_largest_sample(count: int, silent_s: float, seed: int) -> None:

@@ -72,14 +72,6 @@ def test_without_guard_it_is_the_printed_algorithm(
         assert answer.target.row() == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
-def test_candidates_are_multiples_of_the_original_and_never_compound() -> None:
-    # Compounding 0.5, 0.55, ... would reach far below 0.9 times the request before anything passes.
-    answer = one(slows_below(9.0), request(10.0, 8.0, 0.0), replace(PAPER, theta=0.01))
-
-    assert answer.alpha == pytest.approx(0.9)
-    assert answer.target.row() == pytest.approx((9.0, 7.2, 0.0))
-
-
 def test_no_candidate_returns_the_original_request() -> None:
     answer = one(slows_below(100.0), request(10.0, 8.0, 1.0), PAPER)
 

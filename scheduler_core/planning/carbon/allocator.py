@@ -173,7 +173,7 @@ def climb(
 ) -> tuple[IntArray, list[str]]:
     """Climb all ladders from their lowest rungs, always by the step of highest priority; ties go to the first job.
 
-    Returns each job's GPU count or frequency index (J,), and a note on the limit that stopped the climb. A step is taken
+    Returns each job's GPU count or frequency index (J,), and a note on the limit that stopped it. A step is taken
     only if enough GPUs are free and the emissions that the budget limits stay within it. After a step that lowers
     emissions, steps skipped because of the budget are tried again. With `least_only`, only first GPUs are given.
     """
