@@ -76,8 +76,8 @@ def recorded_cluster(machines: pl.DataFrame, trace: str) -> ClusterSpec:
     unstated = tuple(name for name in RESOURCES if machines[name].null_count() == machines.height)
     rows = machines.sort("machine").with_columns(pl.col(list(RESOURCES)).fill_null(0)).iter_rows(named=True)
     names = (*RESOURCES, "gpu_type")
-    found = tuple(Machine(name=row["machine"], **{name: row[name] for name in names}) for row in rows)
-    return ClusterSpec(machines=found, source=f"the machine table of {trace}, {clusters[0]}", unstated=unstated)
+    recorded = tuple(Machine(name=row["machine"], **{name: row[name] for name in names}) for row in rows)
+    return ClusterSpec(machines=recorded, source=f"the machine table of {trace}, {clusters[0]}", unstated=unstated)
 
 
 class _Machines(BaseModel):
@@ -117,8 +117,8 @@ def cluster_file(path: Path) -> ClusterSpec:
         tables = _ClusterFile.model_validate(read).machines
     except ValidationError as error:
         # If the only table is invalid, the list of machines is also reported as too short: drop that second error.
-        found = [fault for fault in error.errors() if fault["type"] != "too_short" or len(error.errors()) == 1]
-        faults = "; ".join(_fault(fault["loc"], fault_of(fault), fault["input"]) for fault in found)
+        named = [fault for fault in error.errors() if fault["type"] != "too_short" or len(error.errors()) == 1]
+        faults = "; ".join(_fault(fault["loc"], fault_of(fault), fault["input"]) for fault in named)
         raise BadUsage(f"{path}: {faults}; expected tables of machines, as {EXAMPLE}") from error
     machines = tuple(machine for table in tables for machine in table.machines())
     names = Counter(machine.name for machine in machines)

@@ -45,17 +45,17 @@ def open_folder(folder: Path) -> Path:
     try:
         made = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(parents=True, exist_ok=True)
-        found = "" if os.access(folder, os.W_OK | os.X_OK) else "found it read-only"
+        wrong = "" if os.access(folder, os.W_OK | os.X_OK) else "found it read-only"
     except (OSError, ValueError) as error:  # a name with a null byte raises ValueError
         # NotADirectoryError: a parent of the path is a file, so report that file.
         is_file = isinstance(error, FileExistsError | NotADirectoryError)
-        found = "found a file there" if is_file else (getattr(error, "strerror", None) or str(error)).lower()
+        wrong = "found a file there" if is_file else (getattr(error, "strerror", None) or str(error)).lower()
     finally:
         for each in made:
             if each.is_dir():
                 each.rmdir()
-    if found:
-        raise BadUsage(f"--out {folder}: {found}, expected a writable folder; name another")
+    if wrong:
+        raise BadUsage(f"--out {folder}: {wrong}, expected a writable folder; name another")
     return folder
 
 

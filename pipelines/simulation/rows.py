@@ -214,17 +214,17 @@ def conclusion(rows: Sequence[Row]) -> str:
 0.0% run longer.'
     """
     truth = next((truth for truth in TRUTHS if any(row["truth"] == truth for row in rows)), None)
-    told = [row for row in rows if row["truth"] == truth and row.get("devices", "all") == "all"]
-    arms = list(dict.fromkeys(str(row["arm"]) for row in told if row["arm"] not in (REQUESTED, ORACLE)))
-    base = _by_seed(told, REQUESTED, "completed")
+    of_truth = [row for row in rows if row["truth"] == truth and row.get("devices", "all") == "all"]
+    arms = list(dict.fromkeys(str(row["arm"]) for row in of_truth if row["arm"] not in (REQUESTED, ORACLE)))
+    base = _by_seed(of_truth, REQUESTED, "completed")
     if not arms or not base:
         return "Nothing was changed: all jobs ran as requested, because no use is known or no arm shrinks."
-    best = max(arms, key=lambda arm: float(np.mean(list(_by_seed(told, arm, "completed").values()))))
-    done = _by_seed(told, best, "completed")
+    best = max(arms, key=lambda arm: float(np.mean(list(_by_seed(of_truth, arm, "completed").values()))))
+    done = _by_seed(of_truth, best, "completed")
     mean, before = float(np.mean(list(done.values()))), float(np.mean(list(base.values())))
     sure = _interval([done[seed] - base[seed] for seed in base], before)
     more = f"{mean / before - 1.0:+.0%}; " if before else ""
-    killed, slowed = (list(_by_seed(told, best, of).values()) for of in ("killed", "stretched_share"))
+    killed, slowed = (list(_by_seed(of_truth, best, of).values()) for of in ("killed", "stretched_share"))
     harm = f"{np.mean(killed):.3g} killed" if any(killed) else "none is killed"
     longer = f"{np.mean(slowed):.1%} run longer" if slowed else "longer run times are unknown"
     return f"Under {truth}, {best} finishes {mean:.4g} jobs instead of {before:.4g} ({more}{sure}), {harm}, {longer}."

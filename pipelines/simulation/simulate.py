@@ -219,7 +219,7 @@ def _drawn(pool: Pool, settings: SimulationSettings) -> tuple[list[Arrivals], li
 
 def _check_capacity(gangs: Gangs, settings: SimulationSettings) -> None:
     """Raise BadUsage if jobs request a resource whose capacity the cluster does not state."""
-    requested = gangs.request_units.any(axis=0)
+    requested = np.asarray(gangs.request_units.any(axis=0))
     lacking = [name for name in settings.cluster.unstated if requested[RESOURCES.index(name)]]
     if lacking:
         raise BadUsage(

@@ -121,8 +121,8 @@ def start_on(grid: Grid, chosen: datetime | None, first_ts: float | None) -> tup
         candidates, how = [begin], "the grid's first hour"
     for moment in candidates:
         if series.start_s <= moment.timestamp() < series.until_s:
-            said = f"0 s is {moment:%Y-%m-%d %H:%M} UTC on the grid ({how})"
-            return moment.timestamp(), f"{said}; from {last:%Y-%m-%d %H:%M} on its hours repeat from the first"
+            begins = f"0 s is {moment:%Y-%m-%d %H:%M} UTC on the grid ({how})"
+            return moment.timestamp(), f"{begins}; from {last:%Y-%m-%d %H:%M} on its hours repeat from the first"
     raise BadUsage(
         f"zone {grid.zone}: found the start {candidates[0]:%Y-%m-%d %H:%M} UTC ({how}), expected one from "
         f"{begin:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}; name one with grid_start"

@@ -30,7 +30,7 @@ SHOWN: Final = (
 
 
 def energy_figures(
-    found: EnergyAccount, metrics: Metrics, base: EnergyAccount, base_metrics: Metrics, *, grid: bool
+    account: EnergyAccount, metrics: Metrics, base: EnergyAccount, base_metrics: Metrics, *, grid: bool
 ) -> dict[str, float]:
     """Return the energy metrics of one run: of the cluster, of its jobs, per finished job, and savings against `base`.
 
@@ -40,10 +40,10 @@ def energy_figures(
     effect of holding jobs separately from changes of their kWh. `*_job_mean_*` is the unweighted mean over jobs.
     """
     figures: dict[str, float] = {}
-    jobs, of_jobs = found.jobs, found.jobs.total()
+    jobs, of_jobs = account.jobs, account.jobs.total()
     finished, base_finished = (each.completed + each.failed for each in (metrics, base_metrics))
     columns = (("energy", "kwh", 1.0), ("carbon", "kg", G_PER_KG), ("cost", "usd", 1.0))
-    totals = zip(columns, found.total(), of_jobs, base.total(), strict=True)
+    totals = zip(columns, account.total(), of_jobs, base.total(), strict=True)
     for (name, unit, scale), cluster, part, base_cluster in list(totals)[: 3 if grid else 1]:
         whole, base_whole = cluster / scale, base_cluster / scale
         each, base_each = _ratio(whole, finished), _ratio(base_whole, base_finished)
@@ -77,7 +77,7 @@ MACHINES: Final = "energy_machines.csv"
 
 
 def energy_tables(
-    found: EnergyAccount,
+    account: EnergyAccount,
     site: Site,
     machines: Sequence[Machine],
     names: Mapping[str, Sequence[str | None]],
@@ -87,20 +87,20 @@ def energy_tables(
     carbon, price = (None, None) if site.grid is None else (site.grid.carbon, site.grid.price)
     hours = pl.DataFrame(
         {
-            "timestamp": _moments(found.hour_ts),
-            "energy_kwh": found.hours.kwh,
-            "carbon_g_per_kwh": _level(carbon, found.hour_ts),
-            "price_usd_per_kwh": _level(price, found.hour_ts),
-            "carbon_kg": found.hours.carbon_g / G_PER_KG,
-            "cost_usd": found.hours.cost_usd,
+            "timestamp": _moments(account.hour_ts),
+            "energy_kwh": account.hours.kwh,
+            "carbon_g_per_kwh": _level(carbon, account.hour_ts),
+            "price_usd_per_kwh": _level(price, account.hour_ts),
+            "carbon_kg": account.hours.carbon_g / G_PER_KG,
+            "cost_usd": account.hours.cost_usd,
         }
     )
-    tables = {JOBS: _jobs(found, site, names, at_s), HOURS: hours, MACHINES: _machines(found, site, machines)}
+    tables = {JOBS: _jobs(account, site, names, at_s), HOURS: hours, MACHINES: _machines(account, site, machines)}
     return {name: table.fill_nan(None) for name, table in tables.items()}
 
 
 def _jobs(
-    found: EnergyAccount, site: Site, names: Mapping[str, Sequence[str | None]], at_s: FloatArray
+    account: EnergyAccount, site: Site, names: Mapping[str, Sequence[str | None]], at_s: FloatArray
 ) -> pl.DataFrame:
     """Return one row per job: energy in kWh, mean power in W and emissions in kg, in columns named as in codecarbon.
 
@@ -108,41 +108,41 @@ def _jobs(
     share of idle energy, which is also in `idle_energy`; they exclude PUE. `emissions` and `cost_usd` include PUE.
     `use_known` is false if some of the job's use is assumed.
     """
-    cpu = found.jobs_parts_kwh[:, 0] + found.jobs_parts_kwh[:, 2]
-    gpu = found.jobs_parts_kwh[:, 1] + found.jobs_parts_kwh[:, 3]
-    emissions = found.jobs.carbon_g / G_PER_KG
+    cpu = account.jobs_parts_kwh[:, 0] + account.jobs_parts_kwh[:, 2]
+    gpu = account.jobs_parts_kwh[:, 1] + account.jobs_parts_kwh[:, 3]
+    emissions = account.jobs.carbon_g / G_PER_KG
     columns = {
-        "timestamp": _moments(found.start_ts + at_s),
-        "duration": found.held_s,
+        "timestamp": _moments(account.start_ts + at_s),
+        "duration": account.held_s,
         "emissions": emissions,
-        "emissions_rate": _per(emissions, found.held_s),
-        "cpu_power": _per(cpu * WATTS_PER_KW * HOUR_S, found.held_s),
-        "gpu_power": _per(gpu * WATTS_PER_KW * HOUR_S, found.held_s),
+        "emissions_rate": _per(emissions, account.held_s),
+        "cpu_power": _per(cpu * WATTS_PER_KW * HOUR_S, account.held_s),
+        "gpu_power": _per(gpu * WATTS_PER_KW * HOUR_S, account.held_s),
         "cpu_energy": cpu,
         "gpu_energy": gpu,
-        "idle_energy": found.jobs_parts_kwh[:, 2:].sum(axis=1),
-        "energy_consumed": found.jobs.kwh,
-        "cost_usd": found.jobs.cost_usd,
+        "idle_energy": account.jobs_parts_kwh[:, 2:].sum(axis=1),
+        "energy_consumed": account.jobs.kwh,
+        "cost_usd": account.jobs.cost_usd,
     }
     own = {name: pl.Series(values, dtype=pl.String) for name, values in names.items()}
     return pl.DataFrame(own | columns).with_columns(
         zone=pl.lit(site.grid.zone if site.grid else ""),
-        pue=pl.lit(found.pue),
-        use_known=pl.Series(found.known),
+        pue=pl.lit(account.pue),
+        use_known=pl.Series(account.known),
     )
 
 
-def _machines(found: EnergyAccount, site: Site, machines: Sequence[Machine]) -> pl.DataFrame:
+def _machines(account: EnergyAccount, site: Site, machines: Sequence[Machine]) -> pl.DataFrame:
     """Return one row per kind of machine, sorted by name, and a last row with the totals."""
     each = pl.DataFrame(
         {
             "kind": [node.name for node in site.table.nodes(machines)],
             "machines": np.ones(len(machines), dtype=np.int64),
             "gpus": [machine.gpus for machine in machines],
-            "energy_kwh": found.machines.kwh,
-            "energy_unallocated_kwh": found.unallocated.kwh,
-            "carbon_kg": found.machines.carbon_g / G_PER_KG,
-            "cost_usd": found.machines.cost_usd,
+            "energy_kwh": account.machines.kwh,
+            "energy_unallocated_kwh": account.unallocated.kwh,
+            "carbon_kg": account.machines.carbon_g / G_PER_KG,
+            "cost_usd": account.machines.cost_usd,
         }
     )
     sums = pl.exclude("kind").sum()

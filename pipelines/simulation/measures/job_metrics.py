@@ -1,9 +1,10 @@
 """Columns of a schedule: per job its final state, stretch and progress; per run the resources held and used."""
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.slowdown import KILLED_AFTER_FRAC
@@ -58,7 +59,7 @@ def job_metrics(schedule: Schedule) -> JobMetrics:
     doomed = (schedule.ending == Ending.RUNNING) & ~schedule.full & workload.dies[schedule.job]
     lives = _lives(schedule, np.where(doomed, Ending.KILLED, schedule.ending))
 
-    def of_started(values: FloatArray | IntArray | BoolArray, other: float) -> FloatArray:
+    def of_started(values: npt.NDArray[Any], other: float) -> FloatArray:
         column = np.full(count, other, dtype=np.float64)
         column[lives.job] = values
         return column

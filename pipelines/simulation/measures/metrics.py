@@ -138,15 +138,25 @@ def summarise(schedule: Schedule, *, uses: Uses | None = None, warm_up_s: float 
     jobs = job_metrics(schedule)
     in_window = workload.arrive_s >= warm_up_s
     counted = jobs.arrived & in_window
-    states = ("completed", "failed", "running", "waiting", "killed", "retried", "preempted", "interrupted")
-    counts = {name: int((counted & getattr(jobs, name)).sum()) for name in states}
+
+    def count(of_jobs: BoolArray) -> int:
+        return int((counted & of_jobs).sum())
+
+    completed, waiting = count(jobs.completed), count(jobs.waiting)
     return Metrics(
         submitted=int(counted.sum()),
         never_fits=int((in_window & schedule.never_fits & (workload.arrive_s <= schedule.end_s)).sum()),
-        deployed=int((counted & ~np.isnan(jobs.first_start_s)).sum()),
-        **counts,
+        deployed=count(~np.isnan(jobs.first_start_s)),
+        completed=completed,
+        failed=count(jobs.failed),
+        running=count(jobs.running),
+        waiting=waiting,
+        killed=count(jobs.killed),
+        retried=count(jobs.retried),
+        preempted=count(jobs.preempted),
+        interrupted=count(jobs.interrupted),
         users=len(np.unique(workload.user[counted])),
-        complete_rate=_ratio(counts["completed"], counts["completed"] + counts["waiting"]),
+        complete_rate=_ratio(completed, completed + waiting),
         **_held(schedule, uses, warm_up_s),
         **_lost(schedule, jobs, warm_up_s),
         **_service(schedule, jobs, counted),

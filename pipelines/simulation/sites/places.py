@@ -153,7 +153,7 @@ def places_of(
         )
     table = power_file(power)
     assumed = replace(table.assumed, gpu_frac=1.0)
-    found = []
+    places = []
     for size, files in zip(sizes, of_one_year([zone_files(folder, name) for name in names], year), strict=True):
         grid = files.grid(size.pue)
         if grid.carbon is None or grid.price is None:
@@ -169,8 +169,8 @@ def places_of(
         node = table.node(Machine(name="", cpu_cores=0.0, mem_gib=0.0, gpus=GPUS_ON_A_NODE, gpu_type=size.gpu_type))
         nodes = size.gpus / GPUS_ON_A_NODE
         watts = replace(node, name=size.zone, cpu_idle_w=nodes * node.cpu_idle_w, cpu_full_w=nodes * node.cpu_full_w)
-        found.append(Place(name=size.zone, gpus=size.gpus, power=watts, assumed=assumed, grid=grid))
-    return tuple(found)
+        places.append(Place(name=size.zone, gpus=size.gpus, power=watts, assumed=assumed, grid=grid))
+    return tuple(places)
 
 
 def _usual(zone: str) -> Size:

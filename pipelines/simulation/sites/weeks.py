@@ -170,7 +170,7 @@ def stacked(weeks: Sequence[Weeks]) -> Weeks:
 def part(weeks: Weeks, rows: IntArray) -> Weeks:
     """Return some weeks of a batch."""
     columns = {name: column[rows] for name, column in weeks._asdict().items() if name != "jobs"}
-    return Weeks(jobs=Jobs(*(column[rows] for column in weeks.jobs)), **columns)
+    return Weeks(jobs=Jobs(**{name: column[rows] for name, column in weeks.jobs._asdict().items()}), **columns)
 
 
 _JOB_FILLS: Final = {"gpus": 1, "steps": 1, "due": NEVER, "origin": 0, "move_usd": 0.0}
