@@ -96,7 +96,7 @@ class Bucket:
                 for each, copy in zip(absent, copies, strict=True):
                     self._keep(each, copy)
             self._evict()
-        return list(held.values())
+        return [held[each.path] for each in outputs]
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -63,18 +63,10 @@ def ingest(
 ) -> IngestReport:
     """Ingest a published trace from a folder; the same files again change nothing.
 
-    Parameters
-    ----------
-    source
-        A name in `SOURCES`, or the `Source` itself.
-    as_name
-        The trace's name in the lake; by default the name of the source.
-    strict_share
-        The largest share (0..1) of any file's rows that may go to quarantine; None allows all.
-    progress
-        Function called at each step, see `Progress`; with an engine, only after each cluster.
-    engine
-        Loads the clusters, each in a process with at most `threads` threads. Its processes must see both folders.
+    `source` is a name in `SOURCES`, or the `Source` itself; `as_name` the trace's name in the lake, by default that of
+    the source. `strict_share` is the largest share (0..1) of any file's rows that may go to quarantine; None allows
+    all. The clusters are loaded by `engine`, each in a process with at most `threads` threads, which must see both
+    folders; then `progress` is called only after each cluster.
     """
     declared, trace = _named(source, from_dir, as_name)
     if strict_share is not None and not 0 <= strict_share <= 1:

@@ -98,12 +98,10 @@ class Lake:
         return frame.select(pl.col(n).cast(t) for n, t in schema.items())
 
     def connect(self, *, read_only: bool = True) -> duckdb.DuckDBPyConnection:
-        """Return a connection to the DuckDB file with the lake's views.
+        """Return a connection to the DuckDB file with the lake's views, rebuilt first if the lake changed.
 
-        The file is rebuilt first if the lake changed or moved.
-
-        If the file cannot be rebuilt (another process is writing, or the disk is read-only), the connection is to a
-        database in memory with the same views.
+        If it cannot be rebuilt (another process is writing, or the disk is read-only), the connection is to a database
+        in memory with the same views.
         """
         self._require()
         if self._try_refresh():
@@ -117,8 +115,8 @@ class Lake:
     ) -> duckdb.DuckDBPyConnection:
         """Return a connection with the lake's views that can read only the lake's files and write only to `spill`.
 
-        The database is in memory; DuckDB moves data to `spill` if memory is short.
-        With `refresh`, the first call also rebuilds the DuckDB file with the views if the lake changed or moved.
+        The database is in memory. With `refresh`, the first call also rebuilds the DuckDB file with the views if
+        needed.
         """
         self._require()
         if refresh and not self._seen:

@@ -37,9 +37,8 @@ UNINFORMED_S: Final = {0.5: 3600.0, 0.9: 36000.0}
 class HistoryBaseline:
     """A chain of keys, and the maximum number of last ended jobs whose quantiles are the forecast (`window`).
 
-    A key is a tuple of columns; jobs with equal values in all of them are similar. The first key of the chain with
-    enough ended jobs gives the forecast. Under a key with a null in one of its columns, a job has no
-    similar jobs. Under the key `()`, which ends most chains, all jobs are similar.
+    A key is a tuple of columns; jobs with equal, known values in all of them are similar, under `()` all jobs. The
+    first key of the chain with enough ended jobs gives the forecast.
     """
 
     keys: tuple[Key, ...]

@@ -182,9 +182,9 @@ class Verdict:
 def judge(kind: Literal["runtime", "usage"], evaluation: pl.DataFrame) -> Verdict:
     """Judge a model by its evaluation on time-later rows; `COLUMNS` lists the columns that are read.
 
-    A run-time model passes with the combination as its answer, or with one of its members if that is better on the
-    held-out rows, the whole 95 % interval of the difference below zero. Of a usage model, the coverage of each target's
-    quantile must be at least its level minus `COVERAGE_TOLERANCE`.
+    A run-time model passes with the combination as its answer, or with one of its members if that is better, the whole
+    95 % interval of the difference below zero. Of a usage model, the coverage of each target's quantile must be at
+    least its level minus `COVERAGE_TOLERANCE`.
     """
     missing = sorted(COLUMNS[kind] - set(evaluation.columns))
     if missing:

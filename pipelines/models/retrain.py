@@ -64,10 +64,9 @@ def retrain(
 ) -> list[Retrained]:
     """Train the run-time models of a trace and, if it measures use, its usage models; register each as a challenger.
 
-    `recipes` are the recipes of run-time models by registered name; models without one get the default. `engine` trains
-    the models, each in `threads` threads; they are registered here after all are trained. `draw` returns the picture
-    that is stored with a run, as PNG, from the record of the fit and the model's name. `watch` iterates over the models
-    to train; a caller shows progress with it.
+    `recipes` are by registered name. `engine` trains the models, each in `threads` threads. `draw` returns the picture,
+    as PNG, that is stored with a run, from the record of the fit and the model's name. `watch` iterates over the
+    models.
     """
     talk(f"training run-time models of {trace} on {tables.jobs.height} jobs")
     if tables.measured is None:

@@ -60,8 +60,8 @@ def read_tables(
 ) -> Tables:
     """Read the newest jobs of a trace from the lake, and the finished jobs from a service's store (URL `feedback`).
 
-    Of either, at most `newest` jobs: the last submitted of the lake, the last reported of the store. The memory needed
-    grows with `newest`, not with the lake.
+    Of either, at most `newest` jobs, which bounds the memory: the last submitted of the lake, the last reported of the
+    store.
     """
     tables = newest_tables(lake, trace, cluster, newest, talk)
     jobs, usage = tables.jobs, with_kills(tables.jobs, tables.usage)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -186,10 +187,11 @@ def unit_loss(tasks: Sequence[Task], unit: Unit) -> FloatArray:
 def judges(engine: Engine, tasks: Sequence[Task]) -> Iterator[list[Judge]]:
     """Yield the `Judge` of every task, which fits and judges on the engine during the block."""
     with engine.opened(unit_loss, tasks) as run:
-        yield [
-            lambda runs, task=task: run([Unit(task, recipe, cut) for recipe, cut in runs])  # type: ignore[misc]
-            for task in range(len(tasks))
-        ]
+
+        def judged(task: int, runs: Sequence[tuple[Recipe, int]]) -> Iterator[FloatArray]:
+            return run([Unit(task, recipe, cut) for recipe, cut in runs])
+
+        yield [partial(judged, task) for task in range(len(tasks))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,8 +308,8 @@ def search(
 ) -> Best:
     """Search until the study in the database `store` (URL) has `trials` finished trials; those of earlier runs count.
 
-    The first trial is the default recipe. Each trial depends on the seed and the finished trials only, so a search that
-    was stopped and continued makes the same trials as one that was not. After `timeout_s` no further trial starts.
+    The first trial is the default recipe. Each trial depends on the seed and the finished trials only, so a stopped
+    search makes the same trials when continued. After `timeout_s` no further trial starts.
     """
     started = time.monotonic()
     with _opened(task.study, store) as study:

@@ -122,9 +122,9 @@ class Peak:
 def train_usage(setting: Setting, task_type: str) -> TrainedModel:
     """Train and judge the usage model of one task type.
 
-    A job's use is known only when it ends. So jobs that ended after the cut are neither trained on nor in the served
-    history. The memory of a job that was killed for memory is a lower bound. A target measured in too few jobs gets no
-    booster. The model also contains upper bounds of the use of similar jobs (`alike_of`).
+    A job's use is known only when it ends, so jobs that ended after the cut are not trained on. The memory of a job
+    that was killed for memory is a lower bound. A target measured in too few jobs gets no booster. The model also
+    contains upper bounds of the use of similar jobs (`alike_of`).
     """
     until = setting.cut
     examples = setting.examples(task_type, FEATURES, relative=False)
@@ -280,7 +280,8 @@ def conformal_quantile(values: FloatArray, level: float) -> float:
 
 def log1p_use(jobs: pl.DataFrame, column: str) -> FloatArray:
     """Return log1p of a column of use (n,), NaN where it was not measured."""
-    return np.log1p(_floats(jobs, column))
+    used: FloatArray = np.log1p(_floats(jobs, column))
+    return used
 
 
 def learnable(split: Split, log1p: FloatArray, least: int) -> bool:

@@ -157,9 +157,10 @@ def duckdb_records(
         ):
             if database:
                 refuse_all_but_select(connection, rows.query or "")
-            kinds = dict(row[:2] for row in connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall())
+            described = connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall()
+            kinds = {str(row[0]): str(row[1]) for row in described}
             for name in map(str, wanted):
-                kind = str(kinds[require(file, name, list(kinds))])
+                kind = kinds[require(file, name, list(kinds))]
                 if kind.startswith(NESTED) or kind.endswith("]"):
                     raise SourceError(
                         f"{file}: the column {name!r} is of type {kind[:60]}; expected a number, text or time"
