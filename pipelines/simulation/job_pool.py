@@ -1,6 +1,6 @@
 """Choose the recorded jobs of a simulation: by time window or virtual cluster (VC), and by known use and request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -75,7 +75,7 @@ def submissions(
 
 MEASURED: Final = ("used_cpu_cores", "used_gpus", "mem_avg_gib", "mem_max_gib", "gpu_mem_max_gib")
 ASSUMED_DEVICE_MEM_GIB: Final = 16.0
-"""Default memory in GiB of a GPU whose type is unknown or `MISC`."""
+"""Memory in GiB of a GPU whose type is unknown or `MISC`."""
 
 PARAMETER_SERVER: Final = "ps"
 """Role of parameter servers. Traces do not measure them: their recorded use is copied from their workers."""
@@ -95,27 +95,19 @@ class Pool:
     frame: pl.DataFrame = field(compare=False, repr=False)
     known: tuple[bool, ...]
     measured: tuple[bool, ...]
-    dropped: Mapping[str, int]
-    device_mem_gib: Mapping[str, float]
-    assumed_device_mem_gib: float
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    device_mem_gib: Mapping[str, float] = field(default_factory=lambda: dict(GPU_MEM_GIB_OF_TYPE))
+    assumed_device_mem_gib: float = ASSUMED_DEVICE_MEM_GIB
 
 
-def job_pool(
-    jobs: pl.DataFrame,
-    usage: pl.DataFrame,
-    *,
-    device_mem_gib: Mapping[str, float] = GPU_MEM_GIB_OF_TYPE,
-    assumed_device_mem_gib: float = ASSUMED_DEVICE_MEM_GIB,
-    dropped_roles: Sequence[str] = (PARAMETER_SERVER,),
-) -> Pool:
+def job_pool(jobs: pl.DataFrame, usage: pl.DataFrame) -> Pool:
     """Join the canonical tables `jobs` and `usage`; keep jobs that ended, were measured and state every request.
 
-    Parameter servers (role `ps`) are left out by default, because the traces copy their use from their workers.
-    The pool is sorted by submission time and key.
+    Parameter servers are left out. The pool is sorted by submission time and key.
     """
     joined = jobs.join(usage, on=KEYS, how="left").sort("submit_ts", *KEYS)
     rules: dict[str, pl.Expr] = {
-        "role": pl.col("role").is_in(list(dropped_roles)),
+        "role": pl.col("role") == PARAMETER_SERVER,
         "no_run_time": pl.col("run_s").is_null() | (pl.col("run_s") <= 0.0),
         "run_time_censored": pl.col("run_s_censored"),
         "no_request": pl.any_horizontal(pl.col(name).is_null() for name in REQUESTS),
@@ -133,7 +125,7 @@ def job_pool(
             f"({', '.join(f'{count} {why}' for why, count in dropped.items() if count)}); "
             "expected a trace with a usage table; else use --arrivals recorded"
         )
-    return _pool(kept, device_mem_gib, assumed_device_mem_gib, dropped)
+    return _pool(kept, dropped)
 
 
 def one_instance_each(pool: Pool) -> Pool:
@@ -143,41 +135,29 @@ def one_instance_each(pool: Pool) -> Pool:
     return replace(pool, jobs=jobs, frame=single)
 
 
-def recorded_pool(
-    jobs: pl.DataFrame,
-    usage: pl.DataFrame,
-    *,
-    device_mem_gib: Mapping[str, float] = GPU_MEM_GIB_OF_TYPE,
-    assumed_device_mem_gib: float = ASSUMED_DEVICE_MEM_GIB,
-) -> Pool:
+def recorded_pool(jobs: pl.DataFrame, usage: pl.DataFrame) -> Pool:
     """Join the jobs returned by `submissions` with their use; keep all jobs and their order."""
-    joined = jobs.join(usage, on=KEYS, how="left", maintain_order="left")
-    return _pool(joined, device_mem_gib, assumed_device_mem_gib, {})
+    return _pool(jobs.join(usage, on=KEYS, how="left", maintain_order="left"), {})
 
 
-def _pool(
-    frame: pl.DataFrame, device_mem_gib: Mapping[str, float], assumed_gib: float, dropped: Mapping[str, int]
-) -> Pool:
+def _pool(frame: pl.DataFrame, dropped: Mapping[str, int]) -> Pool:
     complete = pl.all_horizontal(pl.col(name).is_not_null() for name in (*REQUESTS, *MEASURED))
     is_measured = complete & (pl.col("role") != PARAMETER_SERVER)
-    is_known = pl.col("gpu_type").is_in(list(device_mem_gib)).fill_null(value=False) | (
-        pl.col("req_gpus").fill_null(0.0) == 0.0
-    )
+    has_type = pl.col("gpu_type").is_in(list(GPU_MEM_GIB_OF_TYPE)).fill_null(value=False)
+    is_known = has_type | (pl.col("req_gpus").fill_null(0.0) == 0.0)
     marked = frame.with_columns(pl.when(is_measured).then(name).otherwise(0.0).alias(name) for name in MEASURED)
     rows = marked.with_columns(pl.col(list(REQUESTS)).fill_null(float("nan"))).iter_rows(named=True)
     return Pool(
-        jobs=tuple(_pool_job(row, device_mem_gib, assumed_gib) for row in rows),
+        jobs=tuple(_pool_job(row) for row in rows),
         frame=frame,
         known=tuple(frame.select(is_known).to_series()),
         measured=tuple(frame.select(is_measured).to_series()),
         dropped=dropped,
-        device_mem_gib=dict(device_mem_gib),
-        assumed_device_mem_gib=assumed_gib,
     )
 
 
 # A row mixes strings, numbers and timestamps, as the table's schema types them.
-def _pool_job(row: Mapping[str, Any], device_mem_gib: Mapping[str, float], assumed_gib: float) -> PoolJob:
+def _pool_job(row: Mapping[str, Any]) -> PoolJob:
     same = "job_id trace task_type instances cluster role user group vc workload gpu_type"
     job = Job(
         request=Request(cpu_cores=row["req_cpu_cores"], mem_gib=row["req_mem_gib"], gpus=row["req_gpus"]),
@@ -191,6 +171,6 @@ def _pool_job(row: Mapping[str, Any], device_mem_gib: Mapping[str, float], assum
         gpus=row["used_gpus"],
         gpu_mem_gib=row["gpu_mem_max_gib"],
         mem_avg_gib=row["mem_avg_gib"],
-        device_mem_gib=device_mem_gib.get(row["gpu_type"], assumed_gib),
+        device_mem_gib=GPU_MEM_GIB_OF_TYPE.get(row["gpu_type"], ASSUMED_DEVICE_MEM_GIB),
     )
     return PoolJob(job=job, measured=measured)

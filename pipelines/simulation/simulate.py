@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.advice import ORACLE, REQUESTED, Advice, advice, model_decided_share
+from pipelines.simulation.advice import REQUESTED, advice
 from pipelines.simulation.energy.account import EnergyAccount
 from pipelines.simulation.energy.site import Site
 from pipelines.simulation.energy.tables import energy_figures
@@ -48,15 +48,11 @@ class SimulationResult:
     """The results of a simulation as flat rows, with notes on assumptions.
 
     `rows` has one row per population (column `devices`: all jobs, or jobs on GPUs of known memory), seed, slowdown
-    model, arm and shift; `reclaimed` sums over the pool, one row per arm, resource and reason of the target. For each
-    arm, `recommendations` has one per job of the pool, and `model_decided_share` is the share of jobs whose target was
-    set by the run-time model rather than a lower bound.
+    model, arm and shift; `reclaimed` sums over the pool, one row per arm, resource and reason of the target.
     """
 
     rows: list[Row]
     reclaimed: list[Row]
-    model_decided_share: Mapping[str, float]
-    recommendations: Advice
     notes: list[str]
 
 
@@ -159,8 +155,6 @@ def _simulated(
     return SimulationResult(
         rows=rows,
         reclaimed=reclaimed_rows(pool, sized),
-        model_decided_share={arm: model_decided_share(answers) for arm, answers in sized.items() if arm != ORACLE},
-        recommendations=sized,
         notes=[*settings.notes(), *type_notes(gangs, settings), *notes, *prediction_notes(given, settings)],
     )
 

@@ -29,7 +29,7 @@ def simulated(**completed: float) -> SimulationResult:
         for arm, reason, target in (("shrunk", "floor", 2.0), ("shrunk", "cold_start", 4.0), ("oracle", "floor", 1.0))
     ]
     return SimulationResult(
-        rows=rows, reclaimed=reclaimed, model_decided_share={}, recommendations={}, notes=[]
+        rows=rows, reclaimed=reclaimed, notes=[]
     )  # fmt: skip
 
 
