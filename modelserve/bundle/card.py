@@ -204,8 +204,6 @@ IMPORTANCES: Final = TypeAdapter(tuple[Importance, ...])
 def canonical_json(value: object) -> bytes:
     """Return readable JSON in a unique form: sorted keys, indented by two spaces, a final newline; NaN is rejected.
 
-    Examples
-    --------
     >>> print(canonical_json({"b": 1, "a": None}).decode(), end="")
     {
       "a": null,

@@ -55,8 +55,6 @@ def quietly() -> Iterator[None]:
 def in_short(error: Exception) -> str:
     r"""Return in a few words the reason why a call to MLflow failed.
 
-    Examples
-    --------
     >>> in_short(OSError("HTTPConnectionPool(host='h'): Max retries exceeded (Caused by NewConnectionError('...'))"))
     'no connection'
     >>> in_short(ValueError("no such run\nsecond line"))
@@ -77,8 +75,6 @@ def is_unknown(error: Exception) -> bool:
 def without_password(uri: str) -> str:
     """Return an address without its user name and password.
 
-    Examples
-    --------
     >>> without_password("https://me:secret@registry:5000/x"), without_password("sqlite:///a.db")
     ('https://registry:5000/x', 'sqlite:///a.db')
     """

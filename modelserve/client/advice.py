@@ -118,8 +118,6 @@ def read_advice(content: bytes, jobs: Sequence[Job], call: Call, *, floors_expec
 def writable(text: str) -> str:
     r"""Return a text in which "?" replaces what UTF-8 cannot encode: halves of surrogate pairs, which JSON may contain.
 
-    Examples
-    --------
     >>> writable("cut \\ud83d here, whole \U0001f600 there").isprintable()
     True
     """

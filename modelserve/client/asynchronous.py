@@ -383,8 +383,6 @@ class AsyncClient:
 def is_too_long(refusal: Refused) -> bool:
     """Return whether a list was refused for its length: too many bytes (413), or too many rows (422 for the list).
 
-    Examples
-    --------
     >>> is_too_long(Refused("", status=413, problem={}))
     True
     >>> is_too_long(Refused("", status=422, problem={"errors": [{"field": "jobs.0.instances"}]}))

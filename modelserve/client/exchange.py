@@ -179,8 +179,6 @@ class Exchange:
 def checked_address(address: str) -> str:
     """Check the address of a service, and return it without the final slash.
 
-    Examples
-    --------
     >>> checked_address("http://127.0.0.1:8080/")
     'http://127.0.0.1:8080'
     """

@@ -63,8 +63,6 @@ class HttpScale:
     BadRequest
         A parameter is not valid.
 
-    Examples
-    --------
     >>> from scheduler_core.types import Request
     >>> asked = Job(job_id="a", trace="pai", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5))
     >>> with HttpScale("http://127.0.0.1:9") as scale:  # no service runs there

@@ -60,8 +60,6 @@ def message_of(of: CallShape[Any], body: bytes | None = None, **values: str | No
 def segment(name: str) -> str:
     """Return a name, percent-encoded as one segment of a URL path.
 
-    Examples
-    --------
     >>> segment("a/b c")
     'a%2Fb%20c'
     """
@@ -99,8 +97,6 @@ def body_as(kind: type[Row], item: BaseModel | Mapping[str, object], *, field: s
 def parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
     """Split a list into parts of at most `most` items, in order; an empty list gives one empty part.
 
-    Examples
-    --------
     >>> list(parts("abcde", 2))
     ['ab', 'cd', 'e']
     """
@@ -161,8 +157,6 @@ def problem_of(reply: Reply) -> Mapping[str, object]:
 def problem_text(status: int, problem: Mapping[str, object]) -> str:
     """Return a status and its problem details (RFC 9457) as text for an error message.
 
-    Examples
-    --------
     >>> problem_text(422, {"title": "Unprocessable", "detail": "jobs.0.instances: found 0"})
     '422 Unprocessable: jobs.0.instances: found 0'
     """

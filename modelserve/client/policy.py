@@ -67,8 +67,6 @@ class Retries:
     def wait_s(self, failures: int, drawn: float) -> float:
         """Return the seconds to wait after `failures` failures in a row; `drawn` is a random number in [0, 1).
 
-        Examples
-        --------
         >>> [Retries().wait_s(failures, 0.5) for failures in (1, 2, 3, 9)]
         [0.05, 0.1, 0.2, 1.0]
         """
@@ -116,8 +114,6 @@ class Turns:
 def retry_after_s(header: str | None, now: datetime) -> float:
     """Return the seconds to wait by a `Retry-After` header (a number or a date); 0 if absent, past or unreadable.
 
-    Examples
-    --------
     >>> noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
     >>> retry_after_s("7", noon), retry_after_s("Fri, 20 Nov 2026 12:00:05 GMT", noon), retry_after_s("soon", noon)
     (7.0, 5.0, 0.0)
@@ -139,8 +135,6 @@ class Breaker:
 
     Safe from several threads. If the caller of the trial never reports a result, others wait for one cool-down only.
 
-    Examples
-    --------
     >>> now = [0.0]
     >>> breaker = Breaker(failures=2, cool_down_s=30.0, clock=lambda: now[0])
     >>> breaker.failed()

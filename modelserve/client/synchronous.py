@@ -97,8 +97,6 @@ class Client:
 
     Safe from several threads.
 
-    Examples
-    --------
     >>> from modelserve.client.policy import Retries
     >>> from scheduler_core.types import Request
     >>> asked = Job(job_id="a", trace="pai", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5))

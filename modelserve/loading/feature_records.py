@@ -70,8 +70,6 @@ def encode_features(scored: Sequence[Scored]) -> bytes:
 def decode_features(blob: bytes) -> list[Scored]:
     """Decode feature rows that `encode_features` wrote.
 
-    Examples
-    --------
     >>> decode_features(encode_features([]))
     []
     """

@@ -83,8 +83,6 @@ def _of_job(held: Mapping[str, Held], kind: Kind, trace: str, workload: str | No
 def failure_key(name: str, alias: str) -> str:
     """Return the key in `Snapshot.failures` of a model's alias.
 
-    Examples
-    --------
     >>> failure_key("usage.pai.cv", "champion"), failure_key("usage.pai.cv", "challenger")
     ('usage.pai.cv', 'usage.pai.cv@challenger')
     """

@@ -161,8 +161,6 @@ class Sync:
 def wait_s(every_s: float, failed: int, drawn: float) -> float:
     """Return the wait in seconds after `failed` failed rounds in a row; `drawn` is a random number from 0 to 1.
 
-    Examples
-    --------
     >>> [wait_s(5.0, failed, 0.0) for failed in (0, 1, 2, 9)]
     [5.0, 10.0, 20.0, 300.0]
     >>> wait_s(5.0, 0, 1.0)

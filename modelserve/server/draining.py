@@ -42,7 +42,7 @@ class DrainingServer(uvicorn.Server):
         drain_s: float,
         stop_limit_s: float,
         on_start: Callable[[], None],
-        on_beat: Callable[[], None],
+        on_beat: Callable[[], object],
     ) -> None:
         super().__init__(config)
         # `_break_off` closes all connections first; a second later, uvicorn cancels the calls that still run.

@@ -18,15 +18,7 @@ LEAST_CONNECTIONS: Final = 16
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address; the first worker that is ready starts to listen on it.
-
-    Raises
-    ------
-    BadSettings
-        The host is not an address.
-    ListenError
-        The address is not one of this machine, or is in use.
-    """
+    """Return a socket bound to the address; the first worker that is ready starts to listen on it."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -77,11 +69,6 @@ def allow_open_files(connections_limit: int) -> int:
     """Increase this process's limit of open files to what its connections need, as far as the system allows.
 
     Return the limit of connections: `connections_limit`, or fewer if the system allows too few open files for them.
-
-    Raises
-    ------
-    ListenError
-        The system allows too few open files to serve at all.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # At twice the limit, connections are closed without a response.

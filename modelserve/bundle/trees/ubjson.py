@@ -29,8 +29,6 @@ _LENGTH: Final = struct.Struct(">cq")
 def read_ubjson(data: bytes) -> Value:
     r"""Parse UBJSON; typed arrays become numpy arrays in the byte order of the file.
 
-    Examples
-    --------
     >>> read_ubjson(b"{L" + bytes(7) + b"\x01ai\x05}")
     {'a': 5}
     """

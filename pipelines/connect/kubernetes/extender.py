@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 import numpy as np
@@ -118,13 +119,12 @@ def extender_app(view: NodeView) -> Starlette:
     """Return the application: `/kubernetes/filter`, `/kubernetes/prioritize` and `/healthz`."""
     extender = Extender(view)
 
-    async def filter_nodes(body: bytes) -> bytes:
-        return await _answered(body, extender.failed, _filtered)
-
-    async def prioritize(body: bytes) -> bytes:
-        return await _answered(body, extender.scores, _prioritized)
-
-    return app_of({"/kubernetes/filter": filter_nodes, "/kubernetes/prioritize": prioritize})
+    return app_of(
+        {
+            "/kubernetes/filter": partial(_answered, decide=extender.failed, write=_filtered),
+            "/kubernetes/prioritize": partial(_answered, decide=extender.scores, write=_prioritized),
+        }
+    )
 
 
 async def _answered(

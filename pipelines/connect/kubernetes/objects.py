@@ -30,8 +30,6 @@ class BadQuantity(ValueError):
 def quantity(value: object) -> Fraction:
     """Return the exact number of a quantity, in cores, bytes or units; numbers of JSON are quantities, too.
 
-    Examples
-    --------
     >>> [float(quantity(text)) for text in ("500m", "1.5", "2e3", "4Ki", 3)]
     [0.5, 1.5, 2000.0, 4096.0, 3.0]
     """

@@ -131,10 +131,6 @@ def serve_app(
             drain_s=DRAIN_S,
             stop_limit_s=STOP_LIMIT_S,
             on_start=lambda: say(f"listening on {address_of(listening, tls=held is not None)}"),
-            on_beat=lambda: None if held is None else _refresh(held),
+            on_beat=lambda: None if held is None else held.refresh(),
         )
         server.run(sockets=[listening])
-
-
-def _refresh(certificate: Certificate) -> None:
-    certificate.refresh()

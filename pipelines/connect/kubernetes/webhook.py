@@ -56,10 +56,6 @@ class Counts:
         self._reviews.labels(outcome).inc()
         self._seconds.observe(duration_s)
 
-    def of(self, outcome: str) -> float:
-        """Return the number of reviews with an outcome."""
-        return self.registry.get_sample_value("taut_webhook_reviews_total", {"outcome": outcome}) or 0.0
-
 
 DEADLINE_S: Final = 0.2
 """Longest time for an answer; the API server waits for at least one second."""

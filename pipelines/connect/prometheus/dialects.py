@@ -185,8 +185,6 @@ DIALECTS: Final[Mapping[str, Dialect]] = {each.name: each for each in _ALL}
 def checked_matchers(text: str) -> str:
     """Return PromQL label matchers, as `cluster="a100",job=~"dcgm.*"`, if they are well-formed.
 
-    Examples
-    --------
     >>> checked_matchers('cluster="a100", job=~"dcgm.*"')
     'cluster="a100", job=~"dcgm.*"'
     """

@@ -144,8 +144,6 @@ async def _readiness(client: AsyncClient) -> str:
 def written(answer: Answer) -> bytes:
     r"""Return an answer as the plugin reads it.
 
-    Examples
-    --------
     >>> written(Answer(amounts={"cpus_per_task": 2}, admin_comment="taut a-1", note="not sent"))
     b'cpus_per_task=2\nadmin_comment=taut a-1\nend=1\n'
     """

@@ -23,8 +23,6 @@ class Comment:
 def read_comment(text: str) -> Comment:
     """Read an `admin_comment`; a change that was only observed (`would`) is none.
 
-    Examples
-    --------
     >>> read_comment("site; taut f8-1 mem 65536->8192 MiB, cpus-per-task 8->2").changes
     {'mem': (65536, 8192), 'cpus-per-task': (8, 2)}
     >>> read_comment("taut f8-1 would mem 65536->8192 MiB")

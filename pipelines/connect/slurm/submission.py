@@ -133,8 +133,6 @@ class Submission:
 def group_of(user: str | None, name: str | None) -> str | None:
     """Return the group of similar jobs: jobs of one user with one name, since names like `train` are not unique.
 
-    Examples
-    --------
     >>> group_of("anna", "train"), group_of("anna", None)
     ('anna/train', None)
     """
@@ -144,8 +142,6 @@ def group_of(user: str | None, name: str | None) -> str | None:
 def gpus_of(text: str) -> tuple[int, str | None]:
     """Return the number of GPUs in a list of generic resources of any Slurm release, and their type.
 
-    Examples
-    --------
     >>> gpus_of("gres:gpu:t4:2"), gpus_of("gres/gpu:a100:1,gres/gpu:t4:2"), gpus_of("license:matlab:3"), gpus_of("gpu")
     ((2, 't4'), (3, 'a100'), (0, None), (1, None))
     """
@@ -157,8 +153,6 @@ def gpus_of(text: str) -> tuple[int, str | None]:
 def read_submission(content: bytes) -> Submission:
     r"""Read the lines `key=value` of a request.
 
-    Examples
-    --------
     >>> read_submission(b"min_cpus=4\nname=a%0Ab\n\n")
     Submission(numbers={'min_cpus': 4}, texts={'name': 'a\nb'})
     """

@@ -15,8 +15,6 @@ _SPAN: Final = re.compile(r"(?:(?P<d>\d+)-)?(?:(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d+
 def counts_of(text: str) -> Mapping[str, str]:
     """Return a list of resources by name.
 
-    Examples
-    --------
     >>> counts_of("cpu=2,gres/gpu:t4=1,mem=8G")
     {'cpu': '2', 'gres/gpu:t4': '1', 'mem': '8G'}
     """
@@ -32,8 +30,6 @@ def amount_of(text: str) -> float | None:
 def mib_of(text: str) -> float | None:
     """Return a text of memory in MiB, its unit if it names none; None if it is not a number.
 
-    Examples
-    --------
     >>> mib_of("8G"), mib_of("1536K"), mib_of("100"), mib_of("")
     (8192.0, 1.5, 100.0, None)
     """
@@ -44,8 +40,6 @@ def mib_of(text: str) -> float | None:
 def seconds_of(text: str) -> float | None:
     """Return a span in seconds, or None.
 
-    Examples
-    --------
     >>> seconds_of("00:02.197"), seconds_of("1-01:00:01"), seconds_of("")
     (2.197, 90001.0, None)
     """

@@ -1,4 +1,4 @@
-"""Placements and explanations by both clients against a real service, and by the commands with and without it."""
+"""Placements, explanations and reservations of a real service, by the client and by the commands."""
 
 import json
 from collections.abc import Iterator
@@ -45,3 +45,14 @@ def test_a_command_answers_alike_with_and_without_a_service(address: str, tmp_pa
 
     assert (here.exit_code, there.exit_code) == (0, 0), there.output
     assert json.loads(here.stdout) == json.loads(there.stdout)
+
+
+def test_more_jobs_than_a_call_takes_are_sent_in_parts(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modelserve.client.asynchronous.MAX_RUNNING", 3)
+    asked = {"task_type": "ctr", "request": {"cpu_cores": 6.0}, "age_s": 60.0}
+
+    with Client(address) as client:
+        found = client.reservations([{"job_id": f"j{i}", **asked} for i in range(5)])
+
+    assert [row.job_id for row in found] == [f"j{i}" for i in range(5)]
+    assert len({row.answer_id for row in found}) == 2
