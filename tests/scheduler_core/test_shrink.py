@@ -332,44 +332,91 @@ def test_a_resource_the_trace_lacks_is_left_out() -> None:
     assert math.isnan(answer.lower_bound.mem_gib)
 
 
-def test_gpu_floor_follows_the_device_of_the_job() -> None:
-    policy = replace(HALF, device_mem_gib={"V100M32": 32.0}, assumed_device_mem_gib=16.0, gpu_mem_margin=0.0)
-    predictor = ToyPredictor(peak=(1.0, 1.0, 0.1, 12.0), known=WIDE)
-
-    small, large = shrink([job("a", gpu_type="MISC"), job("b", gpu_type="V100M32")], predictor, policy)
-
-    assert small.target.gpus == 0.75
-    assert large.target.gpus == 0.5
+AMOUNTS = st.one_of(st.just(NAN), st.floats(0.0, 64.0))
+MINIMUMS = st.builds(Request, cpu_cores=AMOUNTS, mem_gib=AMOUNTS, gpus=AMOUNTS)
 
 
 @settings(deadline=None)
 @given(
-    wants=st.lists(REQUESTS, min_size=1, max_size=5),
+    wants=st.lists(st.tuples(REQUESTS, st.none() | MINIMUMS), min_size=1, max_size=5),
     peak=st.tuples(st.floats(0.0, 64.0), st.floats(0.0, 256.0), st.floats(0.0, 8.0), st.floats(0.0, 128.0)),
     slope=st.floats(-1.0, 1.0),
     low=st.floats(0.0, 20.0),
     width=st.floats(0.0, 60.0),
     guard=st.sampled_from(["none", "usage"]),
 )
-def test_floor_target_request_are_ordered(
-    wants: list[Request], peak: tuple[float, float, float, float], slope: float, low: float, width: float, guard: Any
+def test_minimum_and_floor_are_at_most_the_target_and_that_the_request(
+    wants: list[tuple[Request, Request | None]],
+    peak: tuple[float, float, float, float],
+    slope: float,
+    low: float,
+    width: float,
+    guard: Any,
 ) -> None:
     known = Knowledge(support=dict.fromkeys(RESOURCES, (low, low + width)))
     predictor = ToyPredictor(run_time=lambda r: 100.0 * (r.sum(axis=1) + 1.0) ** slope, peak=peak, known=known)
     policy = ShrinkPolicy(guard=guard)
+    jobs = [job(str(i), each, minimum=least) for i, (each, least) in enumerate(wants)]
 
-    for answer in shrink([job(str(i), each) for i, each in enumerate(wants)], predictor, policy):
-        for at, (low_bound, target, asked) in enumerate(
-            zip(answer.lower_bound.row(), answer.target.row(), answer.request.row(), strict=True)
-        ):
+    for answer, (_, least) in zip(shrink(jobs, predictor, policy), wants, strict=True):
+        minimums = np.nan_to_num(request(NAN, NAN, NAN).row() if least is None else least.row())
+        rows = (answer.lower_bound.row(), answer.target.row(), answer.request.row())
+        for at, (low_bound, target, asked) in enumerate(zip(*rows, strict=True)):
             assert target <= asked
-            assert target >= policy.first_alpha * asked - 1e-9
+            assert target >= max(policy.first_alpha * asked - 1e-9, min(asked, minimums[at]))
             if guard == "usage":
                 assert low_bound <= target + 1e-9
                 assert target + 1e-9 >= min(asked, peak[at])
         if guard == "usage":
             assert answer.target.gpus + 1e-9 >= min(answer.request.gpus, peak[3] / policy.assumed_device_mem_gib)
             assert answer.target.mem_gib + 1e-9 >= min(answer.request.mem_gib, peak[1] * (1 + policy.mem_margin))
+
+
+@pytest.mark.parametrize("guard", ["none", "usage"])
+def test_a_minimum_above_alpha_is_a_floor_and_is_shown_as_one(guard: Any) -> None:
+    least = request(5.0, 0.0, NAN)
+
+    [answer] = shrink(
+        [job("a", request(6.0, 8.0, 0.5), minimum=least)],
+        ToyPredictor(known=WIDE),
+        ShrinkPolicy(guard=guard, alpha0=0.5),
+    )
+
+    assert answer.target == request(5.0, 4.0, 0.25)
+    assert answer.reasons == {"cpu_cores": Reason.FLOOR, "mem_gib": Reason.SHRUNK, "gpus": Reason.SHRUNK}
+    assert answer.lower_bound.cpu_cores == 5.0
+
+
+@pytest.mark.parametrize("guard", ["none", "usage"])
+@pytest.mark.parametrize("known", [WIDE, Knowledge()], ids=["model speaks", "model silent"])
+def test_a_minimum_at_the_request_stops_the_shrink(guard: Any, known: Knowledge) -> None:
+    wants = request(6.0, 8.0, 0.5)
+
+    [stopped, free] = shrink(
+        [job("a", wants, minimum=wants), job("b", wants)],
+        ToyPredictor(known=known),
+        ShrinkPolicy(guard=guard, alpha0=0.5),
+    )
+
+    assert stopped.target == stopped.lower_bound == wants
+    assert set(stopped.reasons.values()) == {Reason.FLOOR}
+    assert free.target == request(3.0, 4.0, 0.25)
+
+
+def test_a_share_of_a_gpu_stays_on_the_grid_above_its_minimum() -> None:
+    [answer] = shrink([job("a", request(6.0, 8.0, 1.0), minimum=request(0.0, 0.0, 0.62))], ToyPredictor(known=WIDE))
+
+    assert answer.target.gpus == 0.65
+
+
+def test_a_candidate_like_the_one_before_it_is_not_asked_again() -> None:
+    silent, wide = ToyPredictor(known=Knowledge()), ToyPredictor(known=WIDE)
+    held = replace(wide, peak=(100.0, 100.0, 8.0, 0.1))
+
+    for predictor in (silent, held, wide):
+        shrink([job("a"), job("b")], predictor, ShrinkPolicy(alpha0=0.5))
+
+    assert (silent.rows, held.rows, wide.rows) == (2, 2, 22)
 
 
 @settings(deadline=None)
