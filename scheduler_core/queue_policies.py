@@ -58,8 +58,12 @@ def _level(jobs: Jobs, _: IntArray) -> FloatArray:
     return np.array([gittins.level_of(predicted_s) for predicted_s in known.tolist()], dtype=np.float64)
 
 
-_PREDICTED: Final[Base] = lambda jobs, _: predicted_or_last(jobs.predicted_s)  # noqa: E731  # one line of the table
-_NONE: Final[Base] = lambda jobs, _: np.zeros(len(jobs.arrive_s))  # noqa: E731
+def _predicted(jobs: Jobs, _: IntArray) -> FloatArray:
+    return predicted_or_last(jobs.predicted_s)
+
+
+def _none(jobs: Jobs, _: IntArray) -> FloatArray:
+    return np.zeros(len(jobs.arrive_s))
 
 
 def policy_of(policy: str) -> QueuePolicy:
@@ -71,14 +75,14 @@ def policy_of(policy: str) -> QueuePolicy:
 
 QUEUE_POLICIES: Final[dict[str, QueuePolicy]] = {
     "fifo": QueuePolicy(base=lambda jobs, _: jobs.arrive_s),
-    "sjf": QueuePolicy(base=_PREDICTED),
-    "srtf": QueuePolicy(base=_PREDICTED, mode=SRTF, preemptive=True),
+    "sjf": QueuePolicy(base=_predicted),
+    "srtf": QueuePolicy(base=_predicted, mode=SRTF, preemptive=True),
     "qssf": QueuePolicy(base=_gpu_time),
     "las": QueuePolicy(base=lambda _, gpus: np.maximum(gpus, 1).astype(np.float64), mode=LAS, preemptive=True),
-    "las_time": QueuePolicy(base=_NONE, mode=LAS_TIME, preemptive=True),
+    "las_time": QueuePolicy(base=_none, mode=LAS_TIME, preemptive=True),
     "mlfq": QueuePolicy(base=_level, mode=MLFQ, preemptive=True),
-    "gittins": QueuePolicy(base=_PREDICTED, mode=GITTINS, preemptive=True),
-    "drf": QueuePolicy(base=_NONE, mode=DRF),
+    "gittins": QueuePolicy(base=_predicted, mode=GITTINS, preemptive=True),
+    "drf": QueuePolicy(base=_none, mode=DRF),
     "priority": QueuePolicy(base=lambda jobs, _: -jobs.priority),
 }
 """The policies; jobs without a prediction go last under those that need one, or begin at the first level (`mlfq`).

@@ -1,8 +1,4 @@
-"""The discipline of a queue: the policy that orders waiting jobs, and the rules by which they start and stop.
-
-`queue` keeps jobs in the policy's order, `rounds` and `preemption` apply the other rules of a `Discipline`, and
-`placement` places jobs. The policies are in `queue_policies`.
-"""
+"""The discipline of a queue: the policy that orders waiting jobs, and the rules by which they start and stop."""
 
 import math
 from dataclasses import dataclass

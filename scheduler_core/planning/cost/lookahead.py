@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -45,6 +46,7 @@ class _Plan:
 
 
 _Run = Callable[[IntArray, IntArray, BoolArray], _Plan]
+_USD: Final = attrgetter("usd")
 
 
 def look_ahead(problem: Problem, rng: np.random.Generator, iterations: int = ITERATIONS) -> Decision:
@@ -66,7 +68,7 @@ def look_ahead(problem: Problem, rng: np.random.Generator, iterations: int = ITE
     data = _ahead(problem)
     run = partial(_run, data, room_for(len(data.weight), len(data.kind), len(problem.nodes.types)))
     most = int(data.room.max())
-    elite = sorted((run(*rule) for rule in _rules(data, most)), key=_usd)[:ELITE]
+    elite = sorted((run(*rule) for rule in _rules(data, most)), key=_USD)[:ELITE]
     for _ in range(iterations):
         elite = _kept(elite, _changed(run, data.weight, elite[int(rng.integers(len(elite)))], most, rng))
     for other in elite[1:]:
@@ -75,12 +77,8 @@ def look_ahead(problem: Problem, rng: np.random.Generator, iterations: int = ITE
     return elite[0].decision
 
 
-def _usd(plan: _Plan) -> float:
-    return plan.usd
-
-
 def _kept(elite: list[_Plan], plan: _Plan) -> list[_Plan]:
-    return sorted([*elite, plan], key=_usd)[:ELITE]
+    return sorted([*elite, plan], key=_USD)[:ELITE]
 
 
 def _ahead(problem: Problem) -> Ahead:
