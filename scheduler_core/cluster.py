@@ -91,8 +91,8 @@ class Room:
         # One resource at a time, since numpy is slow along an axis of length three.
         for at, units in enumerate(demand.units):
             if units > 0:
-                by_device = at == GPUS and self.devices is not None
-                hosts = np.minimum(hosts, slots(self.devices, units) if by_device else self.free[:, at] // units)
+                devices = self.devices if at == GPUS else None
+                hosts = np.minimum(hosts, self.free[:, at] // units if devices is None else slots(devices, units))
         return hosts
 
     def fits(self, demand: Demand) -> bool:

@@ -28,7 +28,7 @@ def foreseen(jobs: ElasticJobs, gpus: int, now_s_per_kwh: float, later_s_per_kwh
     count, step = table.chosen(0.0)
     if count.sum() > gpus:
         count, step = _within(table, gpus)
-    return CountsAndFrequencies(gpus=count, step=step, postponed=count == 0)
+    return CountsAndFrequencies(gpus=count, step=step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
