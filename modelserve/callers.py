@@ -6,7 +6,6 @@ A token permits scopes (kinds of call), and traces and clusters, called its reac
 import hashlib
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,14 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.scopes import Scope
 
-__all__ = ["ANYONE", "Caller", "Token", "Tokens", "check_jobs"]
+__all__ = ["ANYONE", "Caller", "Token", "caller_of", "check_jobs"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(BaseModel):
     """A caller, with the traces and clusters it may use (its reach); None means all."""
 
-    name: str
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
     scopes: frozenset[Scope]
     traces: frozenset[str] | None = None
     clusters: frozenset[str] | None = None
@@ -89,64 +89,36 @@ def check_jobs(rows: Sequence[OfCluster], trace: str | None, caller: Caller, *, 
             caller.check_reach(of, row.cluster, field=where)
 
 
-class Token(BaseModel):
-    """One bearer token in the settings: the SHA-256 of its text (hex), and what it permits.
+class Token(Caller):
+    """One bearer token in the settings: the SHA-256 of its text (hex), and the caller to whom it belongs."""
 
-    `traces` and `clusters` are None if all are permitted.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Annotated[str, Field(min_length=1, max_length=64)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    scopes: frozenset[Scope]
-    traces: frozenset[str] | None = None
-    clusters: frozenset[str] | None = None
 
 
 BEARER: Final = b"bearer "
 TOKEN_LIMIT_BYTES: Final = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """The known tokens, each as a pair: SHA-256 of its text (hex), and its caller."""
+def caller_of(authorization: bytes | None, tokens: Sequence[Token]) -> Caller | None:
+    """Return the caller of an `Authorization` header, or None if its token is unknown or missing.
 
-    known: tuple[tuple[str, Caller], ...]
+    Without any token in the settings, anyone may call. Hashes are compared in constant time and always with all tokens,
+    so that timing reveals nothing.
 
-    @classmethod
-    def of(cls, tokens: Sequence[Token]) -> "Tokens":
-        """Build the look-up from the tokens in the settings; if there are none, anyone may call."""
-        return cls(
-            known=tuple(
-                (
-                    token.sha256,
-                    Caller(name=token.name, scopes=token.scopes, traces=token.traces, clusters=token.clusters),
-                )
-                for token in tokens
-            )
-        )
-
-    def caller_of(self, authorization: bytes | None) -> Caller | None:
-        """Return the caller of an `Authorization` header, or None if its token is unknown or missing.
-
-        Hashes are compared in constant time and always with all known tokens, so that timing reveals nothing.
-
-        Examples
-        --------
-        >>> Tokens.of(()).caller_of(None).name
-        'anyone'
-        """
-        if not self.known:
-            return ANYONE
-        if authorization is None or authorization[: len(BEARER)].lower() != BEARER:
-            return None
-        presented = authorization[len(BEARER) :].strip()
-        if not presented or len(presented) > TOKEN_LIMIT_BYTES:
-            return None
-        digest = hashlib.sha256(presented).hexdigest()
-        found = None
-        for known, caller in self.known:
-            if hmac.compare_digest(known, digest):
-                found = caller
-        return found
+    Examples
+    --------
+    >>> caller_of(None, ()).name
+    'anyone'
+    """
+    if not tokens:
+        return ANYONE
+    if authorization is None or authorization[: len(BEARER)].lower() != BEARER:
+        return None
+    presented = authorization[len(BEARER) :].strip()
+    if not presented or len(presented) > TOKEN_LIMIT_BYTES:
+        return None
+    digest, caller = hashlib.sha256(presented).hexdigest(), None
+    for token in tokens:
+        if hmac.compare_digest(token.sha256, digest):
+            caller = token
+    return caller

@@ -1,39 +1,11 @@
-"""Errors of the `modelserve` package.
-
-ServeError
-├── BundleError     a model's folder is incomplete, changed or in another format
-├── BadRequest      an invalid job or call: the field, and what was expected
-├── ModelNotFound   no model for the requested trace and task type
-├── MirrorError     the model registry could not be copied to disk
-├── Forbidden       the caller's token does not allow the scope, trace or cluster
-├── NotKnown        an unknown answer, model or user
-├── StoreError      the store cannot be opened, read or written
-├── BadSettings     invalid settings of the server: the variable, and what was expected
-├── ListenError     the server cannot listen on the address, or no worker starts
-└── ClientError     a client's call of a running service failed
-    ├── ServiceUnavailable  no service answered in time
-    ├── Refused             the service refused the call: its status and problem
-    └── WrongAnswer         a response of an unexpected shape, or about other jobs
-"""
+"""Errors of the `modelserve` package: all are `ServeError`, those of its clients `ClientError`."""
 
 from collections.abc import Mapping
 
 __all__ = [
-    "BadRequest",
-    "BadSettings",
-    "BundleError",
-    "ClientError",
-    "Forbidden",
-    "ListenError",
-    "MirrorError",
-    "ModelNotFound",
-    "NotKnown",
-    "Refused",
-    "ServeError",
-    "ServiceUnavailable",
-    "StoreError",
-    "WrongAnswer",
-]
+    "BadRequest", "BadSettings", "BundleError", "ClientError", "Forbidden", "ListenError", "MirrorError",
+    "ModelNotFound", "NotKnown", "Refused", "ServeError", "ServiceUnavailable", "StoreError", "WrongAnswer",
+]  # fmt: skip
 
 
 class ServeError(Exception):

@@ -1,17 +1,18 @@
 """The service: settings, models, store, answer log and feedback feed in one object, with a method for each call.
 
-This module knows no HTTP and starts no thread or process. Opened by `modelserve.opening`.
+This module uses no HTTP and starts no thread or process.
 """
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any, Final
 
-from modelserve.bundle.routing_policy import RoutingPolicy
+from modelserve.bundle.routing_policy import RoutingPolicy, read_routing_policy
 from modelserve.callers import Caller, check_jobs
-from modelserve.calls.catalogue import Compared, card_of, importances_of, list_models, show_model
-from modelserve.calls.context import Answered, RequestContext, as_json, record_of
+from modelserve.calls.catalogue import card_of, importances_of, list_models, show_model
+from modelserve.calls.context import Answered, RequestContext, record_of
 from modelserve.calls.explanations import explain_job, what_if
 from modelserve.calls.placements import explained, placed
 from modelserve.calls.plans import holds, plans
@@ -29,19 +30,18 @@ from modelserve.contract.learning import DriftAnswer, ErasureAnswer, Error, Feed
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
 from modelserve.contract.requests import ModeBody, PredictBody
 from modelserve.learning.drift import champion_errors, read_drift
-from modelserve.learning.erasure import erase_user
+from modelserve.learning.erasure import erase_user, strike_late
 from modelserve.learning.feed import Feed
 from modelserve.learning.feedback import take_feedback
 from modelserve.learning.modes import read_modes, set_mode
 from modelserve.loading.models import ModelSet
+from modelserve.loading.served import ServedModel
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.answer_log import AnswerLog
+from modelserve.store.answers import write_comparisons
 
-if TYPE_CHECKING:
-    from modelserve.loading.served import ServedModel
-
-__all__ = ["DECISIONS", "Service"]
+__all__ = ["DECISIONS", "Service", "open_service"]
 
 DECISIONS: Final[Mapping[str, Callable[[RequestContext, Any], Answered]]] = {  # Any: each has a body of its own
     "predict": predicted,
@@ -104,10 +104,10 @@ class Service:
         )
         answered = DECISIONS[of.function](context, body)
         if of.kind:
-            self._keep(of.kind, context, caller, call_json or as_json(body), answered)
+            self._keep(of.kind, context, caller, call_json or body, answered)
         return answered
 
-    def score(self, model: "ServedModel", body: PredictBody, caller: Caller, *, answer_id: str) -> Answered:
+    def score(self, model: ServedModel, body: PredictBody, caller: Caller, *, answer_id: str) -> Answered:
         """Predict all jobs with one model, whatever their type, and log the answer."""
         card = model.bundle.card
         for i, job in enumerate(body.jobs):
@@ -120,7 +120,7 @@ class Service:
             now=self.clock(),
         )
         answered = predicted(context, body)
-        self._keep(PREDICT.kind, context, caller, as_json(body), answered)
+        self._keep(PREDICT.kind, context, caller, body, answered)
         return answered
 
     def recent_recommendations(
@@ -135,10 +135,8 @@ class Service:
 
     def show_model(self, caller: Caller, name: str) -> ModelAnswer:
         """Return one model, and the comparison with its challenger if there is one."""
-        compared = None
-        if self.shadow is not None:
-            window, dropped = self.settings.drift_window, self.shadow.dropped
-            compared = Compared(store=self.store, window=window, dropped=dropped)
+        shadow = self.shadow
+        compared = None if shadow is None else (self.store, self.settings.drift_window, shadow.dropped)
         return show_model(self.models.current, caller, name, compared)
 
     def importances_of(self, caller: Caller, name: str, alias: Alias = "champion") -> ImportancesAnswer:
@@ -183,9 +181,53 @@ class Service:
             self.shadow.stop()
         self.store.close()
 
-    def _keep(self, kind: str, context: RequestContext, caller: Caller, body: bytes, answered: Answered) -> None:
-        """Log an answer unless logging is off, and queue its jobs for challenger models if there are any."""
+    def _keep(self, kind: str, context: RequestContext, caller: Caller, body: Any, answered: Answered) -> None:
+        """Log an answer unless logging is off, and queue its jobs for challenger models if there are any.
+
+        `body` is the body of the call, as JSON if it was received so.
+        """
         if self.settings.answers_kept:
-            self.log.put(record_of(kind, context, caller, body, answered))
+            text = body if isinstance(body, bytes) else body.model_dump_json(exclude_defaults=True).encode()
+            self.log.put(record_of(kind, context, caller, text, answered))
         if self.shadow is not None and context.snapshot.challengers:
             self.shadow.offer(context)
+
+
+def open_service(
+    settings: ServeSettings, *, clock: Callable[[], float] = time.time, store_inode: int | None = None
+) -> Service:
+    """Open the store, load the models in the folder, and read the stored feedback.
+
+    `store_inode` is as in `Store.open`.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be opened.
+    BundleError
+        The file of the policy of sites cannot be read.
+    """
+    store = Store.open(settings.store, inode=store_inode)
+    feeds: list[Feed] = []
+    models = ModelSet(
+        settings.bundles,
+        past=lambda trace: feeds[0].past(trace),  # called later: the feed needs the models, so it is created below
+        clock=clock,
+        challengers=settings.challengers,
+        forgotten=lambda trace: feeds[0].tombstones(trace),
+    )
+    log = AnswerLog(store, settings.answers_kept, settings.answers_kept_bytes)
+    feed = Feed(store, models, settings, erased=partial(strike_late, store, log))
+    feeds.append(feed)
+    models.refresh()
+    feed.poll()
+    return Service(
+        settings=settings,
+        models=models,
+        store=store,
+        log=log,
+        feed=feed,
+        routing=None if settings.sites_policy is None else read_routing_policy(settings.sites_policy),
+        shadow=Shadow(partial(write_comparisons, store, kept=settings.answers_kept)) if settings.challengers else None,
+        clock=clock,
+    )

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.contract.frozen import short
 from tests.modelserve.running import running
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,11 +26,6 @@ EXAMPLE = re.compile(
 )
 NOT_RUN = ("taut serve", "taut token")
 """Commands that are shown and not carried out here; that they and their options exist is tested beside."""
-
-VARIES = (".answer_id", ".request_id", "history_age_s", ".before", ".inputs.rows")
-"""How the paths end of what differs from run to run: ids, the time of day, how much of the log is written yet."""
-CLOSE = 1e-3
-"""Relative difference that floats of an answer may have between machines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,24 +75,9 @@ def last_answer_id(text: str, before: str) -> str:
     return found[1] if found else before
 
 
-def differences(shown: object, said: object, where: str = "") -> list[str]:
-    """Return where an answer differs from the one shown, by path; floats may by a little, ids and ages entirely."""
-    if where.endswith(VARIES):
-        return [] if type(shown) is type(said) else [f"{where}: shown {shown!r}, found {said!r}"]
-    if isinstance(shown, dict) and isinstance(said, dict):
-        if list(shown) != list(said):
-            return [f"{where}: shown {list(shown)}, found {list(said)}"]
-        return [each for key in shown for each in differences(shown[key], said[key], f"{where}.{key}")]
-    if isinstance(shown, list) and isinstance(said, list) and len(shown) == len(said):
-        return [e for i, pair in enumerate(zip(shown, said, strict=True)) for e in differences(*pair, f"{where}[{i}]")]
-    if isinstance(shown, float) and isinstance(said, float) and abs(shown - said) <= CLOSE * abs(shown):
-        return []
-    return [] if shown == said else [f"{where}: shown {shown!r}, found {said!r}"]
-
-
 def laid_out(value: object, width: int = 112, indent: int = 0) -> str:
     """Write JSON for a page: what fits on a line stays on it; floats with six digits."""
-    flat = json.dumps(_short(value))
+    flat = json.dumps(short(value))
     if len(flat) + indent <= width or not isinstance(value, dict | list) or not value:
         return flat
     inner = " " * (indent + 2)
@@ -107,14 +88,6 @@ def laid_out(value: object, width: int = 112, indent: int = 0) -> str:
         parts = [laid_out(each, width, indent + 2) for each in value]
         opened, closed = "[", "]"
     return opened + "\n" + ",\n".join(inner + part for part in parts) + "\n" + " " * indent + closed
-
-
-def _short(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _short(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_short(each) for each in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def written_anew(page: str, address: str, folder: Path) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from modelserve.api.app import create_app
-from modelserve.opening import open_service
+from modelserve.service import open_service
 from modelserve.settings import ServeSettings
 from tests.modelserve.running import serving
 from tests.own_cluster_examples import Step, steps

@@ -7,9 +7,10 @@ import pytest
 
 from pipelines.cli.reference import command_paths
 from pipelines.connect.kubernetes.config import FIELDS, KubernetesConfig
+from tests.contract.frozen import differences
 from tests.modelserve.running import running
 from tests.own_cluster_examples import steps
-from tests.serving_examples import ADDRESS, carry_out, differences
+from tests.serving_examples import ADDRESS, carry_out
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "kubernetes.md"
 TEXT = PAGE.read_text(encoding="utf-8")

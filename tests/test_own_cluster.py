@@ -8,8 +8,8 @@ import pytest
 
 from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
 from pipelines.lake.generic.mapping import DERIVED, ColumnMapping, RowsMapping
+from tests.contract.frozen import differences
 from tests.own_cluster_examples import PAGE, steps
-from tests.serving_examples import differences
 
 TEXT = PAGE.read_text(encoding="utf-8")
 REFERENCE = TEXT.partition("## Reference of mappings\n")[2]

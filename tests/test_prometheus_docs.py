@@ -15,9 +15,9 @@ from pipelines.connect.prometheus.folding import LEAST_COVERAGE
 from pipelines.connect.prometheus.holdings import SKEW_S
 from pipelines.simulation.energy.power_file import power_file
 from tests.benchmarks.serving.processes import free_port
+from tests.contract.frozen import differences
 from tests.deploy.tools import tool
 from tests.own_cluster_examples import steps
-from tests.serving_examples import differences
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "prometheus.md"
 TEXT = PAGE.read_text(encoding="utf-8")

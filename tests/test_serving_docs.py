@@ -13,8 +13,9 @@ import typer
 
 from modelserve.api.app import OPERATIONS
 from pipelines.cli import app
+from tests.contract.frozen import differences
 from tests.modelserve.running import running
-from tests.serving_examples import ADDRESS, PAGE, carry_out, differences, examples, last_answer_id
+from tests.serving_examples import ADDRESS, PAGE, carry_out, examples, last_answer_id
 from tests.serving_tables import with_tables
 
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -43,11 +43,13 @@ LENGTH_LIMIT: Final = 256
 class JsonBody(Generic[Body]):
     """A parser of JSON bodies into a Pydantic model, without conversions such as text to number.
 
-    `fault_status` is the status of the refusal of an invalid body.
+    `fault_status` is the status of the refusal of an invalid body. In a `bounded` model, all lists have a maximum
+    length and stop at their first invalid item, so only unknown fields can be many and invalid. A large body with few
+    fields is then parsed at once, and its parts are counted only if it is not valid.
     """
 
-    def __init__(self, model: type[Body], *, fault_status: int = 422) -> None:
-        self.model, self._fault_status = model, fault_status
+    def __init__(self, model: type[Body], *, fault_status: int = 422, bounded: bool = False) -> None:
+        self.model, self._fault_status, self._bounded = model, fault_status, bounded
         # The method of pydantic-core is untyped (Any), but takes half as long as the type adapter's.
         self._read: Any = TypeAdapter(model).validator.validate_json
 
@@ -63,6 +65,9 @@ class JsonBody(Generic[Body]):
         return body
 
     def _large(self, data: bytes) -> tuple[Body, bytes]:
+        if self._bounded and data.count(b":") <= FEW_FIELDS:
+            with contextlib.suppress(ValidationError):
+                return self._checked(data)
         check_size(data, status=self._fault_status)
         return self._checked(data)
 
@@ -78,20 +83,6 @@ class JsonBody(Generic[Body]):
                 raise
         data = to_json(whole(from_json(data)))
         return self._read(data, strict=True), data
-
-
-class BoundedBody(JsonBody[Body]):
-    """A parser into a Pydantic model whose lists all have a maximum length and stop at their first invalid item.
-
-    Of such a model, only unknown fields can be many and invalid. So a large body with few fields is parsed at once, and
-    its parts are counted only if it is not valid.
-    """
-
-    def _large(self, data: bytes) -> tuple[Body, bytes]:
-        if data.count(b":") <= FEW_FIELDS:
-            with contextlib.suppress(ValidationError):
-                return self._checked(data)
-        return super()._large(data)
 
 
 def whole(value: object) -> object:

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope
 
 from modelserve.api.metrics import Metrics
 from modelserve.api.problems import Refusal
-from modelserve.callers import Caller, Tokens
+from modelserve.callers import Caller
 from modelserve.scopes import Scope as TokenScope
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
@@ -126,7 +126,6 @@ class Desk:
     """Objects of a worker that all its calls share; `held_bytes` is the size of the large request bodies in memory."""
 
     service: Service
-    tokens: Tokens
     rates: Rates
     unknown: Rates
     slots: Slots
@@ -183,11 +182,6 @@ class Call:
             self.held_bytes = 0
 
     @property
-    def service(self) -> Service:
-        """The service that this call is passed to."""
-        return self.desk.service
-
-    @property
     def traceparent(self) -> str | None:
         """The W3C trace context that the caller sent, or None if it is invalid."""
         found = self.headers.get(b"traceparent")
@@ -196,7 +190,7 @@ class Call:
     def allowed(self, scope: TokenScope) -> Caller:
         """Return the caller if its token has the scope."""
         if self.caller is None:
-            raise RuntimeError(f"{self.path}: asked for a scope before anybody was admitted")
+            raise RuntimeError(f"{self.path}: found no caller, expected the gate to have checked one")
         self.caller.check_scope(scope)
         return self.caller
 

@@ -1,5 +1,6 @@
 """Routes about the service itself: liveness, readiness and metrics."""
 
+from functools import partial
 from importlib.metadata import version
 from typing import Final, Literal
 
@@ -7,7 +8,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from modelserve.api.calls import Call, call_of
+from modelserve.api.calls import call_of
 from modelserve.api.operations import CALL, OPEN_CALL, Operation
 from modelserve.api.problems import Refusal
 from modelserve.contract.models import Ready
@@ -15,7 +16,6 @@ from modelserve.errors import Forbidden
 from modelserve.loading.sync import read_mirror_state
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
-TAG: Final = "health"
 
 
 class Alive(BaseModel):
@@ -31,16 +31,14 @@ async def healthz(_: Request) -> Response:
 
 async def readyz(request: Request) -> Response:
     """Report whether this worker should receive calls, and the reason if not (503)."""
-    state = readiness(call_of(request), draining=request.app.state.draining)
+    state = readiness(request)
     headers = None if state.status == "ready" else {"retry-after": "1"}
     return JSONResponse(state.model_dump(mode="json"), 200 if state.status == "ready" else 503, headers)
 
 
 async def ping(request: Request) -> Response:
     """Reply with 200 if at least one model is loaded, otherwise 503."""
-    state = readiness(call_of(request), draining=request.app.state.draining)
-    if state.status != "ready":
-        raise Refusal(503, f"not ready: {state.status}")
+    check_ready(request)
     return Response("\n", media_type="text/plain")
 
 
@@ -60,9 +58,17 @@ async def metrics(request: Request) -> Response:
     return Response(call.desk.metrics.page(), media_type=PROMETHEUS)
 
 
-def readiness(call: Call, *, draining: bool) -> Ready:
+def check_ready(request: Request) -> None:
+    """Raise `Refusal` (503) if the worker is not ready."""
+    state = readiness(request)
+    if state.status != "ready":
+        raise Refusal(503, f"not ready: {state.status}")
+
+
+def readiness(request: Request) -> Ready:
     """Return the readiness of the worker; only models of traces that the caller may use are named."""
-    service, store = call.service, call.service.store
+    call, draining = call_of(request), request.app.state.draining
+    service, store = call.desk.service, call.desk.service.store
     snapshot = service.models.current
     caller = call.caller
     mirror = None if caller is None else read_mirror_state(service.settings.bundles, now_s=service.clock())
@@ -82,25 +88,18 @@ def readiness(call: Call, *, draining: bool) -> Ready:
     )
 
 
+open_get = partial(Operation, method="GET", tag="health", faults=OPEN_CALL, needs_token=False)
 OPERATIONS: Final = (
-    Operation(
-        method="GET", path="/healthz", endpoint=healthz, summary="Whether the process answers", tag=TAG,
-        answer=Alive, faults=OPEN_CALL, needs_token=False,
+    open_get(path="/healthz", endpoint=healthz, summary="Whether the process answers", answer=Alive),
+    open_get(
+        path="/readyz", endpoint=readyz, summary="Whether calls should be sent here", answer=Ready, not_ready=Ready
     ),
-    Operation(
-        method="GET", path="/readyz", endpoint=readyz, summary="Whether calls should be sent here", tag=TAG,
-        answer=Ready, not_ready=Ready, faults=OPEN_CALL, needs_token=False,
+    open_get(
+        path="/ping", endpoint=ping, summary="Whether a model serves", answer="text/plain", faults=(*OPEN_CALL, 503)
     ),
+    open_get(path="/version", endpoint=version_text, summary="Which version answers", answer="text/plain"),
     Operation(
-        method="GET", path="/ping", endpoint=ping, summary="Whether a model serves", tag=TAG,
-        answer="text/plain", faults=(*OPEN_CALL, 503), needs_token=False,
-    ),
-    Operation(
-        method="GET", path="/version", endpoint=version_text, summary="Which version answers", tag=TAG,
-        answer="text/plain", faults=OPEN_CALL, needs_token=False,
-    ),
-    Operation(
-        method="GET", path="/metrics", endpoint=metrics, summary="Metrics, as Prometheus reads them", tag=TAG,
+        method="GET", path="/metrics", endpoint=metrics, summary="Metrics, as Prometheus reads them", tag="health",
         answer="text/plain", faults=CALL, any_query=True,
     ),
 )  # fmt: skip

@@ -6,18 +6,26 @@ lists the calls under `/v1`, which the protocol does not define, as `extensions`
 
 from functools import partial
 from importlib.metadata import version
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
 from modelserve.api.bodies import JsonBody
-from modelserve.api.calls import Call, call_of
-from modelserve.api.health import readiness
+from modelserve.api.calls import call_of
+from modelserve.api.health import check_ready
 from modelserve.api.operations import CALL, OPEN_CALL, SLOT, OipError, Operation
-from modelserve.api.problems import Refusal
-from modelserve.api.tensors import DATATYPE, Datatype, InferBody, OutputTensor, body_of, refuse_binary, tensors_of
+from modelserve.api.tensors import (
+    DATATYPE,
+    Datatype,
+    InferBody,
+    OutputTensor,
+    Parameters,
+    body_of,
+    refuse_binary,
+    tensors_of,
+)
 from modelserve.bundle.flavor import INPUTS, OUTPUTS
 from modelserve.callers import Caller
 from modelserve.contract.calls import CALLS, Parameter
@@ -87,7 +95,7 @@ class Inferred(BaseModel):
     model_name: str
     model_version: str
     id: str
-    parameters: dict[str, Any]  # Any: the protocol does not define the values
+    parameters: Parameters
     outputs: list[OutputTensor]
 
 
@@ -98,9 +106,7 @@ async def live(_: Request) -> Response:
 
 async def ready(request: Request) -> Response:
     """Report whether the server is ready."""
-    state = readiness(call_of(request), draining=request.app.state.draining)
-    if state.status != "ready":
-        raise Refusal(503, f"not ready: {state.status}")
+    check_ready(request)
     return _said(ServerReady())
 
 
@@ -140,7 +146,9 @@ async def infer(request: Request) -> Response:
     refuse_binary(body, call.headers)
     asked = body_of(body, card, rows_limit=call.desk.settings.rows_limit)
     call.rows = len(asked.jobs)
-    answered = await call.desk.slots.run(partial(call.service.score, model, asked, caller, answer_id=call.answer_id))
+    answered = await call.desk.slots.run(
+        partial(call.desk.service.score, model, asked, caller, answer_id=call.answer_id)
+    )
     predictions = PredictAnswer.model_validate_json(answered.body).predictions
     failed = next((each for each in predictions if each.reason is not None), None)
     if failed is not None:
@@ -160,10 +168,10 @@ async def infer(request: Request) -> Response:
 
 def _model(request: Request) -> tuple[ServedModel, Caller]:
     """Return the champion that the path names, and the caller, who may use it."""
-    call: Call = call_of(request)
+    call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     name, version = request.path_params["model"], request.path_params.get("version")
-    model = call.service.models.current.champions.get(name)
+    model = call.desk.service.models.current.champions.get(name)
     if model is None or not caller.reaches(model.bundle.card.trace):
         raise NotKnown(f"model {name[:120]!r} does not serve; expected one that /v1/models lists")
     if version is not None and version != model.bundle.version:
@@ -177,39 +185,38 @@ def _said(answer: BaseModel) -> Response:
 
 MODEL: Final = Parameter(name="model", description="Registered name of a model, as `runtime.pai.ctr`.")
 VERSION: Final = Parameter(name="version", description="The version that serves.")
-INFER_FAULTS: Final = (*CALL, 400, 404, 408, 413, 415, *SLOT)
+PATHS: Final = {
+    "/v2/models/{model}": (MODEL,),
+    "/v2/models/{model}/versions/{version}": (MODEL, VERSION),
+}
 
+get = partial(Operation, method="GET", tag=TAG, error=OipError)
 OPERATIONS: Final = (
-    Operation(
-        method="GET", path="/v2/health/live", endpoint=live, summary="Whether the server lives", tag=TAG,
-        answer=Live, faults=OPEN_CALL, error=OipError, needs_token=False,
+    get(
+        path="/v2/health/live", endpoint=live, summary="Whether the server lives", answer=Live, faults=OPEN_CALL,
+        needs_token=False,
     ),
-    Operation(
-        method="GET", path="/v2/health/ready", endpoint=ready, summary="Whether the server is ready", tag=TAG,
-        answer=ServerReady, faults=(*OPEN_CALL, 503), error=OipError, needs_token=False,
+    get(
+        path="/v2/health/ready", endpoint=ready, summary="Whether the server is ready", answer=ServerReady,
+        faults=(*OPEN_CALL, 503), needs_token=False,
     ),
-    Operation(
-        method="GET", path="/v2", endpoint=server, summary="What the server is", tag=TAG,
-        answer=ServerMetadata, faults=CALL, error=OipError,
-    ),
+    get(path="/v2", endpoint=server, summary="What the server is", answer=ServerMetadata, faults=CALL),
     *(
         operation
-        for path, parameters in (
-            ("/v2/models/{model}", (MODEL,)),
-            ("/v2/models/{model}/versions/{version}", (MODEL, VERSION)),
-        )
+        for path, named in PATHS.items()
         for operation in (
-            Operation(
-                method="GET", path=path, endpoint=model_metadata, summary="What a model takes and gives", tag=TAG,
-                answer=ModelMetadata, faults=(*CALL, 404), error=OipError, parameters=parameters,
+            get(
+                path=path, endpoint=model_metadata, summary="What a model takes and gives", answer=ModelMetadata,
+                faults=(*CALL, 404), parameters=named,
             ),
-            Operation(
-                method="GET", path=f"{path}/ready", endpoint=model_ready, summary="Whether a model is ready", tag=TAG,
-                answer=ModelReady, faults=(*CALL, 404), error=OipError, parameters=parameters,
+            get(
+                path=f"{path}/ready", endpoint=model_ready, summary="Whether a model is ready", answer=ModelReady,
+                faults=(*CALL, 404), parameters=named,
             ),
             Operation(
                 method="POST", path=f"{path}/infer", endpoint=infer, summary="Ask a model about jobs", tag=TAG,
-                body=InferBody, answer=Inferred, faults=INFER_FAULTS, error=OipError, parameters=parameters,
+                body=InferBody, answer=Inferred, faults=(*CALL, 400, 404, 408, 413, 415, *SLOT), error=OipError,
+                parameters=named,
             ),
         )
     ),

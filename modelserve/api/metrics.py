@@ -72,9 +72,7 @@ class Metrics:
         self._info: frozenset[tuple[str, str, str]] = frozenset()
         self._dropped = 0
         self.began_s = time.time()
-        self._ended: dict[tuple[str, str, int], Counter] = {}
-        self._timed: dict[str, Histogram] = {}
-        self._counted: dict[tuple[str, ...], Counter] = {}
+        self._ended: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
@@ -84,26 +82,17 @@ class Metrics:
 
     def ended(self, route: str, method: str, status: int, duration_s: float) -> None:
         """Count a finished call and its duration."""
-        key = (route, method, status)
-        count = self._ended.get(key)
-        if count is None:
-            known = method if method in METHODS else "other"
-            count = self.requests.labels(route, known, str(status))
-            if known == method:
-                self._ended[key] = count
+        key = (route, method if method in METHODS else "other", status)
+        if key not in self._ended:
+            self._ended[key] = self.requests.labels(*map(str, key)), self.durations.labels(route)
+        count, timed = self._ended[key]
         count.inc()
-        timed = self._timed.get(route)
-        if timed is None:
-            timed = self._timed[route] = self.durations.labels(route)
         timed.observe(duration_s)
 
     def answered(self, answered: Answered) -> None:
         """Count jobs of an answer by outcome or reason, and the requested, recommended and reserved amounts."""
         for key, number in answered.counts.items():
-            count = self._counted.get(key)
-            if count is None:
-                count = self._counted[key] = self._families[key[0]].labels(*key[1:])
-            count.inc(number)
+            self._families[key[0]].labels(*key[1:]).inc(number)
         for amounts, first, second in (
             (answered.reclaimed, self.asked, self.given),
             (answered.reserved, self.running, self.reserved),

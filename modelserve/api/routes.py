@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from modelserve.api.bodies import BoundedBody, JsonBody, asked_for, in_path
+from modelserve.api.bodies import JsonBody, asked_for, in_path
 from modelserve.api.calls import Call, call_of
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
 from modelserve.api.problems import Refusal
@@ -25,22 +25,22 @@ from modelserve.service import DECISIONS
 
 def endpoint_of(of: CallShape[Any]) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint of a call: check the scope, read the body and parameters, run the function, respond."""
-    body_of = None if of.body is None else (BoundedBody if of.fail_fast else JsonBody)(of.body)
+    body_of = None if of.body is None else JsonBody(of.body, bounded=of.fail_fast)
     decides = of.function in DECISIONS
 
     async def endpoint(request: Request) -> Response:
         call = call_of(request)
         caller = call.allowed(of.scope)
         if body_of is None:
-            ask = partial(getattr(call.service, of.function), caller, **_parameters(request, of))
+            ask = partial(getattr(call.desk.service, of.function), caller, **_parameters(request, of))
             return respond(call, ask() if of.in_memory else await call.desk.slots.run(ask))
         body = await body_of.of(call)
         if of.jobs:
             call.rows = _counted(call, len(of.jobs_of(body)), of.jobs)
         if decides:
-            ask = partial(call.service.decide, of, body, caller, answer_id=call.answer_id, call_json=call.body)
+            ask = partial(call.desk.service.decide, of, body, caller, answer_id=call.answer_id, call_json=call.body)
         else:
-            ask = partial(getattr(call.service, of.function), body, caller)
+            ask = partial(getattr(call.desk.service, of.function), body, caller)
         found = ask() if 0 < call.rows <= of.at_once else await call.desk.slots.run(ask)
         if of is FEEDBACK:
             _count_reports(call, body, found)

@@ -17,6 +17,7 @@ Datatype = Literal[
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"
 ]
 Value = str | int | float | bool | None
+Parameters = dict[str, Any]  # Any: the protocol does not define the values
 
 DATATYPE: Final[Mapping[str, Datatype]] = {"datetime": "BYTES", "string": "BYTES", "long": "INT64", "double": "FP64"}
 """The protocol's datatype for each column type of an MLflow signature."""
@@ -35,21 +36,21 @@ class InputTensor(Part):
     shape: list[int] = Field(min_length=1, max_length=2)
     datatype: Datatype
     data: Annotated[list[Value | list[Value]], Field(max_length=10_000, fail_fast=True)]
-    parameters: dict[str, Any] | None = None  # Any: the protocol does not define the values
+    parameters: Parameters | None = None
 
 
 class OutputAsked(Part):
     """One output column that the call requests."""
 
     name: str
-    parameters: dict[str, Any] | None = None  # Any: the protocol does not define the values
+    parameters: Parameters | None = None
 
 
 class InferBody(Part):
     """The body of an inference call: one tensor per column."""
 
     id: str | None = Field(default=None, max_length=256)
-    parameters: dict[str, Any] | None = None  # Any: the protocol does not define the values
+    parameters: Parameters | None = None
     inputs: list[InputTensor] = Field(min_length=1)
     outputs: list[OutputAsked] | None = None
 
@@ -97,12 +98,9 @@ def body_of(body: InferBody, card: Card, *, rows_limit: int) -> PredictBody:
 
 def refuse_binary(body: InferBody, headers: Mapping[bytes, bytes]) -> None:
     """Raise `Refusal` if a call uses the protocol's binary extension, which is not supported."""
-    asked = [*body.inputs, *(body.outputs or ())]
-    parameters = [body.parameters or {}, *(each.parameters or {} for each in asked)]
-    wanted = any(
-        each.get("binary_data_size") or each.get("binary_data") or each.get("binary_data_output") for each in parameters
-    )
-    if wanted or b"inference-header-content-length" in headers:
+    given = [each.parameters or {} for each in (body, *body.inputs, *(body.outputs or ()))]
+    names = ("binary_data_size", "binary_data", "binary_data_output")
+    if any(each.get(name) for each in given for name in names) or b"inference-header-content-length" in headers:
         raise Refusal(400, "binary tensor data is not supported, expected data as JSON")
 
 

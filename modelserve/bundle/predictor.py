@@ -1,14 +1,14 @@
 """Predictions from bundles in this process; implements `scheduler_core.types.Predictor`.
 
-This predictor builds the features of many jobs as data frames (`features.build`). The service has its own, which builds
-feature rows of few jobs faster. Both use the calibration here; a test checks that they are equal to the bit.
+`InProcessPredictor` builds the features of many jobs as data frames (`features.build`). The service's predictor builds
+feature rows of few jobs faster; a test checks that they are equal to the bit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from modelserve.bundle.run_times import base_log_s, basis_of, calibrated_run_tim
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
-__all__ = ["InProcessPredictor", "Kind", "Sources", "calibrated_use", "jobs_frame", "knowledge_of"]
+__all__ = ["InProcessPredictor", "Kind", "ModelPredictor", "Sources", "calibrated_use", "jobs_frame"]
 
 TEXTS: Final = ("trace", "cluster", "job_id", "role", "user", "vc", "group", "workload", "task_type", "gpu_type")
 REQUESTS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
@@ -103,6 +103,7 @@ def candidate_rows(
 
 
 Kind = Literal["runtime", "usage"]
+Model = TypeVar("Model")
 
 
 def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArray]:
@@ -141,44 +142,41 @@ class Sources:
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InProcessPredictor:
-    """A predictor from loaded bundles; `bundles` and `failures` are by registered model name.
+class ModelPredictor(Generic[Model]):
+    """A predictor that groups jobs by model, so that each model scores all its jobs as one matrix.
 
     A job is predicted by the model of its trace and workload, otherwise by the model of its trace and task type. A job
     without a model gets NaN, so its request is kept (`cold_start`). If the model of a job cannot be read or fails, the
-    methods raise `PredictorUnavailable` with the reason.
+    methods raise `PredictorUnavailable` with the reason. A subclass finds the models and makes their predictions.
     """
 
-    bundles: Mapping[str, Bundle]
-    failures: Mapping[str, str] = field(default_factory=dict)
+    def choice(self, kind: Kind, job: Job) -> tuple[Model | None, str | None]:
+        """Return the model of a job, or None and, if there is one that cannot be read, the reason."""
+        raise NotImplementedError
+
+    def bundle(self, model: Model) -> Bundle:
+        """Return the bundle of a model."""
+        raise NotImplementedError
+
+    def candidates(self, model: Model, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        """Predict k run times with one model; the i-th is of `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
+        raise NotImplementedError
+
+    def use(self, model: Model, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], IntArray]:
+        """Return upper bounds (n,) on the use of jobs by target, and the number of measured runs (n,) behind them."""
+        raise NotImplementedError
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Predict k run times; the i-th is the run time of `jobs[rows[i]]` with the request `requests[i]`.
-
-        `rows` has shape (k,), `requests` (k, 3). Each model scores all its rows as one matrix.
-        """
+        """Predict k run times; the i-th is the run time of `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
         p50, p90 = np.full((2, len(rows)), np.nan)
-        for bundle, members in self._by_model("runtime", jobs):
+        for model, members in self.by_model("runtime", jobs):
             place = np.full(len(jobs), -1, dtype=np.int64)
             place[members] = np.arange(len(members))
             mine = np.flatnonzero(place[rows] >= 0)
             if len(mine):
-                with _unavailable(bundle):
-                    answer = _candidates(bundle, [jobs[i] for i in members], place[rows[mine]], requests[mine])
+                answer = self.candidates(model, [jobs[i] for i in members], place[rows[mine]], requests[mine])
                 p50[mine], p90[mine] = answer.p50, answer.p90
         return RunTimes(p50=p50, p90=p90)
-
-    def run_time_bases(self, jobs: Sequence[Job]) -> list[tuple[str, int] | None]:
-        """Return what each job's run time comes from, and the number of ended jobs behind it; None without a model."""
-        bases: list[tuple[str, int] | None] = [None] * len(jobs)
-        for bundle, members in self._by_model("runtime", jobs):
-            combination = bundle.card.combination
-            with _unavailable(bundle):
-                counts = run_time_features(bundle, jobs_frame([jobs[i] for i in members], bundle.history)).evidence
-            for i, of_job in zip(members, counts.tolist(), strict=True):
-                bases[i] = basis_of(None if combination is None else combination.members, of_job)
-        return bases
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
         """Bound the peak use per instance of each job (n,), from the usage model and from similar jobs.
@@ -187,14 +185,11 @@ class InProcessPredictor:
         """
         use = {target: np.full(len(jobs), np.nan) for target in USAGE_TARGETS}
         runs = np.zeros(len(jobs), dtype=np.int64)
-        for bundle, members in self._by_model("usage", jobs):
-            mine = [jobs[i] for i in members]
-            with _unavailable(bundle):
-                frame = jobs_frame(mine, bundle.history)
-                answer = use_quantiles(bundle, build(frame, bundle.history, bundle.contract.names))
-            seen = measured_runs(bundle, frame)
-            if bundle.card.alike_by_key is not None:
-                answer, seen = held(bundle.card.alike_by_key, mine, answer, seen)
+        for model, members in self.by_model("usage", jobs):
+            mine, card = [jobs[i] for i in members], self.bundle(model).card
+            answer, seen = self.use(model, mine)
+            if card.alike_by_key is not None:
+                answer, seen = held(card.alike_by_key, mine, answer, seen)
             for target, values in answer.items():
                 use[target][members] = values
             runs[members] = seen
@@ -202,37 +197,78 @@ class InProcessPredictor:
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
         """Return the important resources and the training range of requests of each job's run-time model (n,)."""
-        bundles = [self.bundle_of("runtime", job) for job in jobs]
-        return [Knowledge() if bundle is None else knowledge_of(bundle.card) for bundle in bundles]
+        models = [self.choice("runtime", job)[0] for job in jobs]
+        return [Knowledge() if model is None else _knowledge(self.bundle(model).card) for model in models]
 
     def sources(self, job: Job) -> Sources:
-        """Return the models that predict a job, and the end of their history."""
-        runtime, usage = self.bundle_of("runtime", job), self.bundle_of("usage", job)
+        """Return the models that predict a job, the end of their history, and why a model cannot be read."""
+        (runtime, slow), (usage, wide) = self.choice("runtime", job), self.choice("usage", job)
+        bundles = [self.bundle(model) for model in (runtime, usage) if model is not None]
         return Sources(
-            run_time=None if runtime is None else runtime.reference,
-            usage=None if usage is None else usage.reference,
-            history=min((b.card.until.astimezone(UTC) for b in (runtime, usage) if b is not None), default=None),
-            failure=self._failure_of("runtime", job) or self._failure_of("usage", job),
+            run_time=None if runtime is None else self.bundle(runtime).reference,
+            usage=None if usage is None else self.bundle(usage).reference,
+            history=min((bundle.card.until.astimezone(UTC) for bundle in bundles), default=None),
+            failure=slow or wide,
         )
 
-    def bundle_of(self, kind: Kind, job: Job) -> Bundle | None:
-        """Return the bundle that predicts a job, or None."""
-        return next((self.bundles[name] for name in _names(kind, job) if name in self.bundles), None)
-
-    def _failure_of(self, kind: Kind, job: Job) -> str | None:
-        if self.bundle_of(kind, job) is not None:
-            return None
-        return next((self.failures[name] for name in _names(kind, job) if name in self.failures), None)
-
-    def _by_model(self, kind: Kind, jobs: Sequence[Job]) -> list[tuple[Bundle, list[int]]]:
-        members: dict[int, tuple[Bundle, list[int]]] = {}
+    def by_model(self, kind: Kind, jobs: Sequence[Job]) -> list[tuple[Model, list[int]]]:
+        """Return the models of jobs, each with the sorted indices of its jobs."""
+        members: dict[int, tuple[Model, list[int]]] = {}
         for i, job in enumerate(jobs):
-            bundle = self.bundle_of(kind, job)
-            if bundle is not None:
-                members.setdefault(id(bundle), (bundle, []))[1].append(i)
-            elif failure := self._failure_of(kind, job):
+            model, failure = self.choice(kind, job)
+            if model is not None:
+                members.setdefault(id(model), (model, []))[1].append(i)
+            elif failure is not None:
                 raise PredictorUnavailable(failure)
         return list(members.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InProcessPredictor(ModelPredictor[Bundle]):
+    """A predictor from loaded bundles; `bundles` and `failures` are by registered model name."""
+
+    bundles: Mapping[str, Bundle]
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    def choice(self, kind: Kind, job: Job) -> tuple[Bundle | None, str | None]:
+        """Return the bundle of a job, or why it cannot be read."""
+        names = [f"{kind}.{job.trace}.{part}" for part in (job.workload, job.task_type) if part is not None]
+        bundle = next((self.bundles[name] for name in names if name in self.bundles), None)
+        failure = next((self.failures[name] for name in names if name in self.failures), None)
+        return bundle, None if bundle is not None else failure
+
+    def bundle(self, model: Bundle) -> Bundle:
+        """Return the bundle itself."""
+        return model
+
+    def candidates(self, model: Bundle, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        """Predict run times with one bundle."""
+        with _unavailable(model):
+            frame = jobs_frame(jobs, model.history)
+            seen = run_time_features(model, frame)
+            matrix = candidate_rows(model.contract, seen.features, frame, rows, requests)
+            # Only XGBoost's forecast depends on the request; the combined forecast is shifted by as much as XGBoost's.
+            own = outputs_of(model, RUNTIME_TARGET, model.contract.encode(seen.features))
+            added = base_log_s(model, seen, own)[rows]
+            return calibrated_run_times(model.card, outputs_of(model, RUNTIME_TARGET, matrix), added)
+
+    def use(self, model: Bundle, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], IntArray]:
+        """Bound use with one bundle."""
+        with _unavailable(model):
+            frame = jobs_frame(jobs, model.history)
+            answer = use_quantiles(model, build(frame, model.history, model.contract.names))
+        return answer, measured_runs(model, frame)
+
+    def run_time_bases(self, jobs: Sequence[Job]) -> list[tuple[str, int] | None]:
+        """Return what each job's run time comes from, and the number of ended jobs behind it; None without a model."""
+        bases: list[tuple[str, int] | None] = [None] * len(jobs)
+        for bundle, members in self.by_model("runtime", jobs):
+            combination = bundle.card.combination
+            with _unavailable(bundle):
+                counts = run_time_features(bundle, jobs_frame([jobs[i] for i in members], bundle.history)).evidence
+            for i, of_job in zip(members, counts.tolist(), strict=True):
+                bases[i] = basis_of(None if combination is None else combination.members, of_job)
+        return bases
 
 
 @contextmanager
@@ -244,26 +280,9 @@ def _unavailable(bundle: Bundle) -> Iterator[None]:
         raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
 
 
-def _candidates(bundle: Bundle, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-    frame = jobs_frame(jobs, bundle.history)
-    seen = run_time_features(bundle, frame)
-    matrix = candidate_rows(bundle.contract, seen.features, frame, rows, requests)
-    # Only XGBoost's forecast depends on the request; the combined forecast is shifted by as much as XGBoost's.
-    own = outputs_of(bundle, RUNTIME_TARGET, bundle.contract.encode(seen.features))
-    added = base_log_s(bundle, seen, own)[rows]
-    return calibrated_run_times(bundle.card, outputs_of(bundle, RUNTIME_TARGET, matrix), added)
-
-
-def _names(kind: Kind, job: Job) -> list[str]:
-    return [f"{kind}.{job.trace}.{part}" for part in (job.workload, job.task_type) if part is not None]
-
-
-def knowledge_of(card: Card) -> Knowledge:
-    """Return the important resources and the training range of requests of a run-time model."""
-    return Knowledge(
-        important=frozenset(card.important),
-        support={str(resource): ends for resource, ends in card.support.items()},
-    )
+def _knowledge(card: Card) -> Knowledge:
+    support = {str(resource): ends for resource, ends in card.support.items()}
+    return Knowledge(important=frozenset(card.important), support=support)
 
 
 if TYPE_CHECKING:

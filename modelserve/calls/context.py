@@ -1,39 +1,43 @@
 """The context of one call: its models, feature rows and learned rules, and the record of its answer for the log.
 
-Also converts jobs to the form from which features are built.
+Also converts jobs to the form from which features are built, and predicts for Algorithm 1 (`LivePredictor`).
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel
 from pydantic_core import to_json
 
 from features.online import JobAsked, OnlineHistory
+from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.card import RUNTIME_TARGET
+from modelserve.bundle.predictor import Kind, ModelPredictor, calibrated_use
 from modelserve.bundle.routing_policy import RoutingPolicy
+from modelserve.bundle.run_times import calibrated_run_times
 from modelserve.callers import Caller
+from modelserve.contract.fields import Mode
 from modelserve.contract.requests import JobRow
+from modelserve.learning.learned import Learned
 from modelserve.loading.feature_records import Scored, encode_features
+from modelserve.loading.models import Snapshot
+from modelserve.loading.served import ServedModel
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
 from scheduler_core.errors import PredictorUnavailable
-from scheduler_core.types import FloatArray, IntArray, Job
+from scheduler_core.types import FloatArray, IntArray, Job, Predictor, RunTimes
 
-if TYPE_CHECKING:
-    from modelserve.contract.fields import Mode
-    from modelserve.learning.learned import Learned
-    from modelserve.loading.models import Snapshot
-    from modelserve.loading.served import ServedModel
+__all__ = ["Answered", "RequestContext"]
 
-__all__ = ["Answered", "Kind", "RequestContext", "Whose", "as_json", "asked_of", "record_of"]
-
-Kind = Literal["runtime", "usage"]
 Whose = tuple[str, str | None, str]
 """Trace, workload and task type of a job; they determine its models."""
+Values = dict[str, Any]  # Any: JSON values of a response
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,58 +60,46 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The model for a job, or None. `failure` is the reason if a model exists but could not be loaded."""
-
-    model: "ServedModel | None"
-    failure: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
     """The inputs of one call: a snapshot of the models (so that no response mixes two versions), and what was read.
 
     `trace` is the trace of jobs that name none, `now` the time of the call (Unix, s), `types` the settings' policies by
-    task type, and `routing` the policy of sites (None: the default). `chosen` holds the models used, `scored` the
-    feature rows built for them, and `row_jobs` the model and jobs of each entry of `scored`. `failed` holds the errors
-    of models that failed, by reference.
+    task type, and `routing` the policy of sites (None: the default). `chosen` holds the models used, or why one could
+    not be loaded. `scored` has, for each use of a model, the model, its jobs and their feature rows; `failed` the
+    errors of models that failed, by reference.
     """
 
-    snapshot: "Snapshot"
-    learned: "Learned"
+    snapshot: Snapshot
+    learned: Learned
     answer_id: str = ""
     trace: str | None = None
     now: float = 0.0
     types: Mapping[str, TypePolicy] = field(default_factory=dict)
     routing: RoutingPolicy | None = None
-    chosen: dict[tuple[Kind, Whose], Choice] = field(default_factory=dict)
-    scored: list[Scored] = field(default_factory=list)
-    row_jobs: "list[tuple[ServedModel, Sequence[JobAsked]]]" = field(default_factory=list)
+    chosen: dict[tuple[Kind, Whose], tuple[ServedModel | None, str | None]] = field(default_factory=dict)
+    scored: list[tuple[ServedModel, Sequence[JobAsked], Scored]] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
-    def choice(self, kind: Kind, whose: Whose) -> Choice:
-        """Return the model for jobs of a trace, workload and task type."""
+    def choice(self, kind: Kind, job: Job | JobRow) -> tuple[ServedModel | None, str | None]:
+        """Return the model of a job, or None and, if there is one that could not be loaded, the reason."""
+        whose = (job.trace or self.trace or "", job.workload, job.task_type)
         found = self.chosen.get((kind, whose))
         if found is None:
             model = self.snapshot.model_of(kind, *whose)
             failure = None if model is not None else self.snapshot.failure_of(kind, *whose)
-            found = self.chosen[kind, whose] = Choice(model=model, failure=failure)
+            found = self.chosen[kind, whose] = (model, failure)
         return found
 
     def cited(self) -> tuple[str, ...]:
         """Return the sorted references (`<name>@<version>`) of the models used by this call."""
-        return tuple(sorted({each.model.reference for each in self.chosen.values() if each.model is not None}))
+        return tuple(sorted({model.reference for model, _ in self.chosen.values() if model is not None}))
 
-    def rows(self, model: "ServedModel", asked: "Sequence[JobAsked]", index: IntArray, *, counted: bool) -> Scored:
+    def rows(self, model: ServedModel, asked: Sequence[JobAsked], index: IntArray, *, counted: bool) -> Scored:
         """Return the feature rows of jobs for a model; `index` (n,) is the position of each job in the call.
 
         If `counted`, each job's measured runs are counted; otherwise the counts are 0.
         """
-        self._check(model)
-        try:
-            found = model.look(asked)
-        except Exception as error:  # a failing model must affect only its own jobs
-            raise self._note_failure(model, error) from error
+        found = self._attempt(model, lambda: model.look(asked))
         seen = Scored(
             model=model.reference,
             digest=model.bundle.digest,
@@ -120,29 +112,27 @@ class RequestContext:
             versions=found.rows.versions,
             outputs=found.outputs,
         )
-        self.scored.append(seen)
-        self.row_jobs.append((model, asked))
+        self.scored.append((model, asked, seen))
         return seen
 
-    def margins(self, model: "ServedModel", target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
+    def margins(self, model: ServedModel, target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
         """Return the outputs (n, outputs) of a target's booster for a matrix (n, k), before calibration."""
-        self._check(model)
-        try:
-            return model.margins(target, matrix)
-        except Exception as error:  # a failing model must affect only its own jobs
-            raise self._note_failure(model, error) from error
+        return self._attempt(model, lambda: model.margins(target, matrix))
 
-    def outputs(self, model: "ServedModel", seen: Scored) -> Mapping[str, FloatArray]:
-        """Return the outputs (n, outputs) of every target's trees for feature rows; errors as `margins`."""
-        self._check(model)
-        if seen.outputs is not None:
-            return seen.outputs
-        try:
-            return model.outputs(seen.matrix)
-        except Exception as error:  # a failing model must affect only its own jobs
-            raise self._note_failure(model, error) from error
+    def outputs(self, model: ServedModel, seen: Scored) -> Mapping[str, FloatArray]:
+        """Return the outputs (n, outputs) of every target's trees for feature rows, before calibration."""
+        return self._attempt(model, lambda: model.outputs(seen.matrix) if seen.outputs is None else seen.outputs)
 
-    def mode(self, row: JobRow) -> "Mode":
+    def _attempt(self, model: ServedModel, work: Callable[[], Made]) -> Made:
+        """Do a model's work; if it fails, now or before in this call, raise `PredictorUnavailable`."""
+        if model.reference not in self.failed:
+            try:
+                return work()
+            except Exception as error:  # a failing model must affect only its own jobs
+                self.failed[model.reference] = f"{model.reference}: {error}"[:400]
+        raise PredictorUnavailable(self.failed[model.reference])
+
+    def mode(self, row: JobRow) -> Mode:
         """Return the mode (`observe` or `enforce`) of the decision about a job."""
         return self.learned.mode(row.trace or self.trace or "", row.task_type, row.group, row.cluster)
 
@@ -155,36 +145,92 @@ class RequestContext:
         """Return the memory below which similar jobs were killed, or NaN; see `Learned.memory_floor_gib`."""
         return self.learned.memory_floor_gib(row.trace or self.trace or "", row.cluster, row.group, row.role, row.user)
 
-    def _check(self, model: "ServedModel") -> None:
-        if self.failed and model.reference in self.failed:
-            raise PredictorUnavailable(self.failed[model.reference])
+    def asked(self, job: Job | JobRow, history: OnlineHistory) -> JobAsked:
+        """Convert a job to the form from which features are built; a missing trace or submit time is the call's.
 
-    def _note_failure(self, model: "ServedModel", error: Exception) -> PredictorUnavailable:
-        text = f"{model.reference}: {error}"[:400]
-        self.failed[model.reference] = text
-        return PredictorUnavailable(text)
+        A missing cluster is looked up by VC in the history.
+        """
+        at, request = job.submit_ts, job.request
+        if at is None or isinstance(at, datetime):
+            at = self.now if at is None else at.timestamp()
+        return JobAsked(
+            trace=job.trace or self.trace or "",
+            cluster=job.cluster or history.cluster_of(job.vc),
+            job_id=job.job_id,
+            role=job.role,
+            user=job.user,
+            vc=job.vc,
+            group=job.group,
+            workload=job.workload,
+            task_type=job.task_type,
+            gpu_type=job.gpu_type,
+            submit_us=round(at * 1e6),
+            instances=job.instances,
+            req_cpu_cores=np.nan if request.cpu_cores is None else request.cpu_cores,
+            req_mem_gib=np.nan if request.mem_gib is None else request.mem_gib,
+            req_gpus=np.nan if request.gpus is None else request.gpus,
+            time_limit_s=np.nan,
+            priority=np.nan,
+        )
 
 
-def as_json(body: BaseModel) -> bytes:
-    """Return the body of a call as JSON, without the fields that have their default value."""
-    return body.__pydantic_serializer__.to_json(body, exclude_defaults=True)
+@dataclass(frozen=True, slots=True)
+class LivePredictor(ModelPredictor[ServedModel]):
+    """A predictor for the jobs of one call, with the models and feature rows of the call's request context.
+
+    `places` maps the `id` of each job object to the job's position in the call: two jobs of a call may be equal, and
+    ids are unique because the call keeps the jobs alive.
+    """
+
+    context: RequestContext
+    places: Mapping[int, int] = field(default_factory=dict)
+
+    def choice(self, kind: Kind, job: Job) -> tuple[ServedModel | None, str | None]:
+        """Return the model of a job, or why it could not be loaded."""
+        return self.context.choice(kind, job)
+
+    def bundle(self, model: ServedModel) -> Bundle:
+        """Return the bundle of a loaded model."""
+        return model.bundle
+
+    def candidates(self, model: ServedModel, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        """Predict run times with one model."""
+        asked, seen = self._rows(model, jobs, counted=False)
+        matrix = model.rows.with_requests(seen.matrix, asked, rows, requests)
+        raw = self.context.margins(model, RUNTIME_TARGET, matrix)
+        return calibrated_run_times(model.bundle.card, raw, seen.base_log_s[rows])
+
+    def use(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], IntArray]:
+        """Bound use with one model."""
+        _, seen = self._rows(model, jobs, counted=True)
+        card, raw = model.bundle.card, self.context.outputs(model, seen)
+        return {target: calibrated_use(card, target, raw[target]) for target in card.targets}, seen.runs
+
+    def _rows(self, model: ServedModel, jobs: Sequence[Job], *, counted: bool) -> tuple[list[JobAsked], Scored]:
+        asked = [self.context.asked(job, model.history) for job in jobs]
+        index = np.array([self.places.get(id(job), i) for i, job in enumerate(jobs)], dtype=np.int64)
+        return asked, self.context.rows(model, asked, index, counted=counted)
 
 
 def record_of(kind: str, context: RequestContext, caller: Caller, body: bytes, answered: Answered) -> AnswerRecord:
     """Return the log record of a response; `body` is the body of the call as JSON.
 
-    Its context names the models with the digests of their bundles, the versions of their histories, and the number of
-    the latest feedback that the call took into account.
+    Its context names the models with the digests of their bundles, the versions of their histories (how many runs
+    feedback had added for the first and last rows), and the number of the latest feedback that the call considered.
     """
+    versions: dict[str, list[tuple[int, int]]] = {}
+    for model, _, seen in context.scored:
+        if seen.versions is not None:
+            versions.setdefault(model.reference, []).append(seen.versions)
     models = {}
-    for choice in context.chosen.values():
-        if choice.model is not None:
-            bundle, reference = choice.model.bundle, choice.model.reference
-            models[reference] = {
-                "name": bundle.card.name,
-                "version": bundle.version,
-                "digest": bundle.digest,
-                "history": _history_of(reference, context),
+    for model, _ in context.chosen.values():
+        if model is not None:
+            read = versions.get(model.reference)
+            models[model.reference] = {
+                "name": model.bundle.card.name,
+                "version": model.bundle.version,
+                "digest": model.bundle.digest,
+                "history": (read[0][0], read[-1][1]) if read else None,
             }
     logged = {"trace": context.trace, "now": context.now, "seq": context.learned.seq, "models": models}
     return AnswerRecord(
@@ -195,41 +241,39 @@ def record_of(kind: str, context: RequestContext, caller: Caller, body: bytes, a
         trace=context.trace or "",
         models=" ".join(answered.models),
         context=to_json(logged)[:-1] + b',"body":' + (answered.kept or body) + b"}",
-        features=encode_features(context.scored),
+        features=encode_features([seen for _, _, seen in context.scored]),
         response=answered.body,
     )
 
 
-def _history_of(model: str, context: RequestContext) -> tuple[int, int] | None:
-    """Return how many runs feedback had added to a model's history for the first and last rows; None without rows."""
-    versions = [each.versions for each in context.scored if each.model == model and each.versions is not None]
-    return (versions[0][0], versions[-1][1]) if versions else None
+def written(answer: object) -> bytes:
+    """Return a response as JSON bytes; NaN and infinities become null.
 
-
-def asked_of(job: Job | JobRow, history: OnlineHistory, context: RequestContext) -> JobAsked:
-    """Convert a job to the form from which features are built; a missing trace or submit time is that of the call.
-
-    A missing cluster is looked up by VC in the history.
+    Examples
+    --------
+    >>> written({"p50": 1.5, "p90": float("nan")})
+    b'{"p50":1.5,"p90":null}'
     """
-    at, request = job.submit_ts, job.request
-    if at is None or isinstance(at, datetime):
-        at = context.now if at is None else at.timestamp()
-    return JobAsked(
-        trace=job.trace or context.trace or "",
-        cluster=job.cluster or history.cluster_of(job.vc),
-        job_id=job.job_id,
-        role=job.role,
-        user=job.user,
-        vc=job.vc,
-        group=job.group,
-        workload=job.workload,
-        task_type=job.task_type,
-        gpu_type=job.gpu_type,
-        submit_us=round(at * 1e6),
-        instances=job.instances,
-        req_cpu_cores=np.nan if request.cpu_cores is None else request.cpu_cores,
-        req_mem_gib=np.nan if request.mem_gib is None else request.mem_gib,
-        req_gpus=np.nan if request.gpus is None else request.gpus,
-        time_limit_s=np.nan,
-        priority=np.nan,
-    )
+    return to_json(answer, inf_nan_mode="null")
+
+
+def finite(value: float) -> float | None:
+    """Return a number, or None if it is not finite."""
+    return float(value) if math.isfinite(value) else None
+
+
+@lru_cache(maxsize=1024)  # the few models have few distinct times
+def moment(at: datetime) -> str:
+    """Return a time as text in UTC, in the format of the responses.
+
+    Examples
+    --------
+    >>> from datetime import timedelta, timezone
+    >>> moment(datetime(2026, 11, 20, 11, tzinfo=timezone(timedelta(hours=8))))
+    '2026-11-20T03:00:00Z'
+    """
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+if TYPE_CHECKING:
+    SATISFIES: type[Predictor] = LivePredictor

@@ -4,10 +4,9 @@ Contributions are exact tree SHAP values from XGBoost.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -15,20 +14,16 @@ from features.references import relative_columns
 from modelserve.bundle.boosters import contributions
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.run_times import QUANTILE_NAMES, calibrated_run_times
-from modelserve.calls.context import Answered, RequestContext, asked_of
-from modelserve.calls.recommendations import POLICY, LivePredictor
-from modelserve.contract.jobs import MissingReason
+from modelserve.calls.context import Answered, LivePredictor, RequestContext, Values, moment, written
+from modelserve.calls.recommendations import POLICY
 from modelserve.contract.requests import ExplainBody, WhatIfBody, job_of
-from modelserve.contract.writing import known, moment, written
 from modelserve.loading.feature_records import Scored
+from modelserve.loading.served import ServedModel
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import round_up_gpus
 from scheduler_core.types import RESOURCES, FloatArray, Job
 
-if TYPE_CHECKING:
-    from modelserve.loading.served import ServedModel
-
-__all__ = ["Shares", "explain_job", "shares_of", "value_of", "what_if"]
+__all__ = ["Shares", "shares_of", "value_of"]
 
 LEVELS: Final = {name: level for level, name in QUANTILE_NAMES.items()}
 LEAST_LOG: Final = 1e-9
@@ -54,32 +49,47 @@ class Shares:
 
 def explain_job(context: RequestContext, body: ExplainBody) -> Answered:
     """Explain the predicted run time of one job, or return why it cannot be predicted."""
-    whose = (body.job.trace or context.trace or "", body.job.workload, body.job.task_type)
-    choice, usage = context.choice("runtime", whose), context.choice("usage", whose).model
-    roles: dict[str, object] = {} if usage is None else _measured_by_role(usage, body, context)
-    if choice.model is None:
-        reason: MissingReason = "predictor_unavailable" if choice.failure else "no_model"
-        note = choice.failure or f"no run-time model for task type {body.job.task_type[:80]!r}"
-        return _answered(body, None, roles, reason, note)
-    asked = asked_of(body.job, choice.model.history, context)
-    try:
-        seen = context.rows(choice.model, [asked], np.zeros(1, dtype=np.int64), counted=False)
-        raw = context.outputs(choice.model, seen)[RUNTIME_TARGET]
-        shares = shares_of(choice.model, seen, body.quantile, raw)
-    except PredictorUnavailable as error:
-        return _answered(body, choice.model, roles, "predictor_unavailable", str(error))
-    if shares is None:
-        note = f"{choice.model.reference} answers no {body.quantile}"
-        return _answered(body, choice.model, roles, "no_model", note)
-    return _answered(body, choice.model, roles | _explained(choice.model, seen, shares, body.top), None, None)
+    model, failure = context.choice("runtime", body.job)
+    response: Values = {
+        "job_id": body.job.job_id,
+        "quantile": body.quantile,
+        **dict.fromkeys(("run_time_s", "base_s", "reference_s", "rest_s", "rest_factor")),
+        "contributions": [],
+        "roles": [],
+        **_model_fields(model, failure, body.job.task_type),
+    }
+    usage, _ = context.choice("usage", body.job)
+    if usage is not None:
+        measured = usage.history.measured_by_role(context.asked(body.job, usage.history))
+        response["roles"] = [{"role": role, "measured_runs": runs} for role, runs in measured.items()]
+    if model is not None:
+        try:
+            seen = context.rows(
+                model, [context.asked(body.job, model.history)], np.zeros(1, dtype=np.int64), counted=False
+            )
+            shares = shares_of(model, seen, body.quantile, context.outputs(model, seen)[RUNTIME_TARGET])
+            if shares is None:
+                response |= {"reason": "no_model", "note": f"{model.reference} answers no {body.quantile}"}
+            else:
+                response |= _explained(model, seen, shares, body.top)
+        except PredictorUnavailable as error:
+            response |= {"reason": "predictor_unavailable", "note": str(error)}
+    return Answered(body=written(response), models=() if model is None else (model.reference,))
 
 
-def _measured_by_role(usage: "ServedModel", body: ExplainBody, context: RequestContext) -> dict[str, object]:
-    found = usage.history.measured_by_role(asked_of(body.job, usage.history, context))
-    return {"roles": [{"role": role, "measured_runs": runs} for role, runs in found.items()]}
+def _model_fields(model: ServedModel | None, failure: str | None, task_type: str) -> Values:
+    """Return the fields of an answer about its run-time model, or why there is none."""
+    missing = (None, None) if model is not None else ("no_model", f"no run-time model for task type {task_type[:80]!r}")
+    reason, note = missing if failure is None else ("predictor_unavailable", failure)
+    return {
+        "model": None if model is None else model.reference,
+        "history": None if model is None else moment(model.bundle.card.until),
+        "reason": reason,
+        "note": note,
+    }
 
 
-def shares_of(model: "ServedModel", seen: Scored, quantile: Literal["p50", "p90"], raw: FloatArray) -> Shares | None:
+def shares_of(model: ServedModel, seen: Scored, quantile: Literal["p50", "p90"], raw: FloatArray) -> Shares | None:
     """Split the predicted run time of one row into contributions; None if the model has no such quantile.
 
     `raw` (1, outputs) is what the trees predict for the row, before calibration.
@@ -110,7 +120,7 @@ def shares_of(model: "ServedModel", seen: Scored, quantile: Literal["p50", "p90"
     )
 
 
-def _explained(model: "ServedModel", seen: Scored, shares: Shares, top: int) -> dict[str, object]:
+def _explained(model: ServedModel, seen: Scored, shares: Shares, top: int) -> Values:
     order = np.argsort(-np.abs(shares.phi), kind="stable")[:top]
     named = float(shares.seconds[order].sum())
     return {
@@ -132,7 +142,7 @@ def _explained(model: "ServedModel", seen: Scored, shares: Shares, top: int) -> 
     }
 
 
-def value_of(model: "ServedModel", seen: Scored, column: int) -> float | str | None:
+def value_of(model: ServedModel, seen: Scored, column: int) -> float | str | None:
     """Return a feature's value for display: a category as text, a run time relative to the reference in seconds."""
     contract, value = model.bundle.contract, float(seen.matrix[0, column])
     name = contract.names[column]
@@ -147,57 +157,29 @@ def value_of(model: "ServedModel", seen: Scored, column: int) -> float | str | N
     return value
 
 
-def _answered(
-    body: ExplainBody,
-    model: "ServedModel | None",
-    explained: dict[str, object],
-    reason: MissingReason | None,
-    note: str | None,
-) -> Answered:
-    nothing: Sequence[str] = ("run_time_s", "base_s", "reference_s", "rest_s", "rest_factor")
-    response = {
-        "job_id": body.job.job_id,
-        "quantile": body.quantile,
-        **dict.fromkeys(nothing),
-        "contributions": [],
-        "roles": [],
-        **explained,
-        "model": None if model is None else model.reference,
-        "history": None if model is None else moment(model.bundle.card.until),
-        "reason": reason,
-        "note": note,
-    }
-    return Answered(body=written(response), models=() if model is None else (model.reference,))
-
-
 def what_if(context: RequestContext, body: WhatIfBody) -> Answered:
-    """Predict the run time of one job for several values of one resource, or return why it cannot be predicted."""
+    """Return the curve of the predicted run time along one resource, or why there is none."""
     job = job_of(body.job, trace=context.trace or "", submitted=datetime.fromtimestamp(context.now, UTC))
-    choice = context.choice("runtime", (job.trace, job.workload, job.task_type))
-    response: dict[str, object] = {
+    model, failure = context.choice("runtime", job)
+    response: Values = {
         "job_id": job.job_id,
         "resource": body.resource,
-        "requested": known(job.request.row()[RESOURCES.index(body.resource)]),
+        "requested": job.request.row()[RESOURCES.index(body.resource)],
         "support": None,
         "silent": True,
         "important": False,
         "points": [],
-        "model": None if choice.model is None else choice.model.reference,
-        "history": None if choice.model is None else moment(choice.model.bundle.card.until),
-        "reason": None,
-        "note": None,
+        **_model_fields(model, failure, job.task_type),
     }
-    if choice.model is None and choice.failure is None:
-        response |= {"reason": "no_model", "note": f"no run-time model for task type {job.task_type[:80]!r}"}
-    else:
+    if model is not None:
         try:
-            response |= _curve(LivePredictor.seeing(context, [job]), job, body)
+            response |= _curve(LivePredictor(context), job, body)
         except PredictorUnavailable as error:
             response |= {"reason": "predictor_unavailable", "note": str(error)}
     return Answered(body=written(response), models=context.cited())
 
 
-def _curve(predictor: LivePredictor, job: Job, body: WhatIfBody) -> dict[str, object]:
+def _curve(predictor: LivePredictor, job: Job, body: WhatIfBody) -> Values:
     [knowledge] = predictor.knowledge([job])
     at = RESOURCES.index(body.resource)
     asked, ends = job.request.row()[at], knowledge.support.get(body.resource)

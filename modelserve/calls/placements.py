@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from modelserve.calls.context import Answered, RequestContext
+from modelserve.calls.context import Answered, RequestContext, Values, finite, written
 from modelserve.contract.fields import Part
 from modelserve.contract.placements import MAX_EXPLAINED, ClusterBody, PendingBody, RequestRow
-from modelserve.contract.writing import Values, known, written
 from modelserve.errors import BadRequest
 from scheduler_core.changes import Change, Explained, explain_waiting
 from scheduler_core.cluster import Machine
@@ -130,15 +129,15 @@ def _explained(found: Explained) -> Values:
         "short": why.short,
         "nearest": None if found.nearest is None else {"machine": found.nearest, "missing": missing},
         "must_end": why.must_end,
-        "room_in_s": known(why.room_in_s),
-        "expected_wait_s": known(why.expected_wait_s),
+        "room_in_s": finite(why.room_in_s),
+        "expected_wait_s": finite(why.expected_wait_s),
         "changes": [_change(each) for each in found.changes],
     }
 
 
 def _change(found: Change) -> Values:
     job, field = found.job, found.field
-    request = {name: known(value) for name, value in zip(RESOURCES, job.request.row(), strict=True)}
+    request = {name: finite(value) for name, value in zip(RESOURCES, job.request.row(), strict=True)}
     if field == "wait":
         to, when = {}, f"in {found.in_s:.0f} s" if math.isfinite(found.in_s) else "at an unknown time"
         text = f"wait until {_listed(found.ended)} end{'s' if len(found.ended) == 1 else ''}, expected {when}"
@@ -153,7 +152,7 @@ def _change(found: Change) -> Values:
     else:
         to = {field: getattr(job, field)}
         text = f"{_WORDS[field]} {to[field]}"
-    return {"field": field, "text": text, "to": to, "ended": found.ended, "in_s": known(found.in_s)}
+    return {"field": field, "text": text, "to": to, "ended": found.ended, "in_s": finite(found.in_s)}
 
 
 def _listed(names: tuple[str, ...], shown: int = 5) -> str:

@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from modelserve.calls.context import Answered, RequestContext
+from modelserve.calls.context import Answered, RequestContext, Values, written
 from modelserve.contract.plans import HoldBody, PlanBody, PlanJob
 from modelserve.contract.requests import JobRow
-from modelserve.contract.writing import written
 from modelserve.errors import BadRequest
 from scheduler_core.planning.carbon.allocator import Round, allocate, carbon_round
 from scheduler_core.planning.carbon.jobs import ElasticJobs, Period
@@ -23,8 +21,6 @@ from scheduler_core.planning.release import foreseen, released_s
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["hold_rows", "holds", "plan_rows", "plans"]
-
-Values = dict[str, Any]  # Any: JSON values of the response
 
 
 def plans(context: RequestContext, body: PlanBody) -> Answered:

@@ -1,50 +1,54 @@
-"""Prediction calls: the run time and peak use of each job, or the reason why one of them is missing.
+"""Predictions: the run time and peak use of each job, or the reason why one of them is missing.
 
-Data frames are avoided, so that calls with one job are fast.
+`predict` predicts without the service.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from features.online import JobAsked
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
-from modelserve.bundle.predictor import calibrated_use
+from modelserve.bundle.predictor import InProcessPredictor, Kind, calibrated_use
 from modelserve.bundle.run_times import basis_of, calibrated_run_times
-from modelserve.calls.context import Answered, Kind, RequestContext, asked_of
+from modelserve.calls.context import Answered, RequestContext, Values, finite, moment, written
+from modelserve.calls.recommendations import jobs_of
 from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import JobRow, PredictBody
-from modelserve.contract.writing import moment, written
+from modelserve.loading.served import ServedModel
 from scheduler_core.errors import PredictorUnavailable
-from scheduler_core.types import IntArray
+from scheduler_core.types import RESOURCES, IntArray
 
-if TYPE_CHECKING:
-    from modelserve.loading.served import ServedModel
-
-__all__ = ["predicted"]
+__all__ = ["predict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The run time or the peak use of one job, with its model; if it is missing, the reason why."""
+    """The run time or the peak use of one job, with its model; if it is missing, the reason why.
 
-    value: dict[str, float] | None = None
-    model: "ServedModel | None" = None
+    `basis` is what a run time comes from, with its number of ended jobs.
+    """
+
+    value: Mapping[str, float] | None = None
+    model: ServedModel | None = None
     runs: int = 0
-    basis: str | None = None
-    ended: int | None = None
+    basis: tuple[str | None, int | None] = (None, None)
     reason: MissingReason | None = None
     note: str | None = None
 
 
+NOTHING = Part()
+"""An output that was not requested."""
+Score = Callable[[RequestContext, ServedModel, Sequence[JobAsked], IntArray], Sequence[Part]]
+
+
 def predicted(context: RequestContext, body: PredictBody) -> Answered:
     """Return the response to a prediction call."""
-    nothing: list[Part | None] = [None] * len(body.jobs)
-    wanted = body.outputs
+    wanted, nothing = body.outputs, [NOTHING] * len(body.jobs)
     peaks = _parts(context, "usage", body.jobs, _peak_use) if "peak_use" in wanted else nothing
     # Measured runs are counted with peak use, so they are not counted again with run time.
     score = partial(_run_times, counted="peak_use" not in wanted)
@@ -53,98 +57,112 @@ def predicted(context: RequestContext, body: PredictBody) -> Answered:
     return Answered(
         body=written({"answer_id": context.answer_id, "predictions": predictions}),
         models=context.cited(),
-        counts=_counts([part for part in (*times, *peaks) if part is not None]),
+        counts=Counter(_counted(part) for part in (*times, *peaks) if part is not NOTHING),
     )
 
 
-Found = tuple[dict[str, float], int, tuple[str, int] | None]
-"""The predicted values of a job, its number of measured runs, and the basis of a run time with its number of jobs."""
-Values = list[Found]
-Score = Callable[[RequestContext, "ServedModel", Sequence[JobAsked], IntArray], Values]
-
-
-def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], score: Score) -> list[Part | None]:
-    parts: list[Part | None] = [None] * len(rows)
-    members: dict[str, list[int]] = defaultdict(list)
-    models: dict[str, ServedModel] = {}
+def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], score: Score) -> list[Part]:
+    parts = [NOTHING] * len(rows)
+    members: dict[str, tuple[ServedModel, list[int]]] = {}
     for i, row in enumerate(rows):
-        whose = (row.trace or context.trace or "", row.workload, row.task_type)
-        choice = context.choice(kind, whose)
-        if choice.model is not None:
-            reference = choice.model.reference
-            models[reference] = choice.model
-            members[reference].append(i)
-        elif choice.failure is not None:
-            parts[i] = Part(reason="predictor_unavailable", note=choice.failure)
+        model, failure = context.choice(kind, row)
+        if model is not None:
+            members.setdefault(model.reference, (model, []))[1].append(i)
+        elif failure is not None:
+            parts[i] = Part(reason="predictor_unavailable", note=failure)
         else:
-            parts[i] = Part(reason="no_model", note=f"no model {kind}.{whose[0]}.{row.task_type}"[:400])
-    for reference, places in members.items():
-        model = models[reference]
-        asked = [asked_of(rows[i], model.history, context) for i in places]
+            name = f"{kind}.{row.trace or context.trace or ''}.{row.task_type}"
+            parts[i] = Part(reason="no_model", note=f"no model {name}"[:400])
+    for model, places in members.values():
+        asked = [context.asked(rows[i], model.history) for i in places]
         try:
-            found = score(context, model, asked, np.array(places, dtype=np.int64))
+            scored = score(context, model, asked, np.array(places, dtype=np.int64))
         except PredictorUnavailable as error:
-            for i in places:
-                parts[i] = Part(model=model, reason="predictor_unavailable", note=str(error))
-            continue
-        for i, (value, count, basis) in zip(places, found, strict=True):
-            kind_of_basis, ended = basis or (None, None)
-            parts[i] = Part(value=value, model=model, runs=count, basis=kind_of_basis, ended=ended)
+            scored = [Part(model=model, reason="predictor_unavailable", note=str(error))] * len(places)
+        for i, part in zip(places, scored, strict=True):
+            parts[i] = part
     return parts
 
 
 def _run_times(
-    context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray, *, counted: bool
-) -> Values:
+    context: RequestContext, model: ServedModel, asked: Sequence[JobAsked], index: IntArray, *, counted: bool
+) -> list[Part]:
     seen = context.rows(model, asked, index, counted=counted)
     raw = context.outputs(model, seen)[RUNTIME_TARGET]
     times = calibrated_run_times(model.bundle.card, raw, seen.base_log_s)
     combination = model.learning.start
     members = None if combination is None else combination.members
-    bases = [basis_of(members, counts) for counts in seen.evidence.tolist()]
-    rows = zip(times.p50.tolist(), times.p90.tolist(), seen.runs.tolist(), bases, strict=True)
-    return [({"p50": p50, "p90": p90}, runs, basis) for p50, p90, runs, basis in rows]
+    rows = zip(times.p50.tolist(), times.p90.tolist(), seen.runs.tolist(), seen.evidence.tolist(), strict=True)
+    return [
+        Part(value={"p50": p50, "p90": p90}, model=model, runs=runs, basis=basis_of(members, counts) or (None, None))
+        for p50, p90, runs, counts in rows
+    ]
 
 
-def _peak_use(context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray) -> Values:
+def _peak_use(context: RequestContext, model: ServedModel, asked: Sequence[JobAsked], index: IntArray) -> list[Part]:
     seen = context.rows(model, asked, index, counted=True)
     use = {target: np.full(len(asked), np.nan) for target in USAGE_TARGETS}
     for target, raw in context.outputs(model, seen).items():
         use[target] = calibrated_use(model.bundle.card, target, raw)
-    floors = [context.memory_floor_gib(job) for job in asked]
-    use["mem_gib"] = np.fmax(use["mem_gib"], floors)
+    use["mem_gib"] = np.fmax(use["mem_gib"], [context.memory_floor_gib(job) for job in asked])
     columns = [use[target].tolist() for target in USAGE_TARGETS]
     rows = zip(zip(*columns, strict=True), seen.runs.tolist(), strict=True)
-    return [(dict(zip(USAGE_TARGETS, each, strict=True)), runs, None) for each, runs in rows]
+    return [Part(value=dict(zip(USAGE_TARGETS, each, strict=True)), model=model, runs=runs) for each, runs in rows]
 
 
-def _prediction(row: JobRow, time: Part | None, peak: Part | None) -> dict[str, object]:
-    asked = [part for part in (time, peak) if part is not None]
-    until = [part.model.bundle.card.until for part in asked if part.model is not None]
+def _prediction(row: JobRow, time: Part, peak: Part) -> Values:
+    until = [part.model.bundle.card.until for part in (time, peak) if part.model is not None]
     # Order of reported reasons: failures before missing models; in each case run time before peak use.
-    missing = sorted([part for part in asked if part.reason], key=lambda part: part.reason == "no_model")
-    notes = [part.note for part in missing if part.note]
+    missing = sorted([part for part in (time, peak) if part.reason], key=lambda part: part.reason == "no_model")
+    basis, ended_jobs = time.basis
     return {
         "job_id": row.job_id,
-        "run_time_s": None if time is None else time.value,
-        "basis": None if time is None else time.basis,
-        "ended_jobs": None if time is None else time.ended,
-        "peak_use": None if peak is None else peak.value,
-        "measured_runs": max([part.runs for part in asked], default=0),
+        "run_time_s": time.value,
+        "basis": basis,
+        "ended_jobs": ended_jobs,
+        "peak_use": peak.value,
+        "measured_runs": max(time.runs, peak.runs),
         "models": {
-            "run_time": time.model.reference if time is not None and time.model is not None else None,
-            "usage": peak.model.reference if peak is not None and peak.model is not None else None,
+            "run_time": None if time.model is None else time.model.reference,
+            "usage": None if peak.model is None else peak.model.reference,
         },
         "history": moment(min(until)) if until else None,
         "reason": missing[0].reason if missing else None,
-        "note": "; ".join(notes) if notes else None,
+        "note": "; ".join(part.note for part in missing if part.note) or None,
     }
 
 
-def _counts(parts: Sequence[Part]) -> dict[tuple[str, ...], int]:
-    counted: dict[tuple[str, ...], int] = defaultdict(int)
-    for part in parts:
-        bundle = None if part.model is None else part.model.bundle
-        name, version = ("", "") if bundle is None else (bundle.card.name, bundle.version or "")
-        counted["prediction", name, version, part.reason or "predicted"] += 1
-    return counted
+def _counted(part: Part) -> tuple[str, ...]:
+    bundle = None if part.model is None else part.model.bundle
+    name, version = ("", "") if bundle is None else (bundle.card.name, bundle.version or "")
+    return "prediction", name, version, part.reason or "predicted"
+
+
+def predict(
+    rows: Sequence[JobRow], predictor: InProcessPredictor, *, trace: str, now: datetime | None = None
+) -> list[Values]:
+    """Predict run time and peak use of each job with its own request, as flat rows in the order of `rows`.
+
+    `trace` and `now` are as in `jobs_of`, `basis` and `ended_jobs` as in `Prediction`. Unknown values are None.
+    """
+    jobs, sources = jobs_of(rows, predictor, trace, now)
+    requests = np.array([job.request.row() for job in jobs], dtype=np.float64).reshape(-1, len(RESOURCES))
+    peak, bases = predictor.peak_use(jobs), predictor.run_time_bases(jobs)
+    times = predictor.run_times(jobs, np.arange(len(jobs)), requests)
+    return [
+        {
+            "job_id": job.job_id,
+            "trace": job.trace,
+            "task_type": job.task_type,
+            "run_time_p50_s": finite(times.p50[i]),
+            "run_time_p90_s": finite(times.p90[i]),
+            "basis": basis,
+            "ended_jobs": ended,
+            **{f"peak_{target}": finite(getattr(peak, target)[i]) for target in USAGE_TARGETS},
+            "measured_runs": int(peak.runs[i]),
+            "model_run_time": sources[i].run_time,
+            "model_usage": sources[i].usage,
+            "history": None if sources[i].history is None else moment(sources[i].history),
+        }
+        for i, (job, (basis, ended)) in enumerate(zip(jobs, (each or (None, None) for each in bases), strict=True))
+    ]

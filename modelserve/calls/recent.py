@@ -3,11 +3,11 @@
 Users and groups are not shown.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -15,14 +15,11 @@ from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.callers import Caller
 from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.contract.jobs import RECENT_SHOWN, Amounts, Became, Recent, RecentAnswer
+from modelserve.learning.logged import recommendations_of
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 from modelserve.store.finished import RESOURCES, Finished, named_finished
 
-__all__ = ["recent_recommendations"]
-
-RECOMMENDATION: Final = "recommendation"
-"""Kind of the logged responses that are read."""
 LOOKED_THROUGH: Final = 1000
 """Maximum number of logged responses searched for recommendations, newest first."""
 READ_BYTES: Final = 32 * 2**20
@@ -34,11 +31,17 @@ def recent_recommendations(
     store: Store, caller: Caller, trace: str | None = None, task_type: str | None = None
 ) -> RecentAnswer:
     """Return the newest logged recommendations that the caller may see, filtered by trace and task type if given."""
-    records = newest_answers(store, parts=_PARTS, kind=RECOMMENDATION, limit=LOOKED_THROUGH, limit_bytes=READ_BYTES)
-    asked = (caller, trace, task_type)
-    newest = list(islice((row for record in records for row in _rows(record, *asked)), RECENT_SHOWN))
-    ran = _by_name(named_finished(store, {(row.trace, row.job_id) for row in newest}))
-    return RecentAnswer(recommendations=tuple(row.model_copy(update={"finished": _became(row, ran)}) for row in newest))
+    records = newest_answers(store, parts=_PARTS, kind="recommendation", limit=LOOKED_THROUGH, limit_bytes=READ_BYTES)
+    rows = (row for record in records for row in _rows(record, caller, trace, task_type))
+    newest = list(islice(rows, RECENT_SHOWN))
+    ran: dict[tuple[str, str, str], list[Finished]] = defaultdict(list)
+    for each in named_finished(store, {(row.trace, row.job_id) for row in newest}):
+        ran[each.trace, each.job_id, each.role].append(each)
+    return RecentAnswer(
+        recommendations=tuple(
+            row.model_copy(update={"finished": _became(row, ran[row.trace, row.job_id, row.role])}) for row in newest
+        )
+    )
 
 
 def _rows(record: AnswerRecord, caller: Caller, trace: str | None, task_type: str | None) -> Iterator[Recent]:
@@ -47,75 +50,49 @@ def _rows(record: AnswerRecord, caller: Caller, trace: str | None, task_type: st
     A caller bound to clusters sees no jobs without a cluster. An unreadable record yields nothing.
     """
     try:
-        jobs = json.loads(record.context)["body"]["jobs"]
-        answers = json.loads(record.response)["recommendations"]
-        at = datetime.fromtimestamp(record.at, UTC)
-        for job, answer in zip(jobs, answers, strict=True):
-            of, cluster = job.get("trace") or record.trace, job.get("cluster")
+        for job, answer in recommendations_of(record):
+            of, cluster = job["trace"], job.get("cluster")
             chosen = trace in (None, of) and task_type in (None, job["task_type"])
             if chosen and caller.reaches(of) and (caller.clusters is None or cluster in caller.clusters):
-                yield _row(record, at, job, answer)
+                yield _row(record, job, answer)
     except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
         return
 
 
-def _row(record: AnswerRecord, at: datetime, job: Mapping[str, object], answer: Mapping[str, object]) -> Recent:
-    instances = int(str(job.get("instances", 1)))
-    request = Amounts.model_validate(answer["request"])
-    target = Amounts.model_validate(answer["target"])
+def _row(record: AnswerRecord, job: Mapping[str, Any], answer: Mapping[str, Any]) -> Recent:  # Any: JSON values
+    instances, request, target = int(job.get("instances", 1)), answer["request"], answer["target"]
+    names = ("mode", "request", "target", "reasons")
     return Recent.model_validate(
         {
             "answer_id": record.answer_id,
-            "at": at,
-            "trace": job.get("trace") or record.trace,
+            "at": datetime.fromtimestamp(record.at, UTC),
+            "trace": job["trace"],
             "cluster": job.get("cluster"),
             "job_id": job["job_id"],
             "role": job.get("role", ROLE_WHOLE_JOB),
             "task_type": job["task_type"],
             "instances": instances,
-            "mode": answer["mode"],
-            "request": request,
-            "target": target,
-            "reasons": answer["reasons"],
-            "freed": _less(_values(request), _values(target), instances),
+            **{name: answer[name] for name in names},
+            "freed": _less([request[name] for name in RESOURCES], [target[name] for name in RESOURCES], instances),
             "finished": None,
         }
     )
 
 
-Named = Mapping[tuple[str, str, str], Sequence[Finished]]
-
-
-def _by_name(ran: Iterable[Finished]) -> Named:
-    found: dict[tuple[str, str, str], list[Finished]] = {}
-    for each in ran:
-        found.setdefault((each.trace, each.job_id, each.role), []).append(each)
-    return found
-
-
-def _became(row: Recent, ran: Named) -> Became | None:
+def _became(row: Recent, ran: Sequence[Finished]) -> Became | None:
     """Return the outcome of a recommendation's job; None unless exactly one finished job matches."""
-    alike = [
-        each
-        for each in ran.get((row.trace, row.job_id, row.role), ())
-        if row.cluster in (None, each.cluster) and each.answer_id in (None, row.answer_id)
-    ]
+    alike = [each for each in ran if row.cluster in (None, each.cluster) and each.answer_id in (None, row.answer_id)]
     if len(alike) != 1:
         return None
     [job] = alike
-    hours = job.run_s * job.instances / 3600.0
     return Became(
         outcome=job.outcome,
         run_s=job.run_s,
         applied=bool(shrunk_resources(job)),
-        saved_hours=_less(job.requests, job.allocations, hours),
+        saved_hours=_less(job.requests, job.allocations, job.run_s * job.instances / 3600.0),
     )
 
 
 def _less(asked: Sequence[float | None], given: Sequence[float | None], times: float) -> Amounts:
     pairs = zip(RESOURCES, asked, given, strict=True)
     return Amounts.model_validate({name: None if a is None or b is None else (a - b) * times for name, a, b in pairs})
-
-
-def _values(amounts: Amounts) -> tuple[float | None, ...]:
-    return tuple(getattr(amounts, name) for name in RESOURCES)

@@ -1,159 +1,32 @@
-"""Recommendation calls: run Algorithm 1 on each job with the service's models (`LivePredictor`).
+"""Recommendations by Algorithm 1 (Yang, Hong and Tang), which shrinks requests: of the service, and without it.
 
-Algorithm 1 (Yang, Hong and Tang) shrinks requests; it is in `scheduler_core.shrink`.
+The algorithm is in `scheduler_core.shrink`; the predictions come from the models of the service, or from bundles.
 """
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import Any, Final
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
-from modelserve.bundle.alike import held
-from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
-from modelserve.bundle.predictor import Sources, calibrated_use, knowledge_of
-from modelserve.bundle.run_times import calibrated_run_times
-from modelserve.calls.context import Answered, Kind, RequestContext, Whose, asked_of
+from modelserve.bundle.predictor import ModelPredictor, Sources
+from modelserve.calls.context import Answered, LivePredictor, RequestContext, Values, finite, moment, written
 from modelserve.contract.fields import Minimums
-from modelserve.contract.requests import NO_FLOORS, RecommendBody, RecommendJob, job_of, request_of
-from modelserve.contract.writing import Values, answer_of, written
+from modelserve.contract.requests import NO_FLOORS, JobRow, RecommendBody, RecommendJob, job_of, request_of
 from modelserve.settings import TypePolicy
-from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import ShrinkPolicy, shrink
-from scheduler_core.types import (
-    RESOURCES,
-    FloatArray,
-    IntArray,
-    Job,
-    Knowledge,
-    PeakUse,
-    Predictor,
-    Recommendation,
-    Request,
-    RunTimes,
-)
+from scheduler_core.types import RESOURCES, Job, Predictor, Reason, Recommendation, Request
 
-if TYPE_CHECKING:
-    from modelserve.loading.served import ServedModel
+__all__ = ["recommend"]
 
-__all__ = ["POLICY", "LivePredictor", "decide", "minimum_of", "recommended"]
-
-UNKNOWN: Final = Knowledge()
-"""Knowledge about a job without a run-time model: no important resources and no training range."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LivePredictor:
-    """A predictor for the jobs of one call, with the models and feature rows of the call's request context.
-
-    A job is predicted by the model of its workload if there is one, otherwise by the model of its task type. Without a
-    model, the prediction is NaN. If the model could not be loaded or fails, `PredictorUnavailable` is raised with the
-    reason. `places` maps the `id` of each job object to the job's position in the call.
-    """
-
-    context: RequestContext
-    places: Mapping[int, int]
-    cited: dict[Whose, Sources] = field(default_factory=dict)
-
-    @classmethod
-    def seeing(cls, context: RequestContext, jobs: Sequence[Job]) -> "LivePredictor":
-        """Return a predictor for the jobs of one call, with the call's request context."""
-        # Two jobs of a call may be equal, so the key is `id(job)`; it is unique because the call keeps the jobs alive.
-        return cls(context=context, places={id(job): i for i, job in enumerate(jobs)})
-
-    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Predict k run times; the i-th is the run time of `jobs[rows[i]]` with the request `requests[i]`.
-
-        `rows` has shape (k,), `requests` (k, 3). Each model scores all its rows as one matrix.
-        """
-        p50, p90 = np.full((2, len(rows)), np.nan)
-        for model, members in self._by_model("runtime", jobs):
-            place = np.full(len(jobs), -1, dtype=np.int64)
-            place[members] = np.arange(len(members))
-            mine = np.flatnonzero(place[rows] >= 0)
-            if not len(mine):
-                continue
-            mine_of_model = place[rows[mine]]
-            asked = [asked_of(jobs[i], model.history, self.context) for i in members]
-            seen = self.context.rows(model, asked, self._places(jobs, members), counted=False)
-            matrix = model.rows.with_requests(seen.matrix, asked, mine_of_model, requests[mine])
-            raw = self.context.margins(model, RUNTIME_TARGET, matrix)
-            answer = calibrated_run_times(model.bundle.card, raw, seen.base_log_s[mine_of_model])
-            p50[mine], p90[mine] = answer.p50, answer.p90
-        return RunTimes(p50=p50, p90=p90)
-
-    def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Return upper bounds on each job's peak use per instance (n,), and the number of measured runs behind each."""
-        use = {target: np.full(len(jobs), np.nan) for target in USAGE_TARGETS}
-        runs = np.zeros(len(jobs), dtype=np.int64)
-        for model, members in self._by_model("usage", jobs):
-            asked = [asked_of(jobs[i], model.history, self.context) for i in members]
-            seen = self.context.rows(model, asked, self._places(jobs, members), counted=True)
-            card = model.bundle.card
-            raw = self.context.outputs(model, seen)
-            answer = {target: calibrated_use(card, target, raw[target]) for target in card.targets}
-            counted = seen.runs
-            if card.alike_by_key is not None:
-                answer, counted = held(card.alike_by_key, [jobs[i] for i in members], answer, counted)
-            for target, values in answer.items():
-                use[target][members] = values
-            runs[members] = counted
-        return PeakUse(runs=runs, **use)
-
-    def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Return the important resources and the training range of requests of each job's run-time model (n,)."""
-        known = [UNKNOWN] * len(jobs)
-        for model, members in self._by_model("runtime", jobs):
-            of_model = knowledge_of(model.bundle.card)
-            for i in members:
-                known[i] = of_model
-        return known
-
-    def sources(self, job: Job) -> Sources:
-        """Return the models that predict a job, the end of their history, and why a model could not be loaded."""
-        whose = _whose(job)
-        found = self.cited.get(whose)
-        if found is None:
-            found = self.cited[whose] = self._sources(whose)
-        return found
-
-    def _sources(self, whose: Whose) -> Sources:
-        runtime, usage = self.context.choice("runtime", whose), self.context.choice("usage", whose)
-        models = [choice.model for choice in (runtime, usage) if choice.model is not None]
-        return Sources(
-            run_time=None if runtime.model is None else runtime.model.reference,
-            usage=None if usage.model is None else usage.model.reference,
-            history=min((model.bundle.card.until.astimezone(UTC) for model in models), default=None),
-            failure=runtime.failure or usage.failure,
-        )
-
-    def _by_model(self, kind: Kind, jobs: Sequence[Job]) -> "list[tuple[ServedModel, list[int]]]":
-        alike: dict[Whose, list[int]] = defaultdict(list)
-        for i, job in enumerate(jobs):
-            alike[_whose(job)].append(i)
-        members: dict[str, tuple[ServedModel, list[int]]] = {}
-        for whose, rows in alike.items():
-            choice = self.context.choice(kind, whose)
-            if choice.model is not None:
-                members.setdefault(choice.model.reference, (choice.model, []))[1].extend(rows)
-            elif choice.failure is not None:
-                raise PredictorUnavailable(choice.failure)
-        return [(model, sorted(rows)) for model, rows in members.values()]
-
-    def _places(self, jobs: Sequence[Job], members: Sequence[int]) -> IntArray:
-        return np.array([self.places.get(id(jobs[i]), i) for i in members], dtype=np.int64)
-
-
-def _whose(job: Job) -> Whose:
-    return (job.trace, job.workload, job.task_type)
-
-
-if TYPE_CHECKING:
-    SATISFIES: type[Predictor] = LivePredictor
+POLICY: Final = ShrinkPolicy(device_mem_gib=GPU_MEM_GIB_OF_TYPE)
+"""Default parameters of Algorithm 1 in the service."""
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+NOISE: Final = 1e-12
+"""Maximum relative excess over a six-decimal number that counts as floating-point noise and is not rounded up."""
+MEASURED: Final = {"cpu_cores": "CPU use", "mem_gib": "peak memory", "gpus": "GPU use or GPU memory"}
 
 
 def recommended(context: RequestContext, body: RecommendBody) -> Answered:
@@ -165,16 +38,14 @@ def recommended(context: RequestContext, body: RecommendBody) -> Answered:
         # The minimum of a job that must not be shrunk is its request.
         least = request_of(row) if brake else minimum_of(context, row, body.floors)
         jobs.append(job_of(row, trace=context.trace or "", submitted=now, minimum=least))
-    predictor = LivePredictor.seeing(context, jobs)
+    predictor = LivePredictor(context, {id(job): i for i, job in enumerate(jobs)})
     sources = [predictor.sources(job) for job in jobs]
     policies = {name: policy_of(body, context.types.get(name)) for name in {job.task_type for job in jobs}}
     found = decide(jobs, sources, predictor, [policies[job.task_type] for job in jobs])
-    recommendations = [
-        _braked(answer_of(each, source), brake) | _beside(context, row, source, each)
-        for row, source, brake, each in zip(body.jobs, sources, brakes, found, strict=True)
-    ]
+    rows = zip(body.jobs, sources, brakes, found, strict=True)
+    answers = [_live(context, row, source, brake, each) for row, source, brake, each in rows]
     return Answered(
-        body=written({"answer_id": context.answer_id, "recommendations": recommendations}),
+        body=written({"answer_id": context.answer_id, "recommendations": answers}),
         models=context.cited(),
         counts=Counter(
             ("recommendation", resource, str(reason)) for each in found for resource, reason in each.reasons.items()
@@ -183,57 +54,43 @@ def recommended(context: RequestContext, body: RecommendBody) -> Answered:
     )
 
 
-def policy_of(body: RecommendBody, of_type: TypePolicy | None) -> ShrinkPolicy:
-    """Return Algorithm 1's parameters for a task type: from the call, else the type's settings, else `POLICY`."""
-    called = {"theta": body.theta, "alpha0": body.alpha, "guard": body.guard}
-    of_settings = {} if of_type is None else of_type.parameters()
-    return replace(POLICY, **of_settings | {name: value for name, value in called.items() if value is not None})
+def recommend(
+    rows: Sequence[JobRow],
+    predictor: ModelPredictor[Any],  # Any: models of any kind
+    *,
+    trace: str,
+    now: datetime | None = None,
+    policy: ShrinkPolicy = POLICY,
+) -> list[Values]:
+    """Recommend a smaller request for each job without the service, in the order of `rows`.
+
+    Jobs for which the predictor fails keep their request (reason `predictor_unavailable`). `trace` and `now` are as in
+    `jobs_of`.
+    """
+    jobs, sources = jobs_of(rows, predictor, trace, now)
+    found = decide(jobs, sources, predictor, [policy] * len(jobs))
+    return [answer_of(each, cited) for each, cited in zip(found, sources, strict=True)]
 
 
-def _beside(context: RequestContext, row: RecommendJob, source: Sources, found: Recommendation) -> Values:
-    age_s = None if source.history is None else max(context.now - source.history.timestamp(), 0.0)
-    return {
-        "mode": context.mode(row),
-        "alpha": found.alpha,
-        "model_decided": found.model_decided,
-        "evidence": {"measured_runs": found.runs, "history_age_s": age_s},
-    }
+def jobs_of(
+    rows: Sequence[JobRow],
+    predictor: ModelPredictor[Any],  # Any: models of any kind
+    trace: str,
+    now: datetime | None,
+) -> tuple[list[Job], list[Sources]]:
+    """Return the jobs with the models that predict them; `trace` is the trace of jobs that name none.
 
-
-def _braked(answer: Values, brake: str | None) -> Values:
-    notes = [f"not shrunk: {brake}" if brake else None, answer["note"]]
-    return answer | {"note": "; ".join(str(note) for note in notes if note) or None}
-
-
-def minimum_of(context: RequestContext, row: RecommendJob, of_call: Minimums) -> Request | None:
-    """Return the minimum amounts of a job, or None: the largest of the call's, its own, its type's and the learnt."""
-    of_type = context.types.get(row.task_type)
-    floors = (of_call, row.floors, NO_FLOORS if of_type is None else of_type.minimums)
-    given = [each for each in floors if each is not NO_FLOORS]
-    killed_gib = context.memory_floor_gib(row)
-    if math.isnan(killed_gib) and not given:
-        return None
-    least = {name: [getattr(each, name) for each in given] for name in RESOURCES}
-    least["mem_gib"].append(None if math.isnan(killed_gib) else killed_gib)
-    return Request(**{name: _largest(values) for name, values in least.items()})
-
-
-def _largest(values: Sequence[float | None]) -> float:
-    return max((value for value in values if value is not None), default=math.nan)
-
-
-def _reclaimed(jobs: Sequence[Job], found: Sequence[Recommendation]) -> dict[str, tuple[float, float]]:
-    totals = {}
-    for place, resource in enumerate(RESOURCES):
-        known = [(j.instances, f.request.row()[place], f.target.row()[place]) for j, f in zip(jobs, found, strict=True)]
-        asked = sum(count * want for count, want, _ in known if want == want)
-        given = sum(count * target for count, want, target in known if want == want)
-        totals[resource] = (asked, given)
-    return totals
-
-
-POLICY: Final = ShrinkPolicy(device_mem_gib=GPU_MEM_GIB_OF_TYPE)
-"""Default parameters of Algorithm 1 in the service."""
+    A job without a submit time is submitted `now`, or if that is None, at the end of the history of its models.
+    """
+    jobs, sources = [], []
+    for row in rows:
+        job = job_of(row, trace=trace, submitted=now or EPOCH)
+        cited = predictor.sources(job)
+        if row.submit_ts is None and now is None and cited.history is not None:
+            job = replace(job, submit_ts=cited.history.timestamp())
+        jobs.append(job)
+        sources.append(cited)
+    return jobs, sources
 
 
 def decide(
@@ -252,3 +109,110 @@ def decide(
         together = shrink([jobs[i] for i in members], predictor, policies[members[0]])
         found.update(zip(members, together, strict=True))
     return [found[i] for i in range(len(jobs))]
+
+
+def policy_of(body: RecommendBody, of_type: TypePolicy | None) -> ShrinkPolicy:
+    """Return Algorithm 1's parameters for a task type: from the call, else the type's settings, else `POLICY`."""
+    called = {"theta": body.theta, "alpha0": body.alpha, "guard": body.guard}
+    of_settings = {} if of_type is None else of_type.parameters()
+    return replace(POLICY, **of_settings | {name: value for name, value in called.items() if value is not None})
+
+
+def minimum_of(context: RequestContext, row: RecommendJob, of_call: Minimums) -> Request | None:
+    """Return the minimum amounts of a job, or None: the largest of the call's, its own, its type's and the learnt."""
+    of_type = context.types.get(row.task_type)
+    floors = (of_call, row.floors, NO_FLOORS if of_type is None else of_type.minimums)
+    given = [each for each in floors if each is not NO_FLOORS]
+    killed_gib = context.memory_floor_gib(row)
+    if math.isnan(killed_gib) and not given:
+        return None
+    least = {name: [value for each in given if (value := getattr(each, name)) is not None] for name in RESOURCES}
+    if not math.isnan(killed_gib):
+        least["mem_gib"].append(killed_gib)
+    return Request(**{name: max(values, default=math.nan) for name, values in least.items()})
+
+
+def _live(
+    context: RequestContext, row: RecommendJob, source: Sources, brake: str | None, found: Recommendation
+) -> Values:
+    answer = answer_of(found, source)
+    notes = [f"not shrunk: {brake}" if brake else None, answer["note"]]
+    age_s = None if source.history is None else max(context.now - source.history.timestamp(), 0.0)
+    return answer | {
+        "mode": context.mode(row),
+        "alpha": found.alpha,
+        "model_decided": found.model_decided,
+        "evidence": {"measured_runs": found.runs, "history_age_s": age_s},
+        "note": "; ".join(note for note in notes if note) or None,
+    }
+
+
+def answer_of(found: Recommendation, sources: Sources) -> Values:
+    """Return a recommendation as a dict with keys of `contract.jobs.Recommended`; unknown values are None.
+
+    Recommended amounts are rounded up (`rounded_up`).
+    """
+    asked = found.request
+    return {
+        "job_id": found.job_id,
+        "request": _amounts(asked.row()),
+        "target": _amounts(rounded_up(found.target, asked)),
+        "lower_bound": _amounts(rounded_up(found.lower_bound, asked)),
+        "run_time_s": {"p50": finite(found.run_time_p50_s), "p90": finite(found.run_time_p90_s)},
+        "run_time_change": finite(found.run_time_change),
+        "reasons": {name: str(found.reasons[name]) if name in found.reasons else None for name in RESOURCES},
+        "models": {"run_time": sources.run_time, "usage": sources.usage},
+        "history": None if sources.history is None else moment(sources.history),
+        "measured_runs": found.runs,
+        "raise_to": _amounts(found.raise_to.row()),
+        "note": _note(found, sources),
+    }
+
+
+def _amounts(row: tuple[float, float, float]) -> dict[str, float | None]:
+    return {name: finite(value) for name, value in zip(RESOURCES, row, strict=True)}
+
+
+def _note(found: Recommendation, sources: Sources) -> str | None:
+    """Return the error of a failed predictor, or why nothing is known about a job or a resource."""
+    reasons = found.reasons
+    unmeasured = [MEASURED[name] for name, reason in reasons.items() if reason == Reason.NOT_MEASURED]
+    if found.note:
+        return found.note
+    if Reason.COLD_START not in reasons.values():
+        return f"not measured in similar jobs: {', '.join(unmeasured)}" if unmeasured else None
+    missing = [kind for kind, name in (("run-time", sources.run_time), ("usage", sources.usage)) if name is None]
+    if missing:
+        return f"no {' and no '.join(missing)} model of this trace and task type"
+    return f"{found.runs} measured runs of similar jobs: too few for a bound"
+
+
+def rounded_up(amounts: Request, asked: Request) -> tuple[float, float, float]:
+    """Return amounts rounded up to six decimals, at most the request; floating-point noise is not rounded up.
+
+    Examples
+    --------
+    >>> six = Request(cpu_cores=6.0, mem_gib=29.3, gpus=0.5)
+    >>> rounded_up(Request(cpu_cores=3.3000000000000003, mem_gib=13.89876543, gpus=0.5), six)
+    (3.3, 13.898766, 0.5)
+    """
+    cpu_cores, mem_gib, gpus = map(_up, amounts.row(), asked.row())
+    return cpu_cores, mem_gib, gpus
+
+
+def _up(value: float, asked: float) -> float:
+    if value >= asked or not math.isfinite(value):
+        return value
+    nearest = round(value, 6)
+    rounded = nearest if nearest >= value * (1.0 - NOISE) else math.ceil(value * 1e6) / 1e6
+    return min(rounded, asked)
+
+
+def _reclaimed(jobs: Sequence[Job], found: Sequence[Recommendation]) -> dict[str, tuple[float, float]]:
+    totals = {}
+    for place, resource in enumerate(RESOURCES):
+        known = [(j.instances, f.request.row()[place], f.target.row()[place]) for j, f in zip(jobs, found, strict=True)]
+        asked = sum(count * want for count, want, _ in known if want == want)
+        given = sum(count * target for count, want, target in known if want == want)
+        totals[resource] = (asked, given)
+    return totals

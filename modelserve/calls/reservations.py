@@ -7,16 +7,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from math import isfinite
+from typing import Final
 
 import numpy as np
 
-from modelserve.calls.context import Answered, RequestContext
+from modelserve.calls.context import Answered, RequestContext, Values, written
 from modelserve.calls.recommendations import minimum_of
 from modelserve.calls.samples import USES, Refusal, device_gib, refused_cells, samples_of, statistics_of, whole
 from modelserve.contract.requests import NO_FLOORS
 from modelserve.contract.reservations import ReserveBody, RunningJob
-from modelserve.contract.writing import written
 from scheduler_core.measuring import Samples, faults_of, measure
 from scheduler_core.reserve import ReservePolicy, ReserveReason, Running, reserve
 from scheduler_core.types import RESOURCES, FloatArray, IntArray
@@ -31,7 +31,6 @@ REFUSED: Final = "refused"
 
 _NO_SAMPLES: Final = {"jobs": {"__all__": {"samples", "statistics"}}}
 
-Values = dict[str, Any]  # Any: JSON values of the response
 Amounts = tuple[FloatArray, FloatArray, FloatArray]
 """Mean, spread and memory to reserve for n jobs, each (n, 2), as in `scheduler_core.reserve.Reservations`."""
 Pair = Sequence[float]
@@ -146,7 +145,7 @@ def _answers(
         age_s, count, at_s = time
         asked = row.request
         cpu_cores, gpus = asked.cpu_cores is not None, asked.gpus is not None
-        of_gpus = gpus or _is_known(gpu_mem)
+        of_gpus = gpus or isfinite(gpu_mem)
         statistics: Values = {
             "count": int(count),
             "at_s": at_s,
@@ -160,7 +159,7 @@ def _answers(
             "mean": {"cpu_cores": mean[0] if cpu_cores else None, "gpus": mean[1] if gpus else None},
             "spread": {"cpu_cores": spread[0] if cpu_cores else None, "gpus": spread[1] if gpus else None},
             "memory": {
-                "mem_gib": memory[0] if asked.mem_gib is not None or _is_known(mem_gib) else None,
+                "mem_gib": memory[0] if asked.mem_gib is not None or isfinite(mem_gib) else None,
                 "gpu_mem_gpus": memory[1] if of_gpus else None,
                 "gpu_mem_gib": memory[1] * device_gib(row) if of_gpus else None,
             },
@@ -173,7 +172,7 @@ def _answers(
 
 def _compute(place: int, mean: Pair, recent: Pair, squares: Pair, pressed_s: Pair) -> Values | None:
     """Return the statistics of CPU cores (0) or GPUs (1); None if not measured."""
-    if not _is_known(mean[place]):
+    if not isfinite(mean[place]):
         return None
     return {
         "mean": mean[place],
@@ -214,18 +213,11 @@ def _unmeasured(row: RunningJob, statistics: Values) -> list[str]:
     ]
 
 
-def _is_known(value: float) -> bool:
-    return value == value  # NaN is not equal to itself
-
-
-def _counts(reasons: Sequence[str], found: Measured) -> dict[tuple[str, ...], int]:
-    counted: dict[tuple[str, ...], int] = {
-        ("reservation", reason): number for reason, number in Counter(reasons).items()
-    }
+def _counts(reasons: Sequence[str], found: Measured) -> Counter[tuple[str, ...]]:
+    counted: Counter[tuple[str, ...]] = Counter(("reservation", reason) for reason in reasons)
     for refusals in found.refused:
         for _, why, places in refusals:
-            key = ("refused_sample", why)
-            counted[key] = counted.get(key, 0) + max(len(places), 1)
+            counted["refused_sample", why] += max(len(places), 1)
     return counted
 
 

@@ -11,9 +11,8 @@ from typing import Final
 import numpy as np
 
 from modelserve.bundle.routing_policy import RoutingPolicy
-from modelserve.calls.context import Answered, RequestContext
+from modelserve.calls.context import Answered, RequestContext, Values, written
 from modelserve.contract.routes import RouteBody, RoutedJob, SiteRow
-from modelserve.contract.writing import Values, written
 from modelserve.errors import BadRequest
 from scheduler_core.planning.sites import SiteState, WaitingJobs, route
 from scheduler_core.types import FloatArray, IntArray

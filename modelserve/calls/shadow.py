@@ -6,48 +6,30 @@ Comparisons never change or delay a response: those that do not fit into the que
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from queue import Empty, Full, Queue
-from typing import TYPE_CHECKING, Final
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from features.online import JobAsked
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.run_times import calibrated_run_times
-from modelserve.contract.writing import known
+from modelserve.calls.context import RequestContext, finite
+from modelserve.loading.feature_records import Scored
+from modelserve.loading.served import ServedModel
 from modelserve.store.answers import Comparison
 from scheduler_core.types import FloatArray, RunTimes
-
-if TYPE_CHECKING:
-    from features.online import JobAsked
-    from modelserve.calls.context import RequestContext
-    from modelserve.loading.feature_records import Scored
-    from modelserve.loading.served import ServedModel
-
-__all__ = ["Shadow"]
 
 WAITING: Final = 64
 """Maximum number of comparisons in the queue; further ones are dropped."""
 WAITING_JOBS: Final = 20_000
 """Maximum number of jobs in the queue, which holds their feature rows in memory."""
-STOP_S: Final = 5.0
-"""Maximum time in seconds that `stop` waits for the running comparison."""
-
 STORED: Final = 200
 """Maximum number of jobs compared in one response; further jobs of the response are skipped."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
-    answer_id: str
-    at: float
-    champion: "ServedModel"
-    challenger: "ServedModel"
-    seen: "Scored"
-    asked: "Sequence[JobAsked]"
 
 
 class Shadow:
@@ -58,91 +40,70 @@ class Shadow:
 
     def __init__(self, keep: Callable[[Sequence[Comparison]], object]) -> None:
         self._keep = keep
-        self._tasks: Queue[_Task | None] = Queue(WAITING)
-        self._jobs_waiting = 0
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shadow")
+        self._waiting = self._jobs_waiting = 0
         self._stopped = False
         self.dropped = 0
 
-    def offer(self, context: "RequestContext") -> None:
+    def offer(self, context: RequestContext) -> None:
         """Queue the jobs of a response whose run-time model has a challenger, without blocking."""
-        if not context.snapshot.challengers or self._stopped:
-            return
-        for (champion, asked), seen in zip(context.row_jobs, context.scored, strict=True):
+        answer = (context.answer_id, context.now)
+        for champion, asked, seen in context.scored:
             card = champion.bundle.card
             challenger = context.snapshot.challengers.get(card.name) if card.kind == "runtime" else None
             if challenger is not None:
-                self._put(
-                    _Task(
-                        answer_id=context.answer_id,
-                        at=context.now,
-                        champion=champion,
-                        challenger=challenger,
-                        seen=seen,
-                        asked=asked,
-                    )
-                )
+                self._put(len(asked), partial(_compared, answer, champion, challenger, asked[:STORED], seen))
 
     def stop(self) -> None:
         """Empty the queue, and end the thread after the running comparison."""
-        self._stopped = True
-        try:
-            while True:
-                self._tasks.get_nowait()
-        except Empty:
-            self._tasks.put(None)
-        if self._thread is not None:
-            self._thread.join(STOP_S)
-
-    def _put(self, task: _Task) -> None:
         with self._lock:
-            if self._jobs_waiting + len(task.asked) > WAITING_JOBS:
+            self._stopped = True
+        self._thread.shutdown(cancel_futures=True)
+
+    def _put(self, jobs: int, compare: Callable[[], list[Comparison]]) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            if self._waiting >= WAITING or self._jobs_waiting + jobs > WAITING_JOBS:
                 self.dropped += 1
                 return
-            try:
-                self._tasks.put_nowait(task)
-            except Full:
-                self.dropped += 1
-                return
-            self._jobs_waiting += len(task.asked)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="shadow", daemon=True)
-                self._thread.start()
+            self._waiting, self._jobs_waiting = self._waiting + 1, self._jobs_waiting + jobs
+            self._thread.submit(self._run, jobs, compare)
 
-    def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            try:
-                self._compare(task)
-            except Exception as error:  # a failing challenger must not stop comparisons with other challengers
-                logger.warning("comparison with %s failed: %s", task.challenger.reference, error)
-            with self._lock:
-                self._jobs_waiting -= len(task.asked)
+    def _run(self, jobs: int, compare: Callable[[], list[Comparison]]) -> None:
+        try:
+            self._keep(compare())
+        except Exception as error:  # a failing challenger must not stop comparisons with other challengers
+            logger.warning("comparison with a challenger failed: %s", error)
+        with self._lock:
+            self._waiting, self._jobs_waiting = self._waiting - 1, self._jobs_waiting - jobs
 
-    def _compare(self, task: _Task) -> None:
-        asked = task.asked[:STORED]
-        found = task.challenger.look(asked)
-        theirs = _run_times(task.challenger, found.rows.matrix, found.base_log_s)
-        ours = _run_times(task.champion, task.seen.matrix[:STORED], task.seen.base_log_s[:STORED])
-        self._keep(
-            [
-                Comparison(
-                    answer_id=task.answer_id,
-                    at=task.at,
-                    trace=job.trace,
-                    cluster=job.cluster or "",
-                    job_id=job.job_id,
-                    champion=task.champion.reference,
-                    challenger=task.challenger.reference,
-                    p50_s=known(ours.p50[i]),
-                    p90_s=known(ours.p90[i]),
-                    challenger_p50_s=known(theirs.p50[i]),
-                    challenger_p90_s=known(theirs.p90[i]),
-                )
-                for i, job in enumerate(asked)
-            ]
+
+def _compared(
+    answer: tuple[str, float], champion: ServedModel, challenger: ServedModel, asked: Sequence[JobAsked], seen: Scored
+) -> list[Comparison]:
+    """Predict jobs with both models; `answer` is the id and the time (Unix, s) of the response."""
+    found = challenger.look(asked)
+    theirs = _run_times(challenger, found.rows.matrix, found.base_log_s)
+    ours = _run_times(champion, seen.matrix[: len(asked)], seen.base_log_s[: len(asked)])
+    return [
+        Comparison(
+            answer_id=answer[0],
+            at=answer[1],
+            trace=job.trace,
+            cluster=job.cluster or "",
+            job_id=job.job_id,
+            champion=champion.reference,
+            challenger=challenger.reference,
+            p50_s=finite(ours.p50[i]),
+            p90_s=finite(ours.p90[i]),
+            challenger_p50_s=finite(theirs.p50[i]),
+            challenger_p90_s=finite(theirs.p90[i]),
         )
+        for i, job in enumerate(asked)
+    ]
 
 
-def _run_times(model: "ServedModel", matrix: npt.NDArray[np.float32], base_log_s: FloatArray) -> RunTimes:
+def _run_times(model: ServedModel, matrix: npt.NDArray[np.float32], base_log_s: FloatArray) -> RunTimes:
     return calibrated_run_times(model.bundle.card, model.margins(RUNTIME_TARGET, matrix), base_log_s)

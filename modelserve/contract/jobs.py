@@ -1,8 +1,9 @@
 """Responses about submitted jobs: predictions, recommendations, explanations and what-if curves.
 
-The service writes them as dicts, for speed (`modelserve.contract.writing`); tests validate these with the models here.
+The service writes them as dicts, for speed; tests validate these with the models here.
 """
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from pydantic import AwareDatetime, Field
@@ -14,7 +15,7 @@ from scheduler_core.types import Reason
 
 __all__ = [
     "RECENT_SHOWN", "Amounts", "Became", "ExplainAnswer", "MissingReason", "PredictAnswer", "Prediction", "Recent",
-    "RecentAnswer", "RecommendAnswer", "Recommended", "WhatIfAnswer",
+    "RecentAnswer", "RecommendAnswer", "Recommended", "WhatIfAnswer", "flat",
 ]  # fmt: skip
 
 MissingReason = Literal["no_model", "predictor_unavailable"]
@@ -254,3 +255,31 @@ class WhatIfAnswer(Answer):
     history: AwareDatetime | None
     reason: MissingReason | None
     note: str | None
+
+
+_PER_RESOURCE: Final[Mapping[str, str]] = {
+    "request": "",
+    "target": "_target",
+    "lower_bound": "_lower_bound",
+    "raise_to": "_raise_to",
+    "reasons": "_reason",
+}
+
+
+def flat(answer: Mapping[str, object]) -> dict[str, object]:
+    """Return a response as one flat table row with keys such as `cpu_cores`, `cpu_cores_target`, `cpu_cores_reason`.
+
+    Examples
+    --------
+    >>> flat({"job_id": "a1", "models": {"usage": None}, "history": None})
+    {'job_id': 'a1', 'models_usage': None, 'history': None}
+    """
+    row: dict[str, object] = {}
+    for key, value in answer.items():
+        if not isinstance(value, Mapping):
+            row[key] = value
+        elif key in _PER_RESOURCE:
+            row |= {f"{resource}{_PER_RESOURCE[key]}": part for resource, part in value.items()}
+        else:
+            row |= {f"{key}_{part}": inner for part, inner in value.items()}
+    return row

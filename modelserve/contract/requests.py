@@ -27,7 +27,7 @@ from scheduler_core.shrink import MAX_ALPHA
 from scheduler_core.types import Job, Request
 
 __all__ = [
-    "MAX_JOBS", "NO_FLOORS", "OUTPUTS", "ExplainBody", "JobRow", "ModeBody", "Output", "PredictBody", "RecommendBody",
+    "MAX_JOBS", "NO_FLOORS", "ExplainBody", "JobIdentity", "JobRow", "ModeBody", "PredictBody", "RecommendBody",
     "RecommendJob", "WhatIfBody", "job_of", "parse_lines", "request_of",
 ]  # fmt: skip
 

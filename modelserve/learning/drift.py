@@ -3,11 +3,10 @@
 Errors come from finished jobs, which are stored with the predictions for them, inputs from the answer log.
 """
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +25,13 @@ from modelserve.contract.learning import (
     Verdict,
 )
 from modelserve.errors import BadRequest
+from modelserve.learning.logged import jobs_of
 from modelserve.loading.feature_records import Scored, decode_features
+from modelserve.loading.models import Snapshot
+from modelserve.loading.served import ServedModel
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 from modelserve.store.finished import Finished, ScoredBy, newest_finished
-
-if TYPE_CHECKING:
-    from modelserve.loading.models import Snapshot
-    from modelserve.loading.served import ServedModel
 
 __all__ = ["champion_errors", "read_drift"]
 
@@ -43,13 +41,13 @@ THRESHOLDS: Final = Thresholds()
 _ORDER: Final = ("unknown", "ok", "watch", "drifted")
 LOWER_BOUNDS: Final = frozenset({"timeout"})
 """Outcomes of jobs that were stopped early, so that their run time is only a lower bound."""
-RESOURCE_OF_TARGET: Final = {"cpu_cores": "cpu_cores", "mem_gib": "mem_gib", "gpus": "gpus", "gpu_mem_gib": "gpus"}
-USED_OF_TARGET: Final = {
-    "cpu_cores": "used_cpu_cores",
-    "mem_gib": "mem_max_gib",
-    "gpus": "used_gpus",
-    "gpu_mem_gib": "gpu_mem_max_gib",
+MEASURED: Final = {
+    "cpu_cores": ("used_cpu_cores", "cpu_cores"),
+    "mem_gib": ("mem_max_gib", "mem_gib"),
+    "gpus": ("used_gpus", "gpus"),
+    "gpu_mem_gib": ("gpu_mem_max_gib", "gpus"),
 }
+"""The column of a finished job that measures each usage target, and the resource that limits it."""
 ANSWERS: Final = 1_000
 """Maximum number of logged responses read, newest first."""
 READ_BYTES: Final = 64 * 2**20
@@ -62,7 +60,7 @@ SHOWN: Final = 10
 
 def read_drift(
     store: Store,
-    snapshot: "Snapshot",
+    snapshot: Snapshot,
     caller: Caller,
     trace: str | None = None,
     task_type: str | None = None,
@@ -70,13 +68,13 @@ def read_drift(
     window: int,
 ) -> DriftAnswer:
     """Return the drift of every model the caller may see, from the newest `window` finished jobs and logged inputs."""
-    aliased: list[tuple[Alias, Mapping[str, ServedModel]]] = [
-        ("champion", snapshot.champions),
-        ("challenger", snapshot.challengers),
-    ]
+    aliased: dict[Alias, Mapping[str, ServedModel]] = {
+        "champion": snapshot.champions,
+        "challenger": snapshot.challengers,
+    }
     judged = [
         (alias, model)
-        for alias, models in aliased
+        for alias, models in aliased.items()
         for model in models.values()
         if caller.reaches(model.bundle.card.trace)
         and trace in (None, model.bundle.card.trace)
@@ -93,37 +91,29 @@ def read_drift(
     )
 
 
-def champion_errors(store: Store, snapshot: "Snapshot", *, window: int) -> dict[str, Error]:
+def champion_errors(store: Store, snapshot: Snapshot, *, window: int) -> dict[str, Error]:
     """Return the recent errors of every run-time champion by name, without looking at inputs."""
     return {
-        name: _run_times(model, _ran(_finished(store, ANYONE, "champion", model, window)), challenger=False)[1]
+        name: _run_times(model, _finished(store, ANYONE, "champion", model, window), challenger=False)[1]
         for name, model in snapshot.champions.items()
         if model.bundle.card.kind == "runtime"
     }
 
 
-def _finished(store: Store, caller: Caller, alias: Alias, model: "ServedModel", window: int) -> list[Finished]:
+def _finished(store: Store, caller: Caller, alias: Alias, model: ServedModel, window: int) -> list[Finished]:
     kind = model.bundle.card.kind
     if (alias, kind) == ("challenger", "usage"):  # finished jobs are scored with run-time challengers only
         return []
     by: ScoredBy = "challenger" if alias == "challenger" else "run_time" if kind == "runtime" else "usage"
-    return newest_finished(
-        store,
-        traces=(model.bundle.card.trace,),
-        clusters=caller.clusters,
-        scored_by=(by, model.reference),
-        limit=window,
-    )
+    of, scored_by = (model.bundle.card.trace,), (by, model.reference)
+    jobs = newest_finished(store, traces=of, clusters=caller.clusters, scored_by=scored_by, limit=window)
+    return [job for job in jobs if kind == "usage" or job.outcome not in LOWER_BOUNDS]
 
 
-def _ran(jobs: Sequence[Finished]) -> list[Finished]:
-    return [job for job in jobs if job.outcome not in LOWER_BOUNDS]
-
-
-def _model(alias: Alias, model: "ServedModel", jobs: Sequence[Finished], inputs_seen: Matrix | None) -> ModelDrift:
+def _model(alias: Alias, model: ServedModel, jobs: Sequence[Finished], inputs_seen: Matrix | None) -> ModelDrift:
     card = model.bundle.card
     if card.kind == "runtime":
-        coverage, error = _run_times(model, _ran(jobs), challenger=alias == "challenger")
+        coverage, error = _run_times(model, jobs, challenger=alias == "challenger")
     else:
         coverage, error = [_use(model, target, jobs) for target in card.targets], None
     inputs = judged_inputs(model, inputs_seen)
@@ -142,38 +132,33 @@ def _model(alias: Alias, model: "ServedModel", jobs: Sequence[Finished], inputs_
     )
 
 
-def _run_times(model: "ServedModel", jobs: Sequence[Finished], *, challenger: bool) -> tuple[list[Coverage], Error]:
+def _run_times(model: ServedModel, jobs: Sequence[Finished], *, challenger: bool) -> tuple[list[Coverage], Error]:
     metrics = model.bundle.card.metrics
     quantiles = [(job.challenger_p50_s, job.challenger_p90_s) if challenger else (job.p50_s, job.p90_s) for job in jobs]
     known = [(job.run_s, p50, p90) for job, (p50, p90) in zip(jobs, quantiles, strict=True) if p50 and p90]
     # Run times below one second count as one second, as in training.
     log_y, log_p50, log_p90 = np.log(np.maximum(np.array(known).reshape(-1, 3), 1.0)).T
-    coverage = _coverage("p90", log_y <= log_p90, metrics.get("coverage_p90"))
     # The card has the pinball loss of the p50, which is half the mean absolute error.
     half = metrics.get("pinball_p50")
     expected = None if half is None else 2.0 * half
-    median: float | None = None
-    mean: float | None = None
-    verdict: Verdict = "unknown"
-    if len(known) >= THRESHOLDS.least_jobs:
-        errors = log_y - log_p50
-        median, mean = float(np.median(errors)), float(np.mean(np.abs(errors)))
-        verdict = error_verdict(median, mean, expected)
-    return [coverage], Error(
+    enough = len(known) >= THRESHOLDS.least_jobs
+    median = float(np.median(log_y - log_p50)) if enough else None
+    mean = float(np.mean(np.abs(log_y - log_p50))) if enough else None
+    return [_coverage("p90", log_y <= log_p90, metrics.get("coverage_p90"))], Error(
         jobs=len(known),
         median_log=median,
         mean_absolute_log=mean,
         expected_mean_absolute_log=expected,
-        verdict=verdict,
+        verdict="unknown" if median is None or mean is None else error_verdict(median, mean, expected),
     )
 
 
-def _use(model: "ServedModel", target: str, jobs: Sequence[Finished]) -> Coverage:
+def _use(model: ServedModel, target: str, jobs: Sequence[Finished]) -> Coverage:
     """Return the coverage of a usage target, from unshrunk jobs only: a shrunk job cannot use more than it got."""
-    covered = []
+    covered, (column, resource) = [], MEASURED[target]
     for job in jobs:
-        used, peak = getattr(job, USED_OF_TARGET[target]), getattr(job, f"peak_{target}")
-        if used is not None and peak is not None and RESOURCE_OF_TARGET[target] not in shrunk_resources(job):
+        used, peak = getattr(job, column), getattr(job, f"peak_{target}")
+        if used is not None and peak is not None and resource not in shrunk_resources(job):
             covered.append(used <= peak)
     return _coverage(target, np.array(covered, dtype=np.bool_), model.bundle.card.metrics.get(f"{target}_coverage"))
 
@@ -191,7 +176,7 @@ def _coverage(of: str, covered: npt.NDArray[np.bool_], expected: float | None) -
     )
 
 
-def inputs_of(store: Store, models: Sequence["ServedModel"], caller: Caller) -> dict[str, Matrix]:
+def inputs_of(store: Store, models: Sequence[ServedModel], caller: Caller) -> dict[str, Matrix]:
     """Return the newest logged feature rows of each model for jobs that the caller may see, by model reference.
 
     For all models together, at most `ANSWERS` records of at most `READ_BYTES` in total are read.
@@ -211,7 +196,7 @@ def inputs_of(store: Store, models: Sequence["ServedModel"], caller: Caller) -> 
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def judged_inputs(model: "ServedModel", matrix: Matrix | None) -> InputDrift:
+def judged_inputs(model: ServedModel, matrix: Matrix | None) -> InputDrift:
     """Compare feature rows with the training rows of a model.
 
     The verdict is `unknown` if the model stores no distribution of its training rows, or if there are too few rows.
@@ -224,11 +209,8 @@ def judged_inputs(model: "ServedModel", matrix: Matrix | None) -> InputDrift:
     importance = {each.feature: each.mean for each in model.bundle.importances}
     psi = np.array([population.features[name].psi(matrix[:, column]) for column, name in enumerate(names)])
     weights = np.array([max(importance.get(name) or 0.0, 0.0) for name in names])
-    if not weights.sum() > 0.0:
-        weights = np.ones(len(names))
-    weighted = psi * weights / weights.sum()
-    most = np.argsort(-weighted, kind="stable")[:SHOWN]
-    total = float(weighted.sum())
+    weighted = psi * (weights / weights.sum() if weights.sum() > 0.0 else 1.0 / len(names))
+    total, most = float(weighted.sum()), np.argsort(-weighted, kind="stable")[:SHOWN]
     return InputDrift(
         rows=rows,
         psi=total,
@@ -250,12 +232,10 @@ def _within(seen: Scored, record: AnswerRecord, caller: Caller) -> Matrix:
     """Return the rows of jobs that the caller may see; a caller bound to clusters sees only jobs that name one."""
     if caller.clusters is None:
         return seen.matrix
-    try:
-        jobs: Sequence[Mapping[str, object]] = json.loads(record.context)["body"]["jobs"]
-        within = [jobs[row].get("cluster") in caller.clusters for row in seen.rows]
-    except (ValueError, KeyError, TypeError, IndexError):
+    within = [job.get("cluster") in caller.clusters for job in jobs_of(record)]
+    if seen.rows.max(initial=-1) >= len(within):  # an unreadable record
         return seen.matrix[:0]
-    return seen.matrix[np.array(within, dtype=np.bool_)]
+    return seen.matrix[np.array(within, dtype=np.bool_)[seen.rows]]
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,14 +17,12 @@ from features.errors import FeatureError
 from features.online import GROWTH_ROWS, EndedRun
 from modelserve.contract.feedback_rules import STATUS_OF_OUTCOME, teachable_use
 from modelserve.errors import StoreError
-from modelserve.learning.learned import FeedbackState, Learned, apply, state_of
+from modelserve.learning.learned import FeedbackState, Learned, state_of
+from modelserve.loading.models import ModelSet
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.changes import Brake, Change, Erasure, changes_between, write_brake
 from modelserve.store.finished import Finished, Stored, past_of, scored_between
-
-if TYPE_CHECKING:
-    from modelserve.loading.models import ModelSet
 
 __all__ = ["Feed"]
 
@@ -54,7 +52,7 @@ class Feed:
     def __init__(
         self,
         store: Store,
-        models: "ModelSet",
+        models: ModelSet,
         settings: ServeSettings,
         *,
         erased: Callable[[Erasure], object] = lambda _: None,
@@ -130,9 +128,8 @@ class Feed:
     def _start(self) -> int:
         """Build the learnt state from all stored changes; models get finished jobs from `past` when they are loaded."""
         upto = self._store.seq()
-        self._erasures = tuple(
-            each for each in changes_between(self._store, 0, upto, Erasure) if isinstance(each, Erasure)
-        )
+        changes = changes_between(self._store, 0, upto, Erasure)
+        self._erasures = tuple(each for each in changes if isinstance(each, Erasure))
         self._state = state_of(self._store, self._settings, upto)
         self.learned = self._state.frozen()
         return upto
@@ -171,7 +168,7 @@ class Feed:
             self._state = relearnt
         else:
             for change in changes:
-                apply(self._state, change)
+                self._state.apply(change)
         self.learned = replace(self._state.frozen(), seq=upto)
         self._state.seq = upto
 

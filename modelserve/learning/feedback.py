@@ -2,36 +2,37 @@
 
 import hashlib
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from modelserve.callers import Caller
 from modelserve.contract.feedback import EARLIEST, FeedbackBody
 from modelserve.contract.learning import FeedbackAnswer, FeedbackResult, RowStatus
+from modelserve.contract.requests import JobIdentity
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.learning.hindsight import scored_in_hindsight
 from modelserve.learning.trust import with_trust
+from modelserve.loading.models import Snapshot
 from modelserve.store import Store
 from modelserve.store.changes import insert_finished
 from modelserve.store.finished import OOM, Finished, Identity, Stored, known_digests, reports_of
-
-if TYPE_CHECKING:
-    from modelserve.loading.models import Snapshot
 
 __all__ = ["take_feedback"]
 
 AHEAD: Final = timedelta(minutes=5)
 """Maximum time by which a reported end may be ahead of this machine's clock; later ends are rejected."""
+AS_REPORTED: Final = (*(JobIdentity.model_fields.keys() - {"trace", "cluster"}), "answer_id", "outcome")
+"""Fields of a report that are stored as they are."""
 
 
 def take_feedback(
     store: Store,
     feed: Feed,
-    snapshot: "Snapshot",
+    snapshot: Snapshot,
     body: FeedbackBody,
     caller: Caller,
     *,
@@ -64,7 +65,7 @@ def _counted(rows: Sequence[Finished], known: Mapping[Identity, str]) -> dict[Id
     return counted
 
 
-def _placed(store: Store, rows: Sequence[Finished], snapshot: "Snapshot") -> list[Finished]:
+def _placed(store: Store, rows: Sequence[Finished], snapshot: Snapshot) -> list[Finished]:
     """Fill in missing clusters, from an earlier report of the job, otherwise from its VC in the current history."""
     stored: dict[tuple[str, str, str], list[Stored]] = defaultdict(list)
     if unplaced := {(row.trace, row.job_id) for row in rows if not row.cluster}:
@@ -90,7 +91,7 @@ def _stored_cluster(row: Finished, reports: Sequence[Stored]) -> str | None:
     return next((each.cluster for each in (*same, *alike)), None)
 
 
-def _cluster_of_vc(row: Finished, snapshot: "Snapshot") -> str:
+def _cluster_of_vc(row: Finished, snapshot: Snapshot) -> str:
     models = (*snapshot.champions.values(), *snapshot.challengers.values())
     history = next((model.history for model in models if model.bundle.card.trace == row.trace), None)
     cluster = None if history is None else history.cluster_of(row.vc)
@@ -106,9 +107,7 @@ def _answer(
         digest = earlier.get(row.identity) or first[row.identity].digest
         status: RowStatus = "accepted" if mine else "duplicate" if row.digest == digest else "conflict"
         results.append(FeedbackResult(job_id=row.job_id, status=status, trust=trust[row.identity] if mine else None))
-    counts = {
-        status: sum(each.status == status for each in results) for status in ("accepted", "duplicate", "conflict")
-    }
+    counts = Counter(each.status for each in results)
     return FeedbackAnswer(
         accepted=counts["accepted"],
         duplicates=counts["duplicate"],
@@ -130,28 +129,15 @@ def _finished(body: FeedbackBody, index: int, caller: Caller, default_trace: str
     if run_s is None and row.start_ts is not None:
         run_s = (row.end_ts - row.start_ts).total_seconds()
     columns: dict[str, object] = {
+        **{name: getattr(row, name) for name in AS_REPORTED},
         "trace": trace,
-        "job_id": row.job_id,
-        "role": row.role,
-        "task_type": row.task_type,
-        "user": row.user,
-        "group": row.group,
-        "vc": row.vc,
-        "workload": row.workload,
-        "gpu_type": row.gpu_type,
-        "answer_id": row.answer_id,
-        "instances": row.instances,
         "submit_us": _microseconds(row.submit_ts),
         "start_us": None if row.start_ts is None else _microseconds(row.start_ts),
         "end_us": _microseconds(row.end_ts),
         "run_s": run_s,
-        "outcome": row.outcome,
         **{f"req_{name}": value for name, value in row.request},
         **{f"alloc_{name}": getattr(row.request, name) if value is None else value for name, value in given},
-        "used_cpu_cores": row.used.cpu_cores,
-        "used_gpus": row.used.gpus,
-        "mem_max_gib": row.used.mem_max_gib,
-        "gpu_mem_max_gib": row.used.gpu_mem_max_gib,
+        **{name if "max" in name else f"used_{name}": value for name, value in row.used},
     }
     digest = hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
     # The digest leaves out the cluster, so that reports with and without the cluster of the same job are equal.

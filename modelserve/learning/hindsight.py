@@ -6,79 +6,58 @@ left empty.
 
 import json
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from features.online import JobAsked
 from modelserve.bundle.card import RUNTIME_TARGET
-from modelserve.bundle.predictor import Kind, calibrated_use
+from modelserve.bundle.predictor import calibrated_use
 from modelserve.bundle.run_times import calibrated_run_times
+from modelserve.loading.models import Snapshot
+from modelserve.loading.served import Look, ServedModel
 from modelserve.store.finished import Finished
 from scheduler_core.types import FloatArray, RunTimes
 
-if TYPE_CHECKING:
-    from modelserve.loading.models import Snapshot
-    from modelserve.loading.served import Look, ServedModel
-
 Figures = Mapping[str, float | str | None]
+Score = Callable[[ServedModel, Sequence[JobAsked]], list[Figures]]
 NUMBERS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus", "time_limit_s", "priority")
 logger = logging.getLogger(__name__)
 
 
-def scored_in_hindsight(rows: Sequence[Finished], snapshot: "Snapshot") -> list[Finished]:
+def scored_in_hindsight(rows: Sequence[Finished], snapshot: Snapshot) -> list[Finished]:
     """Return the jobs with the predictions of champions and challengers; None where there is no model.
 
     The predictions are for the original request, also for jobs that ran with a smaller allocation.
     """
     scored = list(rows)
-    for find, score in (
-        (_champion(snapshot, "runtime"), _run_times),
-        (_champion(snapshot, "usage"), _peaks),
-        (_challenger(snapshot), _challenged),
-    ):
-        members: dict[str, list[int]] = defaultdict(list)
-        models: dict[str, ServedModel] = {}
+    for score in (_run_times, _peaks, _challenged):
+        members: dict[int, tuple[ServedModel, list[int]]] = {}
         for i, row in enumerate(rows):
-            model = find(row)
+            model = _model_of(score, row, snapshot)
             if model is not None:
-                models[model.reference] = model
-                members[model.reference].append(i)
-        for reference, places in members.items():
-            figures = _safely(score, models[reference], [rows[i] for i in places])
+                members.setdefault(id(model), (model, []))[1].append(i)
+        for model, places in members.values():
+            try:
+                figures = score(model, [_asked(rows[i], model) for i in places])
+            except Exception as error:  # feedback must be stored even if a prediction fails
+                logger.warning("%s could not score %d finished jobs: %s", model.reference, len(places), error)
+                continue
             for i, each in zip(places, figures, strict=True):
                 scored[i] = replace(scored[i], **each)  # type: ignore[arg-type]  # the keys are columns of `Finished`
     return scored
 
 
-def _champion(snapshot: "Snapshot", kind: Kind) -> Callable[[Finished], "ServedModel | None"]:
-    return lambda row: snapshot.model_of(kind, row.trace, row.workload, row.task_type)
+def _model_of(score: Score, row: Finished, snapshot: Snapshot) -> ServedModel | None:
+    if score is not _challenged:
+        return snapshot.model_of("usage" if score is _peaks else "runtime", row.trace, row.workload, row.task_type)
+    names = [f"runtime.{row.trace}.{part}" for part in (row.workload, row.task_type) if part is not None]
+    return next((snapshot.challengers[name] for name in names if name in snapshot.challengers), None)
 
 
-def _challenger(snapshot: "Snapshot") -> Callable[[Finished], "ServedModel | None"]:
-    def find(row: Finished) -> "ServedModel | None":
-        names = [f"runtime.{row.trace}.{part}" for part in (row.workload, row.task_type) if part is not None]
-        return next((snapshot.challengers[name] for name in names if name in snapshot.challengers), None)
-
-    return find
-
-
-def _safely(
-    score: Callable[["ServedModel", Sequence[JobAsked]], list[Figures]],
-    model: "ServedModel",
-    rows: Sequence[Finished],
-) -> list[Figures]:
-    try:
-        return score(model, [_asked(row, model) for row in rows])
-    except Exception as error:  # feedback must be stored even if a prediction fails
-        logger.warning("%s could not score %d finished jobs: %s", model.reference, len(rows), error)
-        return [{} for _ in rows]
-
-
-def _run_times(model: "ServedModel", asked: Sequence[JobAsked]) -> list[Figures]:
+def _run_times(model: ServedModel, asked: Sequence[JobAsked]) -> list[Figures]:
     found = model.look(asked)
     answer = _quantiles(model, found)
     members = [None] * len(asked) if found.forecasts is None else [json.dumps(row.tolist()) for row in found.forecasts]
@@ -88,7 +67,7 @@ def _run_times(model: "ServedModel", asked: Sequence[JobAsked]) -> list[Figures]
     ]
 
 
-def _challenged(model: "ServedModel", asked: Sequence[JobAsked]) -> list[Figures]:
+def _challenged(model: ServedModel, asked: Sequence[JobAsked]) -> list[Figures]:
     answer = _quantiles(model, model.look(asked))
     return [
         {"challenger_model": model.reference, "challenger_p50_s": a, "challenger_p90_s": b}
@@ -96,12 +75,12 @@ def _challenged(model: "ServedModel", asked: Sequence[JobAsked]) -> list[Figures
     ]
 
 
-def _quantiles(model: "ServedModel", found: "Look") -> RunTimes:
+def _quantiles(model: ServedModel, found: Look) -> RunTimes:
     outputs = model.outputs(found.rows.matrix) if found.outputs is None else found.outputs
     return calibrated_run_times(model.bundle.card, outputs[RUNTIME_TARGET], found.base_log_s)
 
 
-def _peaks(model: "ServedModel", asked: Sequence[JobAsked]) -> list[Figures]:
+def _peaks(model: ServedModel, asked: Sequence[JobAsked]) -> list[Figures]:
     matrix = model.rows.rows(asked, model.history).matrix
     card = model.bundle.card
     peaks = {target: _known(calibrated_use(card, target, raw)) for target, raw in model.outputs(matrix).items()}
@@ -111,7 +90,7 @@ def _peaks(model: "ServedModel", asked: Sequence[JobAsked]) -> list[Figures]:
     ]
 
 
-def _asked(row: Finished, model: "ServedModel") -> JobAsked:
+def _asked(row: Finished, model: ServedModel) -> JobAsked:
     given: dict[str, Any] = {
         each.name: getattr(row, each.name, None) for each in fields(JobAsked)
     }  # columns of the job

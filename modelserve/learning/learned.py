@@ -152,31 +152,24 @@ class FeedbackState:
             seq=self.seq,
         )
 
-    def set_mode(self, change: ModeSet) -> None:
-        """Set or remove the mode of a trace, cluster, task type or group."""
-        if change.mode:
-            self.modes[change.place] = "enforce" if change.mode == "enforce" else "observe"
-        else:
-            self.modes.pop(change.place, None)
-
-    def brake(self, change: Brake) -> None:
-        """Apply a brake that a worker wrote to the store."""
-        key = (change.trace, change.cluster, change.task_type)
-        self.brakes[key] = Stop(why=change.why, since=change.at)
-        self.unwritten.pop(key, None)
-
-    def reset(self, change: Reset) -> None:
-        """Release brakes, and restart the kill counts of their task types."""
-        for key in [*self.brakes, *self._windows]:
-            if change.releases(*key):
-                self.brakes.pop(key, None)
-                self.unwritten.pop(key, None)
-                self._windows.pop(key, None)
-
-    def finish(self, row: Outcome) -> None:
-        """Update the kill counts and memory floors with one finished job."""
-        self._count_kill(row)
-        self._move_floor(row)
+    def apply(self, change: Change) -> None:
+        """Apply one change: a mode, a release of brakes, a brake written by a worker, or a finished job."""
+        if isinstance(change, ModeSet):
+            if change.mode:
+                self.modes[change.place] = "enforce" if change.mode == "enforce" else "observe"
+            else:
+                self.modes.pop(change.place, None)
+        elif isinstance(change, Reset):
+            for key in [key for key in {*self.brakes, *self._windows} if change.releases(*key)]:
+                for of in (self.brakes, self.unwritten, self._windows):
+                    of.pop(key, None)
+        elif isinstance(change, Brake):
+            key = (change.trace, change.cluster, change.task_type)
+            self.brakes[key] = Stop(why=change.why, since=change.at)
+            self.unwritten.pop(key, None)
+        elif isinstance(change, Outcome):
+            self._count_kill(change)
+            self._move_floor(change)
 
     def _count_kill(self, row: Outcome) -> None:
         if not shrunk_resources(row):
@@ -220,17 +213,5 @@ def state_of(store: Store, settings: ServeSettings, upto: int) -> FeedbackState:
     """Return the learnt state after all stored changes up to number `upto`."""
     state = FeedbackState(settings=settings, seq=upto)
     for change in changes_between(store, 0, upto, finished=Outcome):
-        apply(state, change)
+        state.apply(change)
     return state
-
-
-def apply(state: FeedbackState, change: Change) -> None:
-    """Apply one change to the state; an erasure changes nothing."""
-    if isinstance(change, ModeSet):
-        state.set_mode(change)
-    elif isinstance(change, Reset):
-        state.reset(change)
-    elif isinstance(change, Brake):
-        state.brake(change)
-    elif isinstance(change, Outcome):
-        state.finish(change)

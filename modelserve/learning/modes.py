@@ -1,7 +1,7 @@
 """Modes and brakes: set and read whether recommendations are applied or stopped, and what they saved or would have."""
 
-import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from statistics import median
 from typing import Final
@@ -22,7 +22,8 @@ from modelserve.contract.learning import (
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
-from modelserve.learning.learned import Learned, Place, Stop
+from modelserve.learning.learned import Learned, Place
+from modelserve.learning.logged import recommendations_of
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, named_answers, newest_answers
 from modelserve.store.changes import ModeSet, Reset, write_control
@@ -74,13 +75,14 @@ def set_mode(
         )
     before = feed.fresh()
     change = _change(body, trace, caller=caller.name, at=at)
+    old = before.modes.get(change.place) if isinstance(change, ModeSet) else None
     write_control(store, change)
     feed.poll()
     now = read_modes(store, feed, caller)
     return ModeChange(
         **dict(now),
-        replaced=_replaced(before, change),
-        released=_released(before, change),
+        replaced=(_mode_held(change.place, old),) if isinstance(change, ModeSet) and old is not None else (),
+        released=_brakes(before, change.releases) if isinstance(change, Reset) else (),
         note=_note(change, champions),
     )
 
@@ -107,27 +109,24 @@ def _change(body: ModeBody, trace: str, *, caller: str, at: float) -> ModeSet | 
     )  # fmt: skip
 
 
-def _replaced(before: Learned, change: ModeSet | Reset) -> tuple[ModeHeld, ...]:
-    if isinstance(change, Reset) or change.place not in before.modes:
-        return ()
-    return (_mode_held(change.place, before.modes[change.place]),)
-
-
-def _released(before: Learned, change: ModeSet | Reset) -> tuple[BrakeHeld, ...]:
-    if isinstance(change, ModeSet):
-        return ()
-    return tuple(_brake_held(*each) for each in sorted(before.brakes.items()) if change.releases(*each[0]))
-
-
 def _mode_held(place: Place, mode: Mode) -> ModeHeld:
     trace, cluster, kind, group = place
     return ModeHeld(trace=trace, cluster=cluster or None, task_type=kind or None, group=group or None, mode=mode)
 
 
-def _brake_held(place: tuple[str, str, str], stop: Stop) -> BrakeHeld:
-    trace, cluster, task_type = place
-    since = datetime.fromtimestamp(stop.since, UTC)
-    return BrakeHeld(trace=trace, cluster=cluster or None, task_type=task_type, why=stop.why, since=since)
+def _brakes(learned: Learned, chosen: Callable[[str, str, str], bool]) -> tuple[BrakeHeld, ...]:
+    """Return the brakes whose trace, cluster and task type are chosen."""
+    return tuple(
+        BrakeHeld(
+            trace=place[0],
+            cluster=place[1] or None,
+            task_type=place[2],
+            why=stop.why,
+            since=datetime.fromtimestamp(stop.since, UTC),
+        )
+        for place, stop in sorted(learned.brakes.items())
+        if chosen(*place)
+    )
 
 
 def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
@@ -143,11 +142,7 @@ def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
             for place, mode in sorted(learned.modes.items())
             if caller.reaches(place[0], place[1] or None)
         ),
-        brakes=tuple(
-            _brake_held(place, stop)
-            for place, stop in sorted(learned.brakes.items())
-            if caller.reaches(place[0], place[1])
-        ),
+        brakes=_brakes(learned, lambda trace, cluster, _: caller.reaches(trace, cluster)),
         realised=tuple(_realised(each, ran, foregone) for each in summed),
     )
 
@@ -162,17 +157,17 @@ def _realised(each: Stored, ran: Sequence[Finished], foregone: Sequence[Foregone
         shrunk_jobs=int(each.shrunk),
         kills=int(each.kills),
         kill_rate=int(each.kills) / int(each.shrunk) if each.shrunk else None,
-        hours={name: _hours(getattr(each, f"req_{name}"), getattr(each, f"alloc_{name}")) for name in RESOURCES},
+        hours={
+            name: Hours(asked=asked, allocated=given, saved=asked - given)
+            for name in RESOURCES
+            for asked, given in [(getattr(each, f"req_{name}"), getattr(each, f"alloc_{name}"))]
+        },
         stretch=_stretch(mine),
         not_applied=NotApplied(
             jobs=len(missed),
             hours={resource: sum(hours[i] for hours in missed) for i, resource in enumerate(RESOURCES)},
         ),
     )
-
-
-def _hours(asked: float, allocated: float) -> Hours:
-    return Hours(asked=asked, allocated=allocated, saved=asked - allocated)
 
 
 def _stretch(ran: Sequence[Finished]) -> Stretch:
@@ -198,29 +193,24 @@ def foregone_of(store: Store, ran: Sequence[Finished]) -> list[Foregone]:
     cluster only, since feedback may have filled in the cluster from the virtual cluster.
     """
     wanted: dict[Name, Finished] = {}
+    alone: dict[Name, list[Name]] = defaultdict(list)
     for job in ran:
-        if not shrunk_resources(job):
-            wanted.setdefault((job.trace, job.cluster, job.job_id), job)
-    alone = _named_without_cluster(wanted)
-    found: dict[Name, tuple[float | None, ...]] = {}
+        name = (job.trace, job.cluster, job.job_id)
+        if not shrunk_resources(job) and name not in wanted:
+            wanted[name] = job
+            alone[job.trace, "", job.job_id].append(name)
+    targets: dict[Name, tuple[float | None, ...]] = {}
     for record in _records(store, list(wanted.values())):
-        for name, target in _targets(record):
-            full = name if name in wanted else alone.get(name)
-            if full is not None and full not in found:
-                found[full] = target
+        for asked, answer in recommendations_of(record):
+            name = (asked["trace"], asked.get("cluster") or "", asked["job_id"])
+            names = [name] if name in wanted else alone.get(name, [])
+            if len(names) == 1:
+                targets.setdefault(names[0], tuple(answer["target"].get(resource) for resource in RESOURCES))
     return [
         (wanted[name], _spare_hours(wanted[name], target))
-        for name, target in found.items()
+        for name, target in targets.items()
         if any(map(is_below, target, wanted[name].requests))
     ]
-
-
-def _named_without_cluster(names: Iterable[Name]) -> dict[Name, Name]:
-    """Map each name with an empty cluster to the full name; leave out names for which there are several clusters."""
-    met: dict[Name, list[Name]] = {}
-    for trace, cluster, job_id in names:
-        met.setdefault((trace, "", job_id), []).append((trace, cluster, job_id))
-    return {short: full[0] for short, full in met.items() if len(full) == 1}
 
 
 def _records(store: Store, jobs: Sequence[Finished]) -> Iterator[AnswerRecord]:
@@ -232,18 +222,6 @@ def _records(store: Store, jobs: Sequence[Finished]) -> Iterator[AnswerRecord]:
         yield from newest_answers(
             store, parts=_PARTS, kind=RECOMMENDATION, limit=ANSWERS_LOOKED_THROUGH, limit_bytes=READ_BYTES
         )
-
-
-def _targets(record: AnswerRecord) -> Iterator[tuple[Name, tuple[float | None, ...]]]:
-    """Yield the name and recommended target of every job in a record; yield nothing for an unreadable record."""
-    try:
-        jobs = json.loads(record.context)["body"]["jobs"]
-        answers = json.loads(record.response)["recommendations"]
-        for job, answer in zip(jobs, answers, strict=True):
-            name = (job.get("trace") or record.trace, job.get("cluster") or "", job["job_id"])
-            yield name, tuple(answer["target"].get(resource) for resource in RESOURCES)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return
 
 
 def _spare_hours(job: Finished, target: Sequence[float | None]) -> tuple[float, ...]:

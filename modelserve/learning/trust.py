@@ -9,17 +9,17 @@ mixed up MiB and GiB. Reports that are not confirmed may still raise predictions
 (`modelserve.contract.feedback_rules`).
 """
 
-import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Final
 
 import numpy as np
 
+from modelserve.learning.logged import jobs_of
 from modelserve.store import Store
-from modelserve.store.answers import AnswerRecord, named_answers
+from modelserve.store.answers import named_answers
 from modelserve.store.finished import MEASURES, Finished, Trust, newest_use, reports_by_answer
 
 __all__ = ["WINDOW", "with_trust"]
@@ -142,17 +142,9 @@ def _ties(store: Store, rows: Sequence[Finished]) -> Counter[Whom]:
         used = reports_by_answer(store, named)
         for record in named_answers(store, named, parts=("context",), limit_bytes=READ_BYTES):
             if record.kind in KINDS:
-                found = Counter(_asked_for(record))
+                found = Counter(
+                    (record.answer_id, job["trace"], job.get("group"), job.get("user")) for job in jobs_of(record)
+                )
                 room = sum(found.values()) - used.get(record.answer_id, 0)
                 ties.update({whom: min(count, room) for whom, count in found.items()})
     return ties
-
-
-def _asked_for(record: AnswerRecord) -> Iterator[Whom]:
-    """Yield answer id, trace, group and user of every job of an answer; nothing for an unreadable record."""
-    try:
-        jobs: Sequence[Mapping[str, str]] = json.loads(record.context)["body"]["jobs"]
-        for job in jobs:
-            yield record.answer_id, job.get("trace") or record.trace, job.get("group"), job.get("user")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return

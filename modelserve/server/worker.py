@@ -41,7 +41,7 @@ Opener = Callable[[ServeSettings], AbstractContextManager[Opened]]
 def service_application(settings: ServeSettings) -> "Iterator[Opened]":
     """Open the service; yield its application and a function that returns the loaded models."""
     from modelserve.api.app import create_app
-    from modelserve.opening import open_service
+    from modelserve.service import open_service
 
     inode = os.environ.get(STORE_INODE)
     with closing(open_service(settings, store_inode=int(inode) if inode else None)) as service:

@@ -10,7 +10,7 @@ from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.champions import version_folder
 from modelserve.calls.explanations import Shares, shares_of, value_of
-from modelserve.contract.writing import flat
+from modelserve.contract.jobs import flat
 from modelserve.errors import BundleError, NotKnown
 from modelserve.loading.feature_records import Scored, decode_features
 from modelserve.loading.served import ServedModel

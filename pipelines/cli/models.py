@@ -198,7 +198,7 @@ def predict(
     form: Format = FORM_JSON,
 ) -> None:
     """Predict run time and peak use of jobs given as JSON lines; with --url a running service predicts."""
-    from modelserve.calls.offline import predict as run
+    from modelserve.calls.predictions import predict as run
     from pipelines.cli.opening import champions, read_jobs
     from pipelines.cli.remote import predicted_rows
 

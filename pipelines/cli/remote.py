@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from modelserve.client import Client, Timeouts
-from modelserve.contract.jobs import Prediction, Recommended
+from modelserve.contract.jobs import Prediction, Recommended, flat
 from modelserve.contract.requests import MAX_JOBS, JobRow
-from modelserve.contract.writing import flat
 from modelserve.errors import ClientError
 from pipelines.cli.options import Format, ServiceOptions, emit, say
 from pipelines.errors import BadUsage, ConnectError, SourceError

@@ -101,8 +101,8 @@ def recommend(
 
 def _recommended_here(jobs: str, where: InLake, parameters: Parameters, offline: bool) -> list[dict[str, object]]:
     from features.vocabulary import GPU_MEM_GIB_OF_TYPE
-    from modelserve.calls.offline import recommend as run
-    from modelserve.contract.writing import flat
+    from modelserve.calls.recommendations import recommend as run
+    from modelserve.contract.jobs import flat
     from pipelines.cli.opening import champions, read_jobs
     from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
 

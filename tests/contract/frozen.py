@@ -35,7 +35,7 @@ def check(file: str, entry: Entry, answer: object) -> None:
     answer = json.loads(json.dumps(answer))
     pattern = os.environ.get("TAUT_RECORD")
     if pattern and re.search(pattern, entry["name"]):
-        _record(file, entry | {"answer": _short(answer)})
+        _record(file, entry | {"answer": short(answer)})
         return
     differing = differences(entry["answer"], answer)
     assert not differing, f"{entry['name']}:\n" + "\n".join(differing[:20])
@@ -90,11 +90,12 @@ def _close(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=CLOSE, abs_tol=1e-6)
 
 
-def _short(value: object) -> object:
+def short(value: object) -> object:
+    """Return a value with the floats in it at six digits."""
     if isinstance(value, dict):
-        return {key: _short(each) for key, each in value.items()}
+        return {key: short(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_short(each) for each in value]
+        return [short(each) for each in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 

@@ -1,13 +1,18 @@
 """A service to answer with: real models in a folder, everything else small and in memory."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+from features.rows import RowBuilder
 from modelserve.bundle.bundle import Bundle, read_bundle
 from modelserve.bundle.predictor import InProcessPredictor
+from modelserve.callers import ANYONE, Caller
+from modelserve.contract.calls import CallShape
 from modelserve.learning.learned import Learned
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
@@ -41,6 +46,32 @@ def service_of(folder: Path, *, learned: Learned | None = None, shadow: object =
         shadow=shadow,  # type: ignore[arg-type]
         clock=lambda: NOW,
     )
+
+
+def answer_of(service: Any, of: CallShape[Any], caller: Caller = ANYONE, **body: object) -> dict[str, Any]:
+    """Return the answer to a body, checked against the contract; its id is `answer-1`."""
+    answered = service.decide(of, of.body.model_validate(body), caller, answer_id="answer-1")
+    of.answer.model_validate_json(answered.body)
+    return json.loads(answered.body)
+
+
+def with_champion(service: Service, name: str = NAME, **changes: object) -> Service:
+    """Return the service with fields of a champion changed."""
+    current = service.models.current
+    champions = {**current.champions, name: replace(current.champions[name], **changes)}
+    return replace(service, models=SimpleNamespace(current=replace(current, champions=champions)))  # type: ignore[arg-type]
+
+
+def without_trees(service: Service, name: str = NAME) -> Service:
+    """Return the service with a champion that fails whenever it predicts."""
+    return with_champion(service, name, bundle=replace(service.models.current.champions[name].bundle, forests={}))
+
+
+def with_card(service: Service, **changes: object) -> Service:
+    """Return the service with fields of the run-time model's card changed."""
+    bundle = service.models.current.champions[NAME].bundle
+    bundle = replace(bundle, card=bundle.card.model_copy(update=changes))
+    return with_champion(service, bundle=bundle, rows=RowBuilder.of(bundle.contract, relative=bundle.card.relative))
 
 
 def folder_of(place: Path, small_bundles: dict[str, Path]) -> Folder:

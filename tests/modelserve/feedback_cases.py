@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -126,18 +127,32 @@ def row(job_id: str = "a1", **changes: Any) -> dict[str, Any]:
     return {**said, **changes}
 
 
+def finished(job_id: str, minutes: int = 0, run_s: float = 30.0, **changes: Any) -> dict[str, Any]:
+    """Return a job submitted some minutes after the small models' history ended, which started at once."""
+    submit = datetime(2020, 8, 2, tzinfo=UTC) + timedelta(minutes=minutes)
+    times = {"submit_ts": submit, "start_ts": submit, "end_ts": submit + timedelta(seconds=run_s)}
+    return row(job_id, **{name: at.isoformat() for name, at in times.items()}, **changes)
+
+
 def body(rows: Iterable[dict[str, Any]], **said: Any) -> FeedbackBody:
     return FeedbackBody.model_validate({"feedback": list(rows), **said})
+
+
+def context_of(*jobs: dict[str, Any]) -> bytes:
+    """Return what is logged of a call about jobs."""
+    return json.dumps({"body": {"jobs": jobs}}, ensure_ascii=False).encode()
+
+
+def answer_record(answer_id: str, **changes: Any) -> AnswerRecord:
+    """Return a logged answer: a prediction that says nothing, unless changed."""
+    said: dict[str, Any] = {"at": 1.0, "kind": "prediction", "caller": "tester", "trace": "pai", "models": ""}
+    said |= {"context": b"{}", "features": b"", "response": b"{}"}
+    return AnswerRecord(answer_id=answer_id, **{**said, **changes})
 
 
 def answered(service: Any, answer_id: str, jobs: int = 1, **job: str) -> str:
     """Log an answer about jobs of a group and user, to which reports can be tied; return its id."""
     said = {"job_id": "unknown", "user": "u1", "group": "g0", **job}
-    context = json.dumps({"body": {"jobs": [said] * jobs}}).encode()
-    record = AnswerRecord(
-        answer_id=answer_id, at=1.0, kind="recommendation", caller="", trace="pai", models="",
-        context=context, features=b"", response=b"",
-    )  # fmt: skip
-    service.log.put(record)
+    service.log.put(answer_record(answer_id, kind="recommendation", context=context_of(*[said] * jobs)))
     service.log.flush()
     return answer_id

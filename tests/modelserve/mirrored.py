@@ -1,6 +1,7 @@
 """A folder of mirrored models whose pointers are moved by hand, and what its models learn."""
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,15 @@ class Folder:
     def point(self, name: str, version: str, alias: str = "champion") -> None:
         digest = hashlib.sha256((self.path / name / version / "checksums.json").read_bytes()).hexdigest()
         write_pointer(self.path, Pointer(name=name, version=version, alias=alias, run_id=None, digest=digest))
+
+
+def reseal(place: Path, *, surplus: bool = False) -> None:
+    """Write a bundle's checksums anew, as someone would who may write to the folder and knows the format."""
+    names = [p.relative_to(place).as_posix() for p in place.rglob("*") if p.is_file() and p.name != "checksums.json"]
+    held = json.loads((place / "checksums.json").read_text())
+    listed = names if surplus else [name for name in names if name in held]
+    sums = {name: hashlib.sha256((place / name).read_bytes()).hexdigest() for name in listed}
+    (place / "checksums.json").write_text(json.dumps(sums))
 
 
 class Clock:

@@ -10,7 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from modelserve.api.app import create_app
-from modelserve.opening import open_service
+from modelserve.service import open_service
 from modelserve.settings import ServeSettings
 from tests.modelserve.conftest import write_small_bundle
 from tests.modelserve.mirrored import NAME, USAGE, Folder

@@ -5,26 +5,22 @@ import hmac
 
 import pytest
 
-from modelserve.callers import ANYONE, Token, Tokens
+from modelserve.callers import ANYONE, Token, caller_of
 from modelserve.scopes import Scope
 
-
-def made(*names: str) -> Tokens:
-    return Tokens.of(
-        [
-            Token(name=name, sha256=hashlib.sha256(name.encode()).hexdigest(), scopes=frozenset({Scope.PREDICT}))
-            for name in names
-        ]
-    )
+TOKENS = [
+    Token(name=name, sha256=hashlib.sha256(name.encode()).hexdigest(), scopes=frozenset({Scope.PREDICT}))
+    for name in ("one", "two", "three")
+]
 
 
 def test_without_tokens_anyone_may_call() -> None:
-    assert Tokens.of(()).caller_of(None) is ANYONE
+    assert caller_of(None, ()) is ANYONE
 
 
 @pytest.mark.parametrize("header", [b"Bearer two", b"bearer two", b"BEARER  two "])
 def test_a_token_stands_for_its_caller(header: bytes) -> None:
-    caller = made("one", "two", "three").caller_of(header)
+    caller = caller_of(header, TOKENS)
 
     assert caller is not None
     assert (caller.name, caller.scopes) == ("two", {Scope.PREDICT})
@@ -34,7 +30,7 @@ def test_a_token_stands_for_its_caller(header: bytes) -> None:
     "header", [None, b"", b"Bearer", b"Bearer ", b"Bearer four", b"Basic two", b"two", b"Bearer " + b"a" * 600, b"\xff"]
 )
 def test_anything_else_stands_for_nobody(header: bytes | None) -> None:
-    assert made("one", "two", "three").caller_of(header) is None
+    assert caller_of(header, TOKENS) is None
 
 
 def test_every_token_is_compared_whichever_matches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +38,6 @@ def test_every_token_is_compared_whichever_matches(monkeypatch: pytest.MonkeyPat
     compare = hmac.compare_digest
     monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append(a) or compare(a, b))
 
-    made("one", "two", "three").caller_of(b"Bearer one")
+    caller_of(b"Bearer one", TOKENS)
 
     assert len(compared) == 3

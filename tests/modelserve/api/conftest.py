@@ -11,8 +11,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from modelserve.api.app import create_app
-from modelserve.opening import open_service
-from modelserve.service import Service
+from modelserve.service import Service, open_service
 from modelserve.settings import ServeSettings
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 

@@ -139,21 +139,12 @@ def test_a_body_of_another_type_is_refused(client: TestClient, headers: dict[str
 
 
 @pytest.mark.parametrize(
-    ("path", "name", "status"),
-    [
-        ("/v1/predictions", "reporter", 403),
-        ("/v1/predictions", "chief", 200),
-        ("/v1/feedback", "predictor", 403),
-        ("/v1/mode", "predictor", 403),
-        ("/v1/mode", "reporter", 403),
-    ],
+    ("path", "name"), [("/v1/feedback", "predictor"), ("/v1/mode", "predictor"), ("/v1/mode", "reporter")]
 )
-def test_a_token_does_what_its_scopes_allow(serve: Make, path: str, name: str, status: int) -> None:
-    body = {"jobs": [job()]} if path == "/v1/predictions" else {"trace": "pai", "mode": "enforce"}
+def test_a_token_without_the_scope_changes_nothing(serve: Make, path: str, name: str) -> None:
+    body = {"trace": "pai", "mode": "enforce"}
 
-    answer = serve(tokens=TOKENS).post(path, json=body, headers=bearer(name))
-
-    assert answer.status_code == status
+    assert serve(tokens=TOKENS).post(path, json=body, headers=bearer(name)).status_code == 403
 
 
 def test_what_was_predicted_is_counted(serve: Make) -> None:

@@ -19,7 +19,7 @@ from schemathesis.python.asgi import get_client
 from modelserve.api.app import OPERATIONS, create_app
 from modelserve.bundle.flavor import INPUTS
 from modelserve.service import Service
-from tests.modelserve.api.test_answers import ROUTES
+from tests.modelserve.api.test_answers import CALLS
 
 pytestmark = pytest.mark.slow
 
@@ -52,29 +52,8 @@ RUN = {
     "outcome": "completed",
     "request": {"gpus": 0.5},
 }
-CLUSTER = {
-    "machines": [{"machine": "m1", "cpu_cores": 4, "mem_gib": 8}],
-    "jobs": [{"job_id": "a1", "request": {"cpu_cores": 6}}],
-}
-PLAN = {
-    "objective": "carbon",
-    "jobs": [{"job_id": "a1", "request": {"gpus": 2}, "run_s": 7200.0}],
-    "nodes": [{"name": "a", "gpu_type": "V100", "gpus": 8, "gpu_idle_w": 30.0, "gpu_full_w": 300.0}],
-    "g_per_kwh": 300.0,
-    "budget_g": 200.0,
-}
-HOLD = {
-    "by": "price",
-    "jobs": [{"job_id": "a1", "request": {"gpus": 2}, "run_s": 7200.0, "slack_s": 7200.0}],
-    "hours": {"start_ts": "2023-06-01T00:00:00Z", "values": [0.3, 0.2, 0.1]},
-    "now_ts": "2023-06-01T00:30:00Z",
-}
 FITTING = {
-    "/v1/placements": CLUSTER,
-    "/v1/explain-pending": CLUSTER,
-    "/v1/route": ROUTES,
-    "/v1/plan": PLAN,
-    "/v1/hold": HOLD,
+    **{path: CALLS[path] for path in ("/v1/placements", "/v1/explain-pending", "/v1/route", "/v1/plan", "/v1/hold")},
     "/v1/feedback": {"feedback": [RUN]},
     "/infer": {"inputs": [{"name": "user", "shape": [2], "datatype": "BYTES", "data": ["u1", "u2"]}]},
 }

@@ -1,6 +1,5 @@
 """Plans and holds over HTTP: decisions, fields at fault, clients and metrics."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,8 +9,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from modelserve.calls.plans import hold_rows, plan_rows, utc_text
-from modelserve.client import AsyncClient, Client
-from modelserve.contract.plans import MAX_GPUS, MAX_GROUPS, MAX_PLANNED, HoldBody, PlanAnswer, PlanBody
+from modelserve.client import Client
+from modelserve.contract.plans import MAX_GPUS, MAX_GROUPS, MAX_PLANNED, HoldBody, PlanBody
 from modelserve.errors import BadRequest, Refused
 from scheduler_core.planning.hourly import HourlySeries
 from scheduler_core.planning.release import released_s
@@ -178,32 +177,15 @@ def test_a_field_at_fault_is_named_in_one_line(
         assert "\n" not in said["detail"]
 
 
-def test_both_clients_get_the_plan_of_the_command(serve: Make) -> None:
+def test_a_client_gets_the_plan_of_the_command(serve: Make) -> None:
     plan = {**CARBON, "trace": "pai", "now_ts": "2023-06-01T00:30:00Z", "jobs": [planned(), planned("a2", gpus=8.0)]}
     here = plan_rows(PlanBody.model_validate(plan), 0.0)
-    jobs = [planned(slack_s=7200.0)]
 
-    async def ask(address: str) -> PlanAnswer:
-        async with AsyncClient(address) as client:
-            with pytest.raises(Refused, match="the current hour"):
-                await client.holds(jobs, by="carbon", hours=HOURS, trace="pai")
-            return await client.plan(plan)
+    with serving(serve().app) as address, Client(address) as client:
+        found = client.plan(plan)
+        with pytest.raises(BadRequest, match="budget"):
+            client.plan({**plan, "budget": "weekly"})
+        with pytest.raises(Refused, match="the current hour"):
+            client.holds([planned(slack_s=7200.0)], by="carbon", hours=HOURS, trace="pai")
 
-    with serving(serve().app) as address:
-        awaited = asyncio.run(ask(address))
-        with Client(address) as client:
-            found = client.plan(plan)
-            with pytest.raises(BadRequest, match="budget"):
-                client.plan({**plan, "budget": "weekly"})
-
-    assert found.plans == awaited.plans
     assert [(row.gpus, row.reason) for row in found.plans] == [(row["gpus"], row["reason"]) for row in here["plans"]]
-
-
-def test_plans_and_holds_are_counted(serve: Make) -> None:
-    client = serve()
-    client.post("/v1/plan", json={**CARBON, "jobs": [planned(speedup={"4": 1.7})]}).json()
-    client.post("/v1/hold", json={**HOLD, "jobs": [planned(slack_s=7200.0)]})
-    page = client.get("/metrics").text
-    assert 'taut_plans_total{reason="runs"} 1.0' in page
-    assert 'taut_holds_total{reason="better_hour"} 1.0' in page

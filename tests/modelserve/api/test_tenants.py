@@ -15,8 +15,8 @@ from features.history import History
 from modelserve.api.app import create_app
 from modelserve.bundle.bundle import write_bundle
 from modelserve.callers import Token
-from modelserve.opening import open_service
 from modelserve.scopes import Scope
+from modelserve.service import open_service
 from modelserve.settings import ServeSettings
 from tests.modelserve.api.conftest import job
 from tests.modelserve.conftest import make_boosters, make_card, make_jobs, make_usage

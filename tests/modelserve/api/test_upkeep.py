@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from modelserve.api.upkeep import follow_pointers
+from modelserve.api.app import follow_pointers
 from modelserve.loading.models import Reload
 from tests.modelserve.api.conftest import TOKENS, bearer
 from tests.modelserve.api.test_gate import check_problem
@@ -109,7 +109,7 @@ def test_a_model_that_was_loaded_is_logged_in_a_whole_line(
         Reload(name=NAME, version="3", alias="challenger", result="failed", detail="card.json is damaged"),
     ]
 
-    with caplog.at_level(logging.INFO, logger="modelserve.api.upkeep"):
+    with caplog.at_level(logging.INFO, logger="modelserve.api.app"):
         follow_pointers(desk, ready=True)
 
     assert caplog.messages == [

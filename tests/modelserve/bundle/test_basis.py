@@ -11,7 +11,7 @@ from modelserve.bundle.bundle import Bundle, read_bundle
 from modelserve.bundle.combination import Combination
 from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.bundle.run_times import basis_of
-from modelserve.calls.offline import predict
+from modelserve.calls.predictions import predict
 from modelserve.contract.jobs import Basis
 from modelserve.contract.requests import JobRow
 

@@ -20,15 +20,14 @@ Maker = Callable[[dict[str, Bundle]], Predictor]
 
 def live(bundles: dict[str, Bundle]) -> Predictor:
     from features.online import OnlineHistory  # compiles kernels: only for the tests that need it
-    from modelserve.calls.context import RequestContext
-    from modelserve.calls.recommendations import LivePredictor
+    from modelserve.calls.context import LivePredictor, RequestContext
     from modelserve.learning.learned import Learned
     from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
 
     champions = {name: ServedModel.of(bundle, OnlineHistory(bundle.history)) for name, bundle in bundles.items()}
     snapshot = Snapshot(champions=champions, challengers={}, failures={}, generation=1, loaded_at=0.0)
-    return LivePredictor.seeing(RequestContext(snapshot=snapshot, learned=Learned()), [])
+    return LivePredictor(RequestContext(snapshot=snapshot, learned=Learned()))
 
 
 PREDICTORS: dict[str, Maker] = {
@@ -119,8 +118,8 @@ def test_the_model_of_the_workload_comes_before_that_of_the_task_type(bundles: d
     own = bundles["runtime.pai.ctr"]
     predictor = InProcessPredictor(bundles={"runtime.pai.ctr": own, "runtime.pai.bert": replace(own, version="9")})
 
-    assert predictor.bundle_of("runtime", job(workload="bert")).version == "9"
-    assert predictor.bundle_of("runtime", job(workload="wide")).version == "7"
+    assert predictor.choice("runtime", job(workload="bert"))[0].version == "9"
+    assert predictor.choice("runtime", job(workload="wide"))[0].version == "7"
     assert predictor.sources(job(task_type="rl")).run_time is None
 
 

@@ -4,16 +4,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from modelserve.callers import ANYONE
 from modelserve.contract.calls import PREDICT
-from modelserve.contract.requests import PredictBody
 from modelserve.learning.learned import Learned, Stop
 from modelserve.loading.feature_records import Scored, decode_features, encode_features
 from modelserve.loading.served import ServedModel
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
-from tests.modelserve.answering import folder_of, job, mixed, service_of
+from tests.modelserve.answering import answer_of, folder_of, job, mixed, service_of
 from tests.modelserve.mirrored import NAME, USAGE, run_of
 
 LEARNED = Learned(
@@ -32,8 +30,7 @@ def service(small_bundles: dict[str, Path], tmp_path: Path) -> Service:
 
 
 def predicted(service: Service, jobs: list[dict[str, object]], **said: object) -> AnswerRecord:
-    body = PredictBody.model_validate({"jobs": jobs, **said})
-    service.decide(PREDICT, body, ANYONE, answer_id="0190-p")
+    answer_of(service, PREDICT, jobs=jobs, **said)
     return service.log.records[-1]  # type: ignore[attr-defined]
 
 

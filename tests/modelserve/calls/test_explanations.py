@@ -1,44 +1,17 @@
-import json
 import math
-from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from features.rows import RowBuilder
 from modelserve.bundle.boosters import contributions, raw_outputs
-from modelserve.callers import ANYONE, Caller
 from modelserve.contract.calls import EXPLAIN, PREDICT
-from modelserve.contract.jobs import ExplainAnswer
-from modelserve.contract.requests import ExplainBody, PredictBody
-from modelserve.errors import Forbidden
-from modelserve.scopes import Scope
 from modelserve.service import Service
-from tests.modelserve.answering import folder_of, job, service_of
+from tests.modelserve.answering import answer_of, job, with_card, without_trees
 from tests.modelserve.mirrored import NAME
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, Path]) -> Service:
-    return service_of(folder_of(tmp_path_factory.mktemp("mirror"), small_bundles).path)
-
-
 def explain(service: Service, job: dict[str, object], **said: object) -> dict:
-    body = ExplainBody.model_validate({"job": job, **said})
-    answered = service.decide(EXPLAIN, body, ANYONE)
-    ExplainAnswer.model_validate_json(answered.body)
-    return json.loads(answered.body)
-
-
-def with_card(service: Service, **changes: object) -> Service:
-    current = service.models.current
-    model = current.champions[NAME]
-    bundle = replace(model.bundle, card=model.bundle.card.model_copy(update=changes))
-    rows = RowBuilder.of(bundle.contract, relative=bundle.card.relative)
-    champions = {**current.champions, NAME: replace(model, bundle=bundle, rows=rows)}
-    return replace(service, models=SimpleNamespace(current=replace(current, champions=champions)))  # type: ignore[arg-type]
+    return answer_of(service, EXPLAIN, job=job, **said)
 
 
 CARDS: list[dict[str, object]] = [
@@ -56,8 +29,7 @@ def test_seconds_add_up_and_factors_multiply_to_the_run_time(
     service: Service, card: dict[str, object], quantile: str, i: int
 ) -> None:
     service = with_card(service, **card)
-    body = PredictBody.model_validate({"jobs": [job(i)]})
-    predicted = json.loads(service.decide(PREDICT, body, ANYONE, answer_id="a").body)["predictions"][0]
+    [predicted] = answer_of(service, PREDICT, jobs=[job(i)])["predictions"]
 
     found = explain(service, job(i), quantile=quantile, top=3)
 
@@ -111,12 +83,7 @@ def test_shap_values_add_up_to_the_boosters_own_answer(service: Service) -> None
 
 
 def test_a_model_that_falls_over_is_an_answer_too(service: Service) -> None:
-    current = service.models.current
-    fallen = replace(current.champions[NAME], bundle=replace(current.champions[NAME].bundle, forests={}))
-    champions = {**current.champions, NAME: fallen}
-    fallen = replace(service, models=SimpleNamespace(current=replace(current, champions=champions)))  # type: ignore[arg-type]
-
-    assert explain(fallen, job())["reason"] == "predictor_unavailable"
+    assert explain(without_trees(service), job())["reason"] == "predictor_unavailable"
 
 
 def test_a_quantile_that_no_model_answers_is_said(service: Service) -> None:
@@ -124,13 +91,6 @@ def test_a_quantile_that_no_model_answers_is_said(service: Service) -> None:
 
     assert found["reason"] == "no_model"
     assert "p90" in found["note"]
-
-
-def test_a_job_out_of_reach_is_refused(service: Service) -> None:
-    bound = Caller(name="t", scopes=frozenset({Scope.PREDICT}), clusters=frozenset({"pai"}))
-
-    with pytest.raises(Forbidden, match=r"^job\.cluster"):
-        service.decide(EXPLAIN, ExplainBody.model_validate({"job": job()}), bound)
 
 
 def test_measured_runs_of_the_group_are_counted_by_role(service: Service) -> None:

@@ -6,10 +6,11 @@ import pytest
 
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.predictor import InProcessPredictor
-from modelserve.calls.offline import predict, recommend
+from modelserve.calls.predictions import predict
+from modelserve.calls.recommendations import recommend
 from modelserve.contract.feedback import FeedbackRow
+from modelserve.contract.jobs import flat
 from modelserve.contract.requests import JobRow, parse_lines
-from modelserve.contract.writing import flat
 from modelserve.errors import BadRequest
 
 REQUEST = {"cpu_cores": 6, "mem_gib": 29.3, "gpus": 0.5}

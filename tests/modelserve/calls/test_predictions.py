@@ -1,11 +1,7 @@
-import json
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelserve.callers import ANYONE, Caller
-from modelserve.calls.offline import predict
+from modelserve.calls.predictions import predict
 from modelserve.contract.calls import PREDICT
-from modelserve.contract.jobs import PredictAnswer
 from modelserve.contract.requests import JobRow, PredictBody
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning.learned import Learned
@@ -23,32 +18,30 @@ from modelserve.loading.models import Snapshot
 from modelserve.scopes import Scope
 from modelserve.service import Service
 from tests.examples import examples
-from tests.modelserve.answering import NOW, REQUEST, folder_of, in_process, job, mixed, service_of
+from tests.modelserve.answering import (
+    NOW,
+    REQUEST,
+    answer_of,
+    folder_of,
+    in_process,
+    job,
+    mixed,
+    service_of,
+    with_card,
+    without_trees,
+)
 from tests.modelserve.mirrored import NAME
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, Path]) -> Path:
-    return folder_of(tmp_path_factory.mktemp("mirror"), small_bundles).path
-
-
-@pytest.fixture(scope="module")
-def service(folder: Path) -> Service:
-    return service_of(folder)
-
-
 def ask(service: Service, jobs: list[dict[str, object]], caller: Caller = ANYONE, **said: object) -> list[dict]:
-    body = PredictBody.model_validate({"jobs": jobs, **said})
-    answered = service.decide(PREDICT, body, caller, answer_id="answer-1")
-    PredictAnswer.model_validate_json(answered.body)
-    return json.loads(answered.body)["predictions"]
+    return answer_of(service, PREDICT, caller, jobs=jobs, **said)["predictions"]
 
 
-def test_answers_equal_those_of_the_commands_to_the_bit(service: Service, folder: Path) -> None:
+def test_answers_equal_those_of_the_commands_to_the_bit(service: Service, place: Path) -> None:
     rows = [JobRow.model_validate(each) for each in mixed(21)]
     found = ask(service, mixed(21))
 
-    expected = predict(rows, in_process(folder), trace="pai", now=datetime.fromtimestamp(NOW, UTC))
+    expected = predict(rows, in_process(place), trace="pai", now=datetime.fromtimestamp(NOW, UTC))
 
     for one, other in zip(found, expected, strict=True):
         assert one["job_id"] == other["job_id"]
@@ -79,26 +72,6 @@ def test_what_has_no_model_fails_no_other(service: Service, changes: dict[str, o
     assert known["reason"] is None
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"user": "never", "group": "never", "gpu_type": "H999", "role": "never", "vc": "never", "cluster": "never"},
-        {"user": None, "group": None, "gpu_type": None},
-        {"request": {}},
-        {"request": {"cpu_cores": None, "mem_gib": 0, "gpus": 1e6}},
-        {"submit_ts": "1900-01-01T00:00:00Z"},
-        {"submit_ts": "9999-12-31T23:59:59Z"},
-        {"instances": 1_000_000},
-    ],
-    ids=str,
-)
-def test_what_is_unknown_of_a_job_is_answered_all_the_same(service: Service, changes: dict[str, object]) -> None:
-    [found] = ask(service, [job(0, **changes)])
-
-    assert found["run_time_s"]["p50"] > 0
-    assert found["reason"] is None
-
-
 letters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")  # texts with NUL are refused
 texts = st.one_of(st.none(), st.sampled_from(["u1", "g1", "ctr", "T4"]), st.text(letters, min_size=1, max_size=20))
 amounts = st.one_of(st.none(), st.floats(0.0, 1e6))
@@ -119,6 +92,7 @@ amounts = st.one_of(st.none(), st.floats(0.0, 1e6))
                 "workload": texts,
                 "gpu_type": texts,
                 "instances": st.integers(1, 1_000_000),
+                "submit_ts": st.sampled_from([None, "1900-01-01T00:00:00Z", "9999-12-31T23:59:59Z"]),
             }
         ),
         min_size=1,
@@ -133,28 +107,8 @@ def test_whatever_is_asked_is_answered_in_order(service: Service, jobs: list[dic
         assert (each["run_time_s"] is None) == (each["reason"] is not None)
 
 
-def test_ids_match_under_many_threads(service: Service) -> None:
-    def one(i: int) -> bool:
-        jobs = [job(i * 10 + k) for k in range(1 + i % 3)]
-        body = PredictBody.model_validate({"jobs": jobs, "outputs": ["run_time"]})
-        said = json.loads(service.decide(PREDICT, body, ANYONE, answer_id=f"id-{i}").body)
-        return (said["answer_id"], [each["job_id"] for each in said["predictions"]]) == (
-            f"id-{i}",
-            [each["job_id"] for each in jobs],
-        )
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(one, range(300)))
-
-
-def broken(service: Service, name: str, change: Callable[[object], object]) -> Service:
-    current = service.models.current
-    models = {**current.champions, name: change(current.champions[name])}
-    return replace(service, models=SimpleNamespace(current=replace(current, champions=models)))  # type: ignore[arg-type]
-
-
 def test_a_model_that_falls_over_takes_only_its_own_output_along(service: Service) -> None:
-    fallen = broken(service, NAME, lambda model: replace(model, bundle=replace(model.bundle, forests={})))
+    fallen = without_trees(service)
 
     [found, other] = ask(fallen, [job(0), job(1, task_type="nlp")])
 
@@ -177,17 +131,17 @@ def test_a_model_that_was_never_read_says_what_is_wrong_with_it(small_bundles: d
     assert found["peak_use"] is not None
 
 
-def test_memory_is_never_predicted_below_what_was_killed(folder: Path) -> None:
+def test_memory_is_never_predicted_below_what_was_killed(place: Path) -> None:
     learned = Learned(floors={("pai", "pai", "group", "g1", "worker"): 77.0})
 
-    [killed, other] = ask(service_of(folder, learned=learned), [job(1, group="g1"), job(2, group="g2")])
+    [killed, other] = ask(service_of(place, learned=learned), [job(1, group="g1"), job(2, group="g2")])
 
     assert killed["peak_use"]["mem_gib"] == 77.0
     assert other["peak_use"]["mem_gib"] < 77.0
 
 
-def test_a_snapshot_is_taken_once(folder: Path) -> None:
-    service = service_of(folder)
+def test_a_snapshot_is_taken_once(place: Path) -> None:
+    service = service_of(place)
     taken = []
 
     class Moving:
@@ -201,7 +155,7 @@ def test_a_snapshot_is_taken_once(folder: Path) -> None:
     assert len(taken) == 1
 
 
-def test_jobs_out_of_reach_or_of_no_trace_are_refused(service: Service, folder: Path) -> None:
+def test_jobs_out_of_reach_or_of_no_trace_are_refused(service: Service, place: Path) -> None:
     bound = Caller(name="t", scopes=frozenset({Scope.PREDICT}), clusters=frozenset({"pai"}))
 
     with pytest.raises(Forbidden, match=r"jobs\.1\.cluster"):
@@ -209,7 +163,7 @@ def test_jobs_out_of_reach_or_of_no_trace_are_refused(service: Service, folder: 
     with pytest.raises(Forbidden, match=r"jobs\.0\.cluster"):
         ask(service, [job(0)], bound)
     with pytest.raises(BadRequest, match=r"jobs\.1\.trace"):
-        ask(service_of(folder, trace=None), [job(0, trace="pai"), job(1)])
+        ask(service_of(place, trace=None), [job(0, trace="pai"), job(1)])
 
 
 def test_what_is_counted_and_cited(service: Service) -> None:
@@ -221,8 +175,8 @@ def test_what_is_counted_and_cited(service: Service) -> None:
     assert answered.counts == {("prediction", NAME, "7", "predicted"): 2, ("prediction", "", "", "no_model"): 1}
 
 
-def test_nothing_is_logged_where_nothing_is_kept(folder: Path) -> None:
-    service = service_of(folder, answers_kept=0)
+def test_nothing_is_logged_where_nothing_is_kept(place: Path) -> None:
+    service = service_of(place, answers_kept=0)
 
     ask(service, [job()])
 
@@ -230,11 +184,7 @@ def test_nothing_is_logged_where_nothing_is_kept(folder: Path) -> None:
 
 
 def test_unknown_quantiles_are_null(service: Service) -> None:
-    def without_p90(model: object) -> object:
-        bundle = model.bundle  # type: ignore[attr-defined]
-        return replace(model, bundle=replace(bundle, card=bundle.card.model_copy(update={"quantiles": (0.5, 0.8)})))
-
-    [found] = ask(broken(service, NAME, without_p90), [job()])
+    [found] = ask(with_card(service, quantiles=(0.5, 0.8)), [job()])
 
     assert found["run_time_s"]["p90"] is None
     assert math.isfinite(np.log(found["run_time_s"]["p50"]))

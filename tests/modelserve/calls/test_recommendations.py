@@ -9,36 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelserve.callers import ANYONE, Caller
-from modelserve.calls.offline import recommend
-from modelserve.calls.recommendations import policy_of
+from modelserve.calls.recommendations import policy_of, recommend
 from modelserve.contract.calls import RECOMMEND
-from modelserve.contract.jobs import RecommendAnswer
 from modelserve.contract.requests import JobRow, RecommendBody
 from modelserve.learning.learned import Learned, Stop
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
 from tests.examples import examples
-from tests.modelserve.answering import NOW, REQUEST, folder_of, in_process, job, mixed, service_of
+from tests.modelserve.answering import NOW, REQUEST, answer_of, folder_of, in_process, job, mixed, service_of
 from tests.modelserve.mirrored import NAME, USAGE
 
 RESOURCES = ("cpu_cores", "mem_gib", "gpus")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, Path]) -> Path:
-    return folder_of(tmp_path_factory.mktemp("mirror"), small_bundles).path
-
-
-@pytest.fixture(scope="module")
-def service(folder: Path) -> Service:
-    return service_of(folder)
-
-
 def ask(service: Service, jobs: list[dict[str, object]], caller: Caller = ANYONE, **said: object) -> list[dict]:
-    body = RecommendBody.model_validate({"jobs": jobs, **said})
-    answered = service.decide(RECOMMEND, body, caller, answer_id="answer-1")
-    RecommendAnswer.model_validate_json(answered.body)
-    return json.loads(answered.body)["recommendations"]
+    return answer_of(service, RECOMMEND, caller, jobs=jobs, **said)["recommendations"]
 
 
 def test_an_answer_has_the_shape_of_the_contract(service: Service) -> None:
@@ -54,12 +39,12 @@ def test_an_answer_has_the_shape_of_the_contract(service: Service) -> None:
     assert "shrunk" in found["reasons"].values()
 
 
-def test_answers_equal_those_of_the_commands(service: Service, folder: Path) -> None:
+def test_answers_equal_those_of_the_commands(service: Service, place: Path) -> None:
     rows = [JobRow.model_validate(each) for each in mixed(21)]
 
     found = ask(service, mixed(21))
 
-    expected = recommend(rows, in_process(folder), trace="pai", now=datetime.fromtimestamp(NOW, UTC))
+    expected = recommend(rows, in_process(place), trace="pai", now=datetime.fromtimestamp(NOW, UTC))
     assert [{name: each[name] for name in expected[0]} for each in found] == expected
 
 
@@ -114,9 +99,9 @@ def test_whatever_is_asked_no_floor_is_undercut(
 
 
 @pytest.mark.parametrize("guard", ["usage", "none"])
-def test_of_several_minimums_the_largest_holds(folder: Path, guard: str) -> None:
+def test_of_several_minimums_the_largest_holds(place: Path, guard: str) -> None:
     types = {"ctr": TypePolicy(minimums={"cpu_cores": 5.0, "mem_gib": 1.0})}
-    service = service_of(folder, types=types)
+    service = service_of(place, types=types)
 
     [plain] = ask(service, [job()], guard=guard, theta=1.0)
     [higher] = ask(
@@ -166,8 +151,8 @@ def test_a_types_policy_that_cannot_be_meant_is_refused(said: dict[str, float]) 
         TypePolicy.model_validate(said)
 
 
-def test_types_have_their_own_policies_in_one_call(folder: Path) -> None:
-    service = service_of(folder, types={"rl": TypePolicy(minimums={"cpu_cores": 6.0}), "ctr": TypePolicy(alpha=0.9)})
+def test_types_have_their_own_policies_in_one_call(place: Path) -> None:
+    service = service_of(place, types={"rl": TypePolicy(minimums={"cpu_cores": 6.0}), "ctr": TypePolicy(alpha=0.9)})
 
     held, other = ask(service, [job(0, task_type="rl", workload="ctr"), job(1)], theta=1.0)
 
@@ -176,9 +161,9 @@ def test_types_have_their_own_policies_in_one_call(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("guard", ["usage", "none"])
-def test_after_a_kill_no_job_of_the_like_is_given_less(folder: Path, guard: str) -> None:
+def test_after_a_kill_no_job_of_the_like_is_given_less(place: Path, guard: str) -> None:
     learned = Learned(floors={("pai", "pai", "group", "g1", "worker"): 28.5})
-    service = service_of(folder, learned=learned)
+    service = service_of(place, learned=learned)
 
     named, unnamed, other = ask(
         service, [job(0, group="g1", cluster="pai"), job(1, group="g1"), job(2, group="g2")], guard=guard, theta=1.0
@@ -190,13 +175,11 @@ def test_after_a_kill_no_job_of_the_like_is_given_less(folder: Path, guard: str)
     assert other["target"]["mem_gib"] < 28.5
 
 
-def test_a_braked_type_keeps_its_requests_and_says_why(folder: Path) -> None:
+def test_a_braked_type_keeps_its_requests_and_says_why(place: Path) -> None:
     stop = Stop(why="5 of the last 200 shrunk jobs were killed for memory", since=1596274200.0)
     learned = Learned(brakes={("pai", "", "ctr"): stop})
 
-    braked, other = ask(
-        service_of(folder, learned=learned), [job(0), job(1, task_type="rl", workload="ctr")], theta=1.0
-    )
+    braked, other = ask(service_of(place, learned=learned), [job(0), job(1, task_type="rl", workload="ctr")], theta=1.0)
 
     assert braked["target"] == braked["request"] == braked["lower_bound"]
     assert set(braked["reasons"].values()) == {"floor"}
@@ -207,13 +190,13 @@ def test_a_braked_type_keeps_its_requests_and_says_why(folder: Path) -> None:
     assert other["note"] is None
 
 
-def test_the_mode_is_said_and_changes_nothing(folder: Path) -> None:
+def test_the_mode_is_said_and_changes_nothing(place: Path) -> None:
     learned = Learned(modes={("pai", "", "ctr", "g1"): "enforce"})
 
-    enforced, observed = ask(service_of(folder, learned=learned), [job(0, group="g1"), job(0, group="g2")])
+    enforced, observed = ask(service_of(place, learned=learned), [job(0, group="g1"), job(0, group="g2")])
 
     assert (enforced["mode"], observed["mode"]) == ("enforce", "observe")
-    [plain] = ask(service_of(folder), [job(0, group="g1")])
+    [plain] = ask(service_of(place), [job(0, group="g1")])
     assert enforced["target"] == plain["target"]
 
 

@@ -1,38 +1,21 @@
-import json
 import math
-from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelserve.callers import ANYONE
 from modelserve.calls.explanations import values_along
 from modelserve.contract.calls import PREDICT, WHAT_IF
-from modelserve.contract.jobs import WhatIfAnswer
-from modelserve.contract.requests import PredictBody, WhatIfBody
 from modelserve.service import Service
-from tests.modelserve.answering import REQUEST, folder_of, job, service_of
-from tests.modelserve.mirrored import NAME
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, Path]) -> Service:
-    return service_of(folder_of(tmp_path_factory.mktemp("mirror"), small_bundles).path)
+from tests.modelserve.answering import REQUEST, answer_of, job, with_card
 
 
 def ask(service: Service, job: dict[str, object], resource: str = "cpu_cores", **said: object) -> dict:
-    body = WhatIfBody.model_validate({"job": job, "resource": resource, **said})
-    answered = service.decide(WHAT_IF, body, ANYONE)
-    WhatIfAnswer.model_validate_json(answered.body)
-    return json.loads(answered.body)
+    return answer_of(service, WHAT_IF, job=job, resource=resource, **said)
 
 
 def predicted(service: Service, request: dict[str, float]) -> dict[str, float]:
-    body = PredictBody.model_validate({"jobs": [job(request=request)]})
-    return json.loads(service.decide(PREDICT, body, ANYONE, answer_id="a").body)["predictions"][0]["run_time_s"]
+    return answer_of(service, PREDICT, jobs=[job(request=request)])["predictions"][0]["run_time_s"]
 
 
 @pytest.mark.parametrize("resource", ["cpu_cores", "mem_gib", "gpus"])
@@ -63,29 +46,13 @@ def test_what_training_never_saw_is_marked(service: Service) -> None:
     assert found["points"][-1]["requested"]
 
 
-@pytest.mark.parametrize(("support", "silent"), [({"cpu_cores": (6.0, 6.0)}, True), ({}, True)], ids=str)
-def test_a_model_that_saw_one_value_is_silent(service: Service, support: dict, silent: bool) -> None:
-    current = service.models.current
-    model = current.champions[NAME]
-    card = model.bundle.card.model_copy(update={"support": support, "important": ("cpu_cores",)})
-    champions = {**current.champions, NAME: replace(model, bundle=replace(model.bundle, card=card))}
-    moved = replace(service, models=SimpleNamespace(current=replace(current, champions=champions)))  # type: ignore[arg-type]
+@pytest.mark.parametrize("support", [{"cpu_cores": (6.0, 6.0)}, {}], ids=str)
+def test_a_model_that_saw_one_value_is_silent(service: Service, support: dict) -> None:
+    found = ask(with_card(service, support=support, important=("cpu_cores",)), job())
 
-    found = ask(moved, job())
-
-    assert found["silent"] is silent
+    assert found["silent"] is True
     assert found["important"]
     assert found["points"][0]["value"] == pytest.approx(0.6)
-
-
-def test_a_damaged_model_is_an_answer_too(small_bundles: dict[str, Path], tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, small_bundles)
-    (folder.path / NAME / "7" / "models" / "run_s.ubj").write_bytes(b"damaged")
-
-    found = ask(service_of(folder.path), job())
-
-    assert found["reason"] == "predictor_unavailable"
-    assert "run_s.ubj" in found["note"]
 
 
 def test_a_job_that_does_not_ask_for_it_gets_the_support(service: Service) -> None:

@@ -12,7 +12,7 @@ from modelserve.api.app import create_app
 from modelserve.client import Client
 from modelserve.contract.placements import MAX_EXPLAINED
 from modelserve.errors import BadRequest
-from modelserve.opening import open_service
+from modelserve.service import open_service
 from modelserve.settings import ServeSettings
 from pipelines.cli import app
 from tests.modelserve.api.test_placements import cluster

@@ -55,27 +55,19 @@ def test_one_job_that_is_too_large_is_refused(serve: Serve, client_of: Callable[
     assert len(service.seen) == 2
 
 
-def swapped(said: dict[str, object]) -> None:
-    said["recommendations"].reverse()
+SPOILT: dict[str, Callable[[list[dict[str, object]]], object]] = {
+    "swapped": lambda rows: rows.reverse(),
+    "short": lambda rows: rows.pop(),
+    "without target": lambda rows: rows[0].pop("target"),
+    "unknown reason": lambda rows: rows[0]["reasons"].update(cpu_cores="because"),
+}
 
 
-def short(said: dict[str, object]) -> None:
-    said["recommendations"].pop()
-
-
-def without_target(said: dict[str, object]) -> None:
-    said["recommendations"][0].pop("target")
-
-
-def unknown_reason(said: dict[str, object]) -> None:
-    said["recommendations"][0]["reasons"]["cpu_cores"] = "because"
-
-
-@pytest.mark.parametrize("spoil", [swapped, short, without_target, unknown_reason])
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_an_answer_to_something_else_is_an_error(
-    serve: Serve, client_of: Callable[..., Client], spoil: Callable[[dict[str, object]], None]
+    serve: Serve, client_of: Callable[..., Client], spoil: Callable[[list[dict[str, object]]], object]
 ) -> None:
-    service = serve(recommending(spoil))
+    service = serve(recommending(lambda said: spoil(said["recommendations"])))
 
     with client_of(service.address) as client, pytest.raises(WrongAnswer, match="expected"):
         client.recommendations(rows(3))

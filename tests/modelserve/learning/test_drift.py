@@ -1,6 +1,5 @@
 """Drift: verdicts by hand-worked figures, from finished jobs and from the log of answers, within reach."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +18,11 @@ from modelserve.contract.learning import ModelDrift
 from modelserve.learning.drift import THRESHOLDS
 from modelserve.loading.feature_records import Scored, encode_features
 from modelserve.scopes import Scope
-from modelserve.store.answers import AnswerRecord, write_answers
+from modelserve.store.answers import write_answers
 from modelserve.store.changes import insert_finished
 from modelserve.store.finished import Finished
 from tests.modelserve.conftest import make_jobs, make_usage
-from tests.modelserve.feedback_cases import JOB, service_of
+from tests.modelserve.feedback_cases import JOB, answer_record, context_of, service_of
 from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of
 
 EAST = Caller(name="east", scopes=frozenset({Scope.PREDICT}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
@@ -96,20 +95,9 @@ def answers_of(service: Any, name: str, matrix: np.ndarray, *, cluster: str = "e
             evidence=np.zeros((len(part), 3), dtype=np.int64),
             runs=np.zeros(len(part), dtype=np.int64),
         )
-        context = json.dumps({"body": {"jobs": [{"job_id": "a", "cluster": cluster}] * len(part)}})
-        records.append(
-            AnswerRecord(
-                answer_id=f"{cluster}-{name}-{i}",
-                at=1.0,
-                kind="prediction",
-                caller="t",
-                trace=trace,
-                models=model.reference,
-                context=context.encode(),
-                features=encode_features([scored]),
-                response=b"{}",
-            )
-        )
+        said = {"trace": trace, "models": model.reference, "features": encode_features([scored])}
+        context = context_of(*[{"job_id": "a", "cluster": cluster}] * len(part))
+        records.append(answer_record(f"{cluster}-{name}-{i}", context=context, **said))
     write_answers(service.store, records)
 
 

@@ -1,10 +1,8 @@
 """Erasure: a user's rows and answers go, every worker forgets, and what their jobs taught goes with them."""
 
-import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,31 +19,14 @@ from modelserve.store.answers import (
     write_comparisons,
 )
 from modelserve.store.finished import newest_finished
-from tests.modelserve.feedback_cases import NOW, body, row, service_of
+from tests.modelserve.feedback_cases import NOW, answer_record, body, context_of, row
 
+Serve = Callable[..., Any]
 EAST = Caller(name="east", scopes=frozenset({Scope.ADMIN}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Any]:
-    opened = service_of(tmp_path / "serve.db")
-    yield opened
-    opened.store.close()
-
-
 def answered(answer_id: str, *jobs: dict[str, str], trace: str = "pai") -> AnswerRecord:
-    context = json.dumps({"body": {"jobs": [{"job_id": "a", **job} for job in jobs]}}, ensure_ascii=False).encode()
-    return AnswerRecord(
-        answer_id=answer_id,
-        at=1.0,
-        kind="prediction",
-        caller="tester",
-        trace=trace,
-        models="",
-        context=context,
-        features=b"",
-        response=b"{}",
-    )
+    return answer_record(answer_id, trace=trace, context=context_of(*({"job_id": "a", **job} for job in jobs)))
 
 
 def compared(answer_id: str, at: float = NOW - 1) -> Comparison:
@@ -62,8 +43,8 @@ def answers_left(service: Any) -> list[str]:
     return sorted(each.answer_id for each in newest_answers(service.store))
 
 
-def test_a_users_jobs_go_and_every_worker_forgets(service: Any) -> None:
-    other = service_of(service.store.where)
+def test_a_users_jobs_go_and_every_worker_forgets(service: Any, serve: Serve) -> None:
+    other = serve()
     rows = [row("a", user="u1"), row("b", user="u2"), row("c", user="u1", trace="philly"), row("d", user=None)]
     service.take_feedback(body(rows), ANYONE)
     other.feed.poll()
@@ -76,20 +57,18 @@ def test_a_users_jobs_go_and_every_worker_forgets(service: Any) -> None:
     assert other.feed.poll() == 1
     assert other.models.forgotten == [("pai", "u1", None)]
     assert sorted(other.models.ids()) == ["b", "c", "d"]
-    other.store.close()
 
 
-def test_models_loaded_later_are_told_whom_to_forget(service: Any) -> None:
+def test_models_loaded_later_are_told_whom_to_forget(service: Any, serve: Serve) -> None:
     service.erase_user(ANYONE, "pai", "u1", cluster="west")
 
-    again = service_of(service.store.where)
+    again = serve()
     marks = {
         (mark.user, mark.cluster, mark.before_us) for each in (service, again) for mark in each.feed.tombstones("pai")
     }
 
     assert marks == {("u1", "west", round(NOW * 1e6))}
     assert again.feed.tombstones("philly") == ()
-    again.store.close()
 
 
 def test_what_comes_later_is_learnt_again(service: Any) -> None:
@@ -102,8 +81,8 @@ def test_what_comes_later_is_learnt_again(service: Any) -> None:
     assert service.models.ids() == ["later"]
 
 
-def test_a_floor_goes_with_the_jobs_that_raised_it_and_a_brake_stands(service: Any) -> None:
-    other = service_of(service.store.where)
+def test_a_floor_goes_with_the_jobs_that_raised_it_and_a_brake_stands(service: Any, serve: Serve) -> None:
+    other = serve()
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 10.0}) for i in range(3)]
     theirs = row("x", user="u2", group="g9", outcome="oom", allocation={"mem_gib": 7.0})
     service.take_feedback(body([*kills, theirs]), ANYONE)
@@ -111,7 +90,7 @@ def test_a_floor_goes_with_the_jobs_that_raised_it_and_a_brake_stands(service: A
     service.erase_user(ANYONE, "pai", "u1")
     other.feed.poll()
 
-    for each in (service, other, service_of(service.store.where)):
+    for each in (service, other, serve()):
         learned = each.feed.learned
         assert math.isnan(learned.memory_floor_gib("pai", "pai", "g0", "worker"))
         assert learned.memory_floor_gib("pai", "pai", "g9", "worker") == pytest.approx(8.4)
@@ -138,8 +117,8 @@ def test_answers_that_name_the_user_go_whole(service: Any) -> None:
     assert answers_left(service) == ["a namesake", "elsewhere", "longer", "of another trace"]
 
 
-def test_answers_that_still_wait_in_any_worker_go_as_well(service: Any) -> None:
-    other = service_of(service.store.where)
+def test_answers_that_still_wait_in_any_worker_go_as_well(service: Any, serve: Serve) -> None:
+    other = serve()
     service.log.put(replace(answered("own", {"user": "u1"}), at=NOW - 1))
     other.log.put(replace(answered("theirs", {"user": "u1"}), at=NOW - 1))
     other.log.put(replace(answered("someone else's", {"user": "u2"}), at=NOW - 1))
@@ -152,11 +131,10 @@ def test_answers_that_still_wait_in_any_worker_go_as_well(service: Any) -> None:
 
     assert answer.answers == 1
     assert answers_left(service) == ["asked since", "someone else's"]
-    other.store.close()
 
 
-def test_what_another_worker_wrote_before_it_heard_goes_when_it_hears(service: Any) -> None:
-    other = service_of(service.store.where)
+def test_what_another_worker_wrote_before_it_heard_goes_when_it_hears(service: Any, serve: Serve) -> None:
+    other = serve()
     service.erase_user(ANYONE, "pai", "u1")
     other.log.put(replace(answered("late", {"user": "u1"}), at=NOW - 1))
     other.log.flush()
@@ -165,7 +143,6 @@ def test_what_another_worker_wrote_before_it_heard_goes_when_it_hears(service: A
     other.feed.poll()
 
     assert answers_left(service) == []
-    other.store.close()
 
 
 def test_comparisons_of_answers_that_went_do_not_come_back(service: Any) -> None:

@@ -1,8 +1,7 @@
 """The feed: nothing is missed and nothing taught twice, whatever the store or a history does meanwhile."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +14,7 @@ from modelserve.contract.requests import ModeBody
 from modelserve.learning import feed as feeds
 from modelserve.learning.feed import Feed
 from modelserve.store.changes import Brake, write_brake
-from tests.modelserve.feedback_cases import FakeModels, body, row, service_of
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Any]:
-    opened = service_of(tmp_path / "serve.db")
-    yield opened
-    opened.store.close()
+from tests.modelserve.feedback_cases import FakeModels, body, row
 
 
 def rename(service: Any, old: str, new: str) -> None:
@@ -154,16 +146,3 @@ def test_an_erasure_that_is_met_twice_is_one_and_stops_nothing(service: Any, mon
 
     assert [each.user for each in reader.tombstones("pai")] == ["u1"]
     assert (models.ids(), reader.learned.seq) == (["b"], 3)
-
-
-def test_a_brake_is_written_once_and_found_by_who_comes_later(service: Any) -> None:
-    kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(4)]
-    service.take_feedback(body(kills), ANYONE)
-    before = service.store.seq()
-
-    later = Feed(service.store, FakeModels(), service.settings)
-    later.poll()
-    service.feed.poll()
-
-    assert later.learned.braked("pai", "ctr", "pai") == service.feed.learned.braked("pai", "ctr", "pai")
-    assert service.store.seq() == before

@@ -1,8 +1,7 @@
 """Feedback: checked whole, stored once, the first stands, learnt at once by all workers, and never another tenant's."""
 
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,19 +19,6 @@ from tests.modelserve.feedback_cases import FakeModels, answered, body, row, ser
 
 Serve = Callable[..., Any]
 EAST = Caller(name="east", scopes=frozenset({Scope.FEEDBACK}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    opened = []
-
-    def of(name: str = "serve.db", **said: Any) -> Any:
-        opened.append(service_of(tmp_path / name, **said))
-        return opened[-1]
-
-    yield of
-    for service in opened:
-        service.store.close()
 
 
 def statuses(service: Any, rows: list[dict[str, Any]], caller: Caller = ANYONE) -> list[str]:
@@ -175,14 +161,6 @@ def test_own_feedback_is_learnt_at_once_and_others_with_the_next_look(serve: Ser
     learnt = other.models.runs[-1]
     assert (learnt.mem_max_gib, learnt.measured, learnt.run_s, learnt.status) == (8.0, True, 3600.0, "completed")
     assert math.isnan(learnt.used_gpus)
-
-
-def test_a_kill_reported_to_one_worker_raises_the_floor_in_all(serve: Serve) -> None:
-    mine, other = serve(), serve()
-
-    statuses(mine, [row("a", outcome="oom", allocation={"mem_gib": 10.0})])
-
-    assert other.feed.fresh().memory_floor_gib("pai", "pai", "g0", "worker") == pytest.approx(12.0)
 
 
 def test_an_allocation_takes_the_request_where_it_says_nothing(serve: Serve) -> None:

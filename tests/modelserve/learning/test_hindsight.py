@@ -1,9 +1,7 @@
 """Hindsight with real models: beside a finished job is stored what would have been answered at its submission."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +9,12 @@ import pytest
 
 from modelserve.callers import ANYONE
 from modelserve.contract.calls import PREDICT
-from modelserve.contract.requests import PredictBody
 from modelserve.learning.hindsight import scored_in_hindsight
 from modelserve.loading.models import ModelSet
 from modelserve.store.finished import Finished, newest_finished
-from tests.modelserve.answering import folder_of
-from tests.modelserve.feedback_cases import answered, body, row, service_of
+from tests.modelserve.answering import answer_of, folder_of
+from tests.modelserve.feedback_cases import answered, body, finished, service_of
 from tests.modelserve.mirrored import NAME, models_of
-
-SUBMIT = datetime(2020, 8, 2, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -33,12 +28,6 @@ def service(tmp_path: Path, small_bundles: dict[str, Path]) -> Iterator[Any]:
     opened.store.close()
 
 
-def finished(job_id: str, minutes: int = 0, **changes: Any) -> dict[str, Any]:
-    submit = SUBMIT + timedelta(minutes=minutes)
-    times = {"submit_ts": submit, "start_ts": submit, "end_ts": submit + timedelta(seconds=30)}
-    return row(job_id, **{name: at.isoformat() for name, at in times.items()}, **changes)
-
-
 def stored(service: Any) -> dict[str, Finished]:
     return {each.job_id: each for each in newest_finished(service.store, limit=100)}
 
@@ -49,8 +38,7 @@ def asked(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def predicted(service: Any, *jobs: dict[str, Any]) -> list[dict[str, Any]]:
-    said = PredictBody.model_validate({"jobs": [asked(job) for job in jobs]})
-    return json.loads(service.decide(PREDICT, said, ANYONE, answer_id="x").body)["predictions"]
+    return answer_of(service, PREDICT, jobs=[asked(job) for job in jobs])["predictions"]
 
 
 def test_what_is_stored_is_what_was_answered(service: Any) -> None:

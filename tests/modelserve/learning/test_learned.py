@@ -20,7 +20,7 @@ KILLED = replace(SHRUNK, outcome="oom", mem_max_gib=None)
 def taught(*rows: Finished) -> Learned:
     state = FeedbackState(settings=SETTINGS)
     for row in rows:
-        state.finish(row)
+        state.apply(row)
     return state.frozen()
 
 
@@ -70,7 +70,7 @@ def test_shrunk_or_unmeasured_runs_lower_no_floor() -> None:
 def test_too_many_kills_stop_the_type_until_it_is_reset() -> None:
     state = FeedbackState(settings=SETTINGS)
     for row in (KILLED, *[SHRUNK] * 5, replace(KILLED, at=60.0)):
-        state.finish(row)
+        state.apply(row)
 
     assert "2 of the last 7 shrunk jobs" in str(state.frozen().braked("pai", "ctr", "east"))
     assert "since 1970-01-01T00:01:00Z" in str(state.frozen().braked("pai", "ctr", "east"))
@@ -78,9 +78,9 @@ def test_too_many_kills_stop_the_type_until_it_is_reset() -> None:
     assert state.frozen().braked("pai", "ctr", "west") is None
     assert state.frozen().braked("pai", "ctr") is not None
 
-    state.reset(Reset(trace="pai", cluster="", task_type="ctr", caller="operator", at=2.0))
+    state.apply(Reset(trace="pai", cluster="", task_type="ctr", caller="operator", at=2.0))
     assert state.frozen().braked("pai", "ctr", "east") is None
-    state.finish(KILLED)
+    state.apply(KILLED)
     assert state.frozen().braked("pai", "ctr", "east") is None
 
 
@@ -101,7 +101,7 @@ def test_few_kills_stop_nothing(rows: list[Finished]) -> None:
 def test_a_brake_that_was_written_stands_whatever_becomes_of_the_jobs() -> None:
     state = FeedbackState(settings=SETTINGS)
 
-    state.brake(Brake(trace="pai", cluster="east", task_type="ctr", why="kills", at=1.0))
+    state.apply(Brake(trace="pai", cluster="east", task_type="ctr", why="kills", at=1.0))
 
     assert state.frozen().braked("pai", "ctr", "east") == Stop(why="kills", since=1.0)
     assert state.unwritten == {}
@@ -115,7 +115,7 @@ def test_the_most_specific_mode_wins() -> None:
         ("", "g3", "", "enforce"),
         ("ctr", "", "west", "enforce"),
     ):
-        state.set_mode(
+        state.apply(
             ModeSet(trace="pai", cluster=cluster, task_type=task_type, group=group, mode=mode, caller="o", at=1.0)
         )
     learned = state.frozen()

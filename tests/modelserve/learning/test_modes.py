@@ -1,9 +1,8 @@
 """Modes: set within reach, seen within reach, and what was realised, worked out by hand."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,33 +14,18 @@ from modelserve.errors import BadRequest, Forbidden
 from modelserve.scopes import Scope
 from modelserve.store.answers import AnswerRecord, write_answers
 from modelserve.store.finished import newest_finished
-from tests.modelserve.feedback_cases import NO_MODELS, FakeModels, body, row, service_of
+from tests.modelserve.feedback_cases import NO_MODELS, FakeModels, answer_record, body, context_of, row
 
+Serve = Callable[..., Any]
 EAST = Caller(name="east", scopes=frozenset({Scope.ADMIN}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Any]:
-    opened = service_of(tmp_path / "serve.db")
-    yield opened
-    opened.store.close()
 
 
 def recommended(answer_id: str, target_mem_gib: float, *job_ids: str, cluster: str = "pai") -> AnswerRecord:
     jobs = [{"job_id": job_id, "cluster": cluster} for job_id in job_ids]
     target = {"cpu_cores": 6.0, "mem_gib": target_mem_gib, "gpus": 0.5}
     answers = [{"job_id": job_id, "target": target} for job_id in job_ids]
-    return AnswerRecord(
-        answer_id=answer_id,
-        at=1.0,
-        kind="recommendation",
-        caller="tester",
-        trace="pai",
-        models="",
-        context=json.dumps({"body": {"jobs": jobs}}).encode(),
-        features=b"",
-        response=json.dumps({"recommendations": answers}).encode(),
-    )
+    response = json.dumps({"recommendations": answers}).encode()
+    return answer_record(answer_id, kind="recommendation", context=context_of(*jobs), response=response)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +47,8 @@ def test_one_thing_is_asked_of_a_mode(said: dict[str, Any]) -> None:
         ModeBody.model_validate(said)
 
 
-def test_a_mode_that_was_set_is_shown_and_holds_in_other_workers(service: Any) -> None:
-    other = service_of(service.store.where)
+def test_a_mode_that_was_set_is_shown_and_holds_in_other_workers(service: Any, serve: Serve) -> None:
+    other = serve()
 
     answer = service.set_mode(ModeBody(task_type="ctr", mode="enforce"), ANYONE)
 
@@ -73,7 +57,6 @@ def test_a_mode_that_was_set_is_shown_and_holds_in_other_workers(service: Any) -
     ]
     assert answer.default == "observe"
     assert other.feed.fresh().mode("pai", "ctr", "g1") == "enforce"
-    other.store.close()
 
 
 @pytest.mark.parametrize(
@@ -87,20 +70,18 @@ def test_a_mode_that_was_set_is_shown_and_holds_in_other_workers(service: Any) -
         ({"trace": "typo", "reset": True}, None),
     ],
 )
-def test_a_mode_that_no_model_serves_is_set_and_noted(tmp_path: Path, said: dict[str, Any], note: str | None) -> None:
+def test_a_mode_that_no_model_serves_is_set_and_noted(serve: Serve, said: dict[str, Any], note: str | None) -> None:
     champions = {"runtime.pai.ctr": object(), "usage.pai.ctr": object()}
-    models = FakeModels(current=replace(NO_MODELS, champions=champions))
-    service = service_of(tmp_path / "serve.db", models)
+    service = serve(FakeModels(current=replace(NO_MODELS, champions=champions)))
 
     answer = service.set_mode(ModeBody(**said), ANYONE)
 
     assert answer.note == note
     assert [each.mode for each in answer.modes] == ([said["mode"]] if "mode" in said else [])
-    service.store.close()
 
 
-def test_a_mode_that_is_taken_back_leaves_the_wider_one(service: Any) -> None:
-    other = service_of(service.store.where)
+def test_a_mode_that_is_taken_back_leaves_the_wider_one(service: Any, serve: Serve) -> None:
+    other = serve()
     service.set_mode(ModeBody(trace="pai", mode="enforce"), ANYONE)
     service.set_mode(ModeBody(task_type="ctr", mode="observe"), ANYONE)
 
@@ -111,10 +92,8 @@ def test_a_mode_that_is_taken_back_leaves_the_wider_one(service: Any) -> None:
     assert [(m.task_type, m.mode) for m in answer.modes] == [(None, "enforce")]
     assert again.replaced == ()
     assert other.feed.fresh().mode("pai", "ctr", "g1") == "enforce"
-    anew = service_of(service.store.where)
+    anew = serve()
     assert anew.feed.learned.mode("pai", "ctr", "g1") == "enforce"
-    anew.store.close()
-    other.store.close()
 
 
 def test_who_is_bound_to_clusters_sets_no_mode_for_all(service: Any) -> None:
@@ -129,12 +108,9 @@ def test_who_is_bound_to_clusters_sets_no_mode_for_all(service: Any) -> None:
     assert service.feed.learned.mode("pai", "ctr", None, "west") == "observe"
 
 
-def test_without_a_trace_no_mode_is_set(tmp_path: Path) -> None:
-    service = service_of(tmp_path / "traceless.db", trace=None)
-
+def test_without_a_trace_no_mode_is_set(serve: Serve) -> None:
     with pytest.raises(BadRequest, match="trace"):
-        service.set_mode(ModeBody(mode="enforce"), ANYONE)
-    service.store.close()
+        serve(trace=None).set_mode(ModeBody(mode="enforce"), ANYONE)
 
 
 def test_what_was_realised_is_what_the_jobs_say(service: Any) -> None:
@@ -219,8 +195,8 @@ def test_tenants_see_their_own_jobs_brakes_and_modes(service: Any) -> None:
     assert [(each.cluster, each.task_type) for each in everyone.brakes] == [("west", "ctr")]
 
 
-def test_a_reset_releases_the_brake_everywhere_and_for_good(service: Any) -> None:
-    other = service_of(service.store.where)
+def test_a_reset_releases_the_brake_everywhere_and_for_good(service: Any, serve: Serve) -> None:
+    other = serve()
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
     service.take_feedback(body(kills), ANYONE)
     other.feed.poll()
@@ -231,22 +207,19 @@ def test_a_reset_releases_the_brake_everywhere_and_for_good(service: Any) -> Non
     assert answer.brakes == ()
     assert [(each.trace, each.cluster, each.task_type) for each in answer.released] == [("pai", "pai", "ctr")]
     assert other.feed.fresh().braked("pai", "ctr") is None
-    again = service_of(service.store.where)
+    again = serve()
     assert again.feed.learned.braked("pai", "ctr") is None
-    again.store.close()
-    other.store.close()
 
 
-def test_a_brake_says_since_when_in_every_worker(service: Any) -> None:
+def test_a_brake_says_since_when_in_every_worker(service: Any, serve: Serve) -> None:
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
     service.take_feedback(body(kills), ANYONE)
     reported = newest_finished(service.store, limit=1)[0].at
-    anew = service_of(service.store.where)
+    anew = serve()
 
     found = [each.read_modes(ANYONE).brakes[0].since.timestamp() for each in (service, anew)]
 
     assert found == pytest.approx([reported] * 2, abs=1e-3)
-    anew.store.close()
 
 
 def test_a_reset_that_releases_nothing_says_so(service: Any) -> None:

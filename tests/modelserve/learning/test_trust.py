@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,14 +11,7 @@ from modelserve.contract.feedback_rules import teachable_use
 from modelserve.learning.learned import CALM_RUNS
 from modelserve.learning.trust import LEAST
 from modelserve.store.finished import newest_finished
-from tests.modelserve.feedback_cases import answered, body, row, service_of
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Any:
-    made = service_of(tmp_path / "serve.db")
-    yield made
-    made.store.close()
+from tests.modelserve.feedback_cases import answered, body, row
 
 
 def trusts(service: Any, rows: list[dict[str, Any]]) -> list[str | None]:

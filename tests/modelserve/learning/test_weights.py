@@ -1,8 +1,8 @@
 """A combined model: its weights follow feedback, in every worker alike, and each answer can be repeated."""
 
 import json
+import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,14 @@ from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import COMBINABLE
 from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.callers import ANYONE
-from modelserve.calls.offline import predict
+from modelserve.calls.predictions import predict
 from modelserve.contract.calls import EXPLAIN, PREDICT
-from modelserve.contract.requests import ExplainBody, JobRow, PredictBody
+from modelserve.contract.requests import JobRow
 from modelserve.errors import BundleError
 from modelserve.store.finished import newest_finished
-from tests.modelserve.answering import folder_of, job
-from tests.modelserve.feedback_cases import body, row, service_of
-from tests.modelserve.mirrored import NAME, models_of
-
-SUBMIT = datetime(2020, 8, 2, tzinfo=UTC)
+from tests.modelserve.answering import answer_of, folder_of, job
+from tests.modelserve.feedback_cases import body, finished, service_of
+from tests.modelserve.mirrored import NAME, models_of, reseal
 
 
 @pytest.fixture
@@ -43,15 +41,9 @@ def worker(tmp_path: Path, folder: Path) -> Any:
     return service_of(tmp_path / "serve.db", models)
 
 
-def finished(job_id: str, minutes: int = 0, run_s: float = 5e4, **changes: Any) -> dict[str, Any]:
-    submit = SUBMIT + timedelta(minutes=minutes)
-    times = {"submit_ts": submit, "start_ts": submit, "end_ts": submit + timedelta(seconds=run_s)}
-    return row(job_id, **{name: at.isoformat() for name, at in times.items()}, **changes)
-
-
 def predicted(service: Any, **changes: Any) -> dict[str, Any]:
-    said = PredictBody.model_validate({"jobs": [job(submit_ts="2020-08-20T00:00:00Z", **changes)]})
-    return json.loads(service.decide(PREDICT, said, ANYONE, answer_id="x").body)["predictions"][0]
+    jobs = [job(submit_ts="2020-08-20T00:00:00Z", **changes)]
+    return answer_of(service, PREDICT, jobs=jobs)["predictions"][0]
 
 
 def weights(service: Any, cluster: str = "pai") -> list[float]:
@@ -74,7 +66,7 @@ def test_the_service_answers_as_the_commands_do(service: Any, folder: Path) -> N
 def test_feedback_moves_the_weights_of_its_cluster_only(service: Any) -> None:
     before, elsewhere = weights(service), weights(service, "west")
 
-    service.take_feedback(body([finished(f"a{i}", i) for i in range(30)]), ANYONE)
+    service.take_feedback(body([finished(f"a{i}", i, run_s=5e4) for i in range(30)]), ANYONE)
 
     assert weights(service) != before
     assert weights(service, "west") == elsewhere == before
@@ -100,7 +92,7 @@ def test_all_workers_and_a_later_one_have_the_same_weights(service: Any, tmp_pat
 
 
 def test_erased_jobs_no_longer_count(service: Any) -> None:
-    service.take_feedback(body([finished("kept")]), ANYONE)
+    service.take_feedback(body([finished("kept", run_s=5e4)]), ANYONE)
     before = weights(service)
     service.take_feedback(body([finished("gone", 5, run_s=1.0, user="leaves")]), ANYONE)
     assert weights(service) != before
@@ -112,9 +104,7 @@ def test_erased_jobs_no_longer_count(service: Any) -> None:
 
 
 def test_an_explanation_adds_up_to_the_combined_answer(service: Any) -> None:
-    said = ExplainBody.model_validate({"job": job(submit_ts="2020-08-20T00:00:00Z"), "quantile": "p50", "top": 3})
-
-    found = json.loads(service.decide(EXPLAIN, said, ANYONE).body)
+    found = answer_of(service, EXPLAIN, job=job(submit_ts="2020-08-20T00:00:00Z"), quantile="p50", top=3)
 
     parts = sum(each["seconds"] for each in found["contributions"])
     assert found["base_s"] + parts + found["rest_s"] == pytest.approx(found["run_time_s"])
@@ -123,26 +113,13 @@ def test_an_explanation_adds_up_to_the_combined_answer(service: Any) -> None:
 
 @pytest.mark.parametrize("spoiled", ["trees", "values", "missing", "surplus"])
 def test_a_spoiled_forest_is_refused(tmp_path: Path, combined_bundle: Path, spoiled: str) -> None:
-    import hashlib
-    import shutil
-
-    bundle = tmp_path / "bundle"
-    shutil.copytree(combined_bundle, bundle)
-    name = f"models/forest.{'ubj' if spoiled == 'trees' else 'f32'}"
+    bundle = Path(shutil.copytree(combined_bundle, tmp_path / "bundle"))
+    file = bundle / "models" / {"trees": "forest.ubj", "surplus": "forest.pkl"}.get(spoiled, "forest.f32")
     if spoiled == "missing":
-        (bundle / name).unlink()
-    elif spoiled == "surplus":
-        name = "models/forest.pkl"
-        (bundle / name).write_bytes(b"x")
+        file.unlink()
     else:
-        (bundle / name).write_bytes(b"x" * 100)
-    sums = json.loads((bundle / "checksums.json").read_text())
-    sums = {
-        each: hashlib.sha256((bundle / each).read_bytes()).hexdigest()
-        for each in {*sums, name}
-        if (bundle / each).exists()
-    }
-    (bundle / "checksums.json").write_text(json.dumps(sums))
+        file.write_bytes(b"x" * 100)
+    reseal(bundle, surplus=True)
 
     with pytest.raises(BundleError, match="forest"):
         read_bundle(bundle)

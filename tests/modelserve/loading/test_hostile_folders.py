@@ -1,6 +1,5 @@
 """What somebody might put into a folder of bundles: it is refused, what serves goes on, and nothing of it is run."""
 
-import hashlib
 import io
 import json
 import os
@@ -14,7 +13,7 @@ import pytest
 
 from modelserve.bundle.bundle import HISTORY_ROWS_LIMIT
 from modelserve.loading.models import ModelSet
-from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of
+from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of, reseal
 
 
 class Trap:
@@ -25,15 +24,6 @@ class Trap:
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.system, (f"touch {self.place}",)
-
-
-def reseal(place: Path, *, surplus: bool = False) -> None:
-    """Write the checksums anew, as someone would who may write to the folder and knows the format."""
-    names = [p.relative_to(place).as_posix() for p in place.rglob("*") if p.is_file() and p.name != "checksums.json"]
-    held = json.loads((place / "checksums.json").read_text())
-    listed = names if surplus else [name for name in names if name in held]
-    sums = {name: hashlib.sha256((place / name).read_bytes()).hexdigest() for name in listed}
-    (place / "checksums.json").write_text(json.dumps(sums))
 
 
 def put(name: str, data: bytes) -> Callable[[Path, Path], None]:

@@ -14,8 +14,7 @@ from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwrig
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from modelserve.api.app import create_app
-from modelserve.opening import open_service
-from modelserve.service import Service
+from modelserve.service import Service, open_service
 from modelserve.settings import ServeSettings
 from tests.deploy.tools import tool
 from tests.modelserve.mirrored import NAME, USAGE, Folder

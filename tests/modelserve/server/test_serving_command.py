@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from modelserve.callers import Token, Tokens
+from modelserve.callers import Token, caller_of
 from modelserve.settings import ServeSettings
 from pipelines.cli import app
 from pipelines.cli.serve_settings import serve_settings, setting_rows
@@ -119,7 +119,7 @@ def test_a_token_is_printed_with_an_entry_that_opens_the_service_to_it() -> None
     made = CliRunner().invoke(app, ["token", "sched", "--scope", "predict", "--trace", "pai", "--cluster", "a"])
 
     text, entry = made.stdout.splitlines()
-    caller = Tokens.of([Token.model_validate_json(entry)]).caller_of(f"Bearer {text}".encode())
+    caller = caller_of(f"Bearer {text}".encode(), [Token.model_validate_json(entry)])
     assert caller is not None
     assert (caller.name, caller.traces, caller.clusters) == ("sched", frozenset({"pai"}), frozenset({"a"}))
     assert text not in entry

@@ -20,6 +20,7 @@ from modelserve.store.answers import (
     read_answer,
     write_answers,
 )
+from tests.modelserve.feedback_cases import answer_record
 
 
 @pytest.fixture
@@ -30,18 +31,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def record(number: int, **changes: object) -> AnswerRecord:
-    said: dict[str, object] = {
-        "answer_id": f"a{number:06d}",
-        "at": 1000.0 + number,
-        "kind": "prediction",
-        "caller": "tester",
-        "trace": "pai",
-        "models": "runtime.pai.ctr@7",
-        "context": b'{"now": 1}',
-        "features": os.urandom(64),
-        "response": b"{}",
-    }
-    return AnswerRecord(**{**said, **changes})  # type: ignore[arg-type]
+    said = {"at": 1000.0 + number, "models": "runtime.pai.ctr@7", "context": b'{"now": 1}', "features": os.urandom(64)}
+    return answer_record(f"a{number:06d}", **{**said, **changes})
 
 
 def log_of(store: Store, kept: int, kept_bytes: int = 2**30) -> AnswerLog:

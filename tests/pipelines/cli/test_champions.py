@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from modelserve.bundle.champions import Pointer, write_pointer
-from modelserve.calls.offline import predict
+from modelserve.calls.predictions import predict
 from modelserve.contract.requests import JobRow
 from pipelines.cli.opening import champions
 from pipelines.cli.options import Place

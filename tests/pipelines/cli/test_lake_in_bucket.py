@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from modelserve.api.app import create_app
-from modelserve.opening import open_service
+from modelserve.service import open_service
 from pipelines.cli import app
 from pipelines.cli.serve_settings import serve_settings
 from pipelines.lake.lake import Lake

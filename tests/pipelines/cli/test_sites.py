@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from modelserve.api.app import create_app
-from modelserve.opening import open_service
+from modelserve.service import open_service
 from modelserve.settings import ServeSettings
 from pipelines.cli import app
 from pipelines.simulation.sites.places import Place, places_of
