@@ -26,6 +26,8 @@ from modelserve.loading.served import ServedModel
 from modelserve.store import Store
 from modelserve.store.answers import newest_comparisons
 
+__all__ = ["card_of", "importances_of", "list_models", "show_model"]
+
 
 def list_models(snapshot: Snapshot, caller: Caller) -> ModelsAnswer:
     """Return the models of the traces that the caller may see."""

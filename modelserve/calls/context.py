@@ -32,7 +32,7 @@ from modelserve.store.answers import AnswerRecord
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Predictor, RunTimes
 
-__all__ = ["Answered", "RequestContext"]
+__all__ = ["Answered", "RequestContext", "record_of"]
 
 Whose = tuple[str, str | None, str]
 """Trace, workload and task type of a job; they determine its models."""

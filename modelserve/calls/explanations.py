@@ -23,7 +23,7 @@ from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import round_up_gpus
 from scheduler_core.types import RESOURCES, FloatArray, Job
 
-__all__ = ["Shares", "shares_of", "value_of"]
+__all__ = ["Shares", "explain_job", "shares_of", "value_of", "what_if"]
 
 LEVELS: Final = {name: level for level, name in QUANTILE_NAMES.items()}
 LEAST_LOG: Final = 1e-9

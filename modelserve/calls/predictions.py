@@ -23,7 +23,7 @@ from modelserve.loading.served import ServedModel
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import RESOURCES, IntArray
 
-__all__ = ["predict"]
+__all__ = ["predict", "predicted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

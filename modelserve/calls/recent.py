@@ -20,6 +20,8 @@ from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 from modelserve.store.finished import RESOURCES, Finished, named_finished
 
+__all__ = ["recent_recommendations"]
+
 LOOKED_THROUGH: Final = 1000
 """Maximum number of logged responses searched for recommendations, newest first."""
 READ_BYTES: Final = 32 * 2**20

@@ -19,7 +19,7 @@ from modelserve.settings import TypePolicy
 from scheduler_core.shrink import ShrinkPolicy, shrink
 from scheduler_core.types import RESOURCES, Job, Predictor, Reason, Recommendation, Request
 
-__all__ = ["recommend"]
+__all__ = ["recommend", "recommended"]
 
 POLICY: Final = ShrinkPolicy(device_mem_gib=GPU_MEM_GIB_OF_TYPE)
 """Default parameters of Algorithm 1 in the service."""

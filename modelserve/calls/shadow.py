@@ -22,6 +22,8 @@ from modelserve.loading.served import ServedModel
 from modelserve.store.answers import Comparison
 from scheduler_core.types import FloatArray, RunTimes
 
+__all__ = ["Shadow"]
+
 WAITING: Final = 64
 """Maximum number of comparisons in the queue; further ones are dropped."""
 WAITING_JOBS: Final = 20_000
