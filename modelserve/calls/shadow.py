@@ -55,7 +55,8 @@ class Shadow:
             card = champion.bundle.card
             challenger = context.snapshot.challengers.get(card.name) if card.kind == "runtime" else None
             if challenger is not None:
-                self._put(len(asked), partial(_compared, answer, champion, challenger, asked[:STORED], seen))
+                compare = partial(_compared, answer, champion, challenger, asked[:STORED], seen)
+                self._put(challenger.reference, len(asked), compare)
 
     def stop(self) -> None:
         """Empty the queue, and end the thread after the running comparison."""
@@ -63,7 +64,7 @@ class Shadow:
             self._stopped = True
         self._thread.shutdown(cancel_futures=True)
 
-    def _put(self, jobs: int, compare: Callable[[], list[Comparison]]) -> None:
+    def _put(self, challenger: str, jobs: int, compare: Callable[[], list[Comparison]]) -> None:
         with self._lock:
             if self._stopped:
                 return
@@ -71,13 +72,13 @@ class Shadow:
                 self.dropped += 1
                 return
             self._waiting, self._jobs_waiting = self._waiting + 1, self._jobs_waiting + jobs
-            self._thread.submit(self._run, jobs, compare)
+            self._thread.submit(self._run, challenger, jobs, compare)
 
-    def _run(self, jobs: int, compare: Callable[[], list[Comparison]]) -> None:
+    def _run(self, challenger: str, jobs: int, compare: Callable[[], list[Comparison]]) -> None:
         try:
             self._keep(compare())
         except Exception as error:  # a failing challenger must not stop comparisons with other challengers
-            logger.warning("comparison with a challenger failed: %s", error)
+            logger.warning("comparison with %s failed: %s", challenger, error)
         with self._lock:
             self._waiting, self._jobs_waiting = self._waiting - 1, self._jobs_waiting - jobs
 
