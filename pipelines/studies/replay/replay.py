@@ -5,7 +5,7 @@ Arrivals and run times are as recorded; no request is shrunk.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypedDict
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,6 @@ import polars as pl
 from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.job_pool import submissions
 from pipelines.simulation.workloads import recorded_workload
 from pipelines.studies.replay.capacity import SECONDS_PER_DAY, Pool, Reading
@@ -95,14 +94,6 @@ def planned(orders: Mapping[str, Order], sources: Sequence[str], *, everywhere: 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
-    """The jobs to replay in order of submission, each with GPUs and a run time, and notes on the jobs left out."""
-
-    jobs: pl.DataFrame
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The measured jobs (n) of one queue order and source of sizes in one pool.
 
@@ -123,22 +114,19 @@ class Outcome:
     offered_gpus: float
 
 
-def replayed(jobs: pl.DataFrame) -> Replayed:
-    """Return the jobs that can be replayed: GPU jobs with a run time.
+def replayed(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Return the jobs that can be replayed, GPU jobs with a run time, by submission, and notes on those left out.
 
     Their CPU and memory requests are removed, because the CPU and memory of machines are unknown.
-
     """
     on_gpus = jobs.filter((pl.col("req_gpus") * pl.col("instances")).fill_null(0.0) > 0.0)
     if on_gpus.is_empty():
         raise LakeError(f"found no job that asks for GPUs among {jobs.height}; expected a GPU trace")
     taken = submissions(on_gpus)
-    notes = taken.notes()
-    if left := jobs.height - on_gpus.height:
-        notes.append(f"left out: {left} jobs without GPUs")
+    left = jobs.height - on_gpus.height
+    notes = [*taken.notes(), *([f"left out: {left} jobs without GPUs"] if left else [])]
     nothing = pl.lit(None, dtype=pl.Float64)
-    bare = taken.jobs.with_columns(req_cpu_cores=nothing, req_mem_gib=nothing)
-    return Replayed(jobs=bare, notes=tuple(notes))
+    return taken.jobs.with_columns(req_cpu_cores=nothing, req_mem_gib=nothing), notes
 
 
 def replay(
@@ -171,39 +159,30 @@ def replay(
             for source in sources:
                 run = first
                 if waits and order != FIFO:
-                    run = simulate(_sized(workload, sizes, source, rows), pool.machines, discipline)
-                measures = _measures(own, run, measured)
-                yield Outcome(reading=reading, pool=pool, order=order, sizes=source, **measures)
+                    own_sizes = workload
+                    if source != UNSIZED:
+                        p50_s, p90_s = sizes.predicted_s[source][rows], sizes.predicted_p90_s[source][rows]
+                        own_sizes = replace(workload, predicted_s=p50_s, predicted_p90_s=p90_s)
+                    run = simulate(own_sizes, pool.machines, discipline)
+                yield _outcome(own, run, measured, reading, pool, order, source)
 
 
-def _sized(workload: Workload, sizes: Sizes, source: str, rows: IntArray) -> Workload:
-    if source == UNSIZED:
-        return workload
-    p50_s, p90_s = sizes.predicted_s[source][rows], sizes.predicted_p90_s[source][rows]
-    return replace(workload, predicted_s=p50_s, predicted_p90_s=p90_s)
-
-
-class _Measures(TypedDict):
-    """The columns of an `Outcome` that a run decides."""
-
-    day: IntArray
-    gpus: FloatArray
-    run_s: FloatArray
-    jct_s: FloatArray
-    stops: IntArray
-    offered_gpus: float
-
-
-def _measures(jobs: pl.DataFrame, run: Schedule, measured: BoolArray) -> _Measures:
+def _outcome(
+    jobs: pl.DataFrame, run: Schedule, measured: BoolArray, reading: Reading, pool: Pool, order: str, sizes: str
+) -> Outcome:
     workload = run.workload
     gpus = (jobs["req_gpus"] * jobs["instances"]).to_numpy()[measured]
     arrive_s, run_s = workload.arrive_s[measured], workload.run_s[measured]
     preempted = run.job[run.ending == Ending.PREEMPTED]
-    return {
-        "day": jobs["submit_ts"].dt.epoch("d").to_numpy().astype(np.int64)[measured],
-        "gpus": gpus,
-        "run_s": run_s,
-        "jct_s": (run.finished_s - workload.arrive_s)[measured],
-        "stops": np.bincount(preempted, minlength=len(measured))[measured],
-        "offered_gpus": float((gpus * run_s).sum()) / max(float(arrive_s[-1] - arrive_s[0]), SECONDS_PER_DAY),
-    }
+    return Outcome(
+        reading=reading,
+        pool=pool,
+        order=order,
+        sizes=sizes,
+        day=jobs["submit_ts"].dt.epoch("d").to_numpy().astype(np.int64)[measured],
+        gpus=gpus,
+        run_s=run_s,
+        jct_s=(run.finished_s - workload.arrive_s)[measured],
+        stops=np.bincount(preempted, minlength=len(measured))[measured],
+        offered_gpus=float((gpus * run_s).sum()) / max(float(arrive_s[-1] - arrive_s[0]), SECONDS_PER_DAY),
+    )

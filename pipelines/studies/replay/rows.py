@@ -4,8 +4,8 @@ JCT is the job completion time, from submission to end.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -51,6 +51,9 @@ RATIOS: Final = ("fifo_jct_ratio", "gain_kept", "oracle_jct_ratio", "predicted_j
 Run = list[Outcome]
 """The outcomes of one queue order and source of sizes, one per pool."""
 
+Key = tuple[str, str]
+"""A queue order and a source of sizes."""
+
 
 def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0) -> list[Row]:
     """Return one row per reading, queue order and source of sizes; with `detail` also per VC and per gang class.
@@ -73,13 +76,22 @@ def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0)
     """
     rows: list[Row] = []
     for name in dict.fromkeys(outcome.reading.name for outcome in outcomes):
-        table = _Table.of([outcome for outcome in outcomes if outcome.reading.name == name], seed=seed)
-        for run in table.runs.values():
-            parts: list[tuple[str, Run]] = [(ALL, run)]
-            if detail and len(run) > 1:
-                parts += [(str(outcome.pool.vc), [outcome]) for outcome in run]
-            gangs = CLASSES if detail else (ALL,)
-            rows += [{**_figures(vc, gang, own), **_compared(gang, own, table)} for vc, own in parts for gang in gangs]
+        own = [outcome for outcome in outcomes if outcome.reading.name == name]
+        resamples = Resamples.of(np.concatenate([outcome.day for outcome in own]), seed=seed)
+        vcs = list(dict.fromkeys(outcome.pool.vc for outcome in own))
+        parts = {ALL: vcs} | ({str(vc): [vc] for vc in vcs} if detail and len(vcs) > 1 else {})
+        gangs = list(CLASSES) if detail else [ALL]
+        keys = list(dict.fromkeys((outcome.order, outcome.sizes) for outcome in own))
+        runs = {
+            (key, part): [each for each in own if (each.order, each.sizes) == key and each.pool.vc in of]
+            for key in keys
+            for part, of in parts.items()
+        }
+        means = {(*at, gang): _Means.of(run, gang, resamples) for at, run in runs.items() for gang in gangs}
+        for (key, part), run in runs.items():
+            for gang in gangs:
+                known = {other: means[other, part, gang] for other in keys}
+                rows.append({**_figures(part, gang, run), **_compared(key, gang, known, resamples)})
     return rows
 
 
@@ -88,51 +100,21 @@ class _Means:
     """Mean JCT, and mean JCT and delay in every resample (draws,); NaN without a job."""
 
     jct_s: float = math.nan
-    drawn_jct_s: FloatArray
-    drawn_delay_s: FloatArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Table:
-    """The outcomes of one reading by order and source of sizes, and what intervals are resampled from.
-
-    `sums` has for each order, source and VC an array (classes, 3, days): number, summed JCT and summed delay of jobs
-    that ended, by day of submission.
-    """
-
-    runs: Mapping[tuple[str, str], Run]
-    sums: Mapping[tuple[str, str, str | None], FloatArray]
-    resamples: Resamples
+    drawn_jct_s: FloatArray = field(default_factory=lambda: np.array(math.nan))
+    drawn_delay_s: FloatArray = field(default_factory=lambda: np.array(math.nan))
 
     @classmethod
-    def of(cls, outcomes: Sequence[Outcome], *, seed: int) -> "_Table":
-        runs: dict[tuple[str, str], Run] = {}
-        for outcome in outcomes:
-            runs.setdefault((outcome.order, outcome.sizes), []).append(outcome)
-        resamples = Resamples.of(np.concatenate([outcome.day for outcome in outcomes]), seed=seed)
-        sums = {(each.order, each.sizes, each.pool.vc): _daily(each, resamples) for each in outcomes}
-        return cls(runs=runs, sums=sums, resamples=resamples)
-
-    def means(self, order: str, sizes: str, like: Run, gang: str) -> _Means:
-        """Return the means of an order and source of sizes, over the pools of `like` and one gang class."""
-        vcs = {outcome.pool.vc for outcome in like}
-        run = [outcome for outcome in self.runs.get((order, sizes), []) if outcome.pool.vc in vcs]
-        if not run:
-            return _Means(drawn_jct_s=np.array(math.nan), drawn_delay_s=np.array(math.nan))
-        at = list(CLASSES).index(gang)
-        sums = np.sum([self.sums[order, sizes, each.pool.vc][at] for each in run], axis=0)
-        jobs, jct_s = sums[:2].sum(axis=1)
-        drawn = self.resamples.drawn(sums)
+    def of(cls, run: Run, gang: str, resamples: Resamples) -> "_Means":
+        """Return the means of the jobs of a gang class that ended, over all pools."""
+        day, gpus, run_s, jct_s = (
+            np.concatenate([getattr(each, name) for each in run]) for name in ("day", "gpus", "run_s", "jct_s")
+        )
+        ended = ~np.isnan(jct_s) & _of_class(gpus, gang)
+        columns = (np.ones(len(jct_s)), jct_s, jct_s - run_s)
+        sums = np.array([resamples.by_day(day[ended], values[ended]) for values in columns])
+        jobs, drawn_jct_s, drawn_delay_s = resamples.drawn(sums)
         with np.errstate(invalid="ignore"):
-            own, delay = drawn[1] / drawn[0], drawn[2] / drawn[0]
-        return _Means(jct_s=float(jct_s / jobs) if jobs else math.nan, drawn_jct_s=own, drawn_delay_s=delay)
-
-
-def _daily(outcome: Outcome, resamples: Resamples) -> FloatArray:
-    ended = ~np.isnan(outcome.jct_s)
-    of_class = [ended & _of_class(outcome.gpus, gang) for gang in CLASSES]
-    columns = (np.ones(len(ended)), outcome.jct_s, outcome.jct_s - outcome.run_s)
-    return np.array([[resamples.by_day(outcome.day[own], values[own]) for values in columns] for own in of_class])
+            return cls(jct_s=_mean(jct_s[ended]), drawn_jct_s=drawn_jct_s / jobs, drawn_delay_s=drawn_delay_s / jobs)
 
 
 def _figures(vc: str, gang: str, run: Run) -> Row:
@@ -168,11 +150,11 @@ def _figures(vc: str, gang: str, run: Run) -> Row:
     }
 
 
-def _compared(gang: str, run: Run, table: _Table) -> Row:
+def _compared(key: Key, gang: str, known: dict[Key, _Means], resamples: Resamples) -> Row:
     """Return the columns of a row that compare mean JCT with FIFO, oracle and predicted sizes, and all intervals."""
-    order, sizes = run[0].order, run[0].sizes
-    own, fifo, oracle, predicted = (
-        table.means(*each, run, gang) for each in ((order, sizes), (FIFO, UNSIZED), (order, ORACLE), (order, PREDICTED))
+    own, absent = known[key], _Means()
+    fifo, oracle, predicted = (
+        known.get(each, absent) for each in ((FIFO, UNSIZED), (key[0], ORACLE), (key[0], PREDICTED))
     )
     gain_s, drawn_gain_s = fifo.jct_s - oracle.jct_s, fifo.drawn_jct_s - oracle.drawn_jct_s
     drawn_gain_s = np.where(drawn_gain_s > 0.0, drawn_gain_s, np.nan)
@@ -184,15 +166,12 @@ def _compared(gang: str, run: Run, table: _Table) -> Row:
         "gain_kept": (kept, (fifo.drawn_jct_s - own.drawn_jct_s) / drawn_gain_s),
     }
     for name, other in PAIRED.items():
-        theirs = table.means(*other, run, gang)
+        theirs = known.get(other, absent)
         compared[f"less_{name}_s"] = (own.jct_s - theirs.jct_s, own.drawn_jct_s - theirs.drawn_jct_s)
-    row: Row = {}
-    for name, drawn in (("jct_mean_s", own.drawn_jct_s), ("delay_mean_s", own.drawn_delay_s)):
-        row |= _ends(name, drawn, table.resamples)
+    row = _ends("jct_mean_s", own.drawn_jct_s, resamples) | _ends("delay_mean_s", own.drawn_delay_s, resamples)
     for name, (value, drawn) in compared.items():
-        known = not math.isnan(value)
-        row |= {name: value if known else None}
-        row |= _ends(name, drawn if known else np.array(math.nan), table.resamples)
+        finite = not math.isnan(value)
+        row |= {name: value if finite else None} | _ends(name, drawn if finite else absent.drawn_jct_s, resamples)
     return row
 
 

@@ -1,6 +1,5 @@
 """The study `replay`: the recorded jobs of a trace under queue orders, with sizes from models and from history."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +10,6 @@ import altair as alt
 import polars as pl
 
 from pipelines.errors import BadUsage
-from pipelines.lake.lake import Lake
 from pipelines.studies.charts import chart
 from pipelines.studies.intervals import BLOCK_DAYS, DRAWS
 from pipelines.studies.replay.capacity import Reading, evidence_of, readings_of
@@ -19,7 +17,6 @@ from pipelines.studies.replay.replay import (
     ORDERS,
     QUANTUM_S,
     Outcome,
-    Replayed,
     orders_for,
     planned,
     replay,
@@ -103,81 +100,59 @@ class Config:
     seed: int = seed_option()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replays:
-    """The outcomes of all simulation runs on one cluster of a trace, and notes that apply to all of them."""
-
-    trace: str
-    cluster: str
-    outcomes: tuple[Outcome, ...]
-    notes: tuple[str, ...]
-
-    def rows(self, *, detail: bool, seed: int) -> list[Row]:
-        """Return flat rows of metrics, as made by `rows.rows_of`."""
-        rows = rows_of(self.outcomes, detail=detail, seed=seed)
-        return [{"trace": self.trace, "cluster": self.cluster, **row} for row in rows]
-
-
 def run(config: Config, context: Context) -> Findings:
     """Replay the jobs of one cluster of a trace under every reading, order and source of sizes of the config."""
-    replays = replays_of(context.lake(), context.trace(config.trace), config, context)
-    rows = replays.rows(detail=config.detail, seed=config.seed)
-    frame = pl.DataFrame(rows, infer_schema_length=None)
-    drawable = frame.filter(pl.col("sizes") != ORACLE, pl.col("gain_kept").is_not_null()).height
-    return Findings(
-        study="replay",
-        trace=replays.trace,
-        tables={"": screen(rows)},
-        charts={"gain_kept": partial(gain_kept, frame, subtitle_of(replays))} if drawable else {},
-        notes=replays.notes,
-        flat=rows,
-    )
-
-
-def replays_of(lake: Lake, trace: str, config: Config, context: Context) -> Replays:
-    """Run all replays of a config."""
+    lake, trace, talk = context.lake(), context.trace(config.trace), context.talk
     every = lake.table("jobs", trace, config.cluster).collect()
     clusters = every["cluster"].unique().sort().to_list()
     if len(clusters) != 1:
         raise BadUsage(f"{trace} has the clusters {', '.join(clusters) or 'none'}: choose one with --cluster")
-    taken, since = within(replayed(every), config)
-    jobs, talk = taken.jobs, context.talk
+    jobs, left_out = replayed(every)
+    jobs, since = within(jobs, config)
     orders = orders_for(jobs, config.orders)
-    began = time.perf_counter()
-    learnt_from = lake.table("jobs", trace).filter(pl.col("req_gpus") > 0.0).collect()
-    sources = list(dict.fromkeys([*config.sizes, ORACLE])) if config.sizes else None
-    zone = lake.manifest(trace).zone
     sizes = sizes_of(
-        jobs, learnt_from, sources, zone=zone, since=since, seed=config.seed, nthread=context.threads, talk=talk
+        jobs,
+        lake.table("jobs", trace).filter(pl.col("req_gpus") > 0.0).collect(),
+        list(dict.fromkeys([*config.sizes, ORACLE])) if config.sizes else None,
+        zone=lake.manifest(trace).zone,
+        since=since,
+        seed=config.seed,
+        nthread=context.threads,
+        talk=talk,
     )
-    talk(f"sizes took {time.perf_counter() - began:.1f} s")
-    found = evidence_of(lake, jobs, since=sizes.since, loads=config.loads)
-    readings = readings_of(found, config.readings)
+    readings = readings_of(evidence_of(lake, jobs, since=sizes.since, loads=config.loads), config.readings)
     plan = planned(orders, list(sizes.predicted_s), everywhere=bool(config.sizes))
     outcomes: list[Outcome] = []
     for reading in readings:
-        began = time.perf_counter()
-        own = list(replay(jobs, sizes, reading, plan, restart_cost_s=config.restart_cost_s))
-        talk(f"{reading.name}: {len(own)} outcomes took {time.perf_counter() - began:.1f} s")
-        outcomes.extend(own)
-    notes = (*taken.notes, *assumptions(config, jobs, readings, sizes.since), *sizes.notes)
-    return Replays(trace=trace, cluster=clusters[0], outcomes=tuple(outcomes), notes=notes)
+        outcomes += replay(jobs, sizes, reading, plan, restart_cost_s=config.restart_cost_s)
+        talk(f"{reading.name}: simulated")
+    of: Row = {"trace": trace, "cluster": clusters[0]}
+    rows = [{**of, **row} for row in rows_of(outcomes, detail=config.detail, seed=config.seed)]
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    drawable = frame.filter(pl.col("sizes") != ORACLE, pl.col("gain_kept").is_not_null()).height
+    subtitle = f"{trace}, {clusters[0]}: intervals over blocks of {BLOCK_DAYS} days of submission"
+    return Findings(
+        study="replay",
+        trace=trace,
+        tables={"": screen(rows)},
+        charts={"gain_kept": partial(gain_kept, frame, [subtitle])} if drawable else {},
+        notes=(*left_out, *assumptions(config, jobs, readings, sizes.since), *sizes.notes),
+        flat=rows,
+    )
 
 
-def within(taken: Replayed, config: Config) -> tuple[Replayed, datetime | None]:
+def within(jobs: pl.DataFrame, config: Config) -> tuple[pl.DataFrame, datetime | None]:
     """Return the jobs submitted before `--until`, and the date of `--since`; None if it is not given."""
     since, until = (_date(config.since, "--since"), _date(config.until, "--until"))
-    submit_ts = taken.jobs["submit_ts"]
-    jobs = taken.jobs if until is None else taken.jobs.filter(submit_ts < until)
-    measured = jobs if since is None else jobs.filter(jobs["submit_ts"] >= since)
+    kept = jobs if until is None else jobs.filter(pl.col("submit_ts") < until)
+    measured = kept if since is None else kept.filter(pl.col("submit_ts") >= since)
     if measured.is_empty():
-        days = submit_ts.sort().dt.strftime("%Y-%m-%d").to_list()
+        days = jobs["submit_ts"].sort().dt.strftime("%Y-%m-%d").to_list()
         raise BadUsage(
             f"no job was submitted from --since {config.since or 'the first'} to --until {config.until or 'the last'}: "
             f"give dates between {days[0]} and {days[-1]}"
         )
-    notes = taken.notes if until is None else (*taken.notes, f"jobs submitted from {until:%Y-%m-%d} on are left out")
-    return Replayed(jobs=jobs, notes=notes), since
+    return kept, since
 
 
 def _date(text: str | None, flag: str) -> datetime | None:
@@ -194,6 +169,7 @@ def assumptions(config: Config, jobs: pl.DataFrame, readings: Sequence[Reading],
     """Return notes on what the replays assume because the trace does not record it."""
     recorded = jobs["queue_s"].null_count() < jobs.height
     return [
+        *([f"jobs submitted from {config.until} on are left out"] if config.until else []),
         *(f"capacity {reading.name}: {reading.note}" for reading in readings),
         "arrivals and run times are real; recorded starts are not used"
         if recorded
@@ -205,17 +181,6 @@ def assumptions(config: Config, jobs: pl.DataFrame, readings: Sequence[Reading],
         "what single weeks weigh, not what other arrivals would come to",
         f"preempting orders pay {config.restart_cost_s:g} s of GPU time for every restart, and let a job run at least "
         f"{QUANTUM_S:g} s or six times as long as a restart, gittins twice",
-    ]
-
-
-def subtitle_of(replays: Replays) -> list[str]:
-    """Return the lines below the title of a chart: which jobs, and how many."""
-    first = replays.outcomes[0]
-    key = (first.reading.name, first.order, first.sizes)
-    measured = sum(len(each.jct_s) for each in replays.outcomes if (each.reading.name, each.order, each.sizes) == key)
-    return [
-        f"{replays.trace}, {replays.cluster}: {measured} measured jobs, submissions and run times as in the log",
-        f"95 % intervals over blocks of {BLOCK_DAYS} days of submission; values beyond the axis are drawn at its ends",
     ]
 
 

@@ -37,7 +37,7 @@ def reading(*pools: tuple[str | None, int]) -> Reading:
 
 
 def run(jobs: pl.DataFrame, size: Reading, *orders: str, since: datetime = T0, **sizes: list[float]) -> list[Outcome]:
-    taken = replayed(jobs).jobs
+    taken, _ = replayed(jobs)
     known = {ORACLE: taken["run_s"].to_numpy()} | {name: np.array(column) for name, column in sizes.items()}
     plan = planned({name: ORDERS[name] for name in orders}, list(known), everywhere=True)
     found = Sizes(predicted_s=known, predicted_p90_s=known, since=since, notes=())
@@ -122,10 +122,10 @@ def test_orders_that_need_what_the_trace_does_not_tell_are_left_out() -> None:
 
 
 def test_jobs_without_gpus_are_left_out_and_counted() -> None:
-    taken = replayed(jobs_of((0, 100, 0, "v"), (1, 100, 1, "v")))
+    taken, notes = replayed(jobs_of((0, 100, 0, "v"), (1, 100, 1, "v")))
 
-    assert taken.jobs.height == 1
-    assert "left out: 1 jobs without GPUs" in taken.notes
+    assert taken.height == 1
+    assert "left out: 1 jobs without GPUs" in notes
 
 
 def test_a_trace_without_gpu_jobs_is_refused() -> None:
