@@ -137,7 +137,6 @@ def _run(
 def _context(stack: ExitStack, lake: str | None, threads: int | None, engine: "Engine") -> "Context":
     from functools import cache
 
-    from pipelines.cli.opening import champions
     from pipelines.lake.lake import Lake as OpenLake
     from pipelines.settings import load_settings
     from pipelines.studies.study import Context
@@ -147,7 +146,6 @@ def _context(stack: ExitStack, lake: str | None, threads: int | None, engine: "E
     return Context(
         lake=opened,
         trace=lambda trace: chosen_trace(opened(), trace),
-        champions=lambda offline: champions(place(), offline=offline),
         energy=settings.energy,
         traces=settings.traces,
         threads=threads_of(threads),

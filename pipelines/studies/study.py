@@ -13,7 +13,7 @@ To add a study:
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, Literal, NoReturn, TypeVar
@@ -22,12 +22,10 @@ import polars as pl
 
 from pipelines.engine.engine import Engine, Local
 from pipelines.errors import BadUsage
-from pipelines.studies.intervals import mean
 
 if TYPE_CHECKING:
     import altair as alt
 
-    from modelserve.bundle.predictor import InProcessPredictor
     from pipelines.lake.lake import Lake
 
 __all__ = ["Context", "Findings", "Study", "rendered", "write"]
@@ -98,22 +96,20 @@ def year_option() -> int | None:
 
 
 def _absent(*_: object) -> NoReturn:
-    raise BadUsage("this study opens no lake and no models here")
+    raise BadUsage("this study opens no lake here")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a study may use besides its config; the defaults suffice for a study that reads no lake and no models.
+    """What a study may use besides its config; the defaults suffice for a study that reads no lake.
 
     `lake` opens the lake once; `trace` returns the name of the trace to use: the given one or, for None, that of the
-    settings or the only one. `champions` opens the champion models of the registry; if its argument is true, from the
-    local cache. `energy` and `traces` are the folders of energy measurements and of published traces. `engine` runs the
-    simulations, and `talk` reports progress.
+    settings or the only one. `energy` and `traces` are the folders of energy measurements and of published traces.
+    `engine` runs the simulations, and `talk` reports progress.
     """
 
     lake: "Callable[[], Lake]" = _absent
     trace: Callable[[str | None], str] = _absent
-    champions: "Callable[[bool], InProcessPredictor]" = _absent
     energy: Path = Path()
     traces: Path | None = None
     threads: int = 1
@@ -188,21 +184,6 @@ def write(findings: Findings, folder: Path) -> list[Path]:
 
 def _finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def summed_up(runs: pl.DataFrame, keys: Sequence[str], figures: Iterable[str]) -> list[Row]:
-    """Return one row per group of runs with the mean of each column of `figures`, and its 95 % interval.
-
-    The ends of the interval have the column's name with `_lo` and `_hi`.
-    """
-    rows: list[Row] = []
-    wanted = list(figures)
-    for key, members in runs.group_by(keys, maintain_order=True):
-        row: Row = {**dict(zip(keys, key, strict=True)), "seeds": members[SEED].n_unique()}
-        for figure in wanted:
-            row |= mean(members[figure].cast(pl.Float64).fill_null(float("nan")).to_numpy()).columns(figure)
-        rows.append(row)
-    return rows
 
 
 def rendered(rows: Sequence[Row]) -> list[Row]:

@@ -138,7 +138,6 @@ class Runs:
         return {
             "mean_jct_s": float(found.jct_s.mean()),
             "kwh": math.nan if unfinished else float(found.kwh.sum()),
-            "changes_a_job": float(found.changes.mean()),
             "over_budget_pct": 100.0 * found.over_budget,
             "over_planned_pct": 100.0 * found.over_planned,
             "unfinished": unfinished,
@@ -228,7 +227,6 @@ def findings(runs: pl.DataFrame, config: Config, *, trace: str = "measured", not
         tables={
             "at equal energy": summary,
             "budgets": budget_rows(runs, config.budget),
-            "curves": curve_rows(runs),
         },
         frames={"runs": runs, "compared": ratios},
         notes=(*about, *notes),
@@ -294,20 +292,6 @@ def _verdict(shorter: float, ceiling: float) -> str:
     if shorter >= BAR:
         return "met"
     return "missed" if ceiling >= BAR else "missed; no scheduler reaches it"
-
-
-def curve_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return means over seeds by setting, arm and budget; budgets under which some jobs did not end are left out."""
-    keys = ("setting", ARM, "share", "price_s_per_kwh")
-    whole = runs.filter(pl.col("mean_jct_s").is_finite().all().over(keys))
-    return (
-        whole.group_by(keys, maintain_order=True)
-        .agg(
-            pl.col("mean_jct_s", "kwh", "changes_a_job", "over_budget_pct", "load").mean(),
-            seeds=pl.col(SEED).n_unique(),
-        )
-        .to_dicts()
-    )
 
 
 def budget_rows(runs: pl.DataFrame, rule: BudgetRule) -> list[Row]:

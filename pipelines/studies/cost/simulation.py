@@ -60,17 +60,14 @@ class Site:
 class Outcome:
     """Result of a run: ends of the jobs (J,), cost, and the cost that decisions had predicted.
 
-    `kept_on_usd` is the additional cost if nodes without jobs had stayed on until the last job ended. `foreseen_usd`
-    is the cost if prices stayed constant from each decision to the next, and each job were as late as predicted by the
-    last decision before its end.
+    `foreseen_usd` is the cost if prices stayed constant from each decision to the next, and each job were as late as
+    predicted by the last decision before its end.
     """
 
     finish_s: FloatArray
     tardiness_s: FloatArray
     tardiness_usd: float
     energy_usd: float
-    energy_kwh: float
-    kept_on_usd: float
     foreseen_usd: float
     restarts: int
     spans: tuple[Span, ...]
@@ -139,16 +136,12 @@ def _outcome(jobs: SubmittedJobs, site: Site, state: Progress, spans: tuple[Span
     foreseen_usd = np.asarray(site.price.at(site.start_ts + from_s)) * (until_s - from_s) / HOUR_S * site.pue / W_PER_KW
     tardiness_s = np.maximum(state.finish_s - jobs.due_s, 0.0)
     foreseen_late_s = np.maximum(_foreseen_s(jobs, spans) - jobs.due_s, 0.0)
-    idle_w = np.array([kind.idle_w for kind in site.nodes.types])[site.nodes.type_of].sum()
-    all_on_usd = site.price.integral(site.start_ts + jobs.submit_s[0], site.start_ts + until_s[-1]) * idle_w
     return Outcome(
         finish_s=state.finish_s,
         tardiness_s=tardiness_s,
         tardiness_usd=float(jobs.weight_usd_per_s @ tardiness_s),
-        energy_usd=float(watts.sum(axis=1) @ hours_usd),
-        energy_kwh=float(watts.sum(axis=1) @ (until_s - from_s)) / HOUR_S * site.pue / W_PER_KW,
-        kept_on_usd=float(all_on_usd * site.pue / W_PER_KW - watts[:, 0] @ hours_usd),
-        foreseen_usd=float(watts.sum(axis=1) @ foreseen_usd + jobs.weight_usd_per_s @ foreseen_late_s),
+        energy_usd=float(watts @ hours_usd),
+        foreseen_usd=float(watts @ foreseen_usd + jobs.weight_usd_per_s @ foreseen_late_s),
         restarts=int(state.changes.sum()),
         spans=spans,
     )
@@ -165,17 +158,9 @@ def _foreseen_s(jobs: SubmittedJobs, spans: tuple[Span, ...]) -> FloatArray:
     return ends_s
 
 
-def _watts(nodes: Nodes, span: Span) -> tuple[float, float]:
-    """Return the power in watts of switched-on nodes with idle GPUs, and the power that busy GPUs add."""
+def _watts(nodes: Nodes, span: Span) -> float:
+    """Return the power in watts of switched-on nodes and their busy GPUs."""
     kinds = nodes.type_of[span.place]
     on = nodes.type_of[np.unique(span.place)]
     idle_w, active_w = (np.array([getattr(kind, name) for kind in nodes.types]) for name in ("idle_w", "gpu_active_w"))
-    return float(idle_w[on].sum()), float(active_w[kinds] @ span.gpus)
-
-
-def gpu_seconds(outcome: Outcome, jobs: int) -> FloatArray:
-    """Return the GPU-seconds that each job held, restarts included (J,)."""
-    held = np.zeros(jobs)
-    for span in outcome.spans:
-        np.add.at(held, span.job, span.gpus * (span.until_s - span.from_s))
-    return held
+    return float(idle_w[on].sum()) + float(active_w[kinds] @ span.gpus)

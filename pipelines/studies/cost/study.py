@@ -23,7 +23,7 @@ from pipelines.studies.cost.arms import (
     looks_ahead,
 )
 from pipelines.studies.cost.bound import least_usd
-from pipelines.studies.cost.simulation import Site, SubmittedJobs, gpu_seconds, simulate
+from pipelines.studies.cost.simulation import Site, SubmittedJobs, simulate
 from pipelines.studies.cost.workload import GPUS_ON_A_NODE, Speeds, cluster, speeds_of, stretch, submitted
 from pipelines.studies.grids import RecordedHours, months_option, recorded_hours
 from pipelines.studies.intervals import Interval, mean, ratio
@@ -38,11 +38,9 @@ from pipelines.studies.study import (
     option,
     seed_option,
     seeds_option,
-    summed_up,
     year_option,
 )
 from scheduler_core.planning.cost.lookahead import ITERATIONS
-from scheduler_core.planning.hourly import HOUR_S
 from scheduler_core.types import FloatArray
 
 PUE: Final = 1.2
@@ -68,23 +66,6 @@ FORESEEN: Final = {
 }
 """Kinds of predicted cost: of a run of the same jobs in which predicted run times are true (ANDREAS compares its
 simulation with a real cluster in this way), and `Outcome.foreseen_usd`."""
-
-FIGURES: Final = (
-    "total_usd",
-    "tardiness_usd",
-    "energy_usd",
-    "energy_kwh",
-    "kept_on_usd",
-    "late_share",
-    "gpu_hours",
-    "restarts",
-    "infeasible_share",
-    "unavoidable_usd",
-)
-"""Results of a run: cost and its parts, energy, cost of leaving idle nodes on, share of late jobs, GPU time, restarts.
-
-The last two are from `unavoidable`: share and tardiness cost of jobs that are late on an empty cluster.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +139,7 @@ class Runs:
             "total_usd": outcome.total_usd,
             "tardiness_usd": outcome.tardiness_usd,
             "energy_usd": outcome.energy_usd,
-            "energy_kwh": outcome.energy_kwh,
-            "kept_on_usd": outcome.kept_on_usd,
             "foreseen_usd": outcome.foreseen_usd,
-            "late_share": float((outcome.tardiness_s > 0.0).mean()),
-            "gpu_hours": float(gpu_seconds(outcome, len(jobs)).sum()) / HOUR_S,
-            "restarts": outcome.restarts,
             "infeasible_share": late_share,
             "unavoidable_usd": unavoidable_usd,
         }
@@ -228,8 +204,7 @@ def run(config: Config, context: Context) -> Findings:
 
 def findings(runs: pl.DataFrame, at_loads: Sequence[float], config: Config) -> Findings:
     """Return tables, claims and notes of the runs."""
-    levels = summed_up(runs.filter(pl.col(ARM) != BOUND), ("study", "zone", "load", ARM), FIGURES)
-    tables = {"savings, percent": savings(runs), "foreseen and realised": deviation_rows(runs), "levels": levels}
+    tables = {"savings, percent": savings(runs), "foreseen and realised": deviation_rows(runs)}
     share, usd = (
         _of(runs, EXACT, next(filter(as_asked, BASELINES)), name, at_loads).mean()
         for name in ("infeasible_share", "unavoidable_usd")
@@ -266,9 +241,8 @@ def savings(runs: pl.DataFrame) -> list[Row]:
     """Return a row per study, zone, load and compared policy: what looking ahead saves against it, paired by seed.
 
     `tardiness_part_pct` and `energy_part_pct` are the saved tardiness and energy in percent of the compared policy's
-    total cost; they add up to `saving_pct`. `kept_on_pct` is the saving if the compared policy left idle nodes on.
-    `net_pct` is the saving after subtracting each policy's unavoidable tardiness. `unavoidable_usd` is the
-    compared policy's.
+    total cost; they add up to `saving_pct`. `net_pct` is the saving after subtracting each policy's unavoidable
+    tardiness. `unavoidable_usd` is the compared policy's.
     """
     return [
         {**of, "against": arm, **_saved(values, arm)}
@@ -285,9 +259,7 @@ def _saved(values: Values, arm: str) -> Row:
         "saving_pct": saving_pct(ours["total_usd"], total),
         "tardiness_part_pct": ratio(theirs["tardiness_usd"] - ours["tardiness_usd"], total).scaled(PERCENT),
         "energy_part_pct": ratio(theirs["energy_usd"] - ours["energy_usd"], total).scaled(PERCENT),
-        "energy_saving_pct": saving_pct(ours["energy_usd"], theirs["energy_usd"]),
         "net_pct": saving_pct(ours["total_usd"] - ours["unavoidable_usd"], total - theirs["unavoidable_usd"]),
-        "kept_on_pct": saving_pct(ours["total_usd"], total + theirs["kept_on_usd"]),
     }
     spread = {key: value for name, found in parts.items() for key, value in found.columns(name).items()}
     return {**spread, "unavoidable_usd": float(theirs["unavoidable_usd"].mean())}

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final, Literal
 
 import altair as alt
@@ -61,12 +60,6 @@ class Config:
     )
     seeds: int = seeds_option(10)
     seed: int = seed_option(FIRST_SEED)
-    published: Path | None = option(
-        None,
-        help="Folder of the results published with FGD's simulator; without any, their columns are empty and the bars "
-        "that need them are not judged.",
-        shown="openb/expected_results below TAUT_TRACES",
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +74,7 @@ class PodList:
 
 def run(config: Config, context: Context) -> Findings:
     """Fill clusters up under every placement, and compare unallocated GPUs with the published results."""
-    lake, folder = context.lake(), config.published or usual_folder(context.traces)
+    lake, folder = context.lake(), usual_folder(context.traces)
     published = no_results() if folder is None else read_published(folder)
     known = by_workload(published["workload"].unique().to_list())
     names = chosen(lake, config.trace, config.workloads, known)
@@ -99,8 +92,8 @@ def run(config: Config, context: Context) -> Findings:
     notes = _notes(config, [] if config.workloads else [name for name in known if name not in names])
     if folder is None:
         notes.append(
-            "no published results: their columns are empty, and what is held to them is not judged; --published names "
-            f"their folder, or TAUT_TRACES the one that holds {FOLDER}"
+            "no published results: their columns are empty, and what is held to them is not judged; TAUT_TRACES names "
+            f"the folder that holds {FOLDER}"
         )
     return Findings(
         study="fragmentation",

@@ -84,24 +84,16 @@ def _typed(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
     columns: list[pl.Series] = []
     for name, kind in frame_schema(kinds).items():
         column = frame[name] if name in frame.columns else pl.Series(name, [None] * frame.height)
-        typed = _cast(column, kind)
-        time = "a time as ISO 8601, such as 2020-07-01T12:00:00Z"
-        expected = time if kind.is_temporal() else "a number" if kind.is_numeric() else f"a {kind}"
+        if kind.is_temporal() and not column.dtype.is_temporal():  # a number is no time
+            typed = column.cast(pl.String).str.to_datetime(time_unit="us", time_zone="UTC", strict=False)
+        else:
+            typed = column.cast(kind, strict=False)
+        expected = "a number" if kind.is_numeric() else f"a {kind}"
+        if kind.is_temporal():
+            expected = "a time as ISO 8601, such as 2020-07-01T12:00:00Z"
         _refuse(path, frame, name, column.is_not_null() & typed.is_null(), expected)
         columns.append(typed.fill_nan(None) if kind.is_float() else typed)
     return pl.DataFrame(columns)
-
-
-def _cast(column: pl.Series, kind: pl.DataType) -> pl.Series:
-    """Return the column cast to a type; values that cannot be cast become null. A number is never read as a time."""
-    try:
-        if kind.is_temporal() and column.dtype == pl.String:
-            return column.str.to_datetime(time_unit="us", time_zone="UTC", strict=False)
-        if not (kind.is_temporal() and column.dtype.is_numeric()):
-            return column.cast(kind, strict=False)
-    except pl.exceptions.PolarsError:  # no value of the one type can be one of the other
-        pass
-    return pl.Series(column.name, [None] * len(column), dtype=kind)
 
 
 def _refuse(path: Path, frame: pl.DataFrame, name: str, wrong: pl.Series, expected: str) -> None:

@@ -5,7 +5,7 @@ divides the machines into pools, each with a queue of its own.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
@@ -45,55 +45,58 @@ class Reading:
     note: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What readings are made from: the jobs to replay, machines of their cluster, and GPUs per day of the trace.
+READINGS: Final = ("machine_list", "vc_table", "load")
+"""Names of the readings; `load` is made for each target load."""
 
-    Jobs are measured from their submission at `since`; `loads` are the target loads of the readings `load`.
+
+def readings_of(
+    lake: Lake, jobs: pl.DataFrame, *, since: datetime, loads: Sequence[float], names: Sequence[str] = ()
+) -> list[Reading]:
+    """Return the readings of these names for the jobs; by default all for which the lake has data.
+
+    Jobs are measured from their submission at `since`; `loads` are the target loads of the readings `load`. A rebuilt
+    trace has no machine list of its own; the list of the trace with the same cluster name is taken instead.
     """
-
-    jobs: pl.DataFrame
-    machines: pl.DataFrame
-    capacity: pl.DataFrame
-    since: datetime
-    loads: tuple[float, ...]
-
-    @property
-    def vcs(self) -> list[str]:
-        """Return the names of the VCs of the jobs, sorted."""
-        return self.jobs["vc"].drop_nulls().unique().sort().to_list()
-
-
-def evidence_of(lake: Lake, jobs: pl.DataFrame, *, since: datetime, loads: Sequence[float]) -> Evidence:
-    """Read from the lake the data about the machines of the jobs' cluster.
-
-    A rebuilt trace has no machine list of its own; the list of the trace with the same cluster name is taken instead.
-    """
+    if unknown := sorted(set(names) - set(READINGS)):
+        raise BadUsage(f"no reading {', '.join(unknown)}; there are {', '.join(READINGS)}")
     trace, cluster = str(jobs["trace"][0]), str(jobs["cluster"][0])
-    listed = lake.table("machines").filter(pl.col("cluster") == cluster).collect()
-    own = listed.filter(pl.col("trace") == trace)
-    machines = own if own.height else listed.filter(pl.col("trace") == pl.col("trace").min())
-    capacity = lake.table("capacity", trace).collect()
-    return Evidence(jobs=jobs, machines=machines, capacity=capacity, since=since, loads=tuple(loads))
+    machines = lake.table("machines").filter(pl.col("cluster") == cluster).collect()
+    own = machines.filter(pl.col("trace") == trace)
+    machines = own if own.height else machines.filter(pl.col("trace") == pl.col("trace").min())
+    made = {
+        "machine_list": [listed(machines)],
+        "vc_table": [vc_table(jobs, lake.table("capacity", trace).collect())],
+        "load": [at_load(jobs, since, load) for load in loads],
+    }
+    readings = [reading for name in names or READINGS for reading in made[name] if reading is not None]
+    if not readings:
+        raise LakeError(
+            f"no reading {', '.join(names)} of the cluster {cluster}: the lake has neither its "
+            "machines nor its GPUs per day; take the reading load"
+        )
+    return readings
 
 
-def listed(evidence: Evidence) -> Reading | None:
+def listed(machines: pl.DataFrame) -> Reading | None:
     """Return the published machine list as one pool for all jobs; None if the trace has no list."""
-    if evidence.machines.is_empty():
+    if machines.is_empty():
         return None
-    names = evidence.machines.select("machine", "gpus").sort("machine")
+    names = machines.select("machine", "gpus").sort("machine")
     pool = Pool(vc=None, machines=tuple(_machine(name, gpus) for name, gpus in names.iter_rows()))
-    note = f"the machine list of {evidence.machines['trace'][0]}, one pool for all VCs"
+    note = f"the machine list of {machines['trace'][0]}, one pool for all VCs"
     return Reading(name="machine_list", basis="published", pools=(pool,), note=note)
 
 
-def vc_table(evidence: Evidence) -> Reading | None:
-    """Return one pool per VC with its median GPUs per day, from the capacity table over the days of the log."""
-    submit_ts = evidence.jobs["submit_ts"]
+def vc_table(jobs: pl.DataFrame, capacity: pl.DataFrame) -> Reading | None:
+    """Return one pool per VC with its median GPUs per day, from the capacity table over the days of the log.
+
+    None if the jobs have no VCs, or the table lacks one of them.
+    """
+    submit_ts, vcs = jobs["submit_ts"], jobs["vc"].drop_nulls().unique().sort().to_list()
     days = pl.col("date").is_between(submit_ts.min().date(), submit_ts.max().date())  # type: ignore[union-attr]  # times
-    known = evidence.capacity.filter(pl.col("vc").is_in(evidence.vcs), days)
+    known = capacity.filter(pl.col("vc").is_in(vcs), days)
     sizes = known.group_by("vc").agg(pl.col("gpus").quantile(0.5, interpolation="nearest")).sort("vc")
-    if not evidence.vcs or sizes["vc"].to_list() != evidence.vcs:
+    if not vcs or sizes["vc"].to_list() != vcs:
         return None
     pools = tuple(Pool(vc=vc, machines=_machines(int(gpus))) for vc, gpus in sizes.iter_rows())
     sizes_of_vcs = ", ".join(f"{pool.vc} {pool.gpus}" for pool in pools)
@@ -108,35 +111,7 @@ def at_load(jobs: pl.DataFrame, since: datetime, load: float) -> Reading:
         f"NOT THE TRACE'S CLUSTER: {len(machines)} machines of {GPUS_PER_MACHINE}, chosen so that the measured jobs "
         f"offer a load of {load:g} on average over their months; one pool for all VCs"
     )
-    pools = (Pool(vc=None, machines=machines),)
-    return Reading(name=f"load_{load:g}", basis="chosen", pools=pools, note=note)
-
-
-READINGS: Final[Mapping[str, Callable[[Evidence], Reading | None]]] = {
-    "machine_list": listed,
-    "vc_table": vc_table,
-}
-"""Functions that make the readings, by name; each returns None if the trace lacks the data."""
-
-LOAD: Final = "load"
-"""Name of the readings made for each target load."""
-
-
-def readings_of(evidence: Evidence, names: Sequence[str] | None = None) -> list[Reading]:
-    """Return the readings of these names; by default all for which the trace has data."""
-    wanted = names or (*READINGS, LOAD)
-    if unknown := sorted(set(wanted) - {*READINGS, LOAD}):
-        raise BadUsage(f"no reading {', '.join(unknown)}; there are {', '.join((*READINGS, LOAD))}")
-    made = [READINGS[name](evidence) for name in wanted if name != LOAD]
-    readings = [reading for reading in made if reading is not None]
-    if LOAD in wanted:
-        readings += [at_load(evidence.jobs, evidence.since, load) for load in evidence.loads]
-    if not readings:
-        raise LakeError(
-            f"no reading {', '.join(wanted)} of the cluster {evidence.jobs['cluster'][0]}: the lake has neither its "
-            f"machines nor its GPUs per day; take the reading {LOAD}"
-        )
-    return readings
+    return Reading(name=f"load_{load:g}", basis="chosen", pools=(Pool(vc=None, machines=machines),), note=note)
 
 
 def offered_gpus(jobs: pl.DataFrame, since: datetime) -> float:

@@ -29,15 +29,13 @@ class Order:
     """A queue order, and whether it uses sizes (run-time estimates).
 
     If `compared`, it is replayed with sizes from history too, and not only with predicted sizes and the oracle's.
-    `least_runs` is the minimum run time before a preemption, as a multiple of the restart cost. `needs` is a column of
-    the jobs table without which the order is not replayed.
+    `least_runs` is the minimum run time before a preemption, as a multiple of the restart cost.
     """
 
     discipline: Discipline
     sized: bool = True
     compared: bool = False
     least_runs: float = 6.0
-    needs: str | None = None
 
 
 STRICT: Final = Discipline(overtakes=0)
@@ -47,33 +45,29 @@ ORDERS: Final[dict[str, Order]] = {
     "fifo+easy": Order(discipline=Discipline(backfill="easy")),
     "sjf": Order(discipline=replace(STRICT, policy="sjf"), compared=True),
     "sjf+easy": Order(discipline=Discipline(policy="sjf", backfill="easy"), compared=True),
-    "qssf": Order(discipline=replace(STRICT, policy="qssf"), compared=True),
     "srtf": Order(discipline=Discipline(policy="srtf"), compared=True),
     "las": Order(discipline=Discipline(policy="las"), sized=False),
     "las_time": Order(discipline=Discipline(policy="las_time"), sized=False),
     "mlfq": Order(discipline=Discipline(policy="mlfq")),
     "gittins": Order(discipline=Discipline(policy="gittins"), least_runs=2.0),
-    "drf": Order(discipline=Discipline(policy="drf"), sized=False, needs="user"),
-    "priority": Order(discipline=replace(STRICT, policy="priority"), sized=False, needs="priority"),
 }
 """Queue orders by name.
 
-Without a suffix, no job starts before a job ahead of it that does not fit (except under `drf` and the preemptive
-orders). With `+easy`, a job may start if by the predictions it does not delay the first job that does not fit (EASY
-backfilling). `las` sorts by attained GPU time, `las_time` by attained run time. `mlfq` and `gittins` use
-sizes and attained run time. `least_runs` was chosen on Philly's jobs of October 2017: if restarts cost much, `las` and
-`las_time` gain from long runs, while `gittins` spares running jobs by itself.
+Without a suffix, no job starts before a job ahead of it that does not fit (except under the preemptive orders). With
+`+easy`, a job may start if by the predictions it does not delay the first job that does not fit (EASY backfilling).
+`las` sorts by attained GPU time, `las_time` by attained run time. `mlfq` and `gittins` use sizes and attained run
+time. `least_runs` was chosen on Philly's jobs of October 2017: if restarts cost much, `las` and `las_time` gain from
+long runs, while `gittins` spares running jobs by itself.
 """
 
 FIFO: Final = "fifo"
 
 
-def orders_for(jobs: pl.DataFrame, names: Sequence[str] | None = None) -> dict[str, Order]:
-    """Return the queue orders of these names; by default all whose needed column the jobs have."""
-    told = {n: o for n, o in ORDERS.items() if o.needs is None or jobs[o.needs].null_count() < jobs.height}
-    if unknown := sorted(set(names or ()) - set(told)):
-        raise BadUsage(f"no order {', '.join(unknown)} for these jobs; there are {', '.join(told)}")
-    return {n: o for n, o in told.items() if not names or n in names}
+def orders_for(names: Sequence[str]) -> dict[str, Order]:
+    """Return the queue orders of these names; by default all."""
+    if unknown := sorted(set(names) - set(ORDERS)):
+        raise BadUsage(f"no order {', '.join(unknown)}; there are {', '.join(ORDERS)}")
+    return {name: order for name, order in ORDERS.items() if not names or name in names}
 
 
 UNSIZED: Final = "none"

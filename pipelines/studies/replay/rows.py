@@ -1,4 +1,4 @@
-"""Metrics of replays as flat rows: JCT, delay and slowdown, by VC and by gang size, compared between orders.
+"""Metrics of replays as flat rows: JCT and delay, by gang size, compared between orders.
 
 JCT is the job completion time, from submission to end.
 """
@@ -26,14 +26,6 @@ CLASSES: Final[dict[str, tuple[float, float]]] = {
 }
 """Classes of gangs by name: GPUs of the gang above the first number, and at most the second."""
 
-SLOWDOWN_FLOOR_S: Final = 10.0
-"""Minimum run time in the denominator of the bounded slowdown.
-
-References: Feitelson, Rudolph: Metrics and Benchmarking for Parallel Job Scheduling, 1998.
-"""
-
-DELAYED_S: Final = 60.0
-
 PAIRED: Final[dict[str, tuple[str, str]]] = {
     "las": ("las", UNSIZED),
     "las_time": ("las_time", UNSIZED),
@@ -44,7 +36,7 @@ PAIRED: Final[dict[str, tuple[str, str]]] = {
 """Orders, with their sources of sizes, from whose mean JCT every other order's difference is reported."""
 
 SECONDS_PER_HOUR: Final = 3600.0
-SHOWN: Final = ("reading", "vc", "gang_gpus", "capacity_gpus", "offered_load", "order", "sizes", "jobs")
+SHOWN: Final = ("reading", "gang_gpus", "capacity_gpus", "offered_load", "order", "sizes", "jobs")
 HOURS: Final = ("jct_mean_s", "delay_mean_s", "delay_p99_s")
 RATIOS: Final = ("fifo_jct_ratio", "gain_kept", "oracle_jct_ratio", "predicted_jct_ratio")
 
@@ -56,13 +48,12 @@ Key = tuple[str, str]
 
 
 def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0) -> list[Row]:
-    """Return one row per reading, queue order and source of sizes; with `detail` also per VC and per gang class.
+    """Return one row per reading, queue order and source of sizes; with `detail` also per gang class.
 
     Columns:
 
-    - `jct_*`: time from submission to end, of all jobs that ended, completed or failed.
+    - `jct_mean_s`: time from submission to end, of all jobs that ended, completed or failed.
     - `delay_*`: JCT minus the recorded run time, which is time spent waiting, repeating lost work, and checkpointing.
-    - `slowdown_*`: max(JCT / max(run time, 10 s), 1).
     - `fifo_jct_ratio`: mean JCT under strict FIFO divided by this row's.
     - `gain_kept`: reduction of the mean JCT against FIFO, divided by the reduction by the same order with the oracle's
       sizes. Null if the oracle reduces nothing or the order uses no sizes. Under overload it is close to 1 for all
@@ -78,20 +69,12 @@ def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0)
     for name in dict.fromkeys(outcome.reading.name for outcome in outcomes):
         own = [outcome for outcome in outcomes if outcome.reading.name == name]
         resamples = Resamples.of(np.concatenate([outcome.day for outcome in own]), seed=seed)
-        vcs = list(dict.fromkeys(outcome.pool.vc for outcome in own))
-        parts = {ALL: vcs} | ({str(vc): [vc] for vc in vcs} if detail and len(vcs) > 1 else {})
-        gangs = list(CLASSES) if detail else [ALL]
-        keys = list(dict.fromkeys((outcome.order, outcome.sizes) for outcome in own))
-        runs = {
-            (key, part): [each for each in own if (each.order, each.sizes) == key and each.pool.vc in of]
-            for key in keys
-            for part, of in parts.items()
-        }
-        means = {(*at, gang): _Means.of(run, gang, resamples) for at, run in runs.items() for gang in gangs}
-        for (key, part), run in runs.items():
-            for gang in gangs:
-                known = {other: means[other, part, gang] for other in keys}
-                rows.append({**_figures(part, gang, run), **_compared(key, gang, known, resamples)})
+        runs: dict[Key, Run] = {}
+        for outcome in own:
+            runs.setdefault((outcome.order, outcome.sizes), []).append(outcome)
+        for gang in CLASSES if detail else (ALL,):
+            means = {key: _Means.of(run, gang, resamples) for key, run in runs.items()}
+            rows += [{**_figures(gang, run), **_compared(key, gang, means, resamples)} for key, run in runs.items()]
     return rows
 
 
@@ -117,7 +100,7 @@ class _Means:
             return cls(jct_s=_mean(jct_s[ended]), drawn_jct_s=drawn_jct_s / jobs, drawn_delay_s=drawn_delay_s / jobs)
 
 
-def _figures(vc: str, gang: str, run: Run) -> Row:
+def _figures(gang: str, run: Run) -> Row:
     """Return the columns of a row that need no other run to compare with."""
     columns = ("gpus", "run_s", "jct_s", "stops")
     gpus, run_s, jct_s, stops = (np.concatenate([getattr(each, name) for each in run]) for name in columns)
@@ -125,11 +108,9 @@ def _figures(vc: str, gang: str, run: Run) -> Row:
     ended = of_class & ~np.isnan(jct_s)
     capacity = sum(outcome.pool.gpus for outcome in run)
     delay_s = jct_s[ended] - run_s[ended]
-    slowdown = np.maximum(jct_s[ended] / np.maximum(run_s[ended], SLOWDOWN_FLOOR_S), 1.0)
     return {
         "reading": run[0].reading.name,
         "capacity_basis": run[0].reading.basis,
-        "vc": vc,
         "capacity_gpus": capacity,
         "offered_load": sum(outcome.offered_gpus for outcome in run) / capacity,
         "order": run[0].order,
@@ -138,14 +119,8 @@ def _figures(vc: str, gang: str, run: Run) -> Row:
         "jobs": int(ended.sum()),
         "never_fits": int((of_class & np.isnan(jct_s)).sum()),
         "jct_mean_s": _mean(jct_s[ended]),
-        "jct_p50_s": _quantile(jct_s[ended], 0.5),
-        "jct_p99_s": _quantile(jct_s[ended], 0.99),
         "delay_mean_s": _mean(delay_s),
-        "delay_p99_s": _quantile(delay_s, 0.99),
-        "delayed_share": _mean(delay_s > DELAYED_S),
-        "slowdown_mean": _mean(slowdown),
-        "slowdown_p99": _quantile(slowdown, 0.99),
-        "slowdown_max": _quantile(slowdown, 1.0),
+        "delay_p99_s": float(np.quantile(delay_s, 0.99)) if len(delay_s) else math.nan,
         "preemptions": int(stops[of_class].sum()),
     }
 
@@ -189,13 +164,9 @@ def _mean(values: FloatArray | BoolArray) -> float:
     return float(values.mean()) if len(values) else math.nan
 
 
-def _quantile(values: FloatArray, level: float) -> float:
-    return float(np.quantile(values, level)) if len(values) else math.nan
-
-
 def screen(rows: Sequence[Row]) -> list[Row]:
     """Return the rows for the screen: times in hours, ratios, and differences from other orders that were replayed."""
-    parts = [name for name in ("vc", "gang_gpus") if all(row[name] == ALL for row in rows)]
+    parts = ["gang_gpus"] if all(row["gang_gpus"] == ALL for row in rows) else []
     less = [name for name in (f"less_{other}_s" for other in PAIRED) if any(row[name] is not None for row in rows)]
     units = dict.fromkeys((*HOURS, *less), SECONDS_PER_HOUR) | dict.fromkeys(RATIOS, 1.0)
     return [

@@ -12,7 +12,7 @@ import polars as pl
 from pipelines.errors import BadUsage
 from pipelines.studies.charts import chart
 from pipelines.studies.intervals import BLOCK_DAYS, DRAWS
-from pipelines.studies.replay.capacity import Reading, evidence_of, readings_of
+from pipelines.studies.replay.capacity import Reading, readings_of
 from pipelines.studies.replay.replay import (
     ORDERS,
     QUANTUM_S,
@@ -43,7 +43,7 @@ def gain_kept(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
     """Draw the share of the oracle's gain over FIFO that each source of sizes keeps, by queue order."""
     kept = pl.col("gain_kept", "gain_kept_low", "gain_kept_high").cast(pl.Float64).clip(KEPT_FROM, KEPT_TO)
     shown = rows.filter(
-        pl.col("vc") == ALL, pl.col("gang_gpus") == ALL, pl.col("sizes") != ORACLE, pl.col("gain_kept").is_not_null()
+        pl.col("gang_gpus") == ALL, pl.col("sizes") != ORACLE, pl.col("gain_kept").is_not_null()
     ).with_columns(kept)
     return chart(
         shown.rename({"gain_kept_low": "gain_kept_lo", "gain_kept_high": "gain_kept_hi"}),
@@ -96,7 +96,7 @@ class Config:
     restart_cost_s: float = option(
         60.0, help="GPU time without progress in every start after a preemption, in seconds.", minimum=0.0
     )
-    detail: bool = option(False, help="Rows by VC and by size of gang as well.")
+    detail: bool = option(False, help="Rows by size of gang as well.")
     seed: int = seed_option()
 
 
@@ -109,7 +109,7 @@ def run(config: Config, context: Context) -> Findings:
         raise BadUsage(f"{trace} has the clusters {', '.join(clusters) or 'none'}: choose one with --cluster")
     jobs, left_out = replayed(every)
     jobs, since = within(jobs, config)
-    orders = orders_for(jobs, config.orders)
+    orders = orders_for(config.orders)
     sizes = sizes_of(
         jobs,
         lake.table("jobs", trace).filter(pl.col("req_gpus") > 0.0).collect(),
@@ -120,7 +120,7 @@ def run(config: Config, context: Context) -> Findings:
         nthread=context.threads,
         talk=talk,
     )
-    readings = readings_of(evidence_of(lake, jobs, since=sizes.since, loads=config.loads), config.readings)
+    readings = readings_of(lake, jobs, since=sizes.since, loads=config.loads, names=config.readings)
     plan = planned(orders, list(sizes.predicted_s), everywhere=bool(config.sizes))
     outcomes: list[Outcome] = []
     for reading in readings:

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 import polars as pl
 import xgboost as xgb
-from scipy.stats import spearmanr
 
-from pipelines.models.importance import LEAST_SHARE, Spread, important_resources
+from pipelines.models.importance import Spread, important_resources
 from pipelines.models.splits import group_folds
 from pipelines.simulation.job_pool import Pool
 from pipelines.studies.shrinking.arms import requests_of
-from scheduler_core.shrink import PAPER_ALPHA0
 from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
 MEASURED: Final = ("net_read_bytes_per_s", "gpu_mem_avg_gib")
@@ -25,17 +23,6 @@ MEASURED: Final = ("net_read_bytes_per_s", "gpu_mem_avg_gib")
 REPEATS: Final = 10
 ROUNDS: Final = 100
 """Number of trees: with the other parameters, XGBoost's default."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """Parameters of Algorithm 1 without floors; `least_share` and `signed` are those of `important_resources`."""
-
-    alpha0: float = PAPER_ALPHA0
-    alpha_step: float = 0.05
-    theta: float = 0.05
-    least_share: float = LEAST_SHARE
-    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +38,6 @@ class FiveFeatures:
     place: Mapping[Job, int]
     measured: FloatArray
     fold_of: IntArray
-    point: Point = Point()
 
     @classmethod
     def fitted(cls, pool: Pool, *, folds: int, seed: int, nthread: int = 1) -> Self:
@@ -98,15 +84,14 @@ class FiveFeatures:
         return PeakUse(cpu_cores=unknown, mem_gib=unknown, gpus=unknown, gpu_mem_gib=unknown, runs=none)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Return the resources that are important by the point's cut; no range of requests is known."""
-        point, known = self.point, {}
+        """Return the resources that are important; no range of requests is known."""
+        known = {}
         for key, spreads in self.spreads.items():
             others: list[dict[str, str | float | int | None]] = [
                 {"feature": name, "mean": spreads[name].mean} for name in MEASURED
             ]
             own = {name: spreads[name] for name in RESOURCES}
-            cut = important_resources(own, others, least_share=point.least_share, signed=point.signed)
-            known[key] = Knowledge(important=frozenset(cut))
+            known[key] = Knowledge(important=frozenset(important_resources(own, others)))
         keys = [(job.task_type, int(self.fold_of[self.place[job]])) for job in jobs]
         return [known.get(key, Knowledge()) for key in keys]
 
@@ -129,28 +114,21 @@ def _spreads(
 ) -> dict[int, dict[str, Spread]]:
     """Return, by fold, the importance of every feature: the increase of squared error when it is shuffled.
 
-    The importance for a fold leaves the rows of that fold out. The sign is Spearman's correlation, over rows and
-    shuffles, of the change of the feature with the change of the prediction.
+    The importance for a fold leaves the rows of that fold out.
     """
     rng, base = np.random.default_rng(seed), _predicted(models, rows, fold_of)
     increase = np.empty((rows.shape[1], REPEATS, len(rows)))
-    signs: list[float | None] = []
     for column in range(rows.shape[1]):
-        asked, said = np.empty((2, REPEATS, len(rows)))
         for repeat in range(REPEATS):
             shuffled = rows.copy()
             shuffled[:, column] = shuffled[rng.permutation(len(rows)), column]
-            answer = _predicted(models, shuffled, fold_of)
-            increase[column, repeat] = (answer - log_s) ** 2 - (base - log_s) ** 2
-            asked[repeat], said[repeat] = np.nan_to_num(shuffled[:, column] - rows[:, column]), answer - base
-        moved = np.ptp(asked) > 0.0 and np.ptp(said) > 0.0 if len(rows) else False
-        signs.append(float(spearmanr(asked.ravel(), said.ravel()).statistic) if moved else None)
+            increase[column, repeat] = (_predicted(models, shuffled, fold_of) - log_s) ** 2 - (base - log_s) ** 2
     found = {}
     for fold in models:
         other = fold_of != fold
         growth = increase[:, :, other].mean(axis=2) if other.any() else np.zeros(increase.shape[:2])
-        each = zip((*RESOURCES, *MEASURED), growth, signs, strict=True)
-        found[fold] = {n: Spread(mean=float(g.mean()), std=float(g.std()), sign=sign) for n, g, sign in each}
+        each = zip((*RESOURCES, *MEASURED), growth, strict=True)
+        found[fold] = {name: Spread(mean=float(g.mean()), std=float(g.std())) for name, g in each}
     return found
 
 

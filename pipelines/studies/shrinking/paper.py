@@ -19,7 +19,7 @@ from pipelines.simulation.settings import SimulationSettings
 from pipelines.studies.compare import ARM, paired
 from pipelines.studies.intervals import Interval, mean, ratio, ratio_difference
 from pipelines.studies.shrinking.arms import Size, Sizing, advice_of, requests_of, sizing
-from pipelines.studies.shrinking.five_features import FiveFeatures, Point
+from pipelines.studies.shrinking.five_features import FiveFeatures
 from pipelines.studies.shrinking.runs import MIXES, PAPER, PLACE, TYPES, Draw, Plan, populations, run_arms
 from pipelines.studies.shrinking.tables import FIGURES, PERCENT, bottleneck_rows, claim_rows, gain_of
 from pipelines.studies.study import (
@@ -33,7 +33,7 @@ from pipelines.studies.study import (
     seeds_option,
     trace_option,
 )
-from scheduler_core.shrink import ShrinkPolicy, shrink
+from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
 from scheduler_core.types import Recommendation
 
 LOAD_PER_H: Final = 80.0
@@ -47,18 +47,8 @@ JUDGED: Final = (REQUESTED, AS_SET, CHOSEN)
 FIFO: Final = "fifo"
 POLICIES: Final = (FIFO, "srtf", "drf")
 
-POINTS: Final = {
-    AS_SET: Point(),
-    **{f"alpha0_{value:g}": Point(alpha0=value) for value in (0.3, 0.7, 0.9)},
-    **{f"step_{value:g}": Point(alpha_step=value) for value in (0.01, 0.25)},
-    **{f"theta_{value:g}": Point(theta=value) for value in (0.01, 0.1, 0.2, 1e9)},
-    **{f"cut_{value:g}": Point(least_share=value) for value in (0.0, 0.1, 0.3, 1.0)},
-    "cut_signed": Point(signed=True),
-}
-"""The parameter sets: the default, then variations of one parameter at a time.
-
-With theta 1e9 any change of the run time passes; with a cut of 1 no resource is important.
-"""
+ALPHAS: Final = {AS_SET: PAPER_ALPHA0, **{f"alpha0_{value:g}": value for value in (0.3, 0.7, 0.9)}}
+"""First factors of Algorithm 1 by arm: the published one, and others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +57,6 @@ class Config:
 
     trace: str | None = trace_option()
     cluster: str | None = cluster_option()
-    draw: Draw = option(Draw.INSTANCE, help="What an arrival is: a whole task (gang), or one of its instances.")
     load: float = option(LOAD_PER_H, help="Jobs per hour.", minimum=0.1, maximum=10_000.0)
     folds: int = option(
         10, help="Parts that groups are dealt to; a model predicts groups that it never saw.", minimum=2
@@ -77,7 +66,7 @@ class Config:
 
 
 def run(config: Config, context: Context) -> Findings:
-    """Train the models, and run every parameter set under every slowdown model, with the same arrivals."""
+    """Train the models, and run every first factor under every slowdown model, with the same arrivals."""
     lake, trace = context.lake(), context.trace(config.trace)
     jobs, usage = (lake.table(table, trace, config.cluster).collect() for table in ("jobs", "usage"))
     pool = job_pool(jobs.filter(pl.col("task_type").is_in(TYPES)), usage)
@@ -88,11 +77,11 @@ def run(config: Config, context: Context) -> Findings:
 
 def findings_of(pool: Pool, model: FiveFeatures, config: Config, settings: SimulationSettings, trace: str) -> Findings:
     """Simulate the three experiments on all devices, and make the tables."""
-    arms: dict[str, Size] = {name: partial(_sized, model=model, point=point) for name, point in POINTS.items()}
+    arms: dict[str, Size] = {name: partial(_sized, alpha0=alpha0) for name, alpha0 in ALPHAS.items()}
     advice = advice_of(sizing(pool, model, ShrinkPolicy()), arms)
     (gnn, devices), members = next(iter(populations(pool).items()))  # all jobs on all devices
     of = {(gnn, devices): members}
-    plan = Plan(pool=pool, populations=of, loads_per_h=(config.load,), settings=settings, draw=config.draw)
+    plan = Plan(pool=pool, populations=of, loads_per_h=(config.load,), settings=settings, draw=Draw.INSTANCE)
     seeds = range(config.seed, config.seed + config.seeds)
     runs = run_arms(plan, advice, seeds)
     main = runs.filter(pl.col(ARM).is_in(JUDGED))
@@ -110,7 +99,7 @@ def findings_of(pool: Pool, model: FiveFeatures, config: Config, settings: Simul
         "policy": experiment_rows(policies, "policy", "gain under all three"),
     }
     notes = (
-        f"{len(pool.jobs)} measured jobs of {trace}; each arrival is one {config.draw}; {config.load:g} jobs/h, mix "
+        f"{len(pool.jobs)} measured jobs of {trace}; each arrival is one instance; {config.load:g} jobs/h, mix "
         f"{PAPER}, {gnn} gnn, seeds {seeds[0]} to {seeds[-1]}",
         f"Algorithm 1 without floors; run times by XGBoost with five features, {config.folds} folds of groups",
         "intervals are 95 %, Student's over seeds; gains are relative and paired by seed",
@@ -118,9 +107,9 @@ def findings_of(pool: Pool, model: FiveFeatures, config: Config, settings: Simul
     return Findings(study="shrinking-paper", trace=trace, tables=tables, frames={"runs": runs}, notes=notes)
 
 
-def _sized(inputs: Sizing, *, model: FiveFeatures, point: Point) -> list[Recommendation]:
-    chosen = {name: getattr(point, name) for name in ("alpha0", "alpha_step", "theta")}
-    return shrink(inputs.jobs, replace(model, point=point), replace(inputs.policy, guard="none", **chosen))
+def _sized(inputs: Sizing, *, alpha0: float) -> list[Recommendation]:
+    policy = replace(inputs.policy, guard="none", alpha0=alpha0, alpha_step=0.05, theta=0.05)
+    return shrink(inputs.jobs, inputs.predictor, policy)
 
 
 def _under(plan: Plan, policy: str) -> Plan:
@@ -129,12 +118,11 @@ def _under(plan: Plan, policy: str) -> Plan:
 
 
 def sweep_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return one row per slowdown model and parameter set: parameters, gains in percent, kills and stretch."""
+    """Return one row per slowdown model and first factor: gains in percent, kills and stretch."""
     rows: list[Row] = []
     for place, arms in paired(runs, PLACE):
-        for name, point in POINTS.items():
-            row: Row = {"truth": place["truth"], ARM: name}
-            row |= {of: getattr(point, of) for of in Point.__slots__}
+        for name, alpha0 in ALPHAS.items():
+            row: Row = {"truth": place["truth"], ARM: name, "alpha0": alpha0}
             for figure in GAINS:
                 row |= gain_of(arms, name, FIGURES[figure].column).columns(f"{figure}_pct")
             row |= {column: mean(arms[name][column]).value for column in ("killed", "stretched_share", "stretch_p99")}
@@ -205,6 +193,6 @@ PAPER_STUDY: Final = Study(
     name="shrinking-paper",
     config=Config,
     run=run,
-    arms={name: ", ".join(f"{of} {getattr(each, of):g}" for of in Point.__slots__) for name, each in POINTS.items()},
+    arms={name: f"Algorithm 1 without floors, from a factor of {alpha0:g}" for name, alpha0 in ALPHAS.items()},
     takes=("lake", "threads"),
 )

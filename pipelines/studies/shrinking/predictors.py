@@ -1,9 +1,8 @@
-"""Predictors for the jobs of a pool: cross-fitted models, the champions of the registry, or the recorded values."""
+"""Predictors for the jobs of a pool: models that were not trained on the groups that they predict."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,13 +17,8 @@ from pipelines.models.examples import Setting
 from pipelines.models.model import TrainedModel, card_of
 from pipelines.models.retrain import models_of, train_units, units_of
 from pipelines.models.splits import group_folds
-from pipelines.simulation.advice import oracle_of
-from pipelines.simulation.job_pool import PARAMETER_SERVER, Pool, job_pool
-from pipelines.studies.study import Context
+from pipelines.simulation.job_pool import PARAMETER_SERVER, Pool
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
-
-Talk = Callable[[str], None]
-
 
 _KEYS: Final = ("job_id", "role")
 
@@ -37,7 +31,7 @@ def crossfit(
     folds: int,
     seed: int = 0,
     nthread: int = 1,
-    talk: Talk = lambda _: None,
+    talk: Callable[[str], None] = lambda _: None,
 ) -> "FoldedPredictor":
     """Train run-time and usage models as `taut train` does, once per fold, without the groups that the fold holds out.
 
@@ -58,8 +52,7 @@ def crossfit(
         setting = Setting(jobs=rest, usage=measured, trace=trace, until=until, seed=seed, threads=nthread)
         units = units_of(setting)
         models = models_of(units, train_units(Local(), setting, units), talk)
-        bundles = {model.name: _bundle(model, history, until) for model in models}
-        predictors.append(InProcessPredictor(bundles=bundles))
+        predictors.append(InProcessPredictor(bundles={each.name: _bundle(each, history, until) for each in models}))
     fold_of = {entry.job: held_out[entry.job.job_id, entry.job.role] for entry in pool.jobs}
     return FoldedPredictor(folds=predictors, fold_of=fold_of)
 
@@ -121,55 +114,6 @@ class FoldedPredictor:
         fold = np.array([self.fold_of[job] for job in jobs], dtype=np.int64)
         members = [np.flatnonzero(fold == number) for number in range(len(self.folds))]
         return [(self.folds[number], rows) for number, rows in enumerate(members) if len(rows)]
-
-
-class PredictorName(StrEnum):
-    """Where predicted run times and peak use come from: cross-fitted models, champions, or the recorded values."""
-
-    OUT_OF_FOLD = "out-of-fold"
-    CHAMPION = "champion"
-    ORACLE = "oracle"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
-    """A pool of jobs to draw from, the predictor for them, and a note on how the predictor was made."""
-
-    pool: Pool
-    predictor: Predictor
-    note: str
-
-
-def predicted(
-    jobs: pl.DataFrame,
-    usage: pl.DataFrame,
-    source: PredictorName,
-    context: Context,
-    *,
-    folds: int,
-    seed: int,
-    offline: bool,
-) -> Predicted:
-    """Return the measured jobs of canonical tables, and the predictor for them, opened or trained here."""
-    match source:
-        case PredictorName.OUT_OF_FOLD:
-            pool = job_pool(jobs, usage)
-            predictor = crossfit(pool, jobs, usage, folds=folds, seed=seed, nthread=context.threads, talk=context.talk)
-            note = (
-                f"predictions by {folds} times models of other groups than the job's own; users may be known, and "
-                "histories hold earlier runs of the job's own group, as when served"
-            )
-            return Predicted(pool=pool, predictor=predictor, note=note)
-        case PredictorName.CHAMPION:
-            champions = context.champions(offline)
-            until = max(bundle.card.until for bundle in champions.bundles.values())
-            later = job_pool(jobs.filter(pl.col("submit_ts") >= until), usage)
-            note = f"predictions of the champions, for jobs submitted after their cut ({until:%Y-%m-%d %H:%M} UTC)"
-            return Predicted(pool=later, predictor=champions, note=note)
-        case PredictorName.ORACLE:
-            pool = job_pool(jobs, usage)
-            note = "predictor oracle: run times and peak use are those that were recorded"
-            return Predicted(pool=pool, predictor=oracle_of(pool), note=note)
 
 
 if TYPE_CHECKING:

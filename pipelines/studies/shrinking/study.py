@@ -4,18 +4,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
-from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, model_decided_share
+from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, model_decided_share, oracle_of
+from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.rows import trace_of
 from pipelines.simulation.settings import PAPER_RATE_PER_H, SimulationSettings
 from pipelines.simulation.simulate import ALL
 from pipelines.studies.charts import chart
 from pipelines.studies.shrinking.arms import ARMS, advice_of, sizing
-from pipelines.studies.shrinking.predictors import Predicted, PredictorName, predicted
-from pipelines.studies.shrinking.runs import PAPER, TYPES, WITH, Draw, Plan, populations, run_arms
+from pipelines.studies.shrinking.predictors import crossfit
+from pipelines.studies.shrinking.runs import PAPER, TYPES, WITH, Plan, populations, run_arms
 from pipelines.studies.shrinking.tables import (
     bottleneck_rows,
     claim_rows,
@@ -36,7 +37,8 @@ from pipelines.studies.study import (
     seeds_option,
     trace_option,
 )
-from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy
+from scheduler_core.shrink import PAPER_ALPHA0
+from scheduler_core.types import Predictor
 
 LOADS_PER_H: Final = (30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0)
 NAMES: Final = {
@@ -65,13 +67,10 @@ class Config:
     """Options of the study. Replication i draws its arrivals with the seed `seed` + i."""
 
     trace: str | None = trace_option()
-    predictor: PredictorName = option(
-        PredictorName.OUT_OF_FOLD,
-        help="Models trained here on other groups than each job's, the registry's champions (for the jobs submitted "
-        "after their cut), or the recorded values.",
+    predictor: Literal["out-of-fold", "oracle"] = option(
+        "out-of-fold", help="Models trained here on other groups than each job's, or the recorded values."
     )
     folds: int = option(10, help="Parts that groups are dealt to, for out-of-fold.", minimum=2, maximum=100)
-    offline: bool = option(False, help="Use the locally cached champions; do not contact the registry.")
     seed: int = seed_option()
     cluster: str | None = cluster_option()
     loads: tuple[float, ...] = option(
@@ -83,26 +82,31 @@ class Config:
         shown="30 to 100",
     )
     seeds: int = seeds_option(20)
-    draw: Draw = option(Draw.GANG, help="What an arrival is: a whole task (gang), or one of its instances.")
-    theta: float = option(0.05, help="Largest relative change of the predicted run time.", minimum=1e-6, maximum=10.0)
 
 
 def run(config: Config, context: Context) -> Findings:
     """Size the measured jobs of a trace in every arm, and simulate them at every load."""
     lake, trace = context.lake(), context.trace(config.trace)
     jobs, usage = (lake.table(table, trace, config.cluster).collect() for table in ("jobs", "usage"))
-    mixed = jobs.filter(pl.col("task_type").is_in(TYPES))
-    options = {"folds": config.folds, "seed": config.seed, "offline": config.offline}
-    given = predicted(mixed, usage, config.predictor, context, **options)  # type: ignore[arg-type]  # by name
-    return findings_of(config, given, SimulationSettings(engine="compiled"))
+    jobs = jobs.filter(pl.col("task_type").is_in(TYPES))
+    pool = job_pool(jobs, usage)
+    predictor: Predictor = oracle_of(pool)
+    note = "predictor oracle: run times and peak use are those that were recorded"
+    if config.predictor != "oracle":
+        models = {"folds": config.folds, "seed": config.seed, "nthread": context.threads}
+        predictor = crossfit(pool, jobs, usage, talk=context.talk, **models)
+        note = (
+            f"predictions by {config.folds} times models of other groups than the job's own; users may be known, and "
+            "histories hold earlier runs of the job's own group, as when served"
+        )
+    found = findings_of(config, pool, predictor, SimulationSettings(engine="compiled"))
+    return replace(found, notes=(*found.notes, note))
 
 
-def findings_of(config: Config, given: Predicted, settings: SimulationSettings) -> Findings:
+def findings_of(config: Config, pool: Pool, predictor: Predictor, settings: SimulationSettings) -> Findings:
     """Simulate every arm with the same arrivals, and make the tables and charts."""
-    pool = given.pool
-    settings = replace(settings, shrink_policy=ShrinkPolicy(theta=config.theta))
-    advice = advice_of(sizing(pool, given.predictor, settings.shrink_policy), ARMS)
-    plan = Plan(pool=pool, populations=populations(pool), loads_per_h=config.loads, settings=settings, draw=config.draw)
+    advice = advice_of(sizing(pool, predictor, settings.shrink_policy), ARMS)
+    plan = Plan(pool=pool, populations=populations(pool), loads_per_h=config.loads, settings=settings)
     runs = run_arms(plan, advice, range(config.seed, config.seed + config.seeds))
     at = PAPER_RATE_PER_H if PAPER_RATE_PER_H in config.loads else max(config.loads)
     at_paper_load = runs.filter(pl.col("rate_per_h") == at)
@@ -117,7 +121,7 @@ def findings_of(config: Config, given: Predicted, settings: SimulationSettings) 
     trace = trace_of(pool.jobs)
     kind = {"pai": "real", "pai-synth": "synthetic"}.get(trace, f"of {trace}")
     workload = f"{kind} jobs drawn with replacement by type"
-    notes = (*settings.notes(), *_notes(config, plan, workload), given.note)
+    notes = (*settings.notes(), *_notes(config, plan, workload))
     share = f"{model_decided_share(advice[SHRUNK]):.1%}"
     about = {"study": "shrinking", "workload": workload, "trace": trace}
     return Findings(
@@ -188,7 +192,7 @@ def _notes(config: Config, plan: Plan, workload: str) -> list[str]:
     left_out = ", ".join(f"{count} left out for {why}" for why, count in pool.dropped.items() if count)
     notes = [
         f"{workload}: {len(pool.jobs)} measured jobs of {trace_of(pool.jobs)} ({counts}); {left_out}",
-        f"Poisson arrivals at {', '.join(f'{load:g}' for load in config.loads)} jobs/h, {config.draw}s, seeds "
+        f"Poisson arrivals at {', '.join(f'{load:g}' for load in config.loads)} jobs/h, gangs, seeds "
         f"{config.seed} to {config.seed + config.seeds - 1}; mix {PAPER}, cv:nlp:gnn:ctr; FIFO",
         "intervals are 95 %, Student's over seeds; ratios are of means, arms paired by seed",
         f"Algorithm 1 with theta {policy.theta:g}: correlation, as no recorded job ran twice with less; alpha goes "

@@ -1,7 +1,7 @@
 """Tables of the shrinking studies, from the rows of runs: gains beside those claimed, levels, harm, and the goal."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,14 +13,11 @@ from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
 from pipelines.simulation.workloads import gangs_of, starts_under
 from pipelines.studies.compare import ARM, Values, paired
-from pipelines.studies.intervals import NOTHING, Interval, clopper_pearson, mean, ratio, ratio_difference
+from pipelines.studies.intervals import NOTHING, Interval, clopper_pearson, mean, ratio
 from pipelines.studies.shrinking.runs import PLACE, populations
 from pipelines.studies.study import Row
 
 PERCENT: Final = 100.0
-MILDEST: Final = "unchanged"
-"""The slowdown model of Yang, Hong and Tang: a smaller request does not change the run time."""
-
 TRUTH: Final = "contention"
 """The slowdown model under which the goal and harm are judged."""
 
@@ -72,25 +69,16 @@ def claim_rows(runs: pl.DataFrame) -> list[Row]:
     Columns: `requested` and `found` are the means over seeds of the baseline and of the arm. `gain_pct` is the relative
     gain, `gain_points` the gain in percentage points, and `of_oracle` the gain divided by the oracle's; each has a 95 %
     interval, paired by seed. `paper_gain_pct` is the claimed gain, which may be relative or in points, so `relative`
-    and `points` compare it with both of our gains. `beside_unchanged_pct` is the gain under the row's slowdown model
-    minus that under `unchanged`, in points. `binding_truth` is the slowdown model with the smallest gain, or `none` if
-    it does not differ from `unchanged`.
+    and `points` compare it with both of our gains.
     """
-    at = {tuple(place.values()): arms for place, arms in paired(runs, PLACE)}
-    truths = runs["truth"].unique(maintain_order=True).to_list()
-    rows: list[Row] = []
-    for key, arms in at.items():
-        place = {**dict(zip(PLACE, key, strict=True)), "seeds": len(arms[REQUESTED]["completed"])}
-        by_truth = {truth: at[*key[:-1], truth] for truth in truths}
-        for name, figure in FIGURES.items():
-            if figure.column in arms[REQUESTED]:
-                rows += [
-                    {**place, "figure": name, "arm": arm, **_claim(figure, arm, arms)}
-                    | _beside_unchanged(figure, arm, by_truth, str(place["truth"]))
-                    for arm in arms
-                    if arm != REQUESTED
-                ]
-    return rows
+    return [
+        {**place, "seeds": len(arms[REQUESTED]["completed"]), "figure": name, "arm": arm, **_claim(figure, arm, arms)}
+        for place, arms in paired(runs, PLACE)
+        for name, figure in FIGURES.items()
+        if figure.column in arms[REQUESTED]
+        for arm in arms
+        if arm != REQUESTED
+    ]
 
 
 def _claim(figure: Figure, arm: str, arms: Values) -> Row:
@@ -116,21 +104,6 @@ def _beside_claim(stated: float | None, ours: Interval) -> str | None:
     if ours.low > stated:
         return "above"
     return "below" if ours.high < stated else "within"
-
-
-def _beside_unchanged(figure: Figure, arm: str, by_truth: Mapping[str, Values], truth: str) -> Row:
-    if MILDEST not in by_truth:
-        return {}
-    less = [by_truth[MILDEST][name][figure.column] for name in (arm, REQUESTED)]
-    beside = {
-        each: ratio_difference(arms[arm][figure.column], arms[REQUESTED][figure.column], *less).scaled(PERCENT)
-        for each, arms in by_truth.items()
-    }
-    falls = figure.paper_gain_pct is not None and figure.paper_gain_pct < 0.0
-    lost = {each: difference.scaled(-1.0 if falls else 1.0) for each, difference in beside.items()}
-    least = min(lost, key=lambda each: lost[each].value)
-    binds = max(lost[least].low, lost[least].high) < 0.0
-    return {**beside[truth].columns("beside_unchanged_pct"), "binding_truth": least if binds else "none"}
 
 
 def bottleneck_rows(runs: pl.DataFrame) -> list[Row]:

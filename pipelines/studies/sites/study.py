@@ -13,10 +13,9 @@ from pipelines.models.sites.judging import FEASIBLE, RULES, bounds_of, judged
 from pipelines.models.sites.mappo import played, trained_agents
 from pipelines.models.sites.recorded import PERIODS, batch, pool_of
 from pipelines.models.sites.training import trained_scorer, tuned_rolling, usd_of
-from pipelines.simulation.sites.clairvoyant import Clairvoyant
 from pipelines.simulation.sites.places import REGIMES, places_of
 from pipelines.simulation.sites.weeks import Weeks
-from pipelines.studies.intervals import Interval, mean
+from pipelines.studies.intervals import NOTHING, Interval, mean
 from pipelines.studies.study import (
     Context,
     Findings,
@@ -105,7 +104,11 @@ def run(config: Config, context: Context) -> Findings:
         context.talk(f"{regime}: {config.seeds} scorers trained")
         if number == 0:
             found += _agents(train, tune, judge, config)
-        rows += [{"regime": regime, **row, **_normalised(row, bounds)} for row in found]
+        for row in found:
+            utility = {}
+            if "week" in row:
+                utility = {"utility": float(str(row["utility_usd"])) / bounds[int(str(row["week"]))].bound_usd}
+            rows.append({"regime": regime, **row, **utility})
     runs = pl.DataFrame(rows, infer_schema_length=None)
     return findings(runs, trace, notes)
 
@@ -117,13 +120,6 @@ def _agents(train: Weeks, tune: Weeks, judge: Weeks, config: Config) -> list[Row
         for seed in range(config.seed, config.seed + config.agent_seeds)
         for week, usd in enumerate(played(judge, trained_agents(train, tune, seed)).tolist())
     ]
-
-
-def _normalised(row: Row, bounds: Sequence[Clairvoyant]) -> Row:
-    """Return the normalised utility of a row that has a week."""
-    if "week" not in row:
-        return {}
-    return {"utility": float(str(row["utility_usd"])) / bounds[int(str(row["week"]))].bound_usd}
 
 
 def findings(runs: pl.DataFrame, trace: str, notes: Sequence[str]) -> Findings:
@@ -161,17 +157,12 @@ def _weekly(runs: pl.DataFrame, regime: str, name: str, figure: str) -> FloatArr
 
 def _against(regime: str, name: str, weekly: dict[str, FloatArray], found: FloatArray) -> Row:
     greedy, feasible = weekly[GREEDY], weekly[FEASIBLE]
-    level, over = mean(found), mean(found - greedy)
-    gain = mean(weekly[SCORER] - found) if SCORER in weekly else mean([])
+    level, over, gain = mean(found), mean(found - greedy), mean(weekly[SCORER] - found)
     return {
         "regime": regime,
         "policy": name,
-        "utility": level.value,
-        "utility_lo": level.low,
-        "utility_hi": level.high,
-        "over_greedy": over.value,
-        "over_greedy_lo": over.low,
-        "over_greedy_hi": over.high,
+        **level.columns("utility"),
+        **over.columns("over_greedy"),
         "of_gap": over.value / float((feasible - greedy).mean()),
         "scorer_gain_pct": 100.0 * gain.value / level.value if level.value > 0.0 else float("nan"),
     }
@@ -179,46 +170,23 @@ def _against(regime: str, name: str, weekly: dict[str, FloatArray], found: Float
 
 def _claims(runs: pl.DataFrame, regime: str, weekly: dict[str, FloatArray]) -> list[Row]:
     scorer, gap = weekly[SCORER], float((weekly[FEASIBLE] - weekly[GREEDY]).mean())
-    over, rolling = mean(scorer - weekly[GREEDY]), mean(scorer - weekly[ROLLING])
-    tuned = (
-        runs.filter(pl.col("regime") == regime).group_by("policy", maintain_order=True).agg(pl.col("tuning_usd").mean())
-    )
-    usd = {name: value for name, value in tuned.rows() if value is not None}
-    rows = [
-        _claim(regime, "learnt above greedy with forecast", over, over.low > 0.0 if regime != "A" else None),
-        _claim(regime, "learnt less tuned rolling plan", rolling, None),
-        _claim(regime, f"best on the tuning month: {max(usd, key=usd.__getitem__)}", mean([]), None),
-    ]
-    if regime in BARS:
-        share = over.scaled(1.0 / gap)
-        rows.insert(
-            1,
-            _claim(
-                regime, f"share of the gap to the best feasible, at least {GOAL_GAP}", share, share.value >= GOAL_GAP
-            ),
-        )
-    if SCORER in weekly:
-        least = float(weekly["least_loaded"].mean())
-        rows.append(
-            {
-                "regime": regime,
-                "claim": f"gain over least loaded (source: {CLAIM})",
-                "value": float(scorer.mean()) / least - 1.0,
-            }
-        )
-    return rows
-
-
-def _claim(regime: str, claim: str, found: Interval, holds: bool | None) -> Row:
-    held = {} if holds is None else {"holds": holds}
-    return {
-        "regime": regime,
-        "claim": claim,
-        "value": found.value,
-        "value_lo": found.low,
-        "value_hi": found.high,
-        **held,
+    over, share = mean(scorer - weekly[GREEDY]), mean(scorer - weekly[GREEDY]).scaled(1.0 / gap)
+    own = runs.filter(pl.col("regime") == regime, pl.col("tuning_usd").is_not_null())
+    tuned = own.group_by("policy", maintain_order=True).agg(pl.col("tuning_usd").mean())
+    best = max(tuned.rows(), key=lambda row: row[1])[0]
+    claims: dict[str, tuple[Interval, bool | None]] = {
+        "learnt above greedy with forecast": (over, over.low > 0.0 if regime != "A" else None),
+        f"share of the gap to the best feasible, at least {GOAL_GAP}": (share, share.value >= GOAL_GAP),
+        "learnt less tuned rolling plan": (mean(scorer - weekly[ROLLING]), None),
+        f"best on the tuning month: {best}": (NOTHING, None),
     }
+    rows: list[Row] = [
+        {"regime": regime, "claim": claim, **found.columns("value"), **({} if holds is None else {"holds": holds})}
+        for claim, (found, holds) in claims.items()
+        if regime in BARS or "share of the gap" not in claim
+    ]
+    gain = float(scorer.mean()) / float(weekly["least_loaded"].mean()) - 1.0
+    return [*rows, {"regime": regime, "claim": f"gain over least loaded (source: {CLAIM})", "value": gain}]
 
 
 SITES: Final = Study(name="sites", config=Config, run=run, takes=("lake",))

@@ -18,7 +18,7 @@ from pipelines.engine.engine import Local
 from pipelines.engine.processes import Processes
 from pipelines.errors import BadUsage
 from pipelines.studies.compare import compare, paired
-from pipelines.studies.study import Context, Findings, Study, option, seed_option, summed_up, write
+from pipelines.studies.study import Context, Findings, Study, option, seed_option, write
 
 
 class Shape(StrEnum):
@@ -132,12 +132,6 @@ def test_a_folder_holds_rows_without_nan_and_the_claims_first(tmp_path: Path) ->
     assert [path.name for path in paths] == ["rows.json", "runs.parquet"]
     rows = json.loads(paths[0].read_text())["rows"]
     assert [(each["table"], each.get("wait_s")) for each in rows] == [("claims", None), ("waits", None)]
-
-
-def test_means_are_by_group_with_the_number_of_seeds() -> None:
-    runs = pl.DataFrame({"arm": ["a", "b"] * 2, "seed": [0, 0, 1, 1], "wait_s": [1.0, 3.0, 11.0, 13.0]})
-    (row, _) = summed_up(runs, ("arm",), ("wait_s",))
-    assert (row["wait_s"], row["seeds"]) == (6.0, 2)
 
 
 def multiplied(arm: int, seed: int) -> dict[str, object]:

@@ -40,12 +40,6 @@ def test_curves_are_compared_from_what_both_can_do_with_to_the_most_of_use_to_th
     assert 1.0 < found.mean < 2.0
 
 
-def test_the_same_curve_is_as_good_as_itself() -> None:
-    curve = front((1, 10), (2, 7), (3, 5))
-
-    assert compared(curve, curve, curve).mean == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("theirs", [front((0.5, 30)), front((math.nan, 1))])
 def test_who_takes_less_than_we_can_or_never_ends_is_not_compared(theirs: Front) -> None:
     assert math.isnan(compared(front((1, 10)), theirs, front((0, 1))).mean)

@@ -38,7 +38,6 @@ def row(study: str, arm: str, seed: int, tardiness: float, energy: float, **more
     usual = {
         "zone": "Z",
         "load": 0.5,
-        "kept_on_usd": energy,
         "foreseen_usd": 0.99 * (tardiness + energy),
         "unavoidable_usd": 15.5 if as_asked(arm) else 0.0,
     }
@@ -65,10 +64,8 @@ def test_savings_split_into_tardiness_and_energy() -> None:
     assert first["saving_pct"] == pytest.approx(100 * 60.0 / 80.5)
     assert first["tardiness_part_pct"] == pytest.approx(100 * 50.0 / 80.5)
     assert first["energy_part_pct"] == pytest.approx(100 * 10.0 / 80.5)
-    assert first["energy_saving_pct"] == pytest.approx(50.0)
     assert first["net_pct"] == pytest.approx(100 * (1.0 - 20.5 / 65.0))
     assert first["unavoidable_usd"] == pytest.approx(15.5)
-    assert first["kept_on_pct"] == pytest.approx(100 * 80.0 / 100.5)
 
 
 def test_deviations_are_of_the_realised_cost() -> None:

@@ -109,13 +109,3 @@ def test_a_load_of_one_brings_as_many_gpu_seconds_as_there_are(speeds: Speeds) -
     run_s, _ = drawn(speeds, 20_000, np.random.default_rng(0))
 
     assert least_gpu_s(run_s).mean() / interval_s(speeds, nodes, 1.0) == pytest.approx(nodes.gpus.sum())
-
-
-def test_nodes_of_both_types_have_the_published_watts() -> None:
-    nodes = cluster(2)
-
-    assert nodes.gpus.tolist() == [8, 8, 8, 8]
-    p100, v100 = nodes.types
-    assert (p100.idle_w, v100.idle_w) == (230.0, 280.0)
-    assert p100.idle_w + 8 * p100.gpu_active_w == pytest.approx(240.0 + 8 * 250.0)
-    assert v100.idle_w + 8 * v100.gpu_active_w == pytest.approx(330.0 + 8 * 300.0)

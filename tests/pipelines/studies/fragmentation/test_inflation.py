@@ -38,15 +38,6 @@ def test_inflated_pods_ask_for_almost_the_bound(milli: list[int], tenths: int, s
     assert order.tolist() == inflate(asked, capacity, until=1.3, rng=np.random.default_rng(seed)).tolist()
 
 
-def test_every_pod_is_as_likely_to_be_left_out_and_to_be_drawn_again() -> None:
-    rng, asked = np.random.default_rng(0), np.full(10, 1000)
-    left_out = np.bincount(np.concatenate([inflate(asked, 5000, until=1.0, rng=rng) for _ in range(400)]), minlength=10)
-    again = np.bincount(np.concatenate([inflate(asked, 20_000, until=1.0, rng=rng) for _ in range(400)]), minlength=10)
-    assert (left_out.sum(), again.sum()) == (2000, 8000)
-    assert left_out.min() > 150
-    assert again.min() > 700
-
-
 def test_pods_without_a_gpu_cannot_be_inflated() -> None:
     with pytest.raises(BadInput, match="asks for a GPU"):
         inflate(np.zeros(3, dtype=np.int64), 1000, rng=np.random.default_rng(0))

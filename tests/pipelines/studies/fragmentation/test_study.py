@@ -69,32 +69,6 @@ def test_without_published_results_their_columns_are_empty_and_it_is_said(lake: 
     assert "no published results: their columns are empty, and what is held to them is not judged" in result.stderr
 
 
-def test_the_folder_of_published_results_can_be_named(lake: Path, tmp_path: Path) -> None:
-    named = results(tmp_path / "elsewhere", {"fgd": [50.0, 50.0]})
-    question = ("--workload", "default", "--policy", "fgd")
-
-    found = [json.loads(taut(lake, *question, *more).stdout)[0] for more in ((), ("--published", str(named)))]
-    absent = taut(lake, *question, "--published", str(tmp_path / "nowhere"))
-
-    assert [row["published_pct"] for row in found] == [19.0, 50.0]
-    assert absent.exit_code == 1
-    assert str(tmp_path / "nowhere" / ALLOCATED) in " ".join(absent.stderr.split())
-
-
-def test_any_pod_list_can_be_chosen_by_name(lake: Path) -> None:
-    rows = json.loads(taut(lake, "--workload", "own", "--policy", "fgd").stdout)
-
-    assert [(row["workload"], row["policy"]) for row in rows if row["table"] == "unallocated"] == [("own", "fgd")]
-
-
-def test_the_same_question_gives_the_same_bytes(lake: Path) -> None:
-    first, second, other = (taut(lake, "--workload", "default", "--seed", seed) for seed in ("7", "7", "8"))
-
-    assert (first.exit_code, other.exit_code) == (0, 0), first.stderr
-    assert first.stdout == second.stdout
-    assert first.stdout != other.stdout
-
-
 @pytest.mark.slow
 def test_a_folder_holds_rows_curves_and_charts(lake: Path, tmp_path: Path) -> None:
     result = taut(lake, "--out", str(tmp_path / "out"), "--format", "table")

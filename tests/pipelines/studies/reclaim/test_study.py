@@ -147,18 +147,6 @@ def test_jobs_without_the_types_of_the_mix_are_drawn_uniformly() -> None:
 
 
 @pytest.mark.slow
-def test_jobs_that_use_all_they_request_leave_nothing_to_reclaim() -> None:
-    full = {"used_cpu_cores": pl.col("req_cpu_cores"), "used_gpus": pl.col("req_gpus")}
-    memory = {"mem_max_gib": pl.col("req_mem_gib"), "gpu_mem_max_gib": 16.0 * pl.col("req_gpus")}
-
-    for row in rows_of(run_study(small(arm=("reclaim", "bound"), rate=70.0), context(**full, **memory))):
-        assert math.isnan(float(str(row["share"])))
-        slack = 0.02 * float(str(row["requested_finished"])) if row["arm"] == "reclaim" else 0.0
-        assert row["finished"] == pytest.approx(row["requested_finished"], abs=slack)
-        assert row["killed"] == 0
-
-
-@pytest.mark.slow
 def test_arms_that_need_models_are_left_out_without_models_or_with_too_few_jobs() -> None:
     without = run_study(small(arm=(), models=False, rate=20.0), context())
     few = run_study(small(arm=("reclaim_prior",), rate=20.0), context(8))

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from features.tables import Jobs
-from pipelines.errors import BadUsage, LakeError
+from pipelines.errors import LakeError
 from pipelines.studies.replay.capacity import Pool, Reading
-from pipelines.studies.replay.replay import ORDERS, Outcome, orders_for, planned, replay, replayed
+from pipelines.studies.replay.replay import ORDERS, Outcome, planned, replay, replayed
 from pipelines.studies.replay.sizes import ORACLE, PREDICTED, Sizes
 from scheduler_core.cluster import Machine
 from tests.pipelines.lake.canonical import T0, canonical, job_row
@@ -110,15 +110,6 @@ def test_only_compared_orders_are_replayed_over_history_unless_asked() -> None:
         "las": ["none"],
     }
     assert planned(orders, ["recent_20"], everywhere=True)["mlfq"] == ["recent_20", ORACLE]
-
-
-def test_orders_that_need_what_the_trace_does_not_tell_are_left_out() -> None:
-    known = orders_for(QUEUE)
-
-    assert "sjf" in known
-    assert not {"drf", "priority"} & set(known)
-    with pytest.raises(BadUsage, match="no order drf for these jobs"):
-        orders_for(QUEUE, ["drf"])
 
 
 def test_jobs_without_gpus_are_left_out_and_counted() -> None:

@@ -1,7 +1,6 @@
-"""`taut study shrinking` on a tiny lake: rows, notes, golden tables, and the folder of results."""
+"""`taut study shrinking` on a tiny lake: rows, notes, tables, and the folder of results."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,6 @@ from typer.testing import CliRunner, Result
 from pipelines.cli import app
 from pipelines.lake.ingest import ingest
 from pipelines.synth.pai import synthesise
-
-GOLDEN = Path(__file__).parents[3] / "golden" / "study_shrinking.txt"
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +24,21 @@ def taut(lake: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["study", "shrinking", *arguments, *where])
 
 
-def test_the_tables_are_the_golden_ones(lake: Path) -> None:
+def test_notes_say_what_is_assumed_and_the_screen_has_every_table(lake: Path) -> None:
     result = taut(lake, "--load", "70")
 
     assert result.exit_code == 0, result.stderr
     notes = " ".join(result.stderr.split())
     for said in ("synthetic jobs drawn with replacement", "taken as 16 GiB", "seeds 0 to 1", "theta 0.05: correlation"):
         assert said in notes
-    if os.environ.get("TAUT_GOLDEN") == "write":
-        GOLDEN.write_text(result.stdout, encoding="utf-8")
-    assert result.stdout == GOLDEN.read_text(encoding="utf-8")
+    headings = [line.split()[:3] for line in result.stdout.splitlines() if line.startswith("gnn")]
+    assert headings == [
+        ["gnn", "truth", "figure"],
+        ["gnn", "truth", "arm"],
+        ["gnn", "truth", "arm"],
+        ["gnn", "truth", "arm"],
+        ["gnn", "truth", "arm"],
+    ]
 
 
 @pytest.mark.slow
@@ -57,12 +59,3 @@ def test_rows_of_a_table_share_their_names_and_the_folder_is_the_same_each_time(
     files = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in "ab"]
     assert files[0] == files[1]
     assert {Path(name).suffix for name in files[0]} == {".json", ".parquet", ".html", ".svg", ".png"}
-
-
-def test_a_folder_that_has_files_is_left_alone(lake: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("mine")
-
-    result = taut(lake, "--out", str(tmp_path))
-
-    assert result.exit_code == 2
-    assert "a new or empty folder" in result.stderr

@@ -54,34 +54,6 @@ def test_nothing_is_a_share_of_a_gain_that_may_be_none() -> None:
     assert math.isnan(float(str(claims(runs(noisy))["contention", "deployed", "shrunk"]["of_oracle"])))
 
 
-@pytest.mark.parametrize(
-    ("gains", "binding", "beside"),
-    [
-        ({"unchanged": 0.2, "predicted": 0.1, "contention": -0.1}, "contention", [0.0, -10.0, -30.0]),
-        ({"unchanged": 0.2, "contention": 0.2}, "none", [0.0, 0.0]),
-    ],
-)
-def test_the_slowdown_model_that_leaves_least_binds(gains: dict[str, float], binding: str, beside: list[float]) -> None:
-    base = [100.0, 110.0, 90.0]
-    frame = pl.concat(
-        runs({"requested": {"deployed": base}, "shrunk": {"deployed": [b * (1 + gain) for b in base]}}, truth=truth)
-        for truth, gain in gains.items()
-    )
-    found = [claims(frame)[truth, "deployed", "shrunk"] for truth in gains]
-
-    assert {row["binding_truth"] for row in found} == {binding}
-    assert [row["beside_unchanged_pct"] for row in found] == [pytest.approx(each) for each in beside]
-
-
-def test_what_should_fall_is_bound_where_it_falls_least() -> None:
-    frame = pl.concat(
-        runs({"requested": {"cpu_request_cores": [100.0] * 3}, "shrunk": {"cpu_request_cores": [cores] * 3}}, truth=of)
-        for of, cores in {"unchanged": 70.0, "contention": 90.0}.items()
-    )
-
-    assert claims(frame)["contention", "cpu_request", "shrunk"]["binding_truth"] == "contention"
-
-
 def test_levels_and_the_hour_of_the_full_cpu_are_means_with_intervals() -> None:
     levels = {row["arm"]: row for row in level_rows(runs(HAND), ["deployed", "absent"])}
     hours = {row["arm"]: row for row in bottleneck_rows(runs(HAND))}
