@@ -1,4 +1,8 @@
-"""One small run of every study: its headline figures as they were frozen."""
+"""One small run of every study: its headline figures as they were frozen, before the first cut.
+
+Of what was frozen, rows of retired arms are left out: other targets and ties of `fragmentation`, the rolling linear
+programme of `sites`.
+"""
 
 import json
 from pathlib import Path

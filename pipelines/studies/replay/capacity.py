@@ -63,7 +63,7 @@ def readings_of(
     machines = lake.table("machines").filter(pl.col("cluster") == cluster).collect()
     own = machines.filter(pl.col("trace") == trace)
     machines = own if own.height else machines.filter(pl.col("trace") == pl.col("trace").min())
-    made = {
+    made: dict[str, Sequence[Reading | None]] = {
         "machine_list": [listed(machines)],
         "vc_table": [vc_table(jobs, lake.table("capacity", trace).collect())],
         "load": [at_load(jobs, since, load) for load in loads],
