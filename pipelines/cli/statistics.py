@@ -52,15 +52,12 @@ def _list(form: Format) -> None:
 def _verify(where: InLake, form: Format) -> None:
     from pipelines.lake.lake import Lake as OpenLake
     from pipelines.statistics.published import read_published
-    from pipelines.statistics.shown import tally, verdict_lines
+    from pipelines.statistics.shown import tally, verdict_rows
     from pipelines.statistics.verification import verify
 
     with OpenLake(where.place().lake) as source:
         checked = verify(source, read_published(), None if where.trace is None else [where.trace])
-    if form == "table":
-        typer.echo("\n".join(verdict_lines(checked)))
-    else:
-        emit(checked, form)
+    emit(verdict_rows(checked) if form == "table" else checked, form)
     say(tally(checked))
 
 
@@ -77,11 +74,11 @@ def _compute(names: tuple[str, ...], where: InLake, cluster: str | None, by: tup
         answers = {each: STATISTICS[each].answer(source, name, by, cluster) for each in dict.fromkeys(names)}
         only = cluster_note(source, name)
     for each, answer in answers.items():
-        if answer.unanswerable is not None:
-            say(f"{each}: {answer.unanswerable.reason}")
+        if answer.reason is not None:
+            say(f"{each}: {answer.reason}")
     if only and any(answer.cluster not in (None, cluster) for answer in answers.values()):
         say(only)
-    told = {each: answer.rows for each, answer in answers.items() if answer.unanswerable is None}
+    told = {each: answer.rows for each, answer in answers.items() if answer.reason is None}
     if not told:
         raise LakeError(f"{name} has no rows for any of: {', '.join(answers)}; the reasons are above")
     if form != "table":

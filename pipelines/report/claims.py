@@ -30,23 +30,22 @@ def claims(traces: Traces, price: Price | None) -> Section:
     """Build the section: request and use of each resource, slack by resource and type of work, and its cost."""
     whole = traces.ask("over_claim")
     kinds = traces.ask("over_claim", "task_type")
-    parts: list[Part] = []
-    if whole.rows.width:
-        parts.append(Figure(name="slack_share", chart=slack_share(whole.rows, traces.names), rows=whole.rows))
-        parts += _distributions(traces)
+    parts = whole.figure("slack_share", lambda rows: slack_share(rows, traces.names))
+    points = traces.ask("request_and_use")
+    for resource, use in DRAWN:
+        wanted = (pl.col("resource") == resource, pl.col("use") == use)
+        parts += points.where(*wanted).figures("request_and_use-{trace}-" + resource, request_and_use)
     for trace in kinds.traces:
         rows = gpu_slack(kinds.of(trace)).sort("requested_h", descending=True)
         if rows.height:
             chart = slack_hours(rows, "task_type", trace)
             parts.append(Figure(name=f"slack_by_kind-{trace}", chart=chart, rows=rows))
-    if whole.rows.width:
-        said = (
-            "Measured tasks that request some of the resource, per instance; basis: definition of the request; "
-            "requested_h and slack_h in core-, GPU- and GiB-hours; slack_h is the request above use, times instances "
-            "and run time"
-        )
-        rows = whole.rows.select(COLUMNS)
-        parts += [Table(name="over_claim", title="Request above use", rows=rows, said=said), _cost(kinds.rows, price)]
+    said = (
+        "Measured tasks that request some of the resource, per instance; basis: definition of the request; requested_h "
+        "and slack_h in core-, GPU- and GiB-hours; slack_h is the request above use, times instances and run time"
+    )
+    parts += whole.table("over_claim", "Request above use", said, COLUMNS)
+    parts += [_cost(kinds.rows, price)] if whole.rows.width else []
     return Section(
         name="over-claim",
         title="Over-claim: request against use",
@@ -68,18 +67,6 @@ def priced(rows: pl.DataFrame, price: Price) -> pl.DataFrame:
         (pl.col(hours) * price.amount).alias(f"{name} ({price.currency})")
         for name, hours in (("requested", "requested_h"), ("slack", "slack_h"))
     )
-
-
-def _distributions(traces: Traces) -> list[Part]:
-    points = traces.ask("request_and_use")
-    figures: list[Part] = []
-    for trace in points.traces:
-        for resource, use in DRAWN:
-            rows = points.of(trace).filter(pl.col("resource") == resource, pl.col("use") == use)
-            if rows.height:
-                name = f"request_and_use-{trace}-{resource}"
-                figures.append(Figure(name=name, chart=request_and_use(rows, trace), rows=rows))
-    return figures
 
 
 def _cost(kinds: pl.DataFrame, price: Price | None) -> Part:

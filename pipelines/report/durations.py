@@ -6,7 +6,7 @@ import polars as pl
 
 from pipelines.report.charts.distributions import duration_ranges, durations
 from pipelines.report.charts.grids import BUSY, by_machine_type, utilisation
-from pipelines.report.parts import Figure, Part, Section, Table, Traces, with_short_names
+from pipelines.report.parts import Figure, Part, Section, Traces, with_short_names
 
 _COLUMNS: Final = ("trace", "jobs", "mean_s", "p50_s", "p90_s", "p99_s", "max_s", "over_24h_share")
 _BY: Final = {"size": "GPUs of the job", "status": "status", "task_type": "kind", "vc": "virtual cluster"}
@@ -32,10 +32,7 @@ _INTRO: Final = {
 
 def _section(traces: Traces, statistic: str, title: str, name: str, by: tuple[str, ...]) -> Section:
     whole = traces.ask(statistic)
-    parts: list[Part] = []
-    if whole.rows.width:
-        chart = durations(whole.rows, title, traces.names)
-        parts.append(Figure(name=statistic, chart=chart, rows=whole.rows))
+    parts = whole.figure(statistic, lambda rows: durations(rows, title, traces.names))
     for dimension in by if whole.rows.width else ():
         split = traces.ask(statistic, dimension)
         for trace in split.traces:
@@ -43,11 +40,9 @@ def _section(traces: Traces, statistic: str, title: str, name: str, by: tuple[st
             if rows.height > 1:
                 chart = duration_ranges(rows, title, dimension, _BY[dimension], trace, traces.colour(trace))
                 parts.append(Figure(name=f"{statistic}-by-{dimension}-{trace}", chart=chart, rows=rows))
-    if whole.rows.width:
-        extra = tuple(n for n in ("gpu_hours_over_24h_share", "censored_share") if n in whole.rows.columns)
-        rows = whole.rows.select(*_COLUMNS, *extra)
-        said = "Seconds; shares of jobs, and of GPU-hours, beyond 24 hours"
-        parts.append(Table(name=f"{statistic}-table", title=title, rows=rows, said=said))
+    extra = tuple(n for n in ("gpu_hours_over_24h_share", "censored_share") if n in whole.rows.columns)
+    said = "Seconds; shares of jobs, and of GPU-hours, beyond 24 hours"
+    parts += whole.table(f"{statistic}-table", title, said, (*_COLUMNS, *extra))
     return Section(name=name, title=title, intro=_INTRO[statistic], parts=(*parts, *whole.notes))
 
 
@@ -66,18 +61,16 @@ def busyness(traces: Traces) -> Section:
     """Build the section on machine use: heat maps of each resource's busy fraction, and its range by machine type."""
     hours, kinds = traces.ask("utilisation_by_hour", "weekday"), traces.ask("utilisation_by_machine_type")
     parts: list[Part] = []
-    for trace in hours.traces:
-        for resource in BUSY:
-            rows = _of(hours.of(trace), resource)
-            if rows.height:
-                chart = utilisation(rows, resource, trace, traces.lake.manifest(trace).zone)
-                parts.append(Figure(name=f"busy-{trace}-{resource}", chart=chart, rows=rows))
-    for trace in kinds.traces:
-        for resource in BUSY:
-            rows = _of(kinds.of(trace), resource)
-            if rows.height:
-                chart = by_machine_type(rows, resource, trace, traces.colour(trace))
-                parts.append(Figure(name=f"busy-by-type-{trace}-{resource}", chart=chart, rows=rows))
+    for resource in BUSY:
+        of_resource = pl.col("resource") == resource
+        parts += hours.where(of_resource).figures(
+            "busy-{trace}-" + resource,
+            lambda rows, trace, of=resource: utilisation(rows, of, trace, traces.lake.manifest(trace).zone),
+        )
+        parts += kinds.where(of_resource).figures(
+            "busy-by-type-{trace}-" + resource,
+            lambda rows, trace, of=resource: by_machine_type(rows, of, trace, traces.colour(trace)),
+        )
     return Section(
         name="utilisation",
         title="Utilisation",
@@ -85,7 +78,3 @@ def busyness(traces: Traces) -> Section:
         "as machines sampled each hour. Hours without a sample are empty, not idle.",
         parts=(*parts, *hours.notes),
     )
-
-
-def _of(rows: pl.DataFrame, resource: str) -> pl.DataFrame:
-    return rows.filter(pl.col("resource") == resource)

@@ -8,10 +8,14 @@ from typing import Final
 import polars as pl
 
 from pipelines.report.charts.power import power_hours, power_of_types
-from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
+from pipelines.report.parts import Note, Part, Section, Table, Traces
 
 _COLUMNS: Final = ("gpus", "gpu_hours", "sampled_h", "energy_kwh", "mean_w", "max_w", "mean_c", "max_c")
 _ERRORS: Final = ("xid_hours", "xid_gpus")
+FITTED: Final = (
+    "Least squares over machine-hours: power of a GPU at busy fraction 0 (idle_w) and 1 (full_w), and the share of the "
+    "variance explained (r2); figures for the file of taut simulate --power"
+)
 MOST_MACHINES: Final = 12
 """Maximum number of machines in the table of errors."""
 
@@ -22,20 +26,17 @@ def environment(traces: Traces) -> Section | None:
     if not kinds.traces:
         return None
     hours, fitted = traces.ask("gpu_environment", "hour"), traces.ask("gpu_power_by_use")
-    parts: list[Part] = []
-    for trace in kinds.traces:
-        colour, zone = traces.colour(trace), traces.lake.manifest(trace).zone
-        if _has_power(kinds.of(trace)):
-            by_hour = hours.of(trace)
-            parts.append(Figure(name=f"power-{trace}", chart=power_hours(by_hour, trace, zone, colour), rows=by_hour))
-            by_type = kinds.of(trace)
-            parts.append(
-                Figure(name=f"power-by-type-{trace}", chart=power_of_types(by_type, trace, colour), rows=by_type)
-            )
-    rows = kinds.rows.select("trace", "gpu_type", *_COLUMNS)
+    known = pl.col("mean_w").count().over("trace") > 0
+    zones = {trace: traces.lake.manifest(trace).zone for trace in kinds.traces}
+    parts = hours.where(known).figures(
+        "power-{trace}", lambda rows, trace: power_hours(rows, trace, zones[trace], traces.colour(trace))
+    )
+    parts += kinds.where(known).figures(
+        "power-by-type-{trace}", lambda rows, trace: power_of_types(rows, trace, traces.colour(trace))
+    )
     said = "Hours that samples cover, energy drawn in them, power in W, temperature in degrees C"
-    parts.append(Table(name="gpu_environment", title="GPUs by type", rows=rows, said=said))
-    parts += [_fit(fitted.rows)] if fitted.rows.width else []
+    parts += kinds.table("gpu_environment", "GPUs by type", said, ("trace", "gpu_type", *_COLUMNS))
+    parts += fitted.table("gpu_power_by_use", "Power by use", FITTED)
     parts += _errors(traces)
     return Section(
         name="environment",
@@ -43,18 +44,6 @@ def environment(traces: Traces) -> Section | None:
         intro="Measured: as the GPUs' exporters reported them, hour by hour. Hours without samples are absent.",
         parts=(*parts, *kinds.notes, *fitted.notes),
     )
-
-
-def _has_power(rows: pl.DataFrame) -> bool:
-    return rows["mean_w"].count() > 0
-
-
-def _fit(rows: pl.DataFrame) -> Table:
-    said = (
-        "Least squares over machine-hours: power of a GPU at busy fraction 0 (idle_w) and 1 (full_w), and the share of "
-        "the variance explained (r2); figures for the file of taut simulate --power"
-    )
-    return Table(name="gpu_power_by_use", title="Power by use", rows=rows, said=said)
 
 
 def _errors(traces: Traces) -> list[Part]:

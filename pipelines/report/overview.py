@@ -34,15 +34,12 @@ def overview(traces: Traces) -> Section:
     untold: tuple[Note, ...] = ()
     for unit in ("hour", "weekday"):
         found = traces.ask(f"arrivals_by_{unit}")
-        if found.rows.width:
-            chart = arrivals(found.rows, unit, traces.names)
-            parts.append(Figure(name=f"arrivals_by_{unit}", chart=chart, rows=found.rows))
+        parts += found.figure(f"arrivals_by_{unit}", lambda rows, unit=unit: arrivals(rows, unit, traces.names))
         untold += found.notes
     parts += _sizes(sizes, traces)
     machines = traces.ask("machine_classes")
-    if machines.rows.width:
-        said = "cpu_cores, mem_gib, gpus and gpu_mem_gib (of one GPU) are per machine"
-        parts.append(Table(name="machines", title="Classes of machines", rows=machines.rows, said=said))
+    said = "cpu_cores, mem_gib, gpus and gpu_mem_gib (of one GPU) are per machine"
+    parts += machines.table("machines", "Classes of machines", said)
     reasons = (*held.notes, *untold, *machines.notes)
     return Section(
         name="overview",

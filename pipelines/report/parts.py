@@ -1,7 +1,7 @@
 """Parts of a report (sections with figures, tables, notes), and queries of a statistic for several traces at once."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -79,6 +79,24 @@ class Asked:
         """Return the names of the traces with rows."""
         return self.rows["trace"].unique(maintain_order=True).to_list() if self.rows.width else []
 
+    def where(self, *conditions: pl.Expr) -> "Asked":
+        """Return only the rows that meet the conditions."""
+        return replace(self, rows=self.rows.filter(*conditions)) if self.rows.width else self
+
+    def figure(self, name: str, draw: "Callable[[pl.DataFrame], alt.TopLevelMixin]") -> list[Part]:
+        """Return a figure of all traces, none without rows."""
+        return [Figure(name=name, chart=draw(self.rows), rows=self.rows)] if self.rows.width else []
+
+    def figures(self, name: str, draw: "Callable[[pl.DataFrame, str], alt.TopLevelMixin]") -> list[Part]:
+        """Return a figure for each trace with rows, its name after `{trace}` in `name`; `draw` gets rows and trace."""
+        of = {trace: self.of(trace) for trace in self.traces}
+        return [Figure(name=name.format(trace=trace), chart=draw(rows, trace), rows=rows) for trace, rows in of.items()]
+
+    def table(self, name: str, title: str, said: str, columns: Sequence[str] = ()) -> list[Part]:
+        """Return a table of all traces with these columns, or all; none without rows."""
+        rows = self.rows.select(columns) if columns and self.rows.width else self.rows
+        return [Table(name=name, title=title, rows=rows, said=said)] if self.rows.width else []
+
     @property
     def notes(self) -> tuple[Note, ...]:
         """Return the reasons for traces without rows as notes."""
@@ -99,12 +117,10 @@ class Traces:
         told, reasons = [], []
         for name in self.names:
             answer = STATISTICS[statistic].answer(self.lake, name, by, self.cluster)
-            if answer.unanswerable is None:
+            if answer.reason is None:
                 told.append(answer.rows.select(pl.lit(name).alias("trace"), pl.all()))
             else:
-                reasons.append(
-                    f"{name}: {STATISTICS[statistic].title.lower()} not available; {answer.unanswerable.reason}."
-                )
+                reasons.append(f"{name}: {STATISTICS[statistic].title.lower()} not available; {answer.reason}.")
         rows = pl.concat(told, how="diagonal_relaxed") if told else pl.DataFrame()
         return Asked(rows=rows, reasons=tuple(reasons))
 

@@ -42,12 +42,9 @@ def people(traces: Traces, price: Price | None) -> Section:
         parts.append(Figure(name="concentration", chart=chart, rows=curve))
     parts += [*_ranked(users, "user", traces), *_ranked(clusters, "vc", traces)]
     groups, whole = traces.ask("group_recurrence"), traces.ask("user_concentration")
-    if groups.rows.width:
-        parts.append(Figure(name="recurrence", chart=recurrence(groups.rows, traces.names), rows=groups.rows))
-    if whole.rows.width:
-        said = "top: the 5 % of users with most; first: the user with most"
-        rows = whole.rows.select(_CONCENTRATION)
-        parts.append(Table(name="users", title="Concentration on users", rows=rows, said=said))
+    parts += groups.figure("recurrence", lambda rows: recurrence(rows, traces.names))
+    said = "top: the 5 % of users with most; first: the user with most"
+    parts += whole.table("users", "Concentration on users", said, _CONCENTRATION)
     parts += [table for by in ("user", "group") for table in _slack(traces, by, price)]
     return Section(
         name="people",

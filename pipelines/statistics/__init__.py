@@ -23,10 +23,10 @@ from pipelines.statistics.machines import (
     utilisation_by_machine_type,
 )
 from pipelines.statistics.outcomes import gpu_hours_by_status, group_recurrence, status_counts, user_concentration
-from pipelines.statistics.statistic import Answer, Statistic, Unanswerable, cluster_note
+from pipelines.statistics.statistic import Answer, Statistic, cluster_note
 from pipelines.statistics.times import arrivals_by_hour, arrivals_by_weekday, jct, period, queueing_delay, run_time
 
-__all__ = ["STATISTICS", "Answer", "Statistic", "Unanswerable", "cluster_note"]
+__all__ = ["STATISTICS", "Answer", "Statistic", "cluster_note"]
 
 STATISTICS: Final[dict[str, Statistic]] = {
     each.name: each

@@ -23,19 +23,12 @@ NULL_REASONS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unanswerable:
-    """The reason why a trace has no rows for a statistic."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The result of a statistic: rows, their cluster (None: all), and the reason if there are no rows."""
 
     rows: pl.DataFrame
     cluster: str | None = None
-    unanswerable: Unanswerable | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +68,7 @@ class Statistic:
         if rows.height:
             return Answer(rows=rows, cluster=cluster)
         reason = self._missing(lake, trace, cluster)
-        return Answer(rows=rows, cluster=cluster, unanswerable=Unanswerable(reason=reason))
+        return Answer(rows=rows, cluster=cluster, reason=reason)
 
     def _missing(self, lake: Lake, trace: str, cluster: str | None) -> str:
         where = trace if cluster is None else f"{trace}, cluster {cluster}"

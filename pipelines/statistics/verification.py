@@ -77,20 +77,26 @@ def _checked(lake: Lake, published: Published, trace: str) -> Iterator[Checked]:
         lacks = _lacks(published, population, lake.manifest(trace), ask)
         for column, text in row.published.items():
             what = f"{row.statistic}.{column}" + (f" ({where})" if where else "")
-            number = {"trace": trace, "of": population.what, "what": what, "published": text, "source": row.source}
+            number: Checked = {
+                "trace": trace,
+                "of": population.what,
+                "what": what,
+                "published": text,
+                "source": row.source,
+            }
             yield number | (
                 {"verdict": NOT_COMPUTABLE, "why": lacks} if lacks else _compared(row, column, ask, population)
             )
     for each in published.uncomputed:
         if published.of[each.of].trace == trace:
-            lost = {"trace": trace, "of": published.of[each.of].what, "verdict": NOT_COMPUTABLE}
+            lost: Checked = {"trace": trace, "of": published.of[each.of].what, "verdict": NOT_COMPUTABLE}
             yield lost | each.model_dump(include={"what", "published", "why", "source"})
 
 
 def _compared(row: PublishedRow, column: str, ask: Ask, population: Population) -> Checked:
     answer = ask(row.statistic, row.by, population.cluster)
-    if answer.unanswerable is not None:
-        return {"verdict": NOT_COMPUTABLE, "why": answer.unanswerable.reason}
+    if answer.reason is not None:
+        return {"verdict": NOT_COMPUTABLE, "why": answer.reason}
     found = _cell(answer.rows, row, column)
     if found is None:
         return {"verdict": NOT_COMPUTABLE, "why": "no such row here, or its value is null"}
@@ -126,7 +132,7 @@ def _periods(population: Population, ask: Ask) -> str:
     if population.period is None:
         return ""
     answer = ask("period", (), population.cluster)
-    if answer.unanswerable is not None:
+    if answer.reason is not None:
         return ""
     first, last = (str(answer.rows[name][0])[:10] for name in ("first_submit", "last_submit"))
     return f"; submitted {first} to {last} here, {' to '.join(population.period)} there"

@@ -30,7 +30,6 @@ from tests.pipelines.connect.prometheus.live import lake_of
 from tests.pipelines.connect.prometheus.test_measuring import HOUR_S, busy_hours
 from tests.pipelines.connect.prometheus.truth import T0, Job
 from tests.pipelines.simulation.sites.recorded_sites import grids_on_disk, jobs_on_disk
-from tests.test_journey import JOB
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "lake.md"
@@ -111,7 +110,8 @@ def test_models_go_from_the_bucket_through_the_registry_into_the_service_and_are
     assert any(name.endswith("card.json") for name in files.find(ARTIFACTS))
     assert not (place / "mlruns").exists()
 
-    job = {**JOB, "task_type": "nlp"}
+    request = {"cpu_cores": 6, "mem_gib": 29.3, "gpus": 0.5}
+    job = {"job_id": "a1", "task_type": "nlp", "user": "u", "gpu_type": "T4", "instances": 4, "request": request}
     (place / "nlp.json").write_text(json.dumps(job))
     predicted = json.loads(taut("predict", "nlp.json", "--format", "json").stdout)
     taut("recommend", "nlp.json", "--offline", "--format", "json")

@@ -115,7 +115,7 @@ def test_an_arrival_may_be_one_instance_of_a_job(taut: Taut) -> None:
         ("overtakes = 0",),
         ("sharing = 'devices'",),
         ("--policy", "sjf", "aging = 0.5"),
-        ("--policy", "sjf", "preempt = true", "restart_cost_s = 30", "quantum_s = 60"),
+        ("--policy", "sjf", "preempt = true", "restart_cost_s = 30", "quantum_s = 300"),
         ("mtbf_h = 0.3", "mttr_h = 0.5"),
         ("--seed", "9"),
         ("--rate", "20"),
@@ -173,9 +173,9 @@ def test_recorded_jobs_of_a_trace_without_use_run_on_gpus_alone(taut: Taut, lake
 
 
 def test_a_window_takes_the_jobs_submitted_in_it(taut: Taut) -> None:
-    everything = taut(*RECORDED, "--predictor", "none")
-    early = taut(*RECORDED, "--predictor", "none", "until = '1970-02-01'")
-    late = taut(*RECORDED, "--predictor", "none", "since = '1970-02-01'")
+    everything = taut(*RECORDED, "--truth", "unchanged", "--predictor", "none")
+    early = taut(*RECORDED, "--truth", "unchanged", "--predictor", "none", "until = '1970-02-01'")
+    late = taut(*RECORDED, "--truth", "unchanged", "--predictor", "none", "since = '1970-02-01'")
 
     counts = [rows[0]["submitted"] + rows[0]["never_fits"] for rows in (everything, early, late)]
     assert counts[0] == counts[1] + counts[2]

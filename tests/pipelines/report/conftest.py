@@ -1,5 +1,8 @@
 """One report of a tiny lake, made once: its sections and its page."""
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pipelines.lake.lake import Lake
@@ -7,7 +10,23 @@ from pipelines.report.page import page
 from pipelines.report.parts import Section
 from pipelines.report.price import price_of
 from pipelines.report.report import Order, sections, subtitle
+from tests.deploy.tools import tool
 from tests.pipelines.report.tiny import tiny_lake
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    """Return a real Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = tool("chromium")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield launched
+        launched.close()
 
 
 @pytest.fixture(scope="session")

@@ -4,25 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from pipelines.report.page import csv_of
 from pipelines.report.parts import Section
-from tests.deploy.tools import tool
 from tests.pipelines.report.tiny import ATTACK, figures, tables
 
 pytestmark = pytest.mark.slow
 WAIT_MS = 60_000
 DESK, PHONE = (1280, 900), (360, 740)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = tool("chromium")
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 class Visit:

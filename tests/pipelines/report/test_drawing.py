@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
+from pipelines.report.charts.attributions import importances
 from pipelines.report.page import page
-from tests.deploy.tools import tool
-from tests.pipelines.report.many import many_charts
+from pipelines.report.parts import Figure, Section
 
 pytestmark = pytest.mark.slow
 CHARTS = 40
@@ -22,19 +23,15 @@ Open = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = tool("chromium")
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
-@pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a page of many screens."""
+    """Return a page of many screens, of one importance drawn again and again."""
+    rows = pl.DataFrame({"feature": [f"f{i}" for i in range(10)], "mean": [1.0 / (i + 1) for i in range(10)]})
+    rows = rows.with_columns(std=pl.lit(0.05), repeats=pl.lit(5))
+    chart = importances(rows, "model", "pinball, ln s", "99 rows")
+    drawn = tuple(Figure(name=f"importance-{at}", chart=chart, rows=rows) for at in range(CHARTS))
+    section = Section(name="part", title="Part", intro="Made up.", parts=drawn)
     file = tmp_path_factory.mktemp("long") / "report.html"
-    file.write_text(page("Long", "Made up", many_charts(CHARTS)), encoding="utf-8")
+    file.write_text(page("Long", "Made up", [section]), encoding="utf-8")
     return file
 
 

@@ -97,8 +97,8 @@ def test_a_list_without_times_tells_no_arrivals(tmp_path: Path, unit: str) -> No
         split = answer(lake, f"arrivals_by_{unit}", by="cluster")
 
     assert whole.rows["jobs"].sum() == 2
-    assert bare.unanswerable is not None
-    assert "the same submission time" in bare.unanswerable.reason
+    assert bare.reason is not None
+    assert "the same submission time" in bare.reason
     assert split.rows["cluster"].unique().to_list() == ["default"]
 
 

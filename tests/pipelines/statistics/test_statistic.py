@@ -50,20 +50,20 @@ def test_a_lake_without_rows_has_an_empty_frame_and_a_reason(hollow: Lake, stati
         return
     assert answer.rows.is_empty()
     assert answer.rows.width > 2
-    assert answer.unanswerable is not None
-    assert answer.unanswerable.reason.startswith("toy has no rows in ")
+    assert answer.reason is not None
+    assert answer.reason.startswith("toy has no rows in ")
 
 
 @ALL
 def test_null_columns_are_no_answer_and_said(bare: Lake, statistic: Statistic) -> None:
     answer = statistic.answer(bare, "toy")
     if statistic.name in ANSWERED_BY_ANY_JOB:
-        assert answer.unanswerable is None
+        assert answer.reason is None
         assert answer.rows.height
         return
     assert answer.rows.is_empty()
-    assert answer.unanswerable is not None
-    reason = answer.unanswerable.reason
+    assert answer.reason is not None
+    reason = answer.reason
     assert " is null in all 2 rows of toy" in reason or " has no rows in " in reason or "no row of toy has" in reason
 
 
