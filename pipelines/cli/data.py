@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Literal
 
 import typer
 
 from pipelines.cli.commands import named
-from pipelines.cli.failures import naming
+from pipelines.cli.failures import naming, write_whole
 from pipelines.cli.options import FORM, LAKE, SEED, EngineOptions, Format, emit, place_of, say
 from pipelines.errors import BadUsage
 from pipelines.options import argument, option
@@ -104,20 +103,12 @@ def init(
     if not to.absolute().parent.is_dir():
         raise BadUsage(f"--to {to}: there is no folder {to.parent}; make it first")
     guessed = guess_mapping(file)
-    _write_whole(to, guessed.toml())
+    write_whole(to, guessed.toml())
     emit(guessed.rows(), form)
     for doubt in guessed.doubts:
         say(f"look: {doubt}")
     say(f"not used: {', '.join(guessed.unused) or 'none'}")
     say(f"next: edit {to} where it says LOOK, then taut ingest generic --mapping {to} --from {file} --check")
-
-
-def _write_whole(to: Path, text: str) -> None:
-    """Write a new file beside its place and rename it, so that a full disk leaves no part of it."""
-    with naming(to), TemporaryDirectory(dir=to.absolute().parent, prefix=f".{to.name}.") as stage:
-        staged = Path(stage) / to.name
-        staged.write_text(text, encoding="utf-8")
-        staged.replace(to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from features.errors import FeatureError
@@ -73,6 +74,14 @@ def out_written(out: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BadUsage(f"--out {out}: {_reason(error)}; name a file in a folder that can be written") from error
+
+
+def write_whole(to: Path, text: str) -> None:
+    """Write a file beside its place and rename it, so that neither a reader nor a full disk leaves part of it."""
+    with naming(to), TemporaryDirectory(dir=to.absolute().parent, prefix=f".{to.name}.") as stage:
+        staged = Path(stage) / to.name
+        staged.write_text(text, encoding="utf-8", newline="\n")
+        staged.replace(to)
 
 
 def told(error: BaseException, command: str) -> tuple[str, int]:

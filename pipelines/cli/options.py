@@ -150,7 +150,7 @@ def engine_of(name: EngineName, scheduler: str | None, count: int) -> "Engine":
 
         return Local()
     if name == "processes":
-        from pipelines.engine.processes import Processes
+        from pipelines.engine.engine import Processes
 
         return Processes(count)
     from pipelines.engine.dask_cluster import Dask

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipelines.cli.commands import named
+from pipelines.cli.failures import write_whole
 from pipelines.cli.options import CLUSTER, LAKE, place_of, say
 from pipelines.errors import BadUsage
 from pipelines.options import option
@@ -63,7 +64,7 @@ def report(
     give the same bytes.
     """
     from pipelines.lake.lake import Lake as OpenLake
-    from pipelines.report.price import price_of
+    from pipelines.report.claims import price_of
     from pipelines.report.report import Order, chosen
     from pipelines.report.report import report as written
 
@@ -83,7 +84,8 @@ def report(
     )
     with OpenLake(place.lake) as source:
         page = written(source, chosen(source, list(trace)), order)
-    _write_whole(out, page)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(out, page)
     say(f"{out}: {len(page.encode()) / 1e6:.1f} MB, opens in any browser without a network")
 
 
@@ -103,14 +105,6 @@ def _check_target(out: Path) -> None:
     if out.is_dir():
         raise BadUsage(f"--out {out}: found a folder, expected a file's name such as report.html")
     open_folder(out.parent)
-
-
-def _write_whole(out: Path, text: str) -> None:
-    """Write the text to a temporary file and rename it, so that readers never see half a page."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    fresh = out.with_name(f".{out.name}.fresh")
-    fresh.write_text(text, encoding="utf-8", newline="\n")
-    fresh.replace(out)
 
 
 COMMANDS: Final = named(report)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.report.charts.power import by_machine, grid_hours, idle_gpus
+from pipelines.report.charts.grids import by_machine, grid_hours, idle_gpus
 from pipelines.report.claims import gpu_slack
 from pipelines.report.parts import Asked, Figure, Note, Part, Section, Table, Traces
 from pipelines.simulation.energy.account import WATTS_PER_KW

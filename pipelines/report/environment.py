@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.report.charts.power import power_hours, power_of_types
+from pipelines.report.charts.grids import power_hours, power_of_types
 from pipelines.report.parts import Note, Part, Section, Table, Traces
 
 _COLUMNS: Final = ("gpus", "gpu_hours", "sampled_h", "energy_kwh", "mean_w", "max_w", "mean_c", "max_c")

@@ -6,9 +6,8 @@ import polars as pl
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from pipelines.errors import BadUsage, LakeError
-from pipelines.report.claims import gpu_slack
+from pipelines.report.claims import Price, gpu_slack
 from pipelines.report.parts import Note, Part, Section, Table, Traces, shortened
-from pipelines.report.price import Price
 from pipelines.rightsizing.rows import rightsized
 from pipelines.simulation.advice import ORACLE, REQUESTED
 from pipelines.simulation.job_pool import job_pool

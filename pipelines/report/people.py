@@ -11,9 +11,8 @@ import polars as pl
 from pipelines.report.charts.distributions import concentration
 from pipelines.report.charts.panels import traces_in
 from pipelines.report.charts.shares import ranked, recurrence
-from pipelines.report.claims import gpu_slack, priced
+from pipelines.report.claims import Price, gpu_slack, priced
 from pipelines.report.parts import Asked, Figure, Part, Section, Table, Traces, known_sum, with_short_names
-from pipelines.report.price import Price
 
 MOST_RANKED: Final = 12
 CURVE_POINTS: Final = 100

@@ -7,7 +7,7 @@ from typing import Final
 from pipelines.errors import BadUsage, LakeError
 from pipelines.lake.lake import Lake
 from pipelines.report.charts.panels import SERIES
-from pipelines.report.claims import claims
+from pipelines.report.claims import Price, claims
 from pipelines.report.durations import busyness, run_times, waits
 from pipelines.report.energy import energy
 from pipelines.report.environment import environment
@@ -17,7 +17,6 @@ from pipelines.report.overview import overview, quality
 from pipelines.report.page import page
 from pipelines.report.parts import Section, Traces
 from pipelines.report.people import people
-from pipelines.report.price import Price
 from pipelines.simulation.energy.meters import Meters
 
 __all__ = ["Order", "chosen", "report"]

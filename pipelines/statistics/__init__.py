@@ -14,10 +14,11 @@ from pipelines.statistics.claims import (
     sizes,
     use,
 )
-from pipelines.statistics.environment import gpu_environment, gpu_power_by_use
 from pipelines.statistics.machines import (
     capacity,
     files,
+    gpu_environment,
+    gpu_power_by_use,
     machine_classes,
     utilisation_by_hour,
     utilisation_by_machine_type,

@@ -6,8 +6,16 @@ Each is one query that uses the SQL of `pipelines.lake.quantities`; `pipelines.r
 from typing import Final
 
 from pipelines.lake.quantities import CLAIM_CELLS, CLAIMS_MEASURED, EXACT, IS_CLAIM, SLACK, total
-from pipelines.statistics.query import JOB_DIMENSIONS, JOB_ROWS, Split, mean, percentiles, quantiles, without
-from pipelines.statistics.statistic import statistic
+from pipelines.statistics.statistic import (
+    JOB_DIMENSIONS,
+    JOB_ROWS,
+    Split,
+    mean,
+    percentiles,
+    quantiles,
+    statistic,
+    without,
+)
 
 _USED: Final = {"jobs": ("req_gpus",), "usage": ("used_gpus",)}
 

@@ -3,8 +3,16 @@
 from typing import Final
 
 from pipelines.lake.quantities import EXACT, total
-from pipelines.statistics.query import JOB_DIMENSIONS, JOB_ROWS, Split, mean, percentiles, quantiles, without
-from pipelines.statistics.statistic import statistic
+from pipelines.statistics.statistic import (
+    JOB_DIMENSIONS,
+    JOB_ROWS,
+    Split,
+    mean,
+    percentiles,
+    quantiles,
+    statistic,
+    without,
+)
 
 _WITHOUT_STATUS: Final = without("status", JOB_DIMENSIONS)
 

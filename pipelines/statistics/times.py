@@ -5,8 +5,16 @@ Each is one query; hours and days are in the trace's time zone, percentiles are 
 
 from typing import Final
 
-from pipelines.statistics.query import JOB_ROWS, ZONE, Split, mean, percentiles, quantiles, share_of_gpu_hours
-from pipelines.statistics.statistic import statistic
+from pipelines.statistics.statistic import (
+    JOB_ROWS,
+    ZONE,
+    Split,
+    mean,
+    percentiles,
+    quantiles,
+    share_of_gpu_hours,
+    statistic,
+)
 
 _NO_ARRIVALS: Final = "all jobs have the same submission time, so arrivals are unknown"
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engine.engine import RETRIES, Engine, Local
-from pipelines.engine.processes import Processes
+from pipelines.engine.engine import RETRIES, Engine, Local, Processes
 from pipelines.errors import EngineError, TrainingError
 from tests.pipelines.engine.work import Job, alive, runs, square
 

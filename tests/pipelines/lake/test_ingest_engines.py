@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.engine.engine import Engine, Local
-from pipelines.engine.processes import Processes
+from pipelines.engine.engine import Engine, Local, Processes
 from pipelines.errors import EngineError
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import IngestReport, ingest

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines.lake.lake import Lake
+from pipelines.report.claims import price_of
 from pipelines.report.page import page
 from pipelines.report.parts import Section
-from pipelines.report.price import price_of
 from pipelines.report.report import Order, sections, subtitle
 from tests.deploy.tools import tool
 from tests.pipelines.report.tiny import tiny_lake

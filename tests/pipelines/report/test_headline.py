@@ -5,10 +5,10 @@ import re
 import polars as pl
 
 from pipelines.lake.lake import Lake
-from pipelines.report.feature_names import readable
+from pipelines.report.claims import price_of
 from pipelines.report.headline import headline
+from pipelines.report.models import readable
 from pipelines.report.parts import Note, Section, Table, Traces
-from pipelines.report.price import price_of
 
 
 def test_the_report_opens_with_what_was_claimed_and_not_used(made: list[Section]) -> None:

@@ -14,11 +14,10 @@ import pytest
 
 from pipelines.errors import BadUsage, LakeError
 from pipelines.lake.lake import Lake
-from pipelines.report.claims import claims
+from pipelines.report.claims import claims, price_of
 from pipelines.report.page import csv_of, page, shown
 from pipelines.report.parts import Section, Table, Traces, shortened
 from pipelines.report.people import people
-from pipelines.report.price import price_of
 from pipelines.report.report import MOST_TRACES, SECTIONS, Order, chosen, report
 from tests.pipelines.report.tiny import ATTACK, figures, frame, tables
 from tests.pipelines.statistics.lakes import make_lake, ran

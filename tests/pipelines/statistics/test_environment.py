@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.lake.lake import Lake
-from pipelines.statistics.environment import GPU_HOUR_DIMENSIONS, gpu_environment, gpu_power_by_use
+from pipelines.statistics.machines import GPU_HOUR_DIMENSIONS, gpu_environment, gpu_power_by_use
 from tests.pipelines.statistics.lakes import T0, Rows, job, make_lake
 
 KEY: dict[str, object] = {"trace": "toy", "cluster": "c"}

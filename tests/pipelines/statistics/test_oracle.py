@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipelines.statistics.claims import over_claim, sizes
 from pipelines.statistics.outcomes import gpu_hours_by_status, group_recurrence, status_counts, user_concentration
-from pipelines.statistics.query import PERCENTS
+from pipelines.statistics.statistic import PERCENTS
 from pipelines.statistics.times import arrivals_by_hour, run_time
 from tests.examples import examples
 from tests.pipelines.statistics.lakes import Rows, job, make_lake, used

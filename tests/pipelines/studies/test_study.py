@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli.options import DEMO_LAKE, engine_of
 from pipelines.cli.study import study_command
-from pipelines.engine.engine import Local
-from pipelines.engine.processes import Processes
+from pipelines.engine.engine import Local, Processes
 from pipelines.errors import BadUsage
 from pipelines.studies.compare import compare, paired
 from pipelines.studies.study import Context, Findings, Study, option, seed_option, write

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.engine.processes import Processes
+from pipelines.engine.engine import Processes
 from pipelines.errors import BadUsage
 from pipelines.studies.intervals import clopper_pearson
 from pipelines.studies.reclaim.arms import ARMS
