@@ -21,7 +21,6 @@ from pipelines.cli import (
     placing,
     planning,
     report,
-    retraining,
     rightsize,
     scheduling,
     serving,
@@ -29,7 +28,7 @@ from pipelines.cli import (
     sites,
     slurm,
     statistics,
-    tuning,
+    training,
     usage,
 )
 from pipelines.cli import study as experiments
@@ -45,7 +44,7 @@ os.environ["PYTHONSAFEPATH"] = "1"
 PANELS: Final[dict[str, tuple[ModuleType, ...]]] = {
     "Start": (demo,),
     "Data": (data, statistics, report),
-    "Models": (models, tuning, retraining),
+    "Models": (models, training),
     "Recommend": (scheduling, rightsize, placing),
     "Serve": (serving,),
     "Simulate": (simulation, sites, planning),

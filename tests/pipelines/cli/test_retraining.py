@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
 from pipelines.cli.options import Place
-from pipelines.cli.retraining import LOCK
+from pipelines.cli.training import LOCK
 from pipelines.errors import TrainingError
 from pipelines.models import renewal
 from pipelines.models.boosting import Boosting
