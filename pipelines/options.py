@@ -6,13 +6,18 @@
 
 from collections.abc import Sequence
 from dataclasses import MISSING, field
-from typing import Any
+from typing import Any, Final, TypeVar
 
-__all__ = ["argument", "option"]
+__all__ = ["REQUIRED", "argument", "option"]
+
+Default = TypeVar("Default")
+
+REQUIRED: Final[Any] = MISSING
+"""The default of an option that must be given."""
 
 
 def option(
-    default: Any,  # Any: of the type of the option; ... requires it
+    default: Default,
     help: str,  # noqa: A002 - named as typer names it
     *,
     name: str | Sequence[str] | None = None,
@@ -21,17 +26,18 @@ def option(
     shown: str | None = None,
     metavar: str | None = None,
     formats: Sequence[str] | None = None,
-) -> Any:
+) -> Default:
     """Declare an option: `name` is `--field-name` by default, `shown` describes the default value in words.
 
     `formats` are those of a `datetime`.
     """
     about = {"help": help, "name": name, "min": minimum, "max": maximum, "show_default": shown}
-    default = MISSING if default is ... else default
-    return field(default=default, metadata={**about, "metavar": metavar, "formats": formats})
+    declared: Default = field(default=default, metadata={**about, "metavar": metavar, "formats": formats})
+    return declared
 
 
-def argument(default: Any, help: str, *, shown: str | None = None, metavar: str | None = None) -> Any:  # noqa: A002
+def argument(default: Default, help: str, *, shown: str | None = None, metavar: str | None = None) -> Default:  # noqa: A002
     """Declare an argument, which is given by its position."""
     about = {"help": help, "show_default": shown or False, "metavar": metavar, "argument": True}
-    return field(default=MISSING if default is ... else default, metadata=about)
+    declared: Default = field(default=default, metadata=about)
+    return declared

@@ -16,14 +16,14 @@ from pipelines.cli.commands import named
 from pipelines.cli.failures import naming, write_whole
 from pipelines.cli.options import FORM, LAKE, SEED, EngineOptions, Format, emit, place_of, say
 from pipelines.errors import BadUsage
-from pipelines.options import argument, option
+from pipelines.options import REQUIRED, argument, option
 
 if TYPE_CHECKING:
     from pipelines.lake.sources.source import Source
 
 
 def fetch(
-    trace: Literal["pai", "helios", "philly", "openb"] = argument(..., "Published trace."),
+    trace: Literal["pai", "helios", "philly", "openb"] = argument(REQUIRED, "Published trace."),
     to: Path | None = option(None, "Folder to fill.", shown="data/raw/<trace>"),
 ) -> None:
     """Download a published trace, verify and unpack it; a second run resumes a broken download."""
@@ -38,7 +38,7 @@ def fetch(
 
 
 def synth(
-    trace: Literal["pai"] = argument(..., "Published format."),
+    trace: Literal["pai"] = argument(REQUIRED, "Published format."),
     to: Path = option(Path("data/raw/pai-synth"), "Folder to fill."),
     tasks: int = option(20_000, "How many tasks.", minimum=1000),
     tagged_share: float | None = option(None, "Share of jobs that carry a workload tag.", minimum=0.0, maximum=1.0),
@@ -60,7 +60,9 @@ def synth(
 class Wanted:
     """Options for the files to ingest, and the name of their trace."""
 
-    from_dir: str = option(..., "Folder of the files; for generic also one file, or postgresql://...", name="--from")
+    from_dir: str = option(
+        REQUIRED, "Folder of the files; for generic also one file, or postgresql://...", name="--from"
+    )
     mapping: Path | None = option(None, "For generic: TOML file that names the columns and units.")
     as_name: str | None = option(None, "Name of the trace in the lake.", name="--as", shown="the format's name")
     strict: float | None = option(
@@ -72,7 +74,7 @@ def ingest(
     wanted: Wanted,
     engine: EngineOptions,
     source: Literal["pai", "helios", "philly", "openb", "generic"] = argument(
-        ..., "Published format; generic: own files with a mapping."
+        REQUIRED, "Published format; generic: own files with a mapping."
     ),
     lake: str | None = LAKE,
     check: bool = option(False, "Print what would be quarantined, where and why; write nothing."),
@@ -88,7 +90,7 @@ def ingest(
 
 
 def init(
-    file: Path = argument(..., "CSV file of your jobs with a header (.gz is unpacked), or Parquet."),
+    file: Path = argument(REQUIRED, "CSV file of your jobs with a header (.gz is unpacked), or Parquet."),
     to: Path = option(Path("mapping.toml"), "Mapping file to write; it must not exist."),
     form: Format = FORM,
 ) -> None:
@@ -194,7 +196,7 @@ def _check_files(files: _Files, lake: str | Path, wanted: Wanted, form: Format) 
 
 
 def sql(
-    query: str = argument(..., "One SELECT over the tables and views named above; - reads it from stdin."),
+    query: str = argument(REQUIRED, "One SELECT over the tables and views named above; - reads it from stdin."),
     lake: str | None = LAKE,
     form: Format = FORM,
     raw: bool = option(False, "In CSV, write texts that a spreadsheet runs as they are."),

@@ -13,9 +13,9 @@ import typer
 from pipelines.cli.commands import Group, named
 from pipelines.cli.options import ADDRESSES, FORM, TOKEN_FILE, Format, emit, say
 from pipelines.errors import BadUsage
-from pipelines.options import argument, option
+from pipelines.options import REQUIRED, argument, option
 
-CONFIG: Path = option(..., "TOML file: names, modes and limit ranges of the cluster's pods.")
+CONFIG: Path = option(REQUIRED, "TOML file: names, modes and limit ranges of the cluster's pods.")
 API_SERVER: str | None = option(None, "Address of `kubectl proxy`.", shown="the cluster that this pod runs in")
 GPUS: tuple[str, ...] = option(
     (),
@@ -58,7 +58,7 @@ def webhook(
 
 
 def review(
-    file: str = argument(..., "JSON file of a pod, suspended job or AdmissionReview; - reads stdin."),
+    file: str = argument(REQUIRED, "JSON file of a pod, suspended job or AdmissionReview; - reads stdin."),
     config: Path = CONFIG,
     url: tuple[str, ...] = ADDRESSES,
     token_file: Path | None = TOKEN_FILE,
@@ -151,10 +151,10 @@ def reclaim(
 
 
 def manifests(
-    out: Path = option(..., "Folder to fill."),
-    url: str = option(..., "Address of the service, as seen from the cluster."),
-    trace: str = option(..., "Trace of the cluster's jobs in the service."),
-    cluster: str = option(..., "The cluster's name in the service."),
+    out: Path = option(REQUIRED, "Folder to fill."),
+    url: str = option(REQUIRED, "Address of the service, as seen from the cluster."),
+    trace: str = option(REQUIRED, "Trace of the cluster's jobs in the service."),
+    cluster: str = option(REQUIRED, "The cluster's name in the service."),
     image: str = option("taut:0.1.0", "Image of taut."),
     gpu: tuple[str, ...] = GPUS,
     form: Format = FORM,

@@ -17,7 +17,7 @@ import typer
 
 from pipelines.errors import BadUsage, meant
 from pipelines.models import NEWEST
-from pipelines.options import argument, option
+from pipelines.options import REQUIRED, argument, option
 from pipelines.places import beside, located
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ CLUSTER: str | None = option(None, "Only this cluster of the trace.", shown=ALL)
 SEED: int = option(0, "Seed of all random numbers.", minimum=0)
 THREADS: int | None = option(None, "Threads for training.", minimum=1, shown="TAUT_THREADS, else all")
 OFFLINE: bool = option(False, "Use the locally cached models; do not contact the registry.")
-JOBS_FILE: str = argument(..., "File of jobs, one JSON object per line or one array; - reads stdin.")
+JOBS_FILE: str = argument(REQUIRED, "File of jobs, one JSON object per line or one array; - reads stdin.")
 BUNDLES: Path | None = option(None, "Folder of cached models.", shown="TAUT_SERVE_BUNDLES, else next to the lake")
 TOKEN_FILE: Path | None = option(None, "File that holds the service's token.", shown="TAUT_TOKEN")
-ADDRESSES: tuple[str, ...] = option(..., "Address of the service; repeat it for replicas.", name="--url")
+ADDRESSES: tuple[str, ...] = option(REQUIRED, "Address of the service; repeat it for replicas.", name="--url")
 
 
 @dataclass(frozen=True, kw_only=True)

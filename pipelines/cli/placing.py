@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pipelines.cli.commands import named
 from pipelines.cli.options import FORM_JSON, Format, ServiceOptions, emit
 from pipelines.errors import BadUsage
-from pipelines.options import argument, option
+from pipelines.options import REQUIRED, argument, option
 
 if TYPE_CHECKING:
     from modelserve.contract.placements import PendingBody
@@ -20,7 +20,7 @@ MOST_BYTES: Final = 16 * 2**20
 """Maximum size of a file, that of a body of the service."""
 
 CLUSTER_FILE: str = argument(
-    ..., "JSON file of machines, running jobs and the queue; - reads stdin.", metavar="FILE.json|-"
+    REQUIRED, "JSON file of machines, running jobs and the queue; - reads stdin.", metavar="FILE.json|-"
 )
 
 

@@ -16,7 +16,7 @@ from pipelines.cli.commands import Group, named
 from pipelines.cli.failures import out_written
 from pipelines.cli.options import FORM, Format, InLake, ServiceOptions, emit, say
 from pipelines.errors import BadUsage
-from pipelines.options import option
+from pipelines.options import REQUIRED, option
 
 if TYPE_CHECKING:
     from modelserve.contract.plans import PlanBody
@@ -32,8 +32,8 @@ MOMENTS: Final = ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.
 class Question:
     """Options for the jobs, the series of the grid, and the time of the decision."""
 
-    jobs: Path = option(..., "File of jobs, one JSON object per line.")
-    grid: Path = option(..., "CSV file of hourly values, or a folder as for `taut simulate`.")
+    jobs: Path = option(REQUIRED, "File of jobs, one JSON object per line.")
+    grid: Path = option(REQUIRED, "CSV file of hourly values, or a folder as for `taut simulate`.")
     zone: str | None = option(None, "Zone of a folder with several.", shown="the only one")
     at: datetime | None = option(None, "Time of the decision (UTC).", formats=MOMENTS, metavar="UTC", shown="now")
 
@@ -47,7 +47,7 @@ class Question:
 class Decision(ServiceOptions):
     """Options for who decides, where the plan goes, and what carries it out."""
 
-    nodes: Path = option(..., "TOML file of nodes, and of clocks if they can be set.")
+    nodes: Path = option(REQUIRED, "TOML file of nodes, and of clocks if they can be set.")
     show: Actuator | None = option(None, "Print the commands for this system; run none.", name="--commands")
     apply: Actuator | None = option(None, "Run the commands for this system.")
     out: Path | None = option(None, "File for the plan as JSON; replaced.", shown="none is written")
@@ -82,7 +82,7 @@ class Decision(ServiceOptions):
 class Budget:
     """Options for the carbon budget, and how it is kept."""
 
-    budget_g: float = option(..., "Carbon budget in grams of CO2.", minimum=0.0)
+    budget_g: float = option(REQUIRED, "Carbon budget in grams of CO2.", minimum=0.0)
     budget: Literal["period", "to-completion"] = option(
         "period", "What it limits: emissions of a period (ours), or until the jobs end (patent)."
     )
@@ -171,7 +171,7 @@ def hold(
 
 def speeds(
     where: InLake,
-    jobs: Path = option(..., "File of jobs, one JSON object per line."),
+    jobs: Path = option(REQUIRED, "File of jobs, one JSON object per line."),
     with_feedback: str | None = option(None, "Also learn from the jobs in this store of a service.", metavar="URL"),
 ) -> None:
     """Add to jobs how fast they run with other GPUs, from the history of their groups; print them as JSON lines."""

@@ -11,7 +11,7 @@ from pipelines.cli.commands import named
 from pipelines.cli.failures import write_whole
 from pipelines.cli.options import CLUSTER, LAKE, place_of, say
 from pipelines.errors import BadUsage
-from pipelines.options import option
+from pipelines.options import REQUIRED, option
 
 if TYPE_CHECKING:
     from modelserve.bundle.champions import Champions
@@ -49,7 +49,7 @@ class GridOptions:
 
 def report(
     energy: GridOptions,
-    out: Path = option(..., "File to write; an existing one is replaced."),
+    out: Path = option(REQUIRED, "File to write; an existing one is replaced."),
     lake: str | None = LAKE,
     trace: tuple[str, ...] = option((), "A trace (may be repeated).", shown="all of the lake"),
     cluster: str | None = CLUSTER,

@@ -13,7 +13,7 @@ from modelserve.scopes import Scope
 from pipelines.cli.commands import Lazy, Run, command_of, named, options_from
 from pipelines.cli.options import ALL, FORM, LAKE, Format, emit, say
 from pipelines.errors import BadUsage
-from pipelines.options import argument, option
+from pipelines.options import REQUIRED, argument, option
 
 HELP: Final = "Serve predictions and recommendations over HTTP; other settings are variables TAUT_SERVE_*."
 SETTINGS: Final = {
@@ -68,8 +68,8 @@ def _serve(options: dict[str, Any], lake: str | None, shown: Format | None) -> N
 
 
 def token(
-    name: str = argument(..., "Name of the client; it is logged with every call."),
-    scope: tuple[Scope, ...] = option(..., "Allowed use (may be repeated)."),
+    name: str = argument(REQUIRED, "Name of the client; it is logged with every call."),
+    scope: tuple[Scope, ...] = option(REQUIRED, "Allowed use (may be repeated)."),
     trace: tuple[str, ...] = option((), "Only this trace (may be repeated).", shown=ALL),
     cluster: tuple[str, ...] = option((), "Only this cluster (may be repeated).", shown=ALL),
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from pipelines.cli.commands import Group, named
 from pipelines.cli.options import ADDRESSES, FORM, LAKE, TOKEN_FILE, Format, ServiceOptions, emit, place_of, say
 from pipelines.errors import BadUsage
-from pipelines.options import argument, option
+from pipelines.options import REQUIRED, argument, option
 
 SOCKET: Path = option(Path("/run/taut/slurm.sock"), "Unix socket of the agent.")
 TRACE: str = option("slurm", "Trace of the jobs, as in the agent's settings.")
@@ -23,8 +23,8 @@ ONCE: bool = option(False, "Make one round and exit; 1 if it fails.")
 
 
 def files(
-    out: Path = option(..., "Folder to fill, such as /etc/taut."),
-    cluster: str = option(..., "The cluster's name, as ClusterName in slurm.conf."),
+    out: Path = option(REQUIRED, "Folder to fill, such as /etc/taut."),
+    cluster: str = option(REQUIRED, "The cluster's name, as ClusterName in slurm.conf."),
     socket: Path = SOCKET,
     url: str = option("http://127.0.0.1:8080", "Address of the service."),
     user: str = option("slurm", "User of the agent: SlurmUser of slurm.conf."),
@@ -40,7 +40,9 @@ def files(
         say("warning: no Lua is installed here, so job_submit.lua was not compiled; its text is the tested one")
 
 
-def agent(config: Path = option(..., "Settings, as `taut slurm files` writes them."), socket: Path = SOCKET) -> None:
+def agent(
+    config: Path = option(REQUIRED, "Settings, as `taut slurm files` writes them."), socket: Path = SOCKET
+) -> None:
     """Answer the plugin of slurmctld at a Unix socket until stopped; every fault leaves the job as asked."""
     import asyncio
 
@@ -167,7 +169,7 @@ def reclaim(
 
 def job(
     service: ServiceOptions,
-    number: str = argument(..., "Number of an ended Slurm job, such as 4711 or 68_149.", metavar="ID"),
+    number: str = argument(REQUIRED, "Number of an ended Slurm job, such as 4711 or 68_149.", metavar="ID"),
     trace: str = option("slurm", "With --url: trace of the jobs, as in the agent."),
     form: Format = FORM,
 ) -> None:

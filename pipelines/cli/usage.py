@@ -11,7 +11,7 @@ from typing import Final, Literal
 from pipelines.cli.commands import Group, named
 from pipelines.cli.options import CLUSTER, FORM, Format, InLake, emit, local_cut, say
 from pipelines.errors import BadUsage
-from pipelines.options import option
+from pipelines.options import REQUIRED, option
 
 TOKEN_VARIABLE: Final = "TAUT_PROMETHEUS_TOKEN"  # noqa: S105  # the name of a variable, not a token
 PERCENT: Final = 100
@@ -21,9 +21,9 @@ Exporters = Literal["dcgm-job", "dcgm-node", "slurm-job-exporter", "cadvisor"]
 
 def prometheus(
     where: InLake,
-    url: str = option(..., "Address of the server, as http://prometheus:9090."),
+    url: str = option(REQUIRED, "Address of the server, as http://prometheus:9090."),
     dialect: Exporters = option(
-        ..., "dcgm-job: dcgm-exporter with hpc_job; dcgm-node: without, see --held; cadvisor: with DCGM by pod."
+        REQUIRED, "dcgm-job: dcgm-exporter with hpc_job; dcgm-node: without, see --held; cadvisor: with DCGM by pod."
     ),
     cluster: str | None = CLUSTER,
     since: datetime | None = option(None, "Only jobs that ended since then (cluster's time).", shown="all"),

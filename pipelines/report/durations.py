@@ -1,12 +1,16 @@
 """The report's sections on run times, queueing delays and machine use over the week."""
 
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
 from pipelines.report.charts.distributions import duration_ranges, durations
 from pipelines.report.charts.grids import BUSY, by_machine_type, utilisation
 from pipelines.report.parts import Figure, Part, Section, Traces, with_short_names
+
+if TYPE_CHECKING:
+    import altair as alt
 
 _COLUMNS: Final = ("trace", "jobs", "mean_s", "p50_s", "p90_s", "p99_s", "max_s", "over_24h_share")
 _BY: Final = {"size": "GPUs of the job", "status": "status", "task_type": "kind", "vc": "virtual cluster"}
@@ -60,17 +64,18 @@ def _most_jobs(rows: pl.DataFrame, dimension: str) -> pl.DataFrame:
 def busyness(traces: Traces) -> Section:
     """Build the section on machine use: heat maps of each resource's busy fraction, and its range by machine type."""
     hours, kinds = traces.ask("utilisation_by_hour", "weekday"), traces.ask("utilisation_by_machine_type")
+
+    def by_hour(resource: str, rows: pl.DataFrame, trace: str) -> "alt.TopLevelMixin":
+        return utilisation(rows, resource, trace, traces.lake.manifest(trace).zone)
+
+    def by_type(resource: str, rows: pl.DataFrame, trace: str) -> "alt.TopLevelMixin":
+        return by_machine_type(rows, resource, trace, traces.colour(trace))
+
     parts: list[Part] = []
     for resource in BUSY:
         of_resource = pl.col("resource") == resource
-        parts += hours.where(of_resource).figures(
-            "busy-{trace}-" + resource,
-            lambda rows, trace, of=resource: utilisation(rows, of, trace, traces.lake.manifest(trace).zone),
-        )
-        parts += kinds.where(of_resource).figures(
-            "busy-by-type-{trace}-" + resource,
-            lambda rows, trace, of=resource: by_machine_type(rows, of, trace, traces.colour(trace)),
-        )
+        parts += hours.where(of_resource).figures("busy-{trace}-" + resource, partial(by_hour, resource))
+        parts += kinds.where(of_resource).figures("busy-by-type-{trace}-" + resource, partial(by_type, resource))
     return Section(
         name="utilisation",
         title="Utilisation",

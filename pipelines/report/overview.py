@@ -1,5 +1,6 @@
 """The report's sections on the traces (jobs, users, machines, statuses, sizes) and on data quality."""
 
+from functools import partial
 from typing import Final
 
 import polars as pl
@@ -34,7 +35,7 @@ def overview(traces: Traces) -> Section:
     untold: tuple[Note, ...] = ()
     for unit in ("hour", "weekday"):
         found = traces.ask(f"arrivals_by_{unit}")
-        parts += found.figure(f"arrivals_by_{unit}", lambda rows, unit=unit: arrivals(rows, unit, traces.names))
+        parts += found.figure(f"arrivals_by_{unit}", partial(arrivals, unit=unit, every=traces.names))
         untold += found.notes
     parts += _sizes(sizes, traces)
     machines = traces.ask("machine_classes")

@@ -22,6 +22,7 @@ import polars as pl
 
 from pipelines.engine.engine import Engine, Local
 from pipelines.errors import BadUsage
+from pipelines.options import option as option
 
 if TYPE_CHECKING:
     import altair as alt
@@ -32,28 +33,9 @@ __all__ = ["Context", "Findings", "Study", "rendered", "write"]
 
 Row = dict[str, object]
 DrawChart = Callable[[], "alt.TopLevelMixin"]
-Default = TypeVar("Default")
 Config = TypeVar("Config")
 
 SEED: Final = "seed"
-
-
-def option(
-    default: Default,
-    *,
-    help: str,  # noqa: A002 - named as typer names it
-    name: str | None = None,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    shown: str | None = None,
-) -> Default:
-    """Declare a config field as a command-line option.
-
-    `name` is `--field-name` by default; `shown` describes the default value in words.
-    """
-    about = {"help": help, "name": name, "min": minimum, "max": maximum, "show_default": shown}
-    declared: Default = field(default=default, metadata=about)
-    return declared
 
 
 def trace_option() -> str | None:
