@@ -105,8 +105,6 @@ def caller_of(authorization: bytes | None, tokens: Sequence[Token]) -> Caller | 
     Without any token in the settings, anyone may call. Hashes are compared in constant time and always with all tokens,
     so that timing reveals nothing.
 
-    Examples
-    --------
     >>> caller_of(None, ()).name
     'anyone'
     """

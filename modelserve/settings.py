@@ -149,8 +149,6 @@ class ServeSettings(BaseSettings):
 def is_loopback(host: str) -> bool:
     """Return whether a server on this address can be reached only from the same machine.
 
-    Examples
-    --------
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("10.0.0.1")
     (True, True, False)
     """

@@ -88,8 +88,6 @@ class JsonBody(Generic[Body]):
 def whole(value: object) -> object:
     """Return a JSON value with whole floats as integers (3 for 3.0), since JSON has only one kind of number.
 
-    Examples
-    --------
     >>> whole({"instances": 3.0, "request": [1.5, None]})
     {'instances': 3, 'request': [1.5, None]}
     """

@@ -124,8 +124,6 @@ async def page_file(request: Request) -> Response:
 def _holds(none_match: str, tag: str) -> bool:
     """Return whether an If-None-Match header contains an entity tag (RFC 9110, 13.1.2: weak comparison).
 
-    Examples
-    --------
     >>> _holds('"a", W/"b"', '"b"'), _holds("*", '"b"'), _holds('"a"', '"b"')
     (True, True, False)
     """

@@ -249,8 +249,6 @@ def record_of(kind: str, context: RequestContext, caller: Caller, body: bytes, a
 def written(answer: object) -> bytes:
     """Return a response as JSON bytes; NaN and infinities become null.
 
-    Examples
-    --------
     >>> written({"p50": 1.5, "p90": float("nan")})
     b'{"p50":1.5,"p90":null}'
     """
@@ -266,8 +264,6 @@ def finite(value: float) -> float | None:
 def moment(at: datetime) -> str:
     """Return a time as text in UTC, in the format of the responses.
 
-    Examples
-    --------
     >>> from datetime import timedelta, timezone
     >>> moment(datetime(2026, 11, 20, 11, tzinfo=timezone(timedelta(hours=8))))
     '2026-11-20T03:00:00Z'

@@ -208,8 +208,6 @@ def values_along(requested: float, ends: tuple[float, float] | None, points: int
 
     GPU counts (`shared`) are rounded up to allowed GPU shares.
 
-    Examples
-    --------
     >>> values_along(6.0, (2.0, 8.0), 4, shared=False).tolist()
     [2.0, 4.0, 6.0, 8.0]
     >>> values_along(0.5, (0.25, 1.0), 20, shared=True).tolist()[:4]

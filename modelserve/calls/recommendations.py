@@ -190,8 +190,6 @@ def _note(found: Recommendation, sources: Sources) -> str | None:
 def rounded_up(amounts: Request, asked: Request) -> tuple[float, float, float]:
     """Return amounts rounded up to six decimals, at most the request; floating-point noise is not rounded up.
 
-    Examples
-    --------
     >>> six = Request(cpu_cores=6.0, mem_gib=29.3, gpus=0.5)
     >>> rounded_up(Request(cpu_cores=3.3000000000000003, mem_gib=13.89876543, gpus=0.5), six)
     (3.3, 13.898766, 0.5)

@@ -269,8 +269,6 @@ _PER_RESOURCE: Final[Mapping[str, str]] = {
 def flat(answer: Mapping[str, object]) -> dict[str, object]:
     """Return a response as one flat table row with keys such as `cpu_cores`, `cpu_cores_target`, `cpu_cores_reason`.
 
-    Examples
-    --------
     >>> flat({"job_id": "a1", "models": {"usage": None}, "history": None})
     {'job_id': 'a1', 'models_usage': None, 'history': None}
     """
