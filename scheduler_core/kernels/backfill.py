@@ -17,7 +17,7 @@ from scheduler_core.kernels.placing import placed
 from scheduler_core.kernels.records import DRF
 from scheduler_core.kernels.rooms import copied, fits, fits_free, hosted_in_all, share_free, shift
 from scheduler_core.kernels.starts import lent, start, start_chosen
-from scheduler_core.kernels.state import NONE, State
+from scheduler_core.kernels.state import NONE, Room, State
 from scheduler_core.kernels.waiting import bucket_of, unlink
 
 __all__ = ["reserve"]
@@ -85,19 +85,30 @@ def _still_reserved(state: State, head: int) -> bool:
 
 
 @kernel
-def _narrow(state: State, machine: int) -> None:
-    """Write to `bare` the capacity of a machine that is free now and will not be needed by the head."""
-    now, spare, bare = state.cluster.now, state.scratch.spare, state.scratch.bare
-    for resource in range(3):
-        bare.free[machine, resource] = min(now.free[machine, resource], spare.free[machine, resource])
-    if bare.devices.shape[1] > 0:
-        bare.free[machine, 2] = 0
-        for device in range(bare.devices.shape[1]):
-            bare.devices[machine, device] = min(now.devices[machine, device], spare.devices[machine, device])
-            bare.free[machine, 2] += bare.devices[machine, device]
-        for size in range(bare.tenants.shape[1]):
-            bare.tenants[machine, size] = max(now.tenants[machine, size], spare.tenants[machine, size])
-    bare.freeness[machine] = share_free(bare.free, machine, state.cluster.largest)
+def _narrow_devices(now: Room, spare: Room, bare: Room, machine: int) -> None:
+    bare.free[machine, 2] = 0
+    for device in range(bare.devices.shape[1]):
+        bare.devices[machine, device] = min(now.devices[machine, device], spare.devices[machine, device])
+        bare.free[machine, 2] += bare.devices[machine, device]
+    for size in range(bare.tenants.shape[1]):
+        bare.tenants[machine, size] = max(now.tenants[machine, size], spare.tenants[machine, size])
+
+
+@kernel
+def _narrow(state: State, first: int, end: int) -> None:
+    """Write to `bare` the capacity of machines that is free now and will not be needed by the head."""
+    now, spare, bare, largest = state.cluster.now, state.scratch.spare, state.scratch.bare, state.cluster.largest
+    free, now_free, spare_free = bare.free, now.free, spare.free
+    by_device = bare.devices.shape[1] > 0
+    for machine in range(first, end):
+        for resource in range(3):
+            free[machine, resource] = min(now_free[machine, resource], spare_free[machine, resource])
+        if by_device:
+            _narrow_devices(now, spare, bare, machine)
+        same = True  # mostly, and divisions take long
+        for resource in range(3):
+            same &= free[machine, resource] == now_free[machine, resource]
+        bare.freeness[machine] = now.freeness[machine] if same else share_free(free, machine, largest)
 
 
 @kernel
@@ -125,7 +136,7 @@ def _backfilled(state: State, place: int, late: bool) -> bool:
         if late:
             count = -log.counts[host]
             shift(scratch.spare, cluster.largest, log.hosts[host], queue, at, count, log.devices, host)
-        _narrow(state, log.hosts[host])
+        _narrow(state, log.hosts[host], log.hosts[host] + 1)
     return True
 
 
@@ -170,8 +181,7 @@ def _behind(state: State) -> None:
     if not _still_reserved(state, head):
         reserve(state, head)
         tally.seen = 0
-        for machine in range(len(state.cluster.away)):
-            _narrow(state, machine)
+        _narrow(state, 0, len(state.cluster.away))
     place, runs = 1, tally.runs
     for _ in range(state.rules.depth):
         if usable == 0 or not _in_front(state, place):

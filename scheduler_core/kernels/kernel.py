@@ -10,7 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["SOURCES", "Compiled", "by_reference", "digest", "inlined", "kept", "kernel"]
+import numpy as np
+
+__all__ = ["SOURCES", "Compiled", "by_reference", "digest", "inlined", "kept", "kernel", "overwrite"]
 
 Compiled = Callable[..., Any]  # numba has no types for compiled functions: see the annotations of each kernel
 
@@ -95,20 +97,28 @@ def kept(function: Callable[..., Any]) -> Kept:
     return Kept(function)
 
 
-class _ByReference:
-    """Pass a named tuple on by reference in compiled code, see `references`; Python returns it as it is."""
+class Native:
+    """A function with code of its own for compiled kernels, an intrinsic in `references`; Python calls `plain`."""
+
+    def __init__(self, name: str, plain: Callable[..., Any]) -> None:
+        self._name = name
+        self.plain = plain
 
     @property
     def _numba_type_(self) -> Any:
         from numba.core.registry import cpu_target
 
-        from scheduler_core.kernels.references import refer
+        from scheduler_core.kernels import references
 
         cpu_target.typing_context.refresh()  # which reads what `references` registered
-        return cpu_target.typing_context.resolve_value_type(refer)
+        return cpu_target.typing_context.resolve_value_type(getattr(references, self._name))
 
-    def __call__(self, named: Any) -> Any:
-        return named
+    def __call__(self, *args: Any) -> Any:
+        return self.plain(*args)
 
 
-by_reference: Final = _ByReference()
+by_reference: Final = Native("refer", lambda named: named)
+"""Pass a named tuple on by reference."""
+
+overwrite: Final = Native("overwrite", np.copyto)
+"""Copy to the first array the second, of the same type and shape."""

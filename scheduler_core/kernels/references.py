@@ -10,16 +10,18 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.core.imputils import lower_getattr_generic
+from numba.core.types.containers import BaseNamedTuple
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, intrinsic, register_model
+from numba.np.arrayobj import make_array
 
-__all__ = ["refer"]
+__all__ = ["overwrite", "refer"]
 
 
-class Reference(types.Type):  # type: ignore[misc]  # numba publishes no types
-    """The type of a pointer to a named tuple in the frame of the kernel that Python called; its fields never change."""
+class Reference(types.Type):
+    """The type of a pointer to a named tuple `of` in the frame of the kernel that Python called; it never changes."""
 
-    def __init__(self, of: types.BaseNamedTuple) -> None:
+    def __init__(self, of: Any) -> None:
         self.of = of
         # Numba writes the names of types into those of functions: a state's own has thousands of letters.
         super().__init__(f"Reference({of.instance_class.__name__}, {sha256(of.name.encode()).hexdigest()[:16]})")
@@ -31,33 +33,61 @@ class _Model(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, reference, manager.lookup(reference.of).get_value_type().as_pointer())
 
 
-def _is_named(field: types.Type) -> bool:
-    return isinstance(field, types.BaseNamedTuple)
+def _is_named(field: Any) -> bool:
+    return isinstance(field, BaseNamedTuple)
 
 
 @infer_getattr
 class _Fields(AttributeTemplate):  # type: ignore[misc]
     key = Reference
 
-    def generic_resolve(self, reference: Reference, name: str) -> types.Type | None:
+    def generic_resolve(self, reference: Reference, name: str) -> Any:
         if name not in reference.of.fields:
             return None
         field = reference.of.types[reference.of.fields.index(name)]
         return Reference(field) if _is_named(field) else field
 
 
-@lower_getattr_generic(Reference)  # type: ignore[misc]
+@lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]
 def _field(_: Any, builder: ir.IRBuilder, reference: Reference, pointer: ir.Value, name: str) -> ir.Value:
     place = reference.of.fields.index(name)
     at = cgutils.gep_inbounds(builder, pointer, 0, place)
-    return at if _is_named(reference.of.types[place]) else builder.load(at)
+    return at if _is_named(reference.of.types[place]) else _loaded(builder, at)
 
 
-@intrinsic  # type: ignore[misc]
-def refer(_: Any, named: types.BaseNamedTuple) -> Any:
+def _loaded(builder: ir.IRBuilder, pointer: ir.Value) -> ir.Value:
+    """Load a field number by number; each is marked as constant, so that LLVM loads it once outside of loops."""
+    kind = pointer.type.pointee
+    if not isinstance(kind, ir.Aggregate):
+        number = builder.load(pointer)
+        number.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return number
+    value = ir.Constant(kind, ir.Undefined)
+    for place in range(len(kind)):
+        value = builder.insert_value(value, _loaded(builder, cgutils.gep_inbounds(builder, pointer, 0, place)), place)
+    return value
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def refer(_: Any, named: Any) -> Any:
     """Return a reference to a named tuple, which is copied to the frame of the calling function."""
 
     def stored(_: Any, builder: ir.IRBuilder, __: Any, values: Any) -> ir.Value:
-        return cgutils.alloca_once_value(builder, values[0])
+        pointer = cgutils.alloca_once_value(builder, values[0])
+        # LLVM must not see that the memory had other content before: its fields are loaded as constants.
+        hidden = ir.FunctionType(pointer.type, [pointer.type])
+        return builder.asm(hidden, "", "=r,0,~{memory}", [pointer], True)
 
     return Reference(named)(named), stored
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def overwrite(_: Any, into: Any, source: Any) -> Any:
+    """Copy a contiguous array to another of the same type and shape."""
+
+    def copied(context: Any, builder: ir.IRBuilder, __: Any, values: Any) -> ir.Value:
+        target, own = (make_array(into)(context, builder, value=value) for value in values)
+        cgutils.raw_memcpy(builder, target.data, own.data, own.nitems, own.itemsize)
+        return context.get_dummy_value()
+
+    return types.void(into, source), copied

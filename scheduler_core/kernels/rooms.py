@@ -4,7 +4,7 @@
 instances of a machine as `devices.slots` does.
 """
 
-from scheduler_core.kernels.kernel import inlined, kernel
+from scheduler_core.kernels.kernel import inlined, kernel, overwrite
 from scheduler_core.kernels.state import NONE, Cluster, Queue, Room
 from scheduler_core.types import FloatArray, IntArray
 
@@ -17,8 +17,10 @@ WHOLE = 1000
 @kernel
 def copied(room: Room, into: Room) -> None:
     """Copy free capacity, so that a placement may change the copy."""
-    for machine in range(len(room.free)):
-        copied_on(room, into, machine)
+    overwrite(into.free, room.free)
+    overwrite(into.freeness, room.freeness)
+    overwrite(into.devices, room.devices)
+    overwrite(into.tenants, room.tenants)
 
 
 @kernel
@@ -29,9 +31,8 @@ def copied_on(room: Room, into: Room, machine: int) -> None:
     into.freeness[machine] = room.freeness[machine]
     for device in range(room.devices.shape[1]):
         into.devices[machine, device] = room.devices[machine, device]
-        into.tenants[machine, device] = room.tenants[machine, device]
-    if room.devices.shape[1] > 0:
-        into.tenants[machine, room.devices.shape[1]] = room.tenants[machine, room.devices.shape[1]]
+    for size in range(room.tenants.shape[1]):
+        into.tenants[machine, size] = room.tenants[machine, size]
 
 
 @inlined

@@ -14,7 +14,7 @@ from scheduler_core.kernels.heaps import put_end, take_end
 from scheduler_core.kernels.kernel import inlined, kernel
 from scheduler_core.kernels.placing import placed
 from scheduler_core.kernels.records import DRF, GITTINS, LAS, LAS_TIME, MLFQ, SRTF, Records
-from scheduler_core.kernels.rooms import hosted, moved, note_change, open_to, shift
+from scheduler_core.kernels.rooms import hosted_by_device, hosted_pooled, moved, note_change, open_to, shift
 from scheduler_core.kernels.state import NONE, Cluster, Log, Queue, Rules, State
 from scheduler_core.kernels.waiting import bucket_of, put
 from scheduler_core.types import IntArray
@@ -100,15 +100,21 @@ def lent(state: State, number: int, sign: int, at: int) -> int:
     """
     queue, cluster, log, bare = state.queue, state.cluster, state.log, state.scratch.bare
     instances, gpu_type, more = queue.buckets[at].instances, queue.buckets[at].gpu_type, 0
-    first, end = log.runs[number].first_host, log.runs[number + 1].first_host
-    for place in range(first, end):
-        if open_to(cluster, log.hosts[place], gpu_type):
-            more -= hosted(bare, log.hosts[place], queue, at, instances)
-    for place in range(first, end):
-        count = sign * log.counts[place]
-        moved(bare, log.hosts[place], queue, log.runs[number].bucket, count, log.devices, place)
-        if open_to(cluster, log.hosts[place], gpu_type):
-            more += hosted(bare, log.hosts[place], queue, at, instances)
+    own, hosts, counts, pooled = log.runs[number].bucket, log.hosts, log.counts, bare.devices.shape[1] == 0
+    free, units = bare.free, queue.units
+    for place in range(log.runs[number].first_host, log.runs[number + 1].first_host):
+        machine, count = hosts[place], sign * counts[place]
+        if not open_to(cluster, machine, gpu_type):
+            moved(bare, machine, queue, own, count, log.devices, place)
+        elif pooled:
+            more -= hosted_pooled(free, machine, units, at, instances, 3)
+            for resource in range(3):
+                free[machine, resource] += units[own, resource] * count
+            more += hosted_pooled(free, machine, units, at, instances, 3)
+        else:
+            more -= hosted_by_device(bare, machine, queue, at, instances)
+            moved(bare, machine, queue, own, count, log.devices, place)
+            more += hosted_by_device(bare, machine, queue, at, instances)
     return more
 
 
