@@ -52,7 +52,7 @@ def demo(
     from pipelines.report.charts.training import picture
     from pipelines.simulation.advice import scales_of
     from pipelines.simulation.settings import SimulationSettings
-    from pipelines.simulation.shared.settings import SHARED
+    from pipelines.simulation.shared.inputs import SHARED
     from pipelines.simulation.simulate import simulate
 
     source, name = (traces / "pai", "pai") if traces is not None else (into / "raw", "pai-synth")

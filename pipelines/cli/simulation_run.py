@@ -24,7 +24,7 @@ from pipelines.simulation.job_pool import Pool, job_pool, one_instance_each, rec
 from pipelines.simulation.results_folder import fresh_folder, keeping, write_rows
 from pipelines.simulation.rows import Row, averaged, conclusion
 from pipelines.simulation.settings import PAPER_RATE_PER_H, Aiming, OutageRate, SimulationSettings
-from pipelines.simulation.shared.settings import SHARED, SharedSettings
+from pipelines.simulation.shared.inputs import SHARED, SharedSettings
 from pipelines.simulation.simulate import simulate, simulate_recorded
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import sharing_of

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pipelines.cli.predictors import PREDICTORS
 from pipelines.errors import BadUsage
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
-from pipelines.simulation.shared.settings import SHARED
+from pipelines.simulation.shared.inputs import SHARED
 from pipelines.simulation.shared.variation import VARIATIONS
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import PLACEMENTS

@@ -19,8 +19,7 @@ from pipelines.simulation.measures.metrics import Metrics, Uses, summarise
 from pipelines.simulation.measures.series import mean_fragmented_gpus
 from pipelines.simulation.reclaiming import Sized
 from pipelines.simulation.settings import SimulationSettings, workload_target
-from pipelines.simulation.shared.inputs import Load, load_of
-from pipelines.simulation.shared.settings import SHARED
+from pipelines.simulation.shared.inputs import SHARED, Load, load_of
 from pipelines.simulation.workloads import Gangs, Starts, arriving, as_requested, predicted_times, starts_under, uses_of
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import FloatArray, IntArray

@@ -11,7 +11,7 @@ from pipelines.simulation.energy.site import Site
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S, Engine
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages, Workload
-from pipelines.simulation.shared.settings import SHARED, SharedSettings
+from pipelines.simulation.shared.inputs import SHARED, SharedSettings
 from scheduler_core.cluster import Demand
 from scheduler_core.devices import Sharing
 from scheduler_core.errors import BadInput

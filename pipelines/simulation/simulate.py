@@ -29,7 +29,7 @@ from pipelines.simulation.rows import (
     window_notes,
 )
 from pipelines.simulation.settings import SimulationSettings
-from pipelines.simulation.shared.settings import SHARED
+from pipelines.simulation.shared.inputs import SHARED
 from pipelines.simulation.workloads import Gangs, gangs_of, submitted_s
 from scheduler_core.shrink import Scale
 from scheduler_core.types import RESOURCES, Predictor

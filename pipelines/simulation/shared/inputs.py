@@ -1,4 +1,7 @@
-"""Inputs of a simulation of shared machines: what jobs use, and how capacity is reserved for them."""
+"""Inputs of a simulation of shared machines, and its settings: what jobs use, how capacity is reserved for them.
+
+Imports no compiled code.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +10,9 @@ from typing import Final
 import numpy as np
 
 from features.vocabulary import TaskType
+from pipelines.errors import BadUsage
 from pipelines.simulation.engine.slowdown import PoolJob
+from pipelines.simulation.shared.variation import VARIATIONS, Variation
 from pipelines.simulation.workloads import Gangs
 from scheduler_core.cluster import UNITS
 from scheduler_core.errors import BadInput
@@ -15,7 +20,7 @@ from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["Load", "Reserving", "check_discipline", "load_of"]
+__all__ = ["SHARED", "Load", "Reserving", "SharedSettings", "check_discipline", "load_of"]
 
 POLICIES: Final = ("fifo", "sjf", "srtf", "drf")
 
@@ -116,3 +121,47 @@ def check_discipline(discipline: Discipline) -> None:
     )
     if found := [f"found {what}, expected {allowed}" for what, allowed, wrong in faults if wrong]:
         raise BadInput(f"shared machines: {'; '.join(found)}")
+
+
+SHARED: Final = "shared"
+"""Name of the slowdown model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedSettings:
+    """Settings of the slowdown model `shared`: `policy` of the arms that reclaim, and the name of a variation."""
+
+    policy: ReservePolicy = field(default_factory=ReservePolicy)
+    variation: str = "default"
+
+    def __post_init__(self) -> None:
+        if self.variation not in VARIATIONS:
+            raise BadUsage(f"variation: found {self.variation!r}, expected one of {', '.join(VARIATIONS)}")
+
+    @property
+    def varies(self) -> Variation:
+        """Return how use varies."""
+        return VARIATIONS[self.variation]
+
+    def check(self, discipline: Discipline, *, outages: bool, energy: bool) -> None:
+        """Raise BadUsage if only the other slowdown models support the rest of the settings."""
+        why = ""
+        try:
+            check_discipline(discipline)
+        except BadInput as error:
+            why = str(error)
+        why = "found outages of machines, which shared machines lack" if outages else why
+        why = "found energy accounts, which need fixed allocations" if energy else why
+        if why:
+            raise BadUsage(f"--truth {SHARED}: {why}; for them use --truth contention")
+
+    def notes(self) -> list[str]:
+        """Return notes on the assumptions, to print with the results."""
+        policy = self.policy
+        return [
+            f"truth {SHARED}: jobs take what others leave idle, by weights of their requests; how use varies within a "
+            f"run is assumed (variation {self.variation})",
+            f"arm reclaim: a job keeps its request for {policy.probation_s / 60.0:g} min, then reserves its measured "
+            f"mean, with {policy.z:g} standard deviations free per machine, and its memory peak times "
+            f"{policy.memory_margin:g}; *_allocated_frac counts requests and can exceed 1",
+        ]
