@@ -54,7 +54,7 @@ def show_model(
         generation=snapshot.generation,
         champion=rows.get("champion"),
         challenger=rows.get("challenger"),
-        shadow=None if compared is None or len(versions) < 2 else _shadow(*compared, caller, **versions),
+        shadow=None if compared is None or len(versions) < 2 else _shadow(*compared, caller, versions),
         failures=tuple(_failures(snapshot, name)),
     )
 
@@ -127,8 +127,9 @@ def _row(model: ServedModel, alias: Alias) -> ModelRow:
 
 
 def _shadow(
-    store: Store, window: int, dropped: int, caller: Caller, *, champion: ServedModel, challenger: ServedModel
+    store: Store, window: int, dropped: int, caller: Caller, versions: dict[Alias, ServedModel]
 ) -> ShadowRow | None:
+    champion, challenger = versions["champion"], versions["challenger"]
     if champion.bundle.card.kind != "runtime":
         return None
     pair = (champion.reference, challenger.reference)

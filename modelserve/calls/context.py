@@ -219,9 +219,9 @@ def record_of(kind: str, context: RequestContext, caller: Caller, body: bytes, a
     feedback had added for the first and last rows), and the number of the latest feedback that the call considered.
     """
     versions: dict[str, list[tuple[int, int]]] = {}
-    for model, _, seen in context.scored:
+    for _, _, seen in context.scored:
         if seen.versions is not None:
-            versions.setdefault(model.reference, []).append(seen.versions)
+            versions.setdefault(seen.model, []).append(seen.versions)
     models = {}
     for model, _ in context.chosen.values():
         if model is not None:
