@@ -12,6 +12,7 @@ from scheduler_core.cluster import Allocation, Room
 from scheduler_core.devices import WHOLE
 from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
 from scheduler_core.pending import GPUS, Hold, held, holds_of, in_short, short_machines
+from scheduler_core.placement import PLACEMENTS
 from scheduler_core.round import Round, round_of
 from scheduler_core.scene import Scene
 from scheduler_core.snapshot import Snapshot, Spot
@@ -90,15 +91,18 @@ def _starts(after: Round, serial: int, allocation: Allocation, room: Room) -> De
     other = after.elsewhere(serial, room, [machine for machine, _ in allocation.counts])
     if other is None:
         return found(code="only_room", text=f"no room elsewhere than on {where}")
-    code, words, measure = CRITERIA[scene.rules.placement]
+    placement = PLACEMENTS[scene.rules.placement]
+    measure = placement.measure
     beside = [spot.machine for spot in scene.spots(other)]
     next_best = beside[0] if len(beside) == 1 else f"{len(beside)} machines with {beside[0]}"
     if measure is None:
-        return found(code=code, text=f"{words}; the next best is {next_best}", other=beside[0])
+        return found(code=placement.rule, text=f"{placement.words}; the next best is {next_best}", other=beside[0])
     value, other_value = (MEASURES[measure](each, room, scene.target) for each in (allocation, other))
     sign, unit = ("+", " unusable GPUs") if measure == "unusable_gpus" else ("", "")
-    text = f"{words}: {value:{sign}.3g}{unit} on {where}, {other_value:{sign}.3g} on the next best, {next_best}"
-    return found(code=code, text=text, measure=measure, value=value, other=beside[0], other_value=other_value)
+    text = (
+        f"{placement.words}: {value:{sign}.3g}{unit} on {where}, {other_value:{sign}.3g} on the next best, {next_best}"
+    )
+    return found(code=placement.rule, text=text, measure=measure, value=value, other=beside[0], other_value=other_value)
 
 
 def _free_capacity(allocation: Allocation, room: Room, _: TargetWorkload) -> float:
@@ -125,18 +129,3 @@ MEASURES: Final[dict[str, Callable[[Allocation, Room, TargetWorkload], float]]] 
     "unusable_gpus": _unusable_gpus,
 }
 """Figures of an allocation: free capacity of its machines before it, CPU and GPU left over, and fragmentation."""
-
-CRITERIA: Final[dict[str, tuple[str, str, str | None]]] = {
-    "best_fit": ("least_free", "least free capacity", "free_capacity"),
-    "best_fit_gpu": ("least_left_over", "least CPU and GPU left over", "left_over"),
-    "consolidate": ("fewest_machines", "fewest machines, then least free capacity", "free_capacity"),
-    "dot_product": ("least_dot_product", "smallest dot product of free and requested CPU and GPU", None),
-    "fgd": ("least_fragmentation", "least fragmentation", "unusable_gpus"),
-    "fgd_used_first": ("least_fragmentation", "least fragmentation, machines in use first", "unusable_gpus"),
-    "first_fit": ("first_listed", "first machine listed with room", None),
-    "gpu_clustering": ("same_gpu_size", "beside jobs with as many GPUs", None),
-    "gpu_packing": ("gpus_in_use", "GPUs and machines in use first", None),
-    "random": ("random", "drawn at random among machines with room", None),
-    "spread": ("most_free", "most free capacity", "free_capacity"),
-}
-"""For each placement: the code and the words of its rule, and the figure by which it chooses, if it is one figure."""

@@ -1,34 +1,51 @@
 """The placements by name, and how they share GPUs; `kernels.placing` and `kernels.sharing` choose the machines."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler_core.devices import SHARINGS, Sharing
 from scheduler_core.errors import BadInput
 
-__all__ = ["PLACEMENTS", "sharing_of"]
+__all__ = ["AIMING", "PLACEMENTS", "sharing_of"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Placement:
-    """A placement: its code in kernels, and whether it chooses among devices."""
+    """A placement: its code in kernels, what it chooses by, and whether it chooses among devices.
+
+    `rule` names the rule in answers, `words` say it, and `measure` is the figure that it compares, if it is one figure
+    (see `scheduler_core.decisions.MEASURES`). A placement that `aims` keeps GPUs usable for a target workload.
+    """
 
     code: int
-    by_device: bool = False
+    rule: str
+    words: str
+    measure: str | None = None
+    by_device: bool = field(default=False, kw_only=True)
+    aims: bool = field(default=False, kw_only=True)
 
 
 PLACEMENTS: Final[dict[str, Placement]] = {
-    "first_fit": Placement(code=0),
-    "best_fit": Placement(code=1),
-    "consolidate": Placement(code=2),
-    "spread": Placement(code=3),
-    "fgd": Placement(code=4, by_device=True),
-    "fgd_used_first": Placement(code=5, by_device=True),
-    "dot_product": Placement(code=6, by_device=True),
-    "best_fit_gpu": Placement(code=7, by_device=True),
-    "gpu_packing": Placement(code=8, by_device=True),
-    "gpu_clustering": Placement(code=9, by_device=True),
-    "random": Placement(code=10, by_device=True),
+    "first_fit": Placement(0, "first_listed", "first machine listed with room"),
+    "best_fit": Placement(1, "least_free", "least free capacity", "free_capacity"),
+    "consolidate": Placement(2, "fewest_machines", "fewest machines, then least free capacity", "free_capacity"),
+    "spread": Placement(3, "most_free", "most free capacity", "free_capacity"),
+    "fgd": Placement(4, "least_fragmentation", "least fragmentation", "unusable_gpus", by_device=True, aims=True),
+    "fgd_used_first": Placement(
+        5,
+        "least_fragmentation",
+        "least fragmentation, machines in use first",
+        "unusable_gpus",
+        by_device=True,
+        aims=True,
+    ),
+    "dot_product": Placement(
+        6, "least_dot_product", "smallest dot product of free and requested CPU and GPU", by_device=True
+    ),
+    "best_fit_gpu": Placement(7, "least_left_over", "least CPU and GPU left over", "left_over", by_device=True),
+    "gpu_packing": Placement(8, "gpus_in_use", "GPUs and machines in use first", by_device=True),
+    "gpu_clustering": Placement(9, "same_gpu_size", "beside jobs with as many GPUs", by_device=True),
+    "random": Placement(10, "random", "drawn at random among machines with room", by_device=True),
 }
 """The placements. A gang may be split over machines; ties go to the machine listed first.
 
@@ -53,6 +70,9 @@ Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Frag
 2023 (fgd, and the baselines as measured there). Grandl et al.: Multi-resource packing for cluster schedulers, SIGCOMM
 2014 (dot product). Weng et al.: MLaaS in the Wild, NSDI 2022 (packing). Xiao et al.: Gandiva, OSDI 2018 (clustering).
 """
+
+AIMING: Final = tuple(name for name, placement in PLACEMENTS.items() if placement.aims)
+"""The placements that use a target workload."""
 
 
 def sharing_of(placement: str, wanted: Sharing | None = None) -> Sharing:

@@ -30,12 +30,14 @@ Base = Callable[[Jobs, IntArray], FloatArray]
 class QueuePolicy:
     """A queue policy: the constant part of its keys, how keys depend on the attained time, whether it preempts.
 
-    Under a `preemptive` policy, jobs with smaller keys preempt by default.
+    Under a `preemptive` policy, jobs with smaller keys preempt by default. `predicted` policies sort by predicted run
+    times.
     """
 
     base: Base
     mode: int = FIXED
     preemptive: bool = False
+    predicted: bool = False
 
     @property
     def dynamic(self) -> bool:
@@ -75,13 +77,13 @@ def policy_of(policy: str) -> QueuePolicy:
 
 QUEUE_POLICIES: Final[dict[str, QueuePolicy]] = {
     "fifo": QueuePolicy(base=lambda jobs, _: jobs.arrive_s),
-    "sjf": QueuePolicy(base=_predicted),
-    "srtf": QueuePolicy(base=_predicted, mode=SRTF, preemptive=True),
-    "qssf": QueuePolicy(base=_gpu_time),
+    "sjf": QueuePolicy(base=_predicted, predicted=True),
+    "srtf": QueuePolicy(base=_predicted, mode=SRTF, preemptive=True, predicted=True),
+    "qssf": QueuePolicy(base=_gpu_time, predicted=True),
     "las": QueuePolicy(base=lambda _, gpus: np.maximum(gpus, 1).astype(np.float64), mode=LAS, preemptive=True),
     "las_time": QueuePolicy(base=_none, mode=LAS_TIME, preemptive=True),
-    "mlfq": QueuePolicy(base=_level, mode=MLFQ, preemptive=True),
-    "gittins": QueuePolicy(base=_predicted, mode=GITTINS, preemptive=True),
+    "mlfq": QueuePolicy(base=_level, mode=MLFQ, preemptive=True, predicted=True),
+    "gittins": QueuePolicy(base=_predicted, mode=GITTINS, preemptive=True, predicted=True),
     "drf": QueuePolicy(base=_none, mode=DRF),
     "priority": QueuePolicy(base=lambda jobs, _: -jobs.priority),
 }

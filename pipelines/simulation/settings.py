@@ -16,16 +16,14 @@ from scheduler_core.cluster import Demand
 from scheduler_core.devices import Sharing
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
-from scheduler_core.placement import sharing_of
+from scheduler_core.placement import AIMING, PLACEMENTS, sharing_of
+from scheduler_core.queue_policies import policy_of
 from scheduler_core.queueing import Discipline
 from scheduler_core.shrink import Guard, ShrinkPolicy
 from scheduler_core.target import WINDOW, SlidingTarget, TargetWorkload, check_popularity, target_of
 from scheduler_core.types import IntArray
 
 __all__ = ["PAPER_MIX", "PAPER_RATE_PER_H", "Aiming", "OutageRate", "SimulationSettings"]
-
-AIMING: Final = frozenset({"fgd", "fgd_used_first"})
-"""Placements that avoid fragmentation: they keep GPUs usable for a target workload."""
 
 Target = Literal["online", "trace"]
 
@@ -49,10 +47,10 @@ class Aiming:
             check_popularity(self.popularity)
         except BadInput as error:
             raise BadUsage(str(error)) from error
-        if discipline.placement not in AIMING:
+        if not PLACEMENTS[discipline.placement].aims:
             raise BadUsage(
                 f"found the target {self.target} of popularity {self.popularity:g} with the placement "
-                f"{discipline.placement}, which uses no target; expected one of {', '.join(sorted(AIMING))}"
+                f"{discipline.placement}, which uses no target; expected one of {', '.join(AIMING)}"
             )
 
     def workload(self, discipline: Discipline, workload: Workload) -> TargetWorkload | SlidingTarget | None:
@@ -60,7 +58,7 @@ class Aiming:
 
         It consists of the allocations that the workload's jobs get at their first start.
         """
-        if discipline.placement not in AIMING or self == Aiming():
+        if not PLACEMENTS[discipline.placement].aims or self == Aiming():
             return None
         if self.target == "trace":
             typed = discipline.match_gpu_type
@@ -69,12 +67,12 @@ class Aiming:
 
     def settings(self, discipline: Discipline) -> dict[str, object]:
         """Return target and popularity for the summary of a run; both are None if the placement uses no target."""
-        used = discipline.placement in AIMING
+        used = PLACEMENTS[discipline.placement].aims
         return {"target": self.target if used else None, "popularity": self.popularity if used else None}
 
     def notes(self, discipline: Discipline) -> list[str]:
         """Return a note on the target of the placement, if it uses one."""
-        if discipline.placement not in AIMING:
+        if not PLACEMENTS[discipline.placement].aims:
             return []
         what = {
             "online": f"the last {WINDOW} arrivals, updated at every arrival",
@@ -108,9 +106,6 @@ PAPER_RATE_PER_H: Final = 70.0
 
 PAPER_MIX: Final[Mapping[str, float]] = {"cv": 5.0, "nlp": 15.0, "gnn": 15.0, "ctr": 65.0}
 """Weights of task types in experiment 1 of Yang, Hong and Tang (ResNet : NMT : GraphLearn : CTR)."""
-
-PREDICTED_POLICIES: Final = frozenset({"sjf", "srtf", "qssf", "mlfq", "gittins"})
-"""Queue policies that sort by predicted run time."""
 
 _SHARING_NOTES: Final[Mapping[Sharing, str]] = {
     "pooled": "GPUs are pooled: a machine counts its GPUs together, not device by device",
@@ -197,7 +192,7 @@ class SimulationSettings:
     @property
     def needs_predictions(self) -> str | None:
         """Return a name for the rule of the discipline that uses predicted run times; None if no rule does."""
-        if self.discipline.policy in PREDICTED_POLICIES:
+        if policy_of(self.discipline.policy).predicted:
             return f"the policy {self.discipline.policy}"
         return "backfill" if self.discipline.backfill == "easy" else None
 

@@ -3,7 +3,8 @@
 A gang may be split over machines, an instance may not. Among equal machines the first one is chosen. The result is
 written to `Scratch`: machines to `chosen`, instances to `counts`, milli-GPUs by device to `taken`.
 
-To add a placement, write its function, call it in `placed`, and name it in `scheduler_core.placement.PLACEMENTS`.
+To add a placement, write its function here (by devices: in `scores`), call it in `placed`, and name it in
+`scheduler_core.placement.PLACEMENTS` and in `modelserve.contract.placements`.
 """
 
 import math

@@ -17,7 +17,7 @@ from scheduler_core.devices import rounded
 from scheduler_core.engine import begun, goals_of, is_large, run
 from scheduler_core.errors import BadInput
 from scheduler_core.kernels.state import Breaks, State
-from scheduler_core.placement import sharing_of
+from scheduler_core.placement import PLACEMENTS, sharing_of
 from scheduler_core.queueing import Discipline
 from scheduler_core.target import SlidingTarget, TargetWorkload
 
@@ -27,9 +27,6 @@ PAPER_HORIZON_S: Final = 12 * 3600.0
 """Horizon of the experiments of Yang, Hong and Tang: 12 hours."""
 
 Engine = Literal["auto", "compiled", "python"]
-
-LEARNING: Final = frozenset({"fgd", "fgd_used_first"})
-"""Placements that keep GPUs usable for a target workload."""
 
 
 def simulate(
@@ -72,7 +69,7 @@ def simulate(
     workload = in_devices(workload) if sharing == "devices" else workload
     cluster = Cluster(machines, sharing)
     goals, aimed = [], target.target if isinstance(target, SlidingTarget) else target
-    if discipline.placement in LEARNING and not isinstance(target, TargetWorkload):
+    if PLACEMENTS[discipline.placement].aims and not isinstance(target, TargetWorkload):
         goals = goals_of(workload, cluster, discipline, target or SlidingTarget())
     state = begun(workload, cluster, discipline, horizon_s=horizon_s, breaks=_breaks(outages), target=aimed)
     large = is_large(len(workload), len(machines), discipline.placement)
