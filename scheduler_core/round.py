@@ -64,7 +64,7 @@ class Round:
         return Room(now.free.copy(), empty.largest, self.state.cluster.away == 0, empty.of_type, *devices)
 
     def order(self, serial: int) -> tuple[float, int]:
-        """Return a key that sorts jobs in queue order; under `drf`, all users are taken to hold nothing."""
+        """Return a key that sorts jobs in queue order; under `drf`, as if no user held resources."""
         rank = self.state.queue.jobs["rank"]
         return float(rank[serial]), serial
 

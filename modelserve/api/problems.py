@@ -83,7 +83,7 @@ class Refusal(Exception):
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """Return the refusal that an error is replied to with, or None if the error is unexpected."""
+    """Return the refusal to send for an error, or None if the error is unexpected."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, HTTPException):

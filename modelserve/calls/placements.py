@@ -45,7 +45,7 @@ def explained(context: RequestContext, body: PendingBody) -> Answered:
 def place(body: ClusterBody) -> list[Values]:
     """Return where each job of the queue starts now and why, with the keys of `contract.placements.Placed`.
 
-    The keys of its reason are beside the others.
+    Each row also has the fields of its reason, at the same level.
     """
     try:
         return [_decision(each) for each in place_queue(_snapshot(body))]

@@ -91,7 +91,7 @@ class Budget:
     )
     price: float | None = option(
         None,
-        "Seconds of run time that a kWh more has to save, with --planner priced.",
+        "Use one more kWh only if it saves this many seconds of run time (--planner priced).",
         minimum=0.0,
         maximum=1e9,
         shown="3000",

@@ -60,7 +60,7 @@ class Parameters:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerLog:
-    """Options for an answer of the service that is shown again."""
+    """Options to show a logged answer of the service."""
 
     explain: str | None = option(None, "Show the logged answer of this id with its evidence.")
     store: str | None = option(None, "URL of the service's store.", shown="TAUT_SERVE_STORE, else by the lake")

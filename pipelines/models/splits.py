@@ -58,7 +58,7 @@ def leak_key(jobs: pl.DataFrame) -> pl.Series:
 def time_later(jobs: pl.DataFrame, *, until: datetime, since: datetime | None = None) -> Split:
     """Split by time: train on jobs that ended before `until`, judge jobs submitted at or after `since`.
 
-    `since` is `until` by default. The latest submitted of the training rows are for early stopping.
+    `since` is `until` by default. Early stopping uses the training rows that were submitted last.
     """
     since = until if since is None else since
     if since < until:

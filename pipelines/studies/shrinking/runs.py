@@ -66,7 +66,7 @@ class Plan:
     draw: Draw = Draw.GANG
 
     def cases(self, seed: int) -> Iterator[tuple[str, float, Arrivals]]:
-        """Yield for every population and load whether GNN jobs are drawn, the load, and the arrivals of a seed."""
+        """Yield (whether GNN jobs are drawn, load per hour, arrivals of the seed) for each population and load."""
         for (gnn, devices), members in self.populations.items():
             for rate in self.loads_per_h:
                 arrivals = drawn(self.pool, members, weights_of(gnn, self.mix), rate, self.settings.horizon_s, seed)
