@@ -7,12 +7,14 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from modelserve.api.app import OPERATIONS
 from pipelines.cli import app
+from pipelines.cli.commands import LateCommand
 from tests.contract.frozen import differences
 from tests.modelserve.running import running
 from tests.serving_examples import ADDRESS, PAGE, carry_out, examples, last_answer_id
@@ -85,8 +87,9 @@ def test_every_call_has_an_example() -> None:
 
 @pytest.mark.parametrize("command", re.findall(r"^(taut [a-z]+.*)$", TEXT, re.MULTILINE))
 def test_shown_commands_exist_with_their_options(command: str) -> None:
-    known = {name: each.params for name, each in typer.main.get_group(app).commands.items()}
+    known: dict[str, Any] = typer.main.get_group(app).commands
     _, name, *words = shlex.split(command)
 
-    options = {option for parameter in known[name] for option in parameter.opts}
+    shown = known[name].made() if isinstance(known[name], LateCommand) else known[name]
+    options = {option for parameter in shown.params for option in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= options

@@ -31,7 +31,9 @@ def prometheus(
     match: str = option("", "Only series with these labels, as 'cluster=\"a100\"'.", shown="all"),
     held: Path | None = option(None, "For dcgm-node: CSV file of the GPUs that each job held (job_id,machine,gpu)."),
     token_file: Path | None = option(None, "File that holds the server's token.", shown=TOKEN_VARIABLE),
-    ca: Path | None = option(None, "PEM file of the CA certificates by which to check the server.", shown="the system's"),
+    ca: Path | None = option(
+        None, "PEM file of the CA certificates by which to check the server.", shown="the system's"
+    ),
     form: Format = FORM,
 ) -> None:
     """Read the use of ended jobs, of machines and of GPUs from a Prometheus server into the lake.

@@ -107,4 +107,6 @@ def read_publication(path: Path) -> Publication:
         raise FetchError(f"cannot read the manifest {path}: {error}") from error
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'file'}: {fault['msg']}" for fault in error.errors())
-        raise FetchError(f"{path} is not a valid manifest (the top of the file describes the format): {faults}") from error
+        raise FetchError(
+            f"{path} is not a valid manifest (the top of the file describes the format): {faults}"
+        ) from error
