@@ -171,7 +171,8 @@ def read_settings(file: Path | None, options: Mapping[str, object]) -> Settings:
         try:
             keys = tomllib.loads(file.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise BadUsage(f"--settings {file}: {error}; expected TOML such as: warm_up_h = 2") from error
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise BadUsage(f"--settings {file}: {reason}; expected TOML such as: warm_up_h = 2") from error
     try:
         return Settings.model_validate(
             {**keys, **{name: value for name, value in options.items() if value is not None}}
