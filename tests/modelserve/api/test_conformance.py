@@ -87,6 +87,10 @@ def either(values: list[object], schema: dict[str, object]) -> dict[str, object]
     return {"anyOf": [{"enum": values}, schema]}
 
 
+COMPILED_WITHIN_S = 120.0
+"""Longest wait for an answer: the first ones of a call may compile its kernels."""
+
+
 @pytest.fixture(scope="module")
 def secret() -> dict[str, object]:
     return {"name": SECRET, "sha256": hashlib.sha256(SECRET.encode()).hexdigest(), "scopes": ["admin"]}
@@ -94,7 +98,7 @@ def secret() -> dict[str, object]:
 
 @pytest.fixture
 def schema(make_service: Callable[..., Service], secret: dict[str, object]) -> Iterator[object]:
-    app = create_app(make_service(tokens=[secret], answers_kept=0))
+    app = create_app(make_service(tokens=[secret], answers_kept=0, answer_limit_s=COMPILED_WITHIN_S))
     app.state.desk.unknown._calls_per_s = None  # the checks leave out the token more often than an address may
     config = schemathesis.Config.from_dict(
         {
@@ -129,7 +133,7 @@ def check_conforms(schema: object, label: str, cases: int) -> Counter[int]:
     )
     def call(case: schemathesis.Case) -> None:
         assume("?" not in case.formatted_path)  # written into the URL as it is, where a query begins with it
-        answer = case.call(session=client)
+        answer = case.call(session=client, timeout=COMPILED_WITHIN_S)
         statuses[answer.status_code] += 1
         case.validate_response(answer)
 
