@@ -54,13 +54,15 @@ def separated(
     options = f"skip = {skip}, delim = '{mark}', columns = {{{kinds}}}, {UNQUOTED}, {STRICT}"
     rejects = f"store_rejects = true, rejects_table = '{table}_rejects', rejects_scan = '{table}_scan'"
     columns = f"*, {fields}, {fault}{texts}"
+    # DuckDB rejects a line only for the columns that it reads, so every reading asks for all of them.
+    every = f"WHERE hash({', '.join(names)}) IS NOT NULL"
     read = f"read_csv('{escaped(path)}', {options}"
     # DuckDB needs one thread to number rows, so rows are numbered only where they are read again.
     line = f"left(concat_ws('{mark}', {', '.join(names)}), {KEPT_CHARACTERS})"
     return Records(
-        rows=f"(SELECT {columns} FROM {read}, {rejects}))",
+        rows=f"(SELECT {columns} FROM {read}, {rejects}) {every})",
         numbered=f"(SELECT {columns}, nth + 1 + {skip} AS place, {line} AS line"
-        f" FROM {numbered_by_order(f'{read}, ignore_errors = true)')})",
+        f" FROM {numbered_by_order(f'{read}, ignore_errors = true) {every}')})",
         header_lines=skip,
         rejects=True,
     )

@@ -281,9 +281,7 @@ def _apply_late_rules(work: Work, table: RawTable, records: Records) -> None:
     if table.key and _fetched(work, f"SELECT EXISTS ({doubtful})"):
         rows = f"SELECT rowid AS nth FROM {name}_all WHERE rule IS NULL AND key_hash IN ({doubtful})"
         work.execute(f"CREATE TEMP TABLE doubtful AS {rows}")
-        # `line` is asked for because it needs all columns: DuckDB rejects a line only for the columns that it reads.
-        lines = f"(SELECT * FROM {records.numbered} SEMI JOIN doubtful USING (nth) WHERE line IS NOT NULL)"
-        read = classified(table, lines)
+        read = classified(table, f"(SELECT * FROM {records.numbered} SEMI JOIN doubtful USING (nth))")
         key = ", ".join(f'"{column}"' for column in table.key)
         repeated = f"SELECT nth FROM {read} QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY nth) > 1"
         work.execute(f"UPDATE {name}_all SET rule = '{DUPLICATE}' WHERE rowid IN ({repeated})")
