@@ -4,6 +4,7 @@
 feature rows of few jobs faster; a test checks that they are equal to the bit.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -142,7 +143,7 @@ class Sources:
     failure: str | None = None
 
 
-class ModelPredictor(Generic[Model]):
+class ModelPredictor(ABC, Generic[Model]):
     """A predictor that groups jobs by model, so that each model scores all its jobs as one matrix.
 
     A job is predicted by the model of its trace and workload, otherwise by the model of its trace and task type. A job
@@ -150,21 +151,21 @@ class ModelPredictor(Generic[Model]):
     methods raise `PredictorUnavailable` with the reason. A subclass finds the models and makes their predictions.
     """
 
+    @abstractmethod
     def choice(self, kind: Kind, job: Job) -> tuple[Model | None, str | None]:
         """Return the model of a job, or None and, if there is one that cannot be read, the reason."""
-        raise NotImplementedError
 
+    @abstractmethod
     def bundle(self, model: Model) -> Bundle:
         """Return the bundle of a model."""
-        raise NotImplementedError
 
+    @abstractmethod
     def candidates(self, model: Model, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict k run times with one model; the i-th is of `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def use(self, model: Model, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], IntArray]:
         """Return upper bounds (n,) on the use of jobs by target, and the number of measured runs (n,) behind them."""
-        raise NotImplementedError
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict k run times; the i-th is the run time of `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
