@@ -27,7 +27,7 @@ from modelserve.bundle.boosters import load_booster
 from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.champions import Pointer, pointer_file, read_pointer
 from modelserve.errors import BundleError
-from modelserve.server.connection import BoundedConfig, Connection, Limits
+from modelserve.server.connection import BoundedConfig, Connection
 from pipelines.errors import PipelineError
 from pipelines.lake.generic.mapping import read_mapping
 from tests.modelserve.api.conftest import job
@@ -115,7 +115,7 @@ def test_request_heads(seed: int, cuts: list[int]) -> None:
     with asyncio.Runner() as runner:
         errors: list[dict[str, Any]] = []
         runner.get_loop().set_exception_handler(lambda _, context: errors.append(context))
-        config = BoundedConfig(_app, limits=Limits(head_s=1, body_s=1, unread_s=1, connections=9))
+        config = BoundedConfig(_app, head_s=1, body_s=1, most=9)
         config.load()
 
         def parse(data: bytes) -> None:

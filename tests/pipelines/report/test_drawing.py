@@ -12,7 +12,7 @@ from pipelines.report.page import page
 from pipelines.report.parts import Figure, Section
 
 pytestmark = pytest.mark.slow
-CHARTS = 40
+CHARTS = 60
 WAIT_MS = 60_000
 NEVER_IDLE = "window.requestIdleCallback = () => 0;"
 COUNTED_AFTER_PRINT = """addEventListener("afterprint", () => {
