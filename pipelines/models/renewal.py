@@ -68,7 +68,7 @@ class Judging:
     seed: int
 
     def lead(self, name: str, ours: int, theirs: int, since: datetime) -> tuple[int, Interval | None]:
-        """Compare two versions of a run-time model on the jobs submitted from `since` on that have ended.
+        """Compare two versions of a run-time model on the jobs submitted from `since` on that ran and have ended.
 
         Jobs on which either version was trained are left out. Both versions get the same history: every job that ended
         before a submission. Return the number of jobs, and the lead of version `ours` (see `Decision`); None with fewer
@@ -78,7 +78,8 @@ class Judging:
         since = max(since, *(bundle.card.until for bundle in bundles))
         kind = bundles[0].card.task_type
         own = ((pl.col("task_type") == kind) | (pl.col("workload") == kind)).fill_null(value=False)
-        later = self.tables.jobs.filter(own, finished(), pl.col("submit_ts") >= since)
+        ran = finished() & (pl.col("run_s") > 0.0)
+        later = self.tables.jobs.filter(own, ran, pl.col("submit_ts") >= since)
         if later.height < LEAST_JOBS:
             return later.height, None
         pool = recorded_pool(later.sort("submit_ts").tail(MOST_JOBS), self.tables.usage)

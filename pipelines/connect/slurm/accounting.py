@@ -174,12 +174,14 @@ def _folded(
     row: Mapping[str, str], status: Status, end: datetime, steps: Sequence[Step], *, cluster: str, interval_s: float
 ) -> EndedJob:
     submit = _time(row["Submit"]) or end
+    run_s = float(row["ElapsedRaw"] or 0)
     start = _time(row["Start"])
+    if start == end and run_s == 0.0:  # cancelled while it waited: Slurm records the end as its start
+        start = None
     requested = counts_of(row["ReqTRES"])
     instances = max(int(requested.get("node", "1")), 1)
     comment = read_comment(row.get("AdminComment", ""))
     given = amounts_in(requested, instances)
-    run_s = float(row["ElapsedRaw"] or 0)
     return EndedJob(
         cluster=row.get("Cluster") or cluster,
         job_id=row["JobIDRaw"],

@@ -129,6 +129,17 @@ def test_a_champion_that_does_better_stays(registry: Make, bundles: Read) -> Non
     assert decision.lead.lo > 0
 
 
+def test_jobs_of_no_length_are_not_compared(registry: Make, bundles: Read) -> None:
+    registry(3, version(2), version(3, replaced=2))
+    later = pl.col("submit_ts") >= SEEN
+    first = JOBS.filter(later)["submit_ts"].min()
+    at_once = pl.when(later & (pl.col("submit_ts") == first)).then(0.0).otherwise("run_s").alias("run_s")
+
+    [decision] = renewed(bundles, tables=replace(TABLES, jobs=JOBS.with_columns(at_once)))
+
+    assert decision.jobs == JOBS.filter(later & (pl.col("submit_ts") > first)).height
+
+
 def gone(name: str, number: int) -> Bundle:
     raise MirrorError("deleted")
 

@@ -1,5 +1,6 @@
 """From sacct's text to jobs: steps folded, memory bounded, unknown use left unknown, the original request read back."""
 
+import csv
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -142,6 +143,15 @@ def test_requeued_runs_are_two_jobs_and_waiting_ones_are_none() -> None:
     assert len({job.run_id for job in jobs}) == 2
     assert len({job.job_id for job in jobs}) == 1
     assert [job.use.mem_most_gib for job in jobs] == [1.0, 2.0]
+
+
+def test_a_job_cancelled_while_it_waited_has_no_run(tmp_path: Path) -> None:
+    never = {**JOB, "State": "CANCELLED by 1000", "Start": JOB["End"], "ElapsedRaw": "0"}
+    [job] = folded(never)
+    assert (job.start, job.status) == (None, Status.CANCELLED)
+    add_records(tmp_path, [job])
+    [record] = csv.DictReader((tmp_path / "taut.csv").read_text().splitlines())
+    assert (record["start_ts"], record["run_s"]) == ("", "")
 
 
 @pytest.mark.parametrize(
