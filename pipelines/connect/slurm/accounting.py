@@ -3,6 +3,7 @@
 Without `-X`, since only the steps hold the use. Starts no process; `commands.py` does.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,8 +76,8 @@ class EndedJob:
 
     @property
     def group(self) -> str | None:
-        """The group of similar jobs, as at submission."""
-        return group_of(self.user, self.name)
+        """The group of similar jobs, as at submission; a job asked for as many tasks as its largest step had."""
+        return group_of(self.user, self.name, math.ceil(self.tasks / self.instances))
 
     @property
     def names(self) -> dict[str, str | None]:

@@ -3,6 +3,7 @@
 Starts no process; `commands.py` does.
 """
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from pipelines.errors import SourceError
 
 JOB_FIELDS: Final = (
     "JobID", "JobArrayID", "Cluster", "State", "Reason", "Partition", "UserName", "NumNodes", "tres-alloc", "StartTime",
-    "NodeList", "ReqNodes", "Feature", "OverSubscribe", "RestartCnt", "Comment", "Name",
+    "NodeList", "ReqNodes", "Feature", "OverSubscribe", "RestartCnt", "NumTasks", "Comment", "Name",
 )  # fmt: skip
 """Fields asked of `squeue`; `tres-alloc` of a waiting job is what it asks for."""
 STEP_FIELDS: Final = ("JobID", "NTasks", "Nodelist", "MaxRSS", "TRESUsageInTot")
@@ -46,6 +47,7 @@ class QueuedJob:
     name: str
     partitions: frozenset[str]
     instances: int
+    tasks: int
     gpu_type: str | None
     asked: Amounts
     start: datetime | None
@@ -64,7 +66,7 @@ class QueuedJob:
     @property
     def group(self) -> str | None:
         """The group of similar jobs, as at submission."""
-        return group_of(self.user, self.name)
+        return group_of(self.user, self.name, math.ceil(self.tasks / self.instances))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,7 @@ def read_queue(text: str, hosts_in: Callable[[str], tuple[str, ...]]) -> list[Qu
                 name=row["Name"],
                 partitions=frozenset(row["Partition"].split(",")),
                 instances=instances,
+                tasks=int(row["NumTasks"] or 1),
                 gpu_type=gpu_type_in(requested),
                 asked=amounts_in(requested, instances),
                 start=datetime.fromisoformat(row["StartTime"]).replace(tzinfo=UTC) if running else None,

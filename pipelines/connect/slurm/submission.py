@@ -66,12 +66,17 @@ class Submission:
         """Whether the user asked to leave the job alone: `--comment=taut=off` or a constraint of that name."""
         return any(OPT_OUT.search(self.texts.get(name, "")) for name in ("comment", "features"))
 
+    @property
+    def tasks_per_node(self) -> int:
+        """The number of tasks that it asks for on each machine; 1 if it names none."""
+        return math.ceil(self.numbers.get("num_tasks", 1) / self.nodes)
+
     def whole_kept_for(self) -> str:
         """Return why nothing of the job may change; "" if something may."""
         numbers = self.numbers
         if "batch" not in numbers:
             return "not a batch job: srun asks its step for as much as the job"
-        if "steps_ask" in numbers:
+        if "steps_own" in numbers:
             return "srun in the script asks for CPUs, memory or tasks of its own"
         if "het_job_offset" in numbers:
             return "part of a heterogeneous job"
@@ -83,6 +88,8 @@ class Submission:
 
     def cpus_kept_for(self) -> str:
         """Return why the number of CPUs may not change; "" if it may."""
+        if "steps_unseen" in self.numbers:
+            return "a command of the script may start steps of its own"
         if self.tasks is None:
             return "no --cpus-per-task that makes up the job's CPUs"
         if "cpus_per_tres" in self.texts:
@@ -112,7 +119,7 @@ class Submission:
             instances=self.nodes,
             cluster=cluster,
             user=user,
-            group=group_of(user, name),
+            group=group_of(user, name, self.tasks_per_node),
             vc=self.texts.get("partition"),
             gpu_type=kind,
             minimum=Request(cpu_cores=1.0, mem_gib=least_mem_mib / MIB_PER_GIB, gpus=math.nan),
@@ -130,13 +137,15 @@ class Submission:
         return max(count * factor for (count, _), factor in found), kinds[0] if kinds else None
 
 
-def group_of(user: str | None, name: str | None) -> str | None:
-    """Return the group of similar jobs: jobs of one user with one name, since names like `train` are not unique.
+def group_of(user: str | None, name: str | None, tasks: int = 1) -> str | None:
+    """Return the group of similar jobs: those of one user and name with as many tasks on a machine.
 
-    >>> group_of("anna", "train"), group_of("anna", None)
-    ('anna/train', None)
+    A name like `train` is not unique, and a machine holds the memory of all its tasks.
+
+    >>> group_of("anna", "train"), group_of("anna", "train", 8), group_of("anna", None)
+    ('anna/train', 'anna/train x8', None)
     """
-    return f"{user}/{name}"[:256] if user and name else None
+    return f"{user}/{name}"[:240] + (f" x{tasks}" if tasks > 1 else "") if user and name else None
 
 
 def gpus_of(text: str) -> tuple[int, str | None]:

@@ -24,6 +24,17 @@ local TEXTS = {
 local STEP_OPTIONS = {   -- of srun: CPUs, memory or numbers of tasks of its own
   "%-%-cpus%-per%-task[= ]+[%w$\"']", "%s%-c[= ]*[%d$\"']", "%-%-mem", "%-%-exact", "%-%-ntasks", "%s%-n[= ]*[%d$\"']",
 }
+local function set(words)
+  local found = {}
+  for word in string.gmatch(words, "%S+") do found[word] = true end
+  return found
+end
+local BEFORE = set("if then else elif while until do ! time exec nohup env")   -- what may stand before a command
+local PLAIN = set(   -- commands that start no steps of Slurm's; a Python program that calls srun cannot be seen
+  ": [ awk basename break cat cd conda continue cp cut date declare df dirname done du echo esac exit export false fi "
+  .. "for free grep gunzip gzip head hostname id julia kill ln local ls mkdir module mv nproc nvidia-smi popd printenv "
+  .. "printf ps pushd pwd read readonly return rm rsync Rscript sed seq set shift sleep sort tail tar tee test torchrun "
+  .. "touch tr trap true ulimit umask uname uniq unset wait wc which xz zcat")
 local AMOUNTS = { "cpus_per_task", "min_cpus", "pn_min_cpus", "min_mem_per_node", "min_mem_per_cpu" }
 
 -- Slurm marks numbers that were not given by the largest two values of their width.
@@ -36,20 +47,49 @@ local function one_line(text)
   return (string.gsub(cut, "[%c%%]", function(c) return string.format("%%%02X", string.byte(c)) end))
 end
 
--- Whether the script's own srun asks for CPUs or memory: such a step would not fit into a smaller job.
-local function steps_ask(script)
+-- Return an iterator of a script's commands, in which ' stands for each quoted text; whether some of it cannot be seen;
+-- and whether quoted text names srun.
+local function commands_of(script)
+  local text = string.gsub("\n" .. string.gsub(script, "\\\n", " "), "\"?%$[{]?SLURM_CPUS_PER_TASK[}]?\"?", "@")
+  text = string.gsub(string.gsub(text, "\n%s*#[^\n]*", "\n"), "%s#[^\n]*", "\n")
+  local unseen, own = string.find(text, "<<", 1, true), nil
+  local function mark(inner)
+    unseen = unseen or string.find(inner, "$(", 1, true) or string.find(inner, "`", 1, true)
+    own = own or string.find(inner, "srun", 1, true)
+    return "\1"
+  end
+  text = string.gsub(string.gsub(text, '"[^"]*"', mark), "'[^']*'", mark)
+  unseen = unseen or string.find(text, "[\"']")   -- an open quotation
+  return string.gmatch(string.gsub(text, "\1", "'"), "[^\n;&|(){}`]+"), unseen, own
+end
+
+-- What a script's steps of srun ask for: "own" if CPUs, memory or tasks of their own (such a step would not fit into a
+-- smaller job), "unseen" if one of its commands may start steps of its own, nil if neither.
+local function steps_of(script)
   if type(script) ~= "string" then return nil end
-  if #script > MOST_SCRIPT then return 1 end
-  local joined = string.gsub(script, "\\\n", " ")
-  for line in string.gmatch(joined, "[^\n]+") do
-    if string.find(line, "srun", 1, true) and not string.find(line, "^%s*#") then
-      local rest = string.gsub(line, "\"?%$[{]?SLURM_CPUS_PER_TASK[}]?\"?", "@")
-      for _, pattern in ipairs(STEP_OPTIONS) do
-        if string.find(rest, pattern) then return 1 end
-      end
+  if #script > MOST_SCRIPT then return "own" end
+  local shell = string.match(script, "^#![^\n]*") or "#!/bin/sh"
+  local commands, unseen, own = commands_of(script)
+  unseen = unseen or not string.find(shell .. " ", "[/ ]%a*sh%s")
+  for command in commands do
+    local words = string.gsub(command, "^%s+", "")
+    repeat   -- leave out what stands before a command: keywords and variables
+      local first, rest = string.match(words, "^(%S+)%s*(.*)$")
+      local skipped = first and (BEFORE[first] or string.find(first, "^[%w_]+=") and not string.find(first, "srun"))
+      if skipped then words = rest end
+    until not skipped
+    local name = string.match(string.match(words, "^%S*"), "[^/]*$")
+    if name == "srun" then
+      for _, pattern in ipairs(STEP_OPTIONS) do own = own or string.find(words, pattern) end
+    elseif string.find(words, "srun", 1, true) then
+      own = true
+    elseif name == "source" or name == "." then
+      unseen = unseen or not string.find(words, "/bin/activate%s*$")
+    elseif name ~= "" then
+      unseen = unseen or not (PLAIN[name] or string.find(name, "^python[%d.]*$"))
     end
   end
-  return nil
+  return own and "own" or unseen and "unseen" or nil
 end
 
 local function request_of(job, parts)
@@ -70,7 +110,8 @@ local function request_of(job, parts)
     end
   end
   if job.script ~= nil then add("batch", 1) end
-  if steps_ask(job.script) then add("steps_ask", 1) end
+  local steps = steps_of(job.script)
+  if steps then add("steps_" .. steps, 1) end
   return table.concat(lines, "\n") .. "\n\n"
 end
 

@@ -74,6 +74,7 @@ def test_a_machines_peak_is_bounded(tasks: int, nodes: int, total_mib: int, leas
     assert job.use.mem_least_gib == pytest.approx(least / 1024)
     assert job.use.mem_most_gib == pytest.approx(most / 1024)
     assert job.instances == nodes
+    assert job.group == ("anna/train" if tasks == nodes else f"anna/train x{-(-tasks // nodes)}")
 
 
 def test_steps_that_run_at_the_same_time_add_up_and_later_ones_do_not() -> None:

@@ -48,7 +48,7 @@ def check_rows(rows: list[dict[str, str]], slurm: Cluster, *, two: int) -> None:
         by_name.setdefault(row["group"].partition("/")[2], []).append(row)
     assert [row["status"] for row in by_name["array"]] == ["completed", "completed"]
     assert all(float(row["mem_max_gib"]) > 100 / 1024 for row in by_name["array"])
-    [pair] = by_name["two"]
+    [pair] = by_name["two x2"]
     assert pair["job_id"] == str(two)
     assert float(pair["mem_max_gib"]) > 200 / 1024  # the sum of two tasks, not the larger
     assert {row["status"] for row in by_name["again"]} <= {"cancelled"}

@@ -114,22 +114,43 @@ def test_after_three_failures_the_agent_is_left_alone(script: Path, folder: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "asks"),
+    ("text", "marked"),
     [
-        ("srun python train.py", False),
-        ("srun -c $SLURM_CPUS_PER_TASK python train.py", False),
-        ('srun --cpus-per-task="${SLURM_CPUS_PER_TASK}" python', False),
-        ("#SBATCH -c 8\n# srun -c 8 python", False),
-        ("srun -c 8 python train.py", True),
-        ("srun -c8 python", True),
-        ("srun \\\n  --cpus-per-task=8 python", True),
-        ("srun --mem=64G python", True),
-        ("srun -n 16 ./solver", True),
-        ("srun --ntasks=16 ./solver", True),
-        ("x" * 70_000, True),
+        ("srun python train.py", ""),
+        ("srun -c $SLURM_CPUS_PER_TASK python train.py", ""),
+        ('srun --cpus-per-task="${SLURM_CPUS_PER_TASK}" python', ""),
+        ("#SBATCH -c 8\n# srun -c 8 python", ""),
+        ("#!/bin/bash\nset -e\nmodule load cuda\ncd $HOME\nsource env/bin/activate\nexec python3.11 train.py", ""),
+        ("for seed in 1 2; do\n  OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK python -c 'import a; a.run()' &\ndone\nwait", ""),
+        ('if [ -f "$DATA" ]; then cp "$DATA" x; fi; echo "of $(date)" > log; env', "unseen"),
+        ("env; out=$(date); echo $out", ""),
+        ("srun -c 8 python train.py", "own"),
+        ("srun -c8 python", "own"),
+        ("srun \\\n  --cpus-per-task=8 python", "own"),
+        ("srun --mem=64G python", "own"),
+        ("srun -n 16 ./solver", "own"),
+        ("srun --ntasks=16 ./solver", "own"),
+        ('RUN="srun -c 8"\n$RUN python train.py', "own"),
+        ("RUN=srun; $RUN -c 8 python", "own"),
+        ("bash -c 'srun -c 8 python'", "own"),
+        ("xargs srun < jobs", "own"),
+        ("x" * 70_000, "own"),
+        ("source site.sh\npython train.py", "unseen"),
+        ("./run.sh", "unseen"),
+        ("$RUN python train.py", "unseen"),
+        ("make train", "unseen"),
+        ("mpirun ./solver", "unseen"),
+        ("python train.py $(./wrapper)", "unseen"),
+        ("bash <<EOF\npython\nEOF", "unseen"),
+        ("python train.py  # don't stop\n./wrapper  # can't", "unseen"),
+        ('echo "open\npython', "unseen"),
+        ("#!/usr/bin/python3\nimport train", "unseen"),
     ],
 )
-def test_a_script_whose_steps_ask_for_themselves_is_marked(script: Path, folder: Path, text: str, asks: bool) -> None:
+def test_a_script_is_marked_unless_its_steps_fit_into_a_smaller_job(
+    script: Path, folder: Path, text: str, marked: str
+) -> None:
     with fake_agent(folder / "s", saying(b"end=1\n")) as came:
         submitted(script, text=text)
-    assert (b"steps_ask=1" in came[0]) is asks
+    found = {line for line in came[0].split(b"\n") if line.startswith(b"steps_")}
+    assert found == ({f"steps_{marked}=1".encode()} if marked else set())

@@ -57,7 +57,8 @@ def test_otherwise_nothing_changes_but_the_comment(mode: Mode, service: str, mes
 @pytest.mark.parametrize(
     ("text", "amounts"),
     [
-        (WHOLE + "steps_ask=1\n", {}),
+        (WHOLE + "steps_own=1\n", {}),
+        (WHOLE + "steps_unseen=1\n", {"min_mem_per_node": 8192}),
         (WHOLE + "het_job_offset=0\n", {}),
         (WHOLE + "shared=0\n", {}),
         (WHOLE.replace("65536", "0"), {}),
@@ -128,6 +129,8 @@ def test_gpus_are_told_for_each_machine_and_never_written() -> None:
     text = WHOLE + "min_nodes=2\ntres_per_job=gres:gpu:t4:4\n"
     job = submission(text).job(cluster="taut", trace="slurm", least_mem_mib=256)
     assert (job.request.gpus, job.gpu_type, job.instances, job.group) == (2.0, "t4", 2, "anna/train")
+    of_tasks = submission(WHOLE + "min_nodes=2\nnum_tasks=16\n").job(cluster="taut", trace="slurm", least_mem_mib=256)
+    assert of_tasks.group == "anna/train x8"
     assert gpus_of("gres/gpu:a100:2(S:0)") == (2, "a100")
     assert math.isnan(
         submission(WHOLE + "tres_per_socket=gres:gpu:1\n").job(cluster="", trace="", least_mem_mib=1).request.gpus

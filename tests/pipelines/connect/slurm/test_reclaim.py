@@ -21,7 +21,7 @@ JOB = {
     "JobID": "7", "JobArrayID": "7", "Cluster": "taut", "State": "RUNNING", "Reason": "None", "Partition": "gpu",
     "UserName": "anna", "NumNodes": "1", "tres-alloc": "cpu=60,mem=200G,node=1,gres/gpu=1,gres/gpu:t4=1",
     "StartTime": "2026-11-23T11:50:00", "NodeList": "n1", "ReqNodes": "", "Feature": "(null)", "OverSubscribe": "OK",
-    "RestartCnt": "0", "Comment": "(null)", "Name": "train",
+    "RestartCnt": "0", "NumTasks": "1", "Comment": "(null)", "Name": "train",
 }  # fmt: skip
 WAITS = {**JOB, "JobID": "8", "JobArrayID": "8_[0-3]", "State": "PENDING", "Reason": "Resources", "NodeList": ""}
 NODES = (
@@ -110,7 +110,7 @@ def test_a_job_is_read_with_one_machines_part_of_its_request() -> None:
     assert [(node.name, node.up, node.cpu_cores, node.mem_gib, node.gpus) for node in read_nodes(NODES)] == [
         ("n1", True, 64, 500, 4), ("n2", False, 64, 500, 0)
     ]  # fmt: skip
-    with pytest.raises(SourceError, match="3 fields, expected 17"):
+    with pytest.raises(SourceError, match="3 fields, expected 18"):
         read_queue("7\x1f7\x1ftaut\n", hosts)
 
 
