@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from features.columns.feature import OwnNumber, Text
+from features.columns.recency import PEAK_RUNS, PEAKS, largest_peaks
 from features.columns.request import REQUEST_COLUMNS
 from features.contract import FeatureContract
 from features.errors import ContractError
@@ -27,6 +28,7 @@ from features.lookups import (
     KeyPlan,
     Timeline,
     key_plans,
+    newest_rows,
 )
 from features.online import EVIDENCE_KEYS, OnlineHistory
 from features.references import PRIOR_LOG_S, QUANTILE_NAMES, relative_columns
@@ -54,7 +56,8 @@ class Rows:
 
     `history_log_s` (n, 3, 2) and `evidence` (n, 3) are those of `features.references.Referenced`. `versions` holds the
     history's version when the first rows were computed, and its version when the last were. `runs` (n,) is the number
-    of earlier measured runs of each job, as `OnlineHistory.measured_runs` counts them.
+    of earlier measured runs of each job, as `OnlineHistory.measured_runs` counts them; `peaks` (n, 2) are the largest
+    `PEAKS` of its group and role in the newest `PEAK_RUNS` of these, NaN where unknown.
     """
 
     matrix: Float32Array
@@ -62,6 +65,7 @@ class Rows:
     history_log_s: FloatArray
     evidence: IntArray
     runs: IntArray
+    peaks: FloatArray
     versions: tuple[int, int] = (0, 0)
 
 
@@ -117,12 +121,13 @@ class RowBuilder:
         forecasts = np.empty((len(jobs), *PRIOR.shape))
         out = np.empty(matrix.shape, dtype=np.float32)
         runs, first, last = np.zeros(len(jobs), dtype=np.int64), -1, 0
+        peaks = np.full((len(jobs), len(PEAKS)), np.nan)
         for start in range(0, len(jobs), ROWS_AT_ONCE):
             with history.lock:
                 for i, template in enumerate(self._templates(jobs[start : start + ROWS_AT_ONCE], history), start=start):
                     row = matrix[i]
                     row[:], reference[i] = template.row, template.reference
-                    forecasts[i], runs[i] = template.forecasts, template.runs
+                    forecasts[i], runs[i], peaks[i] = template.forecasts, template.runs, template.peaks
                     for plan, timeline in template.moving:
                         plan.fill_moving(row, timeline, jobs[i].submit_us, history.ledger)
                 last = history.version
@@ -136,6 +141,7 @@ class RowBuilder:
             history_log_s=np.ascontiguousarray(forecasts[:, :, :2]),
             evidence=forecasts[:, :, 2].astype(np.int64),
             runs=runs,
+            peaks=peaks,
             versions=(max(first, 0), last),
         )
 
@@ -193,7 +199,11 @@ class RowBuilder:
         for key in reversed(EVIDENCE_KEYS):
             known, held = seen.glances(key)
             runs[held] = [glance.stop("measured") for glance in known]
-        of_jobs = zip(rows, reference, forecasts, runs.tolist(), moving, *seen.unchanged(), strict=True)
+        peaks = np.full((len(jobs), len(PEAKS)), np.nan)
+        known, held = seen.glances(EVIDENCE_KEYS[0])
+        if known:
+            peaks[held] = largest_peaks(history.ledger.values, newest_rows(known, "measured", PEAK_RUNS))
+        of_jobs = zip(rows, reference, forecasts, runs.tolist(), peaks, moving, *seen.unchanged(), strict=True)
         return [_Template(*each) for each in of_jobs]
 
 
@@ -208,6 +218,7 @@ class _Template:
     reference: FloatArray
     forecasts: FloatArray
     runs: int
+    peaks: FloatArray
     moving: Sequence[tuple[KeyPlan, Timeline]]
     after_us: int
     upto_us: int

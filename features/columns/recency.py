@@ -165,6 +165,26 @@ def _sample(values: FloatArray, rows: IntArray, held: npt.NDArray[np.bool_], *, 
     return Sample(newest=newest, ranked=np.sort(newest, axis=1) if ranked else newest, count=known)
 
 
+def largest_peaks(values: Mapping[str, FloatArray], newest: Rows) -> FloatArray:
+    """Return the largest of each of `PEAKS` over the rows of n spans (n, 2), NaN where none was measured."""
+    rows, held = newest
+    if not rows.size or not len(values[PEAKS[0]]):
+        return np.full((len(rows), len(PEAKS)), np.nan)
+    measured = (np.where(held, values[name][rows], np.nan) for name in PEAKS)
+    return np.column_stack([np.fmax.reduce(each, axis=1) for each in measured])
+
+
+def peaks_before(seen: Lookback) -> FloatArray:
+    """Return `largest_peaks` of the newest measured runs of each job's group and role before its submission (n, 2)."""
+    newest = seen.history.events["measured"].newest(*seen.span("measured", ("group_role",)), PEAK_RUNS)
+    return largest_peaks(seen.history.values, newest)
+
+
+PEAKS: Final = ("mem_max_gib", "gpu_mem_max_gib")
+"""Measurements of which the largest of a group is a lower bound of what its next job may need."""
+PEAK_RUNS: Final = 100
+"""Number of a group's newest measured runs of which the largest peak counts."""
+
 _WINDOWS: Final = (5, 20, 100, 300, 1000)
 _RUN_STATS: Final = {
     "run_s": ("count", "p10", "p25", "p50", "p75", "p90"),

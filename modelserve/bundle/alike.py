@@ -1,6 +1,7 @@
 """Upper bounds on the peak use of similar jobs, stored in a usage model's card."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
@@ -8,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from scheduler_core.types import FloatArray, IntArray, Job
 
-__all__ = ["PARAMETER_SERVER", "Alike", "alike_key", "held"]
+__all__ = ["PARAMETER_SERVER", "Alike", "Evidence", "alike_key", "held"]
 
-HARD: Final = frozenset({"mem_gib", "gpu_mem_gib"})
+HARD: Final = ("mem_gib", "gpu_mem_gib")
 """Usage targets for which too small an allocation kills the job. For them `held` takes the larger of two bounds."""
 
 DIGITS: Final = 3
@@ -61,25 +62,36 @@ def alike_key(role: str, request: Sequence[float | None]) -> Key:
     return (role, cpu_cores, mem_gib, gpus)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What was measured of the groups of n jobs: runs (n,), and the largest peaks of `HARD` (n, 2), NaN if unknown."""
+
+    runs: IntArray
+    peaks: FloatArray | None = None
+
+
 def held(
-    found: Mapping[Key, Alike], jobs: Sequence[Job], use: Mapping[str, FloatArray], own_runs: IntArray
+    found: Mapping[Key, Alike], jobs: Sequence[Job], use: Mapping[str, FloatArray], evidence: Evidence
 ) -> tuple[dict[str, FloatArray], IntArray]:
     """Return upper bounds (n,) on the use of jobs by target, and the number of measured runs or groups behind each.
 
     If a job's own group and role have at least `OWN_RUNS` measured runs, the bound is the predicted use times `ROOM`.
     Otherwise it is the bound of similar jobs, and for memory the larger of this bound and the prediction. It is NaN if
-    no similar job was measured; the request is then kept.
+    no similar job was measured; the request is then kept. A bound of memory is at least the largest measured peak.
 
     `found` holds the bounds of similar jobs by `alike_key`, `use` the predicted upper quantile of use (n,) by
-    target, `own_runs` (n,) the number of measured runs of each job's own group and role.
+    target, `evidence` what was measured of each job's own group and role.
     """
     bounds = [found.get(alike_key(job.role, job.request.row())) for job in jobs]
-    own_runs = np.where([job.role == PARAMETER_SERVER for job in jobs], 0, own_runs)
+    own_runs = np.where([job.role == PARAMETER_SERVER for job in jobs], 0, evidence.runs)
+    peaks = {} if evidence.peaks is None else dict(zip(HARD, evidence.peaks.T, strict=True))
     known = own_runs >= OWN_RUNS
     answers = {}
     for target, predicted in use.items():
         bound = np.array([np.nan if each is None else each.needs.get(target, np.nan) for each in bounds])
+        peak = peaks.get(target, np.full(len(jobs), np.nan))
         alike = np.where(np.isnan(bound), np.nan, np.fmax(bound, predicted)) if target in HARD else bound
         answers[target] = np.where(known, predicted * ROOM[target], alike)
+        answers[target] = np.where(np.isnan(answers[target]), np.nan, np.fmax(answers[target], peak))
     groups = np.array([0 if each is None else each.groups for each in bounds], dtype=np.int64)
     return answers, np.where(known, own_runs, np.maximum(groups, own_runs)).astype(np.int64)

@@ -17,13 +17,14 @@ import polars as pl
 
 from features.build import build, with_requests
 from features.columns.feature import Lookback
+from features.columns.recency import peaks_before
 from features.contract import FeatureContract
 from features.errors import FeatureError
 from features.history import History, cluster_of_vc
 from features.online import EVIDENCE_KEYS
 from features.sets import FEATURES
 from features.vocabulary import ROLE_WHOLE_JOB
-from modelserve.bundle.alike import held
+from modelserve.bundle.alike import Evidence, held
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card
 from modelserve.bundle.run_times import base_log_s, basis_of, calibrated_run_times, outputs_of, run_time_features
@@ -122,12 +123,13 @@ def calibrated_use(card: Card, target: str, raw: FloatArray) -> FloatArray:
     return use
 
 
-def measured_runs(bundle: Bundle, frame: pl.DataFrame) -> IntArray:
-    """Return the number (n,) of earlier measured runs of each job's group and role; of its user, if it has no group."""
+def evidence_of(bundle: Bundle, frame: pl.DataFrame) -> Evidence:
+    """Return the evidence for the use of each job: earlier measured runs of its group, or of its user without one."""
     seen = Lookback.of(frame, bundle.history)
     begin, stop = seen.span("measured", EVIDENCE_KEYS)
     of_group, of_user = (stop - begin).reshape(-1, len(EVIDENCE_KEYS)).T
-    return np.where(seen.unknown(EVIDENCE_KEYS[0]), of_user, of_group)
+    runs = np.where(seen.unknown(EVIDENCE_KEYS[0]), of_user, of_group)
+    return Evidence(runs=runs, peaks=peaks_before(seen))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +166,8 @@ class ModelPredictor(ABC, Generic[Model]):
         """Predict k run times with one model; the i-th is of `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
 
     @abstractmethod
-    def use(self, model: Model, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], IntArray]:
-        """Return upper bounds (n,) on the use of jobs by target, and the number of measured runs (n,) behind them."""
+    def use(self, model: Model, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], Evidence]:
+        """Return upper bounds (n,) on the use of jobs by target, and what was measured of similar jobs."""
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict k run times; the i-th is the run time of `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
@@ -188,9 +190,10 @@ class ModelPredictor(ABC, Generic[Model]):
         runs = np.zeros(len(jobs), dtype=np.int64)
         for model, members in self.by_model("usage", jobs):
             mine, card = [jobs[i] for i in members], self.bundle(model).card
-            answer, seen = self.use(model, mine)
+            answer, evidence = self.use(model, mine)
+            seen = evidence.runs
             if card.alike_by_key is not None:
-                answer, seen = held(card.alike_by_key, mine, answer, seen)
+                answer, seen = held(card.alike_by_key, mine, answer, evidence)
             for target, values in answer.items():
                 use[target][members] = values
             runs[members] = seen
@@ -253,12 +256,12 @@ class InProcessPredictor(ModelPredictor[Bundle]):
             added = base_log_s(model, seen, own)[rows]
             return calibrated_run_times(model.card, outputs_of(model, RUNTIME_TARGET, matrix), added)
 
-    def use(self, model: Bundle, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], IntArray]:
+    def use(self, model: Bundle, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], Evidence]:
         """Bound use with one bundle."""
         with _unavailable(model):
             frame = jobs_frame(jobs, model.history)
             answer = use_quantiles(model, build(frame, model.history, model.contract.names))
-        return answer, measured_runs(model, frame)
+        return answer, evidence_of(model, frame)
 
     def run_time_bases(self, jobs: Sequence[Job]) -> list[tuple[str, int] | None]:
         """Return what each job's run time comes from, and the number of ended jobs behind it; None without a model."""

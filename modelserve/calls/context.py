@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pydantic_core import to_json
 
 from features.online import JobAsked, OnlineHistory
+from modelserve.bundle.alike import Evidence
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.predictor import Kind, ModelPredictor, calibrated_use
@@ -109,6 +110,7 @@ class RequestContext:
             shift_log_s=found.shift_log_s,
             evidence=found.rows.evidence,
             runs=found.rows.runs if counted else np.zeros(len(asked), dtype=np.int64),
+            peaks=found.rows.peaks,
             versions=found.rows.versions,
             outputs=found.outputs,
         )
@@ -200,11 +202,12 @@ class LivePredictor(ModelPredictor[ServedModel]):
         raw = self.context.margins(model, RUNTIME_TARGET, matrix)
         return calibrated_run_times(model.bundle.card, raw, seen.base_log_s[rows])
 
-    def use(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], IntArray]:
+    def use(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], Evidence]:
         """Bound use with one model."""
         _, seen = self._rows(model, jobs, counted=True)
         card, raw = model.bundle.card, self.context.outputs(model, seen)
-        return {target: calibrated_use(card, target, raw[target]) for target in card.targets}, seen.runs
+        use = {target: calibrated_use(card, target, raw[target]) for target in card.targets}
+        return use, Evidence(runs=seen.runs, peaks=seen.peaks)
 
     def _rows(self, model: ServedModel, jobs: Sequence[Job], *, counted: bool) -> tuple[list[JobAsked], Scored]:
         asked = [self.context.asked(job, model.history) for job in jobs]

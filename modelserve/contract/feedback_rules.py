@@ -9,7 +9,10 @@ from typing import Final
 from features.vocabulary import Status
 from modelserve.store.finished import OOM, RESOURCES, SLACK, Finished, Outcome
 
-__all__ = ["STATUS_OF_OUTCOME", "is_below", "shrunk_resources", "teachable_use"]
+__all__ = ["STATUS_OF_OUTCOME", "is_below", "is_capped", "shrunk_resources", "teachable_use"]
+
+UNCAPPED: Final = 0.9
+"""Share of an allocation below which use was not held down by it."""
 
 STATUS_OF_OUTCOME: Final[dict[str, Status]] = {
     "completed": Status.COMPLETED,
@@ -25,6 +28,11 @@ STATUS_OF_OUTCOME: Final[dict[str, Status]] = {
 def is_below(allocated: float | None, requested: float | None) -> bool:
     """Return whether less was allocated than requested (by more than `SLACK`); False if either is unknown."""
     return allocated is not None and requested is not None and allocated < requested * (1.0 - SLACK)
+
+
+def is_capped(used: float, allocated: float | None) -> bool:
+    """Return whether an allocation may have held use down, so that the use does not show what the job needs."""
+    return allocated is None or used >= UNCAPPED * allocated
 
 
 def shrunk_resources(row: Outcome) -> tuple[str, ...]:
@@ -51,18 +59,22 @@ class Use:
 def teachable_use(row: Finished) -> Use:
     """Return the measurements of a job that may be learnt from.
 
-    A job killed for memory needed at least its allocation, whatever its measured peak. The use of a shrunk resource
-    shows what the job was given, not what it needed. It is therefore returned only if it is above the predicted peak,
-    so that it can raise later predictions but never lower them. The same holds for all measurements of a report that
-    is not `confirmed`. GPU memory counts as shrunk if the GPU share was shrunk. The memory measured by a `quarantined`
-    report is not used.
+    A job killed for memory needed at least its allocation, whatever its measured peak. Use near the allocation of a
+    shrunk resource (`is_capped`) shows what the job was given, not what it needed. It is therefore returned only if it
+    is above the predicted peak, so that it can raise later predictions but never lower them. The same holds for all
+    measurements of a report that is not `confirmed`, and for GPU memory if the GPU share was shrunk. Memory in a
+    `quarantined` report is not used.
     """
-    shrunk, sure = shrunk_resources(row), row.trust == "confirmed"
+    sure = row.trust == "confirmed"
+    allocated = dict(zip(RESOURCES, row.allocations, strict=True))
+    given = {name: allocated[name] for name in shrunk_resources(row)}
+    if "gpus" in given:
+        given["gpu_mem_gib"] = None  # what a share holds of a device's memory is unknown
     if row.trust == "quarantined":
         row = replace(row, mem_max_gib=None, gpu_mem_max_gib=None)
 
     def kept(used: float | None, peak: float | None, resource: str) -> float | None:
-        if used is None or (sure and resource not in shrunk):
+        if used is None or (sure and (resource not in given or not is_capped(used, given[resource]))):
             return used
         return used if peak is not None and used > peak else None
 
@@ -70,7 +82,7 @@ def teachable_use(row: Finished) -> Use:
         cpu_cores=kept(row.used_cpu_cores, row.peak_cpu_cores, "cpu_cores"),
         gpus=kept(row.used_gpus, row.peak_gpus, "gpus"),
         mem_max_gib=kept(_needed_mem_gib(row), row.peak_mem_gib, "mem_gib"),
-        gpu_mem_max_gib=kept(row.gpu_mem_max_gib, row.peak_gpu_mem_gib, "gpus"),
+        gpu_mem_max_gib=kept(row.gpu_mem_max_gib, row.peak_gpu_mem_gib, "gpu_mem_gib"),
     )
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 import polars as pl
 
+from features.columns.feature import Lookback
+from features.columns.recency import peaks_before
 from features.contract import FeatureContract
 from features.frames import has_ended
 from features.history import USE_COLUMNS, History
@@ -54,7 +56,7 @@ def ended_runs(jobs: pl.DataFrame, usage: pl.DataFrame | None = None) -> list[En
 
 def check_same(found: Rows, expected: Rows) -> None:
     """Equal to the bit, unknowns included."""
-    for name in ("matrix", "reference_log_s", "history_log_s", "evidence"):
+    for name in ("matrix", "reference_log_s", "history_log_s", "evidence", "peaks"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), strict=True)
 
 
@@ -66,14 +68,15 @@ def rows_built(names: str, jobs: pl.DataFrame, history: History, *, relative: bo
     """What training would have made of the same jobs and history."""
     contract = contract_of(names, jobs)
     built = build_referenced(jobs, history, names, relative=relative)
-    return rows_of(contract, built)
+    return rows_of(contract, built, peaks_before(Lookback.of(jobs, history)))
 
 
-def rows_of(contract: FeatureContract, built: Referenced) -> Rows:
+def rows_of(contract: FeatureContract, built: Referenced, peaks: np.ndarray) -> Rows:
     return Rows(
         matrix=contract.encode(built.features),
         reference_log_s=built.reference_log_s,
         history_log_s=built.history_log_s,
         evidence=built.evidence,
         runs=built.evidence[:, 0] * 0,
+        peaks=peaks,
     )

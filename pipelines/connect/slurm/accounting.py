@@ -183,6 +183,11 @@ def _folded(
     instances = max(int(requested.get("node", "1")), 1)
     comment = read_comment(row.get("AdminComment", ""))
     given = amounts_in(requested, instances)
+    shrunk_to = {}
+    if "cpus-per-task" in comment.changes:
+        shrunk_to["cpu_cores"] = given.cpu_cores
+    if comment.changes.keys() & {"mem", "mem-per-cpu"}:
+        shrunk_to["mem_gib"] = given.mem_gib
     return EndedJob(
         cluster=row.get("Cluster") or cluster,
         job_id=row["JobIDRaw"],
@@ -203,7 +208,7 @@ def _folded(
         asked=_original(given, comment),
         given=given,
         use=folded_use(
-            steps, status=status, run_s=run_s, instances=instances, interval_s=interval_s, shrunk=comment.changes
+            steps, status=status, run_s=run_s, instances=instances, interval_s=interval_s, shrunk_to=shrunk_to
         ),
         time_limit_s=_minutes(row.get("TimelimitRaw", "")),
         answer_id=comment.answer_id,

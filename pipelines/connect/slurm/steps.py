@@ -3,12 +3,13 @@
 Slurm's MaxRSS is the largest *task*, TRESUsageInTot the sum over all machines of each step's peaks.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from features.vocabulary import Status
+from modelserve.contract.feedback_rules import is_capped
 
 MIB_PER_GIB: Final = 1024.0
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,24 +46,24 @@ class Step:
 class Use:
     """Mean CPUs and peak memory of one machine's part of a job; None if unknown, which is not zero.
 
-    `mem_least_gib` and `mem_most_gib` bound the peak. `taught_*` leave out resources of which the job was given less
-    than it asked for: their use shows what was given, not what was needed.
+    `mem_least_gib` and `mem_most_gib` bound the peak. `taught_*` leave out what is `capped`: use that a smaller request
+    may have held down, which shows what was given and not what was needed.
     """
 
     cpu_cores: float | None = None
     mem_least_gib: float | None = None
     mem_most_gib: float | None = None
-    shrunk: frozenset[str] = frozenset()
+    capped: frozenset[str] = frozenset()
 
     @property
     def taught_cpu_cores(self) -> float | None:
         """The mean CPUs to learn from."""
-        return None if "cpus-per-task" in self.shrunk else self.cpu_cores
+        return None if "cpu_cores" in self.capped else self.cpu_cores
 
     @property
     def taught_mem_gib(self) -> float | None:
         """The peak memory to learn from: the upper bound, so that a floor is not too low."""
-        return None if self.shrunk & {"mem", "mem-per-cpu"} else self.mem_most_gib
+        return None if "mem_gib" in self.capped else self.mem_most_gib
 
 
 def folded_use(
@@ -72,20 +73,24 @@ def folded_use(
     run_s: float,
     instances: int,
     interval_s: float,
-    shrunk: Collection[str],
+    shrunk_to: Mapping[str, float | None],
 ) -> Use:
-    """Return the use of a job; unknown for one killed for memory or shorter than the interval between samples."""
+    """Return the use of a job; unknown for one killed for memory or shorter than the interval between samples.
+
+    `shrunk_to` holds what one machine was given of each resource that was shrunk.
+    """
     if status is Status.OOM or run_s < interval_s or any(step.out_of_memory for step in steps):
-        return Use(shrunk=frozenset(shrunk))
+        return Use()
     most = _at_once([(step, bounds[1]) for step in steps if (bounds := step.bounds_mib()) is not None])
     if most is None:
-        return Use(shrunk=frozenset(shrunk))
+        return Use()
     least = max(bounds[0] for step in steps if (bounds := step.bounds_mib()) is not None)
+    used = {"cpu_cores": sum(step.cpu_s for step in steps) / run_s / instances, "mem_gib": most / MIB_PER_GIB}
     return Use(
-        cpu_cores=sum(step.cpu_s for step in steps) / run_s / instances,
+        cpu_cores=used["cpu_cores"],
         mem_least_gib=least / MIB_PER_GIB,
-        mem_most_gib=most / MIB_PER_GIB,
-        shrunk=frozenset(shrunk),
+        mem_most_gib=used["mem_gib"],
+        capped=frozenset(name for name, given in shrunk_to.items() if is_capped(used[name], given)),
     )
 
 

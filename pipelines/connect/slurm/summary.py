@@ -24,6 +24,9 @@ MARGIN: Final = 1.2
 KILLED_FACTOR: Final = 1.5
 """Factor on the memory that a killed job was given, since a kill does not show how much it needed."""
 
+LATE_FACTOR: Final = 2.0
+"""Factor on the time limit of a job that ran into it, since it does not show how long the job needs."""
+
 Row = dict[str, object]
 
 
@@ -67,12 +70,13 @@ def rows_about(job: EndedJob, advice: Recommended | None, why: str) -> list[Row]
 def next_mem_gib(job: EndedJob, advice: Recommended | None) -> tuple[float | None, str]:
     """Return the memory of the next submission for each machine, and a reason if the job was killed for memory.
 
-    At least the largest measured use; after a kill for memory, at least `KILLED_FACTOR` times what the job was given.
+    At least the largest measured use. After a kill for memory, at least the request, and `KILLED_FACTOR` times what the
+    job was given.
     """
     asked = job.asked.mem_gib
     advised = None if advice is None else advice.raise_to.mem_gib or advice.target.mem_gib
     if job.status is Status.OOM and job.given.mem_gib is not None:
-        more = max(job.given.mem_gib * KILLED_FACTOR, advised or 0.0)
+        more = max(job.given.mem_gib * KILLED_FACTOR, advised or 0.0, asked or 0.0)
         return more, f"killed for memory with {job.given.mem_gib:.3g} GiB"
     most = job.use.mem_most_gib
     if advised is not None:
@@ -87,6 +91,8 @@ def options_for(job: EndedJob, cpus: float | None, mem_gib: float | None) -> lis
         options.append(f"--cpus-per-task={math.ceil(cpus)}")
     if mem_gib is not None:
         options.append(f"--mem={math.ceil(mem_gib * MIB_PER_GIB)}M")
+    if job.status is Status.TIMEOUT and job.time_limit_s is not None:
+        options.append(f"--time={math.ceil(job.time_limit_s * LATE_FACTOR / 60.0)}")
     return options
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from modelserve.bundle.alike import OWN_RUNS, Alike, held
+from modelserve.bundle.alike import OWN_RUNS, Alike, Evidence, held
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import USAGE_TARGETS, Card
 from scheduler_core.types import Job, PeakUse, Request
@@ -26,7 +26,7 @@ def said(**changed: float) -> dict[str, np.ndarray]:
 
 
 def test_cpu_and_gpu_are_the_bound_and_memory_the_larger_of_bound_and_model() -> None:
-    use, runs = held({SEEN.key: SEEN}, [asked()], said(mem_gib=9.0, gpu_mem_gib=0.5), np.array([4]))
+    use, runs = held({SEEN.key: SEEN}, [asked()], said(mem_gib=9.0, gpu_mem_gib=0.5), Evidence(runs=np.array([4])))
 
     assert {target: values.tolist() for target, values in use.items()} == {
         "cpu_cores": [2.0],
@@ -38,7 +38,7 @@ def test_cpu_and_gpu_are_the_bound_and_memory_the_larger_of_bound_and_model() ->
 
 
 def test_a_group_measured_often_speaks_for_itself_with_room() -> None:
-    use, runs = held({SEEN.key: SEEN}, [asked()], said(mem_gib=2.0), np.array([OWN_RUNS]))
+    use, runs = held({SEEN.key: SEEN}, [asked()], said(mem_gib=2.0), Evidence(runs=np.array([OWN_RUNS])))
 
     assert {target: values.tolist() for target, values in use.items()} == {
         "cpu_cores": [pytest.approx(3.3)],
@@ -49,8 +49,18 @@ def test_a_group_measured_often_speaks_for_itself_with_room() -> None:
     assert runs.tolist() == [OWN_RUNS]
 
 
+@pytest.mark.parametrize(("runs", "expected"), [(OWN_RUNS, 11.0), (4, 11.0), (0, 4.0)])
+def test_memory_is_at_least_the_largest_measured_peak(runs: int, expected: float) -> None:
+    peaks = np.array([[11.0 if runs else np.nan, np.nan]])
+
+    use, _ = held({SEEN.key: SEEN}, [asked()], said(mem_gib=2.0), Evidence(runs=np.array([runs]), peaks=peaks))
+
+    assert use["mem_gib"].tolist() == [expected]
+    assert use["cpu_cores"].tolist() == [pytest.approx(3.3) if runs == OWN_RUNS else 2.0]
+
+
 def test_sensors_of_parameter_servers_say_nothing() -> None:
-    use, runs = held({}, [asked(role="ps")], said(), np.array([400]))
+    use, runs = held({}, [asked(role="ps")], said(), Evidence(runs=np.array([400])))
 
     assert all(np.isnan(values).all() for values in use.values())
     assert runs.tolist() == [0]
@@ -58,7 +68,7 @@ def test_sensors_of_parameter_servers_say_nothing() -> None:
 
 @pytest.mark.parametrize("changed", [{"role": "ps"}, {"request": replace(ASKED, gpus=0.25)}])
 def test_without_anybody_alike_nothing_is_known(changed: dict[str, object]) -> None:
-    use, runs = held({SEEN.key: SEEN}, [asked(**changed)], said(), np.array([0]))
+    use, runs = held({SEEN.key: SEEN}, [asked(**changed)], said(), Evidence(runs=np.array([0])))
 
     assert all(np.isnan(values).all() for values in use.values())
     assert runs.tolist() == [0]
@@ -70,7 +80,7 @@ def test_few_runs_of_its_own_group_are_evidence_beside_groups_alike(
 ) -> None:
     found = {} if groups is None else {SEEN.key: SEEN.model_copy(update={"groups": groups})}
 
-    _, runs = held(found, [asked()], said(), np.array([own_runs]))
+    _, runs = held(found, [asked()], said(), Evidence(runs=np.array([own_runs])))
 
     assert runs.tolist() == [stands_behind]
 

@@ -9,7 +9,7 @@ import pytest
 from features.build import build
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.predictor import InProcessPredictor, measured_runs, use_quantiles
+from modelserve.bundle.predictor import InProcessPredictor, evidence_of, use_quantiles
 from modelserve.bundle.run_times import run_time_features, run_time_quantiles
 from pipelines.simulation.advice import ConstantPredictor
 from scheduler_core.errors import PredictorUnavailable
@@ -151,7 +151,7 @@ def test_a_training_row_is_answered_as_its_frame_is(bundles: dict[str, Bundle], 
     expected = run_time_quantiles(bundle, built)
     assert same(times.p50, expected.p50)
     assert same(peak.gpus, use_quantiles(usage, build(frame, usage.history, usage.contract.names))["gpus"])
-    assert same(peak.runs, measured_runs(usage, frame))
+    assert same(peak.runs, evidence_of(usage, frame).runs)
 
 
 def test_offsets_are_added_in_log_units_before_sorting(bundles: dict[str, Bundle], small_jobs: pl.DataFrame) -> None:

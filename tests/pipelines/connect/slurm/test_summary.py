@@ -39,7 +39,7 @@ def test_one_run_is_summed_up() -> None:
     assert [rows["mem_gib"][name] for name in ("asked", "given", "used", "next")] == [64.0, 8.0, 1.0, 1.2]
     assert [rows["cpu_cores"][name] for name in ("asked", "given")] == [8.0, 2.0]
     assert (rows["run_s"]["used"], rows["run_s"]["asked"], rows["wait_s"]["used"]) == (600.0, 3600.0, 60.0)
-    assert rows["sbatch"]["next"] == "--cpus-per-task=8 --mem=1229M"  # the CPUs were shrunk: their use teaches nothing
+    assert rows["sbatch"]["next"] == "--cpus-per-task=8 --mem=1229M"  # it used all CPUs: its need is unknown
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,8 @@ def test_one_run_is_summed_up() -> None:
         ({"ElapsedRaw": "5"}, {}, None, "--cpus-per-task=8 --mem=65536M"),
         ({"State": "OUT_OF_MEMORY"}, {"MaxRSS": "0"}, None, "--cpus-per-task=8 --mem=98304M"),
         ({"State": "OUT_OF_MEMORY"}, {"MaxRSS": "0"}, advice(64.0, raise_to=120.0), "--cpus-per-task=3 --mem=122880M"),
+        ({**SHRUNK, "State": "OUT_OF_MEMORY"}, {"MaxRSS": "0"}, advice(8.0), "--cpus-per-task=3 --mem=65536M"),
+        ({"State": "TIMEOUT"}, {}, None, "--cpus-per-task=3 --mem=1229M --time=120"),
     ],
 )
 def test_the_next_submission(
