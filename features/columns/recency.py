@@ -15,6 +15,8 @@ from features.columns.feature import KEY_COLUMNS, Feature, Lookback, Recent
 from features.history import DEPTH, USE_COLUMNS
 from features.keys import LIKE, LIKE_LEVELS
 
+__all__ = ["peaks_before"]
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Rows = tuple[IntArray, npt.NDArray[np.bool_]]
