@@ -46,7 +46,8 @@ class ShrinkPolicy:
     resources never shrink; with a number below `min_runs`, they may shrink wherever there is a floor.
     `minimum_change`: relative saving below which a resource keeps its request, and relative excess of peak use over
     the request up to which no raise is recommended (guard `usage` only).
-    `*_margin`: relative margin of a floor above the predicted peak. A job with too little memory dies, so memory has a
+    `*_margin`: relative margin of a floor above the peak, on top of the margin in a predicted peak (`ROOM` of
+    `modelserve.bundle.alike`). A job with too little memory dies, so memory has a
     margin. A job with too little CPU or GPU only runs more slowly, so these have no margin by default.
     `gpu_grid`: step to which GPU requests below one GPU are rounded; larger requests are whole GPUs.
     `device_mem_gib`: memory of one GPU by GPU type; unlisted types have `assumed_device_mem_gib`.

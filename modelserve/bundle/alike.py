@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from scheduler_core.types import FloatArray, IntArray, Job
 
-__all__ = ["PARAMETER_SERVER", "Alike", "Evidence", "alike_key", "held"]
+__all__ = ["PARAMETER_SERVER", "SIMILAR_ROOM", "Alike", "Evidence", "alike_key", "held"]
 
 HARD: Final = ("mem_gib", "gpu_mem_gib")
 """Usage targets for which too small an allocation kills the job. For them `held` takes the larger of two bounds."""
@@ -24,7 +24,12 @@ OWN_RUNS: Final = 20
 """Minimum number of measured runs of a job's own group and role; with fewer, `held` uses the bound of similar jobs."""
 
 ROOM: Final[Mapping[str, float]] = {"cpu_cores": 1.1, "mem_gib": 1.5, "gpus": 1.0, "gpu_mem_gib": 1.3}
-"""Factor on predicted use that gives its upper bound, by target: larger for memory, where too little kills jobs."""
+SIMILAR_ROOM: Final[Mapping[str, float]] = {"cpu_cores": 1.1, "mem_gib": 1.75, "gpus": 1.0 / 1.05, "gpu_mem_gib": 1.3}
+"""Factors on an upper quantile of use that give its bound: of the job's own group, and of similar jobs, by target.
+
+A user's `*_margin` of the `ShrinkPolicy` is on top. A job that exceeds its memory is killed, so memory has the largest.
+With too little GPU compute a job only slows down, and GPUs are scarce, so similar jobs may slow down by up to 5 %.
+"""
 
 Amount = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Key = tuple[str, str, str, str]
@@ -75,7 +80,8 @@ def held(
 ) -> tuple[dict[str, FloatArray], IntArray]:
     """Return upper bounds (n,) on the use of jobs by target, and the number of measured runs or groups behind each.
 
-    If a job's own group and role have at least `OWN_RUNS` measured runs, the bound is the predicted use times `ROOM`.
+    If a job's own group and role have at least `OWN_RUNS` measured runs, the bound is the predicted use times `ROOM`;
+    this margin alone puts no CPU bound above the request, as that would advise a raise without any use above it.
     Otherwise it is the bound of similar jobs, and for memory the larger of this bound and the prediction. It is NaN if
     no similar job was measured; the request is then kept. A bound of memory is at least the largest measured peak.
 
@@ -86,12 +92,16 @@ def held(
     own_runs = np.where([job.role == PARAMETER_SERVER for job in jobs], 0, evidence.runs)
     peaks = {} if evidence.peaks is None else dict(zip(HARD, evidence.peaks.T, strict=True))
     known = own_runs >= OWN_RUNS
+    requested = np.array([job.request.cpu_cores for job in jobs])
     answers = {}
     for target, predicted in use.items():
         bound = np.array([np.nan if each is None else each.needs.get(target, np.nan) for each in bounds])
         peak = peaks.get(target, np.full(len(jobs), np.nan))
         alike = np.where(np.isnan(bound), np.nan, np.fmax(bound, predicted)) if target in HARD else bound
-        answers[target] = np.where(known, predicted * ROOM[target], alike)
+        own = predicted * ROOM[target]
+        if target == "cpu_cores":
+            own = np.where(own > requested, np.maximum(predicted, requested), own)
+        answers[target] = np.where(known, own, alike)
         answers[target] = np.where(np.isnan(answers[target]), np.nan, np.fmax(answers[target], peak))
     groups = np.array([0 if each is None else each.groups for each in bounds], dtype=np.int64)
     return answers, np.where(known, own_runs, np.maximum(groups, own_runs)).astype(np.int64)

@@ -16,7 +16,7 @@ import polars as pl
 import xgboost as xgb
 
 from features.vocabulary import Status
-from modelserve.bundle.alike import PARAMETER_SERVER, Alike, alike_key
+from modelserve.bundle.alike import PARAMETER_SERVER, SIMILAR_ROOM, Alike, alike_key
 from modelserve.bundle.population import Population
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
@@ -49,26 +49,11 @@ LEAST_RESIDUALS: Final = 30
 """Minimum number of ended jobs below which the offset is 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
-    """A rule for the upper bound of one target: the quantile `level` of the use of similar jobs, times `factor`.
+LEVELS: Final[Mapping[str, float]] = {"cpu_cores": 0.99, "mem_gib": 1.0, "gpus": 0.95, "gpu_mem_gib": 1.0}
+"""Quantile of the use of similar jobs, by target, that `SIMILAR_ROOM` makes their bound; the maximum for memory."""
 
-    A factor below 1 slows jobs down: one whose use is exactly the quantile runs longer by 1 / factor.
-    """
-
-    level: float
-    factor: float
-
-
-BOUNDS: Final[Mapping[str, Bound]] = {
-    "cpu_cores": Bound(level=0.99, factor=1.1),
-    "mem_gib": Bound(level=1.0, factor=1.75),
-    "gpus": Bound(level=0.95, factor=1.0 / 1.05),
-    "gpu_mem_gib": Bound(level=1.0, factor=1.3),
-}
-"""Rule for each target. A job that exceeds its memory is killed, so bounds of memory are the maximum plus a margin.
-With too little GPU compute a job only slows down, and GPUs are scarce, so a slowdown of up to 5 % is accepted, and a
-larger one for one job in twenty."""
+RAISE_LEVEL: Final = 0.9
+"""Quantile of the CPU use of similar jobs to which a request is raised if more than half of them use more than it."""
 
 LEAST_GROUPS: Final = 50
 """Minimum number of measured groups of jobs with the same role and request below which their use is not bounded."""
@@ -228,7 +213,8 @@ def alike_of(jobs: pl.DataFrame, columns: Mapping[str, str], least_groups: int) 
     """Return the upper bounds for every pair of role and request with enough measured groups, most groups first.
 
     `jobs` are measured jobs (n rows); `columns` names the column that measures each target. Use above the request
-    counts as the request: the job was given the excess without requesting it.
+    counts as the request: the job was given the excess without requesting it. Only if most of the jobs use more CPU
+    than requested is the bound of CPU above the request; it is then a quantile of their use, without a margin.
     """
     kept = jobs.filter(pl.col("role") != PARAMETER_SERVER)
     if kept.is_empty():
@@ -237,24 +223,19 @@ def alike_of(jobs: pl.DataFrame, columns: Mapping[str, str], least_groups: int) 
     keys = [alike_key(role, row) for role, row in zip(kept["role"], requests, strict=True)]
     cells, of_cell = np.unique(["\t".join(key) for key in keys], return_inverse=True)
     groups = np.unique(leak_key(kept).to_numpy(), return_inverse=True)[1]
-    needs = {target: _need(kept, target, column) for target, column in columns.items()}
+    uses = {target: _floats(kept, column) for target, column in columns.items()}
+    requested = {target: _floats(kept, REQUEST_COLUMN.get(target, "")) for target in columns}
     bounds = []
     for cell in range(len(cells)):
         rows = np.flatnonzero(of_cell == cell)
         count = len(np.unique(groups[rows]))
         if count < least_groups:
             continue
-        of_targets = {target: _bound(values[rows], BOUNDS[target]) for target, values in needs.items()}
+        of_targets = {target: _bound(target, used[rows], requested[target][rows]) for target, used in uses.items()}
         known = {target: value for target, value in of_targets.items() if value is not None}
         request = dict(zip(REQUEST_COLUMN, requests[rows[0]], strict=True))
         bounds.append(Alike(role=kept["role"][int(rows[0])], **request, groups=count, needs=known))
     return tuple(sorted(bounds, key=lambda each: (-each.groups, each.key)))
-
-
-def _need(jobs: pl.DataFrame, target: str, column: str) -> FloatArray:
-    used = _floats(jobs, column)
-    requested = _floats(jobs, REQUEST_COLUMN[target]) if target in REQUEST_COLUMN else np.full(jobs.height, np.nan)
-    return np.where(np.isnan(used), np.nan, np.fmin(used, requested))
 
 
 def _floats(jobs: pl.DataFrame, column: str) -> FloatArray:
@@ -264,9 +245,16 @@ def _floats(jobs: pl.DataFrame, column: str) -> FloatArray:
     return np.asarray(jobs[column].cast(pl.Float64).fill_null(float("nan")).to_numpy(), dtype=np.float64)
 
 
-def _bound(needs: FloatArray, bound: Bound) -> float | None:
-    measured = needs[~np.isnan(needs)]
-    return conformal_quantile(measured, bound.level) * bound.factor if len(measured) else None
+def _bound(target: str, used: FloatArray, requested: FloatArray) -> float | None:
+    """Return the bound of one target for jobs of one role and request (n,), None if none of them was measured."""
+    measured = ~np.isnan(used)
+    if not measured.any():
+        return None
+    used, requested = used[measured], requested[measured]
+    if target == "cpu_cores" and np.mean(used > requested) > 0.5:
+        return conformal_quantile(used, RAISE_LEVEL)
+    bound = conformal_quantile(np.fmin(used, requested), LEVELS[target]) * SIMILAR_ROOM[target]
+    return float(np.fmin(bound, requested.min())) if target == "cpu_cores" else bound
 
 
 def conformal_quantile(values: FloatArray, level: float) -> float:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import polars as pl
 
 from features.frames import has_ended, needed_mem_gib
+from modelserve.bundle.alike import PARAMETER_SERVER
 from pipelines.errors import LakeError
-from pipelines.simulation.job_pool import KEYS, PARAMETER_SERVER
+from pipelines.simulation.job_pool import KEYS
 from pipelines.simulation.workloads import REQUESTS, requests_of
 from scheduler_core.shrink import ShrinkPolicy, round_up_gpus
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, PeakUse, Reason

@@ -9,12 +9,13 @@ import polars as pl
 
 from features.frames import has_ended
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
+from modelserve.bundle.alike import PARAMETER_SERVER
 from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation.engine.slowdown import Measured, PoolJob
 from pipelines.simulation.workloads import REQUESTS
 from scheduler_core.types import Job, Request
 
-__all__ = ["KEYS", "PARAMETER_SERVER", "Pool", "job_pool", "one_instance_each", "recorded_pool", "submissions"]
+__all__ = ["KEYS", "Pool", "job_pool", "one_instance_each", "recorded_pool", "submissions"]
 
 KEYS: Final = ("trace", "cluster", "job_id", "role")
 SHOWN: Final = 8
@@ -76,9 +77,6 @@ def submissions(
 MEASURED: Final = ("used_cpu_cores", "used_gpus", "mem_avg_gib", "mem_max_gib", "gpu_mem_max_gib")
 ASSUMED_DEVICE_MEM_GIB: Final = 16.0
 """Memory in GiB of a GPU whose type is unknown or `MISC`."""
-
-PARAMETER_SERVER: Final = "ps"
-"""Role of parameter servers. Traces do not measure them: their recorded use is copied from their workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

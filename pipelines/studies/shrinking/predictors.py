@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from features.history import History
+from modelserve.bundle.alike import PARAMETER_SERVER
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.predictor import InProcessPredictor
 from pipelines.engine.engine import Local
@@ -17,7 +18,7 @@ from pipelines.models.examples import Setting
 from pipelines.models.model import TrainedModel, card_of
 from pipelines.models.retrain import models_of, train_units, units_of
 from pipelines.models.splits import group_folds
-from pipelines.simulation.job_pool import PARAMETER_SERVER, Pool
+from pipelines.simulation.job_pool import Pool
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
 _KEYS: Final = ("job_id", "role")

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from math import isnan
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -9,15 +10,19 @@ import pytest
 
 from features.build import build
 from features.tables import TABLES
+from modelserve.bundle.alike import SIMILAR_ROOM, alike_key
 from pipelines.errors import TrainingError
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
 from pipelines.models import boosting, usage
 from pipelines.models.baselines import rank_quantile
 from pipelines.models.boosting import Boosting
 from pipelines.models.examples import Setting
 from pipelines.models.judging import judge
 from pipelines.models.model import TrainedModel
+from pipelines.models.splits import group_folds
 from pipelines.models.training_tables import with_kills
-from pipelines.models.usage import BOUNDS, LEAST_RESIDUALS, alike_of, calibration
+from pipelines.models.usage import LEAST_GROUPS, LEAST_RESIDUALS, alike_of, calibration
 from tests.pipelines.models.conftest import T0, make_jobs
 
 CUT = T0 + timedelta(days=30)
@@ -251,9 +256,51 @@ def test_a_bound_is_the_conformal_quantile_of_needs_up_to_the_request_times_its_
 
     # The rank of level 0.99 in four is the fourth; needs above the request count as the request.
     assert (found.role, found.groups, found.cpu_cores) == ("worker", 4, 6.0)
-    expected = {"cpu_cores": 6.0, "mem_gib": 2.0, "gpu_mem_gib": 1.0}
-    assert found.needs == {target: need * BOUNDS[target].factor for target, need in expected.items()}
+    expected = {"mem_gib": 2.0, "gpu_mem_gib": 1.0}
+    assert found.needs == {target: need * SIMILAR_ROOM[target] for target, need in expected.items()} | {
+        "cpu_cores": 6.0  # the margin alone is no reason to raise the request
+    }
     assert alike_of(four()[[2, 0, 3, 1]], COLUMNS, 3) == (found,)
+
+
+@pytest.mark.parametrize(
+    ("used", "bound"),
+    [
+        ([1.0, 2.0, 3.0, 4.0], 4.4),  # below the request: the largest and its margin
+        ([1.0, 2.0, 7.0, 9.0], 6.0),  # half of the jobs are above it: no raise
+        ([5.0, 6.5, 7.0, 9.0], 9.0),  # most are: their quantile
+    ],
+)
+def test_cpu_is_raised_to_what_similar_jobs_use_if_most_use_more_than_requested(
+    used: list[float], bound: float
+) -> None:
+    [found] = alike_of(four(used_cpu_cores=used), COLUMNS, 3)
+
+    assert found.needs["cpu_cores"] == pytest.approx(bound)
+
+
+@pytest.mark.slow
+def test_four_fifths_of_the_cpu_raises_of_unseen_groups_cover_the_measured_need(traces: Path, tmp_path: Path) -> None:
+    """On the real PAI sample, each group left out of the bounds in one of five folds; rows of no bound do not count."""
+    ingest("pai", traces / "pai", tmp_path / "lake")
+    with Lake(tmp_path / "lake") as lake:
+        jobs, use = (lake.table(name, "pai").collect() for name in ("jobs", "usage"))
+    rows = jobs.join(use.drop("trace", "cluster"), on=["job_id", "role"]).drop_nulls(["used_cpu_cores"])
+    raised, right, enough = 0, 0, 0
+    for (_,), of_type in rows.group_by("task_type"):
+        for fold in group_folds(of_type, folds=5, seed=0) if of_type["group"].n_unique() >= 2 * LEAST_GROUPS else []:
+            bounds = {each.key: each for each in alike_of(of_type[fold.train], usage.MEASURED_COLUMN, LEAST_GROUPS)}
+            for row in of_type[fold.test].rows(named=True):
+                asked, need = row["req_cpu_cores"], row["used_cpu_cores"]
+                found = bounds.get(alike_key(row["role"], (asked, row["req_mem_gib"], row["req_gpus"])))
+                if found is not None and found.needs["cpu_cores"] > 1.05 * asked:
+                    raised += 1
+                    right += need > asked
+                    enough += asked < need <= found.needs["cpu_cores"]
+
+    assert raised >= 100, (raised, right, enough)
+    assert right >= 0.8 * raised
+    assert enough >= 0.8 * right
 
 
 @pytest.mark.parametrize(
@@ -282,4 +329,4 @@ def test_bounds_hold_the_request_of_a_killed_job() -> None:
 
     bounds = [each.needs["mem_gib"] for each in found if each.mem_gib == 40.0]
     assert bounds
-    assert bounds == pytest.approx([40.0 * BOUNDS["mem_gib"].factor] * len(bounds))
+    assert bounds == pytest.approx([40.0 * SIMILAR_ROOM["mem_gib"]] * len(bounds))
