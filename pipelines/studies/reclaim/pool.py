@@ -18,12 +18,16 @@ REQUESTED: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 USED: Final = ("used_cpu_cores", "used_gpus", "mem_max_gib", "gpu_mem_max_gib")
 NEEDED: Final = ("job_id", "submit_ts", "run_s", *REQUESTED, *USED)
 TEXTS: Final = {"trace": "pool", "cluster": "pool", "role": "worker", "task_type": "other"}
-DEFAULTS: Final = {**TEXTS, "instances": 1, "run_s_censored": False, "instances_measured": 1}
+DRAWN: Final = "drawn"
+"""Column that is false for jobs that are history only: models learn from them, but no arrival draws them."""
+DEFAULTS: Final = {**TEXTS, "instances": 1, "run_s_censored": False, "instances_measured": 1, DRAWN: True}
 """Values of columns that a file may lack, and of their nulls; all other columns become null."""
 
 
-def tables_in(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+def tables_in(path: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
     """Read the canonical tables `jobs` and `usage` from one file, or from a folder with one Parquet file of each.
+
+    The third value marks the jobs that may be drawn (n,), by the column `drawn`; the others are history only.
 
     Without GPUs requested, a missing GPU use is 0; without a mean use of memory, the peak is it.
 
@@ -49,7 +53,7 @@ def tables_in(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
             raise BadUsage(
                 f"--pool {path}: rows break rules of the table {table}: {rules}; see docs/data-dictionary.md"
             )
-    return jobs, usage
+    return jobs, usage, frame[DRAWN]
 
 
 def check_gpu_memory(pool: Pool, path: Path) -> None:
@@ -82,13 +86,15 @@ def _typed(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
         raise BadUsage(f"--pool {path}: found no column {', '.join(lacking)}; expected at least {', '.join(NEEDED)}")
     kinds = {name: column.kind for table in ("jobs", "usage") for name, column in CANONICAL[table].columns.items()}
     columns: list[pl.Series] = []
-    for name, kind in frame_schema(kinds).items():
+    for name, kind in frame_schema(kinds | {DRAWN: "BOOLEAN"}).items():
         column = frame[name] if name in frame.columns else pl.Series(name, [None] * frame.height)
         if kind.is_temporal() and not column.dtype.is_temporal():  # a number is no time
             typed = column.cast(pl.String).str.to_datetime(time_unit="us", time_zone="UTC", strict=False)
+        elif kind == pl.Boolean and column.dtype == pl.String:
+            typed = column.replace_strict({"true": True, "false": False}, default=None, return_dtype=kind)
         else:
             typed = column.cast(kind, strict=False)
-        expected = "a number" if kind.is_numeric() else f"a {kind}"
+        expected = "a number" if kind.is_numeric() else "true or false" if kind == pl.Boolean else f"a {kind}"
         if kind.is_temporal():
             expected = "a time as ISO 8601, such as 2020-07-01T12:00:00Z"
         _refuse(path, frame, name, column.is_not_null() & typed.is_null(), expected)

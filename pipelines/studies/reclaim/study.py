@@ -13,6 +13,7 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
+from features.frames import has_ended
 from pipelines.errors import BadUsage, LakeError, TrainingError
 from pipelines.simulation.advice import ORACLE, REQUESTED, oracle_of
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
@@ -70,7 +71,7 @@ class Config:
     pool: Path | None = option(
         None,
         help="Measured jobs instead of a trace's: a Parquet or CSV file with the columns of the tables jobs and usage, "
-        "or a folder with jobs.parquet and usage.parquet.",
+        "or a folder with jobs.parquet and usage.parquet. Rows whose column `drawn` is false are history only.",
     )
     variation: tuple[str, ...] = option(
         (), help=f"How use varies: {', '.join(VARIATIONS)} (may be repeated).", shown=" and ".join(MAIN)
@@ -132,16 +133,17 @@ def _jobs(config: Config, context: Context) -> tuple[pl.DataFrame, pl.DataFrame,
         lake, trace = context.lake(), context.trace(config.trace)
         jobs, usage = (lake.table(table, trace).collect() for table in ("jobs", "usage"))
         return jobs, usage, *measured_jobs(jobs, usage)
-    jobs, usage = tables_in(config.pool)
+    jobs, usage, may_draw = tables_in(config.pool)
     try:
-        pool, notes = measured_jobs(jobs, usage)
+        pool, notes = measured_jobs(jobs.filter(may_draw), usage)
     except LakeError as error:
         raise BadUsage(
             f"--pool {config.pool}: found no job with a run time, all requests and all measurements among "
             f"{jobs.height} rows"
         ) from error
     check_gpu_memory(pool, config.pool)
-    return jobs, usage, pool, notes
+    history = f"{jobs.height - int(may_draw.sum())} jobs are history only: models learn from them, none is drawn"
+    return jobs, usage, pool, notes if may_draw.all() else [*notes, history]
 
 
 def measured_jobs(jobs: pl.DataFrame, usage: pl.DataFrame) -> tuple[Pool, list[str]]:
@@ -169,6 +171,8 @@ def _predictor(
     """Train models out of fold; return their predictions and a note, or None without models."""
     if not config.models:
         return None, "arms that need models were not run"
+    if unended := pool.frame.filter(~has_ended()).height:
+        return None, f"arms that need models were not run: {unended} measured jobs have no end_ts, or still run"
     if _has_mix(pool):
         jobs = jobs.filter(pl.col("task_type").is_in(TYPES))
     options = {"folds": config.folds, "seed": config.seed, "nthread": context.threads}

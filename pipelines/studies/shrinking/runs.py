@@ -116,8 +116,8 @@ def _cpu_met_h(schedule: Schedule) -> float:
 def populations(pool: Pool) -> dict[Population, IntArray]:
     """Return the rows of the pool in each population.
 
-    Populations of known devices are left out if all devices are known, populations with GNN if there are no GNN jobs,
-    and populations without GNN if they lack one of the other task types.
+    Populations of known devices are left out if all devices are known, and any population that lacks a task type of
+    its mix.
     """
     kinds = np.array([entry.job.task_type for entry in pool.jobs])
     others = [kind for kind in TYPES if kind != GNN]
@@ -128,11 +128,10 @@ def populations(pool: Pool) -> dict[Population, IntArray]:
         devices[KNOWN] = np.array(pool.known)
     rows: dict[Population, IntArray] = {}
     for name, known in devices.items():
-        of_types, gnn = np.isin(kinds, TYPES) & known, kinds == GNN
-        if (known & gnn).any():
-            rows[WITH, name] = np.flatnonzero(of_types)
-        if all((known & (kinds == kind)).any() for kind in others):
-            rows[WITHOUT, name] = np.flatnonzero(of_types & ~gnn)
+        if set(others) <= set(kinds[known]):
+            if GNN in kinds[known]:
+                rows[WITH, name] = np.flatnonzero(np.isin(kinds, TYPES) & known)
+            rows[WITHOUT, name] = np.flatnonzero(np.isin(kinds, others) & known)
     return rows
 
 

@@ -31,17 +31,20 @@ def saved(frame: pl.DataFrame, path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "folder"])
 def test_every_form_gives_the_pool_of_the_tables(name: str, tmp_path: Path) -> None:
-    assert job_pool(*tables_in(saved(ROWS, tmp_path / name))) == job_pool(*tables())
+    assert job_pool(*tables_in(saved(ROWS, tmp_path / name))[:2]) == job_pool(*tables())
 
 
 def test_the_necessary_columns_suffice(tmp_path: Path) -> None:
     cpu_only = {"req_gpus": 0.0, "used_gpus": None, "gpu_mem_max_gib": None}
-    jobs, usage = tables_in(saved(ROWS.select(NEEDED).with_columns(TIMES, **cpu_only), tmp_path / "rows.parquet"))
+    jobs, usage, drawn = tables_in(
+        saved(ROWS.select(NEEDED).with_columns(TIMES, **cpu_only), tmp_path / "rows.parquet")
+    )
 
     assert jobs.select("trace", "role", "task_type", "instances").unique().rows() == [("pool", "worker", "other", 1)]
     assert jobs["submit_ts"].equals(ROWS["submit_ts"])
     assert usage.select("used_gpus", "gpu_mem_max_gib").sum().row(0) == (0.0, 0.0)
     assert (usage["mem_avg_gib"] == usage["mem_max_gib"]).all()
+    assert drawn.all()
 
 
 def test_the_study_draws_the_jobs_of_a_file(tmp_path: Path) -> None:
@@ -58,6 +61,25 @@ def test_the_study_draws_the_jobs_of_a_file(tmp_path: Path) -> None:
     assert found.notes[1] == "not in the pool: 1 not_measured"
 
 
+def test_a_row_that_is_history_only_is_not_drawn(tmp_path: Path) -> None:
+    path = saved(ROWS.with_columns(drawn=pl.col("job_id") < "j030"), tmp_path / "rows.csv")
+
+    found = run_study(Config(pool=path, **SMALL), Context())  # type: ignore[arg-type]
+
+    assert {row["rows"] for row in found.rows()} == {30}
+    assert found.notes[1] == "10 jobs are history only: models learn from them, none is drawn"
+    assert tables_in(path)[0].height == 40, "models learn from all rows"
+
+
+def test_jobs_without_an_end_cost_no_training(tmp_path: Path) -> None:
+    end = pl.when(pl.col("job_id") != "j003").then("end_ts").alias("end_ts")
+    path = saved(ROWS.with_columns(end), tmp_path / "rows.parquet")
+
+    found = run_study(Config(pool=path, **SMALL | {"arm": ("shrunk",)}), Context())  # type: ignore[arg-type]
+
+    assert found.notes[1] == "arms that need models were not run: 1 measured jobs have no end_ts, or still run"
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -71,6 +93,7 @@ def test_the_study_draws_the_jobs_of_a_file(tmp_path: Path) -> None:
             {"job_id": "j007"},
             "job 'j007': found job_id = 'j007', expected one row for each trace, cluster, job_id, role",
         ),
+        ({"drawn": "maybe"}, "job 'j000': found drawn = 'maybe', expected true or false"),
         ({"task_type": "resnet"}, "task_type|check (40 rows)"),
         ({"run_s": None}, "found no job with a run time, all requests and all measurements among 40 rows"),
         (

@@ -36,6 +36,15 @@ def test_a_population_that_has_no_gnn_is_not_drawn_twice() -> None:
     assert set(rows) == {("with", "all"), ("without", "all"), ("without", "known")}
 
 
+def test_devices_of_known_memory_without_a_kind_of_the_mix_are_not_drawn() -> None:
+    frame, usage = tables()
+    unknown = pl.when(pl.col("task_type") == "cv").then(pl.lit("MISC")).otherwise("gpu_type")
+
+    rows = populations(job_pool(frame.with_columns(gpu_type=unknown), usage))
+
+    assert set(rows) == {("with", "all"), ("without", "all")}
+
+
 def test_a_pool_without_a_kind_of_the_mix_is_refused() -> None:
     jobs, usage = tables()
 
