@@ -54,6 +54,7 @@ class Outlook:
     starts_s: float
     usual_g_per_kwh: float
     now_ts: float = field(default=0.0, init=False)
+    _means: dict[int, FloatArray] = field(default_factory=dict, init=False)  # of the next 1 to 24 hours, by hour
 
     def intensity(self, now_s: float) -> float:
         """Return the intensity `now_s` seconds after the start, and keep that moment for forecasts."""
@@ -85,11 +86,12 @@ class Outlook:
     def _expected(self, jobs: ElasticJobs) -> FloatArray:
         """Return each job's mean forecast intensity over its expected remaining time, at most a day (J,)."""
         hour = self.carbon.hour(np.array([self.now_ts]))
-        ahead = [forecast(self.carbon, hour, hours)[0] for hours in range(HOURS_PER_DAY)]
-        means = np.cumsum(ahead) / np.arange(1, HOURS_PER_DAY + 1)
+        if (now := int(hour[0])) not in self._means:
+            ahead = np.arange(HOURS_PER_DAY)
+            self._means[now] = np.cumsum(forecast(self.carbon, np.repeat(hour, HOURS_PER_DAY), ahead)) / (ahead + 1)
         fastest = np.where(jobs.allowed, jobs.steps_per_s, 0.0).max(axis=1) * jobs.perf[:, -1]
         hours = np.ceil(LASTS * jobs.steps_left / fastest / HOUR_S)
-        return np.asarray(means[np.clip(hours, 1, HOURS_PER_DAY).astype(np.int64) - 1])
+        return np.asarray(self._means[now][np.clip(hours, 1, HOURS_PER_DAY).astype(np.int64) - 1])
 
 
 Priced = Callable[[Outlook, float], Planner]

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.studies.carbon import months
 from pipelines.studies.carbon.foreseen import foreseen
 from pipelines.studies.carbon.months import ARMS, PER_KWH, SAME_KWH, Outlook, saving_rows
-from scheduler_core.planning.carbon.jobs import ElasticJobs, drawn_w, remaining_s
+from scheduler_core.planning.carbon.jobs import ElasticJobs, Period, drawn_w, remaining_s
 from scheduler_core.planning.hourly import HourlySeries
+from scheduler_core.planning.release import forecast
 from tests.examples import examples
 
 MOST = 4
@@ -66,6 +68,25 @@ def test_forecasts_of_short_jobs_are_of_the_next_hours() -> None:
     assert outlook.intensity(11 * 3600.0) == 100.0
     assert outlook._expected(drawn(3))[0] >= 100.0
     assert outlook.intensity(13 * 3600.0) == 500.0
+
+
+def test_an_hour_is_forecast_once_for_all_rounds_and_prices(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def counted(series: HourlySeries, hours: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+        made.append(int(hours[0]))
+        return forecast(series, hours, ahead)
+
+    monkeypatch.setattr(months, "forecast", counted)
+    outlook = Outlook(carbon=HourlySeries(start_s=0.0, values=np.arange(480.0), unit="g/kWh"), starts_s=0.0,
+                      usual_g_per_kwh=300.0)  # fmt: skip
+    for price in (1.0, 9.0):
+        plan = outlook.foreseeing(price)
+        for half_hours in range(96, 104):
+            intensity = outlook.intensity(half_hours * 1800.0)
+            plan(drawn(3), 4, Period(intensity_g_per_kwh=intensity, budget_g=np.inf, period_s=1800.0))
+
+    assert made == [48, 49, 50, 51]
 
 
 def test_carbon_saved_at_equal_completion_time_by_hand() -> None:
