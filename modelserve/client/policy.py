@@ -149,7 +149,7 @@ class Breaker:
     'closed'
     """
 
-    def __init__(self, *, failures: int = 3, cool_down_s: float = 30.0, clock: Callable[[], float]) -> None:
+    def __init__(self, *, failures: int = 3, cool_down_s: float = 5.0, clock: Callable[[], float]) -> None:
         if failures < 1 or not 0.0 < cool_down_s < float("inf"):
             raise BadRequest(
                 f"breaker: found failures={failures}, cool_down_s={cool_down_s}; expected at least 1, and seconds"

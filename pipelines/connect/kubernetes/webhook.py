@@ -62,9 +62,6 @@ DEADLINE_S: Final = 0.2
 REVIEW_DEADLINE_S: Final = 10.0
 """Longest time for the answer to a person; no pod waits for it."""
 
-BREAKER_FAILURES: Final = 3
-BREAKER_REST_S: Final = 5.0
-
 Ask = Callable[[Sequence[Job]], Awaitable[Sequence[Advice]]]
 log = logging.getLogger("taut.kubernetes")
 
@@ -87,9 +84,7 @@ class Webhook:
     ask: Ask
     deadline_s: float = DEADLINE_S
     counts: Counts = field(default_factory=Counts)
-    breaker: Breaker = field(
-        default_factory=lambda: Breaker(failures=BREAKER_FAILURES, cool_down_s=BREAKER_REST_S, clock=time.monotonic)
-    )
+    breaker: Breaker = field(default_factory=lambda: Breaker(clock=time.monotonic))
 
     async def answer(self, body: bytes) -> bytes:
         """Return the AdmissionReview that answers the one in `body`; it always allows the object."""

@@ -24,9 +24,6 @@ from pipelines.errors import BadUsage
 
 __all__ = ["run_agent"]
 
-FAILURES, REST_S = 3, 5.0
-"""The breaker: after so many failures of the service in a row, it is not asked for so many seconds."""
-
 TOKEN_VARIABLE = "TAUT_TOKEN"  # noqa: S105  # the name of a variable, not a token
 
 Say = Callable[[str], None]
@@ -44,9 +41,7 @@ class Agent:
     settings: SlurmSettings
     client: AsyncClient
     say: Say
-    breaker: Breaker = field(
-        default_factory=lambda: Breaker(failures=FAILURES, cool_down_s=REST_S, clock=time.monotonic)
-    )
+    breaker: Breaker = field(default_factory=lambda: Breaker(clock=time.monotonic))
 
     async def answer(self, request: bytes) -> Answer:
         """Return the answer to one request of the plugin; raise nothing but the cancellation at the deadline."""

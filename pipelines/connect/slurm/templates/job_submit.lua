@@ -6,7 +6,7 @@ local DEADLINE_S = 0.2      -- for connecting, sending and receiving together
 local MOST_BYTES = 4096     -- of an answer
 local MOST_TEXT = 256       -- characters of each text that is sent
 local MOST_SCRIPT = 65536   -- characters of a script that are searched for srun
-local FAILURES, REST_S = 3, 5   -- the breaker: after so many failures in a row, ask nothing for so long
+local FAILURES, REST_S = 3, 5   -- as the Breaker of modelserve/client: after 3 failures in a row, ask nothing for 5 s
 
 local has_socket, socket = pcall(require, "socket")
 local has_unix, unix = pcall(require, "socket.unix")

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from modelserve.client import Advice
 from modelserve.client.policy import Breaker
 from pipelines.connect.kubernetes.serving import BODY_LIMIT_BYTES
-from pipelines.connect.kubernetes.webhook import BREAKER_FAILURES, Webhook, webhook_app
+from pipelines.connect.kubernetes.webhook import Webhook, webhook_app
 from scheduler_core.types import Job
 from tests.pipelines.connect.kubernetes.advising import Asked, answer, config
 from tests.pipelines.connect.kubernetes.api_server import admitted, recorded
@@ -53,18 +53,19 @@ def test_a_failing_service_leaves_the_pod_as_it_is(ask: Any, why: str) -> None:
 
 def test_a_service_that_was_late_several_times_rests() -> None:
     now, asked = [0.0], Asked()
-    slow = [late] * BREAKER_FAILURES
+    breaker = Breaker(clock=lambda: now[0])
+    slow = [late] * breaker.failures
 
     async def ask(jobs: Sequence[Job]) -> list[Advice]:
         return await (slow.pop() if slow else asked)(jobs)
 
-    webhook = Webhook(config=config(), ask=ask, deadline_s=0.01, breaker=Breaker(cool_down_s=5.0, clock=lambda: now[0]))
+    webhook = Webhook(config=config(), ask=ask, deadline_s=0.01, breaker=breaker)
     body = json.dumps(recorded("pod-of-job")).encode()
 
     async def reviews(count: int) -> list[str]:
         return [json.loads(await webhook.answer(body))["response"]["auditAnnotations"]["reason"] for _ in range(count)]
 
-    assert asyncio.run(reviews(BREAKER_FAILURES + 1))[-1] == "failed: the service was late, and rests 5 s"
+    assert asyncio.run(reviews(breaker.failures + 1))[-1] == "failed: the service was late, and rests 5 s"
     now[0] = 5.0
     assert asyncio.run(reviews(2)) == ["shrunk", "shrunk"]
 
