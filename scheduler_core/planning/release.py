@@ -47,7 +47,10 @@ class Slack:
     def __post_init__(self) -> None:
         given = [each for each in (self.longest_s, self.run_frac) if each is not None]
         if len(given) != 1 or not 0.0 <= given[0] < float("inf"):
-            raise BadInput(f"found slacks {self.longest_s} s and {self.run_frac} of the run, expected one, 0 or more")
+            raise BadInput(
+                f"slack: found longest_s={self.longest_s} and run_frac={self.run_frac}; set exactly one of them, to a "
+                "number of 0 or more"
+            )
         if self.longest_s is not None and self.longest_s > MOST_SLACK_H * HOUR_S:
             raise BadInput(f"found a slack of {self.longest_s / HOUR_S:g} h, expected at most {MOST_SLACK_H} h")
         if self.run_frac is not None and self.run_frac > MOST_RUN_FRAC:
@@ -64,8 +67,8 @@ class Slack:
         return np.asarray(np.minimum((self.run_frac or 0.0) * known, MOST_SLACK_H * HOUR_S), dtype=np.float64)
 
 
-def forecast(series: HourlySeries, hours: IntArray, ahead_h: int) -> FloatArray:
-    """Return the values expected `ahead_h` hours after each of the current `hours`, indices into the series (n,).
+def forecast(series: HourlySeries, hours: IntArray, ahead_h: int | IntArray) -> FloatArray:
+    """Return the values expected `ahead_h` hours (one or n) after the current `hours`, indices into the series (n,).
 
     A forecast is the usual value of its hour, plus what is left of the newest value's departure (ours). The usual value
     is the mean of the same hour of the last `RECENT_DAYS` known days, newer ones weighing more. The newest value's
@@ -73,7 +76,7 @@ def forecast(series: HourlySeries, hours: IntArray, ahead_h: int) -> FloatArray:
     that wraps, all earlier hours are known. The constants were chosen on January to June 2023 of eight zones.
     """
     departure = series.values[hours] - _usual(series, hours, hours - HOURS_PER_DAY)
-    newest = hours + ahead_h - HOURS_PER_DAY * max(-(-ahead_h // HOURS_PER_DAY), 1)
+    newest = hours + ahead_h - HOURS_PER_DAY * np.maximum(-(-ahead_h // HOURS_PER_DAY), 1)
     return np.asarray(_usual(series, hours, newest) + departure * KEPT**ahead_h, dtype=np.float64)
 
 
@@ -96,8 +99,8 @@ def foreseen(series: HourlySeries, until_s: float) -> HourlySeries:
     [23.0, 0.0, 1.0]
     """
     more = max(int(np.ceil((until_s - series.until_s) / HOUR_S)), 0)
-    last, aheads = np.array([len(series) - 1]), (*range(1, HOURS_PER_DAY), 0)
-    day = np.concatenate([forecast(series, last, ahead) for ahead in aheads])
+    aheads = np.array([*range(1, HOURS_PER_DAY), 0])
+    day = forecast(series, np.full(HOURS_PER_DAY, len(series) - 1), aheads)
     values = np.concatenate([series.values, np.resize(day.clip(min(series.values.min(), 0.0)), more)])
     return HourlySeries(start_s=series.start_s, values=values, unit=series.unit)
 

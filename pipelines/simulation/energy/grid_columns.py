@@ -130,9 +130,9 @@ def read_column(path: Path, kind: Kind, basis: Basis) -> Column:
     written = np.abs(values[~np.isnan(values)]) / factor
     if name == UNITLESS and len(written) and 0.0 < written.max() < rules.mistaken_below:
         raise BadUsage(
-            f"{path}: found no value above {written.max():g} in the column {UNITLESS!r}, expected "
-            f"{rules.assumed_unit}; they look like {rules.mistaken_for}: name the column by its unit, such as "
-            f"{', '.join(each for each in rules.own if each != UNITLESS)}"
+            f"{path}: the column {UNITLESS!r} is read as {rules.assumed_unit}, but its largest value, "
+            f"{written.max():g}, looks like {rules.mistaken_for}; give the values in a column named by its unit: "
+            f"{' or '.join(each for each in rules.own if each != UNITLESS)}"
         )
     return Column(name, np.array(moments), values, zone)
 

@@ -220,7 +220,7 @@ def test_a_folder_of_zones_needs_a_name_and_one_of_files_none(tmp_path: Path) ->
         ("carbon", "ts,value\n2023-01-01,inf\n", "found 'inf', expected 0 to 2500 g/kWh"),
         ("carbon", "ts;value\n2023-01-01;90\n", "found 'ts;value' in one column, expected columns separated by commas"),
         ("carbon", "ts,value\n2023-01-01,450000\n", "is it in another unit"),
-        ("carbon", "ts,value\n2023-01-01,0.45\n", "look like kg/kWh"),
+        ("carbon", "ts,value\n2023-01-01,0.45\n", "looks like kg/kWh"),
         ("carbon", "ts,value\n2023-01-01,90,1\n", "is not CSV text: found more fields"),
         ("carbon", "ts,value\n2023-01-01,90\n2023-03-01,90\n", "a gap of 1415 hours"),
         ("carbon", "ts,value\n1980-01-01,90\n2123-03-01,90\n", "a century"),
@@ -230,7 +230,7 @@ def test_a_folder_of_zones_needs_a_name_and_one_of_files_none(tmp_path: Path) ->
             "line 2: found '0001-01-01T00:00+05:00', expected a moment",
         ),
         ("carbon", "ts,value\n0001-01-01T05:00Z,90\n", "line 2: found '0001-01-01T05:00Z', expected a year from 1970"),
-        ("price", "ts,value\n2023-01-01,0.08\n", "look like USD/kWh"),
+        ("price", "ts,value\n2023-01-01,0.08\n", "looks like USD/kWh"),
         ("price", "Datetime (UTC),Price (EUR/MWh)\n2023-01-01,80\n", "Price (USD/MWh)"),
     ],
 )
