@@ -80,8 +80,8 @@ def held(
 ) -> tuple[dict[str, FloatArray], IntArray]:
     """Return upper bounds (n,) on the use of jobs by target, and the number of measured runs or groups behind each.
 
-    If a job's own group and role have at least `OWN_RUNS` measured runs, the bound is the predicted use times `ROOM`;
-    this margin alone puts no CPU bound above the request, as that would advise a raise without any use above it.
+    If a job's own group and role have at least `OWN_RUNS` measured runs, the bound is the predicted use times `ROOM`,
+    but at most the request if the predicted CPU use is: a margin alone is no reason to raise a request.
     Otherwise it is the bound of similar jobs, and for memory the larger of this bound and the prediction. It is NaN if
     no similar job was measured; the request is then kept. A bound of memory is at least the largest measured peak.
 
@@ -100,7 +100,7 @@ def held(
         alike = np.where(np.isnan(bound), np.nan, np.fmax(bound, predicted)) if target in HARD else bound
         own = predicted * ROOM[target]
         if target == "cpu_cores":
-            own = np.where(own > requested, np.maximum(predicted, requested), own)
+            own = np.where(predicted <= requested, np.minimum(own, requested), own)
         answers[target] = np.where(known, own, alike)
         answers[target] = np.where(np.isnan(answers[target]), np.nan, np.fmax(answers[target], peak))
     groups = np.array([0 if each is None else each.groups for each in bounds], dtype=np.int64)
