@@ -1,6 +1,7 @@
 """The learnt state: modes that were set, brakes on task types with too many kills, and memory floors after kills.
 
-A floor is a minimum of memory for jobs similar to one that ran out of memory. The rules for a single job are in
+A floor is a minimum of memory for jobs similar to one that ran out of memory: what a shrunk job had asked for, and more
+than what it was given. The rules for a single job are in
 `modelserve.contract.feedback_rules`.
 """
 
@@ -172,7 +173,7 @@ class FeedbackState:
             self._move_floor(change)
 
     def _count_kill(self, row: Outcome) -> None:
-        if not shrunk_resources(row):
+        if "mem_gib" not in shrunk_resources(row):  # a kill for memory that nobody shrank is its user's own
             return
         key = (row.trace, row.cluster, row.task_type)
         window = self._windows.setdefault(key, deque(maxlen=self.settings.kill_window))
@@ -194,7 +195,9 @@ class FeedbackState:
             if killed is not None:
                 known = self._floors.get(key) or _Floor(floor_gib=0.0, killed_gib=0.0)
                 higher = max(known.killed_gib, killed)
-                self._floors[key] = _Floor(floor_gib=higher * OOM_MARGIN, killed_gib=higher)
+                asked = row.req_mem_gib if is_below(row.alloc_mem_gib, row.req_mem_gib) else None
+                floor_gib = max(known.floor_gib, higher * OOM_MARGIN, asked or 0.0)
+                self._floors[key] = _Floor(floor_gib=floor_gib, killed_gib=higher)
             return
         floor = self._floors.get(key)
         if floor is None or row.mem_max_gib is None:

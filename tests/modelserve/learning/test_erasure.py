@@ -93,7 +93,7 @@ def test_a_floor_goes_with_the_jobs_that_raised_it_and_a_brake_stands(service: A
     for each in (service, other, serve()):
         learned = each.feed.learned
         assert math.isnan(learned.memory_floor_gib("pai", "pai", "g0", "worker"))
-        assert learned.memory_floor_gib("pai", "pai", "g9", "worker") == pytest.approx(8.4)
+        assert learned.memory_floor_gib("pai", "pai", "g9", "worker") == 20.0
         assert learned.braked("pai", "ctr", "pai") is not None
         each.store.close()
 

@@ -31,40 +31,44 @@ def floor_of(learned: Learned, cluster: str | None = "east", group: str | None =
 def test_a_kill_raises_the_floor_of_the_like_at_once() -> None:
     learned = taught(KILLED)
 
-    assert floor_of(learned) == pytest.approx(10.0 * OOM_MARGIN)
-    assert floor_of(learned, cluster=None) == pytest.approx(10.0 * OOM_MARGIN)
+    assert floor_of(learned) == 20.0  # what it asked for
+    assert floor_of(learned, cluster=None) == 20.0
     assert math.isnan(floor_of(learned, cluster="west"))
     assert math.isnan(floor_of(learned, group="g4"))
     assert math.isnan(floor_of(learned, role="ps"))
     assert math.isnan(learned.memory_floor_gib("philly", "east", "g3", "worker"))
 
 
+def test_a_kill_of_an_unshrunk_job_asks_for_more_than_it_had() -> None:
+    assert floor_of(taught(replace(JOB, outcome="oom"))) == pytest.approx(20.0 * OOM_MARGIN)
+
+
 def test_jobs_without_a_group_are_alike_by_user() -> None:
     learned = taught(replace(KILLED, group=None))
 
-    assert floor_of(learned, group=None) == pytest.approx(12.0)
+    assert floor_of(learned, group=None) == 20.0
     assert math.isnan(floor_of(learned))
 
 
 def test_the_highest_kill_stands() -> None:
-    learned = taught(KILLED, replace(KILLED, alloc_mem_gib=14.0), replace(KILLED, alloc_mem_gib=11.0))
+    learned = taught(KILLED, replace(KILLED, alloc_mem_gib=18.0), replace(KILLED, alloc_mem_gib=11.0))
 
-    assert floor_of(learned) == pytest.approx(14.0 * OOM_MARGIN)
+    assert floor_of(learned) == pytest.approx(18.0 * OOM_MARGIN)
 
 
 def test_a_floor_falls_after_enough_calm_runs_in_a_row() -> None:
     calm = replace(JOB, mem_max_gib=5.0)
 
-    assert floor_of(taught(KILLED, *[calm] * (CALM_RUNS - 1))) == pytest.approx(12.0)
+    assert floor_of(taught(KILLED, *[calm] * (CALM_RUNS - 1))) == 20.0
     assert math.isnan(floor_of(taught(KILLED, *[calm] * CALM_RUNS)))
     high = replace(JOB, mem_max_gib=10.5)
-    assert floor_of(taught(KILLED, *[calm] * 15, high, *[calm] * 15)) == pytest.approx(12.0)
+    assert floor_of(taught(KILLED, *[calm] * 15, high, *[calm] * 15)) == 20.0
 
 
 def test_shrunk_or_unmeasured_runs_lower_no_floor() -> None:
     shrunk, unmeasured = replace(SHRUNK, mem_max_gib=5.0), replace(JOB, mem_max_gib=None)
 
-    assert floor_of(taught(KILLED, *[shrunk, unmeasured] * CALM_RUNS)) == pytest.approx(12.0)
+    assert floor_of(taught(KILLED, *[shrunk, unmeasured] * CALM_RUNS)) == 20.0
 
 
 def test_too_many_kills_stop_the_type_until_it_is_reset() -> None:
@@ -90,9 +94,16 @@ def test_too_many_kills_stop_the_type_until_it_is_reset() -> None:
         [KILLED],
         [*[SHRUNK] * 18, KILLED, KILLED],
         [replace(JOB, outcome="oom")] * 5,
+        [replace(JOB, outcome="oom", alloc_cpu_cores=1.0)] * 5,
         [KILLED, *[SHRUNK] * 20, KILLED],
     ],
-    ids=["one kill is chance", "no more than the limit", "unshrunk jobs are their users' own", "the window moved on"],
+    ids=[
+        "one kill is chance",
+        "no more than the limit",
+        "unshrunk jobs are their users' own",
+        "so is memory that was not shrunk",
+        "the window moved on",
+    ],
 )
 def test_few_kills_stop_nothing(rows: list[Finished]) -> None:
     assert taught(*rows).braked("pai", "ctr", "east") is None

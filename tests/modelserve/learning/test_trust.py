@@ -78,7 +78,7 @@ def test_a_floor_does_not_fall_by_reports_without_an_answer(service: Any) -> Non
     floor = service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker")
 
     trusts(service, [used(f"calm{i}", 5.0) for i in range(CALM_RUNS + 1)])
-    assert service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == floor == 12.0
+    assert service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == floor == 20.0
 
     trusts(service, [used(f"true{i}", 5.0, answered(service, f"b{i}")) for i in range(CALM_RUNS + 10)])
     assert not service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") > 0.0
@@ -93,7 +93,7 @@ def test_a_kill_counts_although_its_job_was_reported_before(service: Any, togeth
 
     assert said == (["conflict", "accepted"] if together else ["accepted", "accepted"])
     assert [each.outcome for each in newest_finished(service.store, limit=9)] == ["oom"]
-    assert service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == 12.0
+    assert service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == 20.0
     again = service.take_feedback(body([killed, {**killed, "run_s": 9.0}, before]), ANYONE)
     assert [each.status for each in again.results] == ["duplicate", "conflict", "conflict"]
 
@@ -103,7 +103,7 @@ def test_a_burst_of_forged_reports_after_honest_ones_removes_no_floor(service: A
     trusts(service, [row("killed", outcome="oom", allocation={"mem_gib": 10.0})])
     trusts(service, [used(f"lie{i}", 1.0, answered(service, f"l{i}")) for i in range(CALM_RUNS)])
 
-    assert service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == 12.0
+    assert service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == 20.0
 
 
 def test_reports_without_an_answer_stand_against_forged_ones_with_an_answer(service: Any) -> None:

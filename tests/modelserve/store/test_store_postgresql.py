@@ -45,7 +45,7 @@ def test_feedback_modes_and_answers_are_as_in_a_file(server: Server) -> None:
 
     assert (taken.accepted, taken.duplicates) == (2, 1)
     assert other.feed.fresh().mode("pai", "ctr", None) == "enforce"
-    assert other.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == pytest.approx(12.0)
+    assert other.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == 20.0
     [realised] = other.read_modes(ANYONE).realised
     assert (realised.jobs, realised.shrunk_jobs, realised.kills) == (2, 1, 1)
     assert realised.hours["mem_gib"].saved == pytest.approx(20.0)
