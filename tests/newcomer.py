@@ -1,4 +1,4 @@
-"""The first hour of a newcomer: README's five commands for own jobs, in a fresh clone with a fresh environment, timed.
+"""The first hour of a newcomer: README's six commands for own jobs, in a fresh clone with a fresh environment, timed.
 
 The table is made up under column names and units of its own. Run by hand: `python -m tests.newcomer`. The tests walk
 the same commands in the present environment.
@@ -28,16 +28,20 @@ HEADER: Final = (
 )  # fmt: skip
 
 
+def shown(language: str) -> list[str]:
+    """Return the blocks of a language in README's section for own jobs."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## On your own jobs")[2].partition("\n## ")[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+
+
 def commands() -> list[str]:
     """Return README's commands for own jobs; the first sets up."""
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Your own jobs\n")[2]
-    block = re.search(r"```sh\n(.*?)```", section, re.DOTALL)
-    assert block is not None
-    return block[1].splitlines()
+    [block] = shown("sh")
+    return block.splitlines()
 
 
 def write_inputs(folder: Path, seed: int = 0) -> None:
-    """Write a table of made-up jobs, and a job to ask about, as the files that README names."""
+    """Write a table of made-up jobs, a job to ask about, and a cluster, as the files that README names."""
     rng = random.Random(seed)
     kinds = [
         (f"user{i % 5}", f"exp-{i:02}", rng.uniform(10, 150), rng.uniform(0.5, 3), rng.uniform(2e3, 14e3), i % 3 + 1)
@@ -59,10 +63,11 @@ def write_inputs(folder: Path, seed: int = 0) -> None:
             ])  # fmt: skip
     job = {"job_id": "next", "user": "user1", "group": "exp-01", "request": {"cpu_cores": 8, "mem_gib": 64, "gpus": 2}}
     (folder / "next.json").write_text(json.dumps(job), encoding="utf-8")
+    (folder / "cluster.json").write_text(shown("json")[1], encoding="utf-8")
 
 
 def walk(folder: Path, lines: list[str], env: dict[str, str]) -> tuple[list[Row], Row]:
-    """Run commands in one shell after the other; return the times of each, and the recommendation of the last."""
+    """Run commands in one shell after the other; return the times of each, and the recommendation among them."""
     rows, output = [], ""
     for line in lines:
         script, begin = f"[ ! -f .venv/bin/activate ] || . .venv/bin/activate; {line}", time.perf_counter()
@@ -77,7 +82,7 @@ def walk(folder: Path, lines: list[str], env: dict[str, str]) -> tuple[list[Row]
         )
         if done.returncode:
             raise RuntimeError(f"{line}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-        output = done.stdout
+        output = done.stdout if line.startswith("taut recommend") else output
         rows.append({"command": line, "seconds": time.perf_counter() - begin})
     [advice] = json.loads(output)
     return rows, advice

@@ -1,4 +1,4 @@
-"""The demo ends as README shows, and README's blocks for the demo's lake work as pasted."""
+"""The demo prints what README shows, and README's blocks for the demo's lake work as pasted."""
 
 import json
 import os
@@ -17,7 +17,8 @@ from tests.modelserve.running import serving
 from tests.own_cluster_examples import Step, steps
 from tests.serving_examples import carry_out
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 TARGETS = {"cpu_cores": 1.26, "mem_gib": 3.39, "gpus": 0.7}
 """What README says a request becomes."""
 CLOSE = 0.05
@@ -54,6 +55,16 @@ def test_it_ends_with_the_table_shown(demo: tuple[Path, str]) -> None:
         assert int(ours[4]) == int(theirs[4])
 
 
+def test_jobs_sized_at_submission_finish_as_shown(demo: tuple[Path, str]) -> None:
+    rows = r"^(requested|shrunk|oracle) +(any|contention) +[\d.]+ +([\d.]+) +([\d.]+) +(\d+) "
+    shown, said = (re.findall(rows, text, re.MULTILINE) for text in (README, demo[1]))
+    assert {row[0] for row in shown} == {"requested", "shrunk", "oracle"}
+    for arm, truth, finished, gpus_used, killed in shown:
+        [row] = [row for row in said if row[:2] == (arm, truth)]
+        assert [float(row[2]), float(row[3])] == pytest.approx([float(finished), float(gpus_used)], rel=CLOSE)
+        assert int(row[4]) == pytest.approx(int(killed), abs=3)
+
+
 def test_the_recommendation_is_the_one_told(demo: tuple[Path, str]) -> None:
     code = block("taut recommend --lake data/demo/lake").code.replace("recommend", "recommend --format json", 1)
     [row] = json.loads(carry_out(code, "", demo[0], ""))
@@ -71,7 +82,8 @@ def test_the_service_gives_it_too(demo: tuple[Path, str]) -> None:
 
 
 def test_the_lines_of_python_work(demo: tuple[Path, str]) -> None:
-    [code] = re.findall(r"```python\n(import taut.*?)```", README, re.DOTALL)
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(import taut.*?)```", page, re.DOTALL)
     assert "lake.train()" in code
     quick = code.replace("lake.train()", 'lake.train(types=["nlp"])')
     (demo[0] / "shown.py").write_text(f"{quick}print(worst.height, len(models))\n")

@@ -17,6 +17,7 @@ from tests import newcomer
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
     "README.md",
+    "docs/index.md",
     "docs/models.md",
     "docs/results.md",
     "docs/serving.md",
@@ -61,7 +62,7 @@ def test_every_page_named_is_there() -> None:
 
 
 @pytest.mark.slow
-def test_the_five_commands_for_own_jobs_end_with_a_recommendation_of_their_models(tmp_path: Path) -> None:
+def test_the_six_commands_for_own_jobs_give_a_recommendation_of_their_models_and_a_placement(tmp_path: Path) -> None:
     first, *lines = newcomer.commands()
     newcomer.write_inputs(tmp_path)
     env = {name: value for name, value in os.environ.items() if not name.startswith(("TAUT_", "MLFLOW_"))}
@@ -71,7 +72,8 @@ def test_the_five_commands_for_own_jobs_end_with_a_recommendation_of_their_model
     )
 
     assert first == "make setup && . .venv/bin/activate"
-    assert len(walked) == 4
+    assert len(walked) == 5
+    assert walked[-1]["command"] == "taut place cluster.json"
     assert newcomer.shortfalls(advice) == []
 
 

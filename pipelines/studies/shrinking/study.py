@@ -172,7 +172,7 @@ def _charts(load: Sequence[Row], of: Sequence[str]) -> dict[str, DrawChart]:
         name: partial(
             chart,
             frame,
-            x=("rate_per_h:Q", "offered load, jobs per hour", ""),
+            x=("rate_per_h:Q", "offered load, jobs per hour", "d"),
             y=(f"{column}:Q", title, form),
             series="arm",
             names=NAMES,
