@@ -1,11 +1,12 @@
 """Scheduling of a whole workload, or of one round: the rules of a `Discipline` as numbers, and the state they act on.
 
-The rules are in `kernels`, written once: small worlds are run by Python, large ones by compiled code, with equal
-results. The same input always gives the same schedule.
+The rules are in `kernels`, written once: short runs are run by Python, long ones by compiled code, with equal results.
+The same input always gives the same schedule.
 """
 
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from scheduler_core.jobs import Jobs
 from scheduler_core.kernels import gittins
 from scheduler_core.kernels.clock import AIM, DONE, LOG_FULL, advance, aim_at_goal
 from scheduler_core.kernels.goals import goal_of, kinds_of
-from scheduler_core.kernels.records import DRF, JOB, NONE
+from scheduler_core.kernels.records import DRF, JOB, NONE, Rows
 from scheduler_core.kernels.sharing import fill_in_order
 from scheduler_core.kernels.state import (
     KEPT_CHANGES,
@@ -44,7 +45,7 @@ from scheduler_core.queueing import Discipline
 from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["NO_BREAKS", "Ties", "begun", "fill", "goals_of", "is_large", "run"]
+__all__ = ["NO_BREAKS", "Ties", "begun", "effort_s", "fill", "goals_of", "is_large", "pays", "run"]
 
 
 NO_BREAKS: Final = Breaks(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64))
@@ -80,10 +81,13 @@ def begun(
     )
 
 
-def run(state: State, goals: Sequence[tuple[int, Goal]] = (), *, compiled: bool) -> State:
+def run(
+    state: State, goals: Sequence[tuple[int, Goal]] = (), *, compiled: bool, slow: Callable[[], bool] = lambda: False
+) -> State:
     """Run a state until its horizon, or until nothing more happens; return it with a log that is long enough.
 
-    `goals` are pairs of a number of arrivals and the target workload from then on, in order.
+    `goals` are pairs of a number of arrivals and the target workload from then on, in order. Uncompiled rules call
+    `slow` now and then; if it returns True, compiled rules go on.
     """
     tally, left, why = state.queue.tally, list(goals), AIM
     while why != DONE:
@@ -92,13 +96,41 @@ def run(state: State, goals: Sequence[tuple[int, Goal]] = (), *, compiled: bool)
         while left and left[0][0] <= tally["arrivals"][0]:
             state = state._replace(goal=left.pop(0)[1])
         tally["aim_at"] = left[0][0] if left else np.iinfo(np.int64).max
-        rows = state if compiled else uncompiled(state)
-        if why == AIM:
-            (aim_at_goal if compiled else aim_at_goal.py_func)(rows)
-        why = (advance if compiled else advance.py_func)(rows)
         if not compiled:
-            write_back(rows, state)
+            why = _run_uncompiled(state, why, slow)
+            compiled = why == SLOW
+            continue
+        if why == AIM:
+            aim_at_goal(state)
+        why = advance(state)
     return state
+
+
+SLOW: Final = -1
+"""Why `_run_uncompiled` returns, besides the reasons of `advance`."""
+
+PAUSE_RUNS: Final = 64
+"""Arrivals and preemptions after which uncompiled rules call `slow`."""
+
+
+def _run_uncompiled(state: State, why: int, slow: Callable[[], bool]) -> int:
+    """Run a state by Python, with a part of the log that is extended at each pause; return why it stopped."""
+    runs = state.log.runs
+    part = runs[: int(state.queue.tally["runs"][0]) + PAUSE_RUNS]
+    rows = uncompiled(state._replace(log=state.log._replace(runs=part)))
+    if why == AIM:
+        aim_at_goal.py_func(rows)
+    why = advance.py_func(rows)
+    while why == LOG_FULL and len(part) < len(runs):
+        if slow():
+            why = SLOW
+            break
+        longer = runs[: len(part) + PAUSE_RUNS]
+        rows.log.runs.extend(Rows(longer[len(part) :]))
+        part = longer
+        why = advance.py_func(rows)
+    write_back(rows, state._replace(log=state.log._replace(runs=part)))
+    return int(why)
 
 
 def goals_of(jobs: Jobs, cluster: Machinery, discipline: Discipline, target: SlidingTarget) -> list[tuple[int, Goal]]:
@@ -151,14 +183,37 @@ def fill(
     return machine, taken, weighed / max(target.total, 1)
 
 
-COMPILED_FROM: Final = 500_000
-"""Effort, as `is_large` estimates it, from which compiled rules are faster; they may have to be compiled first."""
+LOADING_S: Final = 1.0
+"""Seconds that a process needs to import numba and load compiled rules."""
+
+COMPILING_S: Final = 30.0
+"""Seconds of Python that justify a compilation, which takes about a minute and is then cached."""
 
 
 def is_large(jobs: int, machines: int, placement: str) -> bool:
-    """Return whether compiled rules decide on so many jobs faster than Python; placements by device look at more."""
+    """Return whether compiled rules decide on so many jobs faster than Python; they may have to be compiled first."""
+    return effort_s(jobs, machines, placement) >= LOADING_S
+
+
+def effort_s(jobs: int, machines: int, placement: str) -> float:
+    """Estimate for how many seconds Python decides on so many jobs if none is preempted.
+
+    Placements by device look at more of a machine.
+    """
     per_machine = 10 if placement in PLACEMENTS and PLACEMENTS[placement].by_device else 1
-    return jobs * (100 + per_machine * machines) >= COMPILED_FROM
+    return jobs * (100 + per_machine * machines) / 500_000
+
+
+def pays(python_s: float) -> bool:
+    """Return whether compiled rules are ready sooner than Python has run for `python_s` seconds."""
+    made: Any = vars(advance).get("_compiled")
+    if made is not None and made.signatures:
+        return True
+    if not LOADING_S <= python_s < COMPILING_S:
+        return python_s >= COMPILING_S
+    made = advance._compiled
+    folder = made.stats.cache_path
+    return folder is not None and any(Path(folder).glob(f"*.{made.py_func.__name__}-*.nbi"))
 
 
 def demand_of_row(jobs: Jobs, row: int, units: IntArray, discipline: Discipline) -> Demand:

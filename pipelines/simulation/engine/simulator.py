@@ -4,6 +4,7 @@ The same input always gives the same schedule. Metrics are computed in `measures
 """
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal, get_args
@@ -14,7 +15,7 @@ from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages, Workload, check_outages
 from scheduler_core.cluster import Cluster, Machine
 from scheduler_core.devices import rounded
-from scheduler_core.engine import begun, goals_of, is_large, run
+from scheduler_core.engine import begun, effort_s, goals_of, pays, run
 from scheduler_core.errors import BadInput
 from scheduler_core.kernels.state import Breaks, State
 from scheduler_core.placement import PLACEMENTS, sharing_of
@@ -41,10 +42,10 @@ def simulate(
 ) -> Schedule:
     """Simulate the arrivals until the horizon; an infinite horizon ends at the last event.
 
-    The rules run as `python` or `compiled`, with the same schedule; `auto` chooses what is faster. If GPUs are shared
-    by devices, instances of more than one GPU are first rounded up to whole GPUs, and the schedule holds the rounded
-    workload. `target` is what `fgd` keeps GPUs usable for; by default it is learnt from the arrivals.
-
+    The rules run as `python` or `compiled`, with the same schedule. `auto` compiles if that is estimated to be faster,
+    or once Python has run for longer than it takes to have compiled rules ready. If GPUs are shared by devices,
+    instances of more than one GPU are first rounded up to whole GPUs, and the schedule holds the rounded workload.
+    `target` is what `fgd` keeps GPUs usable for; by default it is learnt from the arrivals.
 
     References
     ----------
@@ -72,9 +73,9 @@ def simulate(
     if PLACEMENTS[discipline.placement].aims and not isinstance(target, TargetWorkload):
         goals = goals_of(workload, cluster, discipline, target or SlidingTarget())
     state = begun(workload, cluster, discipline, horizon_s=horizon_s, breaks=_breaks(outages), target=aimed)
-    large = is_large(len(workload), len(machines), discipline.placement)
-    compiled = engine == "compiled" or (engine == "auto" and large)
-    ended = run(state, goals, compiled=compiled)
+    auto, begun_s = engine == "auto", time.thread_time()
+    compiled = engine == "compiled" or (auto and pays(effort_s(len(workload), len(machines), discipline.placement)))
+    ended = run(state, goals, compiled=compiled, slow=lambda: auto and pays(time.thread_time() - begun_s))
     return _schedule(ended, workload, machines, horizon_s, by_device=sharing == "devices")
 
 
