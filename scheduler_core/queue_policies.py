@@ -4,7 +4,7 @@ A key has a constant part, computed here for all jobs at once, and a part that d
 computed by `kernels.starts.key_from` according to the policy's `mode`. Aging adds `aging` times the arrival time, which
 orders jobs as subtracting `aging` for every second of waiting would.
 
-To add a policy, name it in `QUEUE_POLICIES` and in `modelserve.contract.placements`.
+To add a policy, add it to `QUEUE_POLICIES`; commands and calls take its name from there.
 """
 
 from collections.abc import Callable

@@ -3,13 +3,15 @@
 Names and amounts that contradict each other are refused by `scheduler_core.scene`.
 """
 
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import Field
 
 from modelserve.contract.fields import Amount, Answer, Finite, Part, StrictFinite, Text
 from modelserve.contract.jobs import Amounts
 from modelserve.contract.requests import RequestRow
+from scheduler_core.placement import PLACEMENTS
+from scheduler_core.queue_policies import QUEUE_POLICIES
 
 __all__ = ["MAX_EXPLAINED", "ClusterBody", "PendingAnswer", "PendingBody", "PlaceAnswer", "RequestRow"]
 
@@ -31,12 +33,12 @@ Instances = Annotated[int, Field(ge=1, le=MAX_INSTANCES)]
 Devices = Annotated[tuple[Annotated[int, Field(ge=0, lt=MAX_GPUS)], ...], Field(max_length=MAX_GPUS, fail_fast=True)]
 GpuType = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^|\x00]+$")]
 
-Policy = Literal["fifo", "sjf", "srtf", "qssf", "las", "las_time", "mlfq", "gittins", "drf", "priority"]
-PlacementName = Literal[
-    "best_fit", "best_fit_gpu", "consolidate", "dot_product", "fgd", "fgd_used_first", "first_fit", "gpu_clustering",
-    "gpu_packing", "random", "spread",
-]  # fmt: skip
-"""The names of `scheduler_core.queue_policies` and `scheduler_core.placement`, which clients do not load."""
+if TYPE_CHECKING:
+    Policy = str
+    PlacementName = str
+else:
+    Policy = Literal[tuple(QUEUE_POLICIES)]
+    PlacementName = Literal[tuple(sorted(PLACEMENTS))]
 
 
 class FreeRow(RequestRow):
