@@ -66,13 +66,18 @@ class _Strict(BaseModel):
 
 
 class Importance(_Strict):
-    """Permutation importance of one feature on held-out rows; `sign` is its rank correlation with its SHAP value."""
+    """Permutation importance of one feature on held-out rows: of the forecast that serves, over `repeats` shuffles.
+
+    `sign` is the rank correlation of a change of the feature with the change of the prediction. `xgboost_gain` is
+    XGBoost's own importance: the feature's share of the total gain of its splits; null if XGBoost does not answer.
+    """
 
     feature: NameText
     mean: float | None
     std: float | None
     repeats: int = Field(ge=0)
     sign: float | str | None
+    xgboost_gain: float | None = None
 
 
 class ResourceImportance(_Strict):
@@ -120,7 +125,7 @@ class Card(BaseModel):
     jobs, null where undefined. `important` are resources that are not shrunk because of their
     `resource_importances` (null in models that do not store them). `alike` are the upper bounds on the use of similar
     jobs (see `held`), null if not computed. `combination` tells how a run-time model is combined with other forecasts;
-    null if it answers alone.
+    null if it answers alone. `no_importances` is the reason why there are no importances, null if there are.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -146,6 +151,7 @@ class Card(BaseModel):
     made_with: dict[str, str] = Field(default_factory=dict)
     alike: tuple[Alike, ...] | None = None
     resource_importances: tuple[ResourceImportance, ...] | None = None
+    no_importances: str | None = None
     combination: CombinationState | None = None
 
     @field_validator("params", "metrics", mode="before")

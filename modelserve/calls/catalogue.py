@@ -67,7 +67,8 @@ def importances_of(snapshot: Snapshot, caller: Caller, name: str, alias: Alias =
         name=name,
         version=bundle.version,
         alias=alias,
-        importances=tuple(ranked),
+        importances=None if bundle.card.no_importances else tuple(ranked),
+        reason=bundle.card.no_importances,
         important=bundle.card.important,
         resources=bundle.card.resource_importances,
     )

@@ -16,16 +16,22 @@ __all__ = [
 ]  # fmt: skip
 
 MEAN: Final = (
-    "how much worse the held-out error became when the feature's values were shuffled among the rows: the mean over "
-    "the repeats, in the units of the error; std is their spread"
+    "how much worse the held-out error of the forecast that serves became when the feature's values were shuffled "
+    "among the rows: the mean over the repeats, in the units of the error; std is their spread"
 )
 SIGN: Final = (
-    "Spearman's rank correlation of the feature with its own SHAP value on held-out rows, -1 to 1: above 0, larger "
-    "values come with larger answers. It says in which direction, not how much; null where it has none or was not taken"
+    "Spearman's rank correlation of what shuffling does to the feature with what it does to the answer, -1 to 1: above "
+    "0, larger values come with larger answers. It says in which direction, not how much; null where it has none"
 )
 RESOURCE_SIGN: Final = (
     "Spearman's rank correlation of what shuffling does to the request with what it does to the predicted run time, -1 "
     "to 1: below 0, more of the resource comes with shorter runs; null where either never changes"
+)
+
+
+GAIN: Final = (
+    "XGBoost's own importance: the share of the feature in the total gain of its splits; null where XGBoost does not "
+    "answer"
 )
 
 
@@ -91,14 +97,20 @@ class ModelAnswer(Answer):
 
 
 class ImportancesAnswer(Answer):
-    """Permutation importances on held-out rows, most important first, with explanations of their numbers."""
+    """Permutation importances on held-out rows, most important first, with explanations of their numbers.
+
+    `importances` is null, and `reason` says why, if the answer has no columns to permute, such as one from the history
+    alone.
+    """
 
     name: str
     version: str | None
     alias: Alias
     mean_means: str = MEAN
     sign_means: str = SIGN
-    importances: tuple[Importance, ...]
+    gain_means: str = GAIN
+    importances: tuple[Importance, ...] | None
+    reason: str | None
     important: tuple[Resource, ...] = Field(description="resources that are not shrunk, but where much was measured")
     resource_sign_means: str = RESOURCE_SIGN
     resources: tuple[ResourceImportance, ...] | None = Field(

@@ -118,7 +118,7 @@ function failed(failures) {
 
 function importances(said) {
   const rows = said.importances;
-  if (!rows.length) return html("p", { class: "notice" }, "No importances were kept with this model.");
+  if (!rows?.length) return html("p", { class: "notice" }, `No importances: ${said.reason ?? "none were kept with this model"}.`);
   const most = Math.max(...rows.map((each) => (each.mean ?? 0) + (each.std ?? 0)), 1e-12);
   const shownOf = (some) => table(`Importances of ${said.name}`, [
     "Feature", { text: "Importance", hint: said.mean_means }, { text: "Mean ± spread", number: true, hint: said.mean_means },

@@ -110,7 +110,9 @@ def importance_rows(trained: Sequence[Retrained], *, top: int = 1) -> list[Row]:
     """Return the `top` features of each run-time model, by permutation importance."""
     rows: list[Row] = []
     for each in trained:
-        if each.model.kind == "runtime" and each.model.importances:
+        if each.model.no_importances:
+            rows.append({"type": each.model.task_type, "feature": each.model.matters_most})
+        elif each.model.kind == "runtime":
             first = pl.DataFrame(each.model.importances).sort("mean", "feature", descending=[True, False]).head(top)
             rows += [
                 {

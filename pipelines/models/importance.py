@@ -1,14 +1,12 @@
 """Permutation importance of features and of requestable resources, on held-out rows.
 
-It has no sign, so a sign is computed apart: the rank correlation of a feature with its SHAP value, or of the change of
-a request with the change of the prediction.
+A sign is computed with it: the rank correlation of the change of a value with the change of the prediction.
 
 References: Breiman, "Random Forests" (2001), section 10; Strobl and others, "Conditional variable importance for random
-forests" (2008), for shuffling within strata; Lundberg and others, "From Local Explanations to Global Understanding with
-Explainable AI for Trees" (2020).
+forests" (2008), for shuffling within strata.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +15,6 @@ import numpy.typing as npt
 import polars as pl
 import xgboost as xgb
 from scipy.stats import spearmanr
-from sklearn.inspection import permutation_importance
 
 from features.build import with_requests
 from features.columns.request import REQUEST_COLUMNS
@@ -28,14 +25,17 @@ from pipelines.models.metrics import FloatArray
 
 __all__ = ["LEAST_SHARE", "Spread", "important_resources"]
 
+IntArray = npt.NDArray[np.int64]
 Importance = dict[str, str | float | int | None]
+Score = Callable[[Matrix], tuple[float, FloatArray | None]]
+"""Return the loss of the forecast for encoded rows, and the predictions (n,) that the sign is about, or None."""
 
 REPEATS: Final = 5
-LARGEST_SAMPLE: Final = 400
+"""Number of shuffles of each resource."""
+FEATURE_REPEATS: Final = 3
+"""Number of shuffles of each feature; small, because each shuffle runs every trained member of a model."""
+LARGEST_SAMPLE: Final = 300
 """Maximum number of held-out rows that are shuffled; a random sample of more rows is taken."""
-
-SHAP_SAMPLE: Final = 200
-"""Maximum number of held-out rows for SHAP values, which are slow: their cost grows with the square of the depth."""
 
 LEAST_SHARE: Final = 0.02
 """Minimum share of the total importance from which a resource counts as important."""
@@ -46,85 +46,82 @@ REQUEST_COLUMN: Final = {"cpu_cores": "req_cpu_cores", "mem_gib": "req_mem_gib",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Mean and standard deviation of an importance over the shuffles; `sign` as in `permuted_requests`."""
+    """Mean and standard deviation of an importance over the shuffles.
+
+    `sign` is Spearman's correlation, over rows and shuffles, of the change of the value with the change of the
+    prediction; None if one of them never changes.
+    """
 
     mean: float
     std: float
     sign: float | None = None
 
 
-class _Ready:
-    """A placeholder estimator, which scikit-learn demands; the model is in the scoring function."""
-
-    def fit(self) -> "_Ready":
-        """Return the object itself; scikit-learn requires the method but never calls it."""
-        return self
+def sample_of(rows: IntArray, *, seed: int) -> IntArray:
+    """Return at most `LARGEST_SAMPLE` of the rows in their order, drawn at random if there are more."""
+    if len(rows) <= LARGEST_SAMPLE:
+        return rows
+    return rows[np.sort(np.random.default_rng(seed).choice(len(rows), LARGEST_SAMPLE, replace=False))]
 
 
 def permuted(
     matrix: Matrix,
-    targets: FloatArray,
     columns: Columns,
-    boosters: Sequence[xgb.Booster],
+    score: Score,
     *,
-    loss: Callable[[Matrix, FloatArray], float],
+    used: Set[str],
+    gains: Mapping[str, float] | None,
     seed: int,
-    repeats: int = REPEATS,
 ) -> list[Importance]:
     """Return for each feature how much the held-out loss increases when its column is shuffled, largest increase first.
 
-    `matrix` (n, k) and `targets` (n, ...) are of held-out rows; of more than `LARGEST_SAMPLE` a random sample is used.
-    `loss` returns the loss of a matrix and its targets, as `boosters` predict it. A row has `feature`, `mean` and `std`
-    of the increase over the shuffles (0 for a feature that no tree splits on), `repeats`, and `sign`: Spearman's
-    correlation with the SHAP value, null for categories and constants, and if there are several boosters.
+    `matrix` (n, k) holds held-out rows, which `score` scores as the model would answer them. A row has `feature`,
+    `mean` and `std` of the increase over the shuffles (0 for a feature that is not among `used`), `repeats`, `sign`
+    (null for categories), and `xgboost_gain`, the feature's share of XGBoost's own gain (`gains`), null if None.
     """
     rng = np.random.default_rng(seed)
-    if len(matrix) > LARGEST_SAMPLE:
-        sample = np.sort(rng.choice(len(matrix), LARGEST_SAMPLE, replace=False))
-        matrix, targets = matrix[sample], targets[sample]
-    split_on = {name for booster in boosters for name in booster.get_score(importance_type="weight")}
-    used = np.flatnonzero([name in split_on for name in columns.names])
-    mean, std = np.zeros(len(columns.names)), np.zeros(len(columns.names))
+    before = score(matrix) if len(matrix) else (0.0, None)
 
-    def score(_: _Ready, shown: Matrix, wanted: FloatArray) -> float:
-        filled = matrix.copy()
-        filled[:, used] = shown
-        return -loss(filled, wanted)
+    def shuffled(column: int) -> tuple[Matrix, FloatArray]:
+        shown = matrix.copy()
+        shown[:, column] = matrix[rng.permutation(len(matrix)), column]
+        return shown, (shown[:, column] - matrix[:, column]).astype(np.float64)
 
-    if len(used) and len(matrix):
-        shuffled = permutation_importance(
-            _Ready(), matrix[:, used], targets, scoring=score, n_repeats=repeats, random_state=seed
-        )
-        mean[used], std[used] = shuffled.importances_mean, shuffled.importances_std
-    signs = _signs(boosters[0], matrix, columns) if len(boosters) == 1 else [None] * len(columns.names)
-    rows: list[Importance] = [
-        {"feature": name, "mean": float(mean[i]), "std": float(std[i]), "repeats": repeats, "sign": signs[i]}
-        for i, name in enumerate(columns.names)
-    ]
-    return [rows[i] for i in np.argsort(-mean, kind="stable")]
+    rows: list[Importance] = []
+    for i, name in enumerate(columns.names):
+        spread = Spread(mean=0.0, std=0.0)
+        if name in used and len(matrix):
+            spread = spread_over(score, before, (shuffled(i) for _ in range(FEATURE_REPEATS)))
+        sign = None if columns.types[i] == "c" else spread.sign
+        gain = None if gains is None else gains.get(name, 0.0)
+        of_shuffles = {"mean": spread.mean, "std": spread.std, "repeats": FEATURE_REPEATS, "sign": sign}
+        rows.append({"feature": name, **of_shuffles, "xgboost_gain": gain})
+    return sorted(rows, key=lambda row: -float(row["mean"] or 0.0))
+
+
+def gain_shares(boosters: Sequence[xgb.Booster]) -> dict[str, float]:
+    """Return the share of each feature in XGBoost's own importance, the total gain of its splits; a mean over boosters.
+
+    Features that no tree splits on are absent.
+    """
+    shares: dict[str, float] = {}
+    for booster in boosters:
+        gains = {name: float(gain) for name, gain in booster.get_score(importance_type="total_gain").items()}  # type: ignore[arg-type]  # one number per feature
+        total = sum(gains.values())
+        for name, gain in gains.items():
+            shares[name] = shares.get(name, 0.0) + gain / total / len(boosters)
+    return shares
 
 
 def permuted_requests(
-    frame: pl.DataFrame,
-    jobs: pl.DataFrame,
-    targets: FloatArray,
-    contract: FeatureContract,
-    *,
-    loss: Callable[[Matrix, FloatArray], float],
-    predict: Callable[[Matrix], FloatArray],
-    seed: int,
+    frame: pl.DataFrame, jobs: pl.DataFrame, contract: FeatureContract, score: Score, *, seed: int
 ) -> dict[str, Spread]:
     """Return for each resource how much the loss increases when its requests are shuffled among jobs of the same role.
 
-    All features derived from the request change along, else the effect of GPUs would be attributed to cores. `frame`,
-    `jobs` and `targets` (n, ...) are of held-out rows; `predict` returns the predictions (n,) of an encoded matrix.
-    `sign` is Spearman's correlation, over rows and shuffles, of the change of the request with the change of the
-    prediction; null if one of them never changes.
+    All features derived from the request change along, else the effect of GPUs would be attributed to cores. `frame`
+    and `jobs` (n rows) are held-out rows, which `score` scores once encoded.
     """
     rng = np.random.default_rng(seed)
-    if frame.height > LARGEST_SAMPLE:
-        sample = np.sort(rng.choice(frame.height, LARGEST_SAMPLE, replace=False))
-        frame, jobs, targets = frame[sample], jobs[sample], targets[sample]
     frame = frame.select(contract.names)
     if not frame.height or not any(FEATURES[name].from_request for name in contract.names):
         return dict.fromkeys(REQUEST_COLUMN, Spread(mean=0.0, std=0.0))
@@ -132,25 +129,32 @@ def permuted_requests(
     requests = jobs.select(pl.col(c).cast(pl.Float64) for c in REQUEST_COLUMNS).to_numpy()
     roles = [np.flatnonzero(jobs["role"] == role) for role in jobs["role"].unique().sort()]
 
-    def score(asked: FloatArray) -> tuple[float, FloatArray]:
-        matrix = contract.encode(with_requests(frame, jobs, rows, asked))
-        return loss(matrix, targets), predict(matrix)
+    def shuffled(column: int) -> tuple[Matrix, FloatArray]:
+        asked = requests.copy()
+        for members in roles:
+            asked[members, column] = asked[rng.permutation(members), column]
+        return contract.encode(with_requests(frame, jobs, rows, asked)), asked[:, column] - requests[:, column]
 
-    loss_before, before = score(requests)
-    spreads = {}
-    for column, resource in enumerate(REQUEST_COLUMN):
-        growths, requested_more, predicted_more = [], [], []
-        for _ in range(REPEATS):
-            asked = requests.copy()
-            for members in roles:
-                asked[members, column] = asked[rng.permutation(members), column]
-            loss_after, after = score(asked)
-            growths.append(loss_after - loss_before)
-            requested_more.append(asked[:, column] - requests[:, column])
-            predicted_more.append(after - before)
-        sign = _rank_correlation(np.concatenate(requested_more), np.concatenate(predicted_more))
-        spreads[resource] = Spread(mean=float(np.mean(growths)), std=float(np.std(growths)), sign=sign)
-    return spreads
+    before = score(contract.encode(with_requests(frame, jobs, rows, requests)))
+    return {
+        resource: spread_over(score, before, (shuffled(column) for _ in range(REPEATS)))
+        for column, resource in enumerate(REQUEST_COLUMN)
+    }
+
+
+def spread_over(
+    score: Score, before: tuple[float, FloatArray | None], shuffles: Iterable[tuple[Matrix, FloatArray]]
+) -> Spread:
+    """Score shuffled rows, each with the change of the shuffled value (n,), against the rows as they are."""
+    growths, moved, answered = [], [], []
+    for matrix, change in shuffles:
+        loss, predicted = score(matrix)
+        growths.append(loss - before[0])
+        if predicted is not None and before[1] is not None:
+            moved.append(change)
+            answered.append(predicted - before[1])
+    sign = _rank_correlation(np.concatenate(moved), np.concatenate(answered)) if moved else None
+    return Spread(mean=float(np.mean(growths)), std=float(np.std(growths)), sign=sign)
 
 
 def important_resources(
@@ -175,18 +179,6 @@ def important_resources(
         if spread.mean > 2 * spread.std and spread.mean > least_share * total
         if not signed or (spread.sign or 0.0) < 0.0
     )
-
-
-def _signs(booster: xgb.Booster, matrix: Matrix, columns: Columns) -> list[float | None]:
-    matrix = matrix[:SHAP_SAMPLE]
-    rows = xgb.DMatrix(
-        matrix, feature_names=list(columns.names), feature_types=list(columns.types), enable_categorical=True
-    )
-    contributions = np.asarray(booster.predict(rows, pred_contribs=True))
-    shap = contributions if contributions.ndim == 2 else contributions[:, 0, :]
-    return [
-        None if kind == "c" else _rank_correlation(matrix[:, i], shap[:, i]) for i, kind in enumerate(columns.types)
-    ]
 
 
 def _rank_correlation(values: npt.NDArray[np.floating], effect: npt.NDArray[np.floating]) -> float | None:

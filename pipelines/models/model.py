@@ -34,11 +34,11 @@ class TrainedModel:
     target (`run_s`; of a usage model each of `USAGE_TARGETS` with data), whose inputs `contract.encode` builds and
     whose outputs are the levels `quantiles`. `relative`: the booster predicts log run time minus that of similar jobs.
     `offsets` are added to outputs, in log units, by quantile name or target. `history` is what was known at `until`,
-    the training cut. `importances` and `resource_importances` are permutation importances on held-out rows; requests of
-    `important` resources are not shrunk. `support` is the lowest and highest request of each resource in the training
-    rows. `metrics` are those of the row of `evaluation` that serves, or by `<target>_<metric>`. `population` is the
-    distribution of each feature in the `rows` training rows. `alike` are bounds of the use of similar jobs (usage
-    models); `combination`, `forest` and `record` are of run-time models.
+    the training cut. `importances` and `resource_importances` are permutation importances on held-out rows, empty for
+    the reason `no_importances`; requests of `important` resources are not shrunk. `support` is the lowest and highest
+    request of each resource in the training rows. `metrics` are those of the row of `evaluation` that serves, or by
+    `<target>_<metric>`. `population` is the distribution of each feature in the `rows` training rows. `alike` are
+    bounds of the use of similar jobs (usage models); `combination`, `forest` and `record` are of run-time models.
     """
 
     name: str
@@ -65,6 +65,7 @@ class TrainedModel:
     combination: Combination | None = None
     forest: FittedForest | None = None
     resource_importances: list[dict[str, str | float | int | None]] = field(default_factory=list)
+    no_importances: str | None = None
     record: FitRecord | None = field(default=None, repr=False)
 
     @property
@@ -72,6 +73,11 @@ class TrainedModel:
         """What the model answers with: `trees`, `combined`, or the only member of its combination that serves."""
         members = () if self.combination is None else self.combination.members
         return "trees" if not members else members[0] if len(members) == 1 else "combined"
+
+    @property
+    def matters_most(self) -> str:
+        """The feature with the largest importance, or why there is none."""
+        return str(self.importances[0]["feature"]) if self.importances else f"none: {self.no_importances}"
 
 
 def card_of(model: TrainedModel, *, created: datetime) -> Card:
@@ -91,7 +97,7 @@ def card_of(model: TrainedModel, *, created: datetime) -> Card:
 
 COPIED: Final = (
     *("name", "kind", "trace", "task_type", "quantiles", "relative", "offsets", "important", "support", "params"),
-    *("metrics", "until", "rows", "data_fingerprint", "alike"),
+    *("metrics", "until", "rows", "data_fingerprint", "alike", "no_importances"),
 )
 """Fields that a card takes from the model unchanged."""
 

@@ -41,6 +41,7 @@ class Retrained:
             "pinball": metrics.get("pinball"),
             "coverage_p90": metrics.get("coverage_p90"),
             "answer": self.model.answer,
+            "matters_most": self.model.matters_most,
             "gate": self.version.status,
             "why": self.version.reasons,
         }

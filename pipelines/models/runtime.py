@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from modelserve.bundle.card import RUNTIME_TARGET
+from modelserve.bundle.combination import FITTED, Combination, forecasts_of
 from modelserve.bundle.population import Population
 from modelserve.bundle.run_times import QUANTILE_NAMES
 from pipelines.errors import TrainingError
@@ -15,7 +16,16 @@ from pipelines.models.boosting import Matrix
 from pipelines.models.evaluate import enough, outcome, record_of, table
 from pipelines.models.examples import Examples, Setting, fingerprint, sized_rows, support_of
 from pipelines.models.fitted import FEATURES, Fitted, combination_at, fit_runtime
-from pipelines.models.importance import REPEATS, Importance, Spread, important_resources, permuted, permuted_requests
+from pipelines.models.importance import (
+    REPEATS,
+    Importance,
+    Spread,
+    gain_shares,
+    important_resources,
+    permuted,
+    permuted_requests,
+    sample_of,
+)
 from pipelines.models.judging import COMBINED, EVALUATION_SCHEMA, judge
 from pipelines.models.metrics import QUANTILES, FloatArray, Forecast
 from pipelines.models.model import TrainedModel
@@ -24,6 +34,8 @@ from pipelines.models.splits import time_later
 
 __all__ = ["train_runtime"]
 
+NO_COLUMNS: Final = "run times of ended jobs answer alone, without columns to permute"
+"""Why a model has no importances."""
 NOT_METRICS: Final = frozenset({"model", "trace", "task_type", "split"})
 
 
@@ -49,7 +61,7 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
         evaluation = pl.DataFrame(schema=EVALUATION_SCHEMA)
     answer = judge("runtime", evaluation).answer
     combination = combination_at(examples, fitted, until, only=None if answer == COMBINED else (answer,))
-    importances, requests = _importances(examples, fitted, seed=seed)
+    importances, requests = _importances(examples, fitted, combination, seed=seed)
     trained = examples.jobs[fitted.trained]
     return TrainedModel(
         name=f"runtime.{setting.trace}.{task_type}",
@@ -66,6 +78,7 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
         relative=True,
         importances=importances,
         important=important_resources(requests, importances),
+        no_importances=None if importances else NO_COLUMNS,
         support=support_of(trained),
         params={
             "features": FEATURES,
@@ -97,31 +110,38 @@ def metrics_of(evaluation: pl.DataFrame, answer: str = COMBINED) -> dict[str, fl
     return {name: float(value) for name, value in own[0].items() if name not in NOT_METRICS and value is not None}
 
 
-def _importances(examples: Examples, fitted: Fitted, *, seed: int) -> tuple[list[Importance], dict[str, Spread]]:
-    """Measure permutation importance of XGBoost by feature and by resource, on judged rows without parameter servers.
+def _importances(
+    examples: Examples, fitted: Fitted, combination: Combination, *, seed: int
+) -> tuple[list[Importance], dict[str, Spread]]:
+    """Measure permutation importance of the forecast that serves, by feature and by resource; empty without columns.
 
-    If no rows were judged, use the early-stopping rows, although the final fit was trained on them.
+    The rows are judged ones without parameter servers. If none were judged, they are the early-stopping rows, although
+    the final fit was trained on them. The weights of the members are those at the cut.
     """
-    rows = sized_rows(examples.jobs, fitted.split.test if len(fitted.split.test) else fitted.split.stop)
-    # Pinball loss depends on differences only, so subtract the reference from targets instead of adding it to outputs.
-    target = examples.log_y[rows, None] - examples.reference[rows]
+    members, forest = combination.members, fitted.forest
+    if FITTED.isdisjoint(members):
+        return [], {}
+    later = fitted.split.test if len(fitted.split.test) else fitted.split.stop
+    rows = sample_of(sized_rows(examples.jobs, later), seed=seed)
+    reference, history, log_y = examples.reference[rows], examples.history[rows], examples.log_y[rows]
 
-    def predict(matrix: Matrix) -> FloatArray:
-        return boosting.predict(fitted.booster, matrix)
+    def score(matrix: Matrix) -> tuple[float, FloatArray]:
+        of_forest = None if forest is None or "forest" not in members else forest.forest.rows(matrix)
+        forecasts = forecasts_of(
+            members,
+            xgboost=boosting.predict(fitted.booster, matrix) + reference,
+            forest=None if of_forest is None else of_forest + reference[:, :1],
+            reference_log_s=reference,
+            history_log_s=history,
+        )
+        p50, p90 = combination.combined(forecasts).T
+        return float(np.mean(metrics.primary_rows(log_y, Forecast(p50=p50, p90=p90)))), p50
 
-    def loss(matrix: Matrix, wanted: FloatArray) -> float:
-        answer = predict(matrix)
-        pinball = [metrics.pinball_rows(wanted[:, i], answer[:, i], tau) for i, tau in enumerate(QUANTILES)]
-        return float(np.mean(pinball))
-
-    importances = permuted(fitted.matrix[rows], target, fitted.columns, [fitted.booster], loss=loss, seed=seed)
-    requests = permuted_requests(
-        examples.features[rows],
-        examples.jobs[rows],
-        target,
-        fitted.contract,
-        loss=loss,
-        predict=lambda matrix: predict(matrix)[:, 0],
-        seed=seed,
-    )
-    return importances, requests
+    gains = gain_shares([fitted.booster]) if "xgboost" in members else None
+    used = set(gains or ())
+    if forest is not None and "forest" in members:
+        trees = forest.forest.forest
+        used |= {fitted.columns.names[i] for i in np.unique(trees.feature[trees.left >= 0]).tolist()}
+    importances = permuted(fitted.matrix[rows], fitted.columns, score, used=used, gains=gains, seed=seed)
+    frame, jobs = examples.features[rows], examples.jobs[rows]
+    return importances, permuted_requests(frame, jobs, fitted.contract, score, seed=seed)

@@ -32,7 +32,7 @@ from pipelines.models.examples import (
     support_of,
 )
 from pipelines.models.fitted import LEAST_TRAINED
-from pipelines.models.importance import REQUEST_COLUMN, Importance, permuted
+from pipelines.models.importance import REQUEST_COLUMN, Importance, gain_shares, permuted, sample_of
 from pipelines.models.judging import MODEL
 from pipelines.models.metrics import FloatArray
 from pipelines.models.model import TrainedModel
@@ -82,9 +82,6 @@ USAGE_EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
 `coverage` is the share of held-out rows whose use is at most the prediction. `pinball` is the pinball loss of log1p use
 at the quantile `level`. `over` is the sum of the predictions divided by the sum of the uses: the cost of the coverage.
 """
-
-_REPEATS: Final = 3
-"""Number of shuffles per feature; small, because each shuffle runs the booster of every target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,15 +195,16 @@ def _importances(fitted: dict[str, Peak], matrix: Matrix, columns: Columns, *, s
     """Measure permutation importances on rows with all targets measured; the loss is summed over the targets."""
     known = ~np.isnan(np.column_stack([f.log1p for f in fitted.values()])).any(axis=1)
     later = np.intersect1d(np.concatenate([f.test for f in fitted.values()]), np.flatnonzero(known))
-    rows = later if len(later) else np.flatnonzero(known)
-    uses = np.column_stack([f.log1p[rows] for f in fitted.values()])
+    rows = sample_of(later if len(later) else np.flatnonzero(known), seed=seed)
     boosters = [f.booster for f in fitted.values()]
 
-    def loss(shown: Matrix, wanted: FloatArray) -> float:
+    def score(shown: Matrix) -> tuple[float, FloatArray | None]:
         answers = [boosting.predict(booster, shown)[:, 0] for booster in boosters]
-        return sum(metrics.pinball(wanted[:, i], answer, LEVEL) for i, answer in enumerate(answers))
+        losses = [metrics.pinball(f.log1p[rows], a, LEVEL) for f, a in zip(fitted.values(), answers, strict=True)]
+        return sum(losses), answers[0] if len(answers) == 1 else None
 
-    return permuted(matrix[rows], uses, columns, boosters, loss=loss, seed=seed, repeats=_REPEATS)
+    gains = gain_shares(boosters)
+    return permuted(matrix[rows], columns, score, used=gains.keys(), gains=gains, seed=seed)
 
 
 def alike_of(jobs: pl.DataFrame, columns: Mapping[str, str], least_groups: int) -> tuple[Alike, ...]:

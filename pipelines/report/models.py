@@ -219,6 +219,8 @@ def _importances(own: Bundles) -> list[Part]:
             rows = _frame(known[:SHOWN_FEATURES])
             chart = importances(_in_words(rows), name, _LOSS[each.card.kind], _held_out(each))
             figures.append(Figure(name=f"importance-{name}", chart=chart, rows=rows))
+        elif each.card.no_importances:
+            figures.append(Note(text=f"{name}: no importances, because {each.card.no_importances}."))
     return figures
 
 

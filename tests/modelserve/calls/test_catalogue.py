@@ -13,6 +13,7 @@ from modelserve.service import Service
 from modelserve.store import Store
 from modelserve.store.answers import Comparison, write_comparisons
 from tests.modelserve.answering import service_of
+from tests.modelserve.conftest import write_small_bundle
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 
 PAI = Caller(name="pai", scopes=frozenset({Scope.PREDICT}), traces=frozenset({"pai"}))
@@ -130,6 +131,19 @@ def test_a_model_that_could_never_be_loaded_is_known_by_its_failure(folder: Fold
     with pytest.raises(NotKnown, match=r"no champion is loaded \(.*card\.json"):
         service.card_of(ANYONE, NAME)
     assert [each.name for each in service.list_models(ANYONE).failures] == [NAME]
+
+
+def test_an_answer_without_columns_has_explicitly_no_importances(folder: Folder) -> None:
+    reason = "run times of ended jobs answer alone, without columns to permute"
+    bare = folder.path.parent / "bare"
+    write_small_bundle(bare, no_importances=reason)
+    folder.add(NAME, "2", source=bare)
+    service = service_of(folder.path)
+
+    none, some = service.importances_of(ANYONE, NAME), service.importances_of(ANYONE, USAGE)
+
+    assert (none.version, none.importances, none.reason) == ("2", None, reason)
+    assert (some.importances[0].feature, some.reason) == ("req_gpus", None)
 
 
 def test_an_alias_that_nothing_has_is_said_so(service: Service) -> None:

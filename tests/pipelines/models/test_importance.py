@@ -1,8 +1,11 @@
 """Permutation importance and its sign, on a population where we know what matters."""
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
 import pytest
+import xgboost as xgb
 
 from features.build import build
 from features.contract import FeatureContract
@@ -24,6 +27,16 @@ def population(n: int, seed: int) -> Rows:
     return Rows(matrix=np.column_stack([gpus, cores, mem, role]).astype(np.float32), target=target)
 
 
+def scored(booster: xgb.Booster, target: FloatArray) -> Callable[[Matrix], tuple[float, FloatArray]]:
+    """Return the score of a booster's median on rows with this target."""
+
+    def score(matrix: Matrix) -> tuple[float, FloatArray]:
+        p50 = boosting.predict(booster, matrix)[:, 0]
+        return metrics.pinball(target, p50, 0.5), p50
+
+    return score
+
+
 def measured(seed: int = 0) -> dict[str, importance.Importance]:
     rows, held = population(3000, 0), population(800, 1)
     booster = boosting.fit(
@@ -35,10 +48,10 @@ def measured(seed: int = 0) -> dict[str, importance.Importance]:
         nthread=1,
     )
 
-    def loss(matrix: Matrix, target: FloatArray) -> float:
-        return metrics.pinball(target, boosting.predict(booster, matrix)[:, 0], 0.5)
-
-    listed = importance.permuted(held.matrix, held.target, COLUMNS, [booster], loss=loss, seed=seed)
+    gains = importance.gain_shares([booster])
+    listed = importance.permuted(
+        held.matrix, COLUMNS, scored(booster, held.target), used=gains.keys(), gains=gains, seed=seed
+    )
     assert [i["mean"] for i in listed] == sorted((i["mean"] for i in listed), reverse=True)
     return {str(i["feature"]): i for i in listed}
 
@@ -51,6 +64,21 @@ def test_what_matters_more_has_the_larger_importance() -> None:
     assert means["req_gpus"] > means["req_cpu_cores"] > means["req_mem_gib"]
     assert abs(means["req_mem_gib"]) < 0.01
     assert means["role"] > 0.05
+    gains = [found[name]["xgboost_gain"] for name in COLUMNS.names]
+    assert np.argmax(gains) == 0
+    assert sum(gains) == pytest.approx(1.0)
+
+
+def test_only_columns_in_use_are_shuffled_and_unknown_gains_are_null() -> None:
+    held = population(50, 1)
+
+    def score(matrix: Matrix) -> tuple[float, None]:
+        return float(np.abs(matrix[:, :2] - held.matrix[:, :2]).sum()), None
+
+    rows = importance.permuted(held.matrix, COLUMNS, score, used={"req_gpus"}, gains=None, seed=0)
+
+    assert [row["feature"] for row in rows if row["mean"]] == ["req_gpus"]
+    assert {(row["sign"], row["xgboost_gain"]) for row in rows} == {(None, None)}
 
 
 def test_the_sign_is_the_direction_of_the_effect_and_categories_have_none() -> None:
@@ -79,13 +107,7 @@ def requests_measured(
         nthread=1,
     )
 
-    def loss(matrix: Matrix, wanted: FloatArray) -> float:
-        return metrics.pinball(wanted, boosting.predict(booster, matrix)[:, 0], 0.5)
-
-    def predict(matrix: Matrix) -> FloatArray:
-        return boosting.predict(booster, matrix)[:, 0]
-
-    return importance.permuted_requests(frame, jobs, target, contract, loss=loss, predict=predict, seed=0)
+    return importance.permuted_requests(frame, jobs, contract, scored(booster, target), seed=0)
 
 
 def test_a_resource_is_charged_for_itself_and_not_for_what_its_ratio_says_of_another() -> None:

@@ -1,6 +1,7 @@
 """Run-time models end to end on made jobs: learnt before the cut, judged after it, and served as judged."""
 
 import math
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,13 @@ from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.bundle.run_times import run_time_features, run_time_quantiles
 from pipelines.engine.engine import Local
 from pipelines.errors import TrainingError
-from pipelines.models import boosting, examples
-from pipelines.models.boosting import Boosting
+from pipelines.models import boosting, examples, importance, runtime
+from pipelines.models.boosting import Boosting, Rows
 from pipelines.models.evaluate import Evaluation, calibration, record_of, weekly
 from pipelines.models.examples import Setting
-from pipelines.models.fitted import LEAST_TRAINED, UNTRAINED
+from pipelines.models.fitted import LEAST_TRAINED, UNTRAINED, combination_at
 from pipelines.models.judging import COMBINED
-from pipelines.models.metrics import FloatArray, Forecast, primary_rows
+from pipelines.models.metrics import QUANTILES, FloatArray, Forecast, primary_rows
 from pipelines.models.model import TrainedModel, write_model
 from pipelines.models.recipes import Recipe
 from pipelines.models.retrain import models_of, train_units, units_of
@@ -262,7 +263,35 @@ def test_a_model_without_later_jobs_passes_unjudged() -> None:
     model = train(case(5)[0].jobs[:5], FEW_TREES, until=T0 + timedelta(days=99))
 
     assert (model.rows, model.evaluation.height, model.answer) == (5, 0, COMBINED)
-    assert set(model.metrics) == {"importance_cpu_cores", "importance_mem_gib", "importance_gpus"}
+    assert (model.metrics, model.importances, model.resource_importances, model.important) == ({}, [], [], ())
+    assert model.matters_most == "none: run times of ended jobs answer alone, without columns to permute"
+
+
+def test_importances_are_of_the_forecast_that_serves_so_a_column_that_only_the_forest_uses_is_found() -> None:
+    every, split, until = case(200)
+    found = fit(200)
+    of_gpus = {name for name in found.columns.names if "gpu" in name}
+    blind, train_rows = found.matrix.copy(), split.train
+    blind[:, [found.columns.names.index(name) for name in of_gpus]] = 1.0
+    seeing = replace(FEW_TREES.boosting, min_child_weight=5.0)
+    rows = Rows(matrix=blind[train_rows], target=every.log_y[train_rows], margin=every.reference[train_rows])
+    booster = boosting.fit(rows, found.columns, quantiles=QUANTILES, boosting=seeing, seed=0, nthread=1)
+    unseeing = replace(found, booster=booster)
+
+    def importances(*only: str) -> dict[str, importance.Importance]:
+        rows, _ = runtime._importances(every, unseeing, combination_at(every, unseeing, until, only=only), seed=0)
+        return {str(row["feature"]): row for row in rows}
+
+    of_both, of_xgboost, of_history = (
+        importances(*only) for only in (("xgboost", "forest"), ("xgboost",), ("similar_jobs", "newest_jobs"))
+    )
+
+    assert next(iter(of_both)) in of_gpus
+    assert of_both["req_gpus"]["mean"] > 2 * of_both["req_gpus"]["std"]
+    assert of_both["req_gpus"]["sign"] > 0.5, "more GPUs come with longer runs in these jobs"
+    assert of_both["req_gpus"]["xgboost_gain"] == of_xgboost["req_gpus"]["mean"] == 0.0
+    assert sum(row["xgboost_gain"] for row in of_xgboost.values()) == pytest.approx(1.0)
+    assert of_history == {}
 
 
 def test_a_fold_without_trees_is_compared_on_what_all_folds_answer(jobs: pl.DataFrame) -> None:
