@@ -106,7 +106,7 @@ def gain_shares(boosters: Sequence[xgb.Booster]) -> dict[str, float]:
     """
     shares: dict[str, float] = {}
     for booster in boosters:
-        gains = {name: float(gain) for name, gain in booster.get_score(importance_type="total_gain").items()}  # type: ignore[arg-type]  # one number per feature
+        gains = {name: float(gain) for name, gain in booster.get_score(importance_type="total_gain").items()}
         total = sum(gains.values())
         for name, gain in gains.items():
             shares[name] = shares.get(name, 0.0) + gain / total / len(boosters)
