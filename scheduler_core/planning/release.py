@@ -47,10 +47,7 @@ class Slack:
     def __post_init__(self) -> None:
         given = [each for each in (self.longest_s, self.run_frac) if each is not None]
         if len(given) != 1 or not 0.0 <= given[0] < float("inf"):
-            raise BadInput(
-                f"slack: found longest_s={self.longest_s} and run_frac={self.run_frac}; set exactly one of them, to a "
-                "number of 0 or more"
-            )
+            raise BadInput(f"slack: found longest_s={self.longest_s}, run_frac={self.run_frac}; set one, to 0 or more")
         if self.longest_s is not None and self.longest_s > MOST_SLACK_H * HOUR_S:
             raise BadInput(f"found a slack of {self.longest_s / HOUR_S:g} h, expected at most {MOST_SLACK_H} h")
         if self.run_frac is not None and self.run_frac > MOST_RUN_FRAC:

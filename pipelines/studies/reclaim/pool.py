@@ -18,9 +18,7 @@ REQUESTED: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 USED: Final = ("used_cpu_cores", "used_gpus", "mem_max_gib", "gpu_mem_max_gib")
 NEEDED: Final = ("job_id", "submit_ts", "run_s", *REQUESTED, *USED)
 TEXTS: Final = {"trace": "pool", "cluster": "pool", "role": "worker", "task_type": "other"}
-DRAWN: Final = "drawn"
-"""Column that is false for jobs that are history only: models learn from them, but no arrival draws them."""
-DEFAULTS: Final = {**TEXTS, "instances": 1, "run_s_censored": False, "instances_measured": 1, DRAWN: True}
+DEFAULTS: Final = {**TEXTS, "instances": 1, "run_s_censored": False, "instances_measured": 1, "drawn": True}
 """Values of columns that a file may lack, and of their nulls; all other columns become null."""
 
 
@@ -53,7 +51,7 @@ def tables_in(path: Path) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
             raise BadUsage(
                 f"--pool {path}: rows break rules of the table {table}: {rules}; see docs/data-dictionary.md"
             )
-    return jobs, usage, frame[DRAWN]
+    return jobs, usage, frame["drawn"]
 
 
 def check_gpu_memory(pool: Pool, path: Path) -> None:
@@ -86,7 +84,7 @@ def _typed(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
         raise BadUsage(f"--pool {path}: found no column {', '.join(lacking)}; expected at least {', '.join(NEEDED)}")
     kinds = {name: column.kind for table in ("jobs", "usage") for name, column in CANONICAL[table].columns.items()}
     columns: list[pl.Series] = []
-    for name, kind in frame_schema(kinds | {DRAWN: "BOOLEAN"}).items():
+    for name, kind in frame_schema(kinds | {"drawn": "BOOLEAN"}).items():
         column = frame[name] if name in frame.columns else pl.Series(name, [None] * frame.height)
         if kind.is_temporal() and not column.dtype.is_temporal():  # a number is no time
             typed = column.cast(pl.String).str.to_datetime(time_unit="us", time_zone="UTC", strict=False)

@@ -135,14 +135,16 @@ def findings(runs: pl.DataFrame, trace: str, notes: Sequence[str]) -> Findings:
     for regime in regimes:
         weekly = {name: _weekly(runs, regime, name, "utility") for name in [*names, FEASIBLE]}
         weekly = {name: found for name, found in weekly.items() if len(found)}
+        gap = float("nan")
         if FEASIBLE in weekly:
             weekly[FEASIBLE] = np.max(np.stack(list(weekly.values())), axis=0)
+            gap = float((weekly[FEASIBLE] - weekly[GREEDY]).mean())
         for name, found in weekly.items():
-            utility.append(_against(regime, name, weekly, found))
+            utility.append(_against(regime, name, weekly, found, gap))
             figures = {part: _weekly(runs, regime, name, part) for part in PARTS}
             if not any(np.isnan(each).all() for each in figures.values()):
                 parts.append({"regime": regime, "policy": name, **{k: float(v.mean()) for k, v in figures.items()}})
-        claims += _claims(runs, regime, weekly)
+        claims += _claims(runs, regime, weekly, gap)
     return Findings(
         study="sites",
         trace=trace,
@@ -160,26 +162,21 @@ def _weekly(runs: pl.DataFrame, regime: str, name: str, figure: str) -> FloatArr
     return found.cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
 
-def _against(regime: str, name: str, weekly: dict[str, FloatArray], found: FloatArray) -> Row:
+def _against(regime: str, name: str, weekly: dict[str, FloatArray], found: FloatArray, gap: float) -> Row:
     level, over, gain = mean(found), mean(found - weekly[GREEDY]), mean(weekly[SCORER] - found)
     return {
         "regime": regime,
         "policy": name,
         **level.columns("utility"),
         **over.columns("over_greedy"),
-        "of_gap": over.value / _gap(weekly),
+        "of_gap": over.value / gap,
         "scorer_gain_pct": 100.0 * gain.value / level.value if level.value > 0.0 else float("nan"),
     }
 
 
-def _gap(weekly: dict[str, FloatArray]) -> float:
-    """Return by how much the best feasible schedule is above greedy, NaN without one."""
-    return float((weekly[FEASIBLE] - weekly[GREEDY]).mean()) if FEASIBLE in weekly else float("nan")
-
-
-def _claims(runs: pl.DataFrame, regime: str, weekly: dict[str, FloatArray]) -> list[Row]:
+def _claims(runs: pl.DataFrame, regime: str, weekly: dict[str, FloatArray], gap: float) -> list[Row]:
     scorer = weekly[SCORER]
-    over, share = mean(scorer - weekly[GREEDY]), mean(scorer - weekly[GREEDY]).scaled(1.0 / _gap(weekly))
+    over, share = mean(scorer - weekly[GREEDY]), mean(scorer - weekly[GREEDY]).scaled(1.0 / gap)
     own = runs.filter(pl.col("regime") == regime, pl.col("tuning_usd").is_not_null())
     tuned = own.group_by("policy", maintain_order=True).agg(pl.col("tuning_usd").mean())
     best = max(tuned.rows(), key=lambda row: row[1])[0]
