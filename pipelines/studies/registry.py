@@ -11,10 +11,11 @@ __all__ = ["STUDIES"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a study is declared (`package.module:NAME`), and its one-line help."""
+    """Where a study is declared (`package.module:NAME`), its one-line help, and the trace that its page uses first."""
 
     at: str
     help: str
+    trace: str = "pai"
 
 
 _ROOM: Final = "pipelines.studies"
@@ -30,27 +31,32 @@ STUDIES: Final[dict[str, Entry]] = {
     ),
     "shrinking-paper": Entry(
         f"{_ROOM}.shrinking.paper:PAPER_STUDY",
-        "Rebuild the algorithm as published: one instance a task, five features, and a sweep of its parameters.",
+        "The paper of Yang, Hong and Tang by its numbers: tables 1 to 3, figures 2 to 6, experiments 1 to 3.",
     ),
     "fragmentation": Entry(
         f"{_ROOM}.fragmentation.study:FRAGMENTATION",
         "Fill clusters of shared GPUs up under six placements; GPUs left unallocated, against the published figures.",
+        trace="openb",
     ),
     "replay": Entry(
         f"{_ROOM}.replay.study:REPLAY",
         "Replay a trace's own jobs: every queue order with predicted, oracle and history sizes.",
+        trace="philly",
     ),
     "carbon": Entry(
         f"{_ROOM}.carbon.study:CARBON",
         "Run elastic jobs under energy budgets: mean completion time at equal kWh, against baselines and a bound.",
+        trace="philly",
     ),
     "cost": Entry(
         f"{_ROOM}.cost.study:COST",
         "Place jobs with due dates on node types at hourly prices: cost against FIFO, EDF and priority.",
+        trace="philly",
     ),
     "sites": Entry(
         f"{_ROOM}.sites.study:SITES",
         "Route jobs among sites in several grid zones: learnt and planned policies against rules and bounds.",
+        trace="helios",
     ),
 }
 """Studies by name, in the order in which `taut study --help` lists them."""

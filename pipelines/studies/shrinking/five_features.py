@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import xgboost as xgb
 
-from pipelines.models.importance import Spread, important_resources
+from pipelines.models.importance import LEAST_SHARE, Spread, important_resources
 from pipelines.models.splits import group_folds
 from pipelines.simulation.job_pool import Pool
 from pipelines.studies.shrinking.arms import requests_of
@@ -30,7 +30,8 @@ class FiveFeatures:
     """Run-time models of the five features, one per task type and fold, as a predictor for the jobs of a pool.
 
     `place` maps a job to its row in `measured` (n, 2) and `fold_of` (n,). `spreads` holds, by type and fold, the
-    importance of each resource and then of the two measured features, on rows outside the fold.
+    importance of each resource and then of the two measured features, on rows outside the fold. `cut` is the share of
+    the total importance above which a resource is important.
     """
 
     models: Mapping[tuple[str, int], xgb.Booster]
@@ -38,6 +39,7 @@ class FiveFeatures:
     place: Mapping[Job, int]
     measured: FloatArray
     fold_of: IntArray
+    cut: float = LEAST_SHARE
 
     @classmethod
     def fitted(cls, pool: Pool, *, folds: int, seed: int, nthread: int = 1) -> Self:
@@ -49,8 +51,8 @@ class FiveFeatures:
         fold_of = np.zeros(len(jobs), dtype=np.int64)
         for number, split in enumerate(group_folds(pool.frame, folds=folds, seed=seed)):
             fold_of[split.test] = number
-        measured = pool.frame.select(pl.col(name).cast(pl.Float64) for name in MEASURED).to_numpy()
-        rows = np.column_stack([requests_of(jobs), measured])
+        rows = features_of(pool)
+        measured = rows[:, len(RESOURCES) :]
         log_s = np.log([entry.measured.run_s for entry in pool.jobs])
         kinds = np.array([job.task_type for job in jobs])
         models: dict[tuple[str, int], xgb.Booster] = {}
@@ -91,9 +93,15 @@ class FiveFeatures:
                 {"feature": name, "mean": spreads[name].mean} for name in MEASURED
             ]
             own = {name: spreads[name] for name in RESOURCES}
-            known[key] = Knowledge(important=frozenset(important_resources(own, others)))
+            known[key] = Knowledge(important=frozenset(important_resources(own, others, least_share=self.cut)))
         keys = [(job.task_type, int(self.fold_of[self.place[job]])) for job in jobs]
         return [known.get(key, Knowledge()) for key in keys]
+
+
+def features_of(pool: Pool) -> FloatArray:
+    """Return the five features of every job (n, 5): requested cores, GiB and GPUs, then `MEASURED`."""
+    measured = pool.frame.select(pl.col(name).cast(pl.Float64) for name in MEASURED).to_numpy()
+    return np.column_stack([requests_of([entry.job for entry in pool.jobs]), measured])
 
 
 def _trained(rows: FloatArray, log_s: FloatArray, seed: int, nthread: int) -> xgb.Booster:

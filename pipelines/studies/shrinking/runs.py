@@ -10,19 +10,21 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.advice import Advice
+from pipelines.simulation.advice import REQUESTED, Advice
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, poisson_draws
 from pipelines.simulation.job_pool import Pool, one_instance_each
 from pipelines.simulation.measures.series import series
 from pipelines.simulation.paired_runs import Arrivals, paired_runs
+from pipelines.simulation.reclaiming import Sized
 from pipelines.simulation.settings import PAPER_MIX, SimulationSettings
+from pipelines.simulation.shared.inputs import SHARED
 from pipelines.simulation.simulate import ALL, KNOWN
 from pipelines.simulation.workloads import gangs_of
-from pipelines.studies.compare import compare
+from pipelines.studies.compare import ARM, compare
 from pipelines.studies.study import Row
 from scheduler_core.cluster import UNITS
-from scheduler_core.types import IntArray
+from scheduler_core.types import RESOURCES, IntArray
 
 GNN: Final = "gnn"
 TYPES: Final = ("cv", "nlp", "gnn", "ctr")
@@ -75,7 +77,7 @@ class Plan:
 
 def run_arms(plan: Plan, advice: Advice, seeds: Sequence[int]) -> pl.DataFrame:
     """Simulate every arm in every population, load and slowdown model; return a row per run: `PLACE` and metrics."""
-    return compare({arm: {arm: answers} for arm, answers in advice.items()}, seeds, partial(_run, plan=plan))
+    return compare({REQUESTED: advice}, seeds, partial(_run, plan=plan))
 
 
 def _run(advice: Advice, seed: int, *, plan: Plan) -> list[Row]:
@@ -85,16 +87,19 @@ def _run(advice: Advice, seed: int, *, plan: Plan) -> list[Row]:
     gangs = replace(working, fails=np.zeros_like(working.fails))
     cases = list(plan.cases(seed))
     of = {id(arrivals): {"gnn": gnn, "devices": arrivals.devices, "rate_per_h": rate} for gnn, rate, arrivals in cases}
-    arrivals = [each for _, _, each in cases]
+    arrivals, settings = [each for _, _, each in cases], plan.settings
+    treated = advice if SHARED in settings.slowdown_models else {}
+    shared = {arm: Sized.at_submission(pool, gangs, answers) for arm, answers in treated.items()}
     return [
         {
             **of[id(run.arrivals)],
+            ARM: run.arm,
             "truth": run.slowdown_model,
             **asdict(run.metrics),
             "cpu_request_cores": _requested_cores(run.schedule),
-            "cpu_met_h": _cpu_met_h(run.schedule),
+            **_over_time(run.schedule),
         }
-        for run in paired_runs(pool, gangs, advice, plan.settings.slowdown_models, arrivals, plan.settings)
+        for run in paired_runs(pool, gangs, advice, settings.slowdown_models, arrivals, settings, shared)
         if run.arm in advice
     ]
 
@@ -106,11 +111,22 @@ def _requested_cores(schedule: Schedule) -> float:
     return float(cores[counted].mean()) if counted.any() else float("nan")
 
 
-def _cpu_met_h(schedule: Schedule) -> float:
-    """Return the hour at which 95 % of the CPU was first allocated; the length of the run if it never was."""
-    steps, cores = series(schedule, STEP_S), sum(machine.cpu_cores for machine in schedule.machines)
-    full = np.flatnonzero(np.asarray(steps["allocated_cpu_cores"]) >= FULL_FRAC * cores)
-    return float(steps["time_s"][full[0]] if len(full) else steps["until_s"][-1]) / SECONDS_PER_HOUR
+def _over_time(schedule: Schedule) -> Row:
+    """Return `cpu_met_h`, the hour at which 95 % of the CPU was first allocated, and the shares allocated over time.
+
+    The hour is the length of the run if the CPU was never full. The shares are of every sixth step.
+    """
+    steps = series(schedule, STEP_S)
+    units = np.array([[each.cpu_cores, each.mem_gib, each.gpus] for each in schedule.machines]).sum(axis=0)
+    shares = {
+        f"{short}_over_time": np.asarray(steps[f"allocated_{name}"]) / units[at]
+        for at, (short, name) in enumerate(zip(("cpu", "mem", "gpu"), RESOURCES, strict=True))
+    }
+    full = np.flatnonzero(shares["cpu_over_time"] >= FULL_FRAC)
+    met_s = steps["time_s"][full[0]] if len(full) else steps["until_s"][-1]
+    return {"cpu_met_h": float(met_s) / SECONDS_PER_HOUR} | {
+        name: share[::6].tolist() for name, share in shares.items()
+    }
 
 
 def populations(pool: Pool) -> dict[Population, IntArray]:

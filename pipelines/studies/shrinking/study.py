@@ -3,17 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, Literal
 
 import polars as pl
 
-from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, model_decided_share, oracle_of
+from pipelines.simulation.advice import ORACLE, SHRUNK, UNGUARDED, model_decided_share, oracle_of
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.rows import trace_of
 from pipelines.simulation.settings import PAPER_RATE_PER_H, SimulationSettings
 from pipelines.simulation.simulate import ALL
-from pipelines.studies.charts import chart
 from pipelines.studies.shrinking.arms import ARMS, advice_of, sizing
 from pipelines.studies.shrinking.predictors import crossfit
 from pipelines.studies.shrinking.runs import PAPER, TYPES, WITH, Plan, populations, run_arms
@@ -27,7 +25,6 @@ from pipelines.studies.shrinking.tables import (
 )
 from pipelines.studies.study import (
     Context,
-    DrawChart,
     Findings,
     Row,
     Study,
@@ -41,25 +38,19 @@ from scheduler_core.shrink import PAPER_ALPHA0
 from scheduler_core.types import Predictor
 
 LOADS_PER_H: Final = (30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0)
-NAMES: Final = {
-    REQUESTED: "as requested",
-    SHRUNK: "shrunk, with floors",
-    UNGUARDED: "shrunk as in the paper",
-    ORACLE: "oracle use",
-}
 WHAT: Final = {
     SHRUNK: "Algorithm 1 above floors of peak use",
     UNGUARDED: "Algorithm 1 as in the paper, without floors",
     ORACLE: "what each job truly needed",
 }
 TITLES: Final = {
-    "claim": ("The paper's claims, and the gains over the jobs' own requests", "relative points"),
+    "claim": ("The paper's claims, and the gains over the jobs' own requests", "relative points within_third"),
     "bottleneck": ("When 95 % of the CPU was first allocated, in hours", ""),
     "goal": ("The goal, under contention", ""),
     "harm": ("Harm", "cpu_allocated_frac mem_allocated_frac gpu_allocated_frac"),
     "jobs_harmed": ("Harm under contention, each distinct job counted once", "killed_lo stretched_lo stretched_hi"),
 }
-"""Title of each table shown on screen, and the columns left out there; `load` is only in JSON, CSV and charts."""
+"""Title of each table shown on screen, and the columns left out there; `load` is only in JSON and CSV."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +121,6 @@ def findings_of(config: Config, pool: Pool, predictor: Predictor, settings: Simu
         tables={
             f"{title} ({trace}: {workload})": _screen(tables[of], hidden) for of, (title, hidden) in TITLES.items()
         },
-        charts=_charts(
-            tables["load"], [f"{trace}: {len(pool.jobs)} {workload}, mix {PAPER}, FIFO, {config.seeds} seeds"]
-        ),
         frames={"runs": runs},
         notes=(*notes, f"the run-time model changed {share} of the decisions of `{SHRUNK}`; floors decided the rest"),
         flat=[{**about, "about": of, **row} for of, rows in tables.items() for row in told(rows)],
@@ -157,32 +145,6 @@ def _screen(rows: Sequence[Row], hidden: str) -> list[Row]:
     """Return the rows for all devices, without the columns `hidden` and those that are the same in all of them."""
     out = {"devices", "rate_per_h", "seeds", *hidden.split()}
     return [{name: row[name] for name in row if name not in out} for row in told(rows) if row["devices"] == ALL]
-
-
-def _charts(load: Sequence[Row], of: Sequence[str]) -> dict[str, DrawChart]:
-    """Return the charts over load, which correspond to figures 2 to 4 of Yang, Hong and Tang."""
-    frame = pl.DataFrame(told(load), infer_schema_length=None).filter(pl.col("devices") == ALL)
-    frame = frame.with_columns(panel=pl.format("{}, {} gnn", "truth", "gnn"))
-    figures = {
-        "figure2_deployed": ("deployed", "jobs deployed in 12 h", "d"),
-        "figure3_completion": ("complete_rate", "finished / (finished + queued)", "%"),
-        "figure4_use": ("gpu_used_frac", "share of GPUs truly used", "%"),
-    }
-    return {
-        name: partial(
-            chart,
-            frame,
-            x=("rate_per_h:Q", "offered load, jobs per hour", "d"),
-            y=(f"{column}:Q", title, form),
-            series="arm",
-            names=NAMES,
-            panel="panel",
-            title=f"{title}, over load",
-            of=of,
-            columns=2,
-        )
-        for name, (column, title, form) in figures.items()
-    }
 
 
 def _notes(config: Config, plan: Plan, workload: str) -> list[str]:

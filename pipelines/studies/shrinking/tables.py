@@ -18,6 +18,7 @@ from pipelines.studies.shrinking.runs import PLACE, populations
 from pipelines.studies.study import Row
 
 PERCENT: Final = 100.0
+TOLERANCE: Final = 1.0 / 3.0
 TRUTH: Final = "contention"
 """The slowdown model under which the goal and harm are judged."""
 
@@ -69,7 +70,7 @@ def claim_rows(runs: pl.DataFrame) -> list[Row]:
     Columns: `requested` and `found` are the means over seeds of the baseline and of the arm. `gain_pct` is the relative
     gain, `gain_points` the gain in percentage points, and `of_oracle` the gain divided by the oracle's; each has a 95 %
     interval, paired by seed. `paper_gain_pct` is the claimed gain, which may be relative or in points, so `relative`
-    and `points` compare it with both of our gains.
+    and `points` compare it with both of our gains; `within_third`: the relative gain misses it by at most a third.
     """
     return [
         {**place, "seeds": len(arms[REQUESTED]["completed"]), "figure": name, "arm": arm, **_claim(figure, arm, arms)}
@@ -92,6 +93,9 @@ def _claim(figure: Figure, arm: str, arms: Values) -> Row:
         **relative.columns("gain_pct"),
         **points.columns("gain_points"),
         **share_of_oracle(arms, arm, figure.column).columns("of_oracle"),
+        "within_third": None
+        if (stated := figure.paper_gain_pct) is None
+        else abs(relative.value - stated) <= abs(stated) * TOLERANCE,
         "relative": _beside_claim(figure.paper_gain_pct, relative),
         "points": _beside_claim(figure.paper_gain_pct, points),
     }

@@ -11,7 +11,7 @@ import pytest
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.studies.shrinking.arms import requests_of
 from pipelines.studies.shrinking.five_features import FiveFeatures
-from pipelines.studies.shrinking.paper import ALPHAS, AS_SET, CHOSEN, Config, findings_of, type_rows
+from pipelines.studies.shrinking.paper import FIT, GRID, LOADS_PER_H, TRUTHS, Config, findings_of, type_rows
 from scheduler_core.shrink import unchanged_request
 from scheduler_core.types import Reason, Recommendation, Request
 from tests.pipelines.studies.shrinking.tiny import SMALL, plan, tables
@@ -68,39 +68,47 @@ def test_only_a_resource_that_the_run_time_follows_is_important() -> None:
 def test_the_shrink_of_each_type_is_over_drawn_jobs_and_the_claim_is_judged(cv: float, verdict: str) -> None:
     pool = slower_with_less()
     shares = {"ctr": 0.5, "cv": cv, "nlp": 1.0, "gnn": 1.0}
-    kept = unchanged(pool)
     shrunk: list[Recommendation] = [
         replace(
             answer, target=Request(cpu_cores=answer.request.cpu_cores * shares[job.task_type], mem_gib=8.0, gpus=0.5)
         )
-        for job, answer in zip((entry.job for entry in pool.jobs), kept, strict=True)
+        for job, answer in zip((entry.job for entry in pool.jobs), unchanged(pool), strict=True)
     ]
 
     whole = {("with", "all"): np.arange(len(pool.jobs))}
-    rows = type_rows(replace(plan(pool), populations=whole), {AS_SET: shrunk, CHOSEN: kept}, range(3))
+    rows = type_rows(replace(plan(pool), populations=whole), {FIT: shrunk}, range(3))
 
-    found = {(row["arm"], row["task_type"]): row for row in rows}
-    assert {kind: found[AS_SET, kind]["change_pct"] for kind in shares} == pytest.approx(
+    found = {row["task_type"]: row for row in rows}
+    assert {kind: found[kind]["change_pct"] for kind in shares} == pytest.approx(
         {kind: 100.0 * (share - 1.0) for kind, share in shares.items()}
     )
-    assert found[AS_SET, "ctr"]["verdict"] == verdict
-    assert found[CHOSEN, "ctr"]["verdict"] == "not told apart"
+    assert found["ctr"]["verdict"] == verdict
+    assert found["nlp"]["paper_type"] == "NMT"
 
 
-def test_every_first_factor_is_run_under_every_slowdown_model_beside_the_published_figures() -> None:
-    findings = findings_of(slower_with_less(), model(), Config(seeds=2, load=70.0), SMALL, "toy")
+def test_every_experiment_has_its_table_under_every_slowdown_model_and_the_fit_names_its_setting() -> None:
+    findings = findings_of(slower_with_less(), model(), Config(seeds=2, loads=(70.0, 90.0)), SMALL, "toy")
 
-    sweep = findings.tables["sweep"]
-    truths = {row["truth"] for row in sweep}
-    assert {(row["truth"], row["arm"]) for row in sweep} == {(truth, name) for truth in truths for name in ALPHAS}
-    assert truths == {"unchanged", "predicted", "contention"}
-    assert all(row["killed"] == 0.0 for row in sweep if row["truth"] == "unchanged")
-    held = next(row for row in sweep if row["arm"] == AS_SET and row["truth"] == "unchanged")
+    fits = findings.tables["Fit"]
+    assert len(fits) == len(GRID)
+    assert {row["within_third"] for row in fits} <= set(range(7))
+    held = next(row for row in fits if (row["alpha0"], row["theta"], row["cut"]) == (0.5, 0.02, 0.02))
     assert held["cpu_request_pct"] == pytest.approx(0.0), "CPU is important here"
-    claims = findings.tables["claim"]
+    assert any(note.startswith("fit: Parameters(") for note in findings.notes)
+    claims = [row for row in findings.tables["Experiment 1"] if "figure" in row]
+    assert {row["truth"] for row in claims} == set(TRUTHS)
+    assert {row["arm"] for row in claims} == {FIT}
     assert {row["paper_gain_pct"] for row in claims if row["figure"] == "cpu_request"} == {-28.5}
-    assert {row["arm"] for row in claims} == {AS_SET, CHOSEN}
-    assert any(row["paper_h"] == 2.0 for row in findings.tables["bottleneck"])
-    for table, column in (("mix", "mix"), ("policy", "policy")):
-        rows = findings.tables[table]
-        assert len(rows) == 3 * 2 * len({row[column] for row in rows})
+    assert any(row.get("paper_h") == 2.0 for row in findings.tables["Experiment 1"])
+    for title, column, values in (("Experiment 2", "mix", 2), ("Experiment 3", "policy", 3)):
+        rows = findings.tables[title]
+        assert len({(row["truth"], row[column]) for row in rows}) == len(rows) == 3 * values
+    assert sorted(findings.frames["runs"]["rate_per_h"].unique()) == [70.0, 90.0]
+    assert {name[:7] for name in findings.charts} == {f"figure{number}" for number in range(2, 7)}
+    for draw in findings.charts.values():
+        assert draw().to_dict()["data"]
+
+
+def test_the_default_loads_are_the_published_ones() -> None:
+    assert (min(LOADS_PER_H), max(LOADS_PER_H)) == (30.0, 110.0)
+    assert Config().seeds == 10

@@ -135,7 +135,7 @@ def test_experiments_judge_the_first_mix_against_the_others_and_every_policy_by_
     def gaining(gain: float) -> pl.DataFrame:
         base = [100.0, 110.0, 90.0]
         more = [each * (1.0 + gain) for each in base]
-        figures = {"requested": base, "as_set": more, "alpha0_0.7": more}
+        figures = {"requested": base, "fit": more}
         return runs({arm: {"completed": each, "killed": [0.0] * 3} for arm, each in figures.items()})
 
     by = {"a": gaining(0.2), "b": gaining(0.3)}
