@@ -125,7 +125,7 @@ def _run(
     folder = None if output.out is None else fresh_folder(output.out)
     with compiling(), ExitStack() as stack:
         folder_of, count = None if lake is None else lake.lake, None if threads is None else threads.threads
-        context = _context(stack, folder_of, count, runner)
+        context = _context(stack, folder_of, count, runner, STUDIES[study.name].trace)
         findings = study.run(config, context)
     for note in findings.notes:
         say(f"note: {note}")
@@ -134,18 +134,27 @@ def _run(
     _print(findings, output.form)
 
 
-def _context(stack: ExitStack, lake: str | None, threads: int | None, engine: "Engine") -> "Context":
+def _context(stack: ExitStack, lake: str | None, threads: int | None, engine: "Engine", usual: str) -> "Context":
     from functools import cache
 
+    from pipelines.errors import LakeError
+    from pipelines.fetch.publication import how_to_get
     from pipelines.lake.lake import Lake as OpenLake
     from pipelines.settings import load_settings
     from pipelines.studies.study import Context
 
     settings, place = load_settings(), cache(lambda: place_of(lake))  # late, for a study that reads no lake
     opened: Callable[[], OpenLake] = cache(lambda: stack.enter_context(OpenLake(place().lake)))
+
+    def chosen(trace: str | None) -> str:
+        try:
+            return chosen_trace(opened(), trace)
+        except LakeError as error:
+            raise LakeError(f"{error}; {how_to_get(trace or settings.trace or usual)}") from error
+
     return Context(
         lake=opened,
-        trace=lambda trace: chosen_trace(opened(), trace),
+        trace=chosen,
         energy=settings.energy,
         traces=settings.traces,
         threads=threads_of(threads),

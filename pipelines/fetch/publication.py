@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from pipelines.errors import BadUsage, FetchError
 
+__all__ = ["how_to_get"]
+
 MANIFESTS = Path(__file__).resolve().parents[2] / "data" / "manifests"
 
 # A name starts with a letter or a digit, which excludes `..`, hidden files and absolute paths.
@@ -89,6 +91,15 @@ def published_names() -> list[str]:
             "run taut from a clone of the project, installed with `pip install --editable .`"
         )
     return sorted(path.stem for path in MANIFESTS.glob("*.toml"))
+
+
+def how_to_get(trace: str) -> str:
+    """Return in words the one shell command that puts a trace into the lake, or that there is none."""
+    if trace in published_names():
+        return f"get it with `taut fetch {trace} && taut ingest {trace} --from data/raw/{trace}`"
+    if trace == "pai-synth":
+        return "get it with `taut synth pai && taut ingest pai --from data/raw/pai-synth --as pai-synth`"
+    return f"{trace} is not a published trace, so no command gets it (docs/results.md)"
 
 
 def publication(name: str) -> Publication:

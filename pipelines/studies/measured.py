@@ -99,8 +99,11 @@ def _job(key: str, name: str) -> dict[str, object]:
 def _found(folder: Path, name: str) -> Path:
     if not folder.is_dir():
         raise SourceError(
-            f"no folder of energy data at {folder}; name it with --energy or TAUT_ENERGY (expected there: {name})"
+            f"no folder of energy data at {folder}; name it with --energy or TAUT_ENERGY (expected there: {name}); "
+            "docs/results.md says whose tables they are"
         )
     if not (folder / name).is_file():
-        raise SourceError(f"{folder} lacks {name}; expected the measured tables as they were published")
+        raise SourceError(
+            f"{folder} lacks {name}; expected the measured tables as they were published (docs/results.md)"
+        )
     return folder / name

@@ -136,7 +136,8 @@ def zones_of(folder: Path) -> list[str]:
     """Return the zones of a folder: its subfolders with carbon or price files, or the folder itself if it has any."""
     if not folder.is_dir():
         raise BadUsage(
-            f"--grid {folder}: found no such folder, expected subfolders by zone with carbon_YEAR.csv or price_YEAR.csv"
+            f"--grid {folder}: found no such folder, expected subfolders by zone with carbon_YEAR.csv or "
+            "price_YEAR.csv (docs/results.md says whose)"
         )
     if _files(folder):
         return [folder.resolve().name]

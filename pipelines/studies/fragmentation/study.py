@@ -75,6 +75,7 @@ class PodList:
 def run(config: Config, context: Context) -> Findings:
     """Fill clusters up under every placement, and compare unallocated GPUs with the published results."""
     lake, folder = context.lake(), usual_folder(context.traces)
+    context.trace(config.trace)  # names the command that gets it
     published = no_results() if folder is None else read_published(folder)
     known = by_workload(published["workload"].unique().to_list())
     names = chosen(lake, config.trace, config.workloads, known)
