@@ -33,6 +33,7 @@ __all__ = [
     "Importance",
     "Resource",
     "ResourceImportance",
+    "ResponseState",
     "canonical_json",
     "card_from",
     "complaint",
@@ -83,14 +84,33 @@ class Importance(_Strict):
 class ResourceImportance(_Strict):
     """Permutation importance of one resource on held-out rows: its request and all features derived from it.
 
+    `net_bytes_per_s` and `gpu_mem_gib` are not requested: they are what similar jobs used (`ResponseState`).
+
     `sign` is the rank correlation of a change of the request with the change of the predicted run time.
     """
 
-    resource: Resource
+    resource: Resource | Literal["net_bytes_per_s", "gpu_mem_gib"]
     mean: float | None
     std: float | None
     repeats: int = Field(ge=0)
     sign: float | None
+
+
+class ResponseState(_Strict):
+    """What the response model of a task type found: how log run time depends on the five resources.
+
+    It is one XGBoost, apart from the run-time model, and `trusted` if it leads surely over a constant on groups of jobs
+    that it was not trained on. `lead` is the share of the constant's squared error that it removes, with its 95 %
+    interval; null without enough jobs, for the reason `why`.
+    """
+
+    trusted: bool
+    why: str
+    rows: int = Field(ge=0)
+    lead: float | None = None
+    lead_lo: float | None = None
+    lead_hi: float | None = None
+    importances: tuple[ResourceImportance, ...] = ()
 
 
 class CombinationState(_Strict):
@@ -126,6 +146,7 @@ class Card(BaseModel):
     `resource_importances` (null in models that do not store them). `alike` are the upper bounds on the use of similar
     jobs (see `held`), null if not computed. `combination` tells how a run-time model is combined with other forecasts;
     null if it answers alone. `no_importances` is the reason why there are no importances, null if there are.
+    `response` is null for usage models.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -152,6 +173,7 @@ class Card(BaseModel):
     alike: tuple[Alike, ...] | None = None
     resource_importances: tuple[ResourceImportance, ...] | None = None
     no_importances: str | None = None
+    response: ResponseState | None = None
     combination: CombinationState | None = None
 
     @field_validator("params", "metrics", mode="before")

@@ -71,6 +71,7 @@ def importances_of(snapshot: Snapshot, caller: Caller, name: str, alias: Alias =
         reason=bundle.card.no_importances,
         important=bundle.card.important,
         resources=bundle.card.resource_importances,
+        response=bundle.card.response,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from pydantic import AwareDatetime, Field
 
-from modelserve.bundle.card import Card, Importance, Resource, ResourceImportance
+from modelserve.bundle.card import Card, Importance, Resource, ResourceImportance, ResponseState
 from modelserve.contract.fields import Alias, Answer, Kind
 
 __all__ = [
@@ -115,6 +115,10 @@ class ImportancesAnswer(Answer):
     resource_sign_means: str = RESOURCE_SIGN
     resources: tuple[ResourceImportance, ...] | None = Field(
         description="importances of requests, with all that derives from each; null of models that kept none"
+    )
+    response: ResponseState | None = Field(
+        description="the response model: what run time depends on among CPU, memory, GPUs, network and GPU memory, and "
+        "how surely; null of usage models"
     )
 
 

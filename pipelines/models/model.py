@@ -15,7 +15,7 @@ from features.contract import FeatureContract
 from features.history import History
 from modelserve.bundle.alike import Alike
 from modelserve.bundle.bundle import write_bundle
-from modelserve.bundle.card import Card, Importance, card_from
+from modelserve.bundle.card import Card, Importance, ResponseState, card_from
 from modelserve.bundle.combination import Combination
 from modelserve.bundle.population import Population
 from pipelines.models.boosting import FittedForest
@@ -38,7 +38,8 @@ class TrainedModel:
     the reason `no_importances`; requests of `important` resources are not shrunk. `support` is the lowest and highest
     request of each resource in the training rows. `metrics` are those of the row of `evaluation` that serves, or by
     `<target>_<metric>`. `population` is the distribution of each feature in the `rows` training rows. `alike` are
-    bounds of the use of similar jobs (usage models); `combination`, `forest` and `record` are of run-time models.
+    bounds of the use of similar jobs (usage models); `combination`, `forest`, `response` and `record` are of run-time
+    models.
     """
 
     name: str
@@ -66,6 +67,7 @@ class TrainedModel:
     forest: FittedForest | None = None
     resource_importances: list[dict[str, str | float | int | None]] = field(default_factory=list)
     no_importances: str | None = None
+    response: ResponseState | None = None
     record: FitRecord | None = field(default=None, repr=False)
 
     @property
@@ -97,7 +99,7 @@ def card_of(model: TrainedModel, *, created: datetime) -> Card:
 
 COPIED: Final = (
     *("name", "kind", "trace", "task_type", "quantiles", "relative", "offsets", "important", "support", "params"),
-    *("metrics", "until", "rows", "data_fingerprint", "alike", "no_importances"),
+    *("metrics", "until", "rows", "data_fingerprint", "alike", "no_importances", "response"),
 )
 """Fields that a card takes from the model unchanged."""
 

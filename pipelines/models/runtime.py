@@ -30,6 +30,7 @@ from pipelines.models.judging import COMBINED, EVALUATION_SCHEMA, judge
 from pipelines.models.metrics import QUANTILES, FloatArray, Forecast
 from pipelines.models.model import TrainedModel
 from pipelines.models.recipes import Recipe
+from pipelines.models.response import response_of
 from pipelines.models.splits import time_later
 
 __all__ = ["train_runtime"]
@@ -62,6 +63,8 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
     answer = judge("runtime", evaluation).answer
     combination = combination_at(examples, fitted, until, only=None if answer == COMBINED else (answer,))
     importances, requests = _importances(examples, fitted, combination, seed=seed)
+    response = response_of(examples, fitted.trained, seed=seed, nthread=nthread)
+    leads = {f"response_{name}": getattr(response, name) for name in ("lead", "lead_lo", "lead_hi")}
     trained = examples.jobs[fitted.trained]
     return TrainedModel(
         name=f"runtime.{setting.trace}.{task_type}",
@@ -78,6 +81,7 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
         relative=True,
         importances=importances,
         important=important_resources(requests, importances),
+        response=response,
         no_importances=None if importances else NO_COLUMNS,
         support=support_of(trained),
         params={
@@ -92,7 +96,11 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
             {"resource": each, "mean": spread.mean, "std": spread.std, "repeats": REPEATS, "sign": spread.sign}
             for each, spread in requests.items()
         ],
-        metrics={**metrics_of(evaluation, answer), **{f"importance_{r}": s.mean for r, s in requests.items()}},
+        metrics={
+            **metrics_of(evaluation, answer),
+            **{f"importance_{resource}": spread.mean for resource, spread in requests.items()},
+            **{name: value for name, value in leads.items() if value is not None},
+        },
         evaluation=evaluation,
         record=record_of(examples, fitted, forecasts),
         until=until,

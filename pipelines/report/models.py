@@ -179,6 +179,20 @@ def _tables(own: Bundles) -> list[Part]:
             "within_2x and coverage_p90 (target: 0.9) are shares"
         )
         tables.append(Table(name="runtime-models", title="Models of run time", rows=_frame(run), said=said))
+    responses = [
+        {"model": each.reference, **response.model_dump(exclude={"importances"})}
+        | {"matter": " ".join(one.resource for one in response.importances if (one.mean or 0.0) > 2 * (one.std or 0.0))}
+        for each in own.values()
+        if (response := each.card.response) is not None
+    ]
+    if responses:
+        said = (
+            "lead: share of a constant's squared error of log run time that the resources remove, on jobs forecast "
+            "without their group, with its interval; trusted if all of it is above 0; matter: mean importance above 2 "
+            "standard deviations"
+        )
+        title = "Models of how run time responds to resources"
+        tables.append(Table(name="response-models", title=title, rows=_frame(responses), said=said))
     if use:
         said = (
             "coverage: share of later jobs with use at or below the prediction (target: level); "
