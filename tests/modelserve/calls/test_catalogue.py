@@ -136,14 +136,17 @@ def test_a_model_that_could_never_be_loaded_is_known_by_its_failure(folder: Fold
 def test_an_answer_without_columns_has_explicitly_no_importances(folder: Folder) -> None:
     reason = "run times of ended jobs answer alone, without columns to permute"
     bare = folder.path.parent / "bare"
-    write_small_bundle(bare, no_importances=reason)
+    found = {"resource": "net_bytes_per_s", "mean": 0.5, "std": 0.04, "repeats": 5, "sign": -0.6}
+    response = {"trusted": False, "why": "no lead", "rows": 99, "lead": 0.01, "importances": [found]}
+    write_small_bundle(bare, no_importances=reason, response=response)
     folder.add(NAME, "2", source=bare)
     service = service_of(folder.path)
 
     none, some = service.importances_of(ANYONE, NAME), service.importances_of(ANYONE, USAGE)
 
     assert (none.version, none.importances, none.reason) == ("2", None, reason)
-    assert (some.importances[0].feature, some.reason) == ("req_gpus", None)
+    assert (none.response.trusted, none.response.importances[0].resource) == (False, "net_bytes_per_s")
+    assert (some.importances[0].feature, some.reason, some.response) == ("req_gpus", None, None)
 
 
 def test_an_alias_that_nothing_has_is_said_so(service: Service) -> None:

@@ -130,6 +130,8 @@ def test_the_same_rows_and_seed_give_the_same_model_whatever_the_order(made: pl.
     assert stored(again) == stored(model)
     assert again.evaluation.equals(model.evaluation)
     assert again.importances == model.importances
+    assert again.response == model.response
+    assert model.metrics["response_lead"] == model.response.lead
 
 
 def test_evaluate_fits_the_model_that_train_fits(made: pl.DataFrame, model: TrainedModel) -> None:

@@ -1,5 +1,6 @@
 """SHAP values of models: they add up to the answer, of jobs after the cut, and the section that shows them."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from features.contract import FeatureContract
 from features.history import History
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle, read_bundle, write_bundle
-from modelserve.bundle.card import USAGE_TARGETS, Card, Importance
+from modelserve.bundle.card import USAGE_TARGETS, Card, Importance, ResourceImportance, ResponseState
 from pipelines.lake.lake import Lake
 from pipelines.report.models import EXPLAINED_FEATURES, LEAST_LATER, attributions, explained_jobs, models, shap_values
 from pipelines.report.page import page
@@ -107,6 +108,34 @@ def test_where_few_came_after_it_the_newest_are_explained_and_it_is_said(
     assert found.rows["rank"].drop_nulls().is_between(0.0, 1.0).all()
     strength = found.rows.group_by("feature", maintain_order=True).agg(pl.col("shap").abs().mean())["shap"]
     assert strength.is_sorted(descending=True)
+
+
+def test_the_section_says_why_an_answer_has_no_importances_and_shows_what_run_time_responds_to(
+    lake: Lake, bundles: dict[str, Bundle]
+) -> None:
+    found = [
+        ResourceImportance(resource=name, mean=mean, std=0.1, repeats=5, sign=-0.9)
+        for name, mean in (("cpu_cores", 0.15), ("gpus", 0.3), ("net_bytes_per_s", 0.4))
+    ]
+    response = ResponseState(
+        trusted=True, why="leads", rows=99, lead=0.2, lead_lo=0.1, lead_hi=0.3, importances=tuple(found)
+    )
+    bundle = bundles["runtime.toy.ctr"]
+    card = bundle.card.model_copy(update={"no_importances": "the history answers", "response": response})
+    bare = replace(bundle, card=card, importances=())
+
+    section = models(Traces(lake=lake, names=("toy",)), {card.name: bare}, ())
+
+    [row] = tables([section])["response-models"].rows.to_dicts()
+    assert (row["model"], row["trusted"], row["lead_lo"], row["matter"]) == (
+        "runtime.toy.ctr@3",
+        True,
+        0.1,
+        "gpus net_bytes_per_s",
+    )
+    assert "importance-runtime.toy.ctr" not in figures([section])
+    said = [part.text for part in section.parts if isinstance(part, Note)]
+    assert said == ["runtime.toy.ctr: no importances, because the history answers."]
 
 
 def test_a_trace_without_a_job_of_the_kind_is_not_explained(
