@@ -173,7 +173,7 @@ class FeedbackState:
             self._move_floor(change)
 
     def _count_kill(self, row: Outcome) -> None:
-        if "mem_gib" not in shrunk_resources(row):  # a kill for memory that nobody shrank is its user's own
+        if "mem_gib" not in shrunk_resources(row):  # a kill for memory that was not shrunk is its user's own
             return
         key = (row.trace, row.cluster, row.task_type)
         window = self._windows.setdefault(key, deque(maxlen=self.settings.kill_window))
