@@ -21,6 +21,7 @@ from modelserve.calls.recent import recent_recommendations
 from modelserve.calls.recommendations import recommended
 from modelserve.calls.reservations import reserved
 from modelserve.calls.routes import routed
+from modelserve.calls.schedule import scheduled
 from modelserve.calls.shadow import Shadow
 from modelserve.contract.calls import PREDICT, CallShape
 from modelserve.contract.feedback import FeedbackBody
@@ -48,6 +49,7 @@ DECISIONS: Final[Mapping[str, Callable[[RequestContext, Any], Answered]]] = {  #
     "recommend": recommended,
     "reserve": reserved,
     "place": placed,
+    "schedule": scheduled,
     "explain_pending": explained,
     "route": routed,
     "plan": plans,
@@ -57,7 +59,7 @@ DECISIONS: Final[Mapping[str, Callable[[RequestContext, Any], Answered]]] = {  #
 }
 """The calls that decide on or explain jobs, by the function in the table of calls."""
 
-NEWEST_FEEDBACK: Final = frozenset({"recommend", "reserve", "plan", "hold"})
+NEWEST_FEEDBACK: Final = frozenset({"recommend", "schedule", "reserve", "plan", "hold"})
 """Decisions before which feedback that is new in the store is applied to the models."""
 
 

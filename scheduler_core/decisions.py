@@ -4,7 +4,7 @@ One round decides; this module adds the reasons. `changes` explains waiting jobs
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -60,9 +60,9 @@ def place_queue(snapshot: Snapshot) -> list[Decision]:
     """
     after = round_of(Scene(snapshot))
     holds, found = holds_of(after), dict[int, Decision]()
-    room = after.room.with_(after.allocation(serial) for serial in after.started)
-    for serial in after.started:
-        allocation = after.allocation(serial)
+    started = {serial: after.allocation(serial) for serial in after.started}
+    room = after.room.with_(started.values())
+    for serial, allocation in started.items():
         found[serial] = _starts(after, serial, allocation, room)
         room = room.without([allocation])
     return [found[serial] if serial in found else _waits(after, serial, *holds[serial]) for serial in after.scene.jobs]
@@ -107,7 +107,8 @@ def _starts(after: Round, serial: int, allocation: Allocation, room: Room) -> De
 
 def _free_capacity(allocation: Allocation, room: Room, _: TargetWorkload) -> float:
     """Return the mean `Room.freeness` of the machines of an allocation."""
-    return float(room.freeness()[[machine for machine, _ in allocation.counts]].mean())
+    chosen = replace(room, free=room.free[[machine for machine, _ in allocation.counts]])
+    return float(chosen.freeness().mean())
 
 
 def _left_over(allocation: Allocation, room: Room, _: TargetWorkload) -> float:

@@ -51,11 +51,10 @@ def free_nodes(room: Room, machines: Sequence[int] | slice = slice(None)) -> Fre
     """Return the free capacity of some machines of a `Room` with GPUs shared by device."""
     if room.devices is None:
         raise BadInput("fragmentation: found a room with pooled GPUs, expected sharing by devices")
-    types: list[str | None] = [None] * len(room.up)
+    kinds: list[str | None] = [None] * len(room.up[machines])
     for name, of_type in room.of_type.items():
-        for machine in np.flatnonzero(of_type).tolist():
-            types[machine] = name
-    kinds = types[machines] if isinstance(machines, slice) else [types[machine] for machine in machines]
+        for place in np.flatnonzero(of_type[machines]).tolist():
+            kinds[place] = name
     return FreeNodes(cpu_milli=room.free[machines, 0], devices=room.devices[machines], gpu_type=tuple(kinds))
 
 

@@ -68,9 +68,10 @@ class Round:
         rank = self.state.queue.jobs["rank"]
         return float(rank[serial]), serial
 
-    def number(self, serial: int) -> int:
-        """Return the number of a job's run."""
-        return self.serials.index(serial)
+    @cached_property
+    def numbers(self) -> dict[int, int]:
+        """Return the number of each job's run, by serial."""
+        return {serial: number for number, serial in enumerate(self.serials)}
 
     def bucket(self, serial: int) -> int:
         """Return the number of a job's demand."""
@@ -80,7 +81,7 @@ class Round:
         """Return where a job runs."""
         if serial in self.scene.running:
             return self.scene.running[serial]
-        log, number = self.state.log, self.number(serial)
+        log, number = self.state.log, self.numbers[serial]
         span = slice(int(log.runs["first_host"][number]), int(log.runs["first_host"][number + 1]))
         return self._allocation(
             self.scene.demand(self.scene.jobs[serial]), log.hosts[span], log.counts[span], log.devices[span]
@@ -109,7 +110,8 @@ class Round:
             if given is not None:
                 own[:] = given
                 own[closed] = 0
-        bare.freeness[:] = (bare.free / room.largest).sum(axis=1)
+        bare.freeness[:] = room.freeness()
+        bare.freeness[closed] = 0.0
         state.cluster.away[closed] += 1
         used = (choose if compiled else choose.py_func)(state if compiled else self.rows, self.bucket(serial))
         state.cluster.away[closed] -= 1
@@ -128,7 +130,7 @@ class Round:
         rows, at = self.rows, self.bucket(serial)
         instances = rows.queue.buckets[at].instances
         copied(rows.cluster.now, rows.scratch.bare)
-        number = {each: place for place, each in enumerate(self.serials)}
+        number = self.numbers
         for each in gone:
             lent(rows, number[each], 1, at)
         count = hosted_in_all(rows.cluster, rows.scratch.bare, rows.queue, at)

@@ -55,6 +55,7 @@ class Scene:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.names = _names(snapshot)
+        self._demands = dict[QueuedJob, Demand]()
         self.jobs = {len(snapshot.running) + at: job for at, job in enumerate(snapshot.jobs)}
         self._places = {state.machine.name: at for at, state in enumerate(snapshot.machines)}
         self._labels = self._classes()
@@ -75,7 +76,9 @@ class Scene:
 
     def demand(self, job: QueuedJob) -> Demand:
         """Return what a waiting job demands; GPUs above one are rounded up where devices are shared."""
-        return self._demand(job.request, job.instances, self._allowed(job))
+        if job not in self._demands:
+            self._demands[job] = self._demand(job.request, job.instances, self._allowed(job))
+        return self._demands[job]
 
     def columns(self, jobs: Mapping[int, QueuedJob], run_s: FloatArray | None = None) -> Jobs:
         """Return the running jobs and these waiting ones as columns; without `run_s` (n,) none ever ends."""

@@ -5,12 +5,12 @@ The decisions are `scheduler_core.decisions` and `scheduler_core.changes`; no mo
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from modelserve.calls.context import Answered, RequestContext, Values, finite, written
 from modelserve.contract.fields import Part
-from modelserve.contract.placements import MAX_EXPLAINED, ClusterBody, PendingBody, RequestRow
+from modelserve.contract.placements import MAX_EXPLAINED, ClusterBody, PendingBody, QueuedRow, RequestRow
 from modelserve.errors import BadRequest
 from scheduler_core.changes import Change, Explained, explain_waiting
 from scheduler_core.cluster import Machine
@@ -31,10 +31,12 @@ MOST_INSTANCES: Final = 20_000
 def placed(context: RequestContext, body: ClusterBody) -> Answered:
     """Return the response to a placement call."""
     rows = place(body)
-    counts: Counter[tuple[str, ...]] = Counter(("placement", str(row["code"])) for row in rows)
-    heads = [{name: row.pop(name) for name in ("job_id", "starts", "on")} for row in rows]
-    answers = [{**head, "reason": reason} for head, reason in zip(heads, rows, strict=True)]
-    return Answered(body=written({"answer_id": context.answer_id, "placements": answers}), counts=counts)
+    return Answered(body=written({"answer_id": context.answer_id, "placements": rows}), counts=counts_of(rows))
+
+
+def counts_of(rows: Sequence[Values]) -> Counter[tuple[str, ...]]:
+    """Count the reasons of placements, as `Answered.counts`."""
+    return Counter(("placement", row["reason"]["code"]) for row in rows)
 
 
 def explained(context: RequestContext, body: PendingBody) -> Answered:
@@ -43,28 +45,46 @@ def explained(context: RequestContext, body: PendingBody) -> Answered:
 
 
 def place(body: ClusterBody) -> list[Values]:
-    """Return where each job of the queue starts now and why, with the keys of `contract.placements.Placed`.
+    """Return where each job of the queue starts now and why, with the keys of `contract.placements.Placed`."""
+    return place_jobs(body, [queued(row) for row in waiting(body)])
 
-    Each row also has the fields of its reason, at the same level.
-    """
+
+def place_jobs(body: ClusterBody, jobs: Sequence[QueuedJob]) -> list[Values]:
+    """Return where each of these jobs starts now and why, as `place` of the jobs of the call."""
     try:
-        return [_decision(each) for each in place_queue(_snapshot(body))]
+        return [_decision(each) for each in place_queue(_snapshot(body, jobs))]
     except BadInput as error:
         raise BadRequest(str(error)) from error
 
 
 def explain(body: PendingBody) -> list[Values]:
     """Return why jobs wait and what would start them, with the keys of `contract.placements.PendingJob`."""
+    jobs = [queued(row) for row in waiting(body)]
     try:
-        return [_explained(each) for each in explain_waiting(_snapshot(body), body.explain, MAX_EXPLAINED)]
+        return [_explained(each) for each in explain_waiting(_snapshot(body, jobs), body.explain, MAX_EXPLAINED)]
     except BadInput as error:
         raise BadRequest(str(error)) from error
 
 
-def _snapshot(body: ClusterBody) -> Snapshot:
+def waiting(body: ClusterBody) -> Sequence[QueuedRow]:
+    """Return the waiting jobs of a call; refuse a job of another trace or cluster, and too many instances."""
+    for i, job in enumerate(body.jobs):
+        for name, own, common in (("trace", job.trace, body.trace), ("cluster", job.cluster, body.cluster)):
+            if own not in (None, common):
+                raise BadRequest(f"jobs.{i}.{name}: found {own[:40]!r}, expected none or that of the call")
     instances = sum(job.instances for job in body.jobs)
     if instances > MOST_INSTANCES:
         raise BadRequest(f"jobs: found {instances} instances in all, expected at most {MOST_INSTANCES}")
+    return body.jobs
+
+
+def queued(row: QueuedRow, request: RequestRow | None = None, run_time_s: float | None = None) -> QueuedJob:
+    """Return a waiting job for the core, with another request and expected run time (s) if they are given."""
+    changed = {} if run_time_s is None else {"run_time_s": run_time_s}
+    return _made(QueuedJob, row, request=_request(row.request if request is None else request), **changed)
+
+
+def _snapshot(body: ClusterBody, jobs: Sequence[QueuedJob]) -> Snapshot:
     return Snapshot(
         machines=tuple(
             MachineState(
@@ -88,7 +108,7 @@ def _snapshot(body: ClusterBody) -> Snapshot:
             )
             for row in body.running
         ),
-        jobs=tuple(_made(QueuedJob, row, request=_request(row.request)) for row in body.jobs),
+        jobs=tuple(jobs),
         rules=Discipline(
             policy=body.policy,
             placement=body.placement,
@@ -100,8 +120,9 @@ def _snapshot(body: ClusterBody) -> Snapshot:
 
 
 def _made(kind: Callable[..., Made], row: Part, **changed: object) -> Made:
-    """Return a row as an object of the core with the same fields; a null field takes the default there."""
-    return kind(**{name: value for name, value in row if value is not None} | changed)
+    """Return a row as an object of the core with fields of the same names; a null field takes the default there."""
+    known = vars(kind)["__dataclass_fields__"]
+    return kind(**{name: value for name, value in row if value is not None and name in known} | changed)
 
 
 def _request(row: RequestRow) -> Request:
@@ -112,7 +133,8 @@ def _request(row: RequestRow) -> Request:
 def _decision(found: Decision) -> Values:
     on = [{"machine": s.machine, "instances": s.instances, "devices": s.devices} for s in found.spots]
     names = ("code", "text", "measure", "value", "other", "other_value", "short")
-    return {"job_id": found.job_id, "starts": bool(on), "on": on, **{name: getattr(found, name) for name in names}}
+    reason = {name: getattr(found, name) for name in names}
+    return {"job_id": found.job_id, "starts": bool(on), "on": on, "reason": reason}
 
 
 def _explained(found: Explained) -> Values:

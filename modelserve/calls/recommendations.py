@@ -5,7 +5,7 @@ The algorithm is in `scheduler_core.shrink`; the predictions come from the model
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -31,6 +31,12 @@ MEASURED: Final = {"cpu_cores": "CPU use", "mem_gib": "peak memory", "gpus": "GP
 
 def recommended(context: RequestContext, body: RecommendBody) -> Answered:
     """Return the response to a recommendation call."""
+    answers, told = advise(context, body)
+    return replace(told, body=written({"answer_id": context.answer_id, "recommendations": answers}))
+
+
+def advise(context: RequestContext, body: RecommendBody) -> tuple[list[Values], Answered]:
+    """Return the recommendations as `contract.jobs.Recommended`, and a response without a body: models and counts."""
     now = datetime.fromtimestamp(context.now, UTC)
     brakes = [context.braked(row) for row in body.jobs]
     jobs = []
@@ -44,8 +50,8 @@ def recommended(context: RequestContext, body: RecommendBody) -> Answered:
     found = decide(jobs, sources, predictor, [policies[job.task_type] for job in jobs])
     rows = zip(body.jobs, sources, brakes, found, strict=True)
     answers = [_live(context, row, source, brake, each) for row, source, brake, each in rows]
-    return Answered(
-        body=written({"answer_id": context.answer_id, "recommendations": answers}),
+    return answers, Answered(
+        body=b"",
         models=context.cited(),
         counts=Counter(
             ("recommendation", resource, str(reason)) for each in found for resource, reason in each.reasons.items()
@@ -122,8 +128,12 @@ def minimum_of(context: RequestContext, row: RecommendJob, of_call: Minimums) ->
     """Return the minimum amounts of a job, or None: the largest of the call's, its own, its type's and the learnt."""
     of_type = context.types.get(row.task_type)
     floors = (of_call, row.floors, NO_FLOORS if of_type is None else of_type.minimums)
+    return largest(floors, context.memory_floor_gib(row))
+
+
+def largest(floors: Iterable[Minimums], killed_gib: float = math.nan) -> Request | None:
+    """Return the largest of some minimum amounts and the memory at which similar jobs were killed; None if none."""
     given = [each for each in floors if each is not NO_FLOORS]
-    killed_gib = context.memory_floor_gib(row)
     if math.isnan(killed_gib) and not given:
         return None
     least = {name: [value for each in given if (value := getattr(each, name)) is not None] for name in RESOURCES}

@@ -32,7 +32,7 @@ from modelserve.contract.fields import Alias, Minimums, Mode
 from modelserve.contract.jobs import ExplainAnswer, Prediction, RecentAnswer, Recommended, WhatIfAnswer
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
-from modelserve.contract.placements import ClusterBody, PendingAnswer, PlaceAnswer
+from modelserve.contract.placements import ClusterBody, PendingAnswer, PlaceAnswer, ScheduleAnswer, ScheduleBody
 from modelserve.contract.plans import MAX_PLANNED, Held, HoldJob, HourlyValues, PlanAnswer, PlanBody
 from modelserve.contract.requests import MAX_JOBS, JobRow, RecommendJob
 from modelserve.contract.reservations import MAX_RUNNING, Reserved, RunningJob
@@ -191,6 +191,10 @@ class AsyncClient:
     async def placements(self, cluster: ClusterBody | Mapping[str, object]) -> PlaceAnswer:
         """Return where each waiting job of a cluster starts now, and why; the cluster is sent in one call."""
         return await self.call(calls.PLACE, cluster)
+
+    async def schedule(self, cluster: ScheduleBody | Mapping[str, object]) -> ScheduleAnswer:
+        """Return for each waiting job of a cluster what to give it, and where it starts now or why it waits."""
+        return await self.call(calls.SCHEDULE, cluster)
 
     async def explain_pending(
         self, cluster: ClusterBody | Mapping[str, object], *, job_ids: Sequence[str] | None = None

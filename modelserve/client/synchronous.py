@@ -150,6 +150,7 @@ class Client:
     reservations = blocking(AsyncClient.reservations)
     routes = blocking(AsyncClient.routes)
     placements = blocking(AsyncClient.placements)
+    schedule = blocking(AsyncClient.schedule)
     explain_pending = blocking(AsyncClient.explain_pending)
     plan = blocking(AsyncClient.plan)
     holds = blocking(AsyncClient.holds)

@@ -14,7 +14,14 @@ from modelserve.contract.feedback import FeedbackBody
 from modelserve.contract.jobs import ExplainAnswer, PredictAnswer, RecentAnswer, RecommendAnswer, WhatIfAnswer
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
-from modelserve.contract.placements import ClusterBody, PendingAnswer, PendingBody, PlaceAnswer
+from modelserve.contract.placements import (
+    ClusterBody,
+    PendingAnswer,
+    PendingBody,
+    PlaceAnswer,
+    ScheduleAnswer,
+    ScheduleBody,
+)
 from modelserve.contract.plans import HoldAnswer, HoldBody, PlanAnswer, PlanBody
 from modelserve.contract.requests import ExplainBody, ModeBody, PredictBody, RecommendBody, WhatIfBody
 from modelserve.contract.reservations import ReserveAnswer, ReserveBody
@@ -136,6 +143,12 @@ PLACE: Final = CallShape(
     body=ClusterBody, answer=PlaceAnswer, jobs="jobs", of_call=True, rows="placements", kind="placement",
     fail_fast=True,
 )  # fmt: skip
+SCHEDULE: Final = CallShape(
+    method="POST", path="/v1/schedule", function="schedule",
+    summary="How far each waiting job shrinks, and where it starts or why it waits",
+    body=ScheduleBody, answer=ScheduleAnswer, jobs="jobs", of_call=True, rows="schedule", kind="recommendation",
+    fail_fast=True,
+)  # fmt: skip
 PENDING: Final = CallShape(
     method="POST", path="/v1/explain-pending", function="explain_pending",
     summary="Why jobs wait, and what would start them",
@@ -208,7 +221,7 @@ ERASE: Final = CallShape(
 )  # fmt: skip
 
 CALLS: Final[tuple[CallShape[Any], ...]] = (  # Any: each call has an answer of its own
-    PREDICT, RECOMMEND, RECENT, RESERVE, PLACE, PENDING, ROUTE, PLAN, HOLD, EXPLAIN, WHAT_IF,
+    PREDICT, RECOMMEND, RECENT, RESERVE, PLACE, SCHEDULE, PENDING, ROUTE, PLAN, HOLD, EXPLAIN, WHAT_IF,
     MODELS, MODEL, IMPORTANCES, CARD, FEEDBACK, DRIFT, MODES, SET_MODE, ERASE,
 )  # fmt: skip
 """All calls under /v1."""

@@ -260,6 +260,7 @@ class WhatIfAnswer(Answer):
 _PER_RESOURCE: Final[Mapping[str, str]] = {
     "request": "",
     "target": "_target",
+    "given": "_given",
     "lower_bound": "_lower_bound",
     "raise_to": "_raise_to",
     "reasons": "_reason",

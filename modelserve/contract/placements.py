@@ -1,4 +1,4 @@
-"""The calls for placements and for explanations of waiting jobs, and their responses: a cluster as it is now, in full.
+"""The calls that place or explain waiting jobs, and their responses: a cluster as it is now, in full.
 
 Names and amounts that contradict each other are refused by `scheduler_core.scene`.
 """
@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from pydantic import Field
 
 from modelserve.contract.fields import Amount, Answer, Finite, Part, StrictFinite, Text
-from modelserve.contract.jobs import Amounts
-from modelserve.contract.requests import RequestRow
+from modelserve.contract.jobs import Amounts, Recommended
+from modelserve.contract.requests import RecommendBody, RecommendJob, RequestRow
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queue_policies import QUEUE_POLICIES
 
-__all__ = ["MAX_EXPLAINED", "ClusterBody", "PendingAnswer", "PendingBody", "PlaceAnswer", "RequestRow"]
+__all__ = [
+    "MAX_EXPLAINED", "ClusterBody", "PendingAnswer", "PendingBody", "PlaceAnswer", "QueuedRow", "RequestRow",
+    "ScheduleAnswer", "ScheduleBody",
+]  # fmt: skip
 
 MAX_MACHINES: Final = 5000
 MAX_RUNNING_JOBS: Final = 10_000
@@ -84,21 +87,18 @@ class RunningRow(Part):
     ends_in_s: Seconds | None = None
 
 
-class QueuedRow(Part):
-    """One waiting job: its request per instance, its constraints, and what queue policies read.
+class QueuedRow(RecommendJob):
+    """One waiting job: its request per instance, its constraints, and what queue policies and models read.
 
     `gpu_type` may list alternatives (`T4|P100`). `machines` are the only machines that the job may use, if given, and
     `device_mem_gib` is the least memory of each GPU. `run_time_s` is the expected run time, `priority` is larger for
-    jobs that go first. Jobs that waited equally long are in the order of the call.
+    jobs that go first. Jobs that waited equally long are in the order of the call. What models tell jobs apart by
+    counts only in `/v1/schedule`. The job is of the trace and cluster of the call.
     """
 
-    job_id: Text
-    request: RequestRow
     instances: Instances = 1
-    gpu_type: Text | None = None
     machines: Annotated[tuple[Text, ...], Field(max_length=MAX_SPOTS, fail_fast=True)] = ()
     device_mem_gib: Amount = 0.0
-    user: Text | None = None
     priority: Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)] = 0.0
     waited_s: Seconds = 0.0
     run_time_s: Seconds | None = None
@@ -128,6 +128,12 @@ class PendingBody(ClusterBody):
     """A call for explanations: a cluster, and the ids of the jobs to explain; absent: the first in queue order."""
 
     explain: Annotated[tuple[Text, ...], Field(min_length=1, max_length=MAX_EXPLAINED, fail_fast=True)] | None = None
+
+
+class ScheduleBody(ClusterBody, RecommendBody):
+    """A call to shrink and place the waiting jobs of a cluster, with the limits on shrinking of a recommendation."""
+
+    jobs: Annotated[tuple[QueuedRow, ...], Field(min_length=1, max_length=MAX_QUEUED, fail_fast=True)]
 
 
 class SpotAnswer(Answer):
@@ -169,6 +175,23 @@ class PlaceAnswer(Answer):
 
     answer_id: str
     placements: tuple[Placed, ...]
+
+
+class Scheduled(Recommended, Placed):
+    """One waiting job: its recommendation, the request that it is `given`, and where it starts, or why it waits.
+
+    `given` is the target in mode `enforce`, otherwise the request; the job is placed with it. `reasons` are those of
+    the target, `reason` is that of the placement. A job without `run_time_s` is queued by its predicted median.
+    """
+
+    given: Amounts
+
+
+class ScheduleAnswer(Answer):
+    """Recommendations with placements, one per waiting job, in the order of the jobs in the call."""
+
+    answer_id: str
+    schedule: tuple[Scheduled, ...]
 
 
 class Nearest(Answer):

@@ -15,18 +15,20 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 def jobs_of(record: AnswerRecord) -> list[Json]:
-    """Return the jobs of a logged call, each with its trace; none of an unreadable record."""
+    """Return the jobs of a logged call, each with its trace and cluster; none of an unreadable record."""
     try:
-        jobs = json.loads(record.context)["body"]["jobs"]
-        return [{**job, "trace": job.get("trace") or record.trace} for job in jobs]
+        body = json.loads(record.context)["body"]
+        of_call = {"cluster": body["cluster"]} if body.get("cluster") else {}
+        return [{**of_call, **job, "trace": job.get("trace") or record.trace} for job in body["jobs"]]
     except UNREADABLE:
         return []
 
 
 def recommendations_of(record: AnswerRecord) -> list[tuple[Json, Json]]:
-    """Return every job of a logged recommendation call with its answer; nothing of an unreadable record."""
+    """Return every job of a logged recommendation or schedule with its answer; nothing of an unreadable record."""
     try:
-        pairs = zip(jobs_of(record), json.loads(record.response)["recommendations"], strict=True)
+        response = json.loads(record.response)
+        pairs = zip(jobs_of(record), response.get("schedule") or response["recommendations"], strict=True)
         return [(job, answer) for job, answer in pairs if job["job_id"] and answer["target"].keys() >= set(RESOURCES)]
     except UNREADABLE:
         return []

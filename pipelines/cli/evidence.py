@@ -20,7 +20,9 @@ from modelserve.store.answers import AnswerRecord, read_answer
 TOP: Final = 3
 """Maximum number of feature contributions printed for a job."""
 
-ANSWERS: Final = ("recommendations", "predictions", "reservations", "placements", "pending", "routes", "plans", "holds")
+ANSWERS: Final = (
+    "recommendations", "predictions", "reservations", "placements", "schedule", "pending", "routes", "plans", "holds",
+)  # fmt: skip
 """The names of the list of answers in a response."""
 
 

@@ -1,4 +1,4 @@
-"""`taut place | explain-pending`: where waiting jobs of a cluster start now, why they wait, and what would start them.
+"""`taut schedule | place | explain-pending`: what waiting jobs of a cluster get, where they start, or why they wait.
 
 Options and output only.
 """
@@ -6,16 +6,17 @@ Options and output only.
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pipelines.cli.commands import named
-from pipelines.cli.options import FORM_JSON, Format, ServiceOptions, emit
+from pipelines.cli.options import FORM, FORM_JSON, OFFLINE, Format, InLake, ServiceOptions, emit, trace_of
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, argument, option
 
 if TYPE_CHECKING:
-    from modelserve.contract.placements import PendingBody
+    from modelserve.contract.placements import ClusterBody
 
+Body = TypeVar("Body", bound="ClusterBody")
 MOST_BYTES: Final = 16 * 2**20
 """Maximum size of a file, that of a body of the service."""
 
@@ -31,16 +32,16 @@ def place(service: ServiceOptions, file: str = CLUSTER_FILE, form: Format = FORM
     service answers.
     """
     from modelserve.calls.placements import place as decide
+    from modelserve.contract.placements import PendingBody
 
-    body = _read(file)
+    body = _read(file, PendingBody)
     if not service.url:
         rows = decide(body)
     else:
         cluster = body.model_dump(exclude_unset=True, exclude={"explain"})
         with service.client(len(body.jobs)) as client:
-            said = client.placements(cluster).placements
-        rows = [{**row.model_dump(exclude={"reason"}), **row.reason.model_dump()} for row in said]
-    emit([{**row, "on": _where(row["on"]), "short": _counts(row["short"])} for row in rows], form)
+            rows = [row.model_dump() for row in client.placements(cluster).placements]
+    emit([_placed(row, row["reason"]) for row in rows], form)
 
 
 def explain_pending(
@@ -54,8 +55,9 @@ def explain_pending(
     The file is as for `taut place`. With --url a service answers.
     """
     from modelserve.calls.placements import explain
+    from modelserve.contract.placements import PendingBody
 
-    body = _read(file, job)
+    body = _read(file, PendingBody, **({"explain": job} if job else {}))
     if not service.url:
         rows = explain(body)
     else:
@@ -65,12 +67,45 @@ def explain_pending(
     emit([_row(row) for row in rows], form)
 
 
-def _read(source: str, jobs: Sequence[str] = ()) -> "PendingBody":
-    """Read a cluster from a file or stdin; `jobs`, the ids of the jobs to explain, replace the ids in the file."""
+def schedule(
+    where: InLake,
+    service: ServiceOptions,
+    file: str = CLUSTER_FILE,
+    offline: bool = OFFLINE,
+    form: Format = FORM,
+) -> None:
+    """Shrink the waiting jobs of a cluster, then place them: what each gets, and where it starts or why it waits.
+
+    The file is as for `taut place`; its jobs also name what predicts them, as for `taut recommend`. With --url a
+    service answers, and in its mode `observe` jobs keep their requests.
+    """
+    from modelserve.calls.schedule import schedule as decide
+    from modelserve.contract.jobs import flat
+    from modelserve.contract.placements import ScheduleBody
+    from pipelines.settings import load_settings
+
+    body = _read(file, ScheduleBody)
+    if not service.url:
+        from pipelines.cli.opening import champions
+
+        predictor = champions(where.place(), offline=offline)
+        rows = decide(body, predictor, trace=trace_of(where.lake, where.trace or body.trace))
+    else:
+        trace = where.trace or body.trace or load_settings().trace
+        with service.client(len(body.jobs)) as client:
+            said = client.schedule(body.model_dump(exclude_unset=True) | ({} if trace is None else {"trace": trace}))
+        rows = [row.model_dump(mode="json") | {"answer_id": said.answer_id} for row in said.schedule]
+    if form == "table":
+        emit([_brief(row) for row in rows], form)
+    else:
+        emit([_placed(flat({**row, "reason": None}), row["reason"]) for row in rows], form)
+
+
+def _read(source: str, kind: "type[Body]", **given: object) -> "Body":
+    """Read a cluster from a file or stdin; the fields that are `given` replace those in the file."""
     from pydantic import ValidationError
 
     from modelserve.bundle.card import complaint
-    from modelserve.contract.placements import PendingBody
     from modelserve.errors import BadRequest
 
     try:
@@ -84,11 +119,25 @@ def _read(source: str, jobs: Sequence[str] = ()) -> "PendingBody":
     if len(data) > MOST_BYTES:
         raise BadUsage(f"{source}: found more than {MOST_BYTES} bytes; split the cluster")
     try:
-        body = PendingBody.model_validate_json(data)
-        named = {"explain": tuple(jobs)} if jobs else {}
-        return PendingBody.model_validate(body.model_dump(exclude_unset=True) | named)
+        body = kind.model_validate_json(data)
+        return kind.model_validate(body.model_dump(exclude_unset=True) | given)
     except ValidationError as error:
         raise BadRequest(f"{source}: {complaint(error)}") from error
+
+
+def _placed(row: Mapping[str, Any], reason: Mapping[str, Any]) -> dict[str, object]:  # Any: JSON values
+    """Return a placement as one flat row: its machines as text, and the fields of its reason."""
+    kept = {name: value for name, value in row.items() if name != "reason"}
+    return {**kept, "on": _where(row["on"]), **reason, "short": _counts(reason["short"])}
+
+
+def _brief(row: Mapping[str, Any]) -> dict[str, object]:  # Any: JSON values
+    """Return a scheduled job as a short row: each amount as `3.3 of 6, shrunk`, its machines, and why."""
+    amounts = {
+        name: "" if asked is None else f"{row['given'][name]:g} of {asked:g}, {row['reasons'][name]}"
+        for name, asked in row["request"].items()
+    }
+    return {"job_id": row["job_id"], **amounts, "on": _where(row["on"]) or "waits", "why": row["reason"]["text"]}
 
 
 def _row(row: Mapping[str, object]) -> dict[str, object]:
@@ -123,4 +172,4 @@ def _counts(short: object) -> str:
     return ", ".join(f"{cause} {count}" for cause, count in short.items()) if isinstance(short, Mapping) else ""
 
 
-COMMANDS: Final = named(place, explain_pending)
+COMMANDS: Final = named(schedule, place, explain_pending)

@@ -10,12 +10,13 @@ from typing import Final
 from tests.benchmarks.harness import Row, measure, parser_of
 from tests.benchmarks.serving.stage import Stage, add_cache, staged
 from tests.benchmarks.serving.throughput import empty_rows
-from tests.benchmarks.serving.worker import batch_rows, latency_rows, memory_rows, ready_rows
+from tests.benchmarks.serving.worker import batch_rows, latency_rows, memory_rows, ready_rows, schedule_rows
 
 PARTS: Final[dict[str, Callable[[Stage], list[Row]]]] = {
     "empty": empty_rows,
     "latency": latency_rows,
     "batch": batch_rows,
+    "schedule": schedule_rows,
     "memory": memory_rows,
     "ready": ready_rows,
 }

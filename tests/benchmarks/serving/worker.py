@@ -20,7 +20,7 @@ from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.champions import read_champion
 from modelserve.bundle.predictor import jobs_frame
 from modelserve.bundle.run_times import run_time_features
-from modelserve.contract.requests import job_of
+from modelserve.contract.requests import JobRow, job_of
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import FloatArray, Job
 from tests.benchmarks.harness import Bar, Row, alternately, amount_row, ratio_row
@@ -44,6 +44,9 @@ TAIL_BAR: Final = Bar(side="at most", value=4.0)
 JOBS: Final = 1000
 BATCH_BAR: Final = Bar(side="at most", value=3.0)
 MEMORY_BAR: Final = Bar(side="under", value=400.0)
+MACHINES: Final = 1000
+SCHEDULES: Final = 20
+SCHEDULE_BAR: Final = Bar(side="at most", value=300.0)
 READY_BAR: Final = Bar(side="under", value=3.0)
 
 
@@ -82,12 +85,38 @@ def batch_rows(stage: Stage) -> list[Row]:
             return time.perf_counter() - start
 
     with taut_server(stage) as server:
-        measures = {"ours": partial(_recommended_s, server.url, body), "library": predict_s}
+        measures = {"ours": partial(_posted_s, server.url, "recommendations", body), "library": predict_s}
         alternately(measures, 1)
         seconds = alternately(measures, stage.rounds)
     against = f"inplace_predict of its {len(matrix)} rows"
     what = f"recommendation of {JOBS} jobs"
     return [ratio_row(what, against, seconds["ours"], seconds["library"], unit="s", bar=BATCH_BAR)]
+
+
+def schedule_rows(stage: Stage) -> list[Row]:
+    """Return how long a call takes that shrinks and places `JOBS` jobs on `MACHINES` half full machines, in ms."""
+    machines = [
+        {"machine": f"m{i:04d}", "cpu_cores": 96, "mem_gib": 512, "gpus": 8, "gpu_type": "T4"} for i in range(MACHINES)
+    ]
+    request = {"cpu_cores": 48, "mem_gib": 256, "gpus": 4}
+    running = [{"job_id": f"r{i:04d}", "request": request, "on": [{"machine": f"m{i:04d}"}]} for i in range(MACHINES)]
+    names = {"trace", "cluster", "gpu_type", "instances"}
+    waiting = [
+        job.model_copy(update={name: JobRow.model_fields[name].default for name in names})
+        for job in stage.models.jobs(JOBS)
+    ]
+    rows = list[Row]()
+    with taut_server(stage) as server:
+        for placement in ("best_fit", "fgd"):
+            rules = {"policy": "srtf", "placement": placement}
+            body = body_of(waiting, machines=machines, running=running, **rules)
+            for _ in range(3):  # compiles, and warms up
+                _posted_s(server.url, "schedule", body)
+            taken = [1e3 * _posted_s(server.url, "schedule", body) for _ in range(SCHEDULES)]
+            what = f"schedule of {JOBS} jobs on {MACHINES} machines by {placement}"
+            rows.append(amount_row(what, taken, unit="ms", bar=SCHEDULE_BAR))
+            rows.append(amount_row(f"{what}: p95", [float(np.quantile(taken, 0.95))], unit="ms", bar=SCHEDULE_BAR))
+    return rows
 
 
 def candidates_matrix(bundle: Bundle, jobs: list[Job]) -> FloatArray:
@@ -107,7 +136,7 @@ def memory_rows(stage: Stage) -> list[Row]:
         with taut_server(stage) as server:
             ready.append(_worker(server.pid))
             for _ in range(3):
-                _recommended_s(server.url, body)
+                _posted_s(server.url, "recommendations", body)
             after.append(_worker(server.pid))
     return [
         amount_row("worker with ten models, ready: resident", ready, unit="MiB", bar=MEMORY_BAR),
@@ -142,18 +171,18 @@ def _paced(url: str, *options: object) -> dict[str, float]:
     return window
 
 
-def _recommended_s(url: str, body: bytes) -> float:
+def _posted_s(url: str, call: str, body: bytes) -> float:
     with _on(CLIENT_CORE):
         connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
         connection.connect()
         start = time.perf_counter()
-        connection.request("POST", "/v1/recommendations", body, {"Content-Type": "application/json"})
+        connection.request("POST", f"/v1/{call}", body, {"Content-Type": "application/json"})
         answer = connection.getresponse()
         content = answer.read()
         taken = time.perf_counter() - start
         connection.close()
     if answer.status != 200:
-        raise SystemExit(f"a recommendation: {answer.status} {content[:300]!r}, expected 200")
+        raise SystemExit(f"{call}: {answer.status} {content[:300]!r}, expected 200")
     return taken
 
 

@@ -34,6 +34,7 @@ CALLS = {
     "/v1/recommendations": {"jobs": [job()]},
     "/v1/reservations": {"jobs": [job(age_s=60.0)]},
     "/v1/placements": CLUSTER,
+    "/v1/schedule": {**CLUSTER, "cluster": "pai", "jobs": [job(instances=1)]},
     "/v1/explain-pending": CLUSTER,
     "/v1/route": ROUTES,
     "/v1/plan": {
@@ -53,7 +54,7 @@ CALLS = {
     "/v1/what-if": {"job": job(), "resource": "cpu_cores"},
 }
 OF_JOBS = ("/v1/predictions", "/v1/recommendations", "/v1/reservations")
-LOGGED = (*OF_JOBS, "/v1/placements", "/v1/explain-pending", "/v1/route", "/v1/plan", "/v1/hold")
+LOGGED = (*OF_JOBS, "/v1/placements", "/v1/schedule", "/v1/explain-pending", "/v1/route", "/v1/plan", "/v1/hold")
 DEEP = b"[" * 100_000
 HUGE = b'{"jobs":' + b"9" * 5000 + b"}"
 

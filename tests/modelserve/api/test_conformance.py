@@ -33,6 +33,7 @@ BEYOND_A_SCHEMA = {
     "POST /v1/feedback": "422",  # the times of a run in their order, none of them ahead
     "POST /v1/placements": "422",  # names of the call's own machines, jobs that fit them
     "POST /v1/explain-pending": "422",
+    "POST /v1/schedule": "422",
     "POST /v1/route": "422",  # free GPUs within the site's, jobs at the call's own sites
     "POST /v1/plan": "422",  # whole GPUs of a job, what the objective needs, running jobs on the call's own nodes
     "POST /v1/hold": "422",  # the value of the current hour
@@ -52,8 +53,9 @@ RUN = {
     "outcome": "completed",
     "request": {"gpus": 0.5},
 }
+OF_CLUSTERS = ("placements", "schedule", "explain-pending", "route", "plan", "hold")
 FITTING = {
-    **{path: CALLS[path] for path in ("/v1/placements", "/v1/explain-pending", "/v1/route", "/v1/plan", "/v1/hold")},
+    **{f"/v1/{name}": CALLS[f"/v1/{name}"] for name in OF_CLUSTERS},
     "/v1/feedback": {"feedback": [RUN]},
     "/infer": {"inputs": [{"name": "user", "shape": [2], "datatype": "BYTES", "data": ["u1", "u2"]}]},
 }

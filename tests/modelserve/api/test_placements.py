@@ -21,7 +21,7 @@ from scheduler_core.queue_policies import QUEUE_POLICIES
 from tests.modelserve.api.test_gate import check_problem
 
 Make = Callable[..., TestClient]
-PLACE, EXPLAIN = "/v1/placements", "/v1/explain-pending"
+PLACE, EXPLAIN, SCHEDULE = "/v1/placements", "/v1/explain-pending", "/v1/schedule"
 
 MACHINE = {"machine": "m1", "cpu_cores": 16, "mem_gib": 64, "gpus": 4}
 RUNNING = {"job_id": "r1", "request": {"cpu_cores": 8, "gpus": 3}, "on": [{"machine": "m1"}], "ends_in_s": 60.0}
@@ -73,13 +73,15 @@ AT_FAULT: tuple[tuple[dict[str, object], str], ...] = (
     ({"jobs": [{**JOB, "machines": ["m9"]}]}, "jobs.0.machines.0"),
     ({"jobs": [{**JOB, "job_id": f"j{i}", "instances": 10_000} for i in range(3)]}, "jobs"),
     ({"jobs": [{**JOB, "surplus": 1}]}, "jobs.0.surplus"),
+    ({"jobs": [JOB, {**WAITS, "cluster": "c2"}]}, "jobs.1.cluster"),
+    ({"jobs": [JOB, {**WAITS, "trace": "helios"}]}, "jobs.1.trace"),
     ({"policy": "lifo"}, "policy"),
     ({"placement": "fgd", "sharing": "pooled"}, "sharing"),
     ({"overtakes": 1, "backfill": "easy"}, "discipline"),
 )
 
 
-@pytest.mark.parametrize("path", [PLACE, EXPLAIN])
+@pytest.mark.parametrize("path", [PLACE, EXPLAIN, SCHEDULE])
 def test_a_field_at_fault_is_named(serve: Make, path: str) -> None:
     client = serve()
 

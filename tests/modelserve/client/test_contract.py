@@ -75,6 +75,7 @@ ASKED: dict[str, Ask] = {
     "recent_recommendations": lambda c: c.recent_recommendations(task_type="ctr"),
     "reserve": lambda c: c.reservations([RUNNING], trace="pai"),
     "place": lambda c: c.placements(CLUSTER),
+    "schedule": lambda c: c.schedule({**CLUSTER, "theta": 0.1}),
     "explain_pending": lambda c: c.explain_pending(CLUSTER, job_ids=["a1"]),
     "route": lambda c: c.routes(ROUTES),
     "plan": lambda c: c.plan(PLAN),

@@ -1,0 +1,70 @@
+"""Schedules: each waiting job's recommendation, then the placement of all jobs with what they are given.
+
+As a recommendation call and a placement call with its targets, but from one snapshot of the models.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from modelserve.bundle.predictor import ModelPredictor
+from modelserve.calls.context import Answered, RequestContext, Values, written
+from modelserve.calls.placements import counts_of, place_jobs, queued, waiting
+from modelserve.calls.recommendations import advise, answer_of, decide, jobs_of, largest, policy_of
+from modelserve.contract.placements import RequestRow, ScheduleBody
+
+__all__ = ["schedule", "scheduled"]
+
+
+def scheduled(context: RequestContext, body: ScheduleBody) -> Answered:
+    """Return the response to a call for a schedule."""
+    body = _of_cluster(body)
+    answers, told = advise(context, body)
+    rows = _placed(body, answers)
+    response = written({"answer_id": context.answer_id, "schedule": rows})
+    return replace(told, body=response, counts={**told.counts, **counts_of(rows)})
+
+
+def schedule(
+    body: ScheduleBody,
+    predictor: ModelPredictor[Any],  # Any: models of any kind
+    *,
+    trace: str,
+    now: datetime | None = None,
+) -> list[Values]:
+    """Shrink and place the jobs of a cluster without the service; every target is applied.
+
+    `trace` and `now` are as in `jobs_of`. The rows have the keys of `contract.placements.Scheduled` that
+    `recommendations.recommend` knows, and those of the placement.
+    """
+    body = _of_cluster(body)
+    jobs, sources = jobs_of(body.jobs, predictor, trace, now)
+    least = [largest((body.floors, row.floors)) for row in body.jobs]
+    jobs = [replace(job, minimum=each) for job, each in zip(jobs, least, strict=True)]
+    found = decide(jobs, sources, predictor, [policy_of(body, None)] * len(jobs))
+    return _placed(body, [answer_of(each, cited) for each, cited in zip(found, sources, strict=True)])
+
+
+def _of_cluster(body: ScheduleBody) -> ScheduleBody:
+    """Return the call with the cluster of the call as that of each job."""
+    rows = waiting(body)
+    if body.cluster is None:
+        return body
+    return body.model_copy(update={"jobs": tuple(row.model_copy(update={"cluster": body.cluster}) for row in rows)})
+
+
+def _placed(body: ScheduleBody, answers: Sequence[Values]) -> list[Values]:
+    """Return each recommendation with what its job is given, and where it starts or why it waits."""
+    given = [answer["request"] if answer.get("mode") == "observe" else answer["target"] for answer in answers]
+    times = [
+        answer["run_time_s"]["p50"] if row.run_time_s is None else row.run_time_s
+        for row, answer in zip(body.jobs, answers, strict=True)
+    ]
+    jobs = [
+        queued(row, request=RequestRow.model_construct(**amounts), run_time_s=run_time_s)
+        for row, amounts, run_time_s in zip(body.jobs, given, times, strict=True)
+    ]
+    placed = place_jobs(body, jobs)
+    rows = zip(answers, given, placed, strict=True)
+    return [answer | {"given": amounts} | where for answer, amounts, where in rows]
