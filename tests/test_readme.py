@@ -73,7 +73,7 @@ def test_the_six_commands_for_own_jobs_give_a_recommendation_of_their_models_and
 
     assert first == "make setup && . .venv/bin/activate"
     assert len(walked) == 5
-    assert walked[-1]["command"] == "taut place cluster.json"
+    assert walked[-1]["command"] == "taut schedule cluster.json"
     assert newcomer.shortfalls(advice) == []
 
 
