@@ -12,8 +12,8 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 
 from tests.examples import QUICK
 
-settings.register_profile(QUICK, derandomize=True, deadline=None, max_examples=25)
-settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile(QUICK, derandomize=True, deadline=None, max_examples=15)
+settings.register_profile("steady", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("wide", max_examples=1000, deadline=None)
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from starlette.testclient import TestClient
 
 from modelserve.api.metrics import Metrics
@@ -27,6 +28,7 @@ def names_of(page: str) -> set[str]:
     return set(re.findall(r"^# TYPE (\w+) ", page, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_counts_of_several_workers_add_up(tmp_path: Path) -> None:
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
 

@@ -78,6 +78,7 @@ def learnt(rows: Sequence[Finished], key: tuple[str, ...]) -> Any:
     return np.array([gib for gib in found if gib is not None][-NEWEST:])
 
 
+@pytest.mark.slow
 def test_a_fifth_of_forged_reports_hardly_ever_lowers_the_use_learnt() -> None:
     fell: list[list[float]] = []
     for seed in range(WORLDS):

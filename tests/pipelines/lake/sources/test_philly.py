@@ -141,7 +141,7 @@ JOB = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(jobs=st.lists(JOB | st.sampled_from([None, 1, "x", []]), min_size=1, max_size=8))
 def test_no_log_raises_and_every_job_is_accounted(jobs: list[object], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("log")

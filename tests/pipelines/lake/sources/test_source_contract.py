@@ -179,7 +179,7 @@ JUNK = st.one_of(
 )
 
 
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(JUNK, max_size=6), seed=st.integers(0, 10**6))
 @example(rows=[",,0,:"], seed=1)
 @pytest.mark.slow

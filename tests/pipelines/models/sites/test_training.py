@@ -32,6 +32,7 @@ def test_periods_share_no_month_and_no_recorded_week() -> None:
     assert len(PERIODS["judge"].mondays(2023)) == 11
 
 
+@pytest.mark.slow
 def test_a_scorer_is_deterministic_and_no_worse_than_its_begin_on_the_tuning_weeks() -> None:
     weeks, tuning = stacked([week(seed) for seed in range(3)]), week(7)
     one, again = (trained_scorer(weeks, tuning, 3, SMALL) for _ in range(2))

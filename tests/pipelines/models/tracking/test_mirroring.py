@@ -14,6 +14,7 @@ from scheduler_core.types import Job, Request
 from tests.pipelines.models.tracking.tracked import CUT, model_of
 
 
+@pytest.mark.slow
 def test_a_champion_is_mirrored_and_answers_without_mlflow(uri: str, tmp_path: Path) -> None:
     promote(track(model_of("served"), uri=uri).name, uri=uri)
     track(model_of("unpromoted"), uri=uri)

@@ -21,6 +21,8 @@ from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world
 
 SEEDS = st.integers(0, 2**32 - 1)
 
+pytestmark = pytest.mark.slow  # compiles all rules
+
 
 def ran(asked: World, engine: str) -> Schedule:
     return simulate(

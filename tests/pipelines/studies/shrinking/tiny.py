@@ -14,7 +14,7 @@ from scheduler_core.types import Request
 from tests.pipelines.lake.canonical import measured_tables
 
 ONE_MACHINE = ClusterSpec(machines=(Machine(name="m", cpu_cores=96.0, mem_gib=512.0, gpus=8),), source="one machine")
-SMALL = SimulationSettings(horizon_s=3600.0, cluster=ONE_MACHINE, engine="compiled")
+SMALL = SimulationSettings(horizon_s=3600.0, cluster=ONE_MACHINE)
 PREDICTOR = ConstantPredictor(run_s=600.0, peak=Request(cpu_cores=2.0, mem_gib=4.0, gpus=0.1), gpu_mem_gib=1.0, runs=10)
 
 
