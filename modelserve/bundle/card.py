@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Final, Literal
 
@@ -24,8 +24,12 @@ from modelserve.wrong_values import fault_of
 
 __all__ = [
     "COMBINABLE",
+    "FITTED",
     "MODEL_NAME",
     "RUNTIME_TARGET",
+    "SIMPLE",
+    "TYPICAL",
+    "TYPICAL_JOBS",
     "USAGE_TARGETS",
     "WIDEST",
     "Card",
@@ -34,6 +38,8 @@ __all__ = [
     "Resource",
     "ResourceImportance",
     "ResponseState",
+    "VerdictWord",
+    "answer_of",
     "canonical_json",
     "card_from",
     "complaint",
@@ -41,6 +47,21 @@ __all__ = [
 
 COMBINABLE: Final = ("xgboost", "forest", "reference", "similar_jobs", "same_gpus", "newest_jobs")
 """Names of the forecasts that can be combined. The last three are `features.references.HISTORY_FORECASTS`."""
+
+FITTED: Final = frozenset({"xgboost", "forest"})
+"""Members that are fitted to training rows; the others need no training."""
+
+TYPICAL: Final = "typical"
+"""Name of the answer that is the same for every job: p50 and p90 of the newest training jobs (`Card.typical_s`)."""
+
+TYPICAL_JOBS: Final = 1000
+"""Maximum number of training jobs behind `TYPICAL`: those that ended last."""
+
+SIMPLE: Final = (*(each for each in COMBINABLE if each not in FITTED), TYPICAL)
+"""Names of the simple answers: one of them serves alone where a trained model is surely worse."""
+
+VerdictWord = Literal["better", "level", "worse", "too few", "passed", "failed"]
+"""Verdicts of the gate (`pipelines.models.judging`); the last two are those on a usage model."""
 
 WIDEST: Final = 1.0
 """Largest p90 offset of a combination in log units. The smallest is 0, so calibration never narrows it."""
@@ -60,6 +81,7 @@ MODEL_NAME: Final = re.compile(r"(runtime|usage)\.([A-Za-z0-9][A-Za-z0-9_-]{0,63
 NameText = Annotated[str, Field(min_length=1, max_length=256)]
 Resource = Literal["cpu_cores", "mem_gib", "gpus"]
 Quantile = Annotated[float, Field(gt=0.0, lt=1.0)]
+Seconds = Annotated[float, Field(ge=1.0)]
 
 
 class _Strict(BaseModel):
@@ -116,7 +138,7 @@ class ResponseState(_Strict):
 class CombinationState(_Strict):
     """The members of a combination of forecasts, and its state (`modelserve.bundle.combination`).
 
-    The third number from the end of the state is the p90 offset.
+    The third number from the end of the state is the p90 offset. `TYPICAL` only serves alone.
     """
 
     members: tuple[NameText, ...] = Field(min_length=1, max_length=16)
@@ -125,7 +147,7 @@ class CombinationState(_Strict):
     @model_validator(mode="after")
     def _is_whole(self) -> "CombinationState":
         unknown = sorted(set(self.members) - set(COMBINABLE))
-        if unknown or len(set(self.members)) < len(self.members):
+        if self.members != (TYPICAL,) and (unknown or len(set(self.members)) < len(self.members)):
             raise ValueError(f"members {list(self.members)}, expected some of {', '.join(COMBINABLE)}"[:240])
         size, state = 2 * (len(self.members) + 1) + 4, self.state
         if len(state) != size or not all(0.0 <= each < math.inf for each in state) or state[-3] > WIDEST:
@@ -134,6 +156,17 @@ class CombinationState(_Strict):
                 f"and a p90 offset (the third from the end) of at most {WIDEST:g}"
             )
         return self
+
+
+def answer_of(members: Sequence[str]) -> str:
+    """Return what answers: the only member, `combined` (with trained members), or `history`; `trees` without any.
+
+    >>> answer_of(["xgboost", "reference"]), answer_of(["reference", "same_gpus"]), answer_of(["same_gpus"])
+    ('combined', 'history', 'same_gpus')
+    """
+    if len(members) < 2:
+        return members[0] if members else "trees"
+    return "history" if FITTED.isdisjoint(members) else "combined"
 
 
 class Card(BaseModel):
@@ -147,6 +180,8 @@ class Card(BaseModel):
     jobs (see `held`), null if not computed. `combination` tells how a run-time model is combined with other forecasts;
     null if it answers alone. `no_importances` is the reason why there are no importances, null if there are.
     `response` is null for usage models.
+    `typical_s` are p50 and p90 of the run time of its newest training jobs. `verdict` is that of the gate, with its
+    reasons `why`, null for a model that was not judged.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -175,6 +210,9 @@ class Card(BaseModel):
     no_importances: str | None = None
     response: ResponseState | None = None
     combination: CombinationState | None = None
+    typical_s: tuple[Seconds, Seconds] | None = None
+    verdict: VerdictWord | None = None
+    why: str | None = None
 
     @field_validator("params", "metrics", mode="before")
     @classmethod
@@ -191,7 +229,14 @@ class Card(BaseModel):
         allowed = {RUNTIME_TARGET} if self.kind == "runtime" else set(USAGE_TARGETS)
         if not set(self.targets) <= allowed or len(set(self.targets)) != len(self.targets):
             raise ValueError(f"targets {list(self.targets)}, expected some of {sorted(allowed)}")
+        if self.answer == TYPICAL and self.typical_s is None:
+            raise ValueError(f"no typical_s, expected two run times for the answer {TYPICAL}")
         return self
+
+    @property
+    def answer(self) -> str:
+        """What the model answers with (`answer_of`)."""
+        return answer_of(() if self.combination is None else self.combination.members)
 
     @property
     def has_forest(self) -> bool:

@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 
 from features.references import HISTORY_FORECASTS
-from modelserve.bundle.card import WIDEST, CombinationState
+from modelserve.bundle.card import FITTED, TYPICAL, WIDEST, CombinationState
 from modelserve.bundle.trees.compiled import jitted
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["FITTED", "Combination", "forecasts_of"]
+__all__ = ["Combination", "forecasts_of"]
 
 LEVELS: Final = (0.5, 0.9)
 
@@ -31,8 +31,6 @@ STEP: Final = 0.1
 LEAST_LOSS: Final = 1e-3
 """Added to the mean loss, so that exact forecasts do not divide by zero."""
 
-FITTED: Final = frozenset({"xgboost", "forest"})
-"""Members that are fitted to training rows; the others need no training."""
 PRIOR_ROWS: Final = (2000.0, 6000.0)
 """Number of training rows, for p50 and p90, with which the fitted members together get half of the prior weight.
 
@@ -233,16 +231,19 @@ def forecasts_of(
     forest: FloatArray | None,
     reference_log_s: FloatArray,
     history_log_s: FloatArray,
+    typical_s: tuple[float, float] | None = None,
 ) -> FloatArray:
     """Return the members' forecasts in log seconds (n, members, 2), each ascending with NaN at its end.
 
     `xgboost` and `reference_log_s` have shape (n, 2), `forest` too; `history_log_s` (n, 3, 2) is that of
-    `features.references.Referenced`.
+    `features.references.Referenced`, `typical_s` that of a card.
     """
     known = {"xgboost": xgboost, "reference": reference_log_s}
     known |= {name: history_log_s[:, i] for i, name in enumerate(HISTORY_FORECASTS)}
     if forest is not None:
         known["forest"] = forest
+    if typical_s is not None:
+        known[TYPICAL] = np.log(np.array([typical_s]))
     out = np.empty((len(xgboost), len(members), 2))
     for k, name in enumerate(members):
         out[:, k] = known[name]

@@ -26,7 +26,7 @@ from features.sets import FEATURES
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.alike import Evidence, held
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card
+from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card, VerdictWord
 from modelserve.bundle.run_times import base_log_s, basis_of, calibrated_run_times, outputs_of, run_time_features
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
@@ -241,6 +241,11 @@ class InProcessPredictor(ModelPredictor[Bundle]):
         failure = next((self.failures[name] for name in names if name in self.failures), None)
         return bundle, None if bundle is not None else failure
 
+    def verdict_of(self, job: Job) -> VerdictWord | None:
+        """Return the verdict of the gate on the run-time model of a job; None without a model or a verdict."""
+        bundle, _ = self.choice("runtime", job)
+        return None if bundle is None else bundle.card.verdict
+
     def bundle(self, model: Bundle) -> Bundle:
         """Return the bundle itself."""
         return model
@@ -271,7 +276,7 @@ class InProcessPredictor(ModelPredictor[Bundle]):
             with _unavailable(bundle):
                 counts = run_time_features(bundle, jobs_frame([jobs[i] for i in members], bundle.history)).evidence
             for i, of_job in zip(members, counts.tolist(), strict=True):
-                bases[i] = basis_of(None if combination is None else combination.members, of_job)
+                bases[i] = basis_of(None if combination is None else combination.members, of_job, bundle.card.rows)
         return bases
 
 

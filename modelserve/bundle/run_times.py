@@ -10,8 +10,8 @@ import polars as pl
 from features.references import HISTORY_FORECASTS, Referenced, build_referenced
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.card import RUNTIME_TARGET, Card
-from modelserve.bundle.combination import FITTED, Combination, forecasts_of
+from modelserve.bundle.card import FITTED, RUNTIME_TARGET, TYPICAL, TYPICAL_JOBS, Card
+from modelserve.bundle.combination import Combination, forecasts_of
 from modelserve.bundle.trees.compiled import tree_outputs
 from scheduler_core.types import FloatArray, RunTimes
 
@@ -53,18 +53,22 @@ def combination_of(bundle: Bundle) -> Combination | None:
     return None if stored is None else Combination.of(stored, rows=bundle.card.rows)
 
 
-def basis_of(members: Sequence[str] | None, counts: Sequence[int]) -> tuple[str, int]:
+def basis_of(members: Sequence[str] | None, counts: Sequence[int], rows: int) -> tuple[str, int]:
     """Return what a run time comes from, and the number of ended jobs behind it.
 
     `members` are those of the model's combination, None if its trees answer alone; `counts` (3,) are the numbers of
-    ended jobs behind each of `HISTORY_FORECASTS`.
+    ended jobs behind each of `HISTORY_FORECASTS`, `rows` that of the jobs trained on.
 
-    >>> basis_of(("reference", "similar_jobs"), (0, 5, 20)), basis_of(None, (3, 5, 20))
-    (('same_gpus', 5), ('model', 3))
+    >>> basis_of(("reference", "similar_jobs"), (0, 5, 20), 99), basis_of(("newest_jobs",), (3, 5, 20), 99)
+    (('same_gpus', 5), ('newest_jobs', 20))
     """
     if members is None or not FITTED.isdisjoint(members):
         return "model", counts[0]
-    known = ((name, count) for name, count in zip(HISTORY_FORECASTS, counts, strict=True) if count)
+    if TYPICAL in members:
+        return TYPICAL, min(rows, TYPICAL_JOBS)
+    names = list(HISTORY_FORECASTS)
+    first = names.index(members[0]) if len(members) == 1 and members[0] in names else 0
+    known = ((name, count) for name, count in list(zip(names, counts, strict=True))[first:] if count)
     return next(known, ("prior", 0))
 
 
@@ -87,6 +91,7 @@ def member_forecasts(
         forest=None if forest is None else forest.rows(matrix) + reference_log_s[:, :1],
         reference_log_s=reference_log_s,
         history_log_s=history_log_s,
+        typical_s=bundle.card.typical_s,
     )
 
 

@@ -125,6 +125,7 @@ def _row(model: ServedModel, alias: Alias) -> ModelRow:
     bundle, card = model.bundle, model.bundle.card
     of_card = {name: getattr(card, name) for name in ModelRow.model_fields if name in type(card).model_fields}
     of_bundle = {"version": bundle.version, "digest": bundle.digest, "features": len(bundle.contract.names)}
+    of_bundle["answer"] = card.answer
     return ModelRow.model_validate({**of_card, **of_bundle, "alias": alias})
 
 

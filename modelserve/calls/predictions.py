@@ -91,10 +91,10 @@ def _run_times(
     raw = context.outputs(model, seen)[RUNTIME_TARGET]
     times = calibrated_run_times(model.bundle.card, raw, seen.base_log_s)
     combination = model.learning.start
-    members = None if combination is None else combination.members
+    members, rows_trained = None if combination is None else combination.members, model.bundle.card.rows
     rows = zip(times.p50.tolist(), times.p90.tolist(), seen.runs.tolist(), seen.evidence.tolist(), strict=True)
     return [
-        Part(value={"p50": p50, "p90": p90}, model=model, runs=runs, basis=basis_of(members, counts) or (None, None))
+        Part(value={"p50": p50, "p90": p90}, model=model, runs=runs, basis=basis_of(members, counts, rows_trained))
         for p50, p90, runs, counts in rows
     ]
 
@@ -120,6 +120,7 @@ def _prediction(row: JobRow, time: Part, peak: Part) -> Values:
         "run_time_s": time.value,
         "basis": basis,
         "ended_jobs": ended_jobs,
+        "verdict": None if time.model is None else time.model.bundle.card.verdict,
         "peak_use": peak.value,
         "measured_runs": max(time.runs, peak.runs),
         "models": {
@@ -158,6 +159,7 @@ def predict(
             "run_time_p90_s": finite(times.p90[i]),
             "basis": basis,
             "ended_jobs": ended,
+            "verdict": predictor.verdict_of(job),
             **{f"peak_{target}": finite(getattr(peak, target)[i]) for target in USAGE_TARGETS},
             "measured_runs": int(peak.runs[i]),
             "model_run_time": sources[i].run_time,

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from pydantic import AwareDatetime, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from modelserve.bundle.card import Resource
+from modelserve.bundle.card import Resource, VerdictWord
 from modelserve.contract.fields import Answer, Finite, Mode, StrictFinite
 from scheduler_core.types import Reason
 
@@ -59,7 +59,7 @@ class Models(Answer):
     usage: str | None
 
 
-Basis = Literal["model", "similar_jobs", "same_gpus", "newest_jobs", "prior"]
+Basis = Literal["model", "similar_jobs", "same_gpus", "newest_jobs", "typical", "prior"]
 """What a predicted run time comes from."""
 
 
@@ -68,9 +68,10 @@ class Prediction(Answer):
 
     `measured_runs` is the number of measured runs of the job's group and role or, if larger, the number of groups with
     similar jobs (same role and request). `basis` is what the run time comes from: a trained model, else the ended jobs
-    that are similar, have the same number of GPUs, or are the newest of the cluster, else a prior without any job.
-    `ended_jobs` is the number of these jobs, at most 1000; for a trained model, of the similar ones. `history` is the
-    time at which the models' training data ends.
+    that are similar, have the same number of GPUs, are the newest of the cluster or of the task type in training
+    (`typical`), else a prior without any job. `ended_jobs` is the number of these jobs, at most 1000; for a trained
+    model, of the similar ones. `verdict` is that of the gate on the run-time model: a model that is `worse` than the
+    best simple answer does not answer. `history` is the time at which the models' training data ends.
     """
 
     job_id: str
@@ -78,6 +79,7 @@ class Prediction(Answer):
     run_time_s: RunTime | None
     basis: Basis | None
     ended_jobs: int | None
+    verdict: VerdictWord | None
     peak_use: PeakUse | None
     measured_runs: int
     models: Models

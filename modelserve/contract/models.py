@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from pydantic import AwareDatetime, Field
 
-from modelserve.bundle.card import Card, Importance, Resource, ResourceImportance, ResponseState
+from modelserve.bundle.card import Card, Importance, Resource, ResourceImportance, ResponseState, VerdictWord
 from modelserve.contract.fields import Alias, Answer, Kind
 
 __all__ = [
@@ -51,6 +51,15 @@ class ModelRow(Answer):
     until: AwareDatetime = Field(description="only jobs that ended before were trained on")
     created: AwareDatetime
     rows: int = Field(description="jobs trained on")
+    answer: str = Field(
+        description="what answers: combined (trained members and the history), xgboost or forest alone, history, or a "
+        "simple answer (similar_jobs, same_gpus, newest_jobs, reference, typical); trees for a usage model"
+    )
+    verdict: VerdictWord | None = Field(
+        description="of the gate on later jobs: better than the best simple answer, level, worse (a simple answer "
+        "serves) or too few to tell; passed or failed for a usage model"
+    )
+    why: str | None = Field(description="the reasons for the verdict")
     features: int
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from modelserve.bundle.combination import FITTED
+from modelserve.bundle.card import FITTED
 from pipelines.models.judging import COMBINED
 from pipelines.models.retrain import Retrained
 from pipelines.simulation.advice import ORACLE, REQUESTED
@@ -99,7 +99,7 @@ def accuracy_rows(trained: Sequence[Retrained]) -> list[Row]:
                 "baseline": best["pinball"],
                 "lead_lo": best["lead_lo"],
                 "lead_hi": best["lead_hi"],
-                "gate": each.version.status,
+                "gate": each.version.verdict,
                 "best_baseline": best["model"],
             }
         )

@@ -97,8 +97,8 @@ def train(sample: WithFeedback, engine: EngineOptions, recipe: Path | None = REC
 
     trained = read_training(sample, recipe, engine).run()
     rows = [each.row() for each in trained]
-    if form == "table":  # a line of a table has room only for why a model was refused
-        rows = [row | {"why": None} if row["gate"] == "passed" else row for row in rows]
+    if form == "table":  # a line of a table has room only for why a model does not answer alone
+        rows = [row | {"why": None} if row["gate"] in ("passed", "better", "level") else row for row in rows]
     emit(rows, form)
     say(next_step(trained))
 
@@ -146,11 +146,15 @@ def promote(
     where: InLake,
     name: str | None = argument(None, "Registered model; without it, all of the trace."),
     version: int | None = option(None, "Version to promote.", shown="the challenger"),
-    force: bool = option(False, "Promote even if the gate failed; the tag is kept."),
+    force: bool = option(False, "Promote even if the gate refused it, with the answer it chose; the tag is kept."),
     rollback: bool = option(False, "Go back to the previous champion; the tag is kept."),
     form: Format = FORM,
 ) -> None:
-    """Make a version the champion, which serves, if the gate passed it on later jobs."""
+    """Make a version the champion, which serves, if the gate lets it.
+
+    A model that is worse than a simple answer, or has too few later jobs, replaces no champion that is better or level;
+    without one, the answer that the gate chose serves.
+    """
     from pipelines.models import tracking
 
     if name is None and version is not None:
@@ -177,7 +181,7 @@ def promote(
 
 
 def models(lake: str | None = LAKE, form: Format = FORM) -> None:
-    """List the registered models: versions, aliases, and results of the gate."""
+    """List the registered models: versions, aliases, verdicts of the gate, and what answers."""
     from pipelines.models import tracking
 
     emit(_version_rows(tracking.versions(uri=place_of(lake).tracking_uri)), form)
@@ -185,7 +189,14 @@ def models(lake: str | None = LAKE, form: Format = FORM) -> None:
 
 def _version_rows(versions: "Sequence[ModelVersion]") -> list[dict[str, object]]:
     return [
-        {"name": v.name, "version": v.version, "aliases": " ".join(v.aliases), "gate": v.status, "why": v.reasons}
+        {
+            "name": v.name,
+            "version": v.version,
+            "aliases": " ".join(v.aliases),
+            "gate": v.verdict,
+            "answer": v.answer,
+            "why": v.reasons,
+        }
         for v in versions
     ]
 

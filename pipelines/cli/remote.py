@@ -95,6 +95,7 @@ def _predicted(job: JobRow, row: Prediction, trace: str | None) -> Row:
         **{f"run_time_{name}_s": times.get(name) for name in ("p50", "p90")},
         "basis": row.basis,
         "ended_jobs": row.ended_jobs,
+        "verdict": row.verdict,
         **{f"peak_{name}": peaks.get(name) for name in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")},
         "measured_runs": row.measured_runs,
         "model_run_time": row.models.run_time,

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from modelserve.bundle.card import TYPICAL
 from pipelines.engine.engine import Engine, Local
 from pipelines.errors import TrainingError
 from pipelines.models.baselines import applicable, history_forecasts
@@ -100,7 +101,7 @@ def outcome(setting: Setting, examples: Examples, split: Split, recipe: Recipe) 
     until = setting.cut if split.name == "time" else None
     fitted = fit_runtime(examples, split, recipe, until=until, seed=setting.seed, nthread=setting.threads)
     forecasts = {COMBINED: combined(examples, fitted)}
-    forecasts |= {name: fitted.of_member(name, split.test) for name in fitted.start.members}
+    forecasts |= {name: fitted.of_member(name, split.test) for name in (*fitted.start.members, TYPICAL)}
     answers = history_forecasts(examples.jobs, applicable(examples.jobs))
     forecasts |= {name: answer.take(split.test) for name, answer in answers.items()}
     return Outcome(fitted=fitted, forecasts=forecasts)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import xgboost as xgb
 
 from features.contract import FeatureContract
-from modelserve.bundle.card import COMBINABLE
-from modelserve.bundle.combination import FITTED, Combination, forecasts_of
+from modelserve.bundle.card import COMBINABLE, FITTED, TYPICAL, TYPICAL_JOBS
+from modelserve.bundle.combination import Combination, forecasts_of
 from pipelines.models import boosting
 from pipelines.models.boosting import Boosting, Columns, FittedForest, Matrix, Rows, fit_forest
 from pipelines.models.examples import Examples, contract_of, encoded
@@ -46,7 +46,7 @@ class Fitted:
     `forecasts` (n, members, 2) are p50 and p90 of log run time of each member, NaN for the rows that trees were fitted
     on; for early-stopping rows they come from first fits, which exclude them. `trained` are the rows of the final fits.
     If they are too few for trees, `forest` is None and the booster answers 0. `start` is the combination before any job
-    has ended.
+    has ended. `typical_s` are p50 and p90 of the run time of the training rows that ended last.
     """
 
     contract: FeatureContract
@@ -57,11 +57,15 @@ class Fitted:
     rounds: int
     forecasts: FloatArray
     start: Combination
+    typical_s: tuple[float, float]
     trained: IntArray
     split: Split
 
     def of_member(self, name: str, rows: IntArray) -> Forecast:
-        """Return the forecast of one member for some rows."""
+        """Return the forecast of one member, or the typical answer, for some rows."""
+        if name == TYPICAL:
+            p50, p90 = (np.full(len(rows), np.log(seconds)) for seconds in self.typical_s)
+            return Forecast(p50=p50, p90=p90)
         own = self.forecasts[rows, self.start.members.index(name)]
         return Forecast(p50=own[:, 0], p90=own[:, 1])
 
@@ -101,9 +105,17 @@ def fit_runtime(
         rounds=rounds,
         forecasts=forecasts,
         start=Combination.new(members, rows=len(trained)),
+        typical_s=typical_s(examples, trained),
         trained=np.sort(trained),
         split=split,
     )
+
+
+def typical_s(examples: Examples, rows: IntArray) -> tuple[float, float]:
+    """Return p50 and p90 of the run times in seconds of the `TYPICAL_JOBS` of these rows that ended last."""
+    newest = rows[np.argsort(examples.end_us[rows], kind="stable")][-TYPICAL_JOBS:]
+    p50, p90 = np.exp(np.quantile(examples.log_y[newest], QUANTILES)).tolist()
+    return p50, p90
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,9 +196,11 @@ def combination_at(
 ) -> Combination:
     """Return the combination at the cut, learnt from early-stopping rows and others not trained on.
 
-    `only` names the members to combine; by default all.
+    `only` names the members to combine; by default all. The typical answer does not learn.
     """
     start, forecasts = fitted.start, fitted.forecasts
+    if only is not None and TYPICAL in only:
+        return Combination.new(only, rows=len(fitted.trained))
     if only is not None:
         places = [start.members.index(each) for each in only]
         start, forecasts = Combination.new(only, rows=len(fitted.trained)), forecasts[:, places]

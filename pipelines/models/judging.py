@@ -1,7 +1,7 @@
-"""Judge models: compare them with baselines on resampled days, and choose by the gate which answer serves."""
+"""The gate: compare models with simple answers on resampled days, give a verdict, and choose which answer serves."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from modelserve.bundle.card import COMBINABLE
-from modelserve.bundle.combination import FITTED
+from modelserve.bundle.card import FITTED, SIMPLE, VerdictWord
 from pipelines.models import metrics
 from pipelines.models.metrics import FloatArray, Forecast
 
@@ -74,21 +73,24 @@ MODEL: Final = "xgboost"
 """Name of a usage model's rows in an evaluation."""
 COMBINED: Final = "combined"
 """Name of a run-time model's row in an evaluation: the combination of its members. All other rows are compared with it:
-its members (`COMBINABLE`) one by one, and the history baselines."""
+its members one by one, the simple answers, and the history baselines."""
 
 EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     **dict.fromkeys(("model", "trace", "task_type", "split"), pl.String),
-    "n": pl.Int64,
+    **dict.fromkeys(("n", "days"), pl.Int64),
     **dict.fromkeys(("mae_h", "wmape", "wmape_48h", "pinball", "pinball_lo", "pinball_hi", "pinball_p50"), pl.Float64),
     **dict.fromkeys(("coverage_p90", "within_2x", "lead", "lead_lo", "lead_hi"), pl.Float64),
+    **dict.fromkeys(("excess", "excess_lo", "excess_hi"), pl.Float64),
     **dict.fromkeys(("wmape_48h_diff", "wmape_48h_diff_lo", "wmape_48h_diff_hi"), pl.Float64),
     **dict.fromkeys(("coverage_p90_week_lo", "coverage_p90_week_hi"), pl.Float64),
 }
 """Columns of an evaluation, one row per answer: the combination, each of its members, and each history baseline.
 
 `lead` is an answer's pinball loss minus the combination's, `wmape_48h_diff` the same difference of WMAPE at 48 h; both
-are null for the combination. `_lo` and `_hi` are the ends of 95 % intervals. `coverage_p90_week_lo` and `_hi` are the
-lowest and highest coverage in a week of submissions with at least `LEAST_WEEK_ROWS` rows.
+are null for the combination. `excess` is an answer's pinball loss minus that of the best answer that is not trained:
+the gate reads it. `days` is the number of days on which the rows were submitted, which are resampled. `_lo` and `_hi`
+are the ends of 95 % intervals. `coverage_p90_week_lo` and `_hi` are the lowest and highest coverage in a week of
+submissions with at least `LEAST_WEEK_ROWS` rows.
 """
 
 LEAST_WEEK_ROWS: Final = 50
@@ -110,7 +112,7 @@ class Judged:
 
 
 def compare(judged: Judged, forecasts: Mapping[str, Forecast], *, seed: int, draws: int = DRAWS) -> pl.DataFrame:
-    """Score every forecast, and the lead of `forecasts["combined"]` over every other, on the same resampled days.
+    """Score every forecast, with its differences from the combination and the best simple one, on the same days.
 
     The table has one row per forecast in the order given; columns `EVALUATION_SCHEMA`.
     """
@@ -120,6 +122,8 @@ def compare(judged: Judged, forecasts: Mapping[str, Forecast], *, seed: int, dra
     clipped = metrics.clipped(judged.run_s)
     losses = {name: metrics.primary_rows(log_y, forecast) for name, forecast in forecasts.items()}
     errors = {name: np.abs(metrics.clipped(np.exp(forecast.p50)) - clipped) for name, forecast in forecasts.items()}
+    simple = [name for name in forecasts if name not in (COMBINED, *FITTED)]
+    best = min(simple, key=lambda name: (float(np.mean(losses[name])), name), default=None)
     rows: list[dict[str, object]] = []
     for name, forecast in forecasts.items():
         interval = mean_interval(blocks, losses[name], drawn)
@@ -129,11 +133,15 @@ def compare(judged: Judged, forecasts: Mapping[str, Forecast], *, seed: int, dra
             "task_type": judged.task_type,
             "split": judged.split,
             "n": judged.n,
+            "days": drawn.shape[1],
             **metrics.score(judged.run_s, forecast),
             "pinball_lo": interval.lo,
             "pinball_hi": interval.hi,
         }
         row["coverage_p90_week_lo"], row["coverage_p90_week_hi"] = _weekly_coverage(judged, log_y, forecast)
+        if best is not None:
+            excess = mean_interval(blocks, losses[name] - losses[best], drawn)
+            row |= {"excess": excess.value, "excess_lo": excess.lo, "excess_hi": excess.hi}
         if name != COMBINED:
             lead = mean_interval(blocks, losses[name] - losses[COMBINED], drawn)
             gap = ratio_interval(blocks, errors[name] - errors[COMBINED], clipped, drawn)
@@ -154,7 +162,12 @@ def _weekly_coverage(judged: Judged, log_y: FloatArray, forecast: Forecast) -> t
 
 TIME_LATER: Final = "time"
 LEAST_ROWS: Final = 50
-"""Minimum number of held-out rows for a usage model to pass, and to choose another answer than the combination."""
+LEAST_DAYS: Final = 5
+"""Minimum numbers of later rows, and of days on which they were submitted, to be sure of a difference. Two answers that
+do equally well agree in sign on all of 5 days by chance once in 16 times."""
+
+TOLERANCE: Final = 0.05
+"""How far the loss of a `level` model may lie above that of the best simple answer, as a share of the latter."""
 
 COVERAGE_TOLERANCE: Final = 0.05
 """How far the coverage of a usage quantile may lie below its level; coverage above the level always passes."""
@@ -166,12 +179,20 @@ Row = Mapping[str, object]
 class Verdict:
     """The decision of the gate and its reasons, one sentence each.
 
-    `answer` is the answer that a run-time model serves: the combination, or the only member to serve.
+    `word` on a run-time model: `better` (its loss on later rows is surely below that of the best simple answer),
+    `level` (neither surely below nor above, and at most `TOLERANCE` above), `worse` (surely above), `too few` (the rows
+    cannot tell); `failed` without a finite loss. On a usage model: `passed` or `failed`. `answer` is what a run-time
+    model serves: `combined`, `history`, or the only member to serve.
     """
 
-    passed: bool
+    word: VerdictWord
     reasons: tuple[str, ...]
     answer: str = COMBINED
+
+    @property
+    def proven(self) -> bool:
+        """Whether later rows support the version, so that it may replace any champion."""
+        return self.word in PROVEN
 
     @property
     def text(self) -> str:
@@ -179,12 +200,14 @@ class Verdict:
         return "; ".join(self.reasons)
 
 
+PROVEN: Final = ("better", "level", "passed")
+
+
 def judge(kind: Literal["runtime", "usage"], evaluation: pl.DataFrame) -> Verdict:
     """Judge a model by its evaluation on time-later rows; `COLUMNS` lists the columns that are read.
 
-    A run-time model passes with the combination as its answer, or with one of its members if that is better, the whole
-    95 % interval of the difference below zero. Of a usage model, the coverage of each target's quantile must be at
-    least its level minus `COVERAGE_TOLERANCE`.
+    A run-time model is compared with the best simple answer, by pinball loss: it must not be surely worse. Of a usage
+    model, the coverage of each target's quantile must be at least its level minus `COVERAGE_TOLERANCE`.
     """
     missing = sorted(COLUMNS[kind] - set(evaluation.columns))
     if missing:
@@ -196,35 +219,39 @@ def judge(kind: Literal["runtime", "usage"], evaluation: pl.DataFrame) -> Verdic
 
 
 COLUMNS: Final = {
-    "runtime": frozenset({"model", "split", "n", "pinball", "lead", "lead_lo", "lead_hi"}),
+    "runtime": frozenset({"model", "split", "n", "days", "pinball", "lead_hi", "excess", "excess_lo", "excess_hi"}),
     "usage": frozenset({"model", "target", "split", "n", "level", "coverage"}),
 }
 
 
 def _judge_runtime(rows: Sequence[Row]) -> Verdict:
-    own = [row for row in rows if row["model"] == COMBINED]
+    by_name = {str(row["model"]): row for row in rows if math.isfinite(_figure(row, "pinball"))}
+    simple = {name: row for name, row in by_name.items() if name not in (COMBINED, *FITTED)}
     if not rows:
-        return Verdict(passed=True, reasons=("no later job to compare on: the combination answers",))
-    if len(own) != 1:
-        return _refused(f"{len(own)} rows of {COMBINED}, expected one")
-    n, ours = _count(own[0]), _figure(own[0], "pinball")
-    if not math.isfinite(ours):
-        return _refused(f"pinball {ours} of {COMBINED}, expected a number")
-    others = [row for row in rows if row["model"] != COMBINED and math.isfinite(_figure(row, "pinball"))]
-    simple = [row for row in others if row["model"] not in FITTED]
-    best = min(simple, key=lambda row: (_figure(row, "pinball"), str(row["model"])), default=None)
-    found = f"pinball {ours:.4f} on {n} later rows"
-    if best is not None:
-        found += f" against {_figure(best, 'pinball'):.4f} of {best['model']}, lead {_figure(best, 'lead'):+.4f}"
-        found += f" [{_figure(best, 'lead_lo'):+.4f}, {_figure(best, 'lead_hi'):+.4f}]"
-    if n < LEAST_ROWS:
-        return Verdict(passed=True, reasons=(f"{found}: too few to choose another answer than the combination",))
-    better = [row for row in others if row["model"] in COMBINABLE and _figure(row, "lead_hi") < 0.0]
-    if not better:
-        return Verdict(passed=True, reasons=(found,))
-    chosen = min(better, key=lambda row: (_figure(row, "pinball"), str(row["model"])))
-    name, lead = str(chosen["model"]), _figure(chosen, "lead")
-    return Verdict(passed=True, reasons=(f"{found}; {name} alone is better by {-lead:.4f} and answers",), answer=name)
+        return Verdict(word="too few", reasons=("no later job to judge on: history answers",), answer="history")
+    if COMBINED not in by_name or not set(SIMPLE) & set(simple):
+        return _refused(f"no finite loss of {COMBINED} or of a simple answer, expected both")
+    n, days = _count(by_name[COMBINED], "n"), _count(by_name[COMBINED], "days")
+    enough = n >= LEAST_ROWS and days >= LEAST_DAYS
+    alone = [name for name in FITTED & set(by_name) if enough and _figure(by_name[name], "lead_hi") < 0.0]
+    name = _least(alone, by_name) if alone else COMBINED
+    own, best = by_name[name], _least(simple, by_name)
+    gap, lo, hi = (_figure(own, f"excess{end}") for end in ("", "_lo", "_hi"))
+    near = gap <= TOLERANCE * _figure(by_name[best], "pinball")
+    word: VerdictWord = "too few"
+    if enough and (hi < 0.0 or lo > 0.0 or near):
+        word = "better" if hi < 0.0 else "worse" if lo > 0.0 else "level"
+    keeps = word in PROVEN or (word == "too few" and gap <= 0.0)
+    answer = name if keeps else _least(set(SIMPLE) & set(simple), by_name)
+    said = "too few later rows to tell" if word == "too few" else word
+    found = f"{said}: {name} {_figure(own, 'pinball'):.4f} against {_figure(by_name[best], 'pinball'):.4f} of {best}"
+    found += f" on {n} later rows of {days} days, {gap:+.4f}" + (f" [{lo:+.4f}, {hi:+.4f}]" if enough else "")
+    return Verdict(word=word, reasons=(found, f"{answer} answers"), answer=answer)
+
+
+def _least(names: Iterable[str], by_name: Mapping[str, Row]) -> str:
+    """Return the name with the lowest loss, of equal ones the first by name."""
+    return min(names, key=lambda name: (_figure(by_name[name], "pinball"), name))
 
 
 def _judge_usage(rows: Sequence[Row]) -> Verdict:
@@ -233,7 +260,7 @@ def _judge_usage(rows: Sequence[Row]) -> Verdict:
         return _refused(f"no rows of {MODEL}, expected one per target")
     good, bad = [], []
     for row in own:
-        n, level, coverage = _count(row), _figure(row, "level"), _figure(row, "coverage")
+        n, level, coverage = _count(row, "n"), _figure(row, "level"), _figure(row, "coverage")
         found = f"{row['target']} covered {coverage:.3f} of {n} later rows"
         if n < LEAST_ROWS:
             bad.append(f"{row['target']} has {n} later rows, expected at least {LEAST_ROWS}")
@@ -241,7 +268,7 @@ def _judge_usage(rows: Sequence[Row]) -> Verdict:
             good.append(found)
         else:
             bad.append(f"{found}, expected {level:.2f} within {COVERAGE_TOLERANCE:.2f}")
-    return _refused(*bad) if bad else Verdict(passed=True, reasons=tuple(good))
+    return _refused(*bad) if bad else Verdict(word="passed", reasons=tuple(good))
 
 
 def _figure(row: Row, name: str) -> float:
@@ -249,10 +276,10 @@ def _figure(row: Row, name: str) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-def _count(row: Row) -> int:
-    value = row["n"]
+def _count(row: Row, name: str) -> int:
+    value = row[name]
     return value if isinstance(value, int) else 0
 
 
 def _refused(*reasons: str) -> Verdict:
-    return Verdict(passed=False, reasons=reasons)
+    return Verdict(word="failed", reasons=reasons)

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Final, Literal
@@ -15,11 +16,12 @@ from features.contract import FeatureContract
 from features.history import History
 from modelserve.bundle.alike import Alike
 from modelserve.bundle.bundle import write_bundle
-from modelserve.bundle.card import Card, Importance, ResponseState, card_from
+from modelserve.bundle.card import Card, Importance, ResponseState, answer_of, card_from
 from modelserve.bundle.combination import Combination
 from modelserve.bundle.population import Population
 from pipelines.models.boosting import FittedForest
 from pipelines.models.evaluate import FitRecord
+from pipelines.models.judging import Verdict, judge
 
 __all__ = ["TrainedModel", "card_of"]
 
@@ -38,8 +40,8 @@ class TrainedModel:
     the reason `no_importances`; requests of `important` resources are not shrunk. `support` is the lowest and highest
     request of each resource in the training rows. `metrics` are those of the row of `evaluation` that serves, or by
     `<target>_<metric>`. `population` is the distribution of each feature in the `rows` training rows. `alike` are
-    bounds of the use of similar jobs (usage models); `combination`, `forest`, `response` and `record` are of run-time
-    models.
+    bounds of the use of similar jobs (usage models); `combination`, `forest`, `typical_s`, `response` and `record` are of
+    run-time models.
     """
 
     name: str
@@ -65,6 +67,7 @@ class TrainedModel:
     alike: tuple[Alike, ...] | None = None
     combination: Combination | None = None
     forest: FittedForest | None = None
+    typical_s: tuple[float, float] | None = None
     resource_importances: list[dict[str, str | float | int | None]] = field(default_factory=list)
     no_importances: str | None = None
     response: ResponseState | None = None
@@ -72,9 +75,13 @@ class TrainedModel:
 
     @property
     def answer(self) -> str:
-        """What the model answers with: `trees`, `combined`, or the only member of its combination that serves."""
-        members = () if self.combination is None else self.combination.members
-        return "trees" if not members else members[0] if len(members) == 1 else "combined"
+        """What the model answers with, as `Card.answer`."""
+        return answer_of(() if self.combination is None else self.combination.members)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The verdict of the gate on the model."""
+        return judge(self.kind, self.evaluation)
 
     @property
     def matters_most(self) -> str:
@@ -93,13 +100,15 @@ def card_of(model: TrainedModel, *, created: datetime) -> Card:
             "contract_fingerprint": model.contract.fingerprint,
             "made_with": made_with(),
             "combination": None if model.combination is None else model.combination.stored(),
+            "verdict": model.verdict.word,
+            "why": model.verdict.text,
         }
     )
 
 
 COPIED: Final = (
     *("name", "kind", "trace", "task_type", "quantiles", "relative", "offsets", "important", "support", "params"),
-    *("metrics", "until", "rows", "data_fingerprint", "alike", "no_importances", "response"),
+    *("metrics", "until", "rows", "data_fingerprint", "alike", "no_importances", "response", "typical_s"),
 )
 """Fields that a card takes from the model unchanged."""
 

@@ -159,14 +159,14 @@ def _checked(champion: ModelVersion, judging: Judging, *, uri: str) -> Decision:
 
 
 def promote_better(trained: Retrained, judging: Judging, *, uri: str) -> Decision:
-    """Promote a challenger that the gate passed, unless the champion does better on later jobs.
+    """Promote a challenger that the gate lets serve, unless the champion does better on later jobs.
 
     The champion is kept if the whole interval of the challenger's lead is below zero.
     """
     version, kind = trained.version, trained.model.kind
-    if version.status != "passed":
-        return Decision(model=version.reference, outcome="kept", why=version.reasons)
     held = [each for each in versions(uri=uri, name=version.name) if CHAMPION in each.aliases]
+    if version.refusal(held[0] if held else None) is not None:
+        return Decision(model=version.reference, outcome="kept", why=version.reasons)
     jobs, lead = 0, None
     if held and kind == "runtime":
         with suppress(ServeError):  # a champion that cannot be read is replaced

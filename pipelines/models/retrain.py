@@ -42,7 +42,7 @@ class Retrained:
             "coverage_p90": metrics.get("coverage_p90"),
             "answer": self.model.answer,
             "matters_most": self.model.matters_most,
-            "gate": self.version.status,
+            "gate": self.version.verdict,
             "why": self.version.reasons,
         }
 
@@ -155,14 +155,14 @@ def models_of(
 
 
 def promote_all(trained: Sequence[Retrained], *, uri: str, force: bool, talk: Talk) -> list[ModelVersion]:
-    """Promote each model that the gate passed; with `force`, also those it refused. Report each refusal by `talk`."""
+    """Promote each model that the gate lets serve; with `force`, also the others. Report each refusal by `talk`."""
     promoted = []
     for each in trained:
         version = each.version
         try:
             promoted.append(promote(version.name, uri=uri, version=version.version))
         except RegistryError as refusal:
-            if version.status == "passed" or not force:
+            if not force:
                 talk(str(refusal))
                 continue
             talk(f"{version.reference}: refused by the gate and forced here: {version.reasons}")
@@ -172,8 +172,11 @@ def promote_all(trained: Sequence[Retrained], *, uri: str, force: bool, talk: Ta
 
 def next_step(trained: Sequence[Retrained]) -> str:
     """Return what to do next, given what the gate decided about each model."""
-    refused = [each.version.name for each in trained if each.version.status != "passed"]
-    if not refused:
-        return "next: taut promote, then taut serve"
-    others = "taut promote moves the models that passed; " if len(refused) < len(trained) else ""
-    return f"next: {others}{', '.join(refused)}: refused, see `why`; train again on more jobs, or promote --force"
+    kept = [each.version.name for each in trained if each.version.verdict in ("worse", "too few")]
+    refused = [each.version.name for each in trained if each.version.verdict == "failed"]
+    said = ["next: taut promote, then taut serve"] if len(refused) < len(trained) else []
+    if kept:
+        said.append(f"{', '.join(kept)}: see `why`; a champion that is better or level goes on answering")
+    if refused:
+        said.append(f"{', '.join(refused)}: refused, see `why`; train again on more jobs, or promote --force")
+    return "; ".join(said)

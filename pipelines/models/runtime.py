@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from modelserve.bundle.card import RUNTIME_TARGET
-from modelserve.bundle.combination import FITTED, Combination, forecasts_of
+from modelserve.bundle.card import FITTED, RUNTIME_TARGET
+from modelserve.bundle.combination import Combination, forecasts_of
 from modelserve.bundle.population import Population
 from modelserve.bundle.run_times import QUANTILE_NAMES
 from pipelines.errors import TrainingError
@@ -15,7 +15,7 @@ from pipelines.models import boosting, metrics
 from pipelines.models.boosting import Matrix
 from pipelines.models.evaluate import enough, outcome, record_of, table
 from pipelines.models.examples import Examples, Setting, fingerprint, sized_rows, support_of
-from pipelines.models.fitted import FEATURES, Fitted, combination_at, fit_runtime
+from pipelines.models.fitted import FEATURES, UNTRAINED, Fitted, combination_at, fit_runtime
 from pipelines.models.importance import (
     REPEATS,
     Importance,
@@ -61,7 +61,9 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
         fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
         evaluation = pl.DataFrame(schema=EVALUATION_SCHEMA)
     answer = judge("runtime", evaluation).answer
-    combination = combination_at(examples, fitted, until, only=None if answer == COMBINED else (answer,))
+    only = {COMBINED: None, "history": UNTRAINED}.get(answer, (answer,))
+    combination = combination_at(examples, fitted, until, only=only)
+    trees = not FITTED.isdisjoint(combination.members)
     importances, requests = _importances(examples, fitted, combination, seed=seed)
     response = response_of(examples, fitted.trained, seed=seed, nthread=nthread)
     leads = {f"response_{name}": getattr(response, name) for name in ("lead", "lead_lo", "lead_hi")}
@@ -72,11 +74,13 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
         trace=setting.trace,
         task_type=task_type,
         contract=fitted.contract,
-        boosters={RUNTIME_TARGET: fitted.booster},
+        # Trees that do not answer must not move requests either.
+        boosters={RUNTIME_TARGET: fitted.booster if trees else boosting.constant(fitted.columns, quantiles=QUANTILES)},
         quantiles=QUANTILES,
         offsets=dict.fromkeys(QUANTILE_NAMES.values(), 0.0),
         combination=combination,
         forest=fitted.forest if "forest" in combination.members else None,
+        typical_s=fitted.typical_s,
         history=setting.served,
         relative=True,
         importances=importances,

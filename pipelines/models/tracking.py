@@ -15,7 +15,7 @@ from modelserve.bundle.flavor import EXAMPLE, INPUTS, OUTPUTS
 from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_password
 from modelserve.errors import ServeError
 from pipelines.errors import PipelineError, RegistryError
-from pipelines.models.judging import judge
+from pipelines.models.judging import PROVEN
 from pipelines.models.model import TrainedModel, card_of, figures, write_model
 from pipelines.settings import load_settings
 
@@ -35,6 +35,8 @@ CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
 
 STATUS: Final = "validation_status"
+VERDICT: Final = "verdict"
+ANSWER: Final = "answer"
 REASONS: Final = "gate"
 DIGEST: Final = "bundle_sha256"
 REPLACED: Final = "replaced_champion"
@@ -45,7 +47,7 @@ SEEN: Final = "seen_until"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelVersion:
-    """One registered version of a model: its aliases, the verdict of the gate, and its MLflow run.
+    """One registered version of a model: its aliases, the verdict of the gate, what answers, and its MLflow run.
 
     `replaced` is the champion that it replaced when it was promoted, None if it was never promoted or replaced none.
     `seen` is the time of the latest event in the data when it was trained, None if not recorded.
@@ -54,7 +56,8 @@ class ModelVersion:
     name: str
     version: int
     aliases: tuple[str, ...]
-    status: str
+    verdict: str
+    answer: str
     reasons: str
     digest: str
     run_id: str
@@ -65,6 +68,22 @@ class ModelVersion:
     def reference(self) -> str:
         """Return the name that responses give for this version, such as `runtime.pai.ctr@7`."""
         return f"{self.name}@{self.version}"
+
+    def refusal(self, champion: "ModelVersion | None") -> str | None:
+        """Return why the gate does not let this version replace the champion; None if it does.
+
+        Only a proven version (`Verdict.proven`) replaces a proven champion. A run-time model that is not proven serves
+        meanwhile if there is none, with the answer that the gate chose. A failed version is never promoted.
+        """
+        if self.verdict in PROVEN:
+            return None
+        if self.verdict in ("worse", "too few") and (champion is None or champion.verdict not in PROVEN):
+            return None
+        stays = "" if champion is None else f"; {champion.reference} goes on answering"
+        return (
+            f"{self.reference} is not promoted, the gate refused it: {self.reasons}{stays}; "
+            "train a better one, or promote it with --force"
+        )
 
 
 def track(
@@ -77,11 +96,11 @@ def track(
 ) -> ModelVersion:
     """Log a run with the model, register it as a new version, and point `challenger` at it.
 
-    The tags `validation_status` (`passed` or `failed`) and `gate` record the verdict; nothing is promoted. `seen` is
-    the time of the latest event in the data, from which on all events are new to the model. `picture` is a PNG for the
-    run.
+    The tags `verdict`, `gate` (its reasons), `answer` (what the model answers with) and `validation_status` (`passed`
+    or `failed`) record the decision of the gate; nothing is promoted. `seen` is the time of the latest event in the
+    data, from which on all events are new to the model. `picture` is a PNG for the run.
     """
-    verdict = judge(model.kind, model.evaluation)
+    verdict = model.verdict
     tags = {
         "trace": model.trace,
         "task_type": model.task_type,
@@ -89,6 +108,8 @@ def track(
         "until": model.until.isoformat(),
         "data_fingerprint": model.data_fingerprint,
         "contract_fingerprint": model.contract.fingerprint,
+        VERDICT: verdict.word,
+        ANSWER: model.answer,
         REASONS: verdict.text[:MAX_TAG_CHARS],
         **({} if seen is None else {SEEN: seen.isoformat()}),
     }
@@ -104,7 +125,8 @@ def track(
                 (Path(stage) / "evaluation.png").write_bytes(picture)
                 client.log_artifact(run_id, str(Path(stage) / "evaluation.png"))
             logged = _log_model(client, experiment, run_id, model, bundle, Path(stage) / "model")
-            judged = {STATUS: "passed" if verdict.passed else "failed", DIGEST: digest, "rows": str(model.rows)}
+            status = "failed" if verdict.word in ("worse", "failed") else "passed"
+            judged = {STATUS: status, DIGEST: digest, "rows": str(model.rows)}
             version = _register(client, model.name, logged, run_id, tags | judged)
         except BaseException:
             client.set_terminated(run_id, status="FAILED")
@@ -114,26 +136,25 @@ def track(
 
 
 def promote(name: str, *, uri: str, version: int | None = None, force: bool = False) -> ModelVersion:
-    """Point `champion` at a version that passed the gate, by default the challenger.
+    """Point `champion` at a version that the gate lets serve (`ModelVersion.refusal`), by default the challenger.
 
-    A tag records the version that was champion before. `force` also promotes a version that the gate refused; its tag
-    `validation_status` becomes `forced`.
+    A tag records the version that was champion before. `force` also promotes a version that the gate refused; its tags
+    `verdict` and `validation_status` become `forced`. Its answer stays the one that the gate chose.
     """
     with _client(uri) as client:
         chosen = by_alias(client, name, CHALLENGER) if version is None else version_of(client, name, version)
         if chosen is None:
             raise RegistryError(f"{name}: no {CHALLENGER}, expected a version to promote; train it, or name a version")
-        if chosen.status != "passed" and not force:
-            raise RegistryError(
-                f"{chosen.reference} is not promoted, the gate refused it: {chosen.reasons}; "
-                "train a better one, or promote it with --force"
-            )
         if CHAMPION in chosen.aliases:
             return chosen
-        if chosen.status != "passed":
-            client.set_model_version_tag(name, str(chosen.version), STATUS, "forced")
+        replaced = by_alias(client, name, CHAMPION)
+        if (refusal := chosen.refusal(replaced)) is not None:
+            if not force:
+                raise RegistryError(refusal)
+            client.set_model_version_tag(name, str(chosen.version), VERDICT, FORCED)
+            client.set_model_version_tag(name, str(chosen.version), STATUS, FORCED)
             client.set_model_version_tag(name, str(chosen.version), FORCED, datetime.now(UTC).isoformat())
-        if (replaced := by_alias(client, name, CHAMPION)) is not None:
+        if replaced is not None:
             client.set_model_version_tag(name, str(chosen.version), REPLACED, str(replaced.version))
         client.set_registered_model_alias(name, CHAMPION, str(chosen.version))
         return version_of(client, name, chosen.version)
@@ -177,7 +198,8 @@ def version_of(client: Any, name: str, version: int) -> ModelVersion:
         name=found.name,
         version=int(found.version),
         aliases=tuple(sorted(found.aliases)),
-        status=found.tags.get(STATUS, "unknown"),
+        verdict=found.tags.get(VERDICT, "unknown"),
+        answer=found.tags.get(ANSWER, "unknown"),
         reasons=found.tags.get(REASONS, "no verdict recorded"),
         digest=found.tags.get(DIGEST, ""),
         run_id=found.run_id or "",

@@ -29,13 +29,16 @@ JOB = {"job_id": "a1", "task_type": "ctr", "cluster": "pai", "request": {"gpus":
         (HISTORY_ALONE, (0, 5, 20), ("same_gpus", 5)),
         (("reference",), (0, 0, 20), ("newest_jobs", 20)),
         (HISTORY_ALONE, (0, 0, 0), ("prior", 0)),
+        (("same_gpus",), (3, 5, 20), ("same_gpus", 5)),
+        (("newest_jobs",), (3, 5, 0), ("prior", 0)),
+        (("typical",), (3, 5, 20), ("typical", 99)),
     ],
 )
 def test_the_basis_is_a_model_else_the_first_key_with_ended_jobs(
     members: Sequence[str] | None, counts: tuple[int, ...], expected: tuple[str, int]
 ) -> None:
-    assert basis_of(members, counts) == expected
-    assert basis_of(members, counts)[0] in get_args(Basis)
+    assert basis_of(members, counts, 99) == expected
+    assert basis_of(members, counts, 99)[0] in get_args(Basis)
 
 
 def with_members(bundle: Bundle, *members: str) -> InProcessPredictor:

@@ -37,7 +37,8 @@ def version(number: int, **changes: Any) -> ModelVersion:
         name=NAME,
         version=number,
         aliases=(),
-        status="passed",
+        verdict="better",
+        answer="combined",
         reasons="passed here",
         digest="",
         run_id="",
@@ -178,12 +179,15 @@ def test_a_challenger_is_promoted_unless_it_is_worse(
     assert (decision.outcome, held.champion) == (outcome, after)
 
 
-def test_a_challenger_that_the_gate_refused_is_kept_back(registry: Make, bundles: Read, good: TrainedModel) -> None:
+@pytest.mark.parametrize("word", ["worse", "too few", "failed"])
+def test_a_challenger_that_the_gate_refused_is_kept_back(
+    registry: Make, bundles: Read, good: TrainedModel, word: str
+) -> None:
     held = registry(1, version(1))
 
-    [decision] = renewed(bundles, Retrained(model=good, version=version(3, status="failed", reasons="too few rows")))
+    [decision] = renewed(bundles, Retrained(model=good, version=version(3, verdict=word, reasons="seen")))
 
-    assert (decision.outcome, decision.why, held.champion) == ("kept", "too few rows", 1)
+    assert (decision.outcome, decision.why, held.champion) == ("kept", "seen", 1)
 
 
 def test_a_first_run_has_no_promotion_to_check(

@@ -86,7 +86,7 @@ def test_the_answers_cover_what_later_jobs_use_at_less_cost_than_one_answer_for_
     over = model.evaluation.row(by_predicate=pl.col("target") == "cpu_cores", named=True)["over"]
 
     assert all(0.91 < share < 0.99 for share in coverage.values())
-    assert judge("usage", model.evaluation).passed
+    assert judge("usage", model.evaluation).word == "passed"
     assert 1.0 < over < 0.8 * before["used_cpu_cores"].quantile(0.95) / after["used_cpu_cores"].mean()
 
 

@@ -24,8 +24,9 @@ from tests.pipelines.models.tracking.tracked import CUT, jobs_of, model_of
 def test_a_tracked_model_is_a_challenger_with_the_gates_word(uri: str) -> None:
     tracked = track(model_of("first"), uri=uri)
 
-    assert (tracked.reference, tracked.aliases, tracked.status) == ("runtime.pai.first@1", ("challenger",), "passed")
-    assert "of user_median" in tracked.reasons
+    assert (tracked.reference, tracked.aliases) == ("runtime.pai.first@1", ("challenger",))
+    assert (tracked.verdict, tracked.answer) == ("better", "trees")
+    assert "of same_gpus" in tracked.reasons
     assert track(model_of("first"), uri=uri).version == 2
     assert [each.aliases for each in versions(uri=uri, name="runtime.pai.first")] == [(), ("challenger",)]
 
@@ -41,9 +42,11 @@ def test_the_run_holds_all_that_is_known(uri: str, mlflow_of: object, tmp_path: 
     assert run.info.status == "FINISHED"
     assert run.data.params == {"max_depth": "3", "seed": "0"}
     assert run.data.metrics["pinball"] == 0.3
-    assert run.data.metrics["time/user_median/lead_lo"] == 0.05
+    assert run.data.metrics["time/user_median/lead_lo"] == pytest.approx(0.15)
     assert "wmape" not in run.data.metrics
     assert run.data.tags["data_fingerprint"] == "f" * 64
+    assert (run.data.tags["verdict"], run.data.tags["answer"]) == ("better", "trees")
+    assert (card["verdict"], card["why"]) == ("better", run.data.tags["gate"])
     assert run.inputs.dataset_inputs[0].dataset.digest == "f" * 36
     assert files == {"card.json", "evaluation.json", "importances.json"}
     assert card["name"] == "runtime.pai.logged"
@@ -93,13 +96,36 @@ def test_only_what_the_gate_passed_is_promoted(uri: str) -> None:
     good = promote("runtime.pai.gated", uri=uri)
     track(model_of("gated", pinball=math.nan), uri=uri)
 
-    with pytest.raises(RegistryError, match=r"runtime\.pai\.gated@2 is not promoted.*pinball nan.*--force"):
+    with pytest.raises(
+        RegistryError,
+        match=r"gated@2 is not promoted.*no finite loss.*gated@1 goes on.*--force",
+    ):
         promote("runtime.pai.gated", uri=uri)
 
     first, second = versions(uri=uri, name="runtime.pai.gated")
     assert (good.version, good.aliases) == (1, ("challenger", "champion"))
     assert first.aliases == ("champion",)
-    assert (second.aliases, second.status) == (("challenger",), "failed")
+    assert (second.aliases, second.verdict) == (("challenger",), "failed")
+    assert tags_of(uri, "runtime.pai.gated", 2)["validation_status"] == "failed"
+
+
+UNPROVEN = [("worse", {"pinball": 0.6}), ("too few", {"n": 3})]
+
+
+@pytest.mark.parametrize(("word", "figures"), UNPROVEN)
+def test_an_unproven_version_serves_only_while_no_proven_one_does(uri: str, word: str, figures: dict) -> None:
+    name = f"runtime.pai.unproven-{word[:3]}"
+    for _ in range(2):
+        track(model_of(name.rpartition(".")[2], **figures), uri=uri)
+        assert promote(name, uri=uri).verdict == word
+    track(model_of(name.rpartition(".")[2]), uri=uri)
+    promote(name, uri=uri)
+    track(model_of(name.rpartition(".")[2], **figures), uri=uri)
+
+    with pytest.raises(RegistryError, match=rf"{name}@4 is not promoted.*{name}@3 goes on answering"):
+        promote(name, uri=uri)
+
+    assert [each.aliases for each in versions(uri=uri, name=name)] == [(), (), ("champion",), ("challenger",)]
 
 
 def test_force_leaves_its_tag_and_rollback_returns(uri: str) -> None:
@@ -111,9 +137,9 @@ def test_force_leaves_its_tag_and_rollback_returns(uri: str) -> None:
     forced = promote(name, uri=uri, force=True)
     back = rollback(name, uri=uri)
 
-    assert (forced.version, forced.status, forced.replaced) == (2, "forced", 1)
+    assert (forced.version, forced.verdict, forced.replaced) == (2, "forced", 1)
     assert forced.aliases == ("challenger", "champion")
-    assert (back.version, back.aliases, back.status) == (1, ("champion",), "passed")
+    assert (back.version, back.aliases, back.verdict) == (1, ("champion",), "better")
     assert tags_of(uri, name, 2)["rolled_back_to"] == "1"
     assert "forced" in tags_of(uri, name, 2)
     with pytest.raises(RegistryError, match="replaced no champion"):
@@ -187,7 +213,7 @@ def test_an_unjudged_model_is_tracked_as_failed_and_models_that_are_not_ours_are
     bare = replace(model_of("unjudged"), evaluation=pl.DataFrame(), importances=[], metrics={})
     mlflow_of.MlflowClient().create_registered_model("somebody-elses")
 
-    assert track(bare, uri=uri).status == "failed"
+    assert track(bare, uri=uri).verdict == "failed"
     assert "somebody-elses" not in {each.name for each in versions(uri=uri)}
 
 
