@@ -40,8 +40,8 @@ class TrainedModel:
     the reason `no_importances`; requests of `important` resources are not shrunk. `support` is the lowest and highest
     request of each resource in the training rows. `metrics` are those of the row of `evaluation` that serves, or by
     `<target>_<metric>`. `population` is the distribution of each feature in the `rows` training rows. `alike` are
-    bounds of the use of similar jobs (usage models); `combination`, `forest`, `typical_s`, `response` and `record` are of
-    run-time models.
+    bounds of the use of similar jobs (usage models); `combination`, `forest`, `typical_s`, `response` and `record` are
+    of run-time models.
     """
 
     name: str
