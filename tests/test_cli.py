@@ -20,7 +20,7 @@ def test_every_command_of_the_design_is_there() -> None:
     expected = {
         "demo", "explain-pending", "fetch", "init", "kube", "synth", "ingest", "job", "sql", "train", "evaluate",
         "promote", "models", "place", "plan", "predict", "reclaim", "recommend", "report", "retrain", "serve",
-        "simulate", "slurm", "stats", "token", "rightsize", "sites", "study", "tune", "usage",
+        "simulate", "slurm", "stats", "token", "rightsize", "schedule", "sites", "study", "tune", "usage",
     }  # fmt: skip
     assert {path[0] for path in command_paths() if len(path) == 1} == expected
 

@@ -35,11 +35,11 @@ def most_placed(demands: FloatArray, machines: Sequence[Machine]) -> float:
     """
     capacity = np.array([[each.cpu_cores, each.mem_gib, each.gpus] for each in machines], dtype=np.float64).ravel()
     once = hstack([identity(len(demands), format="csr")] * len(machines))
-    held = block_diag([demands.T] * len(machines))
+    taken = vstack([block_diag([demands.T] * len(machines)), once], format="csr")
     limits = np.concatenate([capacity, np.ones(len(demands))])
     gain = -np.ones(len(demands) * len(machines))
-    found = linprog(gain, A_ub=vstack([held, once], format="csr"), b_ub=limits, bounds=(0.0, 1.0), method="highs")
-    return float(np.floor(1e-6 - found.fun))
+    found = linprog(gain, A_ub=taken, b_ub=limits, bounds=(0.0, 1.0), method="highs")
+    return float(np.floor(1e-6 - np.asarray(found.fun, dtype=np.float64)))
 
 
 def round_rows(plan: Plan, advice: Advice, seeds: Sequence[int]) -> list[Row]:
