@@ -94,14 +94,14 @@ def load(name: str) -> "Study[Any]":  # Any: the type of the config differs betw
 
 def made(name: str) -> Run:
     """Return the command of the study `name`."""
-    return study_command(load(name), STUDIES[name].help)
+    return study_command(load(name), STUDIES[name].help, STUDIES[name].trace)
 
 
-def study_command(study: "Study[Any]", about: str) -> Run:
-    """Return a command for typer that runs the study."""
+def study_command(study: "Study[Any]", about: str, usual: str) -> Run:
+    """Return a command for typer that runs the study; `usual` is the trace that it reads by default."""
 
     def run(config: object, output: Output, **taken: Any) -> None:  # Any: groups of options
-        _run(study, config, output, **taken)
+        _run(study, config, output, usual, **taken)
 
     run.__doc__ = "\n\n".join([about, *(f"{name}: {what}" for name, what in study.arms.items())])
     return command_of(run, {**{name: GROUPS[name] for name in study.takes}, "config": study.config, "output": Output})
@@ -111,6 +111,7 @@ def _run(
     study: "Study[Any]",
     config: object,
     output: Output,
+    usual: str,
     *,
     lake: LakeOption | None = None,
     threads: ThreadsOption | None = None,
@@ -125,7 +126,7 @@ def _run(
     folder = None if output.out is None else fresh_folder(output.out)
     with compiling(), ExitStack() as stack:
         folder_of, count = None if lake is None else lake.lake, None if threads is None else threads.threads
-        context = _context(stack, folder_of, count, runner, STUDIES[study.name].trace)
+        context = _context(stack, folder_of, count, runner, usual)
         findings = study.run(config, context)
     for note in findings.notes:
         say(f"note: {note}")

@@ -43,7 +43,7 @@ def findings(config: Config, context: Context) -> Findings:
 
 def app_of(study: Study[Config], about: str) -> typer.Typer:
     app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(study_command(study, about))
+    app.command()(study_command(study, about, "pai"))
     return app
 
 
