@@ -29,6 +29,7 @@ def models_until(*days: str, trace: str = "pai-synth", alias: str = "champion") 
     """Return what a service says of its models: one for each day."""
     fields: Row = {"kind": "runtime", "trace": trace, "task_type": "ctr", "version": "1", "alias": alias, "digest": "d"}
     fields |= {"targets": ["run_s"], "quantiles": [0.5], "metrics": {}, "rows": 9, "features": 3}
+    fields |= {"answer": "combined", "verdict": "better", "why": None}
     at = [{"until": f"{day}T00:00:00Z", "created": f"{day}T00:00:00Z"} for day in days]
     models = [{"name": f"runtime.{trace}.ctr", **fields, **when} for when in at]
     return http(json.dumps({"generation": 1, "models": models, "failures": []}).encode())
