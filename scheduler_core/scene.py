@@ -4,6 +4,7 @@ Checks what belongs together: names, machines that exist, room for every running
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -152,10 +153,10 @@ class Scene:
         """Return how many machines a job may not use at all, by constraint; a machine counts once."""
         counts = {"machines": 0, "gpu_type": 0, "device_mem_gib": 0}
         named = frozenset(job.machines)
-        for kind in self._kinds:
+        for kind, many in self._machines_of.items():
             wrong = _constraint(job, named, *kind)
             if wrong is not None:
-                counts[wrong] += 1
+                counts[wrong] += many
         return counts
 
     def spots(self, allocation: Allocation) -> tuple[Spot, ...]:
@@ -179,7 +180,8 @@ class Scene:
             (of.machine.gpu_type, of.device_mem_gib, of.machine.name if of.machine.name in pinned else None)
             for of in self.snapshot.machines
         ]
-        return {kind: str(at) for at, kind in enumerate(dict.fromkeys(self._kinds))}
+        self._machines_of = Counter(self._kinds)
+        return {kind: str(at) for at, kind in enumerate(self._machines_of)}
 
     def _allowed(self, job: QueuedJob) -> str | None:
         named = frozenset(job.machines)
