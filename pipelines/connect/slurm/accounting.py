@@ -30,6 +30,8 @@ SEPARATORS: Final = ("\x1f", "|")
 """What `sacct` may print between fields: what `commands.py` asks for, or the default of `-P`."""
 
 ONGOING: Final = frozenset({Status.RUNNING, Status.WAITING})
+NEVER_STARTED: Final = frozenset({Status.CANCELLED, Status.TIMEOUT})
+"""States in which a job may end while it waits; Slurm then records its end as its start, and no step."""
 _STEP: Final = re.compile(r"^\d+\.(?P<step>.+)$")
 _NO_TIME: Final = frozenset({"", "None", "Unknown", "N/A"})
 
@@ -177,7 +179,7 @@ def _folded(
     submit = _time(row["Submit"]) or end
     run_s = float(row["ElapsedRaw"] or 0)
     start = _time(row["Start"])
-    if start == end and run_s == 0.0:  # cancelled while it waited: Slurm records the end as its start
+    if status in NEVER_STARTED and not steps and start == end and run_s == 0.0:
         start = None
     requested = counts_of(row["ReqTRES"])
     instances = max(int(requested.get("node", "1")), 1)

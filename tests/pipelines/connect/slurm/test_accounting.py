@@ -155,6 +155,13 @@ def test_a_job_cancelled_while_it_waited_has_no_run(tmp_path: Path) -> None:
     assert (record["start_ts"], record["run_s"]) == ("", "")
 
 
+@pytest.mark.parametrize(("state", "steps"), [("OUT_OF_MEMORY", 0), ("OUT_OF_MEMORY", 1), ("CANCELLED", 1)])
+def test_a_job_that_ended_within_its_first_second_ran(state: str, steps: int) -> None:
+    at_once = {"State": state, "Start": JOB["End"], "End": JOB["End"], "ElapsedRaw": "0"}
+    [job] = folded({**JOB, **at_once}, *[{**STEP, **at_once}][:steps])
+    assert job.start == job.end
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
