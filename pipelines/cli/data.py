@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def fetch(
-    trace: Literal["pai", "helios", "philly", "openb"] = argument(REQUIRED, "Published trace."),
+    trace: Literal["pai", "helios", "philly", "openb", "energy"] = argument(
+        REQUIRED, "Published trace, or the measured tables of the energy studies."
+    ),
     to: Path | None = option(None, "Folder to fill.", shown="data/raw/<trace>"),
 ) -> None:
     """Download a published trace, verify and unpack it; a second run resumes a broken download."""
@@ -34,7 +36,7 @@ def fetch(
     with transfer_progress() as progress:
         files = run(trace, folder, progress=progress)
     emit([file.row() for file in files], "table")
-    say(f"next: taut ingest {trace} --from {folder}")
+    say(f"next: export TAUT_ENERGY={folder}" if trace == "energy" else f"next: taut ingest {trace} --from {folder}")
 
 
 def synth(

@@ -74,6 +74,7 @@ def _ensure(
     progress: Progress,
 ) -> State:
     final = out_dir / file.name
+    final.parent.mkdir(parents=True, exist_ok=True)
     was_there = final.exists()
     if was_there and mismatch(final, size_bytes=file.size_bytes, sha256=file.sha256) is None:
         return "present"

@@ -45,7 +45,7 @@ class Unpacking(_Record):
 class PublishedFile(_Record):
     """One file of a trace, with its exact size if the publisher states it, else with a maximum size."""
 
-    name: Name
+    name: RelativePath
     url: HttpsAddress
     sha256: Sha256
     size_bytes: Bytes | None = None

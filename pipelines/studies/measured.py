@@ -100,10 +100,10 @@ def _found(folder: Path, name: str) -> Path:
     if not folder.is_dir():
         raise SourceError(
             f"no folder of energy data at {folder}; name it with --energy or TAUT_ENERGY (expected there: {name}); "
-            "docs/results.md says whose tables they are"
+            "get them with `taut fetch energy`, then set TAUT_ENERGY=data/raw/energy"
         )
     if not (folder / name).is_file():
         raise SourceError(
-            f"{folder} lacks {name}; expected the measured tables as they were published (docs/results.md)"
+            f"{folder} lacks {name}; expected the measured tables as they were published (`taut fetch energy`)"
         )
     return folder / name

@@ -137,7 +137,7 @@ def zones_of(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise BadUsage(
             f"--grid {folder}: found no such folder, expected subfolders by zone with carbon_YEAR.csv or "
-            "price_YEAR.csv (docs/results.md says whose)"
+            "price_YEAR.csv (`taut fetch energy` gets eight zones)"
         )
     if _files(folder):
         return [folder.resolve().name]

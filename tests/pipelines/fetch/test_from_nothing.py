@@ -85,7 +85,7 @@ def test_what_the_page_fetches_is_published_and_its_studies_exist() -> None:
     top = PAGE.partition("## Not reproducible")[0]
     fetched = set(re.findall(r"`taut fetch ([\w-]+)`", PAGE))
 
-    assert fetched == set(published_names())
+    assert fetched <= set(published_names())
     assert {publication(name).licence for name in fetched}
     assert set(re.findall(r"taut study ([\w-]+)", PAGE)) <= set(STUDIES)
     for row in (line for line in top.splitlines() if re.match(r"\| `taut (fetch|synth)", line)):

@@ -35,7 +35,7 @@ def _write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["helios", "openb", "pai", "philly"])
+@pytest.mark.parametrize("name", ["energy", "helios", "openb", "pai", "philly"])
 def test_every_manifest_holds_and_describes_itself(name: str) -> None:
     published = publication(name)
     header = (publications.MANIFESTS / f"{name}.toml").read_text(encoding="utf-8").split("\n\n")[0]
@@ -43,7 +43,8 @@ def test_every_manifest_holds_and_describes_itself(name: str) -> None:
     assert published.name == name
     assert all(len(file.sha256) == 64 for file in published.files)
     assert all(urlsplit(file.url).scheme == "https" for file in published.files)
-    assert all(urlsplit(file.url).path.endswith(f"/{file.name}") for file in published.files)
+    if name != "energy":  # its files are named after the layout of TAUT_ENERGY
+        assert all(urlsplit(file.url).path.endswith(f"/{file.name}") for file in published.files)
     assert max(Counter(file.sha256 for file in published.files).values()) == 1
     assert all(
         field in header
