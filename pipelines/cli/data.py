@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def fetch(
-    trace: Literal["pai", "helios", "philly", "openb", "energy"] = argument(
+    trace: Literal["pai", "pai-sample", "helios", "philly", "openb", "energy"] = argument(
         REQUIRED, "Published trace, or the measured tables of the energy studies."
     ),
     to: Path | None = option(None, "Folder to fill.", shown="data/raw/<trace>"),
@@ -31,12 +31,13 @@ def fetch(
     """Download a published trace, verify and unpack it; a second run resumes a broken download."""
     from pipelines.cli.progress import transfer_progress
     from pipelines.fetch.fetch import fetch as run
+    from pipelines.fetch.publication import publication
 
     folder = to or Path("data/raw") / trace
     with transfer_progress() as progress:
         files = run(trace, folder, progress=progress)
     emit([file.row() for file in files], "table")
-    say(f"next: export TAUT_ENERGY={folder}" if trace == "energy" else f"next: taut ingest {trace} --from {folder}")
+    say(f"next: {publication(trace).next.format(to=folder)}")
 
 
 def synth(

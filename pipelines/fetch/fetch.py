@@ -25,11 +25,13 @@ class FetchedFile:
     name: str
     size_bytes: int
     state: State
+    checked: Literal["sha256", "size"]
     unpacked: tuple[Path, ...] = ()
 
     def row(self) -> dict[str, object]:
         """Return the file as one flat row."""
-        return {"file": self.name, "size_bytes": self.size_bytes, "state": self.state, "unpacked": len(self.unpacked)}
+        stated = {"file": self.name, "size_bytes": self.size_bytes, "checked": self.checked, "state": self.state}
+        return {**stated, "unpacked": len(self.unpacked)}
 
 
 def fetch(
@@ -60,7 +62,9 @@ def fetch(
             state = _ensure(file, url, out_dir, client, patience, sleep, progress or (lambda *_: None))
         unpacked = _ensure_unpacked(file, out_dir)
         size_bytes = (out_dir / file.name).stat().st_size
-        files.append(FetchedFile(name=file.name, size_bytes=size_bytes, state=state, unpacked=unpacked))
+        checked: Literal["sha256", "size"] = "sha256" if file.sha256 else "size"
+        fetched = FetchedFile(name=file.name, size_bytes=size_bytes, state=state, checked=checked, unpacked=unpacked)
+        files.append(fetched)
     return files
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from pipelines.errors import BadUsage, FetchError
 
-__all__ = ["how_to_get"]
+__all__ = ["how_to_get", "publication"]
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "data" / "manifests"
 
@@ -43,11 +43,11 @@ class Unpacking(_Record):
 
 
 class PublishedFile(_Record):
-    """One file of a trace, with its exact size if the publisher states it, else with a maximum size."""
+    """One file of a trace, with an exact or a maximum size; only beside an exact size the digest may be missing."""
 
     name: RelativePath
     url: HttpsAddress
-    sha256: Sha256
+    sha256: Sha256 | None = None
     size_bytes: Bytes | None = None
     max_bytes: Bytes | None = None
     unpack: Unpacking | None = None
@@ -61,11 +61,13 @@ class PublishedFile(_Record):
     def _has_one_bound(self) -> Self:
         if (self.size_bytes is None) == (self.max_bytes is None):
             raise ValueError(f"{self.name} needs either size_bytes or max_bytes")
+        if self.sha256 is None and self.size_bytes is None:
+            raise ValueError(f"{self.name} needs sha256 or size_bytes")
         return self
 
 
 class Publication(_Record):
-    """A published trace: publisher, licence, citation and files."""
+    """A published trace: publisher, licence, citation, files, and the shell command that uses them."""
 
     name: Name
     title: Text
@@ -73,6 +75,7 @@ class Publication(_Record):
     licence: Text
     homepage: HttpsAddress
     citation: Text
+    next: Text
     files: Annotated[tuple[PublishedFile, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -96,7 +99,7 @@ def published_names() -> list[str]:
 def how_to_get(trace: str) -> str:
     """Return in words the one shell command that puts a trace into the lake, or that there is none."""
     if trace in published_names():
-        return f"get it with `taut fetch {trace} && taut ingest {trace} --from data/raw/{trace}`"
+        return f"get it with `taut fetch {trace} && {publication(trace).next.format(to=f'data/raw/{trace}')}`"
     if trace == "pai-synth":
         return "get it with `taut synth pai && taut ingest pai --from data/raw/pai-synth --as pai-synth`"
     return f"{trace} is not a published trace, so no command gets it (docs/results.md)"

@@ -99,6 +99,7 @@ publisher = "Nobody"
 licence = "CC0"
 homepage = "https://example.org/"
 citation = "None"
+next = "None"
 
 [[files]]
 name = "{name}"

@@ -13,7 +13,7 @@ def test_a_file_is_fetched_verified_and_named(mirror: Mirror, tmp_path: Path, ou
     assert (out / NAME).read_bytes() == BODY
     assert files_in(out) == [NAME]
     assert [file.row() for file in files] == [
-        {"file": NAME, "size_bytes": len(BODY), "state": "fetched", "unpacked": 0}
+        {"file": NAME, "size_bytes": len(BODY), "checked": "sha256", "state": "fetched", "unpacked": 0}
     ]
     assert mirror.requests[0]["path"] == f"/traces/{NAME}"
     assert mirror.requests[0]["Accept-Encoding"] == "identity"
@@ -102,7 +102,7 @@ def test_a_file_in_the_way_of_the_folder_is_named(mirror: Mirror, tmp_path: Path
 
 
 def test_an_unknown_trace_names_the_known_ones(out: Path) -> None:
-    with pytest.raises(BadUsage, match=r"'nosuch'.*helios, openb, pai, philly"):
+    with pytest.raises(BadUsage, match=r"'nosuch'.*energy, helios, openb, pai, pai-sample, philly"):
         fetch("nosuch", out)
 
     assert not out.exists()

@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import json
 import re
+import tarfile
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -19,8 +20,12 @@ from pipelines.cli import app
 from pipelines.fetch.fetch import fetch
 from pipelines.fetch.publication import publication, published_names
 from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
+from pipelines.simulation.energy.grid_files import zones_of
+from pipelines.studies.fragmentation.published import POLICIES
+from pipelines.studies.measured import by_frequency, gavel_throughputs
 from pipelines.studies.registry import STUDIES
-from tests.pipelines.studies.fragmentation.tiny import tiny_openb
+from tests.pipelines.studies.fragmentation.tiny import results, tiny_openb
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = (DOCS / "results.md").read_text(encoding="utf-8")
@@ -33,34 +38,49 @@ class Quiet(SimpleHTTPRequestHandler):
 
 def manifest_of(folder: Path) -> str:
     files = "".join(
-        f'[[files]]\nname = "{path.name}"\nurl = "https://example.org/{path.name}"\n'
-        f'sha256 = "{hashlib.sha256(path.read_bytes()).hexdigest()}"\nsize_bytes = {path.stat().st_size}\n'
-        for path in sorted(folder.iterdir())
+        f'[[files]]\nname = "{name}"\nurl = "https://example.org/{name}"\n'
+        f'sha256 = "{hashlib.sha256((folder / name).read_bytes()).hexdigest()}"\n'
+        f"size_bytes = {(folder / name).stat().st_size}\n"
+        for name in sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     )
-    about = "".join(f'{name} = "made up"\n' for name in ("title", "publisher", "licence", "citation"))
-    return f'name = "openb"\n{about}homepage = "https://example.org/"\n{files}'
+    about = "".join(f'{name} = "made up"\n' for name in ("title", "publisher", "licence", "citation", "next"))
+    return f'name = "made-up"\n{about}homepage = "https://example.org/"\n{files}'
 
 
-def test_a_study_runs_on_what_a_mirror_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def fetched(published: Path, raw: Path, monkeypatch: pytest.MonkeyPatch, name: str = "") -> set[str]:
+    """Fetch a folder's files from a mirror on this machine, all or those of a published name; return their states."""
     monkeypatch.setenv("NO_PROXY", "*")
-    published = tiny_openb(tmp_path / "site", "default")
-    (tmp_path / "openb.toml").write_text(manifest_of(published))
+    manifest = None if name else raw.with_suffix(".toml")
+    if manifest is not None:
+        raw.parent.mkdir(exist_ok=True)
+        manifest.write_text(manifest_of(published))
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(published))) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        url = f"http://127.0.0.1:{server.server_port}"
-        files = fetch("openb", tmp_path / "raw", manifest=tmp_path / "openb.toml", base_url=url)
+        files = fetch(name, raw, manifest=manifest, base_url=f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
         thread.join()
+    return {file.state for file in files}
 
-    ingest("openb", tmp_path / "raw", tmp_path / "lake")
+
+def test_a_study_runs_on_what_a_mirror_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tiny_openb(tmp_path / "site", "default")
+    results(site / "expected_results", dict.fromkeys(POLICIES, (80.0, 81.0)))
+    states = fetched(site, tmp_path / "raw" / "openb", monkeypatch)
+
+    ingest("openb", tmp_path / "raw" / "openb", tmp_path / "lake")
     study = ["study", "fragmentation", "--workload", "default", "--seeds", "2", "--processes", "1", "--format", "json"]
-    result = CliRunner().invoke(app, [*study, "--lake", str(tmp_path / "lake")], env={"TAUT_TRACES": str(tmp_path)})
+    result = CliRunner().invoke(
+        app, [*study, "--lake", str(tmp_path / "lake")], env={"TAUT_TRACES": str(tmp_path / "raw")}
+    )
 
-    assert {file.state for file in files} == {"fetched"}
+    assert states == {"fetched"}
     assert result.exit_code == 0, result.output
     rows: list[dict[str, Any]] = json.loads(result.stdout)
     assert {row["policy"] for row in rows if row.get("policy")} >= {"fgd", "dot_product"}
+    assert [row["published_pct"] for row in rows if row.get("policy") == "fgd" and row["table"] == "unallocated"] == [
+        19.5
+    ]
 
 
 @pytest.mark.parametrize(
@@ -81,27 +101,87 @@ def test_a_study_without_its_data_names_the_command_that_gets_it(
     assert command in " ".join(result.stderr.split())
 
 
-def test_what_the_page_fetches_is_published_and_its_studies_exist() -> None:
-    top = PAGE.partition("## Not reproducible")[0]
-    fetched = set(re.findall(r"`taut fetch ([\w-]+)`", PAGE))
+def test_above_each_table_of_the_page_are_the_commands_that_get_its_data() -> None:
+    sections = {part.partition("\n")[0]: part for part in PAGE.split("\n## ") if "\n| command |" in part}
 
-    assert fetched <= set(published_names())
-    assert {publication(name).licence for name in fetched}
+    assert len(sections) == 5
+    for part in sections.values():
+        first, *others = re.findall(r"^    (.+)$", part, re.MULTILINE)
+        verb, name = first.split()[1:3]
+        if verb == "fetch":
+            assert name in published_names()
+            used = publication(name).next.format(to=f"data/raw/{name}")
+            assert " && ".join(others) == used or (name == "helios" and others[-1].startswith("taut ingest helios"))
+        else:
+            assert (verb, others) == ("synth", ["taut ingest pai --from data/raw/pai-synth --as pai-synth"])
     assert set(re.findall(r"taut study ([\w-]+)", PAGE)) <= set(STUDIES)
-    for row in (line for line in top.splitlines() if re.match(r"\| `taut (fetch|synth)", line)):
-        trace = re.findall(r"taut (?:fetch|synth) (\w+)", row)[0]
-        assert f"taut ingest {trace} --from data/raw/" in row
-        assert "taut study" in row or "taut evaluate" in row
+    assert set(re.findall(r"--trace ([\w-]+)", PAGE)) == {"pai", "helios", "pai-synth"}
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("venus_sample", DOCS / "venus_sample.py")
+def test_the_energy_studies_find_their_tables_where_a_mirror_puts_them(
+    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = traces.parent / "energy"
+    if not real.is_dir():
+        pytest.skip("no measured tables here")
+    states = fetched(real, tmp_path / "raw", monkeypatch, name="energy")
+
+    assert states == {"fetched"}
+    assert len(by_frequency(tmp_path / "raw").names) == 33
+    assert len(gavel_throughputs(tmp_path / "raw"))
+    assert len(zones_of(tmp_path / "raw" / "grid")) == 8
+
+
+def loaded(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     return script
+
+
+def test_the_pai_sample_is_cut_out_of_the_joined_rows_that_a_mirror_serves(
+    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, real, raw = loaded("pai_sample"), traces / "pai", tmp_path / "raw"
+    as_text = {"infer_schema": False, "has_header": False}
+    tables = {
+        name: pl.read_csv(real / f"pai_{name}_table.csv", new_columns=columns, **as_text).fill_null("")
+        for name, columns in script.COLUMNS.items()
+    }
+    task, worker = ["job_name", "task_name"], ["job_name", "task_name", "worker_name", "inst_id", "machine"]
+    rows = (
+        tables["sensor"]
+        .join(tables["instance"], on=worker, maintain_order="left")
+        .join(tables["task"].drop("status", "start_time", "end_time"), on=task, maintain_order="left")
+        .join(tables["group_tag"].drop("gpu_type_spec"), on="inst_id", maintain_order="left")
+        .with_columns(index=pl.lit("36371317"), cap_gpu_machine_spec=pl.lit("2.0"))
+    )
+    others = rows.with_columns(cpu_usage=pl.col("cpu_usage") + "1", group=pl.lit("not of the sample")).head(142)
+    (tmp_path / "site").mkdir()
+    pl.concat([others, rows]).write_csv(tmp_path / "site" / "1_000_sampled_test_data.csv")
+    with tarfile.open(tmp_path / "site" / "pai_machine_spec.tar.gz", "w:gz") as archive:
+        archive.add(real / "pai_machine_spec.csv", "pai_machine_spec.csv")
+
+    assert fetched(tmp_path / "site", raw, monkeypatch) == {"fetched"}
+    script.main(raw)
+    ingest("pai", raw / "pai", tmp_path / "lake")
+    ingest("pai", real, tmp_path / "expected")
+
+    assert capsys.readouterr().out == "824 tasks, byte for byte the sample of the results\n"
+    for table in ("jobs", "usage", "machines"):
+        made, expected = (Lake(tmp_path / lake).table(table, "pai").collect() for lake in ("lake", "expected"))
+        assert made.equals(expected)
+    with (raw / "1_000_sampled_test_data.csv").open("a") as file:
+        file.write(rows.head(1).with_columns(plan_cpu=pl.lit("1.0")).write_csv(include_header=False))
+    script.main(raw)
+    assert capsys.readouterr().out == "825 tasks, not the sample of the results\n"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return loaded("venus_sample")
 
 
 def test_the_venus_sample_hides_what_the_results_did_not_know(
