@@ -3,6 +3,8 @@
 The readers in `pipelines.lake.sources` translate each trace's spellings; only raw workload tags are translated here.
 """
 
+import re
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -56,5 +58,42 @@ TASK_TYPE_OF_WORKLOAD: Final[dict[str, TaskType]] = {
 }
 """Task types by raw workload tag; a missing or unlisted tag is `TaskType.OTHER`."""
 
-GPU_MEM_GIB_OF_TYPE: Final[dict[str, float]] = {"T4": 16.0, "P100": 16.0, "V100": 16.0, "V100M32": 32.0}
-"""Memory of one device in GiB by GPU type; `MISC` and unknown types are not listed."""
+_SPELLING: Final = re.compile(r"nvidia|tesla|geforce|quadro|rtx|pcie|sxm[0-9]?|[^a-z0-9]")
+_SIZE: Final = re.compile(r"(?<![0-9])([1-9][0-9]{0,2}) ?gi?b?(?![a-z0-9])")
+
+
+class Cards(Mapping[str, float]):
+    """Memory of one device in GiB by GPU type, which is listed here in any common spelling, or names its size.
+
+    >>> cards = Cards({"T4": 16.0, "RTX4090": 24.0})
+    >>> cards["Tesla-T4"], cards["NVIDIA GeForce RTX 4090"], cards["nvidia_a100_80gb_pcie"], cards.get("a100")
+    (16.0, 24.0, 80.0, None)
+    """
+
+    def __init__(self, listed: Mapping[str, float]) -> None:
+        self._listed = dict(listed)
+        self._spelt = {_SPELLING.sub("", name.lower()): gib for name, gib in listed.items()}
+
+    def __getitem__(self, gpu_type: str) -> float:
+        written = gpu_type.lower()
+        known = self._spelt.get(_SPELLING.sub("", written))
+        sizes = _SIZE.findall(written)  # of several, as in 1g.5gb, the last is the memory
+        if known is None and not sizes:
+            raise KeyError(gpu_type)
+        return float(sizes[-1]) if known is None else known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+
+GPU_MEM_GIB_OF_TYPE: Final = Cards(
+    dict.fromkeys(["T4", "P100", "V100", "V100M16", "A2", "A16"], 16.0)
+    | {"V100M32": 32.0, "K80": 12.0, "P4": 8.0, "GTX1080Ti": 11.0, "RTX2080Ti": 11.0, "RTX5090": 32.0}
+    | dict.fromkeys(["P40", "A10", "A10G", "A30", "L4", "RTX3090", "RTX4090"], 24.0)
+    | dict.fromkeys(["A40", "A6000", "L20", "L40", "L40S", "RTX6000Ada"], 48.0)
+    | {"H100": 80.0, "H800": 80.0, "H100NVL": 94.0, "H20": 96.0, "H200": 141.0, "B200": 180.0, "MI300X": 192.0}
+)
+"""Not listed, and so unknown without a size in the name: `MISC`, and cards sold in several sizes, such as A100."""

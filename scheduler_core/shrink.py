@@ -102,7 +102,8 @@ class _Known:
     """What is known of n jobs before their requests are varied.
 
     `floors` (n, 3) are NaN where unknown. `measured` (n, 3) marks resources that may shrink: those with a floor, all
-    under guard `none`. `raises` (n, 3) are the floors of resources whose peak use exceeds the request, else NaN.
+    under guard `none`. `raises` (n, 3) are the floors, without any assumed card, of resources whose peak use exceeds
+    the request, else NaN.
     `minimums` (n, 3) are 0 where a job has none. `important` (n, 3) marks resources that keep their request. `low` and
     `high` (n, 3) bound the requests for which the predicted run time counts. `invalid` (n,) marks impossible peaks.
     """
@@ -131,9 +132,10 @@ def _known(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> _
     if policy.guard == "usage":
         peak = _asked(lambda: _checked_peak(predictor.peak_use(jobs), len(jobs)))
         kinds = [job.gpu_type for job in jobs]
-        floors, bare = policy.floors(peak, kinds), policy.floors(peak, kinds, margins=False)
+        floors, sure = policy.floors(peak, kinds), policy.floors(peak, kinds, assume=False)
+        bare = policy.floors(peak, kinds, margins=False, assume=False)
         measured = np.isfinite(floors)
-        raised = np.column_stack([floors[:, :GPUS], round_up_gpus(floors[:, GPUS], policy.gpu_grid)])
+        raised = np.column_stack([sure[:, :GPUS], round_up_gpus(sure[:, GPUS], policy.gpu_grid)])
         under = (requests > 0.0) & (bare > requests * (1.0 + policy.minimum_change))
         raises = np.where(under & (raised > requests), raised, np.nan)
         important &= ~(peak.runs >= policy.sure_runs)[:, None]

@@ -50,7 +50,8 @@ class ShrinkPolicy:
     `modelserve.bundle.alike`). A job with too little memory dies, so memory has a
     margin. A job with too little CPU or GPU only runs more slowly, so these have no margin by default.
     `gpu_grid`: step to which GPU requests below one GPU are rounded; larger requests are whole GPUs.
-    `device_mem_gib`: memory of one GPU by GPU type; unlisted types have `assumed_device_mem_gib`.
+    `device_mem_gib`: memory of one GPU by GPU type. For a type that is not listed, floors assume
+    `assumed_device_mem_gib`, which is less than most cards have. Memory on an unknown card never raises a request.
     """
 
     alpha0: float | None = None
@@ -100,22 +101,25 @@ class ShrinkPolicy:
         count = int(np.ceil((1.0 - self.first_alpha) / self.alpha_step - ROUNDING_SLACK))
         return np.round(self.first_alpha + self.alpha_step * np.arange(count), 12)
 
-    def device_gib(self, gpu_types: Sequence[str | None]) -> FloatArray:
-        """Return the memory per GPU in GiB for each GPU type (n,)."""
-        known, assumed = self.device_mem_gib, self.assumed_device_mem_gib
-        return np.array([known.get(kind, assumed) if kind else assumed for kind in gpu_types], dtype=np.float64)
+    def memory_shares(self, gib: FloatArray, gpu_types: Sequence[str | None], *, assume: bool = True) -> FloatArray:
+        """Return the number of GPUs (n,) whose memory holds `gib` (n,); without `assume`, 0 for an unknown card."""
+        unknown = self.assumed_device_mem_gib if assume else np.inf
+        known = self.device_mem_gib
+        return gib / np.array([known.get(kind, unknown) if kind else unknown for kind in gpu_types], dtype=np.float64)
 
-    def floors(self, peak: PeakUse, gpu_types: Sequence[str | None], *, margins: bool = True) -> FloatArray:
+    def floors(
+        self, peak: PeakUse, gpu_types: Sequence[str | None], *, margins: bool = True, assume: bool = True
+    ) -> FloatArray:
         """Return the floor below which each resource of each job must not shrink (n, 3).
 
         A floor is the predicted peak use plus a margin, NaN for jobs with fewer than `min_runs` measured runs. The GPU
-        floor is at least the share of a GPU whose memory can hold the peak GPU memory.
+        floor is at least the share of a GPU whose memory can hold the peak GPU memory (`memory_shares`).
         """
         cpu, mem, gpu, gpu_mem = (
             1.0 + (margin if margins else 0.0)
             for margin in (self.cpu_margin, self.mem_margin, self.gpu_margin, self.gpu_mem_margin)
         )
-        gpus = np.maximum(peak.gpus * gpu, peak.gpu_mem_gib * gpu_mem / self.device_gib(gpu_types))
+        gpus = np.maximum(peak.gpus * gpu, self.memory_shares(peak.gpu_mem_gib * gpu_mem, gpu_types, assume=assume))
         floors = np.column_stack([peak.cpu_cores * cpu, peak.mem_gib * mem, gpus])
         floors[peak.runs < self.min_runs] = np.nan
         return floors

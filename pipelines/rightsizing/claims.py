@@ -87,7 +87,8 @@ def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
     Columns: `OWNERS`, `gpu_type`, `REQUESTS`; `runs`, `measured_runs`, `instances` (the mean), `hours`, `seen_ts`;
     `evidence` (`group`, `user` or null) and `evidence_runs`; `<resource>_p95`, `_peak`, `_target` and `_reason`. `_p95`
     and `_peak` are the 95th percentile and the maximum of use over runs, null if no run was measured; use of GPUs is
-    the larger of the busy fraction and the fraction of memory used, null if one of them was not measured. A target
+    the larger of the busy fraction and the fraction of memory used (0 on a card of unknown memory), null if one of them
+    was not measured. A target
     other than the request requires `min_runs` measured runs. It is larger (reason `too_little`) if these runs had this
     very request and the owner's peak with it exceeds it by the policy's `minimum_change` or more: runs with larger
     requests do not raise a smaller one. So a `_p95` above its target is less than that above it, or comes from other
@@ -101,12 +102,10 @@ def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
         seen_ts=pl.col("seen_ts").max(),
     )
     known = _with_evidence(claims, runs, policy.min_runs).sort(*OWNERS, "gpu_type", *REQUESTS, nulls_last=True)
-    device_gib = policy.device_gib(known["gpu_type"].to_list())
-    needs = {level: _needs(known, level, device_gib) for level in LEVELS}
-    peaks = _needs(known, "own_peak", device_gib)
-    targets, reasons = _targets(
-        requests_of(known), _floors(known, policy), peaks, known["evidence"].is_not_null(), policy
-    )
+    needs = {level: _needs(known, level, policy) for level in LEVELS}
+    peaks, evident = _needs(known, "own_peak", policy), known["evidence"].is_not_null()
+    assumed, sure = (_floors(known, policy, assume=assume) for assume in (True, False))
+    targets, reasons = _targets(requests_of(known), assumed, sure, peaks, evident, policy)
     amounts = {**needs, "target": targets}
     return known.select(
         *OWNERS,
@@ -176,32 +175,37 @@ def _best_known(what: str) -> pl.Expr:
     return pl.coalesce(_of_chosen(what), f"group_{what}", f"user_{what}")
 
 
-def _needs(known: pl.DataFrame, level: str, device_gib: FloatArray) -> FloatArray:
+def _needs(known: pl.DataFrame, level: str, policy: ShrinkPolicy) -> FloatArray:
     """Return the use of each resource at a level (`p95`, `peak` or `own_peak`), shape (claims, 3); NaN if unknown."""
     cpu_cores, mem_gib, gpus, gpu_mem_gib = (_column(known, f"{need}_{level}") for need in MEASURES)
-    return np.column_stack([cpu_cores, mem_gib, np.maximum(gpus, gpu_mem_gib / device_gib)])
+    shares = policy.memory_shares(gpu_mem_gib, known["gpu_type"].to_list(), assume=False)
+    return np.column_stack([cpu_cores, mem_gib, np.maximum(gpus, shares)])
 
 
-def _floors(known: pl.DataFrame, policy: ShrinkPolicy) -> FloatArray:
+def _floors(known: pl.DataFrame, policy: ShrinkPolicy, *, assume: bool) -> FloatArray:
     peaks = {need: _column(known, f"{need}_floor") for need in MEASURES}
     peak = PeakUse(**peaks, runs=known["evidence_runs"].to_numpy().astype(np.int64))
-    return policy.floors(peak, known["gpu_type"].to_list())
+    return policy.floors(peak, known["gpu_type"].to_list(), assume=assume)
 
 
 def _targets(
-    requests: FloatArray, floors: FloatArray, peaks: FloatArray, evident: pl.Series, policy: ShrinkPolicy
+    requests: FloatArray,
+    floors: FloatArray,
+    sure: FloatArray,
+    peaks: FloatArray,
+    evident: pl.Series,
+    policy: ShrinkPolicy,
 ) -> tuple[FloatArray, npt.NDArray[np.object_]]:
     """Return targets and reasons, both of shape (claims, 3); NaN and no reason for a resource without a request.
 
-    `peaks` (claims, 3) is the largest use in enough runs with this very request, else NaN. `evident` (claims,) marks
-    claims with enough measured runs.
+    `floors` (claims, 3) assume a memory for unknown cards, `sure` do not: only these raise. `peaks` (claims, 3) is the
+    largest use in enough runs with this very request, else NaN. `evident` (claims,) marks claims with enough runs.
     """
-    rounded = np.column_stack(
-        [*(_up(floors[:, r], STEPS[name]) for r, name in enumerate(RESOURCES[:2])), _shares(floors[:, 2], policy)]
-    )
+    rounded, raised = _rounded(floors, policy), _rounded(sure, policy)
     # A part of a GPU cannot use more than that GPU, whatever the margin.
     of_one = (requests[:, 2] <= 1.0) & (peaks[:, 2] <= 1.0)
-    rounded[of_one, 2] = np.minimum(rounded[of_one, 2], 1.0)
+    raised[of_one, 2] = np.minimum(raised[of_one, 2], 1.0)
+    rounded = np.where(rounded > requests, np.fmax(raised, requests), rounded)
     saved = requests - rounded
     worthwhile = (saved > 0.0) & (saved >= (policy.minimum_change - ROUNDING_SLACK) * requests)
     under = (saved < 0.0) & (peaks >= (1.0 + policy.minimum_change - ROUNDING_SLACK) * requests)
@@ -221,9 +225,10 @@ def _targets(
     return np.where(changed, rounded, requests), reasons
 
 
-def _shares(floors: FloatArray, policy: ShrinkPolicy) -> FloatArray:
+def _rounded(floors: FloatArray, policy: ShrinkPolicy) -> FloatArray:
     # A job that requests GPUs keeps at least one grid step of a GPU.
-    return np.maximum(round_up_gpus(floors, policy.gpu_grid), policy.gpu_grid)
+    shares = np.maximum(round_up_gpus(floors[:, 2], policy.gpu_grid), policy.gpu_grid)
+    return np.column_stack([*(_up(floors[:, r], STEPS[name]) for r, name in enumerate(RESOURCES[:2])), shares])
 
 
 def _up(values: FloatArray, step: float) -> FloatArray:

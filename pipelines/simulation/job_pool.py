@@ -141,8 +141,8 @@ def recorded_pool(jobs: pl.DataFrame, usage: pl.DataFrame) -> Pool:
 def _pool(frame: pl.DataFrame, dropped: Mapping[str, int]) -> Pool:
     complete = pl.all_horizontal(pl.col(name).is_not_null() for name in (*REQUESTS, *MEASURED))
     is_measured = complete & (pl.col("role") != PARAMETER_SERVER)
-    has_type = pl.col("gpu_type").is_in(list(GPU_MEM_GIB_OF_TYPE)).fill_null(value=False)
-    is_known = has_type | (pl.col("req_gpus").fill_null(0.0) == 0.0)
+    kinds = [kind for kind in frame["gpu_type"].unique() if kind in GPU_MEM_GIB_OF_TYPE]
+    is_known = pl.col("gpu_type").is_in(kinds).fill_null(value=False) | (pl.col("req_gpus").fill_null(0.0) == 0.0)
     marked = frame.with_columns(pl.when(is_measured).then(name).otherwise(0.0).alias(name) for name in MEASURED)
     rows = marked.with_columns(pl.col(list(REQUESTS)).fill_null(float("nan"))).iter_rows(named=True)
     return Pool(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import Recommendation, ShrinkPolicy, advised, shrink
 from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Knowledge, Reason, Request, RunTimes
@@ -236,9 +237,19 @@ def test_an_unknown_floor_leaves_its_resource_only() -> None:
     assert answer.reasons["cpu_cores"] == Reason.NOT_MEASURED
 
 
-def test_a_peak_above_the_request_is_told_with_the_floor_to_raise_it_to() -> None:
-    peak = (4.5, 7.5, 0.3, 8.0)  # GPU memory of half a device of 16 GiB
-    answer = one(ToyPredictor(peak=peak, known=Knowledge(important=frozenset(RESOURCES))), request(4.0, 8.0, 0.25))
+@pytest.mark.parametrize(
+    ("card", "gpus"),
+    [
+        ("Tesla-T4", 0.6),  # 8 GiB x 1.15 / 16 GiB, on the grid of 0.05
+        ("NVIDIA-A100-SXM4-80GB", 0.3),  # the GPU itself, not its memory
+        ("A100", 0.3),
+        (None, 0.3),
+    ],
+)
+def test_a_peak_above_the_request_is_told_with_the_floor_to_raise_it_to(card: str | None, gpus: float) -> None:
+    predictor = ToyPredictor(peak=(4.5, 7.5, 0.3, 8.0), known=Knowledge(important=frozenset(RESOURCES)))
+    policy = ShrinkPolicy(device_mem_gib=GPU_MEM_GIB_OF_TYPE)
+    [answer] = shrink([job("a", request(4.0, 8.0, 0.25), gpu_type=card)], predictor, policy)
 
     assert answer.target == answer.request, "nothing is ever given more than was requested"
     assert answer.reasons == {
@@ -246,7 +257,7 @@ def test_a_peak_above_the_request_is_told_with_the_floor_to_raise_it_to() -> Non
     }  # fmt: skip
     assert answer.raise_to.cpu_cores == 4.5
     assert math.isnan(answer.raise_to.mem_gib), "only the margin of the floor is above the request"
-    assert answer.raise_to.gpus == 0.6  # 8 GiB x 1.15 / 16 GiB, on the grid of 0.05
+    assert answer.raise_to.gpus == gpus
 
 
 @pytest.mark.parametrize("quiet", [{"opted_out": True}, {"predictor": ToyPredictor(peak=(9.0, 9.0, 1.0, 9.0), runs=2)}])
@@ -256,6 +267,14 @@ def test_no_raise_is_told_for_jobs_that_opted_out_or_were_measured_too_rarely(qu
 
     assert Reason.TOO_LITTLE not in answer.reasons.values()
     assert np.isnan(answer.raise_to.row()).all()
+
+
+def test_memory_beyond_the_assumed_card_keeps_the_request_of_a_job_on_an_unknown_card() -> None:
+    answer = one(ToyPredictor(peak=(1.0, 1.0, 0.1, 29.0), known=WIDE), request(4.0, 8.0, 1.0), gpu_type="A100")
+
+    assert answer.target.gpus == 1.0
+    assert answer.reasons["gpus"] != Reason.TOO_LITTLE
+    assert math.isnan(answer.raise_to.gpus)
 
 
 @pytest.mark.parametrize("guard", ["none", "usage"])

@@ -16,7 +16,7 @@ from pipelines.rightsizing.claims import measured_runs, sized_claims, submitted
 from pipelines.rightsizing.rows import By, rightsized, summary
 from pipelines.rightsizing.table import table_rows
 from scheduler_core.shrink import ShrinkPolicy
-from scheduler_core.types import RESOURCES
+from scheduler_core.types import RESOURCES, Reason
 from tests.examples import examples
 from tests.pipelines.lake.canonical import T0, canonical, job_row
 
@@ -325,6 +325,11 @@ def test_the_device_of_the_request_gives_the_share_of_its_memory() -> None:
     [v100] = sized(*(run(at, used, gpu_type="V100M32") for at in range(3)))
     [unknown] = sized(*(run(at, used, gpu_type=None) for at in range(3)))
     assert [row["gpus_target"] for row in (t4, v100, unknown)] == [0.6, 0.3, 0.6]
+    large = {"gpu_mem_max_gib": 29.0, "used_gpus": 0.2}
+    [a100] = sized(*(run(at, large, gpu_type="NVIDIA-A100-SXM4-80GB") for at in range(3)))
+    [unsure] = sized(*(run(at, large, gpu_type="A100") for at in range(3)))
+    assert (a100["gpus_target"], a100["gpus_reason"]) == (0.45, Reason.SHRUNK)
+    assert (unsure["gpus_target"], unsure["gpus_reason"], unsure["gpus_missing_h"]) == (1.0, Reason.FLOOR, 0.0)
 
 
 def test_margins_move_the_targets() -> None:
