@@ -27,9 +27,16 @@ class Caller(BaseModel):
     clusters: frozenset[str] | None = None
 
     def check_scope(self, scope: Scope) -> None:
-        """Raise `Forbidden` unless the caller holds `scope`; `admin` holds every scope."""
+        """Raise `Forbidden` unless the caller may make calls of `scope`; `admin` may make all."""
+        if scope is Scope.FEEDBACK and self.believed:
+            return
         if scope not in self.scopes and Scope.ADMIN not in self.scopes:
             raise Forbidden(f"the token of {self.name[:40]} lacks the scope {scope}")
+
+    @property
+    def believed(self) -> bool:
+        """Whether its feedback counts as confirmed; only by the scope itself, not by `admin`."""
+        return Scope.ACCOUNTING in self.scopes
 
     def check_reach(self, trace: str, cluster: str | None, *, field: str) -> None:
         """Raise `Forbidden` unless the caller may use `cluster` of `trace`.
@@ -54,8 +61,8 @@ def _out_of_reach(field: str, name: str | None, reach: frozenset[str]) -> str:
     return f"{field}: found {found}, expected one within the token's reach: {', '.join(sorted(reach)) or 'none at all'}"
 
 
-ANYONE: Final = Caller(name="anyone", scopes=frozenset(Scope))
-"""The caller of every call if no tokens are set, which is allowed on loopback addresses only."""
+ANYONE: Final = Caller(name="anyone", scopes=frozenset(Scope) - {Scope.ACCOUNTING})
+"""The caller of every call if no tokens are set, which is allowed on loopback addresses only; it is not believed."""
 
 
 class OfCluster(Protocol):

@@ -6,8 +6,9 @@ __all__ = ["Scope"]
 
 
 class Scope(StrEnum):
-    """A kind of call that a token permits."""
+    """A kind of call that a token permits; `accounting` is believed feedback, from the cluster's own records."""
 
     PREDICT = "predict"
     FEEDBACK = "feedback"
+    ACCOUNTING = "accounting"
     ADMIN = "admin"

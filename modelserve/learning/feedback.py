@@ -45,7 +45,7 @@ def take_feedback(
     with store.reading("looking for finished jobs") as connection:
         known = known_digests(connection, {row.identity for row in rows})
     first = _counted(rows, known)
-    judged = with_trust(store, scored_in_hindsight(list(first.values()), snapshot))
+    judged = with_trust(store, scored_in_hindsight(list(first.values()), snapshot), believed=caller.believed)
     earlier = insert_finished(store, judged)
     feed.poll()
     return _answer(rows, earlier | {key: known[key] for key in known.keys() - first.keys()}, first, judged)

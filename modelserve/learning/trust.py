@@ -5,7 +5,8 @@ reports as it has such jobs. A tied report is *confirmed* if enough of the newes
 or less, among those of its group and role, and among all of its group and of its user, whose history it enters too. As
 long as fewer of them are forged, forged ones alone confirm nothing. Reports that are not tied count only against it,
 if they measured more. Memory that differs from that of similar jobs by a factor near 1024 is *quarantined*: somebody
-mixed up MiB and GiB. Reports that are not confirmed may still raise predictions and floors
+mixed up MiB and GiB. Any other report of a caller with the scope `accounting`, the cluster's own records, counts as
+tied and confirmed. Reports that are not confirmed may still raise predictions and floors
 (`modelserve.contract.feedback_rules`).
 """
 
@@ -50,14 +51,17 @@ Whom = tuple[str, str, str | None, str | None]
 """Answer id, trace, group and user."""
 
 
-def with_trust(store: Store, rows: Sequence[Finished]) -> list[Finished]:
-    """Return the reports with the trust in each; they count for each other in their order."""
+def with_trust(store: Store, rows: Sequence[Finished], *, believed: bool = False) -> list[Finished]:
+    """Return the reports with the trust in each; they count for each other in their order.
+
+    `believed` reports are the cluster's own records (scope `accounting`).
+    """
     left, windows, judged = _ties(store, rows), _Windows(store), []
     for row in rows:
         whom = _whom(row)
-        tied = left[whom] > 0
+        tied = believed or left[whom] > 0
         left[whom] -= 1
-        trust = _trust(row, windows, tied=tied)
+        trust = _trust(row, windows, tied=tied, believed=believed)
         if trust != "quarantined":
             windows.add(row, tied=tied)
         judged.append(replace(row, trust=trust))
@@ -92,10 +96,12 @@ def _keys(row: Finished) -> list[Alike]:
     return [tuple((name, getattr(row, name)) for name in ("trace", "cluster", *names)) for names in owned]
 
 
-def _trust(row: Finished, windows: _Windows, *, tied: bool) -> Trust:
+def _trust(row: Finished, windows: _Windows, *, tied: bool, believed: bool) -> Trust:
     own, *wider = _keys(row)
     if _mixed_up(row, windows.of(own, tied=True)):
         return "quarantined"
+    if believed:
+        return "confirmed"
     if not tied:
         return "untied"
     sure = _confirmed(row, windows, own, share=OWN_SHARE) and all(

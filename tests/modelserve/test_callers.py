@@ -5,7 +5,8 @@ import hmac
 
 import pytest
 
-from modelserve.callers import ANYONE, Token, caller_of
+from modelserve.callers import ANYONE, Caller, Token, caller_of
+from modelserve.errors import Forbidden
 from modelserve.scopes import Scope
 
 TOKENS = [
@@ -41,3 +42,13 @@ def test_every_token_is_compared_whichever_matches(monkeypatch: pytest.MonkeyPat
     caller_of(b"Bearer one", TOKENS)
 
     assert len(compared) == 3
+
+
+def test_accounting_permits_feedback_alone() -> None:
+    caller = Caller(name="slurm", scopes=frozenset({Scope.ACCOUNTING}))
+
+    caller.check_scope(Scope.FEEDBACK)
+    with pytest.raises(Forbidden, match="lacks the scope predict"):
+        caller.check_scope(Scope.PREDICT)
+    assert caller.believed
+    assert not ANYONE.believed

@@ -6,16 +6,20 @@ from typing import Any
 
 import pytest
 
-from modelserve.callers import ANYONE
+from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback_rules import teachable_use
+from modelserve.errors import Forbidden
 from modelserve.learning.learned import CALM_RUNS
 from modelserve.learning.trust import LEAST
+from modelserve.scopes import Scope
 from modelserve.store.finished import newest_finished
 from tests.modelserve.feedback_cases import answered, body, row
 
+ACCOUNTING = Caller(name="slurm", scopes=frozenset({Scope.ACCOUNTING}))
 
-def trusts(service: Any, rows: list[dict[str, Any]]) -> list[str | None]:
-    return [each.trust for each in service.take_feedback(body(rows), ANYONE).results]
+
+def trusts(service: Any, rows: list[dict[str, Any]], caller: Caller = ANYONE) -> list[str | None]:
+    return [each.trust for each in service.take_feedback(body(rows), caller).results]
 
 
 def used(job_id: str, gib: float, answer_id: str | None = None, **changes: Any) -> dict[str, Any]:
@@ -112,3 +116,33 @@ def test_reports_without_an_answer_stand_against_forged_ones_with_an_answer(serv
 
     assert set(found) == {"unconfirmed"}
     assert trusts(service, [used("high", 17.0, answered(service, "high"))]) == ["confirmed"]
+
+
+def test_reports_of_the_clusters_own_accounting_are_believed_at_once(service: Any) -> None:
+    trusts(service, honest(service, 30))
+    trusts(service, [row("killed", outcome="oom", allocation={"mem_gib": 10.0})])
+    measured = len([run for run in service.models.runs if run.measured])
+
+    assert set(trusts(service, [used(f"low{i}", 4.0) for i in range(CALM_RUNS)], ACCOUNTING)) == {"confirmed"}
+
+    assert len([run for run in service.models.runs if run.measured]) == measured + CALM_RUNS
+    assert not service.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") > 0.0
+
+
+def test_accounting_in_other_units_is_quarantined_too(service: Any) -> None:
+    trusts(service, honest(service, 5), ACCOUNTING)
+
+    assert trusts(service, [used("off", 16.0 * 1024.0)], ACCOUNTING) == ["quarantined"]
+
+
+@pytest.mark.parametrize("caller", [ANYONE, Caller(name="boss", scopes=frozenset({Scope.ADMIN}))])
+def test_no_other_scope_is_believed(service: Any, caller: Caller) -> None:
+    assert trusts(service, [used("a", 1.0)], caller) == ["untied"]
+
+
+def test_accounting_of_one_cluster_is_refused_for_another(service: Any) -> None:
+    west = ACCOUNTING.model_copy(update={"clusters": frozenset({"west"})})
+
+    with pytest.raises(Forbidden, match="within the token's reach: west"):
+        trusts(service, [used("a", 1.0)], west)
+    assert trusts(service, [used("a", 1.0, cluster="west")], west) == ["confirmed"]
