@@ -26,8 +26,8 @@ FIELDS: Final = (
 """Fields asked of `sacct`. The last ones hold free text, which may have line ends."""
 
 NEEDED: Final = frozenset(FIELDS) - {"Cluster", "Account", "TimelimitRaw", "AdminComment", "AllocTRES"}
-SEPARATORS: Final = ("\x1f", "|")
-"""What `sacct` may print between fields: what `commands.py` asks for, or the default of `-P`."""
+_HEADER: Final = re.compile(r"[A-Za-z]+([^A-Za-z]+)[A-Za-z]")
+"""The header's first field, and the separator after it: sacct prints this line, so no job's name can change it."""
 
 ONGOING: Final = frozenset({Status.RUNNING, Status.WAITING})
 NEVER_STARTED: Final = frozenset({Status.CANCELLED, Status.TIMEOUT})
@@ -121,7 +121,8 @@ def read_jobs(text: str, *, cluster: str, interval_s: float) -> Iterator[EndedJo
 def _rows(text: str) -> Iterator[Mapping[str, str]]:
     lines = text.split("\n")
     header = lines[0].rstrip("\r")
-    separator = next((each for each in SEPARATORS if each in header), SEPARATORS[-1])
+    found = _HEADER.match(header)
+    separator = "|" if found is None else found[1]
     names = header.split(separator)
     missing = sorted(NEEDED - set(names))
     if missing:
@@ -133,7 +134,7 @@ def _rows(text: str) -> Iterator[Mapping[str, str]]:
         if len(values) != len(names):
             raise SourceError(
                 f"line {number} of sacct's output has {len(values)} fields, expected {len(names)}: a name with "
-                f"{separator!r}? Use --delimiter=$'\\x1f'"
+                f'{separator!r}? Use one that no name holds: --delimiter="#$RANDOM$RANDOM#"'
             )
         yield dict(zip(names, values, strict=True))
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -47,9 +48,14 @@ def sampling_interval_s() -> float:
     return float(found[1]) if found else INTERVAL_S
 
 
-def queue_text() -> str:
+def fresh_separator() -> str:
+    """Return a separator of fields that no user can know: a name that held it, and line ends, would forge rows."""
+    return f"\x1f{secrets.randbits(96)}\x1f"
+
+
+def queue_text(separator: str) -> str:
     """Return the jobs that run or wait, the next to start first, as `queue.read_queue` reads them."""
-    fields = ",".join(f"{name}:\x1f" for name in JOB_FIELDS)
+    fields = ",".join(f"{name}:{separator}" for name in JOB_FIELDS)
     return _run("squeue", "-h", "-a", "-t", "R,PD", "-S", "-p,i", "-O", fields, limit_s=LIMIT_S)
 
 
@@ -82,7 +88,8 @@ def states_of(numbers: Sequence[str]) -> dict[str, str]:
 
 
 def _sacct(*words: str) -> str:
-    return _run("sacct", "-P", "--duplicates", "--delimiter=\x1f", "-o", ",".join(FIELDS), *words, limit_s=LIMIT_S)
+    form = ("-P", f"--delimiter={fresh_separator()}", "-o", ",".join(FIELDS))
+    return _run("sacct", "--duplicates", *form, *words, limit_s=LIMIT_S)
 
 
 def _run(name: str, *words: str, limit_s: float) -> str:

@@ -81,14 +81,17 @@ class Node:
     gpus: float
 
 
-def read_queue(text: str, hosts_in: Callable[[str], tuple[str, ...]]) -> list[QueuedJob]:
-    """Return the jobs in `squeue`'s text, in its order; `hosts_in` returns the nodes in a list of Slurm's."""
+def read_queue(text: str, hosts_in: Callable[[str], tuple[str, ...]], separator: str) -> list[QueuedJob]:
+    """Return the jobs in `squeue`'s text, in its order; `hosts_in` returns the nodes in a list of Slurm's.
+
+    `separator` follows each field. A name may have line ends, so a row ends with `separator` and a line end.
+    """
     jobs = []
-    for number, line in enumerate(text.splitlines(), 1):
-        values = line.removesuffix("\x1f").split("\x1f")
+    for number, line in enumerate(text.split(f"{separator}\n")[:-1], 1):
+        values = line.split(separator)
         if len(values) != len(JOB_FIELDS):
             raise SourceError(
-                f"line {number} of squeue's output has {len(values)} fields, expected {len(JOB_FIELDS)}: "
+                f"job {number} of squeue's output has {len(values)} fields, expected {len(JOB_FIELDS)}: "
                 "Slurm 20.11 or newer is needed"
             )
         row = {name: "" if value in _NONE else value for name, value in zip(JOB_FIELDS, values, strict=True)}

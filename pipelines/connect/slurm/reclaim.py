@@ -16,7 +16,7 @@ from pipelines.connect.ledger import Account, Ledger
 from pipelines.connect.prometheus.dialects import DIALECTS, checked_matchers
 from pipelines.connect.prometheus.readings import read_now
 from pipelines.connect.prometheus.server import Server
-from pipelines.connect.slurm.commands import hosts_in, nodes_text, queue_text, steps_text
+from pipelines.connect.slurm.commands import fresh_separator, hosts_in, nodes_text, queue_text, steps_text
 from pipelines.connect.slurm.queue import Node, QueuedJob, read_nodes, read_queue, read_steps
 from pipelines.connect.slurm.steps import MIB_PER_GIB, Step
 from scheduler_core.reserve import ReservePolicy, admits, free_capacity
@@ -49,7 +49,8 @@ class SlurmReclaimer:
 
     def round(self, now: datetime) -> list[Row]:
         """Sample all running jobs once; return a row for each node, and one for each waiting job that would fit."""
-        queue, nodes = read_queue(queue_text(), hosts_in), read_nodes(nodes_text())
+        separator = fresh_separator()
+        queue, nodes = read_queue(queue_text(separator), hosts_in, separator), read_nodes(nodes_text())
         running = {job.run_id: job for job in queue if job.start is not None}
         steps = read_steps(steps_text([job.job_id for job in running.values()]), hosts_in)
         exported = None if self.exported is None else self.exported()

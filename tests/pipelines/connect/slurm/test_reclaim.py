@@ -81,7 +81,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     reclaimer = SlurmReclaimer(client=service, trace="slurm")  # type: ignore[arg-type]  # has what is called
 
     def read(jobs: str, running_steps: str) -> SlurmReclaimer:
-        monkeypatch.setattr(reclaim, "queue_text", lambda: jobs)
+        monkeypatch.setattr(reclaim, "fresh_separator", lambda: "\x1f")
+        monkeypatch.setattr(reclaim, "queue_text", lambda _: jobs)
         monkeypatch.setattr(reclaim, "nodes_text", lambda: NODES)
         monkeypatch.setattr(reclaim, "steps_text", lambda numbers: running_steps)
         monkeypatch.setattr(reclaim, "hosts_in", hosts)
@@ -101,7 +102,7 @@ def sample(reclaimer: SlurmReclaimer) -> tuple[float, float] | None:
 def test_a_job_is_read_with_one_machines_part_of_its_request() -> None:
     wide = {**JOB, "NumNodes": "2", "NodeList": "n[1-2]", "RestartCnt": "1", "Comment": "taut=off"}
     held = {**WAITS, "Reason": "Dependency", "Partition": "gpu,test", "ReqNodes": "n2"}
-    first, second, third = read_queue(queue(wide, WAITS, held), hosts)
+    first, second, third = read_queue(queue(wide, WAITS, held), hosts, "\x1f")
     assert (first.run_id, first.group, first.gpu_type) == ("7@1795434600", "anna/train", "t4")
     assert (first.hosts, first.asked.cpu_cores, first.asked.mem_gib, first.asked.gpus) == (("n1", "n2"), 30, 100, 0.5)
     assert (first.restarted, first.opted_out, first.ready) == (True, True, False)
@@ -111,7 +112,7 @@ def test_a_job_is_read_with_one_machines_part_of_its_request() -> None:
         ("n1", True, 64, 500, 4), ("n2", False, 64, 500, 0)
     ]  # fmt: skip
     with pytest.raises(SourceError, match="3 fields, expected 18"):
-        read_queue("7\x1f7\x1ftaut\n", hosts)
+        read_queue("7\x1f7\x1ftaut\x1f\n", hosts, "\x1f")
 
 
 def test_use_is_what_was_spent_since_the_last_round(reads: Reads) -> None:
