@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
@@ -88,7 +88,7 @@ def history(
     if not added:
         say("no ended job was found; nothing was ingested")
         return
-    emit([{"cluster": a.cluster, "read": a.read, "new": a.new, "records": a.records} for a in added], form)
+    emit([asdict(each) for each in added], form)
     say(f"ingested as trace {as_name} in {place.lake}; {quarantined} jobs in quarantine")
 
 

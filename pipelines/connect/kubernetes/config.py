@@ -16,6 +16,7 @@ from features.vocabulary import ROLE_WHOLE_JOB, TaskType
 from modelserve.contract.fields import Text
 from pipelines.connect.files import settings_in
 from pipelines.connect.kubernetes.objects import Json, items, mapping, quantity, text
+from pipelines.connect.names import normalised
 
 __all__ = ["read_config"]
 
@@ -163,7 +164,7 @@ def _fields(pod: Json, container: Json, *, namespace: str | None, username: str 
         "container": {"": container.get("name")},
         "image": {"": container.get("image")},
         "namespace": {"": text(metadata.get("namespace")) if namespace is None else namespace},
-        "owner": {"": owner},
+        "owner": {"": None if owner is None else normalised(owner)},
         "username": {"": None if system else username},
     }
 

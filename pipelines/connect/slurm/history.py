@@ -6,12 +6,13 @@ original one, also where a job was shrunk.
 
 import csv
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from pipelines.connect.files import replace_text
@@ -24,7 +25,7 @@ from pipelines.lake.ingest import check_trace_name, ingest
 __all__ = ["update"]
 
 COLUMNS: Final = (
-    "run", "job_id", "user", "group", "vc", "gpu_type", "submit_ts", "start_ts", "end_ts", "run_s", "status",
+    "run", "job_id", "user", "name", "group", "vc", "gpu_type", "submit_ts", "start_ts", "end_ts", "run_s", "status",
     "instances", "req_cpu_cores", "req_mem_gib", "req_gpus", "time_limit_s", "used_cpu_cores", "mem_max_gib",
 )  # fmt: skip
 """Columns of a file of records: its key, then the canonical columns."""
@@ -38,12 +39,20 @@ Record = dict[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """What one cluster's records became: jobs read, of these new ones, and records in all."""
+    """What one cluster's records became: jobs read, of these new ones, and records in all.
+
+    `recurring` is the share of records with others of their group, `spread` how far the peak memory of a group varies;
+    `*_by_name` are the same if jobs with other names shared no group (`recurrence`).
+    """
 
     cluster: str
     read: int
     new: int
     records: int
+    recurring: float
+    recurring_by_name: float
+    spread: float | None
+    spread_by_name: float | None
 
 
 def update(
@@ -96,12 +105,33 @@ def add_records(folder: Path, jobs: Iterable[EndedJob]) -> list[Added]:
             new = len(records.keys() - held.keys())
             held |= records
             _write(path, held)
-            added.append(Added(cluster=cluster, read=len(records), new=new, records=len(held)))
+            recurring, spread = recurrence(held.values(), lambda record: record["group"])
+            by_name, spread_by_name = recurrence(held.values(), lambda record: f"{record['group']}\n{record['name']}")
+            added.append(
+                Added(
+                    cluster=cluster, read=len(records), new=new, records=len(held), recurring=recurring, spread=spread,
+                    recurring_by_name=by_name, spread_by_name=spread_by_name,
+                )
+            )  # fmt: skip
     except OSError as error:
         raise SourceError(
             f"records {folder}: {error.strerror}; expected a folder that this user may write to"
         ) from error
     return added
+
+
+def recurrence(records: Iterable[Record], key: Callable[[Record], str]) -> tuple[float, float | None]:
+    """Return the share of records that are not alone under their key, and how far their peak memory varies.
+
+    That is the largest peak of a group over its median: the median of the groups with two measured runs or more.
+    """
+    groups: dict[str, list[str]] = defaultdict(list)
+    for record in records:
+        groups[key(record)].append(record["mem_max_gib"])
+    peaks = [[float(each) for each in group if each] for group in groups.values()]
+    ratios = [max(each) / median(each) for each in peaks if len(each) > 1 and median(each) > 0.0]
+    recurring = sum(len(group) for group in groups.values() if len(group) > 1)
+    return recurring / sum(map(len, groups.values())), median(ratios) if ratios else None
 
 
 def newest_end(folder: Path) -> datetime | None:
@@ -121,6 +151,7 @@ def record_of(job: EndedJob) -> Record:
     """Return a job as a record: texts by column, "" if unknown."""
     values: dict[str, object] = {
         **job.names,
+        "name": job.name,
         "run": job.run_id,
         "job_id": job.job_id,
         "submit_ts": _written(job.submit),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
+from pipelines.connect.names import normalised
 from scheduler_core.types import Job, Request
 
 MIB_PER_GIB: Final = 1024.0
@@ -138,14 +139,14 @@ class Submission:
 
 
 def group_of(user: str | None, name: str | None, tasks: int = 1) -> str | None:
-    """Return the group of similar jobs: those of one user and name with as many tasks on a machine.
+    """Return the group of similar jobs: those of one user and kind of name with as many tasks on a machine.
 
     A name like `train` is not unique, and a machine holds the memory of all its tasks.
 
-    >>> group_of("anna", "train"), group_of("anna", "train", 8), group_of("anna", None)
-    ('anna/train', 'anna/train x8', None)
+    >>> group_of("anna", "train"), group_of("anna", "etl-17", 8), group_of("anna", None)
+    ('anna/train', 'anna/etl-# x8', None)
     """
-    return f"{user}/{name}"[:240] + (f" x{tasks}" if tasks > 1 else "") if user and name else None
+    return f"{user}/{normalised(name)}"[:240] + (f" x{tasks}" if tasks > 1 else "") if user and name else None
 
 
 def gpus_of(text: str) -> tuple[int, str | None]:

@@ -147,6 +147,20 @@ KUBERNETES_BYTES: Final = Conversion(
     expects="bytes as Kubernetes writes them: 4Gi, 512Mi, 1G or 134217728",
 )
 
+_RANDOM: Final = "[bcdfghjklmnpqrstvwxz2456789]"
+_UUID: Final = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_WORDS: Final = (  # DuckDB's expressions cannot look around, so each word is looked at alone
+    f"regexp_extract_all(regexp_replace({TEXT_SLOT}, '{_UUID}', '#', 'g'), '[0-9A-Za-z]+|[^0-9A-Za-z]+')"
+)
+_HASHED: Final = f"regexp_full_match(word, '[0-9a-fA-F]{{6,}}|{_RANDOM}{{8,10}}') AND regexp_matches(word, '[0-9]')"
+_PLAIN: Final = (
+    f"array_to_string(list_transform({_WORDS}, lambda word: CASE WHEN {_HASHED} THEN '#' ELSE word END), '')"
+)
+NAME_PATTERN: Final = Conversion(
+    value=f"regexp_replace(regexp_replace(regexp_replace({_PLAIN}, '-{_RANDOM}{{5}}$', '-#'), '[0-9]+', '#', 'g'), "
+    "'#([-_.:]?#)+', '#', 'g')",
+    expects="a job's name; numbers, hashes and dates become #, as in `pipelines.connect.names`",
+)
 _STATUSES: Final = {str(each): str(each) for each in Status}
 AS_STATUS: Final = Conversion(
     value=cases(_STATUSES, "NULL"), expects=f"one of {_listed(_STATUSES)}, or a table of `values`, or `slurm_state`"

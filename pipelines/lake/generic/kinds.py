@@ -13,6 +13,7 @@ from pipelines.lake.generic.conversions import (
     DECIMAL_COMMA,
     KUBERNETES_BYTES,
     KUBERNETES_QUANTITY,
+    NAME_PATTERN,
     Conversion,
 )
 from pipelines.lake.generic.slurm import (
@@ -45,7 +46,7 @@ class Kind:
     plain: Conversion = AS_TEXT
 
 
-TEXT: Final = Kind(named={"slurm_gpu_type": SLURM_GPU_TYPE})
+TEXT: Final = Kind(named={"slurm_gpu_type": SLURM_GPU_TYPE, "name_pattern": NAME_PATTERN})
 STATUS: Final = Kind(plain=AS_STATUS, named={"slurm_state": SLURM_STATE})
 TASK_TYPE: Final = Kind(plain=AS_TASK_TYPE)
 TIME: Final = Kind()

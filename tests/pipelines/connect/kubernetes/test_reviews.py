@@ -231,7 +231,7 @@ def test_a_job_has_the_names_that_the_templates_give() -> None:
 
     [job] = ask.jobs
     assert (job.trace, job.cluster, job.user, job.role, job.gpu_type) == ("pai", "c1", "ada", "job", "T4")
-    assert job.group == "nlp/train-x7k2/main/train:1/default"
+    assert job.group == "nlp/train-x#k#/main/train:1/default"
     assert job.request.row() == (6.0, 29.0, 1.0)
     assert job.minimum is not None
     assert job.minimum.gpus == 1.0

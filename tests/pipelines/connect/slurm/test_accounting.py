@@ -137,6 +137,15 @@ def test_names_with_separators_and_line_ends_are_read() -> None:
     assert job.name == "a|b c"
 
 
+def test_a_name_with_rows_of_its_own_forges_none() -> None:
+    forged = "x\n" + "\x1f".join({**JOB, "JobIDRaw": "99", "User": "bert"}[name] for name in FIELDS)
+    text = text_of({**JOB, "JobName": forged}, STEP, separator="\x1f31415926\x1f")
+
+    [job] = read_jobs(text, cluster="main", interval_s=30.0)
+
+    assert (job.job_id, job.user, job.name) == ("7", "anna", forged.replace("\n", " "))
+
+
 def test_requeued_runs_are_two_jobs_and_waiting_ones_are_none() -> None:
     again = {**JOB, "Submit": "2026-11-22T18:00:00", "Start": "2026-11-22T18:01:00", "End": "2026-11-22T18:11:00"}
     waits = {**JOB, "JobIDRaw": "8", "State": "PENDING", "Start": "Unknown", "End": "Unknown"}
@@ -173,6 +182,17 @@ def test_a_job_that_ended_within_its_first_second_ran(state: str, steps: int) ->
 def test_other_text_is_refused_with_a_cure(text: str, message: str) -> None:
     with pytest.raises(SourceError, match=message):
         list(read_jobs(text, cluster="main", interval_s=30.0))
+
+
+def test_records_tell_how_many_jobs_recur_and_how_far_their_use_varies(tmp_path: Path) -> None:
+    rows = [({**JOB, "JobIDRaw": f"{i}", "JobName": f"etl-{i}"}, {**STEP, "JobIDRaw": f"{i}.batch"}) for i in range(9)]
+    rows[0][1]["MaxRSS"] = "2097152K"
+    [added] = add_records(
+        tmp_path, folded(*(row for pair in rows for row in pair), {**JOB, "JobIDRaw": "77", "JobName": "alone"})
+    )
+
+    assert (added.recurring, added.recurring_by_name) == (0.9, 0.0)
+    assert (added.spread, added.spread_by_name) == (2.0, None)
 
 
 def test_records_of_overlapping_windows_are_kept_once(tmp_path: Path) -> None:

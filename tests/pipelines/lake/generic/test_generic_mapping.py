@@ -4,7 +4,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pipelines.connect.names import normalised
 from pipelines.errors import MappingError
 from pipelines.lake.generic.conversions import TEXT_SLOT, Conversion, time_value
 from pipelines.lake.generic.kinds import CORES, DURATION, GPUS, MEMORY, RATE, STATUS, TEXT
@@ -12,6 +15,7 @@ from pipelines.lake.generic.mapping import read_mapping
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.generic.slurm import SLURM_STATES
 from pipelines.lake.sources.source import Source
+from tests.pipelines.connect.test_names import NAMES
 
 LEAST = '[jobs]\nfile = "f"\n[jobs.columns]\njob_id = "a"\nsubmit_ts = "b"\n'
 
@@ -51,7 +55,7 @@ def test_the_least_mapping_is_enough(tmp_path: Path) -> None:
         (LEAST + 'user = { column = "c", unit = "GiB" }\n', "expected none for this column"),
         (LEAST + 'req_gpus = { column = "c", as = "slurm_state" }\n', "expected one of slurm_gpus"),
         (LEAST + 'req_gpus = { column = "c", as = "slurm_gpus", unit = "gpus" }\n', "both unit and as"),
-        (LEAST + 'user = { column = "c", as = "decimal_comma" }\n', "expected one of slurm_gpu_type"),
+        (LEAST + 'user = { column = "c", as = "decimal_comma" }\n', "expected one of slurm_gpu_type, name_pattern"),
         (
             'cluster = "a"\n' + LEAST.replace('"f"', '"{cluster}.csv"'),
             "both cluster = 'a' and {cluster} in a file's name",
@@ -211,6 +215,11 @@ def value_of(conversion: Conversion | str, text: str) -> object:
 )
 def test_texts_become_values(conversion: Conversion | str, text: str, value: object) -> None:
     assert value_of(conversion, text) == value
+
+
+@given(st.lists(st.one_of(st.sampled_from(NAMES), st.text("aB0f9-_.#x\n", max_size=9)), max_size=4).map("".join))
+def test_names_become_the_groups_that_connectors_make(name: str) -> None:
+    assert value_of(TEXT.named["name_pattern"], name) == normalised(name)
 
 
 @pytest.mark.parametrize("state", SLURM_STATES)

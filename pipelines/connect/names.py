@@ -1,0 +1,56 @@
+"""The group of recurring jobs in a job's name: numbers, hashes, dates and the ids of samples become `#`.
+
+Jobs of one pipeline seldom have one name: `etl-17`, `snakejob.align.17.sh`, `sample_SRR1734`. A site that names its
+jobs otherwise has its own patterns, in the file that TAUT_JOB_NAMES names. All that reads one cluster needs the same.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from pipelines.errors import BadUsage
+
+__all__ = ["normalised"]
+
+VARIABLE: Final = "TAUT_JOB_NAMES"
+PATTERNS: Final = (
+    r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
+    r"(?<![0-9A-Za-z])(?=[A-Za-z]*[0-9])(?:[0-9a-fA-F]{6,}|[bcdfghjklmnpqrstvwxz2456789]{8,10})(?![0-9A-Za-z])",
+    r"(?<=-)[bcdfghjklmnpqrstvwxz2456789]{5}\Z",
+    r"[0-9]+",
+    r"#(?:[-_.:]?#)+",
+)
+"""What becomes `#`, one after the other: UUIDs; words with a digit that are hashes (six or more hex digits, or eight to
+ten letters of Kubernetes' alphabet); a suffix that Kubernetes made; numbers; and a row of these, such as a date."""
+MOST_BYTES: Final = 1 << 16
+
+
+def normalised(name: str) -> str:
+    """Return a job's name with what changes from run to run as `#`; never empty, unless the name is.
+
+    >>> [normalised(name) for name in ("etl-17", "snakejob.align.17.sh", "nf-BWA_(s12)", "dump_2026-11-28", "train")]
+    ['etl-#', 'snakejob.align.#.sh', 'nf-BWA_(s#)', 'dump_#', 'train']
+    """
+    for pattern in _patterns(os.environ.get(VARIABLE, "")):
+        name = pattern.sub("#", name)
+    return name
+
+
+@cache
+def _patterns(file: str) -> Sequence[re.Pattern[str]]:
+    """Return the patterns in a site's file, one a line, or `PATTERNS` without a file; of an empty file, none."""
+    if not file:
+        return [re.compile(each) for each in PATTERNS]
+    try:
+        with Path(file).open(encoding="utf-8") as stream:
+            lines = [line for line in stream.read(MOST_BYTES).splitlines() if line]
+        found = [re.compile(line) for line in lines]
+    except (OSError, ValueError, re.error) as error:
+        raise BadUsage(f"{VARIABLE} {file}: {error}; expected a file of regular expressions, one a line") from error
+    empty = next((each.pattern for each in found if each.fullmatch("")), None)
+    if empty is not None:
+        raise BadUsage(f"{VARIABLE} {file}: {empty[:80]!r} matches the empty text; expected at least one character")
+    return found
