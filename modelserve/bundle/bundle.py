@@ -12,6 +12,7 @@ import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,7 +40,7 @@ from modelserve.errors import BundleError
 if TYPE_CHECKING:
     from xgboost import Booster
 
-__all__ = ["Bundle", "read_bundle", "write_bundle"]
+__all__ = ["Bundle", "known_until", "read_bundle", "write_bundle"]
 
 CARD: Final = "card.json"
 CONTRACT: Final = "contract.json"
@@ -82,10 +83,11 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 class Bundle:
     """One verified model in memory: its card, feature encoding, boosters and history.
 
-    `boosters` and `forests` (their checked trees) are keyed by target. `digest` is the SHA-256 of `checksums.json`,
-    which lists the SHA-256 of every other file, so it identifies the whole bundle. `history_digest` is the SHA-256 of
-    the history file. `version` is the registered version, None if unknown. `quantile_forest` is None unless it is a
-    member of the model's combination.
+    `boosters` and `forests` (their checked trees) are keyed by target. `known_until` is the end of the history; the
+    trees end at the training cut of the card. `digest` is the SHA-256 of `checksums.json`, which lists the SHA-256 of
+    every other file, so it identifies the whole bundle. `history_digest` is the SHA-256 of the history file. `version`
+    is the registered version, None if unknown. `quantile_forest` is None unless it is a member of the model's
+    combination.
     """
 
     card: Card
@@ -93,6 +95,7 @@ class Bundle:
     boosters: Mapping[str, "Booster"]
     forests: Mapping[str, Forest]
     history: History
+    known_until: datetime
     importances: tuple[Importance, ...]
     path: Path
     digest: str
@@ -105,6 +108,12 @@ class Bundle:
     def reference(self) -> str:
         """The name and version of the model, such as `runtime.pai.ctr@7`; without `@7` if the version is unknown."""
         return self.card.name if self.version is None else f"{self.card.name}@{self.version}"
+
+
+def known_until(history: History, cut: datetime) -> datetime:
+    """Return the end of a history: just after its latest event, since features count earlier events; at least `cut`."""
+    latest = history.frame.select(pl.max_horizontal(pl.col("submit_ts", "end_ts").max())).item()
+    return cut if latest is None else max(cut, latest + timedelta(microseconds=1))
 
 
 def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str, History] | None = None) -> Bundle:
@@ -142,13 +151,15 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
         boosters[target], forests[target] = load_booster(
             contents[name], features=len(contract.names), outputs=outputs, name=f"{folder.name}/{name}"
         )
+    history = _read_history(folder, contents[HISTORY], card, {} if histories is None else histories)
     return Bundle(
         card=card,
         contract=contract,
         quantile_forest=quantile_forest,
         boosters=boosters,
         forests=forests,
-        history=_read_history(folder, contents[HISTORY], card, {} if histories is None else histories),
+        history=history,
+        known_until=known_until(history, card.until),
         importances=importances,
         path=folder,
         digest=_sha256(contents[CHECKSUMS]),

@@ -211,7 +211,7 @@ class ModelPredictor(ABC, Generic[Model]):
         return Sources(
             run_time=None if runtime is None else self.bundle(runtime).reference,
             usage=None if usage is None else self.bundle(usage).reference,
-            history=min((bundle.card.until.astimezone(UTC) for bundle in bundles), default=None),
+            history=min((bundle.known_until.astimezone(UTC) for bundle in bundles), default=None),
             failure=slow or wide,
         )
 

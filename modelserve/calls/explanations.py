@@ -83,7 +83,7 @@ def _model_fields(model: ServedModel | None, failure: str | None, task_type: str
     reason, note = missing if failure is None else ("predictor_unavailable", failure)
     return {
         "model": None if model is None else model.reference,
-        "history": None if model is None else moment(model.bundle.card.until),
+        "history": None if model is None else moment(model.bundle.known_until),
         "reason": reason,
         "note": note,
     }

@@ -111,7 +111,7 @@ def _peak_use(context: RequestContext, model: ServedModel, asked: Sequence[JobAs
 
 
 def _prediction(row: JobRow, time: Part, peak: Part) -> Values:
-    until = [part.model.bundle.card.until for part in (time, peak) if part.model is not None]
+    until = [part.model.bundle.known_until for part in (time, peak) if part.model is not None]
     # Order of reported reasons: failures before missing models; in each case run time before peak use.
     missing = sorted([part for part in (time, peak) if part.reason], key=lambda part: part.reason == "no_model")
     basis, ended_jobs = time.basis

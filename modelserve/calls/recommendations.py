@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
+from modelserve.bundle.alike import OWN_RUNS
 from modelserve.bundle.predictor import ModelPredictor, Sources
 from modelserve.calls.context import Answered, LivePredictor, RequestContext, Values, finite, moment, written
 from modelserve.contract.fields import Minimums
@@ -194,7 +195,8 @@ def _note(found: Recommendation, sources: Sources) -> str | None:
     missing = [kind for kind, name in (("run-time", sources.run_time), ("usage", sources.usage)) if name is None]
     if missing:
         return f"no {' and no '.join(missing)} model of this trace and task type"
-    return f"{found.runs} measured runs of similar jobs: too few for a bound"
+    needed = f" of {OWN_RUNS}" if found.runs < OWN_RUNS else ""
+    return f"{found.runs}{needed} measured runs of this group: too few for a bound"
 
 
 def rounded_up(amounts: Request, asked: Request) -> tuple[float, float, float]:

@@ -5,17 +5,16 @@ Slow to import. Imported inside the command functions of `pipelines.cli`; `pipel
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from features.history import History
-from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.bundle import Bundle, known_until
 from modelserve.bundle.champions import read_champions
-from modelserve.bundle.predictor import InProcessPredictor, Sources
+from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.bundle.registry import mirror
 from modelserve.contract.requests import JobRow, parse_lines
 from modelserve.errors import MirrorError
@@ -24,33 +23,15 @@ from pipelines.errors import BadUsage, RegistryError
 from pipelines.lake.lake import Lake
 from pipelines.models import NEWEST
 from pipelines.models.training_tables import newest_tables
-from scheduler_core.types import Job
 
 IDENTITY: Final = ("trace", "cluster", "job_id", "role")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LakePredictor(InProcessPredictor):
-    """A predictor whose bundles take the history of jobs from the lake.
-
-    `reach` is the end of the history of each trace in the lake. A job without a submission time is submitted then.
-    """
-
-    reach: Mapping[str, datetime]
-
-    def sources(self, job: Job) -> Sources:
-        """Return the models that predict a job, and the end of their history."""
-        cited = InProcessPredictor.sources(self, job)
-        if cited.history is None or job.trace not in self.reach:
-            return cited
-        return replace(cited, history=max(cited.history, self.reach[job.trace]))
-
-
-def champions(place: Place, *, offline: bool) -> LakePredictor:
+def champions(place: Place, *, offline: bool) -> InProcessPredictor:
     """Copy the champion models from the registry to the local cache, and open them; if `offline`, skip the copy.
 
-    A job's features count every job in the lake that ended before its submission, not only those before the training
-    cut.
+    A job's features count every job in the lake that ended before its submission, not only those that the models were
+    trained with.
     """
     if not offline:
         try:
@@ -67,20 +48,17 @@ def champions(place: Place, *, offline: bool) -> LakePredictor:
             f"no champion in {place.bundles}, the models of the lake {place.lake}; train with `taut train`, then "
             "`taut promote`"
         )
-    bundles, reach = with_lake(found.bundles, Lake(place.lake))
-    return LakePredictor(bundles=bundles, failures=found.failures, reach=reach)
+    return InProcessPredictor(bundles=with_lake(found.bundles, Lake(place.lake)), failures=found.failures)
 
 
-def with_lake(bundles: Mapping[str, Bundle], lake: Lake) -> tuple[dict[str, Bundle], dict[str, datetime]]:
+def with_lake(bundles: Mapping[str, Bundle], lake: Lake) -> dict[str, Bundle]:
     """Add the newest jobs in the lake, at most `NEWEST`, to the history of each bundle.
 
-    Returns the bundles, and the end of history by trace. Jobs that only the bundle has, such as those of feedback, are
-    kept. Clusters that were left out of the training (`taut train --cluster`) stay out. A bundle whose trace is not in
-    the lake is unchanged.
+    Jobs that only the bundle has, such as those of feedback, are kept. Clusters that were left out of the training
+    (`taut train --cluster`) stay out. A bundle whose trace is not in the lake is unchanged.
     """
     held = set(lake.traces())
     fresh: dict[str, Bundle] = {}
-    reach: dict[str, datetime] = {}
     grown: dict[tuple[str, str], History] = {}
     for name, bundle in bundles.items():
         trace, key = bundle.card.trace, (bundle.card.trace, bundle.history_digest)
@@ -89,12 +67,8 @@ def with_lake(bundles: Mapping[str, Bundle], lake: Lake) -> tuple[dict[str, Bund
             continue
         if key not in grown:
             grown[key] = _grown(bundle, lake)
-        fresh[name] = replace(bundle, history=grown[key])
-        frame = grown[key].frame
-        latest = frame.select(pl.max_horizontal(pl.col("submit_ts", "end_ts").max())).item()
-        if latest is not None:  # a feature counts events strictly before the submission
-            reach[trace] = max(latest + timedelta(microseconds=1), reach.get(trace, latest))
-    return fresh, reach
+        fresh[name] = replace(bundle, history=grown[key], known_until=known_until(grown[key], bundle.card.until))
+    return fresh
 
 
 def _grown(bundle: Bundle, lake: Lake) -> History:

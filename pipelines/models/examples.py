@@ -161,7 +161,7 @@ def known_at(jobs: pl.DataFrame, until: datetime) -> pl.DataFrame:
 
 
 def history_at(jobs: pl.DataFrame, usage: pl.DataFrame | None, until: datetime) -> History:
-    """Return the history as known at `until`, from which the service starts."""
+    """Return the history as known at `until`."""
     known = known_at(jobs, until)
     if usage is None:
         return History.of(known)
@@ -193,13 +193,12 @@ class Setting:
 
     @cached_property
     def whole(self) -> History:
-        """Return the history of the whole trace, from which features are built."""
-        return History.of(self.jobs, self.usage)
+        """Return the history of the whole trace, from which features are built and the service starts.
 
-    @cached_property
-    def served(self) -> History:
-        """Return the history as known at the cut, from which the service starts."""
-        return history_at(self.jobs, self.usage, self.cut)
+        Trees, weights and bounds end at the cut, so that later jobs can judge them; a feature counts only what ended
+        before its job.
+        """
+        return History.of(self.jobs, self.usage)
 
     def examples(self, task_type: str, names: str, *, relative: bool) -> Examples:
         """Return the examples of a task type, with the features of a set."""

@@ -35,11 +35,11 @@ class TrainedModel:
     `name` is the registered name, `<kind>.<trace>.<type>`; `task_type` may be a workload tag. `boosters` has one per
     target (`run_s`; of a usage model each of `USAGE_TARGETS` with data), whose inputs `contract.encode` builds and
     whose outputs are the levels `quantiles`. `relative`: the booster predicts log run time minus that of similar jobs.
-    `offsets` are added to outputs, in log units, by quantile name or target. `history` is what was known at `until`,
-    the training cut. `importances` and `resource_importances` are permutation importances on held-out rows, empty for
-    the reason `no_importances`; requests of `important` resources are not shrunk. `support` is the lowest and highest
-    request of each resource in the training rows. `metrics` are those of the row of `evaluation` that serves, or by
-    `<target>_<metric>`. `population` is the distribution of each feature in the `rows` training rows. `alike` are
+    `offsets` are added to outputs, in log units, by quantile name or target. `history` also holds the jobs after
+    `until`, the training cut. `importances` and `resource_importances` are permutation importances on held-out rows,
+    empty for the reason `no_importances`; requests of `important` resources are not shrunk. `support` is the lowest and
+    highest request of each resource in the training rows. `metrics` are those of the row of `evaluation` that serves,
+    or by `<target>_<metric>`. `population` is the distribution of each feature in the `rows` training rows. `alike` are
     bounds of the use of similar jobs (usage models); `combination`, `forest`, `typical_s`, `response` and `record` are
     of run-time models.
     """

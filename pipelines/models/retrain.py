@@ -122,7 +122,7 @@ def train_units(
     """
     models = engine.run(_train, setting, units)
     results = [each for _, each in zip(watch([str(unit) for unit in units]), models, strict=True)]
-    return [each if isinstance(each, TrainingError) else replace(each, history=setting.served) for each in results]
+    return [each if isinstance(each, TrainingError) else replace(each, history=setting.whole) for each in results]
 
 
 def _train(setting: Setting, unit: Unit) -> TrainedModel | TrainingError:

@@ -141,7 +141,7 @@ def train_usage(setting: Setting, task_type: str) -> TrainedModel:
         boosters={target: f.booster for target, f in fitted.items()},
         quantiles=(LEVEL,),
         offsets={target: f.offset for target, f in fitted.items()},
-        history=setting.served,
+        history=setting.whole,
         importances=_importances(fitted, matrix, columns, seed=setting.seed),
         important=(),
         support=support_of(examples.jobs[trained]),

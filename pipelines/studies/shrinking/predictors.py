@@ -65,6 +65,7 @@ def _bundle(model: TrainedModel, history: History, created: datetime) -> Bundle:
         boosters=model.boosters,
         forests={},
         history=history,
+        known_until=model.until,
         importances=(),
         path=Path(),
         digest="",

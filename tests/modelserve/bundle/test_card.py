@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from modelserve.bundle.alike import OWN_RUNS, Alike, Evidence, held
+from modelserve.bundle.alike import MANY_RUNS, OWN_RUNS, Alike, Evidence, held
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import USAGE_TARGETS, Card
 from scheduler_core.types import Job, PeakUse, Request
@@ -37,16 +37,17 @@ def test_cpu_and_gpu_are_the_bound_and_memory_the_larger_of_bound_and_model() ->
     assert runs.tolist() == [60]
 
 
-def test_a_group_measured_often_speaks_for_itself_with_room() -> None:
-    use, runs = held({SEEN.key: SEEN}, [asked()], said(mem_gib=2.0), Evidence(runs=np.array([OWN_RUNS])))
+@pytest.mark.parametrize(("own", "mem_gib", "gpu_mem_gib"), [(MANY_RUNS, 3.0, 3.9), (MANY_RUNS - 1, 4.0, 6.0)])
+def test_a_group_measured_often_speaks_for_itself_with_room(own: int, mem_gib: float, gpu_mem_gib: float) -> None:
+    use, runs = held({SEEN.key: SEEN}, [asked()], said(mem_gib=2.0), Evidence(runs=np.array([own])))
 
     assert {target: values.tolist() for target, values in use.items()} == {
         "cpu_cores": [pytest.approx(3.3)],
-        "mem_gib": [3.0],
+        "mem_gib": [mem_gib],
         "gpus": [3.0],
-        "gpu_mem_gib": [pytest.approx(3.9)],
+        "gpu_mem_gib": [pytest.approx(gpu_mem_gib)],
     }
-    assert runs.tolist() == [OWN_RUNS]
+    assert runs.tolist() == [own]
 
 
 @pytest.mark.parametrize(("runs", "expected"), [(OWN_RUNS, 11.0), (4, 11.0), (0, 4.0)])

@@ -12,7 +12,7 @@ from modelserve.contract.requests import JobRow
 from pipelines.cli.opening import champions
 from pipelines.cli.options import Place
 from pipelines.models.boosting import Boosting
-from pipelines.models.examples import Setting
+from pipelines.models.examples import Setting, known_at
 from pipelines.models.model import write_model
 from pipelines.models.recipes import Recipe
 from pipelines.models.runtime import train_runtime
@@ -38,7 +38,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """Return a lake of forty days, and the champion of the first ten."""
     folder = tmp_path_factory.mktemp("champions")
     jobs = slower_later()
-    model = train_runtime(Setting(jobs=jobs, trace="made", until=CUT), "ctr", QUICK)
+    model = train_runtime(Setting(jobs=known_at(jobs, CUT), trace="made", until=CUT), "ctr", QUICK)
     digest = write_model(model, folder / "bundles" / NAME / "1", created=CUT)
     write_pointer(folder / "bundles", Pointer(name=NAME, version="1", alias="champion", run_id=None, digest=digest))
     elsewhere = jobs.with_columns(cluster=pl.lit("elsewhere"))

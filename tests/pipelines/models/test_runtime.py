@@ -10,6 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from features.build import build
+from features.history import History
 from features.references import build_referenced
 from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import COMBINABLE, CombinationState
@@ -95,12 +97,26 @@ def test_it_beats_every_baseline_and_keeps_up_with_its_members(model: TrainedMod
     assert 0.84 < model.metrics["coverage_p90"] < 0.95
 
 
-def test_its_history_holds_nothing_of_what_came_after_the_cut(model: TrainedModel) -> None:
-    frame = model.history.frame
+def test_a_served_model_counts_every_job_of_its_tables(made: pl.DataFrame, model: TrainedModel, tmp_path: Path) -> None:
+    write_model(model, tmp_path / "bundle", created=model.until)
+    bundle = read_bundle(tmp_path / "bundle")
+    last = made.select(pl.max_horizontal(pl.col("submit_ts", "end_ts").max())).item()
+    asked = made[:200].with_columns(submit_ts=pl.lit(last + timedelta(seconds=1)))
 
-    assert frame["submit_ts"].max() < CUT
-    assert frame["end_ts"].drop_nulls().max() < CUT
-    assert frame.filter(pl.col("end_ts").is_null())["run_s"].drop_nulls().is_empty()
+    served, replayed = (build(asked, history, "submit") for history in (bundle.history, History.of(made)))
+
+    assert bundle.card.until == CUT < last < bundle.known_until
+    assert served.equals(replayed)
+
+
+def test_a_feature_of_a_judged_job_counts_only_what_had_ended_before_it(
+    made: pl.DataFrame, model: TrainedModel
+) -> None:
+    at = CUT + timedelta(days=3)
+    asked = made[:200].with_columns(submit_ts=pl.lit(at))
+
+    then = examples.history_at(made, None, at)
+    assert build(asked, model.history, "submit").equals(build(asked, then, "submit"))
 
 
 def test_what_came_after_the_cut_changes_neither_trees_nor_weights(made: pl.DataFrame, model: TrainedModel) -> None:
