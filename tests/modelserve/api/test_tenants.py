@@ -1,6 +1,7 @@
 """Ten clusters in one service, each with its models and its token: a tenant sees and changes only what is its own."""
 
 import hashlib
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -59,6 +60,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         Token(**{**bound, "name": each, "sha256": digest(each)}, traces={each}, clusters={each}) for each in CLUSTERS
     ]
     tokens.append(Token(**{**bound, "name": "operator", "sha256": digest("operator")}))
+    accounting = {"name": "accounting", "sha256": digest("accounting"), "scopes": {Scope.ACCOUNTING}}
+    tokens.append(Token(**accounting, traces={"c7"}, clusters={"c7"}))
     settings = ServeSettings(bundles=bundles, store=f"sqlite:///{folder}/serve.db", tokens=tuple(tokens))
     with closing(open_service(settings)) as service, TestClient(create_app(service)) as made:
         yield made
@@ -126,6 +129,25 @@ def test_kills_and_modes_of_one_tenant_change_no_other(client: TestClient) -> No
     modes = {each: client.get("/v1/mode", headers=of(each)).json() for each in CLUSTERS}
     assert [each for each in CLUSTERS if modes[each]["modes"]] == ["c3"]
     assert [each for each in CLUSTERS if modes[each]["realised"]] == ["c3"]
+
+
+def test_twenty_reports_of_a_clusters_accounting_move_its_groups_within_seconds(client: TestClient) -> None:
+    def runs(tenant: str, group: str) -> int:
+        [found] = ask(client, tenant, "/v1/recommendations", own(tenant, group=group))["recommendations"]  # type: ignore[misc]
+        return found["evidence"]["measured_runs"]
+
+    def report(caller: str, tenant: str, job_id: str) -> int:
+        rows = [row(f"{job_id}{i}", trace=tenant, cluster=tenant, group="new") for i in range(20)]
+        return client.post("/v1/feedback", json={"feedback": rows}, headers=of(caller)).status_code
+
+    assert report("c7", "c7", "a") == 200
+    assert runs("c7", "new") == 0
+    begun = time.monotonic()
+    assert report("accounting", "c7", "b") == 200
+    assert runs("c7", "new") == 20
+    assert time.monotonic() - begun < 10.0
+    assert report("accounting", "c8", "b") == 403
+    assert runs("c8", "new") == 0
 
 
 def test_logged_answers_drift_and_metrics_of_others_are_out_of_reach(client: TestClient) -> None:
