@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,7 @@ __all__ = [
     "Room",
     "demand_of",
     "in_devices",
+    "move",
     "paper_machines",
 ]
 
@@ -145,18 +147,25 @@ class Room:
         devices = None if self.devices is None else self.devices.copy()
         tenants = None if self.tenants is None else self.tenants.copy()
         for allocation in allocations:
-            units = np.array(allocation.demand.units, dtype=np.int64)
-            if devices is not None and tenants is not None and units[GPUS] > 0:
-                count, each = shape(int(units[GPUS]))
-                for machine, device, milli in allocation.devices:
-                    devices[machine, device] += sign * milli
-                    free[machine, GPUS] += sign * milli
-                for machine, instances in allocation.counts:
-                    tenants[machine, count if each == WHOLE else 0] -= sign * instances
-                units[GPUS] = 0
-            for machine, instances in allocation.counts:
-                free[machine] += sign * instances * units
+            move(allocation, sign, free, devices, tenants)
         return Room(free, self.largest, self.up, self.of_type, devices, tenants)
+
+
+def move(allocation: Allocation, sign: int, free: Any, devices: Any, tenants: Any) -> None:  # Any: arrays or lists
+    """Release an allocation (`sign` 1) or take it (-1) in the free capacity of a `Room`, as arrays or lists of rows."""
+    cpu, mem, gpus = allocation.demand.units
+    if devices is not None and gpus > 0:
+        count, each = shape(gpus)
+        for machine, device, milli in allocation.devices:
+            devices[machine][device] += sign * milli
+            free[machine][GPUS] += sign * milli
+        for machine, instances in allocation.counts:
+            tenants[machine][count if each == WHOLE else 0] -= sign * instances
+        gpus = 0
+    for machine, instances in allocation.counts:
+        row = free[machine]
+        for at, units in enumerate((cpu, mem, gpus)):
+            row[at] += sign * instances * units
 
 
 class Cluster:

@@ -3,20 +3,22 @@
 One round decides; this module adds the reasons. `changes` explains waiting jobs in full.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
-from scheduler_core.cluster import Allocation, Room
+import numpy as np
+
 from scheduler_core.devices import WHOLE
-from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
 from scheduler_core.pending import GPUS, Hold, held, holds_of, in_short, short_machines
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.round import Round, round_of
 from scheduler_core.scene import Scene
 from scheduler_core.snapshot import Snapshot, Spot
-from scheduler_core.target import TargetWorkload
+from scheduler_core.types import FloatArray, IntArray
 
 __all__ = ["Decision", "place_queue"]
 
@@ -59,74 +61,103 @@ def place_queue(snapshot: Snapshot) -> list[Decision]:
     ('a', 'least free capacity: 3 on a, 3 on the next best, b')
     """
     after = round_of(Scene(snapshot))
-    holds, found = holds_of(after), dict[int, Decision]()
-    started = {serial: after.allocation(serial) for serial in after.started}
-    room = after.room.with_(started.values())
-    for serial, allocation in started.items():
-        found[serial] = _starts(after, serial, allocation, room)
-        room = room.without([allocation])
-    return [found[serial] if serial in found else _waits(after, serial, *holds[serial]) for serial in after.scene.jobs]
+    found = dict(zip(after.started, _starts(after), strict=True))
+    found.update(_waits(after))
+    return [found[serial] for serial in after.scene.jobs]
 
 
-def _waits(after: Round, serial: int, hold: Hold, head: int | None) -> Decision:
-    """Return why a job waits; what it lacks is counted on the machines as they are after the round."""
+def _waits(after: Round) -> Iterator[tuple[int, Decision]]:
+    """Yield by serial why each job waits; what it lacks is counted on the machines as they are after the round."""
+    scene, known = after.scene, dict[Hashable, tuple[str, dict[str, int]]]()
+    for serial, (hold, head) in holds_of(after).items():
+        job = scene.jobs[serial]
+        alike = hold, head, scene.demand(job), job.machines, job.gpu_type, job.device_mem_gib
+        if alike not in known:
+            known[alike] = _waits_for(after, serial, hold, head)
+        text, short = known[alike]
+        yield serial, Decision(job_id=job.job_id, code=str(hold), text=text, short=short)
+
+
+def _waits_for(after: Round, serial: int, hold: Hold, head: int | None) -> tuple[str, dict[str, int]]:
+    """Return why a job waits, as a sentence and as counts of machines."""
     scene, job = after.scene, after.scene.jobs[serial]
-    if hold in (Hold.ROOM, Hold.NEVER):
-        short = short_machines(after, serial)
-        hosted = int(after.room.hosts(scene.demand(job)).sum())
-        text = in_short(short, min(hosted, job.instances), job.instances, len(scene.snapshot.machines))
-        if hold == Hold.NEVER:
-            text = f"the job exceeds the empty cluster; now {text}"
-        return Decision(job_id=job.job_id, code=str(hold), text=text, short=short)
-    text = held(hold, "" if head is None else scene.names[head], job.instances, job.instances)
-    return Decision(job_id=job.job_id, code=str(hold), text=text)
+    if hold not in (Hold.ROOM, Hold.NEVER):
+        return held(hold, "" if head is None else scene.names[head], job.instances, job.instances), {}
+    short = short_machines(after, serial)
+    hosted = min(after.hosted(scene.demand(job)), job.instances)
+    text = in_short(short, hosted, job.instances, len(scene.snapshot.machines))
+    return f"the job exceeds the empty cluster; now {text}" if hold == Hold.NEVER else text, short
 
 
-def _starts(after: Round, serial: int, allocation: Allocation, room: Room) -> Decision:
-    """Return why a job starts where it does, against what the placement chooses without these machines."""
-    scene = after.scene
-    spots = scene.spots(allocation)
-    where = spots[0].machine if len(spots) == 1 else f"{len(spots)} machines"
-    found = partial(Decision, job_id=scene.names[serial], spots=spots)
-    other = after.elsewhere(serial, room, [machine for machine, _ in allocation.counts])
-    if other is None:
-        return found(code="only_room", text=f"no room elsewhere than on {where}")
+def _starts(after: Round) -> Iterator[Decision]:
+    """Yield why each job starts where it does, against what the placement chooses without these machines."""
+    scene, beside = after.scene, after.alternatives
+    names = [state.machine.name for state in scene.snapshot.machines]
     placement = PLACEMENTS[scene.rules.placement]
-    measure = placement.measure
-    beside = [spot.machine for spot in scene.spots(other)]
-    next_best = beside[0] if len(beside) == 1 else f"{len(beside)} machines with {beside[0]}"
-    if measure is None:
-        return found(code=placement.rule, text=f"{placement.words}; the next best is {next_best}", other=beside[0])
-    value, other_value = (MEASURES[measure](each, room, scene.target) for each in (allocation, other))
+    code, measure, words = placement.rule, placement.measure, placement.words
     sign, unit = ("+", " unusable GPUs") if measure == "unusable_gpus" else ("", "")
-    text = (
-        f"{placement.words}: {value:{sign}.3g}{unit} on {where}, {other_value:{sign}.3g} on the next best, {next_best}"
-    )
-    return found(code=placement.rule, text=text, measure=measure, value=value, other=beside[0], other_value=other_value)
+    figures = zip(*(MEASURES[measure](after) if measure else ([None] * len(after.started),) * 2), strict=True)
+    spans = pairwise(beside.first.tolist())
+    for serial, (value, other_value), (first, end) in zip(after.started, figures, spans, strict=True):
+        taken = after.taken(serial)
+        spots = tuple(Spot(machine=names[at], instances=count, devices=devices) for at, count, devices in taken)
+        found = partial(Decision, job_id=scene.names[serial], spots=spots)
+        where = spots[0].machine if len(spots) == 1 else f"{len(spots)} machines"
+        if first == end:
+            yield found(code="only_room", text=f"no room elsewhere than on {where}")
+            continue
+        other = names[beside.hosts[first]]
+        next_best = other if end - first == 1 else f"{end - first} machines with {other}"
+        if measure is None:
+            yield found(code=code, text=f"{words}; the next best is {next_best}", other=other)
+            continue
+        text = f"{words}: {value:{sign}.3g}{unit} on {where}, {other_value:{sign}.3g} on the next best, {next_best}"
+        yield found(code=code, text=text, measure=measure, value=value, other=other, other_value=other_value)
 
 
-def _free_capacity(allocation: Allocation, room: Room, _: TargetWorkload) -> float:
-    """Return the mean `Room.freeness` of the machines of an allocation."""
-    chosen = replace(room, free=room.free[[machine for machine, _ in allocation.counts]])
-    return float(chosen.freeness().mean())
+Figures = tuple[list[float], list[float]]
+"""A figure of the machines of each started job, and of its alternative; NaN if there is none."""
 
 
-def _left_over(allocation: Allocation, room: Room, _: TargetWorkload) -> float:
-    """Return the mean CPU and GPU left over on the machines of an allocation, as shares of the largest machine."""
-    after = room.without([allocation]).free / room.largest
-    return float(after[[machine for machine, _ in allocation.counts]][:, [0, GPUS]].sum(axis=1).mean())
+def _free_capacity(after: Round) -> Figures:
+    """Return the mean `Room.freeness` of machines before the start."""
+    return _means(after, lambda free, _, __: replace(after.room, free=free).freeness())
 
 
-def _unusable_gpus(allocation: Allocation, room: Room, target: TargetWorkload) -> float:
-    """Return how many more free GPUs the jobs of the target could not use on average after an allocation."""
-    at = [machine for machine, _ in allocation.counts]
-    before, after = (cluster_fragmentation(free_nodes(each, at), target) for each in (room, room.without([allocation])))
-    return (after - before) / WHOLE
+def _left_over(after: Round) -> Figures:
+    """Return the mean CPU and GPU left over on machines, as shares of the largest machine."""
+
+    def left(free: IntArray, counts: IntArray, units: IntArray) -> FloatArray:
+        shares = (free - counts[:, None] * units) / after.room.largest
+        return np.asarray(shares[:, 0] + shares[:, GPUS])
+
+    return _means(after, left)
 
 
-MEASURES: Final[dict[str, Callable[[Allocation, Room, TargetWorkload], float]]] = {
+def _unusable_gpus(after: Round) -> Figures:
+    """Return how many more free GPUs the jobs of the target could not use on average after a start."""
+    shares = after.alternatives.unusable / max(after.scene.target.total, 1)
+    more = (shares[:, 1::2] - shares[:, ::2]) / WHOLE
+    return more[:, 0].tolist(), more[:, 1].tolist()
+
+
+def _means(after: Round, figure: Callable[[IntArray, IntArray, IntArray], FloatArray]) -> Figures:
+    """Return the mean over machines of a figure of free units (n, 3), instances (n,) and units per instance (n, 3)."""
+    log, beside = after.state.log, after.alternatives
+    units = np.array([after.scene.demand(after.scene.jobs[serial]).units for serial in after.started]).reshape(-1, 3)
+    own = log.runs["first_host"][beside.started : len(after.serials) + 1]
+    found = []
+    for first, free, counts in ((own, beside.own, log.counts), (beside.first, beside.free, beside.counts)):
+        span, each = slice(first[0], first[-1]), np.diff(first)
+        values = figure(free[span], counts[span], np.repeat(units, each, axis=0))
+        starts = (first - first[0]).tolist()
+        found.append([float(values[at:end].mean()) if end > at else math.nan for at, end in pairwise(starts)])
+    return found[0], found[1]
+
+
+MEASURES: Final[dict[str, Callable[[Round], Figures]]] = {
     "free_capacity": _free_capacity,
     "left_over": _left_over,
     "unusable_gpus": _unusable_gpus,
 }
-"""Figures of an allocation: free capacity of its machines before it, CPU and GPU left over, and fragmentation."""
+"""Figures of started jobs: free capacity of their machines, CPU and GPU left over, and fragmentation."""

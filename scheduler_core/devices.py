@@ -69,12 +69,12 @@ def slots(free: IntArray, units_gpu: int) -> IntArray:
     return np.asarray(hosted // count, dtype=np.int64)
 
 
-def bound(free: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]]) -> Taken:
+def bound(free: Sequence[Sequence[int]], units_gpu: int, counts: Sequence[tuple[int, int]]) -> Taken:
     """Choose devices on the machines of `counts` by best fit: the device with the least sufficient free GPU.
 
     Instances of whole GPUs take the idle devices of lowest index. Each machine must have enough `slots`.
 
-    >>> bound(np.array([[1000, 400, 700]]), 300, [(0, 3)])
+    >>> bound([[1000, 400, 700]], 300, [(0, 3)])
     ((0, 1, 300), (0, 2, 300), (0, 2, 300))
     """
     count, milli = shape(units_gpu)
@@ -82,7 +82,7 @@ def bound(free: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]]) -> 
         return ()
     taken: list[tuple[int, int, int]] = []
     for machine, instances in counts:
-        left = free[machine].tolist()
+        left = list(free[machine])
         for _ in range(instances * count):
             device = min((at for at, has in enumerate(left) if has >= milli), key=left.__getitem__)
             left[device] -= milli

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from scheduler_core.cluster import Cluster as Machinery
+from scheduler_core.cluster import Room as Free
 from scheduler_core.devices import shape
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE, Demand
@@ -45,7 +46,7 @@ from scheduler_core.queueing import Discipline
 from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["NO_BREAKS", "Ties", "begun", "effort_s", "fill", "goals_of", "is_large", "pays", "run"]
+__all__ = ["NO_BREAKS", "Ties", "begun", "effort_s", "fill", "goals_of", "in_arrays", "is_large", "pays", "run"]
 
 
 NO_BREAKS: Final = Breaks(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64))
@@ -66,7 +67,7 @@ def begun(
     """
     queue = _queue(jobs, discipline)
     kinds, kind = kinds_of(tuple(machine.gpu_type for machine in cluster.machines))
-    empty = _empty(cluster)
+    empty = in_arrays(cluster.empty)
     shapes = int(queue.buckets["shape"].max(initial=-1)) + 1
     rows = min(shapes, MOST_SHAPES) if PLACEMENTS[discipline.placement].by_device else 0
     return State(
@@ -297,10 +298,9 @@ def _named_types(jobs: Jobs) -> IntArray:
     return np.asarray(first[jobs.gpu_type], dtype=np.int64)  # ANY_GPU_TYPE is -1, so it indexes the last entry
 
 
-def _empty(cluster: Machinery) -> Room:
-    """Return the free capacity of a cluster without jobs, as arrays of kernels."""
-    room, machines = cluster.empty, len(cluster.machines)
-    none = np.zeros((machines, 0), dtype=np.int64)
+def in_arrays(room: Free) -> Room:
+    """Return free capacity as arrays of kernels."""
+    none = np.zeros((len(room.free), 0), dtype=np.int64)
     return Room(
         free=room.free.copy(),
         freeness=room.freeness(),

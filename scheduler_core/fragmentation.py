@@ -3,15 +3,13 @@
 Pure functions of free capacity. `kernels.scores` computes the same for placements, machine by machine.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 import numpy as np
 
-from scheduler_core.cluster import ALTERNATIVES, Room
-from scheduler_core.errors import BadInput
+from scheduler_core.cluster import ALTERNATIVES
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import IntArray
 
@@ -45,17 +43,6 @@ class FreeNodes:
     cpu_milli: IntArray
     devices: IntArray
     gpu_type: tuple[str | None, ...]
-
-
-def free_nodes(room: Room, machines: Sequence[int] | slice = slice(None)) -> FreeNodes:
-    """Return the free capacity of some machines of a `Room` with GPUs shared by device."""
-    if room.devices is None:
-        raise BadInput("fragmentation: found a room with pooled GPUs, expected sharing by devices")
-    kinds: list[str | None] = [None] * len(room.up[machines])
-    for name, of_type in room.of_type.items():
-        for place in np.flatnonzero(of_type[machines]).tolist():
-            kinds[place] = name
-    return FreeNodes(cpu_milli=room.free[machines, 0], devices=room.devices[machines], gpu_type=tuple(kinds))
 
 
 def allows(requested: str | None, gpu_type: str | None) -> bool:
@@ -92,22 +79,3 @@ def uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
 def weighed_uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
     """Return the free milli-GPUs of each machine by `Use` (n, 7), summed over the target's pods, as exact integers."""
     return np.asarray(np.einsum("nku,k->nu", uses(nodes, target), target.pods), dtype=np.int64)
-
-
-def cluster_fragmentation(nodes: FreeNodes, target: TargetWorkload) -> float:
-    """Return the mean free milli-GPUs of the machines that a pod of the target could not use, F in Weng et al.
-
-    References
-    ----------
-    Weng et al., USENIX ATC 2023, section 3.
-
-    Examples
-    --------
-    >>> from scheduler_core.cluster import Demand
-    >>> from scheduler_core.target import target_of
-    >>> nodes = FreeNodes(cpu_milli=np.array([8000]), devices=np.array([[1000, 400]]), gpu_type=("T4",))
-    >>> cluster_fragmentation(nodes, target_of([Demand(units=(4000, 0, 500), instances=1)]))
-    400.0
-    """
-    by_use = weighed_uses(nodes, target).sum(axis=0)
-    return int(by_use.sum() - by_use[Use.USABLE]) / max(target.total, 1)

@@ -112,8 +112,7 @@ def holds_of(after: Round) -> dict[int, tuple[Hold, int | None]]:
     """
     scene, rules = after.scene, after.scene.rules
     demands = [scene.demand(scene.jobs[serial]) for serial in after.ranked]
-    distinct = {demand: after.room.fits(demand) for demand in set(demands)}
-    fits = [distinct[demand] for demand in demands]
+    fits = [after.hosted(demand) >= demand.instances for demand in demands]
     never: dict[int, tuple[Hold, int | None]] = dict.fromkeys(after.refused, (Hold.NEVER, None))
     if False not in fits:
         return dict.fromkeys(after.ranked, (Hold.NOTHING, None)) | never
@@ -122,7 +121,10 @@ def holds_of(after: Round) -> dict[int, tuple[Hold, int | None]]:
     exhausted = rules.overtakes is not None and tally["head"] == head and tally["overtaken"] >= rules.overtakes
     exhausted = exhausted or rules.overtakes == 0
     easy = rules.backfill == "easy" and any(fits[at:])
-    reserved = after.reservation(head) if easy else None
+    reserved_s, beside = math.inf, after.room
+    if easy:
+        reserved_s, spared = after.reservation(head)
+        beside = after.room.within(spared)
     found: dict[int, tuple[Hold, int | None]] = {}
     for place, serial in enumerate(after.ranked):
         hold = Hold.NOTHING if fits[place] else Hold.ROOM
@@ -130,10 +132,10 @@ def holds_of(after: Round) -> dict[int, tuple[Hold, int | None]]:
             expected_s = scene.jobs[serial].run_time_s
             if exhausted:
                 hold = Hold.OVERTAKES
-            elif reserved is not None and place - at > rules.backfill_depth:
+            elif easy and place - at > rules.backfill_depth:
                 hold = Hold.DEPTH
-            elif reserved is not None and (math.inf if math.isnan(expected_s) else expected_s) > reserved[0]:
-                hold = hold if after.room.within(reserved[1]).fits(demands[place]) else Hold.RESERVATION
+            elif easy and (math.inf if math.isnan(expected_s) else expected_s) > reserved_s:
+                hold = hold if beside.fits(demands[place]) else Hold.RESERVATION
         found[serial] = hold, None if hold in (Hold.NOTHING, Hold.ROOM) else head
     return found | never
 

@@ -11,15 +11,14 @@ from scheduler_core.cluster import Allocation, Demand, Room
 from scheduler_core.devices import shape
 from scheduler_core.engine import run
 from scheduler_core.kernels.backfill import reserve
-from scheduler_core.kernels.clock import choose
 from scheduler_core.kernels.records import DRF
 from scheduler_core.kernels.rooms import copied, hosted_in_all
+from scheduler_core.kernels.snapshots import compare
 from scheduler_core.kernels.starts import lent
+from scheduler_core.kernels.state import Alternatives, State, uncompiled
 from scheduler_core.kernels.state import Room as KernelRoom
-from scheduler_core.kernels.state import State, uncompiled
 from scheduler_core.scene import Scene
 from scheduler_core.snapshot import QueuedJob
-from scheduler_core.types import IntArray
 
 __all__ = ["Round", "round_of"]
 
@@ -30,6 +29,7 @@ class Round:
     def __init__(self, scene: Scene, state: State) -> None:
         self.scene = scene
         self.state = state
+        self._hosted = dict[Demand, int]()
         count, log = int(state.queue.tally["runs"][0]), state.log
         self.serials: list[int] = log.runs["job"][:count].tolist()
         """The jobs that run, in the order of their starts."""
@@ -63,6 +63,12 @@ class Round:
         empty = cluster.empty
         return Room(now.free.copy(), empty.largest, self.state.cluster.away == 0, empty.of_type, *devices)
 
+    def hosted(self, demand: Demand) -> int:
+        """Return how many instances of a gang fit after the round, each machine counted up to the size of the gang."""
+        if demand not in self._hosted:
+            self._hosted[demand] = int(self.room.hosts(demand).sum())
+        return self._hosted[demand]
+
     def order(self, serial: int) -> tuple[float, int]:
         """Return a key that sorts jobs in queue order; under `drf`, as if no user held resources."""
         rank = self.state.queue.jobs["rank"]
@@ -81,45 +87,52 @@ class Round:
         """Return where a job runs."""
         if serial in self.scene.running:
             return self.scene.running[serial]
-        log, number = self.state.log, self.numbers[serial]
-        span = slice(int(log.runs["first_host"][number]), int(log.runs["first_host"][number + 1]))
-        return self._allocation(
-            self.scene.demand(self.scene.jobs[serial]), log.hosts[span], log.counts[span], log.devices[span]
+        demand, spots = self.scene.demand(self.scene.jobs[serial]), self.taken(serial)
+        milli = shape(demand.units[2])[1]
+        return Allocation(
+            demand=demand,
+            counts=tuple((machine, count) for machine, count, _ in spots),
+            devices=tuple((machine, device, milli) for machine, _, devices in spots for device in devices),
         )
 
-    def _allocation(self, demand: Demand, hosts: IntArray, counts: IntArray, taken: IntArray) -> Allocation:
-        milli = shape(demand.units[2])[1]
+    def taken(self, serial: int) -> list[tuple[int, int, tuple[int, ...]]]:
+        """Return the machines that a job got in the round, its instances there, and the device of each instance."""
+        log, number = self.state.log, self.numbers[serial]
+        span = slice(*log.runs["first_host"][number : number + 2].tolist())
+        hosts, counts = log.hosts[span].tolist(), log.counts[span].tolist()
+        milli = shape(self.scene.demand(self.scene.jobs[serial]).units[2])[1]
+        if not milli or not log.devices.shape[1]:
+            return [(machine, count, ()) for machine, count in zip(hosts, counts, strict=True)]
         devices = [
-            (machine, device, milli)
-            for machine, row in zip(hosts.tolist(), taken.tolist(), strict=True)
-            for device, amount in enumerate(row)
-            for _ in range(amount // milli if milli else 0)
+            tuple(device for device, amount in enumerate(row) for _ in range(amount // milli))
+            for row in log.devices[span].tolist()
         ]
-        pairs = tuple(zip(hosts.tolist(), counts.tolist(), strict=True))
-        return Allocation(demand=demand, counts=pairs, devices=tuple(devices))
+        return list(zip(hosts, counts, devices, strict=True))
 
     def end_s(self, serial: int) -> float:
         """Return in how many seconds a running job should have ended; inf if unknown."""
         return max(float(self.state.queue.jobs["predicted_s"][serial]), 0.0)
 
-    def elsewhere(self, serial: int, room: Room, closed: Collection[int]) -> Allocation | None:
-        """Return where a job would go in some free capacity without the machines `closed`; None if it does not fit."""
-        state, compiled = self.state, self.scene.compiled
-        bare, closed = state.scratch.bare, list(closed)
-        for own, given in ((bare.free, room.free), (bare.devices, room.devices), (bare.tenants, room.tenants)):
-            if given is not None:
-                own[:] = given
-                own[closed] = 0
-        bare.freeness[:] = room.freeness()
-        bare.freeness[closed] = 0.0
-        state.cluster.away[closed] += 1
-        used = (choose if compiled else choose.py_func)(state if compiled else self.rows, self.bucket(serial))
-        state.cluster.away[closed] -= 1
-        found = state.scratch
-        demand = self.scene.demand(self.scene.jobs[serial])
-        if not used:
-            return None
-        return self._allocation(demand, found.chosen[:used], found.counts[:used], found.taken[:used])
+    @cached_property
+    def alternatives(self) -> Alternatives:
+        """Return where each of the jobs that the round started would have gone without the machines that it got."""
+        log, started, machines = self.state.log, len(self.started), len(self.state.cluster.away)
+        sizes = [min(self.scene.jobs[serial].instances, machines) for serial in self.started]
+        hosts, counts = np.empty((2, sum(sizes)), dtype=np.int64)
+        found = Alternatives(
+            started=len(self.serials) - started,
+            own=np.empty((int(log.runs["first_host"][len(self.serials)]), 3), dtype=np.int64),
+            first=np.zeros(started + 1, dtype=np.int64),
+            hosts=hosts,
+            counts=counts,
+            free=np.empty((len(hosts), 3), dtype=np.int64),
+            unusable=np.zeros((started, 4), dtype=np.int64),
+        )
+        if self.scene.compiled:
+            compare(self.state, found)
+        else:
+            compare.py_func(self.rows, found)
+        return found
 
     def freeing(self, serial: int, among: Collection[int], gone: Collection[int] = ()) -> list[int]:
         """Return which of the running jobs `among` must end before a waiting job fits, empty if that does not suffice.

@@ -20,17 +20,17 @@ from scheduler_core.cluster import (
     Demand,
     demand_of,
     in_devices,
+    move,
 )
-from scheduler_core.devices import WHOLE, Sharing, Taken, bound, shape, slots
-from scheduler_core.engine import begun, is_large
-from scheduler_core.errors import BadInput, SchedulerError
+from scheduler_core.devices import WHOLE, Sharing, Taken, bound, shape
+from scheduler_core.engine import begun, in_arrays, is_large
+from scheduler_core.errors import BadInput
 from scheduler_core.jobs import Jobs
-from scheduler_core.kernels.clock import judge
-from scheduler_core.kernels.starts import key_of, start_chosen, wait
-from scheduler_core.kernels.state import State, uncompiled, write_back
+from scheduler_core.kernels.snapshots import enter
+from scheduler_core.kernels.state import Placed, State, uncompiled, write_back
 from scheduler_core.placement import sharing_of
 from scheduler_core.queueing import Discipline
-from scheduler_core.snapshot import MachineState, QueuedJob, RunningJob, Snapshot, Spot
+from scheduler_core.snapshot import MachineState, QueuedJob, RunningJob, Snapshot
 from scheduler_core.target import target_of
 from scheduler_core.types import RESOURCES, FloatArray, Request
 
@@ -115,29 +115,18 @@ class Scene:
     ) -> State:
         """Return the state in which jobs run on these allocations and others wait; the rest has ended."""
         ended = [allocation for serial, allocation in self.running.items() if serial not in runs]
-        room = self.room.with_(ended).only(~self.closed)
+        room = in_arrays(self.room.with_(ended).only(~self.closed))
         state = begun(columns, self.cluster, rules, horizon_s=horizon_s, target=self.target)
-        now, rows = state.cluster.now, uncompiled(state)
-        judge(rows)
+        order = sorted(runs, key=lambda serial: serial not in self.running)
+        given = _placed({serial: runs[serial] for serial in order}, state.log.devices.shape[1])
+        entered = given, len(self.running) - len(ended), room, np.array(waiting, dtype=np.int64)
+        if self.compiled:
+            enter(state, *entered)
+        else:
+            rows = uncompiled(state)
+            enter.py_func(rows, *entered)
+            write_back(rows, state)
         state.cluster.away[:] = self.closed
-        for serial in (each for each in runs if each in self.running):
-            _start(rows, serial, runs[serial])
-        # What others hold, and what is closed, is known only by machine.
-        now.free[:], now.freeness[:] = room.free, room.freeness()
-        state.cluster.total_free[:] = room.free.sum(axis=0)
-        if room.devices is not None and room.tenants is not None:
-            now.devices[:], now.tenants[:] = room.devices, room.tenants
-        for serial in (each for each in runs if each not in self.running):
-            _start(rows, serial, runs[serial])
-        for serial in waiting:
-            row = rows.queue.jobs[serial]
-            row.never_fits = not rows.queue.buckets[row.full_bucket].possible
-            if row.never_fits:
-                row.rank = key_of(rows.rules, rows.queue, serial, 0.0, 0.0)
-            else:
-                wait(rows.rules, rows.queue, len(rows.cluster.away), serial)
-        rows.queue.tally[0].arrivals = len(columns.arrive_s)
-        write_back(rows, state)
         return state
 
     @property
@@ -158,17 +147,6 @@ class Scene:
             if wrong is not None:
                 counts[wrong] += many
         return counts
-
-    def spots(self, allocation: Allocation) -> tuple[Spot, ...]:
-        """Return where an allocation is."""
-        return tuple(
-            Spot(
-                machine=self.snapshot.machines[machine].machine.name,
-                instances=count,
-                devices=tuple(device for at, device, _ in allocation.devices if at == machine),
-            )
-            for machine, count in allocation.counts
-        )
 
     def _classes(self) -> dict["Kind", str]:
         pinned: set[str] = set()
@@ -197,6 +175,10 @@ class Scene:
     def _start_running(self, demands: Sequence[Demand]) -> dict[int, Allocation]:
         # Jobs whose GPUs are named go first: the others take GPUs that are left.
         order = sorted(enumerate(self.snapshot.running), key=lambda each: not all(s.devices for s in each[1].spots))
+        left = [
+            None if each is None else each.tolist() for each in (self.room.free, self.room.devices, self.room.tenants)
+        ]
+        free, devices, tenants = left
         found: dict[int, Allocation] = {}
         for serial, job in order:
             where, demand = f"running.{serial}", demands[serial]
@@ -205,16 +187,18 @@ class Scene:
             counts = tuple((self._places[spot.machine], spot.instances) for spot in job.spots)
             if len({machine for machine, _ in counts}) < len(counts):
                 raise BadInput(f"{where}.on: found a machine twice, expected each once, with its number of instances")
-            found[serial] = Allocation(demand=demand, counts=counts, devices=self._devices(job, demand, where))
-            try:
-                self.room = self.room.without([found[serial]])
-            except SchedulerError:
-                raise _exceeds(where) from None
+            taken = self._devices(job, demand, devices, where)
+            found[serial] = Allocation(demand=demand, counts=counts, devices=taken)
+            move(found[serial], -1, free, devices, tenants)
+            rows = [rows[machine] for rows in (free, devices) if rows is not None for machine, _ in counts]
+            if any(min(row, default=0) < 0 for row in rows):
+                raise _exceeds(where)
+        arrays = (None if each is None else np.array(each, dtype=np.int64) for each in left)
+        self.room = replace(self.room, **dict(zip(("free", "devices", "tenants"), arrays, strict=True)))
         return dict(sorted(found.items()))
 
-    def _devices(self, job: RunningJob, demand: Demand, where: str) -> Taken:
-        """Return the GPUs that a running job holds: those it names, else by best fit."""
-        free = self.room.devices
+    def _devices(self, job: RunningJob, demand: Demand, free: list[list[int]] | None, where: str) -> Taken:
+        """Return the GPUs that a running job holds: those it names, else by best fit among those `free`."""
         count, milli = shape(demand.units[2])
         if free is None or not count:
             return ()
@@ -222,7 +206,7 @@ class Scene:
         for place, spot in enumerate(job.spots):
             machine = self._places[spot.machine]
             if not spot.devices:
-                if slots(free[machine : machine + 1], demand.units[2])[0] < spot.instances:
+                if sum(own // milli for own in free[machine]) // count < spot.instances:
                     raise _exceeds(where)
                 taken += bound(free, demand.units[2], [(machine, spot.instances)])
                 continue
@@ -239,6 +223,8 @@ class Scene:
         """Take what is neither free nor held by a listed job."""
         room, held = self.room, list[Allocation]()
         for at, state in enumerate(self.snapshot.machines):
+            if not state.free_devices and all(math.isnan(free) for free in state.free.row()):
+                continue
             rest = [
                 0 if math.isnan(free) else own - math.floor(free * unit + UNIT_SLACK)
                 for own, free, unit in zip(room.free[at].tolist(), state.free.row(), UNITS, strict=True)
@@ -323,13 +309,14 @@ def _sharing(snapshot: Snapshot) -> Sharing:
     return sharing_of(snapshot.rules.placement, snapshot.rules.sharing or ("devices" if named else None))
 
 
-def _start(rows: State, serial: int, allocation: Allocation) -> None:
-    """Start a running job of a snapshot where it is."""
-    scratch = rows.scratch
-    scratch.taken[:] = 0
-    place_of = {machine: place for place, (machine, _) in enumerate(allocation.counts)}
-    for machine, place in place_of.items():
-        scratch.chosen[place], scratch.counts[place] = machine, allocation.counts[place][1]
-    for machine, device, milli in allocation.devices:
-        scratch.taken[place_of[machine], device] += milli
-    start_chosen(rows, serial, len(allocation.counts))
+def _placed(runs: Mapping[int, Allocation], devices: int) -> Placed:
+    """Return the allocations of jobs, by serial, as arrays of kernels for machines of so many devices at most."""
+    pairs = np.array([pair for each in runs.values() for pair in each.counts], dtype=np.int64).reshape(-1, 2)
+    first, taken = np.zeros(len(runs) + 1, dtype=np.int64), np.zeros((len(pairs), devices), dtype=np.int64)
+    np.cumsum([len(each.counts) for each in runs.values()], out=first[1:])
+    for begin, each in zip(first.tolist(), runs.values(), strict=False):
+        place_of = {machine: begin + place for place, (machine, _) in enumerate(each.counts)} if each.devices else {}
+        for machine, device, milli in each.devices:
+            taken[place_of[machine], device] += milli
+    hosts, counts = np.ascontiguousarray(pairs.T)
+    return Placed(jobs=np.array(list(runs), dtype=np.int64), first=first, hosts=hosts, counts=counts, taken=taken)

@@ -5,11 +5,10 @@ The decisions are `scheduler_core.decisions` and `scheduler_core.changes`; no mo
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Final
 
 from modelserve.calls.context import Answered, RequestContext, Values, finite, written
-from modelserve.contract.fields import Part
 from modelserve.contract.placements import MAX_EXPLAINED, ClusterBody, PendingBody, QueuedRow, RequestRow
 from modelserve.errors import BadRequest
 from scheduler_core.changes import Change, Explained, explain_waiting
@@ -21,8 +20,6 @@ from scheduler_core.snapshot import MachineState, QueuedJob, RunningJob, Snapsho
 from scheduler_core.types import RESOURCES, Request
 
 __all__ = ["explain", "explained", "place", "placed"]
-
-Made = TypeVar("Made")
 
 MOST_INSTANCES: Final = 20_000
 """Maximum number of instances of all waiting jobs of a call."""
@@ -80,8 +77,19 @@ def waiting(body: ClusterBody) -> Sequence[QueuedRow]:
 
 def queued(row: QueuedRow, request: RequestRow | None = None, run_time_s: float | None = None) -> QueuedJob:
     """Return a waiting job for the core, with another request and expected run time (s) if they are given."""
-    changed = {} if run_time_s is None else {"run_time_s": run_time_s}
-    return _made(QueuedJob, row, request=_request(row.request if request is None else request), **changed)
+    expected_s = row.run_time_s if run_time_s is None else run_time_s
+    return QueuedJob(
+        job_id=row.job_id,
+        request=_request(row.request if request is None else request),
+        instances=row.instances,
+        gpu_type=row.gpu_type,
+        machines=row.machines,
+        device_mem_gib=row.device_mem_gib,
+        user=row.user,
+        priority=row.priority,
+        waited_s=row.waited_s,
+        run_time_s=math.nan if expected_s is None else expected_s,
+    )
 
 
 def _snapshot(body: ClusterBody, jobs: Sequence[QueuedJob]) -> Snapshot:
@@ -102,7 +110,7 @@ def _snapshot(body: ClusterBody, jobs: Sequence[QueuedJob]) -> Snapshot:
             RunningJob(
                 job_id=row.job_id,
                 request=_request(row.request),
-                spots=tuple(_made(Spot, on) for on in row.on),
+                spots=tuple(Spot(machine=on.machine, instances=on.instances, devices=on.devices) for on in row.on),
                 user=row.user,
                 ends_in_s=math.inf if row.ends_in_s is None else row.ends_in_s,
             )
@@ -117,12 +125,6 @@ def _snapshot(body: ClusterBody, jobs: Sequence[QueuedJob]) -> Snapshot:
             overtakes=body.overtakes,
         ),
     )
-
-
-def _made(kind: Callable[..., Made], row: Part, **changed: object) -> Made:
-    """Return a row as an object of the core with fields of the same names; a null field takes the default there."""
-    known = vars(kind)["__dataclass_fields__"]
-    return kind(**{name: value for name, value in row if value is not None and name in known} | changed)
 
 
 def _request(row: RequestRow) -> Request:

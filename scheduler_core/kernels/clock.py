@@ -10,7 +10,6 @@ import math
 from scheduler_core.kernels.backfill import easy_round
 from scheduler_core.kernels.kernel import SOURCES, Kept, by_reference, kept, kernel
 from scheduler_core.kernels.offers import next_offer, offer, offer_again, offer_all
-from scheduler_core.kernels.placing import placed
 from scheduler_core.kernels.preemption import preempting_round
 from scheduler_core.kernels.rooms import copied_on, fits, fits_free, note_change
 from scheduler_core.kernels.sharing import aim
@@ -18,7 +17,7 @@ from scheduler_core.kernels.starts import COMPLETED, FAILED, INTERRUPTED, KILLED
 from scheduler_core.kernels.state import NONE, Cluster, State
 from scheduler_core.kernels.waiting import smallest_gpus, take
 
-__all__ = ["AIM", "DONE", "LOG_FULL", "advance", "aim_at_goal", "choose", "judge"]
+__all__ = ["AIM", "DONE", "LOG_FULL", "advance", "aim_at_goal", "judge"]
 
 MILLI = 1000
 
@@ -273,22 +272,3 @@ def _aiming(sources: str) -> Kept:
 
 
 aim_at_goal = _aiming(SOURCES)
-
-
-def _choosing(sources: str) -> Kept:
-    @kept
-    def choose(state: State, at: int) -> int:
-        """Choose machines for a gang of bucket `at` in the capacity `Scratch.bare`; return their number, 0 if none fit.
-
-        The result is in `Scratch`, as that of `placing.placed`.
-        """
-        _ = sources
-        state = by_reference(state)
-        if not fits(state.cluster, state.scratch.bare, state.queue, at):
-            return 0
-        return int(placed(state, state.scratch.bare, at))
-
-    return choose
-
-
-choose = _choosing(SOURCES)

@@ -9,7 +9,7 @@ from scheduler_core.kernels.scores import RANDOM, evaluate, refresh
 from scheduler_core.kernels.state import NONE, STALE, Cache, Room, State
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["aim", "fill_in_order", "place_by_device"]
+__all__ = ["aim", "fill_in_order", "mirror_machine", "place_by_device"]
 
 TIES = 0
 DEVICE = 1
@@ -56,20 +56,26 @@ def aim(state: State) -> None:
 @kernel
 def mirror(state: State, room: Room) -> None:
     """Copy the free capacity of machines that differ to the cache, and mark their scores as stale."""
+    for machine in range(len(state.cache.up)):
+        mirror_machine(state, room, machine)
+
+
+@kernel
+def mirror_machine(state: State, room: Room, machine: int) -> None:
+    """Copy the free capacity of one machine, as `mirror` does."""
     cache, cached = state.cache, state.cache.room
-    for machine in range(len(cache.up)):
-        up = state.cluster.away[machine] == 0
-        same = cache.up[machine] == up
-        same &= cached.free[machine, 0] == room.free[machine, 0] and cached.free[machine, 1] == room.free[machine, 1]
-        for device in range(room.devices.shape[1]):
-            same &= cached.devices[machine, device] == room.devices[machine, device]
-        for size in range(room.tenants.shape[1]):
-            same &= cached.tenants[machine, size] == room.tenants[machine, size]
-        if not same:
-            cache.up[machine] = up
-            copied_on(room, cached, machine)
-            refresh(cache, machine, state.goal)
-            _outdate(cache, machine)
+    up = state.cluster.away[machine] == 0
+    same = cache.up[machine] == up
+    same &= cached.free[machine, 0] == room.free[machine, 0] and cached.free[machine, 1] == room.free[machine, 1]
+    for device in range(room.devices.shape[1]):
+        same &= cached.devices[machine, device] == room.devices[machine, device]
+    for size in range(room.tenants.shape[1]):
+        same &= cached.tenants[machine, size] == room.tenants[machine, size]
+    if not same:
+        cache.up[machine] = up
+        copied_on(room, cached, machine)
+        refresh(cache, machine, state.goal)
+        _outdate(cache, machine)
 
 
 @kernel

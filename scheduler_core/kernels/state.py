@@ -15,10 +15,12 @@ __all__ = [
     "KEPT_CHANGES",
     "MOST_SHAPES",
     "NONE",
+    "Alternatives",
     "Breaks",
     "Cluster",
     "Goal",
     "Log",
+    "Placed",
     "Queue",
     "Room",
     "Rules",
@@ -167,6 +169,32 @@ class Cache(NamedTuple):
     up: BoolArray
     kind: IntArray  # (machines,) number of the machine's GPU type, 0 for none
     most: FloatArray  # (2,) milli-cores and milli-GPUs of the largest machine, at least 1
+
+
+class Placed(NamedTuple):
+    """Jobs to start, and their machines: those of job i at first[i] to first[i + 1] - 1."""
+
+    jobs: IntArray
+    first: IntArray  # (jobs + 1,)
+    hosts: IntArray
+    counts: IntArray  # number of instances on each of `hosts`
+    taken: IntArray  # (hosts, devices) milli-GPUs taken of each device
+
+
+class Alternatives(NamedTuple):
+    """Where each of n jobs that a round started would have gone otherwise: at first[i] to first[i + 1] - 1.
+
+    `unusable` (n, 4) is the fragmentation of the machines of each run before and after its start, then of the machines
+    of its alternative, multiplied by the number of the target's pods; it is 0 unless the placement aims at a target.
+    """
+
+    started: int  # number of the first run that the round started
+    own: IntArray  # (hosts, 3) free units on each of `Log.hosts` before the start
+    first: IntArray  # (n + 1,)
+    hosts: IntArray
+    counts: IntArray  # number of instances on each of `hosts`
+    free: IntArray  # (hosts, 3) free units on each of `hosts`
+    unusable: IntArray
 
 
 class State(NamedTuple):

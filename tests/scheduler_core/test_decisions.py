@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -69,6 +70,16 @@ def test_a_placement_exceeds_no_machine_and_breaks_no_constraint(snapshot: Snaps
 @settings(max_examples=examples(30), deadline=None)
 def test_no_placement_exceeds_a_machine(snapshot: Snapshot) -> None:
     check_capacity(snapshot, place_queue(snapshot))
+
+
+@pytest.mark.slow
+@given(snapshots(tuple(sorted(PLACEMENTS))))
+@settings(max_examples=examples(60), deadline=None)
+def test_compiled_rules_decide_and_explain_as_python_does(snapshot: Snapshot) -> None:
+    with patch("scheduler_core.scene.is_large", return_value=True):
+        compiled = place_queue(snapshot)
+
+    assert compiled == place_queue(snapshot)
 
 
 def test_every_placement_compares_a_figure_that_is_computed() -> None:

@@ -5,20 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core.cluster import Cluster, Demand
-from scheduler_core.errors import BadInput
-from scheduler_core.fragmentation import (
-    FreeNodes,
-    Use,
-    cluster_fragmentation,
-    free_nodes,
-    uses,
-    weighed_uses,
-)
+from scheduler_core.cluster import Demand
+from scheduler_core.fragmentation import FreeNodes, Use, uses, weighed_uses
 from scheduler_core.target import target_of
 from tests.pipelines.simulation.engine.sharing_references import DEMANDS, TYPES, Box
 from tests.pipelines.simulation.engine.sharing_references import fragmentation as as_defined
-from tests.scheduler_core.cases import machines
+from tests.scheduler_core.cases import cluster_fragmentation
 
 
 def node(cpu: int, gpus: list[int], gpu_type: str | None = "T4") -> FreeNodes:
@@ -100,11 +92,3 @@ def test_fragmentation_is_as_defined_and_its_reasons_add_up(
     assert cluster_fragmentation(nodes, target) == pytest.approx(sum(expected))
     assert why.sum() == pytest.approx(nodes.devices.sum())
     assert why.sum() - why[Use.USABLE] == pytest.approx(sum(expected))
-
-
-def test_a_room_says_what_is_free_device_by_device() -> None:
-    room = Cluster(machines(2, gpus=2), sharing="devices").empty
-    nodes = free_nodes(room)
-    assert (nodes.devices.tolist(), nodes.cpu_milli.tolist()) == ([[1000, 1000]] * 2, [8000, 8000])
-    with pytest.raises(BadInput, match="pooled"):
-        free_nodes(Cluster(machines()).empty)

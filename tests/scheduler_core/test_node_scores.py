@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.cluster import Demand
-from scheduler_core.fragmentation import FreeNodes, cluster_fragmentation
+from scheduler_core.fragmentation import FreeNodes
 from scheduler_core.node_scores import node_ranks
 from scheduler_core.target import target_of
+from tests.scheduler_core.cases import cluster_fragmentation
 
 MACHINES = st.lists(st.tuples(st.integers(8, 64), st.integers(2, 8)), min_size=1, max_size=12)
 PODS = st.lists(

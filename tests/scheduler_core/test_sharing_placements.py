@@ -10,7 +10,7 @@ from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine
 from scheduler_core.engine import fill
-from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
+from scheduler_core.fragmentation import FreeNodes
 from scheduler_core.jobs import Jobs
 from scheduler_core.queueing import Discipline
 from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
@@ -27,7 +27,7 @@ from tests.pipelines.simulation.engine.sharing_references import (
     taken,
 )
 from tests.pipelines.simulation.engine.simulations import workload
-from tests.scheduler_core.cases import machines
+from tests.scheduler_core.cases import cluster_fragmentation, machines
 
 GANGS = st.lists(st.tuples(DEMANDS, st.integers(1, 3), st.integers(1, 9)), min_size=1, max_size=20)
 """Demands of an instance, instances, and run times."""
@@ -122,7 +122,8 @@ def test_fragmentation_kept_while_filling_is_that_computed_anew(
             milli = ask_of(demand).milli
             chosen = tuple((int(machine[row]), device, milli) for device in np.flatnonzero(devices[row]).tolist())
             room = room.without([Allocation(demand=demand, counts=((int(machine[row]), 1),), devices=chosen)])
-        assert fragmented[row] == cluster_fragmentation(free_nodes(room), target)
+        nodes = FreeNodes(cpu_milli=room.free[:, 0], devices=room.devices, gpu_type=tuple(m.gpu_type for m in drawn))
+        assert fragmented[row] == cluster_fragmentation(nodes, target)
 
 
 def first_device(placement: str, target: TargetWorkload | SlidingTarget | None) -> tuple[int, list[int]]:

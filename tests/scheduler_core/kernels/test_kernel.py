@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from scheduler_core.kernels import clock, sharing
+from scheduler_core.kernels import clock, sharing, snapshots
 from scheduler_core.kernels.kernel import SOURCES, by_reference, kernel, overwrite
 from scheduler_core.types import IntArray
 
@@ -34,7 +34,9 @@ def _called(outer: Outer) -> int:
     return int(_summed(by_reference(outer)))
 
 
-@pytest.mark.parametrize("kept", [clock.advance, clock.aim_at_goal, clock.choose, sharing.fill_in_order])
+@pytest.mark.parametrize(
+    "kept", [clock.advance, clock.aim_at_goal, sharing.fill_in_order, snapshots.enter, snapshots.compare]
+)
 def test_a_change_in_any_file_compiles_anew(kept):
     # Numba puts what a function closes over into the key of its cache, but none of the functions it calls.
     assert any(str(cell.cell_contents).startswith(SOURCES) for cell in kept.py_func.__closure__)
