@@ -16,7 +16,7 @@ from scheduler_core.devices import shape
 from scheduler_core.engine import begun
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.jobs import Jobs
-from scheduler_core.kernels.clock import choose
+from scheduler_core.kernels.sharing import fill_in_order
 from scheduler_core.queueing import Discipline
 from scheduler_core.target import target_of
 from tests.benchmarks.harness import Bar, Row, amount_row, benchmark
@@ -82,24 +82,25 @@ def _decisions_ms(count: int, decisions: int) -> Iterator[float]:
     units, demands = np.column_stack([asked.units[:, :2], asked.milli_gpus]), asked.demands()
     jobs, discipline = Jobs.of(units, asked.gpu_type, asked.gpu_types), Discipline(placement="fgd", match_gpu_type=True)
     state = begun(jobs, cluster, discipline, horizon_s=1.0, target=target_of(demands))
-    buckets, bare, scratch = state.queue.jobs["granted_bucket"], state.scratch.bare, state.scratch
+    buckets, now = np.ascontiguousarray(state.queue.jobs["granted_bucket"]), state.cluster.now
+    chosen, fragmented = (np.empty(1, dtype=np.int64) for _ in range(2))
+    draw, taken = np.full((1, 2), -1.0), np.zeros((1, now.devices.shape[1]), dtype=np.bool_)
     running, room = list[Allocation](), cluster.empty
     first = len(demands) * count // PUBLISHED
-    choose(state, int(buckets[0]))
+    fill_in_order(state, buckets[:1], draw, chosen, taken, fragmented)
     for number in range(first + decisions):
         full = number >= first
         if full:
             room = room.with_([running.pop(int(rng.integers(len(running))))])
-            state.cache.up[:] = False
         pod = int(rng.integers(len(demands)))
         begin = time.thread_time()
-        bare.free[:], bare.devices[:], bare.tenants[:] = room.free, room.devices, room.tenants
-        used = choose(state, int(buckets[pod]))
+        now.free[:], now.devices[:], now.tenants[:] = room.free, room.devices, room.tenants
+        fill_in_order(state, buckets[pod : pod + 1], draw, chosen, taken, fragmented)
         if full:
             yield (time.thread_time() - begin) * 1000.0
-        if used:
-            machine, milli = int(scratch.chosen[0]), shape(demands[pod].units[2])[1]
-            devices = tuple((machine, device, milli) for device in np.flatnonzero(scratch.taken[0]).tolist())
+        machine, milli = int(chosen[0]), shape(demands[pod].units[2])[1]
+        if machine >= 0:
+            devices = tuple((machine, device, milli) for device in np.flatnonzero(taken[0]).tolist())
             allocation = Allocation(demand=in_devices(demands[pod]), counts=((machine, 1),), devices=devices)
             room = room.without([allocation])
             running.append(allocation)
