@@ -1,7 +1,7 @@
 """Carbon at equal completion time on real grids: the same kWh every period, against prices per kWh and per gram."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -13,11 +13,11 @@ import polars as pl
 from pipelines.studies.carbon.curves import AT_POINTS, Front
 from pipelines.studies.carbon.foreseen import foreseen
 from pipelines.studies.carbon.jobs import Measured, drawn
-from pipelines.studies.carbon.simulation import Cluster, simulate
-from pipelines.studies.compare import ARM, compare
+from pipelines.studies.carbon.simulation import Cluster, Simulated, simulate
+from pipelines.studies.compare import ARM
 from pipelines.studies.grids import RecordedHours
 from pipelines.studies.intervals import mean
-from pipelines.studies.study import SEED, Context, Row
+from pipelines.studies.study import SEED, Row
 from scheduler_core.planning.carbon.allocator import allocate
 from scheduler_core.planning.carbon.jobs import CountsAndFrequencies, ElasticJobs, Period, Planner
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
@@ -109,51 +109,45 @@ PAIRS: Final = [(name, SAME_KWH) for name in PRICED] + [(name, PER_KWH) for name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Month:
-    """The runs of one month of a grid: what jobs are drawn from, the cluster, and prices in seconds per kWh."""
+class Months:
+    """The runs of all months of the grids: what jobs are drawn from, the cluster, and prices in seconds per kWh."""
 
     measured: Measured
     cluster: Cluster
     jobs: int
     prices: tuple[float, ...]
-    carbon: HourlySeries
-    from_ts: float
-    until_ts: float
+    grids: Sequence[RecordedHours]
 
     def __call__(self, arm: Priced | None, seed: int) -> list[Row]:
-        """Simulate a stretch that starts in one of the month's weeks; return a row for each budget or price."""
+        """Simulate a stretch that starts in one of each month's weeks; return a row for each budget or price."""
         rng, gpus = np.random.default_rng([seed, 7]), self.cluster.gpus
         jobs = drawn(self.measured, rng, jobs=self.jobs, jobs_per_h=JOBS_PER_H * gpus)
-        starts_s = self.from_ts + timedelta(weeks=seed % WEEKS).total_seconds()
-        usual = self.carbon.mean(self.from_ts, self.until_ts)
-        outlook = Outlook(carbon=self.carbon, starts_s=starts_s, usual_g_per_kwh=usual)
-        cluster = replace(self.cluster, period_s=PERIOD_S, rule="period", intensity=outlook.intensity)
         full_kwh = gpus * self.measured.full_w * PERIOD_S / JOULES_PER_KWH
-        planners: dict[float, tuple[float, Planner]] = {share: (share * full_kwh, allocate) for share in SHARES}
-        if arm is not None:
-            planners = {price: (math.inf, arm(outlook, price)) for price in self.prices}
         rows: list[Row] = []
-        for share, (budget_kwh, planner) in planners.items():
-            found = simulate(jobs, cluster, budget_kwh, planner)
-            ended = 1.0 if np.isfinite(found.jct_s).all() else math.nan
-            figures = {"mean_jct_s": found.jct_s.mean(), "kwh": found.kwh.sum(), "kg": found.grams.sum() / 1000.0}
-            rows.append({"share": share, **{name: ended * float(value) for name, value in figures.items()}})
+        anywhere: dict[float, Simulated] = {}  # by price; plans by a price per kWh do not depend on the grid
+        for of, outlook in self._outlooks(seed):
+            cluster = replace(self.cluster, period_s=PERIOD_S, rule="period", intensity=outlook.intensity)
+            planners: dict[float, tuple[float, Planner]] = {share: (share * full_kwh, allocate) for share in SHARES}
+            if arm is not None:
+                planners = {price: (math.inf, arm(outlook, price)) for price in self.prices}
+            for share, (budget_kwh, planner) in planners.items():
+                found = anywhere.get(share) or simulate(jobs, cluster, budget_kwh, planner)
+                if arm is Outlook.by_kwh:
+                    anywhere[share] = found
+                ended = 1.0 if np.isfinite(found.jct_s).all() else math.nan
+                kg = found.grams(outlook.intensity).sum() / 1000.0
+                figures = {"mean_jct_s": found.jct_s.mean(), "kwh": found.kwh.sum(), "kg": kg}
+                rows.append({**of, "share": share, **{name: ended * float(value) for name, value in figures.items()}})
         return rows
 
-
-def months_of(
-    month: Callable[..., Month], grids: Sequence[RecordedHours], seeds: range, context: Context
-) -> pl.DataFrame:
-    """Simulate stretches in every month of the grids; `month` takes the series, and the month's begin and end."""
-    frames = []
-    for grid in grids:
-        for from_ts, until_ts in zip(grid.starts_ts.tolist(), grid.ends_ts.tolist(), strict=True):
-            own = month(carbon=grid.series, from_ts=from_ts, until_ts=until_ts)
-            runs = compare(ARMS, seeds[:MOST_SEEDS], own, engine=context.engine)
-            of = {"zone": grid.zone, "month": f"{datetime.fromtimestamp(from_ts, UTC):%Y-%m}"}
-            frames.append(runs.select(*(pl.lit(value).alias(name) for name, value in of.items()), pl.all()))
-            context.talk(f"{of['zone']}, {of['month']}: simulated")
-    return pl.concat(frames)
+    def _outlooks(self, seed: int) -> Iterator[tuple[Row, Outlook]]:
+        """Yield the names and the outlook of every month, from the week of the seed on."""
+        for grid in self.grids:
+            for from_ts, until_ts in zip(grid.starts_ts.tolist(), grid.ends_ts.tolist(), strict=True):
+                starts_s = from_ts + timedelta(weeks=seed % WEEKS).total_seconds()
+                usual = grid.series.mean(from_ts, until_ts)
+                of = {"zone": grid.zone, "month": f"{datetime.fromtimestamp(from_ts, UTC):%Y-%m}"}
+                yield of, Outlook(carbon=grid.series, starts_s=starts_s, usual_g_per_kwh=usual)
 
 
 def saving_rows(runs: pl.DataFrame) -> list[Row]:

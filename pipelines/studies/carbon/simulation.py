@@ -52,19 +52,26 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """Results by job (J,): completion time (NaN if it did not end), energy and grams while running, changes.
+    """Results by job (J,): completion time (NaN if it did not end), energy while running, changes.
 
-    `changes` counts how often a job was stopped, moved or given another number of GPUs. `over_budget` is the maximum,
-    over periods (or of the run, by the rule to completion), of actual emissions divided by the budget, minus 1, and at
-    least 0; `over_planned` the same of planned emissions.
+    `spent` has the begin of a period, jobs, and their kWh in it. `changes` counts how often a job was stopped, moved or
+    given another number of GPUs. `over_budget` is the maximum, over periods (or of the run, by the rule to completion),
+    of actual emissions divided by the budget, minus 1, and at least 0; `over_planned` the same of planned emissions.
     """
 
     jct_s: FloatArray
     kwh: FloatArray
-    grams: FloatArray
+    spent: list[tuple[float, IntArray, FloatArray]]
     changes: IntArray
     over_budget: float
     over_planned: float
+
+    def grams(self, intensity: Callable[[float], float]) -> FloatArray:
+        """Return the grams of every job (J,) at the intensity by time in g/kWh that its periods begin with."""
+        grams, at = np.zeros(len(self.kwh)), {begin_s: intensity(begin_s) for begin_s, _, _ in self.spent}
+        for begin_s, job, kwh in self.spent:
+            grams[job] += kwh * at[begin_s]
+        return grams
 
 
 def simulate(
@@ -86,7 +93,7 @@ def simulate(
     return Simulated(
         jct_s=state.finish_s - jobs.submit_s,
         kwh=rounds.kwh,
-        grams=rounds.grams,
+        spent=rounds.spent,
         changes=state.changes,
         over_budget=rounds.over,
         over_planned=rounds.over_planned,
@@ -104,7 +111,7 @@ class _Rounds:
         self.opened_s = self.period_ends_s = -np.inf
         self.budget_g = self.spent_g = self.over = self.over_planned = self.stuck_s = 0.0
         self.ends_s = np.full(len(jobs), np.inf)  # as planned
-        self.kwh, self.grams = np.zeros(len(jobs)), np.zeros(len(jobs))
+        self.kwh, self.spent = np.zeros(len(jobs)), list[tuple[float, IntArray, FloatArray]]()
 
     def __call__(self, now_s: float, here: IntArray, state: Progress, last: Span | None) -> Choice | None:
         if last is not None:
@@ -161,7 +168,7 @@ class _Rounds:
         """Add the energy of a span's jobs to the accounts."""
         kwh = span.gpus * self.jobs.watts[span.job, span.step] * span.ran_s / JOULES_PER_KWH
         self.kwh[span.job] += kwh
-        self.grams[span.job] += kwh * self.intensity
+        self.spent.append((self.opened_s, span.job, kwh))
         self.spent_g += float(kwh.sum()) * self.intensity
 
     def close(self) -> None:

@@ -14,7 +14,8 @@ from pipelines.studies.carbon.arms import ARMS, BASELINES, BOUND, PRICES_S_PER_K
 from pipelines.studies.carbon.curves import PRICES_S_PER_KWH as BOUND_PRICES
 from pipelines.studies.carbon.curves import Front, compared, least_mean
 from pipelines.studies.carbon.jobs import NODE_GPUS, ArrivingJobs, Measured, drawn, stretch
-from pipelines.studies.carbon.months import Month, months_of, saving_rows
+from pipelines.studies.carbon.months import ARMS as PRICED_ARMS
+from pipelines.studies.carbon.months import MOST_SEEDS, Months, saving_rows
 from pipelines.studies.carbon.simulation import Cluster, simulate
 from pipelines.studies.compare import ARM, compare
 from pipelines.studies.grids import months_option, recorded_hours
@@ -183,14 +184,14 @@ def run_study(config: Config, context: Context) -> Findings:
         draw = partial(drawn_of, measured=measured, jobs=config.jobs or DRAWN_JOBS, jobs_per_h=per_h)
         settings[f"{load:g}x"] = Runs(jobs=draw, shares=SHARES, **usual)  # type: ignore[arg-type]  # by name
     runs = _compared(settings, ARMS, seeds, context)
-    month = partial(
-        Month,
+    months = Months(
         measured=measured,
         cluster=cluster,
         jobs=config.jobs or LONG_JOBS,
         prices=tuple(price for price in config.prices if price > 0.0),  # 0 has no counterpart among the budgets
+        grids=grids,
     )
-    on_grids = months_of(month, grids, seeds, context)
+    on_grids = compare(PRICED_ARMS, seeds[:MOST_SEEDS], months, engine=context.engine, talk=context.talk)
     found = findings(runs, config, notes=[note for grid in grids for note in grid.notes])
     return replace(
         found,

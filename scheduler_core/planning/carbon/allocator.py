@@ -85,6 +85,9 @@ def allocate(
 
 def canonical_order(jobs: ElasticJobs) -> IntArray:
     """Return row indices (J,), oldest job first, ties by all other columns; jobs that still tie are identical."""
+    by_age = np.argsort(-jobs.age_s, kind="stable")
+    if (np.diff(jobs.age_s[by_age]) < 0.0).all():
+        return np.asarray(by_age, dtype=np.int64)
     content = np.hstack([jobs.steps_left[:, None], jobs.rigid_gpus[:, None], jobs.steps_per_s, jobs.perf, jobs.watts])
     keys = [(-age, row.tobytes()) for age, row in zip(jobs.age_s.tolist(), content, strict=True)]
     return np.asarray(sorted(range(len(jobs)), key=keys.__getitem__), dtype=np.int64)
@@ -116,9 +119,8 @@ def count_ladders(jobs: ElasticJobs, step: IntArray, period: Period, price_s_per
     held[:, 0] = True
     # Allowed counts move to the front; the other counts follow, and `NO_STEP` keeps them out of reach.
     choice = np.argsort(~held, axis=1, kind="stable").astype(np.int64)
-    left_s, watts = np.take_along_axis(left_s, choice, axis=1), np.take_along_axis(watts, choice, axis=1)
-    held = np.take_along_axis(held, choice, axis=1)
-    return _ladders(choice, choice, left_s, watts, held, period, price_s_per_kwh)
+    at = rows[:, None], choice
+    return _ladders(choice, choice, left_s[at], watts[at], held[at], period, price_s_per_kwh)
 
 
 def frequency_ladders(
@@ -156,14 +158,14 @@ def _ladders(
     """
     # A job without GPUs has infinite time, but uses no energy.
     energy_j = watts * np.where(np.isinf(left_s), 0.0, left_s)
-    next_s = left_s[:, 1:]
+    next_s, next_j, kwh = left_s[:, 1:], energy_j[:, 1:], energy_j / JOULES_PER_KWH
     with np.errstate(divide="ignore", invalid="ignore"):
-        faster_s, dearer = left_s[:, :-1] - next_s, np.diff(energy_j, axis=1)
+        faster_s, dearer = left_s[:, :-1] - next_s, next_j - energy_j[:, :-1]
         # If speed is proportional to the GPU count, the energies of both rungs are equal up to rounding.
-        first, saves = np.isinf(left_s[:, :-1]), dearer <= SAME_ENERGY * energy_j[:, 1:]
-        rank = np.where(first, next_s * energy_j[:, 1:], np.where(saves, -faster_s, -faster_s / dearer))
+        first, saves = np.isinf(left_s[:, :-1]), dearer <= SAME_ENERGY * next_j
+        rank = np.where(first, next_s * next_j, np.where(saves, -faster_s, -faster_s / dearer))
         kind = np.where(first, FIRST_GPUS, np.where(saves, SAVES_ENERGY, COSTS_ENERGY))
-        price_s = price_s_per_kwh * np.maximum(np.diff(energy_j / JOULES_PER_KWH, axis=1), 0.0)
+        price_s = price_s_per_kwh * np.maximum(kwh[:, 1:] - kwh[:, :-1], 0.0)
         kind[~held[:, 1:] | ~(faster_s > 0.0) | (faster_s < price_s)] = NO_STEP
     return Ladders(choice=choice, gpus=gpus, limited_g=period.grams(watts, left_s), kind=kind, rank=rank)
 
@@ -242,9 +244,10 @@ def place(
     >>> place(np.array([8]), np.array([7, 4, 4, 4]), switches=np.array([0, 1, 1, 2]))
     array([[0, 4, 4, 0]])
     """
+    if before is not None and (before.sum(axis=1) == gpus).all() and (before.sum(axis=0) <= free_gpus).all():
+        return before.astype(np.int64)
     placed = np.zeros((len(gpus), len(free_gpus)), dtype=np.int64)
     free = free_gpus.astype(np.int64)
-    below = np.zeros(len(free), dtype=np.int64) if switches is None else switches
     if before is not None:
         for row in np.flatnonzero((before.sum(axis=1) == gpus) & (gpus > 0)):
             if (before[row] <= free).all():
@@ -252,16 +255,18 @@ def place(
                 free -= before[row]
     waiting = np.flatnonzero((gpus > 0) & (placed.sum(axis=1) == 0))
     for row in waiting[np.argsort(-gpus[waiting], kind="stable")]:
-        placed[row] = _split(int(gpus[row]), free, below)
+        placed[row] = _split(int(gpus[row]), free, switches)
         free -= placed[row]
     return placed
 
 
-def _split(wanted: int, free: IntArray, below: IntArray) -> IntArray:
+def _split(wanted: int, free: IntArray, below: IntArray | None) -> IntArray:
     """Return a job's GPUs on each node (M,); all 0 if the nodes together have fewer than `wanted`."""
     taken = np.zeros_like(free)
     if wanted > free.sum():
         return taken
+    if below is None:
+        return _on_fewest_nodes(wanted, free)
     while taken.sum() < wanted:
         left = free - taken
         left[below != _switch(wanted - int(taken.sum()), left, below)] = 0

@@ -1,5 +1,8 @@
 """Prices on real grids: plans with one price now and another later, and savings at equal completion time by hand."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -8,11 +11,15 @@ from hypothesis import strategies as st
 
 from pipelines.studies.carbon import months
 from pipelines.studies.carbon.foreseen import foreseen
+from pipelines.studies.carbon.jobs import ArrivingJobs
 from pipelines.studies.carbon.months import ARMS, PER_KWH, SAME_KWH, Outlook, saving_rows
-from scheduler_core.planning.carbon.jobs import ElasticJobs, Period, drawn_w, remaining_s
+from pipelines.studies.carbon.simulation import Cluster, Simulated, simulate
+from pipelines.studies.grids import RecordedHours
+from scheduler_core.planning.carbon.jobs import ElasticJobs, Period, Planner, drawn_w, remaining_s
 from scheduler_core.planning.hourly import HourlySeries
 from scheduler_core.planning.release import forecast
 from tests.examples import examples
+from tests.pipelines.studies.carbon.arrivals import arriving
 
 MOST = 4
 
@@ -87,6 +94,32 @@ def test_an_hour_is_forecast_once_for_all_rounds_and_prices(monkeypatch: pytest.
             plan(drawn(3), 4, Period(intensity_g_per_kwh=intensity, budget_g=np.inf, period_s=1800.0))
 
     assert made == [48, 49, 50, 51]
+
+
+def test_plans_by_a_price_per_kwh_are_simulated_once_for_all_grids(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Planner] = []
+
+    def counted(jobs: ArrivingJobs, cluster: Cluster, budget_kwh: float, planner: Planner) -> Simulated:
+        ran.append(planner)
+        return simulate(jobs, cluster, budget_kwh, planner)
+
+    jobs = arriving([0.0, 600.0], [9000.0, 4000.0])
+    monkeypatch.setattr(months, "simulate", counted)
+    monkeypatch.setattr(months, "drawn", lambda *_, **__: jobs)
+    a_day = HourlySeries(start_s=0.0, values=np.tile(np.arange(100.0, 124.0), 60), unit="g/kWh")
+    grids = [RecordedHours(zone=zone, series=series, starts_ts=np.array([0.0]), ends_ts=np.array([2e6]), notes=())
+             for zone, series in (("A", a_day), ("B", replace(a_day, values=3.0 * a_day.values)))]  # fmt: skip
+    measured = SimpleNamespace(full_w=200.0)
+    of = months.Months(
+        measured=measured, cluster=Cluster(gpus=4, period_s=900.0), jobs=2, prices=(1.0, 9.0), grids=grids
+    )
+    by_kwh, by_gram = of(ARMS[PER_KWH], 0), of(ARMS["a price a gram"], 0)
+
+    assert len(ran) == 2 + 4
+    assert [(row["zone"], row["share"]) for row in by_kwh] == [("A", 1.0), ("A", 9.0), ("B", 1.0), ("B", 9.0)]
+    assert [row["kwh"] for row in by_kwh[:2]] == [row["kwh"] for row in by_kwh[2:]]
+    assert [3.0 * row["kg"] for row in by_kwh[:2]] == pytest.approx([row["kg"] for row in by_kwh[2:]])
+    assert len(by_gram) == 4
 
 
 def test_carbon_saved_at_equal_completion_time_by_hand() -> None:

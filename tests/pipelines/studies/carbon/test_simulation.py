@@ -46,9 +46,11 @@ def test_one_job_alone_by_hand() -> None:
 
 
 def test_grams_are_of_the_intensity_at_the_begin_of_each_period() -> None:
-    found = simulated(arriving([0.0], [250.0]), fifo_at_max, gpus=1, intensity=lambda now_s: 10.0 + now_s)
+    found = simulated(arriving([0.0], [250.0]), fifo_at_max, gpus=1)
 
-    assert found.grams * 3.6e6 / 200.0 == pytest.approx([100 * 10.0 + 100 * 110.0 + 50 * 210.0])
+    assert found.grams(lambda now_s: 10.0 + now_s) * 3.6e6 / 200.0 == pytest.approx(
+        [100 * 10.0 + 100 * 110.0 + 50 * 210.0]
+    )
 
 
 def test_five_jobs_first_in_first_out_by_hand() -> None:
