@@ -150,9 +150,13 @@ def _means(after: Round, figure: Callable[[IntArray, IntArray, IntArray], FloatA
     for first, free, counts in ((own, beside.own, log.counts), (beside.first, beside.free, beside.counts)):
         span, each = slice(first[0], first[-1]), np.diff(first)
         values = figure(free[span], counts[span], np.repeat(units, each, axis=0))
-        starts = (first - first[0]).tolist()
-        found.append([float(values[at:end].mean()) if end > at else math.nan for at, end in pairwise(starts)])
+        alone, starts = values.tolist(), (first - first[0]).tolist()
+        found.append([alone[at] if end - at == 1 else _mean(values[at:end]) for at, end in pairwise(starts)])
     return found[0], found[1]
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if len(values) else math.nan
 
 
 MEASURES: Final[dict[str, Callable[[Round], Figures]]] = {

@@ -5,7 +5,7 @@ Checks what belongs together: names, machines that exist, room for every running
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -56,7 +56,8 @@ class Scene:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.names = _names(snapshot)
-        self._demands = dict[QueuedJob, Demand]()
+        self._demands = dict[Hashable, Demand]()
+        self._allowed = dict[Hashable, str | None]()
         self.jobs = {len(snapshot.running) + at: job for at, job in enumerate(snapshot.jobs)}
         self._places = {state.machine.name: at for at, state in enumerate(snapshot.machines)}
         self._labels = self._classes()
@@ -77,9 +78,10 @@ class Scene:
 
     def demand(self, job: QueuedJob) -> Demand:
         """Return what a waiting job demands; GPUs above one are rounded up where devices are shared."""
-        if job not in self._demands:
-            self._demands[job] = self._demand(job.request, job.instances, self._allowed(job))
-        return self._demands[job]
+        constraints = job.machines, job.gpu_type, job.device_mem_gib
+        if constraints not in self._allowed:
+            self._allowed[constraints] = self._labels_for(job)
+        return self._demand(job.request, job.instances, self._allowed[constraints])
 
     def columns(self, jobs: Mapping[int, QueuedJob], run_s: FloatArray | None = None) -> Jobs:
         """Return the running jobs and these waiting ones as columns; without `run_s` (n,) none ever ends."""
@@ -135,8 +137,11 @@ class Scene:
         return is_large(len(self.names), len(self.snapshot.machines), self.rules.placement)
 
     def _demand(self, request: Request, instances: int, gpu_type: str | None = None) -> Demand:
-        demand = demand_of(request, instances, gpu_type)
-        return in_devices(demand) if self._sharing == "devices" else demand
+        known = *request.row(), instances, gpu_type
+        if known not in self._demands:
+            demand = demand_of(request, instances, gpu_type)
+            self._demands[known] = in_devices(demand) if self._sharing == "devices" else demand
+        return self._demands[known]
 
     def excluded(self, job: QueuedJob) -> dict[str, int]:
         """Return how many machines a job may not use at all, by constraint; a machine counts once."""
@@ -161,7 +166,7 @@ class Scene:
         self._machines_of = Counter(self._kinds)
         return {kind: str(at) for at, kind in enumerate(self._machines_of)}
 
-    def _allowed(self, job: QueuedJob) -> str | None:
+    def _labels_for(self, job: QueuedJob) -> str | None:
         named = frozenset(job.machines)
         labels = [label for kind, label in self._labels.items() if _constraint(job, named, *kind) is None]
         return None if len(labels) == len(self._labels) else ALTERNATIVES.join(labels) or NO_MACHINE

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from modelserve.calls.context import Answered, RequestContext, Values, finite, written
-from modelserve.contract.placements import MAX_EXPLAINED, ClusterBody, PendingBody, QueuedRow, RequestRow
+from modelserve.contract.placements import MAX_EXPLAINED, ClusterBody, PendingBody, QueuedRow
+from modelserve.contract.requests import amounts_of
 from modelserve.errors import BadRequest
 from scheduler_core.changes import Change, Explained, explain_waiting
 from scheduler_core.cluster import Machine
@@ -75,12 +76,12 @@ def waiting(body: ClusterBody) -> Sequence[QueuedRow]:
     return body.jobs
 
 
-def queued(row: QueuedRow, request: RequestRow | None = None, run_time_s: float | None = None) -> QueuedJob:
+def queued(row: QueuedRow, request: Request | None = None, run_time_s: float | None = None) -> QueuedJob:
     """Return a waiting job for the core, with another request and expected run time (s) if they are given."""
     expected_s = row.run_time_s if run_time_s is None else run_time_s
     return QueuedJob(
         job_id=row.job_id,
-        request=_request(row.request if request is None else request),
+        request=amounts_of(row.request) if request is None else request,
         instances=row.instances,
         gpu_type=row.gpu_type,
         machines=row.machines,
@@ -100,7 +101,7 @@ def _snapshot(body: ClusterBody, jobs: Sequence[QueuedJob]) -> Snapshot:
                     name=row.machine, cpu_cores=row.cpu_cores, mem_gib=row.mem_gib, gpus=row.gpus, gpu_type=row.gpu_type
                 ),
                 device_mem_gib=math.nan if row.device_mem_gib is None else row.device_mem_gib,
-                free=_request(row.free),
+                free=amounts_of(row.free),
                 free_devices=row.free.devices,
                 closed=row.closed,
             )
@@ -109,7 +110,7 @@ def _snapshot(body: ClusterBody, jobs: Sequence[QueuedJob]) -> Snapshot:
         running=tuple(
             RunningJob(
                 job_id=row.job_id,
-                request=_request(row.request),
+                request=amounts_of(row.request),
                 spots=tuple(Spot(machine=on.machine, instances=on.instances, devices=on.devices) for on in row.on),
                 user=row.user,
                 ends_in_s=math.inf if row.ends_in_s is None else row.ends_in_s,
@@ -125,11 +126,6 @@ def _snapshot(body: ClusterBody, jobs: Sequence[QueuedJob]) -> Snapshot:
             overtakes=body.overtakes,
         ),
     )
-
-
-def _request(row: RequestRow) -> Request:
-    cpu_cores, mem_gib, gpus = (math.nan if each is None else each for each in (row.cpu_cores, row.mem_gib, row.gpus))
-    return Request(cpu_cores=cpu_cores, mem_gib=mem_gib, gpus=gpus)
 
 
 def _decision(found: Decision) -> Values:

@@ -181,7 +181,7 @@ def answer_of(found: Recommendation, sources: Sources) -> Values:
 
 
 def _amounts(row: tuple[float, float, float]) -> dict[str, float | None]:
-    return {name: finite(value) for name, value in zip(RESOURCES, row, strict=True)}
+    return {name: value if math.isfinite(value) else None for name, value in zip(RESOURCES, row, strict=True)}
 
 
 def _note(found: Recommendation, sources: Sources) -> str | None:

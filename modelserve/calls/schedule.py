@@ -12,7 +12,8 @@ from modelserve.bundle.predictor import ModelPredictor
 from modelserve.calls.context import Answered, RequestContext, Values, written
 from modelserve.calls.placements import counts_of, place_jobs, queued, waiting
 from modelserve.calls.recommendations import advise, answer_of, decide, jobs_of, largest, policy_of
-from modelserve.contract.placements import RequestRow, ScheduleBody
+from modelserve.contract.placements import ScheduleBody
+from modelserve.contract.requests import RequestRow, amounts_of
 
 __all__ = ["schedule", "scheduled"]
 
@@ -62,7 +63,7 @@ def _placed(body: ScheduleBody, answers: Sequence[Values]) -> list[Values]:
         for row, answer in zip(body.jobs, answers, strict=True)
     ]
     jobs = [
-        queued(row, request=RequestRow.model_construct(**amounts), run_time_s=run_time_s)
+        queued(row, request=amounts_of(RequestRow.model_construct(**amounts)), run_time_s=run_time_s)
         for row, amounts, run_time_s in zip(body.jobs, given, times, strict=True)
     ]
     placed = place_jobs(body, jobs)

@@ -14,7 +14,7 @@ from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queue_policies import QUEUE_POLICIES
 
 __all__ = [
-    "MAX_EXPLAINED", "ClusterBody", "PendingAnswer", "PendingBody", "PlaceAnswer", "QueuedRow", "RequestRow",
+    "MAX_EXPLAINED", "ClusterBody", "PendingAnswer", "PendingBody", "PlaceAnswer", "QueuedRow",
     "ScheduleAnswer", "ScheduleBody",
 ]  # fmt: skip
 

@@ -28,7 +28,7 @@ from scheduler_core.types import Job, Request
 
 __all__ = [
     "MAX_JOBS", "NO_FLOORS", "ExplainBody", "JobIdentity", "JobRow", "ModeBody", "PredictBody", "RecommendBody",
-    "RecommendJob", "WhatIfBody", "job_of", "parse_lines", "request_of",
+    "RecommendJob", "WhatIfBody", "amounts_of", "job_of", "parse_lines", "request_of",
 ]  # fmt: skip
 
 MAX_JOBS: Final = 10_000
@@ -215,9 +215,14 @@ def job_of(row: JobRow, *, trace: str, submitted: datetime, minimum: Request | N
 
 def request_of(row: JobRow) -> Request:
     """Return the request of one instance; a resource that is not requested is NaN."""
-    asked = row.request
-    return Request(cpu_cores=_or_nan(asked.cpu_cores), mem_gib=_or_nan(asked.mem_gib), gpus=_or_nan(asked.gpus))
+    return amounts_of(row.request)
 
 
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
+def amounts_of(row: RequestRow) -> Request:
+    """Return the amounts of a row; an absent one is NaN."""
+    cpu_cores, mem_gib, gpus = row.cpu_cores, row.mem_gib, row.gpus
+    return Request(
+        cpu_cores=math.nan if cpu_cores is None else cpu_cores,
+        mem_gib=math.nan if mem_gib is None else mem_gib,
+        gpus=math.nan if gpus is None else gpus,
+    )
