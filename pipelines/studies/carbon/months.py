@@ -146,7 +146,7 @@ class Months:
             for from_ts, until_ts in zip(grid.starts_ts.tolist(), grid.ends_ts.tolist(), strict=True):
                 starts_s = from_ts + timedelta(weeks=seed % WEEKS).total_seconds()
                 usual = grid.series.mean(from_ts, until_ts)
-                of = {"zone": grid.zone, "month": f"{datetime.fromtimestamp(from_ts, UTC):%Y-%m}"}
+                of: Row = {"zone": grid.zone, "month": f"{datetime.fromtimestamp(from_ts, UTC):%Y-%m}"}
                 yield of, Outlook(carbon=grid.series, starts_s=starts_s, usual_g_per_kwh=usual)
 
 
