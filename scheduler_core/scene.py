@@ -18,6 +18,7 @@ from scheduler_core.cluster import (
     Allocation,
     Cluster,
     Demand,
+    Room,
     demand_of,
     in_devices,
     move,
@@ -180,10 +181,8 @@ class Scene:
     def _start_running(self, demands: Sequence[Demand]) -> dict[int, Allocation]:
         # Jobs whose GPUs are named go first: the others take GPUs that are left.
         order = sorted(enumerate(self.snapshot.running), key=lambda each: not all(s.devices for s in each[1].spots))
-        left = [
-            None if each is None else each.tolist() for each in (self.room.free, self.room.devices, self.room.tenants)
-        ]
-        free, devices, tenants = left
+        room, free = self.room, self.room.free.tolist()
+        devices, tenants = (None if each is None else each.tolist() for each in (room.devices, room.tenants))
         found: dict[int, Allocation] = {}
         for serial, job in order:
             where, demand = f"running.{serial}", demands[serial]
@@ -198,8 +197,8 @@ class Scene:
             rows = [rows[machine] for rows in (free, devices) if rows is not None for machine, _ in counts]
             if any(min(row, default=0) < 0 for row in rows):
                 raise _exceeds(where)
-        arrays = (None if each is None else np.array(each, dtype=np.int64) for each in left)
-        self.room = replace(self.room, **dict(zip(("free", "devices", "tenants"), arrays, strict=True)))
+        parts = (None if each is None else np.array(each, dtype=np.int64) for each in (devices, tenants))
+        self.room = Room(np.array(free, dtype=np.int64), room.largest, room.up, room.of_type, *parts)
         return dict(sorted(found.items()))
 
     def _devices(self, job: RunningJob, demand: Demand, free: list[list[int]] | None, where: str) -> Taken:
