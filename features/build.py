@@ -14,9 +14,8 @@ import polars as pl
 
 from features.columns import load, newest, recency
 from features.columns.feature import Load, Lookback, Newest, Recent
-from features.columns.request import REQUEST_COLUMNS
 from features.errors import ContractError
-from features.history import History
+from features.history import REQUEST_COLUMNS, History
 from features.sets import FEATURES, named
 
 __all__ = ["build", "with_requests"]

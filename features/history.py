@@ -16,7 +16,7 @@ from features.frames import has_ended
 from features.keys import KEYS, Events, Keyspace
 from features.vocabulary import FAILURES
 
-__all__ = ["JOB_COLUMNS", "USE_COLUMNS", "History", "cluster_of_vc"]
+__all__ = ["JOB_COLUMNS", "REQUEST_COLUMNS", "USE_COLUMNS", "History", "cluster_of_vc"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -41,6 +41,8 @@ NEVER: Final = np.iinfo(np.int64).max
 """Time in microseconds that stands for an event that has not happened."""
 
 _TS = pl.Datetime("us", "UTC")
+REQUEST_COLUMNS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
+"""The canonical columns of a request per instance, in the column order of a request matrix."""
 JOB_COLUMNS: Final[dict[str, pl.DataType]] = {
     "trace": pl.String(),
     "cluster": pl.String(),
@@ -55,7 +57,7 @@ JOB_COLUMNS: Final[dict[str, pl.DataType]] = {
     "run_s": pl.Float64(),
     "status": pl.String(),
     "instances": pl.Int32(),
-    "req_gpus": pl.Float64(),
+    **{name: pl.Float64() for name in REQUEST_COLUMNS},
 }
 """The columns of the canonical table `jobs` that a history keeps, with their types."""
 USE_COLUMNS: Final = ("used_cpu_cores", "used_gpus", "mem_max_gib", "gpu_mem_max_gib")
@@ -209,7 +211,7 @@ def values_of(frame: pl.DataFrame) -> dict[str, FloatArray]:
         "short": np.where(unknown, np.nan, run_s < SHORT_S),
         "failed": failed.astype(np.float64),
     }
-    for name in USE_COLUMNS:
+    for name in (*USE_COLUMNS, *REQUEST_COLUMNS):
         columns[name] = frame[name].fill_null(float("nan")).to_numpy().astype(np.float64)
     return columns
 

@@ -247,6 +247,8 @@ class EndedRun:
     run_s: float
     status: str | None
     instances: int
+    req_cpu_cores: float
+    req_mem_gib: float
     req_gpus: float
     used_cpu_cores: float
     used_gpus: float

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from features.columns.feature import OwnNumber, Text
-from features.columns.recency import PEAK_RUNS, PEAKS, largest_peaks
-from features.columns.request import REQUEST_COLUMNS
+from features.columns.recency import EXTREMES, PEAK_RUNS, extremes_of
 from features.contract import FeatureContract
 from features.errors import ContractError
-from features.history import NEVER
+from features.history import NEVER, REQUEST_COLUMNS
 from features.kernels import own_numbers, relative_rows
 from features.keys import JobAsked, parts_of
 from features.lookups import (
@@ -56,8 +55,8 @@ class Rows:
 
     `history_log_s` (n, 3, 2) and `evidence` (n, 3) are those of `features.references.Referenced`. `versions` holds the
     history's version when the first rows were computed, and its version when the last were. `runs` (n,) is the number
-    of earlier measured runs of each job, as `OnlineHistory.measured_runs` counts them; `peaks` (n, 2) are the largest
-    `PEAKS` of its group and role in the newest `PEAK_RUNS` of these, NaN where unknown.
+    of earlier measured runs of each job, as `OnlineHistory.measured_runs` counts them; `extremes` (n, 5) are the
+    `EXTREMES` of the newest `PEAK_RUNS` of these in its group and role, NaN where unknown.
     """
 
     matrix: Float32Array
@@ -65,7 +64,7 @@ class Rows:
     history_log_s: FloatArray
     evidence: IntArray
     runs: IntArray
-    peaks: FloatArray
+    extremes: FloatArray
     versions: tuple[int, int] = (0, 0)
 
 
@@ -121,13 +120,13 @@ class RowBuilder:
         forecasts = np.empty((len(jobs), *PRIOR.shape))
         out = np.empty(matrix.shape, dtype=np.float32)
         runs, first, last = np.zeros(len(jobs), dtype=np.int64), -1, 0
-        peaks = np.full((len(jobs), len(PEAKS)), np.nan)
+        extremes = np.full((len(jobs), len(EXTREMES)), np.nan)
         for start in range(0, len(jobs), ROWS_AT_ONCE):
             with history.lock:
                 for i, template in enumerate(self._templates(jobs[start : start + ROWS_AT_ONCE], history), start=start):
                     row = matrix[i]
                     row[:], reference[i] = template.row, template.reference
-                    forecasts[i], runs[i], peaks[i] = template.forecasts, template.runs, template.peaks
+                    forecasts[i], runs[i], extremes[i] = template.forecasts, template.runs, template.extremes
                     for plan, timeline in template.moving:
                         plan.fill_moving(row, timeline, jobs[i].submit_us, history.ledger)
                 last = history.version
@@ -141,7 +140,7 @@ class RowBuilder:
             history_log_s=np.ascontiguousarray(forecasts[:, :, :2]),
             evidence=forecasts[:, :, 2].astype(np.int64),
             runs=runs,
-            peaks=peaks,
+            extremes=extremes,
             versions=(max(first, 0), last),
         )
 
@@ -199,11 +198,11 @@ class RowBuilder:
         for key in reversed(EVIDENCE_KEYS):
             known, held = seen.glances(key)
             runs[held] = [glance.stop("measured") for glance in known]
-        peaks = np.full((len(jobs), len(PEAKS)), np.nan)
+        extremes = np.full((len(jobs), len(EXTREMES)), np.nan)
         known, held = seen.glances(EVIDENCE_KEYS[0])
         if known:
-            peaks[held] = largest_peaks(history.ledger.values, newest_rows(known, "measured", PEAK_RUNS))
-        of_jobs = zip(rows, reference, forecasts, runs.tolist(), peaks, moving, *seen.unchanged(), strict=True)
+            extremes[held] = extremes_of(history.ledger.values, newest_rows(known, "measured", PEAK_RUNS))
+        of_jobs = zip(rows, reference, forecasts, runs.tolist(), extremes, moving, *seen.unchanged(), strict=True)
         return [_Template(*each) for each in of_jobs]
 
 
@@ -218,7 +217,7 @@ class _Template:
     reference: FloatArray
     forecasts: FloatArray
     runs: int
-    peaks: FloatArray
+    extremes: FloatArray
     moving: Sequence[tuple[KeyPlan, Timeline]]
     after_us: int
     upto_us: int

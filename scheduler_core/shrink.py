@@ -46,6 +46,9 @@ GPUS: Final = RESOURCES.index("gpus")
 SLACK: Final = 1e-9
 """Rounding noise tolerated where a saving is compared with `minimum_change`, or a target with its request."""
 
+UNUSUAL: Final = 1.5
+"""Ratio of a request to the usual one of its group above which it is kept: the job may need more than was measured."""
+
 Answer = TypeVar("Answer")
 
 Scale = Callable[[Sequence[Job]], Sequence[Recommendation]]
@@ -101,9 +104,9 @@ def unchanged_request(job: Job, reason: Reason, *, note: str = "") -> Recommenda
 class _Known:
     """What is known of n jobs before their requests are varied.
 
-    `floors` (n, 3) are NaN where unknown. `measured` (n, 3) marks resources that may shrink: those with a floor, all
-    under guard `none`. `raises` (n, 3) are the floors, without any assumed card, of resources whose peak use exceeds
-    the request, else NaN.
+    `floors` (n, 3) are NaN where unknown. `measured` (n, 3) marks resources that may shrink: those with a floor and
+    no `unusual` request, all under guard `none`. `raises` (n, 3) are the floors, without any assumed card, of resources
+    whose peak use exceeds the request, else NaN.
     `minimums` (n, 3) are 0 where a job has none. `important` (n, 3) marks resources that keep their request. `low` and
     `high` (n, 3) bound the requests for which the predicted run time counts. `invalid` (n,) marks impossible peaks.
     """
@@ -113,6 +116,7 @@ class _Known:
     minimums: FloatArray
     floors: FloatArray
     measured: BoolArray
+    unusual: BoolArray
     raises: FloatArray
     important: BoolArray
     low: FloatArray
@@ -126,7 +130,7 @@ def _known(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> _
     knowledge = _asked(lambda: _checked_knowledge(predictor.knowledge(jobs), len(jobs)))
     important = np.array([[name in each.important for name in RESOURCES] for each in knowledge], dtype=np.bool_)
     floors, raises = np.full((2, *requests.shape), np.nan)
-    measured = np.ones(requests.shape, dtype=np.bool_)
+    measured, unusual = np.ones(requests.shape, dtype=np.bool_), np.zeros(requests.shape, dtype=np.bool_)
     low, high = np.full(requests.shape, -np.inf), np.full(requests.shape, np.inf)
     invalid, runs = np.zeros(len(jobs), dtype=np.bool_), np.zeros(len(jobs), dtype=np.int64)
     if policy.guard == "usage":
@@ -134,7 +138,9 @@ def _known(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> _
         kinds = [job.gpu_type for job in jobs]
         floors, sure = policy.floors(peak, kinds), policy.floors(peak, kinds, assume=False)
         bare = policy.floors(peak, kinds, margins=False, assume=False)
-        measured = np.isfinite(floors)
+        if peak.usual is not None:
+            unusual = requests > UNUSUAL * peak.usual
+        measured = np.isfinite(floors) & ~unusual
         raised = np.column_stack([sure[:, :GPUS], round_up_gpus(sure[:, GPUS], policy.gpu_grid)])
         under = (requests > 0.0) & (bare > requests * (1.0 + policy.minimum_change))
         raises = np.where(under & (raised > requests), raised, np.nan)
@@ -149,6 +155,7 @@ def _known(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> _
         minimums=np.fmax([(NOTHING if job.minimum is None else job.minimum).row() for job in jobs], 0.0),
         floors=floors,
         measured=measured,
+        unusual=unusual,
         raises=raises,
         important=important,
         low=low,
@@ -176,7 +183,8 @@ def _checked_knowledge(knowledge: Sequence[Knowledge], count: int) -> Sequence[K
 
 def _checked_peak(peak: PeakUse, count: int) -> PeakUse:
     shapes = [np.shape(each) for each in (peak.cpu_cores, peak.mem_gib, peak.gpus, peak.gpu_mem_gib, peak.runs)]
-    if any(shape != (count,) for shape in shapes):
+    usual = peak.usual is None or peak.usual.shape == (count, len(RESOURCES))
+    if not usual or any(shape != (count,) for shape in shapes):
         raise PredictorUnavailable(f"peak use of shapes {shapes}, expected {len(shapes)} times ({count},)")
     return peak
 
@@ -322,6 +330,7 @@ def _reasons(
     cases: list[tuple[BoolArray, Reason]] = [
         (known.opted_out[:, None], Reason.OPTED_OUT),
         (invalid[:, None], Reason.PREDICTOR_UNAVAILABLE),
+        (known.unusual, Reason.ABOVE_USUAL),
         (cold[:, None], Reason.COLD_START),
         (np.isfinite(known.raises), Reason.TOO_LITTLE),
         (known.important, Reason.IMPORTANT),

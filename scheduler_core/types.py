@@ -44,6 +44,7 @@ class Reason(StrEnum):
     IMPORTANT = "important"
     FLOOR = "floor"
     TOO_LITTLE = "too_little"
+    ABOVE_USUAL = "above_usual"
     COLD_START = "cold_start"
     NOT_MEASURED = "not_measured"
     NO_CANDIDATE = "no_candidate"
@@ -110,7 +111,8 @@ class RunTimes:
 class PeakUse:
     """Predicted peak use per instance (an upper quantile), one value per job, NaN where unknown.
 
-    `runs` is the number of measured runs that support each job's prediction.
+    `runs` is the number of measured runs that support each job's prediction. `usual` (n, 3) is the largest request that
+    is usual for each job's group; a request far above it says that the job differs from those measured.
     """
 
     cpu_cores: FloatArray
@@ -118,6 +120,7 @@ class PeakUse:
     gpus: FloatArray
     gpu_mem_gib: FloatArray
     runs: IntArray
+    usual: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +145,9 @@ class Recommendation:
     `reasons` tells why each resource has its target: `shrunk` if the factor alpha set it, `floor` if the floor of peak
     use or the minimum did. `too_little` marks a resource whose predicted peak use exceeds its request; the target stays
     at the request, and `raise_to` is the floor, NaN for other resources. `not_measured` marks a resource without floor
-    although similar jobs were measured. `alpha` is the factor that Algorithm 1 accepted, 1 if it accepted none. Run
-    times are predictions for the accepted candidate; resources outside the model's training range are predicted at
-    their request.
+    although similar jobs were measured, `above_usual` one of which its group usually asks for far less. `alpha` is the
+    factor that Algorithm 1 accepted, 1 if it accepted none. Run times are predictions for the accepted candidate;
+    resources outside the model's training range are predicted at their request.
     `run_time_change` is relative to the run time at the request: 0 if all resources are outside the range, NaN without
     a prediction. `model_decided` is true if the target differs from the one that floors alone give. `runs` is the
     number of measured runs that support the floor; `note` is the error message of a failed predictor.

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from features.columns.feature import KEY_COLUMNS, Feature, Lookback, Recent
-from features.history import DEPTH, USE_COLUMNS
+from features.history import DEPTH, REQUEST_COLUMNS, USE_COLUMNS
 from features.keys import LIKE, LIKE_LEVELS
 
-__all__ = ["peaks_before"]
+__all__ = ["extremes_before"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -167,25 +167,35 @@ def _sample(values: FloatArray, rows: IntArray, held: npt.NDArray[np.bool_], *, 
     return Sample(newest=newest, ranked=np.sort(newest, axis=1) if ranked else newest, count=known)
 
 
-def largest_peaks(values: Mapping[str, FloatArray], newest: Rows) -> FloatArray:
-    """Return the largest of each of `PEAKS` over the rows of n spans (n, 2), NaN where none was measured."""
-    rows, held = newest
-    if not rows.size or not len(values[PEAKS[0]]):
-        return np.full((len(rows), len(PEAKS)), np.nan)
-    measured = (np.where(held, values[name][rows], np.nan) for name in PEAKS)
-    return np.column_stack([np.fmax.reduce(each, axis=1) for each in measured])
-
-
-def peaks_before(seen: Lookback) -> FloatArray:
-    """Return `largest_peaks` of the newest measured runs of each job's group and role before its submission (n, 2)."""
-    newest = seen.history.events["measured"].newest(*seen.span("measured", ("group_role",)), PEAK_RUNS)
-    return largest_peaks(seen.history.values, newest)
-
-
 PEAKS: Final = ("mem_max_gib", "gpu_mem_max_gib")
 """Measurements of which the largest of a group is a lower bound of what its next job may need."""
+EXTREMES: Final = (*PEAKS, *REQUEST_COLUMNS)
+"""What `extremes_of` returns of a group: its largest peaks, and the requests that are usual for it at most."""
 PEAK_RUNS: Final = 100
-"""Number of a group's newest measured runs of which the largest peak counts."""
+"""Number of a group's newest measured runs from which its extremes come."""
+USUAL_RUNS: Final = 3
+"""Number of these runs that asked for at least as much, for a request to be usual."""
+
+
+def extremes_of(values: Mapping[str, FloatArray], newest: Rows) -> FloatArray:
+    """Return `EXTREMES` over the rows of n spans (n, 5), NaN where unknown.
+
+    These are the largest of each of `PEAKS`, and the `USUAL_RUNS`-th largest request of each resource.
+    """
+    rows, held = newest
+    if not len(values[PEAKS[0]]):
+        return np.full((len(rows), len(EXTREMES)), np.nan)
+    known = [np.where(held, values[name][rows], np.nan) for name in EXTREMES]
+    largest = [np.fmax.reduce(each, axis=1) for each in known[: len(PEAKS)]]
+    usual = [-np.sort(-each, axis=1)[:, USUAL_RUNS - 1] for each in known[len(PEAKS) :]]
+    return np.column_stack([*largest, *usual])
+
+
+def extremes_before(seen: Lookback) -> FloatArray:
+    """Return `extremes_of` the newest measured runs of each job's group and role before its submission (n, 5)."""
+    newest = seen.history.events["measured"].newest(*seen.span("measured", ("group_role",)), PEAK_RUNS)
+    return extremes_of(seen.history.values, newest)
+
 
 _WINDOWS: Final = (5, 20, 100, 300, 1000)
 _RUN_STATS: Final = {

@@ -7,11 +7,8 @@ would use them to memorise single days, and fail when the workload drifts.
 from typing import Final
 
 from features.columns.feature import Feature, OwnNumber, Text
+from features.history import REQUEST_COLUMNS
 
-__all__ = ["REQUEST_COLUMNS"]
-
-REQUEST_COLUMNS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
-"""The canonical columns of a request, in the column order of a request matrix."""
 _UNITS: Final = dict(zip(REQUEST_COLUMNS, ("cores", "GiB", "GPUs"), strict=True))
 _CATEGORIES: Final = {
     "gpu_type": "requested device type",

@@ -78,10 +78,13 @@ def alike_key(role: str, request: Sequence[float | None]) -> Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What was measured of the groups of n jobs: runs (n,), and the largest peaks of `HARD` (n, 2), NaN if unknown."""
+    """What was measured of the groups of n jobs: runs (n,), and extremes (n, 5) as in `features.rows`, NaN if unknown.
+
+    The extremes are the largest peaks of `HARD`, then the usual request of each resource.
+    """
 
     runs: IntArray
-    peaks: FloatArray | None = None
+    extremes: FloatArray | None = None
 
 
 def held(
@@ -100,7 +103,7 @@ def held(
     """
     bounds = [found.get(alike_key(job.role, job.request.row())) for job in jobs]
     own_runs = np.where([job.role == PARAMETER_SERVER for job in jobs], 0, evidence.runs)
-    peaks = {} if evidence.peaks is None else dict(zip(HARD, evidence.peaks.T, strict=True))
+    peaks = {} if evidence.extremes is None else dict(zip(HARD, evidence.extremes.T, strict=False))
     known = own_runs >= OWN_RUNS
     requested = np.array([job.request.cpu_cores for job in jobs])
     answers = {}

@@ -17,7 +17,7 @@ import polars as pl
 
 from features.build import build, with_requests
 from features.columns.feature import Lookback
-from features.columns.recency import peaks_before
+from features.columns.recency import extremes_before
 from features.contract import FeatureContract
 from features.errors import FeatureError
 from features.history import History, cluster_of_vc
@@ -29,7 +29,7 @@ from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card, VerdictWord
 from modelserve.bundle.run_times import base_log_s, basis_of, calibrated_run_times, outputs_of, run_time_features
 from scheduler_core.errors import PredictorUnavailable
-from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
+from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
 __all__ = ["InProcessPredictor", "Kind", "ModelPredictor", "Sources", "calibrated_use", "jobs_frame"]
 
@@ -129,7 +129,7 @@ def evidence_of(bundle: Bundle, frame: pl.DataFrame) -> Evidence:
     begin, stop = seen.span("measured", EVIDENCE_KEYS)
     of_group, of_user = (stop - begin).reshape(-1, len(EVIDENCE_KEYS)).T
     runs = np.where(seen.unknown(EVIDENCE_KEYS[0]), of_user, of_group)
-    return Evidence(runs=runs, peaks=peaks_before(seen))
+    return Evidence(runs=runs, extremes=extremes_before(seen))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ class ModelPredictor(ABC, Generic[Model]):
         The result also has the number of measured runs behind each bound.
         """
         use = {target: np.full(len(jobs), np.nan) for target in USAGE_TARGETS}
-        runs = np.zeros(len(jobs), dtype=np.int64)
+        runs, usual = np.zeros(len(jobs), dtype=np.int64), np.full((len(jobs), len(RESOURCES)), np.nan)
         for model, members in self.by_model("usage", jobs):
             mine, card = [jobs[i] for i in members], self.bundle(model).card
             answer, evidence = self.use(model, mine)
@@ -197,7 +197,9 @@ class ModelPredictor(ABC, Generic[Model]):
             for target, values in answer.items():
                 use[target][members] = values
             runs[members] = seen
-        return PeakUse(runs=runs, **use)
+            if evidence.extremes is not None:
+                usual[members] = evidence.extremes[:, -len(RESOURCES) :]
+        return PeakUse(runs=runs, usual=usual, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
         """Return the important resources and the training range of requests of each job's run-time model (n,)."""

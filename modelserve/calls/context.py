@@ -110,7 +110,7 @@ class RequestContext:
             shift_log_s=found.shift_log_s,
             evidence=found.rows.evidence,
             runs=found.rows.runs if counted else np.zeros(len(asked), dtype=np.int64),
-            peaks=found.rows.peaks,
+            extremes=found.rows.extremes,
             versions=found.rows.versions,
             outputs=found.outputs,
         )
@@ -139,8 +139,8 @@ class RequestContext:
         return self.learned.mode(row.trace or self.trace or "", row.task_type, row.group, row.cluster)
 
     def braked(self, row: JobRow) -> str | None:
-        """Return why and since when jobs of a job's type must not be shrunk; None if they may be shrunk."""
-        stop = self.learned.braked(row.trace or self.trace or "", row.task_type, row.cluster)
+        """Return why and since when a job must not be shrunk, like others of its type, user or group; else None."""
+        stop = self.learned.braked(row.trace or self.trace or "", row.task_type, row.cluster, row.group, row.user)
         return None if stop is None else str(stop)
 
     def memory_floor_gib(self, row: JobRow | JobAsked) -> float:
@@ -207,7 +207,7 @@ class LivePredictor(ModelPredictor[ServedModel]):
         _, seen = self._rows(model, jobs, counted=True)
         card, raw = model.bundle.card, self.context.outputs(model, seen)
         use = {target: calibrated_use(card, target, raw[target]) for target in card.targets}
-        return use, Evidence(runs=seen.runs, peaks=seen.peaks)
+        return use, Evidence(runs=seen.runs, extremes=seen.extremes)
 
     def _rows(self, model: ServedModel, jobs: Sequence[Job], *, counted: bool) -> tuple[list[JobAsked], Scored]:
         asked = [self.context.asked(job, model.history) for job in jobs]

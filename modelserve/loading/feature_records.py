@@ -37,8 +37,8 @@ class Scored:
     position of each job in the call, and `runs` (n,) the job's number of measured runs. `reference_log_s`, `evidence`
     and `versions` are as in `features.rows`; `versions` is None in rows decoded from the log. `shift_log_s` (n, 2) is
     what the combination adds to the trees' answer (`modelserve.bundle.combination`), 0 for a model without one.
-    `peaks` are as in `features.rows`, `outputs` those of `ServedModel.outputs` if the combination needed them; neither
-    is logged.
+    `extremes` are as in `features.rows`, `outputs` those of `ServedModel.outputs` if the combination needed them;
+    neither is logged.
     """
 
     model: str
@@ -50,7 +50,7 @@ class Scored:
     evidence: IntArray
     runs: IntArray
     versions: tuple[int, int] | None = None
-    peaks: FloatArray | None = None
+    extremes: FloatArray | None = None
     outputs: Mapping[str, FloatArray] | None = None
 
     @property

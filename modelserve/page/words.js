@@ -12,6 +12,7 @@ const REASONS = {
   important: ["important", "Kept: the run time depends on it."],
   floor: ["at the floor", "Jobs like it have used about this much, or more: it goes no lower."],
   too_little: ["asks too little", "Kept: jobs like it have used more than this. A larger request is advised."],
+  above_usual: ["above the usual", "Kept: it asks for far more than jobs like it, so it may need more than they used."],
   not_measured: ["not measured", "Kept: this use was not measured in jobs like it."],
   cold_start: ["too little known", "Kept: too few measured runs of jobs like it, or no model for its type."],
   no_candidate: ["no candidate", "Kept: no smaller request was tried."],

@@ -17,8 +17,8 @@ import xgboost as xgb
 from scipy.stats import spearmanr
 
 from features.build import with_requests
-from features.columns.request import REQUEST_COLUMNS
 from features.contract import FeatureContract
+from features.history import REQUEST_COLUMNS
 from features.sets import FEATURES
 from pipelines.models.boosting import Columns, Matrix
 from pipelines.models.metrics import FloatArray

@@ -4,10 +4,10 @@ import numpy as np
 import polars as pl
 
 from features.columns.feature import Lookback
-from features.columns.recency import peaks_before
+from features.columns.recency import extremes_before
 from features.contract import FeatureContract
 from features.frames import has_ended
-from features.history import USE_COLUMNS, History
+from features.history import REQUEST_COLUMNS, USE_COLUMNS, History
 from features.online import EndedRun, JobAsked, OnlineHistory
 from features.references import Referenced, build_referenced
 from features.rows import RowBuilder, Rows
@@ -46,7 +46,7 @@ def ended_runs(jobs: pl.DataFrame, usage: pl.DataFrame | None = None) -> list[En
         use = usage.select("trace", "cluster", "job_id", "role", *USE_COLUMNS, measured=True)
         used = jobs.join(use, on=("trace", "cluster", "job_id", "role"), how="left", maintain_order="left")
         used = used.with_columns(pl.col("measured").fill_null(value=False))
-    numbers = ("run_s", "req_gpus", *USE_COLUMNS)
+    numbers = ("run_s", *REQUEST_COLUMNS, *USE_COLUMNS)
     told = used.filter(has_ended()).with_columns(
         pl.col(numbers).cast(pl.Float64).fill_null(NAN),
         *(pl.col(f"{c}_ts").cast(pl.Int64).alias(f"{c}_us") for c in ("submit", "start", "end")),
@@ -56,7 +56,7 @@ def ended_runs(jobs: pl.DataFrame, usage: pl.DataFrame | None = None) -> list[En
 
 def check_same(found: Rows, expected: Rows) -> None:
     """Equal to the bit, unknowns included."""
-    for name in ("matrix", "reference_log_s", "history_log_s", "evidence", "peaks"):
+    for name in ("matrix", "reference_log_s", "history_log_s", "evidence", "extremes"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), strict=True)
 
 
@@ -68,15 +68,15 @@ def rows_built(names: str, jobs: pl.DataFrame, history: History, *, relative: bo
     """What training would have made of the same jobs and history."""
     contract = contract_of(names, jobs)
     built = build_referenced(jobs, history, names, relative=relative)
-    return rows_of(contract, built, peaks_before(Lookback.of(jobs, history)))
+    return rows_of(contract, built, extremes_before(Lookback.of(jobs, history)))
 
 
-def rows_of(contract: FeatureContract, built: Referenced, peaks: np.ndarray) -> Rows:
+def rows_of(contract: FeatureContract, built: Referenced, extremes: np.ndarray) -> Rows:
     return Rows(
         matrix=contract.encode(built.features),
         reference_log_s=built.reference_log_s,
         history_log_s=built.history_log_s,
         evidence=built.evidence,
         runs=built.evidence[:, 0] * 0,
-        peaks=peaks,
+        extremes=extremes,
     )

@@ -1,12 +1,16 @@
 """Single features, worked by hand or by plain Python."""
 
+import math
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
 
 from features.build import build
+from features.columns.feature import Lookback
 from features.columns.newest import BURST_GAPS_S, NEWEST_COUNTS, STATS
-from features.history import SUBMITTED_DEPTH, History
+from features.columns.recency import extremes_before
+from features.history import SUBMITTED_DEPTH, USE_COLUMNS, History
 from tests.examples import examples
 from tests.features.job_tables import at, job, job_tables, table
 
@@ -49,6 +53,34 @@ def test_running_jobs_count_as_at_least_so_long() -> None:
     found = build(table([job(9, submit_ts=at(1000))]), History.of(table(past)), names)
 
     assert found.row(0) == (100.0, 400.0, 900.0, 900.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "usual"),
+    [
+        ([4.0, 4.0], None),
+        ([4.0, 64.0, 5.0, 4.0], 4.0),
+        ([16.0, 4.0, 16.0, 16.0], 16.0),
+        ([4.0, None, 5.0, 6.0], 4.0),
+        ([64.0, 64.0, 64.0, *[4.0] * 100], 4.0),  # too long ago
+    ],
+)
+def test_usual_is_what_three_measured_runs_of_the_group_asked_for(
+    asked: list[float | None], usual: float | None
+) -> None:
+    whose = {"group": "g", "role": "w", "cluster": "c"}
+    past = table(
+        [
+            job(i, **whose, submit_ts=at(i), start_ts=at(i), end_ts=at(i + 0.5), run_s=0.5, req_mem_gib=gib)
+            for i, gib in enumerate(asked)
+        ]
+    )
+    use = past.select("trace", "cluster", "job_id", "role", *(pl.lit(1.0).alias(name) for name in USE_COLUMNS))
+    asking = table([job(999, **whose, submit_ts=at(1000))])
+
+    found = extremes_before(Lookback.of(asking, History.of(past, use)))
+
+    assert found[0].tolist() == pytest.approx([1.0, 1.0, math.nan, usual or math.nan, math.nan], nan_ok=True)
 
 
 def test_running_jobs_have_been_running_for_so_long() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from features.build import with_requests
 from features.columns.feature import Lookback
-from features.columns.recency import peaks_before
+from features.columns.recency import extremes_before
 from features.errors import ContractError
 from features.frames import has_ended
 from features.history import History
@@ -81,7 +81,7 @@ def test_a_real_trace_is_answered_as_by_build_while_its_runs_end(trace: str, tra
         known = pl.concat([base.join(over, on=("job_id", "role"), how="anti"), over])
         told_of = History.of(known, usage)
         built = build_referenced(asked, told_of, "usage", relative=True)
-        check_same(found, rows_of(contract, built, peaks_before(Lookback.of(asked, told_of))))
+        check_same(found, rows_of(contract, built, extremes_before(Lookback.of(asked, told_of))))
 
 
 @settings(max_examples=examples(30), deadline=None)

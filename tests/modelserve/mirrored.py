@@ -77,6 +77,8 @@ def run_of(job_id: str, user: str = "u1", **changes: object) -> "EndedRun":
         "run_s": 500.0,
         "status": "completed",
         "instances": 1,
+        "req_cpu_cores": 6.0,
+        "req_mem_gib": 29.3,
         "req_gpus": 0.5,
         "used_cpu_cores": 1.0,
         "used_gpus": 0.1,

@@ -55,6 +55,7 @@ class ToyPredictor:
     run_time: Callable[[FloatArray], FloatArray] = field(default=lambda requests: np.full(len(requests), 100.0))
     peak: tuple[float, float, float, float] = (1.0, 1.0, 0.1, 1.0)
     runs: int = 10
+    usual: tuple[float, float, float] | None = None
     known: Knowledge = field(default_factory=Knowledge)
     calls: int = 0
     rows: int = 0
@@ -67,7 +68,8 @@ class ToyPredictor:
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
         cpu, mem, gpus, gpu_mem = (np.full(len(jobs), value) for value in self.peak)
-        return PeakUse(cpu_cores=cpu, mem_gib=mem, gpus=gpus, gpu_mem_gib=gpu_mem, runs=np.full(len(jobs), self.runs))
+        runs, usual = np.full(len(jobs), self.runs), None if self.usual is None else np.array([self.usual] * len(jobs))
+        return PeakUse(cpu_cores=cpu, mem_gib=mem, gpus=gpus, gpu_mem_gib=gpu_mem, runs=runs, usual=usual)
 
     def knowledge(self, jobs: Sequence[Job]) -> Sequence[Knowledge]:
         return [self.known] * len(jobs)

@@ -132,6 +132,25 @@ def test_guarded_targets_and_their_reasons(
     assert not answer.model_decided
 
 
+@pytest.mark.parametrize(
+    ("usual", "targets", "kept"),
+    [
+        ((6.0, 16.0, 0.5), (3.0, 8.0, 0.25), set()),
+        ((4.0, 16.0, 0.4), (3.0, 8.0, 0.25), set()),  # once and a half as much is not far above
+        ((3.9, 4.0, 0.5), (6.0, 16.0, 0.25), {"cpu_cores", "mem_gib"}),
+        ((math.nan, 4.0, math.nan), (3.0, 16.0, 0.25), {"mem_gib"}),
+        ((1.0, 1.0, 0.1), (6.0, 16.0, 0.5), set(RESOURCES)),
+    ],
+)
+def test_a_request_far_above_the_usual_is_kept(
+    usual: tuple[float, float, float], targets: tuple[float, ...], kept: set[str]
+) -> None:
+    answer = one(ToyPredictor(usual=usual, known=WIDE), request(6.0, 16.0, 0.5))
+
+    assert answer.target.row() == pytest.approx(targets)
+    assert {name for name, reason in answer.reasons.items() if reason is Reason.ABOVE_USUAL} == kept
+
+
 @pytest.mark.parametrize(("runs", "cores"), [(49, 6.0), (50, 3.0)])
 def test_with_runs_enough_no_resource_counts_as_important(runs: int, cores: float) -> None:
     known = replace(WIDE, important=frozenset({"cpu_cores"}))

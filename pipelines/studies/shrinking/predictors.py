@@ -94,13 +94,14 @@ class FoldedPredictor:
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
         """Predict the upper quantile of the use per instance of each job (n,)."""
         use = {name: np.full(len(jobs), np.nan) for name in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")}
-        runs = np.zeros(len(jobs), dtype=np.int64)
+        runs, usual = np.zeros(len(jobs), dtype=np.int64), np.full((len(jobs), 3), np.nan)
         for predictor, members in self._members(jobs):
             answer = predictor.peak_use([jobs[row] for row in members.tolist()])
             for name, values in use.items():
                 values[members] = getattr(answer, name)
             runs[members] = answer.runs
-        return PeakUse(runs=runs, **use)
+            usual[members] = np.nan if answer.usual is None else answer.usual
+        return PeakUse(runs=runs, usual=usual, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
         """Return what the run-time model of each job (n,) knows about resources: importance and range of requests."""

@@ -52,9 +52,9 @@ def test_a_group_measured_often_speaks_for_itself_with_room(own: int, mem_gib: f
 
 @pytest.mark.parametrize(("runs", "expected"), [(OWN_RUNS, 11.0), (4, 11.0), (0, 4.0)])
 def test_memory_is_at_least_the_largest_measured_peak(runs: int, expected: float) -> None:
-    peaks = np.array([[11.0 if runs else np.nan, np.nan]])
+    extremes = np.array([[11.0 if runs else np.nan, *[np.nan] * 4]])
 
-    use, _ = held({SEEN.key: SEEN}, [asked()], said(mem_gib=2.0), Evidence(runs=np.array([runs]), peaks=peaks))
+    use, _ = held({SEEN.key: SEEN}, [asked()], said(mem_gib=2.0), Evidence(runs=np.array([runs]), extremes=extremes))
 
     assert use["mem_gib"].tolist() == [expected]
     assert use["cpu_cores"].tolist() == [pytest.approx(3.3) if runs == OWN_RUNS else 2.0]
