@@ -119,10 +119,15 @@ class ServeSettings(BaseSettings):
     mode: Literal["observe", "enforce"] = Field(default="observe", description="mode if none is set")
     types: dict[str, TypePolicy] = Field(default_factory=dict, description="policy by task type, as JSON")
     kill_limit_frac: float = Field(
-        default=0.01, ge=0.0, le=1.0, description="share of shrunk jobs killed for memory that brakes a type"
+        default=0.01,
+        ge=0.0,
+        le=1.0,
+        description="share of shrunk jobs that came to harm above which a group, user or type is braked",
     )
-    kill_window: int = Field(default=200, ge=1, description="shrunk jobs of a type over which kills are counted")
-    kill_least: int = Field(default=2, ge=1, description="fewest kills that brake a type")
+    kill_window: int = Field(default=200, ge=1, description="newest shrunk jobs in which harm is counted")
+    kill_least: int = Field(
+        default=3, ge=1, description="fewest harmed jobs, groups and users that brake a group, a user and a type"
+    )
     drift_window: int = Field(default=500, ge=20, description="finished jobs of a model over which drift is judged")
     log_format: Literal["json", "console"] = Field(default="json", description="form of the log lines on stderr")
 

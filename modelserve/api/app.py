@@ -137,4 +137,9 @@ def set_gauges(desk: Desk, *, ready: bool) -> None:
         # If the registry was never mirrored, report the time since the worker started.
         never_s = now_s - metrics.began_s
         metrics.sync_age.set(never_s if mirror is None or mirror.age_s is None else mirror.age_s)
+    scopes = [
+        ("type", "user", "group")[bool(user) + 2 * bool(group)] for *_, user, group in service.feed.learned.brakes
+    ]
+    for of in ("group", "user", "type"):
+        metrics.brakes.labels(of).set(scopes.count(of))
     metrics.dropped(service.log.dropped)

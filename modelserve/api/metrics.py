@@ -66,6 +66,7 @@ class Metrics:
         self.error_ratio = self._gauge(
             "taut_prediction_error_ratio", "Recent error over the card's, by model.", "model"
         )
+        self.brakes = self._gauge("taut_brakes", "Groups, users and types that are not shrunk after harm.", "of")
         self.ready = Gauge(
             "taut_ready", "1 where every worker is ready.", registry=self.registry, multiprocess_mode="livemin"
         )

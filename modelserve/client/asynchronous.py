@@ -263,6 +263,7 @@ class AsyncClient:
             duplicates=sum(each.duplicates for each in taken),
             conflicts=sum(each.conflicts for each in taken),
             results=tuple(result for each in taken for result in each.results),
+            brakes=tuple(dict.fromkeys(brake for each in taken for brake in each.brakes)),
         )
 
     async def modes(self) -> ModeAnswer:
@@ -288,13 +289,19 @@ class AsyncClient:
         return await self.call(calls.SET_MODE, change | given(where))
 
     async def release_brake(
-        self, *, trace: str | None = None, cluster: str | None = None, task_type: str | None = None
+        self,
+        *,
+        trace: str | None = None,
+        cluster: str | None = None,
+        task_type: str | None = None,
+        user: str | None = None,
+        group: str | None = None,
     ) -> ModeChange:
-        """Release the brake on a task type, whose jobs are then shrunk again; return the modes now set.
+        """Release the brakes there, or only that of a user or group, whose jobs are then shrunk again.
 
-        A brake stops the shrinking of a type after too many kills. The call is never retried.
+        Return the modes now set. A brake stops shrinking after too much harm. The call is never retried.
         """
-        where = {"trace": trace, "cluster": cluster, "task_type": task_type}
+        where = {"trace": trace, "cluster": cluster, "task_type": task_type, "user": user, "group": group}
         return await self.call(calls.SET_MODE, {"reset": True} | given(where))
 
     async def drift(self, *, trace: str | None = None, task_type: str | None = None) -> DriftAnswer:

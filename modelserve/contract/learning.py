@@ -59,13 +59,32 @@ class FeedbackResult(Answer):
     trust: Trust | None = None
 
 
+class BrakeHeld(Answer):
+    """A brake on a user or a group, or if both are null on the task type: its jobs are not shrunk until it is released.
+
+    Cluster null means the jobs without a cluster.
+    """
+
+    trace: str
+    cluster: str | None
+    task_type: str
+    user: str | None
+    group: str | None
+    why: str
+    since: AwareDatetime
+
+
 class FeedbackAnswer(Answer):
-    """The results of a feedback call, in the order of its reports; only the first report of a job counts."""
+    """The results of a feedback call, in the order of its reports; only the first report of a job counts.
+
+    `brakes` are those that now hold for reported jobs, so that jobs like them that wait can get their requests back.
+    """
 
     accepted: int
     duplicates: int
     conflicts: int
     results: tuple[FeedbackResult, ...]
+    brakes: tuple[BrakeHeld, ...] = ()
 
 
 class ModeHeld(Answer):
@@ -76,16 +95,6 @@ class ModeHeld(Answer):
     task_type: str | None
     group: str | None
     mode: Mode
-
-
-class BrakeHeld(Answer):
-    """A brake on a task type, whose jobs are not shrunk until it is released; cluster null: jobs without a cluster."""
-
-    trace: str
-    cluster: str | None
-    task_type: str
-    why: str
-    since: AwareDatetime
 
 
 class Hours(Answer):

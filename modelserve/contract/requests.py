@@ -146,23 +146,29 @@ class WhatIfBody(Part):
 
 
 class ModeBody(Part):
-    """Set a mode, unset a mode, or release a brake; an absent cluster, task type or group means all."""
+    """Set a mode, unset a mode, or release brakes; an absent cluster, task type or group means all.
+
+    With a group or user, only the brake on that one is released.
+    """
 
     trace: Text | None = None
     cluster: Text | None = None
     task_type: Text | None = None
     group: Text | None = None
+    user: Text | None = None
     mode: Mode | None = None
     unset: Literal[True] | None = Field(default=None, description="take back the mode of this very place")
-    reset: Literal[True] | None = Field(default=None, description="release the brake of a type, or of all types")
+    reset: Literal[True] | None = Field(
+        default=None, description="release the brake of a group, a user or a type, or all"
+    )
 
     @model_validator(mode="after")
     def _one_of_three(self) -> "ModeBody":
         given = [name for name in ("mode", "unset", "reset") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"found {' and '.join(given) or 'none'}, expected one of mode, unset and reset")
-        if self.reset and self.group is not None:
-            raise ValueError("group: found one with reset, expected none; brakes are of types")
+        if self.user is not None and (not self.reset or self.group is not None):
+            raise ValueError("user: found one, expected it with reset and without a group; modes are of groups")
         return self
 
 

@@ -198,10 +198,13 @@ class Feed:
 
     def _write_brakes(self) -> None:
         # A brake is stored as a change of its own, so that it remains if the jobs that caused it are erased.
-        for (trace, cluster, task_type), stop in list(self._state.unwritten.items()):
-            brake = Brake(trace=trace, cluster=cluster, task_type=task_type, why=stop.why, at=stop.since)
+        for scope, stop in list(self._state.unwritten.items()):
+            trace, cluster, task_type, user, group = scope
+            brake = Brake(
+                trace=trace, cluster=cluster, task_type=task_type, user=user, group=group, why=stop.why, at=stop.since
+            )
             if write_brake(self._store, brake, seen=self._state.seq):
-                del self._state.unwritten[trace, cluster, task_type]
+                del self._state.unwritten[scope]
             # Otherwise another worker set or released this brake meanwhile; the next poll applies that change.
 
 
@@ -209,6 +212,8 @@ def ended_run(row: Finished) -> EndedRun:
     """Convert a finished job to a run for histories, with only the measurements that may be learnt from."""
     use = teachable_use(row)
     numbers = {
+        "req_cpu_cores": row.req_cpu_cores,
+        "req_mem_gib": row.req_mem_gib,
         "req_gpus": row.req_gpus,
         "used_cpu_cores": use.cpu_cores,
         "used_gpus": use.gpus,

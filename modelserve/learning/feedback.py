@@ -15,6 +15,7 @@ from modelserve.contract.requests import JobIdentity
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.learning.hindsight import scored_in_hindsight
+from modelserve.learning.modes import brakes_held
 from modelserve.learning.trust import with_trust
 from modelserve.loading.models import Snapshot
 from modelserve.store import Store
@@ -48,7 +49,10 @@ def take_feedback(
     judged = with_trust(store, scored_in_hindsight(list(first.values()), snapshot), believed=caller.believed)
     earlier = insert_finished(store, judged)
     feed.poll()
-    return _answer(rows, earlier | {key: known[key] for key in known.keys() - first.keys()}, first, judged)
+    learned = feed.learned
+    found = {learned.braked(row.trace, row.task_type, row.cluster, row.group, row.user) for row in rows}
+    taken = _answer(rows, earlier | {key: known[key] for key in known.keys() - first.keys()}, first, judged)
+    return taken.model_copy(update={"brakes": brakes_held(stop for stop in found if stop)})
 
 
 def _counted(rows: Sequence[Finished], known: Mapping[Identity, str]) -> dict[Identity, Finished]:

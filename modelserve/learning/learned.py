@@ -1,19 +1,19 @@
-"""The learnt state: modes that were set, brakes on task types with too many kills, and memory floors after kills.
+"""The learnt state: modes that were set, brakes after harm to shrunk jobs, and memory floors after kills.
 
 A floor is a minimum of memory for jobs similar to one that ran out of memory: what a shrunk job had asked for, and more
-than what it was given. The rules for a single job are in
-`modelserve.contract.feedback_rules`.
+than what it was given. A brake stops the shrinking of a group, a user or a task type in one cluster. The rules for a
+single job are in `modelserve.contract.feedback_rules`.
 """
 
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
 
-from modelserve.contract.feedback_rules import is_below, shrunk_resources
+from modelserve.contract.feedback_rules import is_below, ran_badly, shrunk_resources
 from modelserve.contract.fields import Mode
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
@@ -43,14 +43,22 @@ EVERY = ""
 """Empty name: in a `Place` it means all; as the cluster of a floor or brake, that the killed job reported none."""
 
 
+Scope = tuple[str, str, str, str, str]
+"""Scope of a brake: trace, cluster, task type, user and group.
+
+Of the last two one is empty: the brake is on the other one; if both are empty, on the whole task type.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """The reason why jobs of a type are not shrunk, and the Unix time of the report that exceeded the kill limit.
+    """The scope of a brake, why it was set, and the Unix time of the report that exceeded the limit of harm.
 
-    >>> str(Stop(why="5 of the last 200 were killed", since=1596274200.0))
+    >>> str(Stop(scope=("pai", "", "ctr", "", "g3"), why="5 of the last 200 were killed", since=1596274200.0))
     '5 of the last 200 were killed; since 2020-08-01T09:30:00Z'
     """
 
+    scope: Scope
     why: str
     since: float
 
@@ -68,7 +76,7 @@ class Learned:
 
     default: Mode = "observe"
     modes: Mapping[Place, Mode] = field(default_factory=dict)
-    brakes: Mapping[tuple[str, str, str], Stop] = field(default_factory=dict)
+    brakes: Mapping[Scope, Stop] = field(default_factory=dict)
     floors: Mapping[Key, float] = field(default_factory=dict)
     seq: int = 0
 
@@ -92,13 +100,16 @@ class Learned:
                     return found
         return self.default
 
-    def braked(self, trace: str, task_type: str, cluster: str | None = None) -> Stop | None:
-        """Return why jobs of this type must not be shrunk; None if they may be shrunk."""
+    def braked(
+        self, trace: str, task_type: str, cluster: str | None = None, group: str | None = None, user: str | None = None
+    ) -> Stop | None:
+        """Return why a job must not be shrunk like others of its type, user or group; None if it may be shrunk."""
         if not self.brakes:
             return None
-        if cluster is not None:
-            return self.brakes.get((trace, cluster, task_type)) or self.brakes.get((trace, EVERY, task_type))
-        return next((stop for (t, _, kind), stop in self.brakes.items() if (t, kind) == (trace, task_type)), None)
+        owners = ((EVERY, EVERY), (user or EVERY, EVERY), (EVERY, group or EVERY))
+        clusters = {scope[1] for scope in self.brakes} if cluster is None else (cluster, EVERY)
+        found = (self.brakes.get((trace, each, task_type, *owner)) for owner in owners for each in clusters)
+        return next((stop for stop in found if stop is not None), None)
 
     def memory_floor_gib(
         self, trace: str, cluster: str | None, group: str | None, role: str, user: str | None = None
@@ -137,10 +148,11 @@ class FeedbackState:
 
     settings: ServeSettings
     modes: dict[Place, Mode] = field(default_factory=dict)
-    brakes: dict[tuple[str, str, str], Stop] = field(default_factory=dict)
-    unwritten: dict[tuple[str, str, str], Stop] = field(default_factory=dict)
+    brakes: dict[Scope, Stop] = field(default_factory=dict)
+    unwritten: dict[Scope, Stop] = field(default_factory=dict)
     seq: int = 0
-    _windows: dict[tuple[str, str, str], deque[bool]] = field(default_factory=dict)
+    _windows: dict[Scope, deque[tuple[str, str | None]]] = field(default_factory=dict)
+    _unshrunk: dict[Scope, tuple[int, int]] = field(default_factory=dict)
     _floors: dict[Key, _Floor] = field(default_factory=dict)
 
     def frozen(self) -> Learned:
@@ -165,24 +177,49 @@ class FeedbackState:
                 for of in (self.brakes, self.unwritten, self._windows):
                     of.pop(key, None)
         elif isinstance(change, Brake):
-            key = (change.trace, change.cluster, change.task_type)
-            self.brakes[key] = Stop(why=change.why, since=change.at)
-            self.unwritten.pop(key, None)
+            self.brakes[change.scope] = Stop(scope=change.scope, why=change.why, since=change.at)
+            self.unwritten.pop(change.scope, None)
         elif isinstance(change, Outcome):
-            self._count_kill(change)
+            self._count_harm(change)
             self._move_floor(change)
 
-    def _count_kill(self, row: Outcome) -> None:
-        if "mem_gib" not in shrunk_resources(row):  # a kill for memory that was not shrunk is its user's own
+    def _count_harm(self, row: Outcome) -> None:
+        """Add a job to the windows of its group, its user and its type, and set the brakes whose limit it exceeds.
+
+        A brake needs harm from several sources: jobs of a group, groups of a user, users of a type.
+        """
+        scopes = list(_scopes(row))
+        harm = self._harm_to(row, scopes[0][0])
+        if not shrunk_resources(row):
             return
-        key = (row.trace, row.cluster, row.task_type)
-        window = self._windows.setdefault(key, deque(maxlen=self.settings.kill_window))
-        window.append(row.outcome == OOM)
-        kills = sum(window) if row.outcome == OOM else 0
         limit = self.settings.kill_limit_frac
-        if kills >= self.settings.kill_least and kills > limit * len(window) and key not in self.brakes:
-            why = f"{kills} of the last {len(window)} shrunk jobs were killed for memory, expected at most {limit:.2%}"
-            self.brakes[key] = self.unwritten[key] = Stop(why=why, since=row.at)
+        for scope, source in scopes:
+            window = self._windows.setdefault(scope, deque(maxlen=self.settings.kill_window))
+            window.append((source, harm))
+            harmed = [(source, each) for source, each in window if each is not None] if harm else []
+            enough = len(dict(harmed)) >= self.settings.kill_least and len(harmed) > limit * len(window)
+            if enough and scope not in self.brakes:
+                kinds = ", ".join(f"{n} {kind}" for kind, n in Counter(each for _, each in harmed).most_common())
+                of = f"{len(harmed)} of the last {len(window)} shrunk jobs"
+                why = f"{of} came to harm ({kinds}), expected at most {limit:.2%}"
+                self.brakes[scope] = self.unwritten[scope] = Stop(scope=scope, why=why, since=row.at)
+
+    def _harm_to(self, row: Outcome, own: Scope) -> str | None:
+        """Return what harm a job came to because it was shrunk; None if to none, or if it may have other causes.
+
+        A job that failed at once or ran long counts if those of its group (`own`) with all CPUs and GPUs rarely do.
+        """
+        shrunk = shrunk_resources(row)
+        if "mem_gib" in shrunk and row.outcome == OOM:
+            return "killed for memory"
+        jobs, bad = self._unshrunk.get(own, (0, 0))
+        found = ran_badly(row)
+        if shrunk and shrunk != ("mem_gib",):
+            sound = jobs >= self.settings.kill_least and bad <= self.settings.kill_limit_frac * jobs
+            return found if sound else None
+        if row.outcome in ("completed", "failed", "timeout"):
+            self._unshrunk[own] = jobs + 1, bad + (found is not None)
+        return None
 
     def _move_floor(self, row: Outcome) -> None:
         whose, name = ("user", row.user) if row.group is None else ("group", row.group)
@@ -210,6 +247,20 @@ class FeedbackState:
             del self._floors[key]
         else:
             self._floors[key] = replace(floor, calm=floor.calm + 1)
+
+
+def _scopes(row: Outcome) -> Iterator[tuple[Scope, str]]:
+    """Yield the scopes of a job's brakes, the narrowest first, each with the source of harm that the job counts as.
+
+    A job without a group or user is a source of its own.
+    """
+    itself = str(row.seq)
+    place = (row.trace, row.cluster, row.task_type)
+    if row.group is not None:
+        yield (*place, EVERY, row.group), itself
+    if row.user is not None:
+        yield (*place, row.user, EVERY), row.group or itself
+    yield (*place, EVERY, EVERY), row.user or row.group or itself
 
 
 def state_of(store: Store, settings: ServeSettings, upto: int) -> FeedbackState:

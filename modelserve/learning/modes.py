@@ -1,7 +1,7 @@
 """Modes and brakes: set and read whether recommendations are applied or stopped, and what they saved or would have."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from statistics import median
 from typing import Final
@@ -22,14 +22,14 @@ from modelserve.contract.learning import (
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
-from modelserve.learning.learned import Learned, Place
+from modelserve.learning.learned import Place, Stop
 from modelserve.learning.logged import recommendations_of
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, named_answers, newest_answers
 from modelserve.store.changes import ModeSet, Reset, write_control
 from modelserve.store.finished import RESOURCES, Finished, Stored, newest_finished, totals
 
-__all__ = ["read_modes", "set_mode"]
+__all__ = ["brakes_held", "read_modes", "set_mode"]
 
 RECENT_JOBS: Final = 10_000
 """Number of newest finished jobs from which `Stretch` and `NotApplied` are computed."""
@@ -74,6 +74,7 @@ def set_mode(
             f"group, or trace {trace} by name"
         )
     before = feed.fresh()
+    stops = before.brakes.values()
     change = _change(body, trace, caller=caller.name, at=at)
     old = before.modes.get(change.place) if isinstance(change, ModeSet) else None
     write_control(store, change)
@@ -82,7 +83,7 @@ def set_mode(
     return ModeChange(
         **dict(now),
         replaced=(_mode_held(change.place, old),) if isinstance(change, ModeSet) and old is not None else (),
-        released=_brakes(before, change.releases) if isinstance(change, Reset) else (),
+        released=brakes_held(stop for stop in stops if isinstance(change, Reset) and change.releases(*stop.scope)),
         note=_note(change, champions),
     )
 
@@ -102,7 +103,10 @@ def _note(change: ModeSet | Reset, champions: Collection[str]) -> str | None:
 def _change(body: ModeBody, trace: str, *, caller: str, at: float) -> ModeSet | Reset:
     cluster, task_type = body.cluster or "", body.task_type or ""
     if body.reset:
-        return Reset(trace=trace, cluster=cluster, task_type=task_type, caller=caller, at=at)
+        return Reset(
+            trace=trace, cluster=cluster, task_type=task_type, user=body.user or "", group=body.group or "",
+            caller=caller, at=at,
+        )  # fmt: skip
     return ModeSet(
         trace=trace, cluster=cluster, task_type=task_type, group=body.group or "", mode=body.mode or "",
         caller=caller, at=at,
@@ -114,18 +118,19 @@ def _mode_held(place: Place, mode: Mode) -> ModeHeld:
     return ModeHeld(trace=trace, cluster=cluster or None, task_type=kind or None, group=group or None, mode=mode)
 
 
-def _brakes(learned: Learned, chosen: Callable[[str, str, str], bool]) -> tuple[BrakeHeld, ...]:
-    """Return the brakes whose trace, cluster and task type are chosen."""
+def brakes_held(stops: Iterable[Stop]) -> tuple[BrakeHeld, ...]:
+    """Return brakes as in responses, ordered by scope."""
     return tuple(
         BrakeHeld(
-            trace=place[0],
-            cluster=place[1] or None,
-            task_type=place[2],
+            trace=stop.scope[0],
+            cluster=stop.scope[1] or None,
+            task_type=stop.scope[2],
+            user=stop.scope[3] or None,
+            group=stop.scope[4] or None,
             why=stop.why,
             since=datetime.fromtimestamp(stop.since, UTC),
         )
-        for place, stop in sorted(learned.brakes.items())
-        if chosen(*place)
+        for stop in sorted(stops, key=lambda stop: stop.scope)
     )
 
 
@@ -142,7 +147,7 @@ def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
             for place, mode in sorted(learned.modes.items())
             if caller.reaches(place[0], place[1] or None)
         ),
-        brakes=_brakes(learned, lambda trace, cluster, _: caller.reaches(trace, cluster)),
+        brakes=brakes_held(stop for stop in learned.brakes.values() if caller.reaches(*stop.scope[:2])),
         realised=tuple(_realised(each, ran, foregone) for each in summed),
     )
 

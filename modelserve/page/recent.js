@@ -43,7 +43,7 @@ function summed(rows, lead) {
 }
 
 function held({ default: usual, modes, brakes }) {
-  const place = (each) => [each.trace, each.cluster, each.task_type, each.group].filter((part) => part).join(" / ");
+  const place = (each) => [each.trace, each.cluster, each.task_type, each.user, each.group].filter((part) => part).join(" / ");
   const set = modes.map((each) => `${each.mode} for ${place(each)}`);
   return html("div", {},
     html("p", { class: "says" }, `Mode: ${[`${usual} by default`, ...set].join("; ")}. `

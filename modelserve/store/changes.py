@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import delete, exists, insert, or_, select
+from sqlalchemy import and_, delete, exists, insert, or_, select
 
 from modelserve.store.finished import FINISHED, OOM, Finished, Identity, Outcome, known_digests
 from modelserve.store.store import Store, take_numbers
@@ -49,25 +49,32 @@ class ModeSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """The release of a brake: kills before it no longer count. An empty cluster or task type means all."""
+    """The release of a brake: harm before it no longer counts. An empty cluster or task type means all.
+
+    With a user or group, only the brake on that one is released.
+    """
 
     trace: str
     cluster: str
     task_type: str
     caller: str
     at: float
+    user: str = ""
+    group: str = ""
     seq: int = 0
 
-    def releases(self, trace: str, cluster: str, task_type: str) -> bool:
-        """Return whether this release applies to the brake on a task type in a cluster."""
-        return trace == self.trace and self.cluster in ("", cluster) and self.task_type in ("", task_type)
+    def releases(self, trace: str, cluster: str, task_type: str, user: str, group: str) -> bool:
+        """Return whether this release applies to the brake on a task type, user or group in a cluster."""
+        placed = trace == self.trace and self.cluster in ("", cluster) and self.task_type in ("", task_type)
+        return placed and (self.user or "", self.group or "") in (("", ""), (user, group))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brake:
-    """A stop to shrinking a task type in one cluster, since too many of its shrunk jobs were killed.
+    """A stop to shrinking a group, a user or a task type in one cluster, since too many of its shrunk jobs were harmed.
 
-    It holds until a later release, even if the killed jobs are erased. An empty cluster means the jobs without one.
+    It holds until a later release, even if the harmed jobs are erased. An empty cluster means the jobs without one. If
+    both user and group are empty, the whole task type is stopped.
     """
 
     trace: str
@@ -75,8 +82,15 @@ class Brake:
     task_type: str
     why: str
     at: float
+    user: str = ""
+    group: str = ""
     caller: str = ""
     seq: int = 0
+
+    @property
+    def scope(self) -> tuple[str, str, str, str, str]:
+        """The trace, cluster, task type, user and group that are stopped."""
+        return self.trace, self.cluster, self.task_type, self.user or "", self.group or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +154,9 @@ def write_control(store: Store, control: ModeSet | Reset) -> int:
 def write_brake(store: Store, brake: Brake, seen: int) -> bool:
     """Write a brake that was decided from the changes up to number `seen`; return False if it is outdated.
 
-    The brake is outdated if, after change `seen`, another worker has set or released a brake on the same task type and
-    cluster.
+    The brake is outdated if, after change `seen`, another worker has set or released a brake of the same scope.
     """
-    place = [_C[name] == getattr(brake, name) for name in ("trace", "cluster", "task_type")]
+    place = [_C[name] == getattr(brake, name) for name in ("trace", "cluster", "task_type", "user", "group")]
     braked = exists().where(_C.kind == KINDS[Brake], _C.seq > seen, *place)
     released = exists().where(
         _C.kind == KINDS[Reset],
@@ -151,6 +164,7 @@ def write_brake(store: Store, brake: Brake, seen: int) -> bool:
         _C.trace == brake.trace,
         _C.cluster.in_(("", brake.cluster)),
         _C.task_type.in_(("", brake.task_type)),
+        or_(and_(_C.user == "", _C.group == ""), and_(_C.user == brake.user, _C.group == brake.group)),
     )
     with store.writing("storing a brake") as connection:
         take_numbers(connection, 0)  # makes other writers of changes wait
@@ -161,7 +175,7 @@ def write_brake(store: Store, brake: Brake, seen: int) -> bool:
 
 
 def write_erasures(store: Store, erasures: Sequence[Erasure]) -> int:
-    """Write erasures and delete the users' finished jobs in one transaction; return the number of deleted jobs."""
+    """Write erasures and delete the users' finished jobs and brakes in one transaction; return the number of jobs."""
     gone = 0
     with store.writing("erasing feedback") as connection:
         first = take_numbers(connection, len(erasures))
@@ -170,6 +184,8 @@ def write_erasures(store: Store, erasures: Sequence[Erasure]) -> int:
             if erasure.cluster:
                 theirs.append(_C.cluster == erasure.cluster)
             gone += connection.execute(delete(CHANGES).where(*theirs)).rowcount
+            brakes = (_C.kind == KINDS[Brake], _C.trace == erasure.trace, _C.user == erasure.user)
+            connection.execute(delete(CHANGES).where(*brakes))
             connection.execute(insert(CHANGES).values(_row(erasure, first + i)))
     return gone
 

@@ -59,7 +59,7 @@ _BATCH: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The columns of a finished job that show whether it was shrunk and then killed for memory.
+    """The columns of a finished job that show whether it was shrunk and came to harm.
 
     Amounts are per instance; None means unknown. The store assigns `seq`, the change number.
     """
@@ -78,7 +78,9 @@ class Outcome:
     alloc_mem_gib: float | None
     alloc_gpus: float | None
     mem_max_gib: float | None
+    run_s: float
     at: float
+    p90_s: float | None = None
     trust: Trust = "confirmed"
     seq: int = 0
 
@@ -110,7 +112,6 @@ class Finished(Outcome):
     submit_us: int
     start_us: int | None
     end_us: int
-    run_s: float
     used_cpu_cores: float | None
     used_gpus: float | None
     gpu_mem_max_gib: float | None
@@ -120,7 +121,6 @@ class Finished(Outcome):
     usage_model: str | None = None
     challenger_model: str | None = None
     p50_s: float | None = None
-    p90_s: float | None = None
     challenger_p50_s: float | None = None
     challenger_p90_s: float | None = None
     peak_cpu_cores: float | None = None

@@ -14,7 +14,7 @@ POLICY = ReservePolicy()
 REQUEST = {"cpu_cores": 6.0, "mem_gib": 29.0, "gpus": 0.5}
 LEARNED = Learned(
     modes={("pai", "", "ctr", ""): "enforce"},
-    brakes={("pai", "", "nlp"): Stop(why="too many kills", since=1.0)},
+    brakes={("pai", "", "nlp", "", ""): Stop(scope=("pai", "", "nlp", "", ""), why="too many kills", since=1.0)},
     floors={("pai", "pai", "group", "g1", "worker"): 28.5},
     seq=12,
 )

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from modelserve.api.app import create_app
+from modelserve.learning.learned import Learned
 from modelserve.service import Service, open_service
 from modelserve.settings import ServeSettings
 from tests.modelserve.mirrored import NAME, USAGE, Folder
@@ -73,7 +74,7 @@ def hollow(tmp_path: Path) -> Callable[..., FastAPI]:
             models=StandIn(current=snapshot),  # type: ignore[arg-type]
             store=StandIn(lost=False, unwritten=None),  # type: ignore[arg-type]
             log=StandIn(dropped=0),  # type: ignore[arg-type]
-            feed=StandIn(trouble=None),  # type: ignore[arg-type]
+            feed=StandIn(trouble=None, learned=Learned()),  # type: ignore[arg-type]
             clock=lambda: 1_000_000.0,
         )
         return create_app(service)

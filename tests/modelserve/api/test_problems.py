@@ -54,7 +54,13 @@ REPORT = {
             *("feedback.0.end_ts", "no time before start_ts", '"2024-01-02T00:30:00Z"'),
         ),
         (ModeBody, {"mode": "observe", "unset": True}, "body", "one of mode, unset and reset", None),
-        (ModeBody, {"reset": True, "group": "g"}, "group", "none; brakes are of types", None),
+        (
+            ModeBody,
+            {"mode": "observe", "user": "u"},
+            "user",
+            "it with reset and without a group; modes are of groups",
+            None,
+        ),
     ],
 )
 def test_a_fault_holds_what_was_expected_apart_from_what_was_found(

@@ -16,7 +16,7 @@ from tests.modelserve.mirrored import NAME, USAGE, run_of
 
 LEARNED = Learned(
     modes={("pai", "", "ctr", ""): "enforce"},
-    brakes={("pai", "", "nlp"): Stop(why="too many kills", since=1.0)},
+    brakes={("pai", "", "nlp", "", ""): Stop(scope=("pai", "", "nlp", "", ""), why="too many kills", since=1.0)},
     floors={("pai", "pai", "group", "g1", "worker"): 28.5},
     seq=12,
 )

@@ -48,6 +48,20 @@ def test_answers_equal_those_of_the_commands(service: Service, place: Path) -> N
     assert [{name: each[name] for name in expected[0]} for each in found] == expected
 
 
+def test_what_a_group_asks_for_far_above_its_usual_is_kept(service: Service, place: Path) -> None:
+    usual, raised = job(0), job(1, group="g0", user="u0", request={**REQUEST, "mem_gib": 117.0})
+
+    found = ask(service, [usual, raised], theta=1.0)
+
+    assert [each["reasons"]["mem_gib"] for each in found] == ["floor", "above_usual"]
+    assert found[1]["target"]["mem_gib"] == 117.0
+    assert found[1]["target"]["cpu_cores"] == found[0]["target"]["cpu_cores"] < 6.0
+    policy = policy_of(RecommendBody.model_validate({"jobs": [usual], "theta": 1.0}), None)
+    rows = [JobRow.model_validate(each) for each in (usual, raised)]
+    apart = recommend(rows, in_process(place), trace="pai", now=datetime.fromtimestamp(NOW, UTC), policy=policy)
+    assert [each["reasons"] for each in apart] == [each["reasons"] for each in found]
+
+
 def test_a_batch_answers_as_single_calls_do_and_keeps_their_order(service: Service) -> None:
     jobs = mixed(30)
 
@@ -176,8 +190,9 @@ def test_after_a_kill_no_job_of_the_like_is_given_less(place: Path, guard: str) 
 
 
 def test_a_braked_type_keeps_its_requests_and_says_why(place: Path) -> None:
-    stop = Stop(why="5 of the last 200 shrunk jobs were killed for memory", since=1596274200.0)
-    learned = Learned(brakes={("pai", "", "ctr"): stop})
+    scope = ("pai", "", "ctr", "", "")
+    stop = Stop(scope=scope, why="5 of the last 200 shrunk jobs were killed for memory", since=1596274200.0)
+    learned = Learned(brakes={scope: stop})
 
     braked, other = ask(service_of(place, learned=learned), [job(0), job(1, task_type="rl", workload="ctr")], theta=1.0)
 

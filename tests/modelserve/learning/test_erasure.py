@@ -81,11 +81,14 @@ def test_what_comes_later_is_learnt_again(service: Any) -> None:
     assert service.models.ids() == ["later"]
 
 
-def test_a_floor_goes_with_the_jobs_that_raised_it_and_a_brake_stands(service: Any, serve: Serve) -> None:
+def test_a_floor_goes_with_the_jobs_that_raised_it_as_does_a_brake_on_the_user_and_one_on_a_group_stands(
+    service: Any, serve: Serve
+) -> None:
     other = serve()
-    kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 10.0}) for i in range(3)]
+    kills = [row(f"k{i}", outcome="oom", group=f"g{i % 3}", allocation={"mem_gib": 10.0}) for i in range(7)]
     theirs = row("x", user="u2", group="g9", outcome="oom", allocation={"mem_gib": 7.0})
     service.take_feedback(body([*kills, theirs]), ANYONE)
+    assert service.feed.learned.braked("pai", "ctr", "pai", None, "u1") is not None
 
     service.erase_user(ANYONE, "pai", "u1")
     other.feed.poll()
@@ -94,7 +97,8 @@ def test_a_floor_goes_with_the_jobs_that_raised_it_and_a_brake_stands(service: A
         learned = each.feed.learned
         assert math.isnan(learned.memory_floor_gib("pai", "pai", "g0", "worker"))
         assert learned.memory_floor_gib("pai", "pai", "g9", "worker") == 20.0
-        assert learned.braked("pai", "ctr", "pai") is not None
+        assert learned.braked("pai", "ctr", "pai", "g0") is not None
+        assert learned.braked("pai", "ctr", "pai", None, "u1") is None
         each.store.close()
 
 

@@ -115,16 +115,19 @@ def test_a_brake_is_not_written_over_what_was_decided_since(service: Any) -> Non
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(4)]
     service.take_feedback(body(kills), ANYONE)
     seq = service.store.seq()
-    brake = Brake(trace="pai", cluster="pai", task_type="ctr", why="kills", at=1.0)
+    brake = Brake(trace="pai", cluster="pai", task_type="ctr", group="g0", why="kills", at=1.0)
 
     again = write_brake(service.store, brake, seen=seq - 1)
     elsewhere = write_brake(service.store, replace(brake, cluster="west"), seen=seq - 1)
+    of_all = write_brake(service.store, replace(brake, group=""), seen=seq - 1)
+    service.set_mode(ModeBody(reset=True, group="g1"), ANYONE)
+    others = write_brake(service.store, replace(brake, group="g2"), seen=seq)
     service.set_mode(ModeBody(reset=True), ANYONE)
     late = write_brake(service.store, brake, seen=seq)
     anew = write_brake(service.store, brake, seen=service.store.seq())
 
-    assert (again, elsewhere, late, anew) == (False, True, False, True)
-    assert service.store.seq() == seq + 3
+    assert (again, elsewhere, of_all, others, late, anew) == (False, True, True, True, False, True)
+    assert service.store.seq() == seq + 6
 
 
 def test_an_erasure_that_is_met_twice_is_one_and_stops_nothing(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,7 +179,7 @@ def test_everything_survives_a_restart(serve: Serve) -> None:
 
     again = serve(models=FakeModels())
 
-    assert again.feed.learned.braked("pai", "ctr", "pai") is not None
+    assert again.feed.learned.braked("pai", "ctr", "pai", "g0") is not None
     assert again.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == 20.0
     assert [run.job_id for run in again.feed.past("pai")] == ["k0", "k1", "k2"]
     assert again.models.ids() == []

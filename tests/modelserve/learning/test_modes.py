@@ -39,7 +39,8 @@ def recommended(answer_id: str, target_mem_gib: float, *job_ids: str, cluster: s
         {"mode": "off"},
         {"reset": False},
         {"unset": False},
-        {"reset": True, "group": "g"},
+        {"reset": True, "group": "g", "user": "u"},
+        {"mode": "observe", "user": "u"},
     ],
 )
 def test_one_thing_is_asked_of_a_mode(said: dict[str, Any]) -> None:
@@ -192,7 +193,7 @@ def test_tenants_see_their_own_jobs_brakes_and_modes(service: Any) -> None:
     assert east.brakes == ()
     assert [each.cluster for each in east.modes] == [None]
     assert [each.jobs for each in everyone.realised] == [4]
-    assert [(each.cluster, each.task_type) for each in everyone.brakes] == [("west", "ctr")]
+    assert [(each.cluster, each.task_type, each.group) for each in everyone.brakes] == [("west", "ctr", "g0")]
 
 
 def test_a_reset_releases_the_brake_everywhere_and_for_good(service: Any, serve: Serve) -> None:
@@ -200,20 +201,24 @@ def test_a_reset_releases_the_brake_everywhere_and_for_good(service: Any, serve:
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
     service.take_feedback(body(kills), ANYONE)
     other.feed.poll()
-    assert other.feed.learned.braked("pai", "ctr") is not None
+    assert other.feed.learned.braked("pai", "ctr", group="g0") is not None
 
-    answer = service.set_mode(ModeBody(task_type="ctr", reset=True), ANYONE)
+    wrong = service.set_mode(ModeBody(task_type="ctr", group="g1", reset=True), ANYONE)
+    answer = service.set_mode(ModeBody(task_type="ctr", group="g0", reset=True), ANYONE)
+
+    assert wrong.released == ()
 
     assert answer.brakes == ()
-    assert [(each.trace, each.cluster, each.task_type) for each in answer.released] == [("pai", "pai", "ctr")]
-    assert other.feed.fresh().braked("pai", "ctr") is None
+    assert [(each.cluster, each.task_type, each.group) for each in answer.released] == [("pai", "ctr", "g0")]
+    assert other.feed.fresh().braked("pai", "ctr", group="g0") is None
     again = serve()
-    assert again.feed.learned.braked("pai", "ctr") is None
+    assert again.feed.learned.braked("pai", "ctr", group="g0") is None
 
 
 def test_a_brake_says_since_when_in_every_worker(service: Any, serve: Serve) -> None:
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
-    service.take_feedback(body(kills), ANYONE)
+    taken = service.take_feedback(body(kills), ANYONE)
+    assert [(each.group, each.user) for each in taken.brakes] == [("g0", None)]
     reported = newest_finished(service.store, limit=1)[0].at
     anew = serve()
 
