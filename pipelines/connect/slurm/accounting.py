@@ -19,19 +19,21 @@ from pipelines.errors import SourceError
 from pipelines.lake.generic.slurm import SLURM_STATES
 
 FIELDS: Final = (
-    "Cluster", "JobIDRaw", "JobID", "User", "Account", "Partition", "Submit", "Start", "End", "ElapsedRaw", "State",
+    "Cluster", "JobIDRaw", "JobID", "User", "Partition", "Submit", "Start", "End", "ElapsedRaw", "State",
     "NNodes", "NTasks", "ReqTRES", "AllocTRES", "TotalCPU", "MaxRSS", "TRESUsageInTot", "TimelimitRaw", "AdminComment",
     "JobName",
 )  # fmt: skip
 """Fields asked of `sacct`. The last ones hold free text, which may have line ends."""
 
-NEEDED: Final = frozenset(FIELDS) - {"Cluster", "Account", "TimelimitRaw", "AdminComment", "AllocTRES"}
+NEEDED: Final = frozenset(FIELDS) - {"Cluster", "TimelimitRaw", "AdminComment", "AllocTRES"}
 _HEADER: Final = re.compile(r"[A-Za-z]+([^A-Za-z]+)[A-Za-z]")
 """The header's first field, and the separator after it: sacct prints this line, so no job's name can change it."""
 
 ONGOING: Final = frozenset({Status.RUNNING, Status.WAITING})
 NEVER_STARTED: Final = frozenset({Status.CANCELLED, Status.TIMEOUT})
 """States in which a job may end while it waits; Slurm then records its end as its start, and no step."""
+REQUEUED: Final = "REQUEUED"
+"""State that Slurm gives a run afterwards if its job is requeued, with that time as its end, however it had ended."""
 _STEP: Final = re.compile(r"^\d+\.(?P<step>.+)$")
 _NO_TIME: Final = frozenset({"", "None", "Unknown", "N/A"})
 
@@ -59,7 +61,6 @@ class EndedJob:
     run_id: str
     number: str
     user: str | None
-    account: str | None
     name: str
     partition: str | None
     submit: datetime
@@ -115,6 +116,8 @@ def read_jobs(text: str, *, cluster: str, interval_s: float) -> Iterator[EndedJo
         status = _status(row, steps.get(key, ()))
         end = _time(row["End"])
         if status is not None and status not in ONGOING and end is not None:
+            if row["State"] == REQUEUED:
+                end = max((step.end for step in steps[key] if step.end is not None), default=end)
             yield _folded(row, status, end, steps.get(key, ()), cluster=cluster, interval_s=interval_s)
 
 
@@ -169,7 +172,7 @@ def _step(row: Mapping[str, str]) -> Step:
 
 def _status(row: Mapping[str, str], steps: Sequence[Step]) -> Status | None:
     found = SLURM_STATES.get(row["State"].split(" ")[0])
-    if found is Status.FAILED and any(step.out_of_memory for step in steps):
+    if (found is Status.FAILED or row["State"] == REQUEUED) and any(step.out_of_memory for step in steps):
         return Status.OOM
     return found
 
@@ -178,26 +181,25 @@ def _folded(
     row: Mapping[str, str], status: Status, end: datetime, steps: Sequence[Step], *, cluster: str, interval_s: float
 ) -> EndedJob:
     submit = _time(row["Submit"]) or end
-    run_s = float(row["ElapsedRaw"] or 0)
     start = _time(row["Start"])
+    run_s = float(row["ElapsedRaw"] or 0)
+    if row["State"] == REQUEUED and start is not None:
+        run_s = (end - start).total_seconds()
     if status in NEVER_STARTED and not steps and start == end and run_s == 0.0:
         start = None
     requested = counts_of(row["ReqTRES"])
     instances = max(int(requested.get("node", "1")), 1)
     comment = read_comment(row.get("AdminComment", ""))
     given = amounts_in(requested, instances)
-    shrunk_to = {}
-    if "cpus-per-task" in comment.changes:
-        shrunk_to["cpu_cores"] = given.cpu_cores
-    if comment.changes.keys() & {"mem", "mem-per-cpu"}:
-        shrunk_to["mem_gib"] = given.mem_gib
+    asked = _original(given, requested, comment, instances)
+    amounts = {name: (getattr(given, name), getattr(asked, name)) for name in ("cpu_cores", "mem_gib")}
+    shrunk_to = {name: had for name, (had, wanted) in amounts.items() if had != wanted}
     return EndedJob(
         cluster=row.get("Cluster") or cluster,
         job_id=row["JobIDRaw"],
         run_id=f"{row['JobIDRaw']}@{submit.timestamp():.0f}",
         number=row["JobID"],
         user=row["User"] or None,
-        account=row.get("Account") or None,
         name=row["JobName"],
         partition=row["Partition"] or None,
         submit=submit,
@@ -208,7 +210,7 @@ def _folded(
         instances=instances,
         tasks=max((step.tasks for step in steps), default=1),
         gpu_type=gpu_type_in(requested),
-        asked=_original(given, comment),
+        asked=asked,
         given=given,
         use=folded_use(
             steps, status=status, run_s=run_s, instances=instances, interval_s=interval_s, shrunk_to=shrunk_to
@@ -236,18 +238,14 @@ def gpu_type_in(requested: Mapping[str, str]) -> str | None:
     return next((name.partition(":")[2] for name in requested if name.startswith("gres/gpu:")), None)
 
 
-def _original(given: Amounts, comment: Comment) -> Amounts:
+def _original(given: Amounts, requested: Mapping[str, str], comment: Comment, instances: int) -> Amounts:
     """Return what was asked for before the agent changed the request."""
-    changes = comment.changes
-    cpus, mem = given.cpu_cores, given.mem_gib
-    asked, became = changes.get("cpus-per-task", (1, 1))
-    if cpus is not None and became:
-        cpus = cpus / became * asked
-    if "mem" in changes:
-        mem = changes["mem"][0] / MIB_PER_GIB
-    elif "mem-per-cpu" in changes and cpus is not None:
-        mem = changes["mem-per-cpu"][0] * cpus / MIB_PER_GIB
-    return Amounts(cpu_cores=cpus, mem_gib=mem, gpus=given.gpus)
+    cpus, mib = comment.original(amount_of(requested.get("cpu", "")), mib_of(requested.get("mem", "")), instances)
+    return Amounts(
+        cpu_cores=None if cpus is None else cpus / instances,
+        mem_gib=None if mib is None else mib / MIB_PER_GIB / instances,
+        gpus=given.gpus,
+    )
 
 
 def _time(text: str) -> datetime | None:

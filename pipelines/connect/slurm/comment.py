@@ -9,15 +9,40 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _LINE: Final = re.compile(r"(?:^|; )taut (?P<id>[^\s;]+)(?P<rest>[^;]*)")
-_CHANGE: Final = re.compile(r"(?P<name>mem|mem-per-cpu|cpus-per-task) (?P<asked>\d+)->(?P<given>\d+)")
+_CHANGE: Final = re.compile(
+    r"(?P<name>mem|mem-per-cpu|cpus-per-task) (?P<asked>\d+)->(?P<given>\d+)(?: x(?P<tasks>\d+))?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment:
-    """What the comment holds: the answer's id, and by name of the field the amounts asked for and given."""
+    """What the comment holds: the answer's id, and by name of the field the amounts asked for and given.
+
+    `tasks` is the number of tasks of the whole job, if its CPUs changed.
+    """
 
     answer_id: str | None = None
     changes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    tasks: int = 1
+
+    def original(self, cpus: float | None, mem_mib: float | None, machines: int) -> tuple[float | None, float | None]:
+        """Return the CPUs and memory in MiB that the whole job asked for, of what its request is now.
+
+        An amount that is not the one in the comment was set later, by `scontrol update`: it is what the job asks for.
+
+        >>> shrunk = read_comment("taut f8-1 mem 65536->8192 MiB, cpus-per-task 8->2 x3")
+        >>> shrunk.original(6.0, 8192.0, 1), shrunk.original(12.0, 8192.0, 1)
+        ((24, 65536), (12.0, 65536))
+        """
+
+        def before(now: float | None, name: str, times: float, times_before: float) -> float | None:
+            asked, given = self.changes.get(name, (0, 0))
+            return asked * times_before if given and now == given * times else now
+
+        asked_cpus = before(cpus, "cpus-per-task", self.tasks, self.tasks)
+        if "mem-per-cpu" in self.changes:
+            return asked_cpus, before(mem_mib, "mem-per-cpu", cpus or 0.0, asked_cpus or 0.0)
+        return asked_cpus, before(mem_mib, "mem", machines, machines)
 
 
 def read_comment(text: str) -> Comment:
@@ -26,7 +51,7 @@ def read_comment(text: str) -> Comment:
     >>> read_comment("site; taut f8-1 mem 65536->8192 MiB, cpus-per-task 8->2").changes
     {'mem': (65536, 8192), 'cpus-per-task': (8, 2)}
     >>> read_comment("taut f8-1 would mem 65536->8192 MiB")
-    Comment(answer_id='f8-1', changes={})
+    Comment(answer_id='f8-1', changes={}, tasks=1)
     """
     found = _LINE.search(text)
     if found is None:
@@ -34,5 +59,7 @@ def read_comment(text: str) -> Comment:
     rest = found["rest"]
     if rest.startswith(" would"):
         return Comment(answer_id=found["id"])
-    changes = {match["name"]: (int(match["asked"]), int(match["given"])) for match in _CHANGE.finditer(rest)}
-    return Comment(answer_id=found["id"], changes=changes)
+    matches = list(_CHANGE.finditer(rest))
+    changes = {match["name"]: (int(match["asked"]), int(match["given"])) for match in matches}
+    tasks = max((int(match["tasks"] or 1) for match in matches), default=1)
+    return Comment(answer_id=found["id"], changes=changes, tasks=tasks)

@@ -135,7 +135,7 @@ def _amounts(submission: Submission, advice: Advice) -> tuple[dict[str, int], li
         amounts |= {"cpus_per_task": cpus_per_task, "min_cpus": cpus_per_task * tasks}
         if "pn_min_cpus" in numbers:
             amounts["pn_min_cpus"] = cpus_per_task
-        changes.append(f"cpus-per-task {each}->{cpus_per_task}")
+        changes.append(f"cpus-per-task {each}->{cpus_per_task}" + (f" x{tasks}" if tasks > 1 else ""))
     return amounts, changes
 
 

@@ -110,7 +110,7 @@ def _sample(
     seconds = age_s - (before.counted_at_s or 0.0)
     numbers, earlier = ({int(name) for name in each if name.isdecimal()} for each in (counters, before.counters))
     unseen = max(numbers, default=-1) - max(earlier, default=-1) - len(numbers - earlier)
-    memory = [bounds[1] for step in steps.values() if (bounds := step.bounds_mib()) is not None]
+    memory = [mib for step in steps.values() if (mib := step.most_mib()) is not None]
     if seconds <= 0.0 or unseen or not before.counters.keys() <= counters.keys() or not memory:
         return None, fresh
     spent = sum(max(value - before.counters.get(name, 0.0), 0.0) for name, value in counters.items())

@@ -29,29 +29,28 @@ class Step:
     max_rss_mib: float | None
     total_mib: float | None
 
-    def bounds_mib(self) -> tuple[float, float] | None:
-        """Return the least and the most that one machine held at the step's peak; None without a sample.
+    def most_mib(self) -> float | None:
+        """Return the most that one machine held at the step's peak; None without a sample.
 
-        A machine holds at least the largest task, and an equal share of the sum. It holds at most the sum, and as many
-        of the largest task as if every other machine had one task only.
+        That is the sum, and as many of the largest task as if every other machine had one task only, but at least an
+        equal share of the sum.
         """
         if not self.max_rss_mib:
             return None
         total = max(self.total_mib or 0.0, self.max_rss_mib)
         most = self.max_rss_mib * max(self.tasks - self.nodes + 1, 1)
-        return max(self.max_rss_mib, total / self.nodes), max(min(total, most), self.max_rss_mib, total / self.nodes)
+        return max(min(total, most), self.max_rss_mib, total / self.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
     """Mean CPUs and peak memory of one machine's part of a job; None if unknown, which is not zero.
 
-    `mem_least_gib` and `mem_most_gib` bound the peak. `taught_*` leave out what is `capped`: use that a smaller request
+    `mem_most_gib` is an upper bound of the peak. `taught_*` leave out what is `capped`: use that a smaller request
     may have held down, which shows what was given and not what was needed.
     """
 
     cpu_cores: float | None = None
-    mem_least_gib: float | None = None
     mem_most_gib: float | None = None
     capped: frozenset[str] = frozenset()
 
@@ -81,14 +80,12 @@ def folded_use(
     """
     if status is Status.OOM or run_s < interval_s or any(step.out_of_memory for step in steps):
         return Use()
-    most = _at_once([(step, bounds[1]) for step in steps if (bounds := step.bounds_mib()) is not None])
+    most = _at_once([(step, mib) for step in steps if (mib := step.most_mib()) is not None])
     if most is None:
         return Use()
-    least = max(bounds[0] for step in steps if (bounds := step.bounds_mib()) is not None)
     used = {"cpu_cores": sum(step.cpu_s for step in steps) / run_s / instances, "mem_gib": most / MIB_PER_GIB}
     return Use(
         cpu_cores=used["cpu_cores"],
-        mem_least_gib=least / MIB_PER_GIB,
         mem_most_gib=used["mem_gib"],
         capped=frozenset(name for name, given in shrunk_to.items() if is_capped(used[name], given)),
     )

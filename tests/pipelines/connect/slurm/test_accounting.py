@@ -43,7 +43,7 @@ def test_the_recorded_output_of_a_real_cluster_is_read() -> None:
     assert (first.asked.cpu_cores, first.asked.mem_gib, first.given.cpu_cores, first.given.mem_gib) == (8, 64, 2, 8)
     assert (first.asked.gpus, first.gpu_type, first.answer_id) == (2.0, "t4", "abc-1")
     assert first.use.cpu_cores == pytest.approx(6.529 / 21)
-    assert first.use.mem_most_gib == first.use.mem_least_gib == pytest.approx(207780 / 2**20)
+    assert first.use.mem_most_gib == pytest.approx(207780 / 2**20)
     assert first.use.taught_mem_gib == first.use.mem_most_gib  # shrunk, but far below what it was given
     assert third.asked.mem_gib == pytest.approx(30004 / 1024)
     assert jobs["6"].use.taught_mem_gib is not None
@@ -58,20 +58,19 @@ def test_the_mean_cpus_come_from_the_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "nodes", "total_mib", "least", "most"),
+    ("tasks", "nodes", "total_mib", "most"),
     [
-        (1, 1, 1024, 1024, 1024),
-        (2, 1, 2048, 2048, 2048),
-        (8, 2, 8192, 4096, 7168),
-        (2, 2, 2048, 1024, 1024),
-        (4, 2, 1500, 1024, 1500),
+        (1, 1, 1024, 1024),
+        (2, 1, 2048, 2048),
+        (8, 2, 8192, 7168),
+        (2, 2, 2048, 1024),
+        (4, 2, 1500, 1500),
     ],
 )
-def test_a_machines_peak_is_bounded(tasks: int, nodes: int, total_mib: int, least: float, most: float) -> None:
+def test_a_machines_peak_is_bounded(tasks: int, nodes: int, total_mib: int, most: float) -> None:
     requested = JOB["ReqTRES"].replace("node=1", f"node={nodes}")
     step = {**STEP, "NTasks": str(tasks), "NNodes": str(nodes), "TRESUsageInTot": f"cpu=00:01:00,mem={total_mib}M"}
     [job] = folded({**JOB, "ReqTRES": requested, "NNodes": str(nodes)}, step)
-    assert job.use.mem_least_gib == pytest.approx(least / 1024)
     assert job.use.mem_most_gib == pytest.approx(most / 1024)
     assert job.instances == nodes
     assert job.group == ("anna/train" if tasks == nodes else f"anna/train x{-(-tasks // nodes)}")
@@ -81,7 +80,7 @@ def test_steps_that_run_at_the_same_time_add_up_and_later_ones_do_not() -> None:
     early = {**STEP, "JobIDRaw": "7.0", "End": "2026-11-22T17:05:00", "MaxRSS": "2G", "TRESUsageInTot": "mem=2G"}
     late = {**early, "JobIDRaw": "7.1", "Start": "2026-11-22T17:06:00", "End": "2026-11-22T17:11:00"}
     [job] = folded(JOB, STEP, early, late)
-    assert (job.use.mem_least_gib, job.use.mem_most_gib) == (2.0, 3.0)
+    assert job.use.mem_most_gib == 3.0
 
 
 @pytest.mark.parametrize(
@@ -98,6 +97,13 @@ def test_unknown_use_is_not_zero(changes: dict[str, str], step: dict[str, str]) 
     assert job.use.cpu_cores is None
     assert job.use.mem_most_gib is None
     assert (job.status is Status.OOM) is ("OUT_OF_MEMORY" in {**changes, **step}.get("State", ""))
+
+
+def test_a_kill_counts_though_its_job_was_requeued_later() -> None:
+    requeued = {**JOB, "State": "REQUEUED", "End": "2026-11-22T19:00:00", "ElapsedRaw": "7140"}
+    [job] = folded(requeued, {**STEP, "State": "OUT_OF_MEMORY"})
+    assert (job.status, job.run_s, job.end) == (Status.OOM, 600.0, datetime(2026, 11, 22, 17, 11, tzinfo=UTC))
+    assert folded(requeued, STEP) == []
 
 
 @pytest.mark.parametrize(
@@ -130,6 +136,23 @@ def test_what_the_policy_changes_is_read_back(text: str, cpu_cores: float, mem_g
     assert (job.asked.cpu_cores, job.asked.mem_gib) == (cpu_cores, pytest.approx(mem_gib))
     assert job.given.mem_gib == pytest.approx(mib / 1024)
     assert (job.use.taught_cpu_cores is None) is (job.given.cpu_cores == 2.0)  # all that it was given was used
+
+
+@pytest.mark.parametrize(
+    ("tres", "asked", "shrunk"),
+    [
+        ("cpu=2,mem=8G", (8.0, 64.0), {"cpu_cores", "mem_gib"}),
+        ("cpu=2,mem=16G", (8.0, 16.0), {"cpu_cores"}),
+        ("cpu=4,mem=8G", (4.0, 64.0), {"mem_gib"}),
+        ("cpu=32,mem=128G", (32.0, 128.0), set()),
+        ("cpu=8,mem=64G", (8.0, 64.0), set()),  # given back
+    ],
+)
+def test_what_was_set_later_is_what_the_job_asks_for(tres: str, asked: tuple[float, float], shrunk: set[str]) -> None:
+    comment = "taut f8-1 mem 65536->8192 MiB, cpus-per-task 8->2"
+    [job] = folded({**JOB, "ReqTRES": f"{tres},node=1", "AdminComment": comment}, STEP)
+    assert (job.asked.cpu_cores, job.asked.mem_gib) == asked
+    assert {name for name in ("cpu_cores", "mem_gib") if getattr(job.given, name) < getattr(job.asked, name)} == shrunk
 
 
 def test_names_with_separators_and_line_ends_are_read() -> None:
