@@ -100,7 +100,7 @@ def feedback(
     every_s: float = option(5.0, "Seconds between polls.", minimum=1.0, maximum=86_400.0),
     once: bool = ONCE,
 ) -> None:
-    """Report ended jobs and jobs killed for memory to the service, which counts each once."""
+    """Report ended jobs to the service, once each, and give waiting jobs their requests back after harm."""
     from pipelines.cli.remote import client_of
     from pipelines.connect.slurm.feedback import report
 

@@ -16,7 +16,7 @@ from pipelines.errors import SourceError
 
 INTERVAL_S: Final = 30.0
 """Slurm's default of JobAcctGatherFrequency."""
-ENDED_STATES: Final = "BF,CA,CD,DL,F,NF,OOM,PR,TO"
+ENDED_STATES: Final = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,TO"
 LIMIT_S: Final = 600.0
 PART: Final = timedelta(days=1)
 """Longest window of one query: a long one would occupy slurmdbd."""
@@ -57,6 +57,16 @@ def queue_text(separator: str) -> str:
     """Return the jobs that run or wait, the next to start first, as `queue.read_queue` reads them."""
     fields = ",".join(f"{name}:{separator}" for name in JOB_FIELDS)
     return _run("squeue", "-h", "-a", "-t", "R,PD", "-S", "-p,i", "-O", fields, limit_s=LIMIT_S)
+
+
+def queue_json() -> str:
+    """Return the jobs that run or wait, with their admin comments, as `restoration.read_waiting` reads them."""
+    return _run("squeue", "-a", "--json", limit_s=LIMIT_S)
+
+
+def update_job(number: str, words: Sequence[str]) -> None:
+    """Change the request of a waiting job; of an array, that of all its tasks that are named."""
+    _run("scontrol", "update", f"JobId={number}", *words, limit_s=20.0)
 
 
 def nodes_text() -> str:

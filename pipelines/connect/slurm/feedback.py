@@ -1,7 +1,7 @@
 """Report ended jobs to the service, so that it learns at once: a poll of accounting over overlapping windows.
 
 Accounting lags by seconds, and by hours after an outage of slurmdbd: most polls look back a little, some far. The
-service counts a job once, however often it is reported.
+service counts a job once, however often it is reported. After harm, jobs that wait get their requests back.
 """
 
 import time
@@ -14,13 +14,17 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from features.vocabulary import Status
 from modelserve.client import Client
 from modelserve.contract.feedback import FeedbackRow
+from modelserve.contract.feedback_rules import is_below
+from modelserve.contract.learning import FeedbackAnswer
 from modelserve.errors import ClientError
 from modelserve.wrong_values import fault_of
 from pipelines.connect.files import replace_text
 from pipelines.connect.slurm.accounting import EndedJob
 from pipelines.connect.slurm.commands import jobs_between, sampling_interval_s
+from pipelines.connect.slurm.restoration import Restorer
 from pipelines.errors import SourceError
 
 __all__ = ["report"]
@@ -46,6 +50,7 @@ class Reporter:
     state: Path
     say: Say
     first: timedelta = FAR
+    restorer: Restorer | None = None
     _posted: dict[tuple[str, str], datetime] = field(default_factory=dict)
     _far_at: datetime | None = None
 
@@ -59,22 +64,26 @@ class Reporter:
             for job in self.jobs(since, now + timedelta(seconds=1))
             if job.start is not None and (job.cluster, job.run_id) not in self._posted
         ]
-        accepted = self._post(fresh)
+        answers = self._post(fresh)
+        if self.restorer is not None:
+            shrunk = [job for job in fresh if is_below(job.given.mem_gib, job.asked.mem_gib)]
+            killed = {job.group for job in shrunk if job.status is Status.OOM}
+            self.restorer.restore(now, killed, [brake for answer in answers for brake in answer.brakes])
         self._posted |= {(job.cluster, job.run_id): job.end for job in fresh}
         self._posted = {key: end for key, end in self._posted.items() if end > now - 2 * max(FAR, self.first)}
         self._far_at = now if far else self._far_at
         self._keep(now)
-        return accepted
+        return sum(answer.accepted for answer in answers)
 
-    def _post(self, jobs: Sequence[EndedJob]) -> int:
+    def _post(self, jobs: Sequence[EndedJob]) -> list[FeedbackAnswer]:
         """Report jobs by their ids; a conflict is a later run of a requeued job, which is reported by its run."""
         rows = list(self._rows(jobs))
         if not rows:
-            return 0
+            return []
         answer = self.client.feedback([row for _, row in rows], trace=self.trace)
         places = [i for i, result in enumerate(answer.results) if result.status == "conflict"]
         again = [rows[i][1].model_copy(update={"job_id": rows[i][0].run_id}) for i in places]
-        return answer.accepted + (self.client.feedback(again, trace=self.trace).accepted if again else 0)
+        return [answer, *([self.client.feedback(again, trace=self.trace)] if again else [])]
 
     def _rows(self, jobs: Iterable[EndedJob]) -> Iterator[tuple[EndedJob, FeedbackRow]]:
         for job in jobs:
@@ -100,7 +109,7 @@ class Reporter:
 def report(client: Client, *, trace: str, state: Path, every_s: float | None, say: Say) -> None:
     """Report ended jobs to the service until interrupted; without `every_s`, once."""
     jobs = partial(jobs_between, interval_s=sampling_interval_s())
-    reporter = Reporter(client=client, jobs=jobs, trace=trace, state=state, say=say)
+    reporter = Reporter(client=client, jobs=jobs, trace=trace, state=state, say=say, restorer=Restorer(say=say))
     if every_s is None:
         say(f"reported {reporter.poll(datetime.now(UTC))} ended jobs")
     else:

@@ -68,11 +68,22 @@ def round_of_work(cluster: Cluster, many: int, *, seed: int, pause_s: float = 0.
     return numbers
 
 
-def submit_work(cluster: Cluster, name: str, *, mib: int, mem_mib: int = ASKED_MIB, seconds: float = 2.5) -> int:
+def submit_work(
+    cluster: Cluster, name: str, *options: str, mib: int, mem_mib: int = ASKED_MIB, seconds: float = 2.5
+) -> int:
     """Submit a job that holds memory for a while and asks for far more."""
     code = WORK.format(size=mib * 2**20, seconds=seconds)
     asked = ("-J", name, "-n1", f"-c{ASKED_CPUS}", f"--mem={mem_mib}M", "-t", "10")
-    return cluster.submit(*asked, wrap=f'exec {sys.executable} -c "{code}"')
+    return cluster.submit(*asked, *options, wrap=f'exec {sys.executable} -c "{code}"')
+
+
+def held_shrunk(cluster: Cluster, name: str, *, mib: int, seconds: float = 2.5) -> int:
+    """Submit a job that is shrunk and waits until it is released; on a busy machine some advice comes too late."""
+    while True:
+        number = submit_work(cluster, name, "-H", mib=mib, seconds=seconds)
+        if f"mem {ASKED_MIB}->" in cluster.admin_comment(number):
+            return number
+        cluster.command("scancel", str(number))
 
 
 def wait_for_end(cluster: Cluster, numbers: list[int]) -> None:
