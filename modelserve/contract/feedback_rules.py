@@ -9,15 +9,10 @@ from typing import Final
 from features.vocabulary import Status
 from modelserve.store.finished import OOM, RESOURCES, SLACK, Finished, Outcome
 
-__all__ = ["STATUS_OF_OUTCOME", "is_below", "is_capped", "ran_badly", "shrunk_resources", "teachable_use"]
+__all__ = ["STATUS_OF_OUTCOME", "is_below", "is_capped", "shrunk_resources", "teachable_use"]
 
 UNCAPPED: Final = 0.9
 """Share of an allocation below which use was not held down by it."""
-
-BROKEN_S: Final = 60.0
-"""Run time below which a failed job may have been broken by its allocation: Slurm refuses steps that ask for more."""
-LATE: Final = 3.0
-"""Ratio of a run time to the upper quantile of its forecast above which a job ran well above it."""
 
 STATUS_OF_OUTCOME: Final[dict[str, Status]] = {
     "completed": Status.COMPLETED,
@@ -44,14 +39,6 @@ def shrunk_resources(row: Outcome) -> tuple[str, ...]:
     """Return the resources of which a job got less than it requested."""
     amounts = zip(RESOURCES, row.allocations, row.requests, strict=True)
     return tuple(name for name, allocated, requested in amounts if is_below(allocated, requested))
-
-
-def ran_badly(row: Outcome) -> str | None:
-    """Return in words that a job failed within `BROKEN_S`, timed out, or took over `LATE` times its p90; else None."""
-    if row.outcome == "failed" and row.run_s < BROKEN_S:
-        return "failed at once"
-    late = row.outcome == "completed" and row.p90_s is not None and row.run_s > LATE * row.p90_s
-    return "late" if late or row.outcome == "timeout" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from modelserve.contract.feedback_rules import is_below, ran_badly, shrunk_resources
+from modelserve.contract.feedback_rules import is_below, shrunk_resources
 from modelserve.contract.fields import Mode
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
@@ -33,6 +33,11 @@ CALM_RUNS: Final = 20
 
 Only measured runs whose memory was not shrunk count, of the same group (or user) and role, whose reports are confirmed.
 """
+
+BROKEN_S: Final = 60.0
+"""Run time below which a failed job may have been broken by its allocation: Slurm refuses steps that ask for more."""
+LATE: Final = 3.0
+"""Ratio of a run time to the upper quantile of its forecast above which a job ran well above it."""
 
 Place = tuple[str, str, str, str]
 """Trace, cluster, task type and group to which a mode applies; an empty text means all."""
@@ -261,6 +266,14 @@ def _scopes(row: Outcome) -> Iterator[tuple[Scope, str]]:
     if row.user is not None:
         yield (*place, row.user, EVERY), row.group or itself
     yield (*place, EVERY, EVERY), row.user or row.group or itself
+
+
+def ran_badly(row: Outcome) -> str | None:
+    """Return in words that a job failed within `BROKEN_S`, timed out, or took over `LATE` times its p90; else None."""
+    if row.outcome == "failed" and row.run_s < BROKEN_S:
+        return "failed at once"
+    late = row.outcome == "completed" and row.p90_s is not None and row.run_s > LATE * row.p90_s
+    return "late" if late or row.outcome == "timeout" else None
 
 
 def state_of(store: Store, settings: ServeSettings, upto: int) -> FeedbackState:
