@@ -28,7 +28,7 @@ from scheduler_core.types import Job, Request
 
 __all__ = [
     "MAX_JOBS", "NO_FLOORS", "ExplainBody", "JobIdentity", "JobRow", "ModeBody", "PredictBody", "RecommendBody",
-    "RecommendJob", "WhatIfBody", "amounts_of", "job_of", "parse_lines", "request_of",
+    "RecommendJob", "RequestRow", "WhatIfBody", "amounts_of", "job_of", "parse_lines", "request_of",
 ]  # fmt: skip
 
 MAX_JOBS: Final = 10_000
