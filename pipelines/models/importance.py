@@ -30,6 +30,9 @@ Importance = dict[str, str | float | int | None]
 Score = Callable[[Matrix], tuple[float, FloatArray | None]]
 """Return the loss of the forecast for encoded rows, and the predictions (n,) that the sign is about, or None."""
 
+Predict = Callable[[Matrix], FloatArray]
+"""Return the answers (n, outputs) for encoded rows (n, k)."""
+
 REPEATS: Final = 5
 """Number of shuffles of each resource."""
 FEATURE_REPEATS: Final = 3
@@ -97,6 +100,25 @@ def permuted(
         of_shuffles = {"mean": spread.mean, "std": spread.std, "repeats": FEATURE_REPEATS, "sign": sign}
         rows.append({"feature": name, **of_shuffles, "xgboost_gain": gain})
     return sorted(rows, key=lambda row: -float(row["mean"] or 0.0))
+
+
+def reusing(predict: Predict, matrix: Matrix, places: Sequence[int]) -> Predict:
+    """Return `predict`, run again only for rows that differ from those of `matrix` (n, k) in the columns `places`.
+
+    These are the columns that it reads, and a row's answer does not depend on other rows: answers are equal to the bit.
+    """
+    known, read = predict(matrix), matrix[:, places]
+    unknown = np.isnan(read)
+
+    def predicted(shown: Matrix) -> FloatArray:
+        now = shown[:, places]
+        rows = np.flatnonzero(((now != read) & ~(np.isnan(now) & unknown)).any(axis=1))
+        answers = known.copy()
+        if len(rows):
+            answers[rows] = predict(shown[rows])
+        return answers
+
+    return predicted
 
 
 def gain_shares(boosters: Sequence[xgb.Booster]) -> dict[str, float]:

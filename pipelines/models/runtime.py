@@ -1,6 +1,7 @@
 """Train one run-time model per task type of a trace, and judge it on the jobs submitted after the training cut."""
 
 from dataclasses import asdict
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -19,11 +20,13 @@ from pipelines.models.fitted import FEATURES, UNTRAINED, Fitted, combination_at,
 from pipelines.models.importance import (
     REPEATS,
     Importance,
+    Predict,
     Spread,
     gain_shares,
     important_resources,
     permuted,
     permuted_requests,
+    reusing,
     sample_of,
 )
 from pipelines.models.judging import COMBINED, EVALUATION_SCHEMA, judge
@@ -136,12 +139,23 @@ def _importances(
     later = fitted.split.test if len(fitted.split.test) else fitted.split.stop
     rows = sample_of(sized_rows(examples.jobs, later), seed=seed)
     reference, history, log_y = examples.reference[rows], examples.history[rows], examples.log_y[rows]
+    sample, names = fitted.matrix[rows], fitted.columns.names
+    gains = gain_shares([fitted.booster]) if "xgboost" in members else None
+    used = set(gains or ())
+    of_booster = partial(boosting.predict, fitted.booster)
+    by_booster = reusing(of_booster, sample, [i for i, name in enumerate(names) if name in used])
+    by_forest: Predict | None = None
+    if forest is not None and "forest" in members:
+        trees = forest.forest.forest
+        split = np.unique(trees.feature[trees.left >= 0]).tolist()
+        by_forest = reusing(forest.forest.rows, sample, split)
+        used |= {names[i] for i in split}
 
     def score(matrix: Matrix) -> tuple[float, FloatArray]:
-        of_forest = None if forest is None or "forest" not in members else forest.forest.rows(matrix)
+        of_forest = None if by_forest is None else by_forest(matrix)
         forecasts = forecasts_of(
             members,
-            xgboost=boosting.predict(fitted.booster, matrix) + reference,
+            xgboost=by_booster(matrix) + reference,
             forest=None if of_forest is None else of_forest + reference[:, :1],
             reference_log_s=reference,
             history_log_s=history,
@@ -149,11 +163,6 @@ def _importances(
         p50, p90 = combination.combined(forecasts).T
         return float(np.mean(metrics.primary_rows(log_y, Forecast(p50=p50, p90=p90)))), p50
 
-    gains = gain_shares([fitted.booster]) if "xgboost" in members else None
-    used = set(gains or ())
-    if forest is not None and "forest" in members:
-        trees = forest.forest.forest
-        used |= {fitted.columns.names[i] for i in np.unique(trees.feature[trees.left >= 0]).tolist()}
-    importances = permuted(fitted.matrix[rows], fitted.columns, score, used=used, gains=gains, seed=seed)
+    importances = permuted(sample, fitted.columns, score, used=used, gains=gains, seed=seed)
     frame, jobs = examples.features[rows], examples.jobs[rows]
     return importances, permuted_requests(frame, jobs, fitted.contract, score, seed=seed)

@@ -159,3 +159,21 @@ def test_a_signed_cut_keeps_only_what_a_larger_request_shortens(sign: float | No
 
     assert importance.important_resources(spreads, []) == ("cpu_cores",)
     assert importance.important_resources(spreads, [], signed=True) == important
+
+
+def test_answers_are_used_again_for_rows_that_differ_only_in_columns_not_read() -> None:
+    asked: list[int] = []
+
+    def predict(matrix: Matrix) -> FloatArray:
+        asked.append(len(matrix))
+        return np.nansum(matrix[:, [0, 2]], axis=1, keepdims=True)
+
+    rows = np.array([[1.0, 2.0, np.nan], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0]], np.float32)
+    other, same = rows.copy(), rows.copy()
+    other[0, 2], other[1, 0], same[:, 1] = 9.0, np.nan, 0.0
+
+    again = importance.reusing(predict, rows, [0, 2])
+
+    assert again(other).tolist() == [[10.0], [5.0], [14.0]]
+    assert again(same).tolist() == [[1.0], [8.0], [14.0]]
+    assert asked == [3, 2]
