@@ -12,9 +12,9 @@ import numpy.typing as npt
 import polars as pl
 
 from features.errors import ContractError
-from features.sets import FEATURES, named
+from features.sets import FEATURE_SETS, FEATURES, named
 
-__all__ = ["FeatureContract"]
+__all__ = ["RESPONSE_CONTRACT", "FeatureContract"]
 
 _FIELDS: Final = frozenset({"names", "dtypes", "kinds", "units", "categories", "fingerprint"})
 
@@ -126,6 +126,10 @@ class FeatureContract:
             "units": list(self.units),
             "categories": {name: list(texts) for name, texts in self.categories.items()},
         }
+
+
+RESPONSE_CONTRACT: Final = FeatureContract(names=FEATURE_SETS["response"], categories={})
+"""The features of response models: three requests, then network traffic and GPU memory by group, and by user."""
 
 
 def _canonical(content: Mapping[str, object]) -> str:

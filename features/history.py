@@ -60,7 +60,7 @@ JOB_COLUMNS: Final[dict[str, pl.DataType]] = {
     **{name: pl.Float64() for name in REQUEST_COLUMNS},
 }
 """The columns of the canonical table `jobs` that a history keeps, with their types."""
-USE_COLUMNS: Final = ("used_cpu_cores", "used_gpus", "mem_max_gib", "gpu_mem_max_gib")
+USE_COLUMNS: Final = ("used_cpu_cores", "used_gpus", "mem_max_gib", "gpu_mem_max_gib", "net_read_bytes_per_s")
 """The columns of the canonical table `usage` that a history keeps."""
 _IDENTITY: Final = ("trace", "cluster", "job_id", "role")
 _ORDER: Final = ("submit_ts", "cluster", "job_id", "role")

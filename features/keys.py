@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from operator import itemgetter
 from typing import Any, Final
 
@@ -255,6 +256,7 @@ class EndedRun:
     mem_max_gib: float
     gpu_mem_max_gib: float
     measured: bool
+    net_read_bytes_per_s: float = nan
 
 
 def parts_of(job: JobAsked | EndedRun) -> Parts:

@@ -7,8 +7,8 @@ from typing import Final
 from features.columns.feature import Feature, Load, Newest, Recent
 from features.columns.load import LOAD
 from features.columns.newest import NEWEST
-from features.columns.recency import RECENCY
-from features.columns.request import REQUEST
+from features.columns.recency import NETWORK, RECENCY
+from features.columns.request import REQUEST, REQUEST_COLUMNS
 from features.errors import UnknownFeature
 from features.keys import LIKE
 
@@ -43,18 +43,25 @@ _USE: Final = tuple(
     name
     for name, feature in FEATURES.items()
     if isinstance(feature.source, Recent) and feature.source.events == "measured" and feature.source.key in _REACH
+    if feature.source.column != NETWORK
+)
+_SIMILAR: Final = tuple(
+    f"{key}_{used}_p50_20" for key in ("group_role", "user") for used in (NETWORK, "gpu_mem_max_gib")
 )
 
 FEATURE_SETS: Final[dict[str, tuple[str, ...]]] = {
     "request": _REQUEST,
     "submit": _SUBMIT,
     "usage": (*_SUBMIT, *_USE),
+    "response": (*REQUEST_COLUMNS, *_SIMILAR),
 }
 """Feature sets by name.
 
 - `request`: features of the job's own row, without history.
 - `submit`: the features of run-time models.
 - `usage`: `submit` and the measured use of earlier jobs; the features of usage models.
+- `response`: the request, then the network traffic and GPU memory of the group's and of the user's earlier jobs; the
+  features of response models.
 """
 
 

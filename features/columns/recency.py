@@ -204,7 +204,12 @@ _RUN_STATS: Final = {
     "short": ("mean",),
     "failed": ("mean",),
 }
-_USE_STATS: Final = ("count", "last1", "p50", "p90", "max")
+NETWORK: Final = "net_read_bytes_per_s"
+"""Measurement of which only the median is a feature, for response models."""
+_USE_STATS: Final = {
+    **dict.fromkeys(USE_COLUMNS, ("count", "last1", "p50", "p90", "max")),
+    NETWORK: ("p50",),
+}
 _UNITS: Final = {
     "run_s": "s",
     "log_run": "log s",
@@ -214,6 +219,7 @@ _UNITS: Final = {
     "used_gpus": "GPUs",
     "mem_max_gib": "GiB",
     "gpu_mem_max_gib": "GiB",
+    NETWORK: "bytes/s",
 }
 
 
@@ -240,7 +246,7 @@ def _looks() -> list[Recent]:
         used = [
             Recent(events="measured", key=key, column=column, stat=stat, last=20)
             for column in USE_COLUMNS
-            for stat in _USE_STATS
+            for stat in _USE_STATS[column]
         ]
         looks += single + used
     return looks

@@ -25,6 +25,7 @@ from features.history import JOB_COLUMNS, USE_COLUMNS, History
 from modelserve.bundle.boosters import load_booster
 from modelserve.bundle.card import (
     IMPORTANCES,
+    RESPONSE,
     RUNTIME_TARGET,
     USAGE_TARGETS,
     Card,
@@ -60,12 +61,14 @@ SIZE_LIMITS: Final[dict[str, int]] = {
     IMPORTANCE: 1 * MIB,
     POPULATION: 4 * MIB,
     CHECKSUMS: 1 * MIB,
-    **{f"{MODELS}/{target}.ubj": 256 * MIB for target in (RUNTIME_TARGET, *USAGE_TARGETS, FOREST)},
+    **{f"{MODELS}/{target}.ubj": 256 * MIB for target in (RUNTIME_TARGET, *USAGE_TARGETS, FOREST, RESPONSE)},
     f"{MODELS}/{FOREST}.f32": 64 * MIB,
 }
 """Maximum size in bytes of each file that a bundle may contain."""
 
 HISTORY_ROWS_LIMIT: Final = 5_000_000
+RESOURCES_OF_RESPONSE: Final = 5
+"""Number of inputs of a response model."""
 
 _NO_HISTORY: Final = (
     FeatureError,
@@ -83,11 +86,11 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 class Bundle:
     """One verified model in memory: its card, feature encoding, boosters and history.
 
-    `boosters` and `forests` (their checked trees) are keyed by target. `known_until` is the end of the history; the
-    trees end at the training cut of the card. `digest` is the SHA-256 of `checksums.json`, which lists the SHA-256 of
-    every other file, so it identifies the whole bundle. `history_digest` is the SHA-256 of the history file. `version`
-    is the registered version, None if unknown. `quantile_forest` is None unless it is a member of the model's
-    combination.
+    `boosters` and `forests` (their checked trees) are keyed by target, or by `RESPONSE`. `known_until` is the end of
+    the history; the trees end at the training cut of the card. `digest` is the SHA-256 of `checksums.json`, which lists
+    the SHA-256 of every other file, so it identifies the whole bundle. `history_digest` is the SHA-256 of the history
+    file. `version` is the registered version, None if unknown. `quantile_forest` is None unless it is a member of the
+    model's combination.
     """
 
     card: Card
@@ -131,7 +134,7 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
         raise BundleError(f"{folder.name}: {complaint(error)}") from error
     models = {Path(name).name for name in contents if name.startswith(f"{MODELS}/")}
     forest = {f"{FOREST}.ubj", f"{FOREST}.f32"} if card.has_forest else set()
-    expected = {f"{target}.ubj" for target in card.targets} | forest
+    expected = {f"{target}.ubj" for target in card.boosters} | forest
     if models != expected:
         raise BundleError(f"{folder.name}: models {sorted(models)}, expected {sorted(expected)} ({CARD})")
     contract = _read_contract(folder, contents[CONTRACT], card)
@@ -146,10 +149,11 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
         quantile_forest = read_quantile_forest(trees, values, features=len(contract.names), name=where)
     outputs = len(card.quantiles) if card.kind == "runtime" else 1
     boosters, forests = {}, {}
-    for target in card.targets:
+    for target in card.boosters:
         name = f"{MODELS}/{target}.ubj"
+        shape = (RESOURCES_OF_RESPONSE, 1) if target == RESPONSE else (len(contract.names), outputs)
         boosters[target], forests[target] = load_booster(
-            contents[name], features=len(contract.names), outputs=outputs, name=f"{folder.name}/{name}"
+            contents[name], features=shape[0], outputs=shape[1], name=f"{folder.name}/{name}"
         )
     history = _read_history(folder, contents[HISTORY], card, {} if histories is None else histories)
     return Bundle(
@@ -280,8 +284,8 @@ def write_bundle(
 
     `forest` holds the two files of the quantile forest: its trees, and the values of its leaves.
     """
-    if sorted(card.targets) != sorted(boosters):
-        raise BundleError(f"{card.name}: boosters {sorted(boosters)}, expected {sorted(card.targets)} (the card's)")
+    if sorted(card.boosters) != sorted(boosters):
+        raise BundleError(f"{card.name}: boosters {sorted(boosters)}, expected {sorted(card.boosters)} (the card's)")
     if card.contract_fingerprint != contract.fingerprint:
         raise BundleError(
             f"{card.name}: contract {contract.fingerprint[:12]}, expected {card.contract_fingerprint[:12]} (the card's)"

@@ -26,6 +26,7 @@ __all__ = [
     "COMBINABLE",
     "FITTED",
     "MODEL_NAME",
+    "RESPONSE",
     "RUNTIME_TARGET",
     "SIMPLE",
     "TYPICAL",
@@ -72,6 +73,9 @@ FORMAT: Final = 1
 RUNTIME_TARGET: Final = "run_s"
 """Target of a run-time model. Its booster has one output per quantile of log run time."""
 
+RESPONSE: Final = "response"
+"""Name of the booster of a trusted response model, in the bundle of a run-time model."""
+
 USAGE_TARGETS: Final = ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")
 """Targets of a usage model. Each has a booster whose output is an upper quantile of log1p of the use per instance."""
 
@@ -108,7 +112,8 @@ class ResourceImportance(_Strict):
 
     `net_bytes_per_s` and `gpu_mem_gib` are not requested: they are what similar jobs used (`ResponseState`).
 
-    `sign` is the rank correlation of a change of the request with the change of the predicted run time.
+    `sign` is the rank correlation of a change of the request with the change of the predicted run time. `note` says why
+    nothing can be known of a resource of which all jobs have the same amount.
     """
 
     resource: Resource | Literal["net_bytes_per_s", "gpu_mem_gib"]
@@ -116,6 +121,7 @@ class ResourceImportance(_Strict):
     std: float | None
     repeats: int = Field(ge=0)
     sign: float | None
+    note: str | None = None
 
 
 class ResponseState(_Strict):
@@ -242,6 +248,26 @@ class Card(BaseModel):
     def has_forest(self) -> bool:
         """Whether a forest is among the members of the model's combination."""
         return self.combination is not None and "forest" in self.combination.members
+
+    @property
+    def responds(self) -> bool:
+        """Whether the bundle has a trusted response model, the booster `RESPONSE`."""
+        return self.response is not None and self.response.trusted
+
+    @property
+    def boosters(self) -> tuple[str, ...]:
+        """Names of the boosters in the model's bundle."""
+        return (*self.targets, RESPONSE) if self.responds else self.targets
+
+    @property
+    def judged_by(self) -> str:
+        """What Algorithm 1 asks whether a smaller request makes a run longer; if not the response model, why."""
+        if self.response is None:
+            return "run-time forecast; no response model was trained"
+        if not self.response.trusted:
+            return f"run-time forecast; the response model is not trusted: {self.response.why}"
+        sure = ", ".join(self.important) or "no request: floors of use decide"
+        return f"response model: run time surely depends on {sure}"
 
     @cached_property
     def alike_by_key(self) -> dict[Key, Alike] | None:

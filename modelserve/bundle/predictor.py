@@ -18,7 +18,7 @@ import polars as pl
 from features.build import build, with_requests
 from features.columns.feature import Lookback
 from features.columns.recency import extremes_before
-from features.contract import FeatureContract
+from features.contract import RESPONSE_CONTRACT, FeatureContract
 from features.errors import FeatureError
 from features.history import History, cluster_of_vc
 from features.online import EVIDENCE_KEYS
@@ -27,7 +27,14 @@ from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.alike import Evidence, held
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card, VerdictWord
-from modelserve.bundle.run_times import base_log_s, basis_of, calibrated_run_times, outputs_of, run_time_features
+from modelserve.bundle.run_times import (
+    base_log_s,
+    basis_of,
+    calibrated_run_times,
+    outputs_of,
+    response_log_s,
+    run_time_features,
+)
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
@@ -136,13 +143,15 @@ def evidence_of(bundle: Bundle, frame: pl.DataFrame) -> Evidence:
 class Sources:
     """The models that predict a job (`<name>@<version>`, None if there is none), and the end of their history.
 
-    `failure` is the reason why a model that exists for this job cannot be read.
+    `failure` is the reason why a model that exists for this job cannot be read; `judged_by` that of the run-time
+    model's card.
     """
 
     run_time: str | None
     usage: str | None
     history: datetime | None
     failure: str | None = None
+    judged_by: str | None = None
 
 
 class ModelPredictor(ABC, Generic[Model]):
@@ -215,6 +224,7 @@ class ModelPredictor(ABC, Generic[Model]):
             usage=None if usage is None else self.bundle(usage).reference,
             history=min((bundle.known_until.astimezone(UTC) for bundle in bundles), default=None),
             failure=slow or wide,
+            judged_by=None if runtime is None else self.bundle(runtime).card.judged_by,
         )
 
     def by_model(self, kind: Kind, jobs: Sequence[Job]) -> list[tuple[Model, list[int]]]:
@@ -257,11 +267,17 @@ class InProcessPredictor(ModelPredictor[Bundle]):
         with _unavailable(model):
             frame = jobs_frame(jobs, model.history)
             seen = run_time_features(model, frame)
-            matrix = candidate_rows(model.contract, seen.features, frame, rows, requests)
-            # Only XGBoost's forecast depends on the request; the combined forecast is shifted by as much as XGBoost's.
             own = outputs_of(model, RUNTIME_TARGET, model.contract.encode(seen.features))
-            added = base_log_s(model, seen, own)[rows]
-            return calibrated_run_times(model.card, outputs_of(model, RUNTIME_TARGET, matrix), added)
+            # The forecast of the request is shifted by as much as the response model's, or else XGBoost's, changes.
+            if model.card.responds:
+                resources = build(frame, model.history, RESPONSE_CONTRACT.names)
+                given = candidate_rows(RESPONSE_CONTRACT, resources, frame, rows, requests)
+                raw = own[rows] + response_log_s(model, RESPONSE_CONTRACT.encode(resources), given, rows)
+            else:
+                raw = outputs_of(
+                    model, RUNTIME_TARGET, candidate_rows(model.contract, seen.features, frame, rows, requests)
+                )
+            return calibrated_run_times(model.card, raw, base_log_s(model, seen, own)[rows])
 
     def use(self, model: Bundle, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], Evidence]:
         """Bound use with one bundle."""
@@ -292,7 +308,9 @@ def _unavailable(bundle: Bundle) -> Iterator[None]:
 
 
 def _knowledge(card: Card) -> Knowledge:
-    support = {str(resource): ends for resource, ends in card.support.items()}
+    # A trusted response model judges only the requests on which run time surely depends, and shorter runs with more.
+    judged = card.important if card.responds else card.support
+    support = {str(resource): ends for resource, ends in card.support.items() if resource in judged}
     return Knowledge(important=frozenset(card.important), support=support)
 
 

@@ -1,4 +1,4 @@
-"""From the outputs of a run-time model's trees to run times: combination with other forecasts, and calibration."""
+"""From the outputs of a run-time model's trees to run times: combination, calibration, response to another request."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,12 +10,15 @@ import polars as pl
 from features.references import HISTORY_FORECASTS, Referenced, build_referenced
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.card import FITTED, RUNTIME_TARGET, TYPICAL, TYPICAL_JOBS, Card
+from modelserve.bundle.card import FITTED, RESPONSE, RUNTIME_TARGET, TYPICAL, TYPICAL_JOBS, Card
 from modelserve.bundle.combination import Combination, forecasts_of
 from modelserve.bundle.trees.compiled import tree_outputs
-from scheduler_core.types import FloatArray, RunTimes
+from scheduler_core.types import FloatArray, IntArray, RunTimes
 
-__all__ = ["QUANTILE_NAMES", "basis_of", "calibrated_run_times", "combination_of", "member_forecasts"]
+__all__ = [
+    "QUANTILE_NAMES", "basis_of", "calibrated_run_times", "combination_of", "five_resources",
+    "member_forecasts", "response_log_s",
+]  # fmt: skip
 
 QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
 """The quantiles of run time that are served, with their names in predictions and in `Card.offsets`."""
@@ -93,6 +96,24 @@ def member_forecasts(
         history_log_s=history_log_s,
         typical_s=bundle.card.typical_s,
     )
+
+
+def five_resources(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return a response model's inputs (n, 5) from features by `RESPONSE_CONTRACT` (n, 7): use by group, else by user.
+
+    >>> five_resources(np.array([[6, 29, 0.5, np.nan, 2, 7, 9]], np.float32)).tolist()
+    [[6.0, 29.0, 0.5, 7.0, 2.0]]
+    """
+    requests, of_group, of_user = np.split(matrix, (3, 5), axis=1)
+    return np.hstack([requests, np.where(np.isnan(of_group), of_user, of_group)])
+
+
+def response_log_s(
+    bundle: Bundle, asked: npt.NDArray[np.float32], given: npt.NDArray[np.float32], rows: IntArray
+) -> FloatArray:
+    """Return the changes of log run time (m, 1) from features `asked[rows[i]]` to `given[i]`, both by the contract."""
+    before, after = (outputs_of(bundle, RESPONSE, five_resources(matrix)) for matrix in (asked, given))
+    return after - before[rows]
 
 
 def outputs_of(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:

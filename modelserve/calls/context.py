@@ -11,13 +11,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic_core import to_json
 
 from features.online import JobAsked, OnlineHistory
 from modelserve.bundle.alike import Evidence
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.predictor import Kind, ModelPredictor, calibrated_use
 from modelserve.bundle.routing_policy import RoutingPolicy
 from modelserve.bundle.run_times import calibrated_run_times
@@ -117,9 +115,11 @@ class RequestContext:
         self.scored.append((model, asked, seen))
         return seen
 
-    def margins(self, model: ServedModel, target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
-        """Return the outputs (n, outputs) of a target's booster for a matrix (n, k), before calibration."""
-        return self._attempt(model, lambda: model.margins(target, matrix))
+    def changed(
+        self, model: ServedModel, asked: Sequence[JobAsked], seen: Scored, rows: IntArray, requests: FloatArray
+    ) -> FloatArray:
+        """Return a run-time model's outputs (m, outputs) under other requests (m, 3); row i is of job `rows[i]`."""
+        return self._attempt(model, lambda: model.changed(asked, seen.matrix, rows, requests))
 
     def outputs(self, model: ServedModel, seen: Scored) -> Mapping[str, FloatArray]:
         """Return the outputs (n, outputs) of every target's trees for feature rows, before calibration."""
@@ -198,8 +198,7 @@ class LivePredictor(ModelPredictor[ServedModel]):
     def candidates(self, model: ServedModel, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict run times with one model."""
         asked, seen = self._rows(model, jobs, counted=False)
-        matrix = model.rows.with_requests(seen.matrix, asked, rows, requests)
-        raw = self.context.margins(model, RUNTIME_TARGET, matrix)
+        raw = self.context.changed(model, asked, seen, rows, requests)
         return calibrated_run_times(model.bundle.card, raw, seen.base_log_s[rows])
 
     def use(self, model: ServedModel, jobs: Sequence[Job]) -> tuple[Mapping[str, FloatArray], Evidence]:

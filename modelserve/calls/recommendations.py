@@ -172,6 +172,7 @@ def answer_of(found: Recommendation, sources: Sources) -> Values:
         "run_time_s": {"p50": finite(found.run_time_p50_s), "p90": finite(found.run_time_p90_s)},
         "run_time_change": finite(found.run_time_change),
         "reasons": {name: str(found.reasons[name]) if name in found.reasons else None for name in RESOURCES},
+        "judged_by": sources.judged_by,
         "models": {"run_time": sources.run_time, "usage": sources.usage},
         "history": None if sources.history is None else moment(sources.history),
         "measured_runs": found.runs,

@@ -116,6 +116,8 @@ class Recommended(Answer):
     `mode` says whether to apply the target (`enforce`) or only to record it (`observe`). `run_time_change` is the
     relative change of the predicted run time from request to target. `alpha` is the share of the request that the
     run-time model accepted, 1 if none. `model_decided` is true if floors alone would have given another target.
+    `judged_by` is what was asked whether a run gets longer: the response model if it is trusted, else the run-time
+    forecast, with the reason; null without a model.
     `raise_to` is a larger request, for a resource whose peak use in similar jobs exceeds the request (reason
     `too_little`), else null; it is never applied here: a target never exceeds its request.
     """
@@ -131,6 +133,7 @@ class Recommended(Answer):
     reasons: Reasons
     alpha: StrictFinite
     model_decided: bool
+    judged_by: str | None = None
     models: Models
     history: AwareDatetime | None
     measured_runs: int

@@ -4,23 +4,28 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from features.contract import RESPONSE_CONTRACT
 from features.online import JobAsked, OnlineHistory
 from features.rows import RowBuilder, Rows
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.combination import Combination
-from modelserve.bundle.run_times import combination_of, member_forecasts
+from modelserve.bundle.run_times import combination_of, member_forecasts, response_log_s
 from modelserve.bundle.trees.compiled import tree_outputs
 from modelserve.errors import BundleError
 from modelserve.store.finished import Stored
-from scheduler_core.types import FloatArray
+from scheduler_core.types import FloatArray, IntArray
 
 __all__ = ["Look", "ServedModel"]
+
+RESPONSES: Final = RowBuilder.of(RESPONSE_CONTRACT, relative=False)
+"""Builds the rows of response models."""
 
 
 @dataclass(slots=True)
@@ -121,6 +126,20 @@ class ServedModel:
         """Return the outputs (n, outputs) of every target's trees for a matrix (n, k), before calibration."""
         return {target: self.margins(target, matrix) for target in self.bundle.card.targets}
 
+    def changed(
+        self, asked: Sequence[JobAsked], matrix: npt.NDArray[np.float32], rows: IntArray, requests: FloatArray
+    ) -> FloatArray:
+        """Return the outputs (m, outputs) under other requests (m, 3), before calibration; row i is of job `rows[i]`.
+
+        The outputs for the own requests, of the rows `matrix` (n, k), change by as much as the response model's.
+        Without one, they are those of the trees.
+        """
+        if not self.bundle.card.responds:
+            return self.margins(RUNTIME_TARGET, self.rows.with_requests(matrix, asked, rows, requests))
+        known = RESPONSES.rows(asked, self.history).matrix
+        given = RESPONSES.with_requests(known, asked, rows, requests)
+        return self.margins(RUNTIME_TARGET, matrix)[rows] + response_log_s(self.bundle, known, given, rows)
+
     def margins(self, target: str, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Return the outputs (n, outputs) of a target's trees for a matrix (n, k), before calibration."""
         return tree_outputs(self.bundle.forests[target], matrix)
@@ -135,6 +154,8 @@ def warm(model: ServedModel) -> None:
         instances=1, req_cpu_cores=1.0, req_mem_gib=1.0, req_gpus=1.0, time_limit_s=math.nan, priority=math.nan,
     )  # fmt: skip
     look = model.look([job])
+    if card.kind == "runtime":
+        model.changed([job], look.rows.matrix, np.zeros(1, dtype=np.int64), np.ones((1, 3)))
     matrix = model.rows.with_requests(look.rows.matrix, [job], np.zeros(1, dtype=np.int64), np.ones((1, 3)))
     model.history.measured_runs(job)
     for target, answer in model.outputs(matrix).items():

@@ -104,6 +104,7 @@ function standing({ job, predicted, recommended, answerId }) {
   const said = [
     recommended.mode === "enforce" ? "Mode enforce: the target is to be given." : "Mode observe: noted only, give what is claimed.",
     `${count(recommended.measured_runs, "measured run")} of jobs like it.`,
+    recommended.judged_by ? `Whether a run gets longer is judged by: ${recommended.judged_by}.` : null,
     known(gpuMemory) ? `Expected peak of GPU memory ${number(gpuMemory)} GiB.` : null,
     models.length ? `Answered by ${models.join(" and ")}, with data until ${moment(recommended.history)}.` : "No model answered.",
     asOf(job.submit_ts, recommended.history),

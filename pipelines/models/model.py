@@ -16,7 +16,7 @@ from features.contract import FeatureContract
 from features.history import History
 from modelserve.bundle.alike import Alike
 from modelserve.bundle.bundle import write_bundle
-from modelserve.bundle.card import Card, Importance, ResponseState, answer_of, card_from
+from modelserve.bundle.card import RESPONSE, Card, Importance, ResponseState, answer_of, card_from
 from modelserve.bundle.combination import Combination
 from modelserve.bundle.population import Population
 from pipelines.models.boosting import FittedForest
@@ -34,14 +34,14 @@ class TrainedModel:
 
     `name` is the registered name, `<kind>.<trace>.<type>`; `task_type` may be a workload tag. `boosters` has one per
     target (`run_s`; of a usage model each of `USAGE_TARGETS` with data), whose inputs `contract.encode` builds and
-    whose outputs are the levels `quantiles`. `relative`: the booster predicts log run time minus that of similar jobs.
-    `offsets` are added to outputs, in log units, by quantile name or target. `history` also holds the jobs after
-    `until`, the training cut. `importances` and `resource_importances` are permutation importances on held-out rows,
-    empty for the reason `no_importances`; requests of `important` resources are not shrunk. `support` is the lowest and
-    highest request of each resource in the training rows. `metrics` are those of the row of `evaluation` that serves,
-    or by `<target>_<metric>`. `population` is the distribution of each feature in the `rows` training rows. `alike` are
-    bounds of the use of similar jobs (usage models); `combination`, `forest`, `typical_s`, `response` and `record` are
-    of run-time models.
+    whose outputs are the levels `quantiles`, and a trusted `RESPONSE`. `relative`: the booster predicts log run time
+    minus that of similar jobs. `offsets` are added to outputs, in log units, by quantile name or target. `history` also
+    holds the jobs after `until`, the training cut. `importances` and `resource_importances` are permutation importances
+    on held-out rows, empty for the reason `no_importances`; requests of `important` resources are not shrunk. `support`
+    is the lowest and highest request of each resource in the training rows. `metrics` are those of the row of
+    `evaluation` that serves, or by `<target>_<metric>`. `population` is the distribution of each feature in the `rows`
+    training rows. `alike` are bounds of the use of similar jobs (usage models); `combination`, `forest`, `typical_s`,
+    `response` and `record` are of run-time models.
     """
 
     name: str
@@ -94,7 +94,7 @@ def card_of(model: TrainedModel, *, created: datetime) -> Card:
     return card_from(
         {name: getattr(model, name) for name in COPIED}
         | {
-            "targets": tuple(model.boosters),
+            "targets": tuple(each for each in model.boosters if each != RESPONSE),
             "resource_importances": model.resource_importances or None,
             "created": created,
             "contract_fingerprint": model.contract.fingerprint,

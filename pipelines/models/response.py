@@ -1,23 +1,26 @@
 """The response model of a task type: how its log run time depends on the five resources of Yang, Hong and Tang.
 
 One XGBoost regressor of CPU cores, memory and GPUs as requested, and of network traffic and GPU memory, which no trace
-requests, as similar jobs used them. It explains and is judged; the run-time model forecasts.
+requests, as similar jobs used them. Where it is trusted, Algorithm 1 asks it; the run-time model forecasts.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import polars as pl
 import xgboost as xgb
 
-from features.frames import has_ended
+from features.build import build
+from features.contract import RESPONSE_CONTRACT
+from features.history import History
 from modelserve.bundle.card import ResourceImportance, ResponseState
+from modelserve.bundle.run_times import five_resources
 from pipelines.errors import TrainingError
 from pipelines.models import boosting
 from pipelines.models.boosting import Matrix
 from pipelines.models.examples import Examples, IntArray, sized_rows
 from pipelines.models.fitted import LEAST_TRAINED
-from pipelines.models.importance import REPEATS, REQUEST_COLUMN, Score, spread_over
+from pipelines.models.importance import REPEATS, REQUEST_COLUMN, Score, Spread, important_resources, spread_over
 from pipelines.models.judging import day_draws, ratio_interval
 from pipelines.models.metrics import FloatArray
 from pipelines.models.splits import Split, group_folds, leak_key
@@ -26,10 +29,8 @@ FOLDS: Final = 5
 MOST_ROWS: Final = 20_000
 """Maximum number of jobs: the latest submitted."""
 
-USED: Final = {"net_bytes_per_s": "net_read_bytes_per_s", "gpu_mem_gib": "gpu_mem_max_gib"}
-"""Column of the `usage` table with the use of each resource that no trace requests."""
-SIMILAR: Final = (("group", "role"), ("user", "role"), ("role",))
-"""What similar jobs share; the first in which a job was measured counts."""
+USED: Final = ("net_bytes_per_s", "gpu_mem_gib")
+"""The resources that no trace requests."""
 
 PARAMETERS: Final = {"objective": "reg:squarederror", "tree_method": "hist", "max_depth": 4, "learning_rate": 0.1}
 ROUNDS: Final = 300
@@ -38,21 +39,25 @@ PATIENCE: Final = 20
 LEAST_LEAF_SHARE: Final = 0.02
 
 
-def response_of(examples: Examples, trained: IntArray, *, seed: int, nthread: int) -> ResponseState:
+Response = tuple[ResponseState, xgb.Booster | None, tuple[str, ...]]
+"""What was found of a response model, and if it is trusted, the model and the resources that it finds important."""
+
+
+def response_of(examples: Examples, history: History, trained: IntArray, *, seed: int, nthread: int) -> Response:
     """Train and judge the response model of the jobs that a run-time model was trained on (row numbers `trained`).
 
     Each job is forecast by a model that was trained on other groups. The model is trusted if it leads over a constant
-    with its whole interval over resampled groups.
+    with its whole interval over resampled groups. `history` is that of the whole trace.
     """
     rows = sized_rows(examples.jobs, np.sort(trained))[-MOST_ROWS:]
-    if len(rows) < LEAST_TRAINED:
-        return ResponseState(trusted=False, why=f"{len(rows)} ended jobs, expected {LEAST_TRAINED}", rows=len(rows))
     jobs, log_s = examples.jobs[rows], examples.log_y[rows]
+    if len(rows) < LEAST_TRAINED:
+        return _unknown(f"{len(rows)} ended jobs, expected {LEAST_TRAINED}", rows)
     try:
         folds = group_folds(jobs, folds=FOLDS, seed=seed)
     except TrainingError:
-        return ResponseState(trusted=False, why=f"fewer than {FOLDS} groups to judge by", rows=len(rows))
-    matrix = resources(examples.jobs)[rows]
+        return _unknown(f"fewer than {FOLDS} groups to judge by", rows)
+    matrix = five_resources(RESPONSE_CONTRACT.encode(build(jobs, history, RESPONSE_CONTRACT.names)))
     models = [_fit(matrix, log_s, split, seed=seed, nthread=nthread) for split in folds]
 
     def score(shown: Matrix) -> tuple[float, FloatArray]:
@@ -68,84 +73,86 @@ def response_of(examples: Examples, trained: IntArray, *, seed: int, nthread: in
     groups = np.unique(leak_key(jobs).to_numpy(), return_inverse=True)[1].astype(np.int64)
     draws = day_draws(int(groups.max()) + 1, seed=seed)
     lead = ratio_interval(groups, constant - (log_s - before[1]) ** 2, constant, draws)
-    return ResponseState(
+    roles = [np.flatnonzero(jobs["role"] == each) for each in jobs["role"].unique().sort()]
+    spreads = _spreads(matrix, roles, score, before, seed=seed)
+    state = ResponseState(
         trusted=lead.lo > 0.0,
-        why=f"removes {lead.value:.1%} [{lead.lo:.1%}, {lead.hi:.1%}] of a constant's squared error of log run time "
-        f"on {len(rows)} jobs, each forecast without its group",
+        why=f"removes {lead.value:.1%} [{lead.lo:.1%}, {lead.hi:.1%}] of a constant's error on groups not trained on",
         rows=len(rows),
         lead=lead.value,
         lead_lo=lead.lo,
         lead_hi=lead.hi,
-        importances=_importances(matrix, jobs["role"], score, before, seed=seed),
-    )
-
-
-def resources(jobs: pl.DataFrame) -> Matrix:
-    """Return the inputs (n, 5): the requests, and the mean use of similar jobs that ended before the submission."""
-    requests = jobs.select(pl.col(name).cast(pl.Float64) for name in REQUEST_COLUMN.values())
-    return pl.concat([requests, similar_use(jobs)], how="horizontal").to_numpy().astype(np.float32)
-
-
-def similar_use(jobs: pl.DataFrame) -> pl.DataFrame:
-    """Return the mean use (n rows, columns `USED`) of similar jobs that ended strictly before; null if unknown."""
-    unknown = pl.lit(None, pl.Float64)
-    used = {name: pl.col(column) if column in jobs.columns else unknown for name, column in USED.items()}
-    rows = jobs.with_row_index("row").with_columns(ended=has_ended(), **used)
-    found = rows.select(unknown.alias(name) for name in USED)
-    for keys in SIMILAR:
-        ended = rows.filter("ended", pl.col(keys[0]).is_not_null()).sort("end_ts", "row")
-        sums = (pl.col(name).fill_null(0.0).cum_sum() / pl.col(name).cum_count() for name in USED)
-        means = ended.select(
-            *keys, "end_ts", *(mean.over(keys).alias(name) for mean, name in zip(sums, USED, strict=True))
-        )
-        known = (
-            rows.select("row", "submit_ts", *keys)
-            .sort("submit_ts", "row")
-            .join_asof(
-                means,
-                left_on="submit_ts",
-                right_on="end_ts",
-                by=list(keys),
-                allow_exact_matches=False,
-                check_sortedness=False,
+        importances=tuple(
+            ResourceImportance.model_validate(
+                {"resource": name, "repeats": REPEATS, "mean": each.mean, "std": each.std, "sign": each.sign}
+                | {"note": _note(column, roles)}
             )
-            .sort("row")
-        )
-        found = found.select(pl.col(name).fill_null(known[name].fill_nan(None)) for name in USED)
-    return found
+            for (name, each), column in zip(spreads.items(), matrix.T, strict=True)
+        ),
+    )
+    if not state.trusted:
+        return state, None, ()
+    rounds = round(float(np.median([boosting.rounds_of(model) for model in models])))
+    booster = _trained(matrix, log_s, np.arange(len(rows)), rounds, seed=seed, nthread=nthread)
+    others = [{"feature": name, "mean": spreads[name].mean} for name in USED]
+    requests = {name: spreads[name] for name in REQUEST_COLUMN}
+    return state, booster, important_resources(requests, others, signed=True)
+
+
+def _unknown(why: str, rows: IntArray) -> Response:
+    return ResponseState(trusted=False, why=why, rows=len(rows)), None, ()
+
+
+def _note(column: Matrix, roles: Sequence[IntArray]) -> str | None:
+    """Return why a resource (n,) has no importance: it changes nowhere if it is shuffled; None if it may have one."""
+    amounts = [np.unique(column[members][~np.isnan(column[members])]) for members in roles]
+    if any(len(each) > 1 for each in amounts):
+        return None
+    every = np.unique(np.concatenate(amounts))
+    if not len(every):
+        return "unknown of all jobs"
+    same = f"all jobs have {every[0]:g}" if len(every) == 1 else "all jobs of a role have the same amount"
+    return f"{same}: run some with another amount to know"
 
 
 def _fit(matrix: Matrix, log_s: FloatArray, split: Split, *, seed: int, nthread: int) -> xgb.Booster:
     """Fit twice: without the early-stopping groups to find the number of rounds, then on all training rows."""
+    first = _trained(matrix, log_s, split.fit, ROUNDS, seed=seed, nthread=nthread, stop=split.stop)
+    return _trained(matrix, log_s, split.train, first.best_iteration + 1, seed=seed, nthread=nthread)
+
+
+def _trained(
+    matrix: Matrix,
+    log_s: FloatArray,
+    rows: IntArray,
+    rounds: int,
+    *,
+    seed: int,
+    nthread: int,
+    stop: IntArray | None = None,
+) -> xgb.Booster:
     parameters = {
         **PARAMETERS,
-        "base_score": float(log_s[split.train].mean()),
-        "min_child_weight": max(1.0, LEAST_LEAF_SHARE * len(split.train)),
+        "base_score": float(log_s[rows].mean()),
+        "min_child_weight": max(1.0, LEAST_LEAF_SHARE * len(rows)),
         "seed": seed,
         "nthread": nthread,
         "verbosity": 0,
     }
+    data = [
+        xgb.DMatrix(matrix[of], label=log_s[of].astype(np.float32), nthread=nthread)
+        for of in (rows, stop)
+        if of is not None
+    ]
+    stopped = {} if stop is None else {"evals": [(data[1], "stop")], "early_stopping_rounds": PATIENCE}
+    return xgb.train(parameters, data[0], rounds, verbose_eval=False, **stopped)
 
-    def data(rows: IntArray) -> xgb.DMatrix:
-        return xgb.DMatrix(matrix[rows], label=log_s[rows].astype(np.float32), nthread=nthread)
 
-    watched = [(data(split.stop), "stop")]
-    stopped = {"evals": watched, "early_stopping_rounds": PATIENCE, "verbose_eval": False}
-    first = xgb.train(parameters, data(split.fit), ROUNDS, **stopped)
-    return xgb.train(parameters, data(split.train), first.best_iteration + 1)
-
-
-def _importances(
-    matrix: Matrix,
-    role: pl.Series,
-    score: Score,
-    before: tuple[float, FloatArray],
-    *,
-    seed: int,
-) -> tuple[ResourceImportance, ...]:
+def _spreads(
+    matrix: Matrix, roles: Sequence[IntArray], score: Score, before: tuple[float, FloatArray], *, seed: int
+) -> dict[str, Spread]:
     """Return the permutation importance of each resource, shuffled among jobs of the same role."""
     rng = np.random.default_rng(seed)
-    roles = [np.flatnonzero(role == each) for each in role.unique().sort()]
 
     def shuffled(column: int) -> tuple[Matrix, FloatArray]:
         shown = matrix.copy()
@@ -153,9 +160,7 @@ def _importances(
             shown[members, column] = shown[rng.permutation(members), column]
         return shown, (shown[:, column] - matrix[:, column]).astype(np.float64)
 
-    found = []
-    for column, name in enumerate((*REQUEST_COLUMN, *USED)):
-        spread = spread_over(score, before, (shuffled(column) for _ in range(REPEATS)))
-        values = {"mean": spread.mean, "std": spread.std, "sign": spread.sign}
-        found.append(ResourceImportance.model_validate({"resource": name, "repeats": REPEATS, **values}))
-    return tuple(found)
+    return {
+        name: spread_over(score, before, (shuffled(column) for _ in range(REPEATS)))
+        for column, name in enumerate((*REQUEST_COLUMN, *USED))
+    }

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from modelserve.bundle.card import FITTED, RUNTIME_TARGET
+from modelserve.bundle.card import FITTED, RESPONSE, RUNTIME_TARGET
 from modelserve.bundle.combination import Combination, forecasts_of
 from modelserve.bundle.population import Population
 from modelserve.bundle.run_times import QUANTILE_NAMES
@@ -68,7 +68,7 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
     combination = combination_at(examples, fitted, until, only=only)
     trees = not FITTED.isdisjoint(combination.members)
     importances, requests = _importances(examples, fitted, combination, seed=seed)
-    response = response_of(examples, fitted.trained, seed=seed, nthread=nthread)
+    response, booster, sure = response_of(examples, setting.whole, fitted.trained, seed=seed, nthread=nthread)
     leads = {f"response_{name}": getattr(response, name) for name in ("lead", "lead_lo", "lead_hi")}
     trained = examples.jobs[fitted.trained]
     return TrainedModel(
@@ -78,7 +78,10 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
         task_type=task_type,
         contract=fitted.contract,
         # Trees that do not answer must not move requests either.
-        boosters={RUNTIME_TARGET: fitted.booster if trees else boosting.constant(fitted.columns, quantiles=QUANTILES)},
+        boosters={
+            RUNTIME_TARGET: fitted.booster if trees else boosting.constant(fitted.columns, quantiles=QUANTILES),
+            **({} if booster is None else {RESPONSE: booster}),
+        },
         quantiles=QUANTILES,
         offsets=dict.fromkeys(QUANTILE_NAMES.values(), 0.0),
         combination=combination,
@@ -87,7 +90,7 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
         history=setting.whole,
         relative=True,
         importances=importances,
-        important=important_resources(requests, importances),
+        important=sure if response.trusted else important_resources(requests, importances),
         response=response,
         no_importances=None if importances else NO_COLUMNS,
         support=support_of(trained),

@@ -96,8 +96,8 @@ def shap_values(bundle: "Bundle", matrix: npt.NDArray[np.float32]) -> Mapping[st
         enable_categorical=True,
     )
     found = {}
-    for target, booster in bundle.boosters.items():
-        values = np.asarray(shap.TreeExplainer(booster).shap_values(rows), dtype=np.float64)
+    for target in bundle.card.targets:
+        values = np.asarray(shap.TreeExplainer(bundle.boosters[target]).shap_values(rows), dtype=np.float64)
         found[target] = values if values.ndim == 2 else values[:, :, 0]
     return found
 

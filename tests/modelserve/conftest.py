@@ -12,12 +12,13 @@ import pytest
 import xgboost as xgb
 
 from features.build import build
-from features.contract import FeatureContract
+from features.contract import RESPONSE_CONTRACT, FeatureContract
 from features.history import History
 from features.references import build_referenced
 from modelserve.bundle.bundle import Bundle, read_bundle, write_bundle
 from modelserve.bundle.card import COMBINABLE, USAGE_TARGETS, Card, Importance
 from modelserve.bundle.combination import Combination
+from modelserve.bundle.run_times import five_resources
 from pipelines.models.boosting import fit_forest
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 
@@ -88,6 +89,7 @@ def make_usage(jobs: pl.DataFrame) -> pl.DataFrame:
         used_gpus=pl.col("req_gpus") * 0.2,
         mem_max_gib=pl.col("req_mem_gib") * 0.4,
         gpu_mem_max_gib=pl.lit(5.0),
+        net_read_bytes_per_s=pl.col("req_mem_gib") * 10.0,
     )
 
 
@@ -146,14 +148,22 @@ def write_small_bundle(folder: Path, kind: str = "runtime", **card: object) -> s
     history = History.of(jobs, usage)
     frame = build(jobs, history, "submit" if kind == "runtime" else "usage")
     contract = FeatureContract.fit(frame)
+    said = make_card(kind, contract, **card)
     return write_bundle(
         folder,
-        card=make_card(kind, contract, **card),
+        card=said,
         contract=contract,
-        boosters=make_boosters(kind, contract.encode(frame), jobs, usage),
+        boosters=make_boosters(kind, contract.encode(frame), jobs, usage)
+        | ({"response": make_response(jobs, history)} if "response" in said.boosters else {}),
         history=history,
         importances=[Importance(feature="req_gpus", mean=0.3, std=0.1, repeats=5, sign=-0.5)],
     )
+
+
+def make_response(jobs: pl.DataFrame, history: History) -> xgb.Booster:
+    matrix = five_resources(RESPONSE_CONTRACT.encode(build(jobs, history, RESPONSE_CONTRACT.names)))
+    rows = xgb.DMatrix(matrix, 8.0 - jobs["req_gpus"].to_numpy() + 0.1 * np.nan_to_num(matrix[:, 3]), nthread=1)
+    return xgb.train({"tree_method": "hist", "max_depth": 3, "nthread": 1, "seed": 3}, rows, 12)
 
 
 def write_combined_bundle(folder: Path, **card: object) -> str:
@@ -200,6 +210,15 @@ def bundles(small_bundles: dict[str, Path]) -> dict[str, Bundle]:
     """Return the two bundles by registered name."""
     read = [read_bundle(folder, version="7") for folder in small_bundles.values()]
     return {bundle.card.name: bundle for bundle in read}
+
+
+@pytest.fixture(scope="session")
+def responding(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """Return the run-time bundle with a trusted response model: a run is shorter with more GPUs, by known amounts."""
+    folder = tmp_path_factory.mktemp("responding") / "runtime"
+    response = {"trusted": True, "why": "it leads", "rows": 300, "lead": 0.3, "lead_lo": 0.2, "lead_hi": 0.4}
+    write_small_bundle(folder, response=response, important=["gpus"])
+    return read_bundle(folder, version="7")
 
 
 @pytest.fixture

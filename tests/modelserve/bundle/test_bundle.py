@@ -156,6 +156,7 @@ def test_checksums_that_are_none_are_refused(copy_of: Callable[[str], Path], dat
         ({"contract_fingerprint": "0" * 64}, "fingerprint"),
         ({"quantiles": [0.1, 0.5, 0.9]}, "2 outputs, expected 3"),
         ({"rows": -1}, "rows"),
+        ({"response": {"trusted": True, "why": "it leads", "rows": 9}}, "expected .*response.ubj"),
     ],
 )
 def test_a_card_that_does_not_fit_is_refused(

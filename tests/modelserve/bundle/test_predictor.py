@@ -7,10 +7,11 @@ import polars as pl
 import pytest
 
 from features.build import build
+from features.contract import RESPONSE_CONTRACT
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.predictor import InProcessPredictor, evidence_of, use_quantiles
-from modelserve.bundle.run_times import run_time_features, run_time_quantiles
+from modelserve.bundle.predictor import InProcessPredictor, evidence_of, jobs_frame, use_quantiles
+from modelserve.bundle.run_times import five_resources, run_time_features, run_time_quantiles
 from pipelines.simulation.advice import ConstantPredictor
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import Job, Predictor, Request
@@ -80,6 +81,32 @@ def candidates() -> tuple[np.ndarray, np.ndarray]:
 
 def same(left: np.ndarray, right: np.ndarray) -> bool:
     return left.tobytes() == right.tobytes()
+
+
+@pytest.mark.parametrize("maker", ["live", "bundles"])
+def test_a_trusted_response_model_moves_the_forecast_of_the_request(
+    maker: str, bundles: dict[str, Bundle], responding: Bundle
+) -> None:
+    ours = [each for each in JOBS if each.trace == "pai" and each.task_type == "ctr"]
+    rows = np.repeat(np.arange(len(ours)), 3)
+    asked = np.array([ours[i].request.row() for i in rows])
+    requests = asked * np.tile([1.0, 0.7, 0.5], len(ours))[:, None]
+    predictor, before = (PREDICTORS[maker]({**bundles, **own}) for own in ({responding.card.name: responding}, {}))
+
+    found, plain = predictor.run_times(ours, rows, requests), before.run_times(ours, rows, asked)
+
+    frame, history = jobs_frame(ours, responding.history), responding.history
+    known = five_resources(RESPONSE_CONTRACT.encode(build(frame, history, RESPONSE_CONTRACT.names)))[rows]
+    given = np.column_stack([requests, known[:, 3:]]).astype(np.float32)
+    answers = [raw_outputs(responding.boosters["response"], each)[:, 0] for each in (known, given)]
+    change = np.exp(answers[1] - answers[0])
+    assert found.p50 / plain.p50 == pytest.approx(change, rel=1e-12)
+    assert found.p90 / plain.p90 == pytest.approx(change, rel=1e-12)
+    assert change[::3].tolist() == [1.0] * len(ours)
+    assert 1.05 < change.max() < 1.7
+    assert before.sources(ours[0]).judged_by == "run-time forecast; no response model was trained"
+    assert predictor.sources(ours[0]).judged_by == "response model: run time surely depends on gpus"
+    assert dict(predictor.knowledge(ours)[0].support) == {"gpus": (0.25, 1.0)}
 
 
 def test_quantiles_are_positive_and_sorted_or_unknown(predictor: Predictor) -> None:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modelserve.bundle.bundle import Bundle
 from modelserve.callers import ANYONE, Caller
-from modelserve.calls.recommendations import policy_of, recommend
+from modelserve.calls.recommendations import POLICY, policy_of, recommend
 from modelserve.contract.calls import RECOMMEND
 from modelserve.contract.requests import JobRow, RecommendBody
 from modelserve.learning.learned import Learned, Stop
@@ -60,6 +61,24 @@ def test_what_a_group_asks_for_far_above_its_usual_is_kept(service: Service, pla
     rows = [JobRow.model_validate(each) for each in (usual, raised)]
     apart = recommend(rows, in_process(place), trace="pai", now=datetime.fromtimestamp(NOW, UTC), policy=policy)
     assert [each["reasons"] for each in apart] == [each["reasons"] for each in found]
+
+
+def test_where_it_is_trusted_the_response_model_decides_and_says_so(
+    small_bundles: dict[str, Path], responding: Bundle, tmp_path: Path
+) -> None:
+    folder = folder_of(tmp_path, {**small_bundles, "runtime": responding.path})
+    rows = [JobRow.model_validate(each) for each in mixed(21)]
+
+    found = ask(service_of(folder.path), mixed(21), guard="none")
+
+    policy = replace(POLICY, guard="none")
+    at = datetime.fromtimestamp(NOW, UTC)
+    expected = recommend(rows, in_process(folder.path), trace="pai", now=at, policy=policy)
+    assert [{name: each[name] for name in expected[0]} for each in found] == expected
+    known = [each for each in found if each["models"]["run_time"] is not None]
+    assert {each["judged_by"] for each in known} == {"response model: run time surely depends on gpus"}
+    assert {each["reasons"]["gpus"] for each in known if each["request"]["gpus"]} == {"important"}
+    assert {each["run_time_change"] for each in known} == {0.0}  # cores and memory are left to the floors
 
 
 def test_a_batch_answers_as_single_calls_do_and_keeps_their_order(service: Service) -> None:
