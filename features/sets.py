@@ -8,8 +8,9 @@ from features.columns.feature import Feature, Load, Newest, Recent
 from features.columns.load import LOAD
 from features.columns.newest import NEWEST
 from features.columns.recency import NETWORK, RECENCY
-from features.columns.request import REQUEST, REQUEST_COLUMNS
+from features.columns.request import REQUEST
 from features.errors import UnknownFeature
+from features.history import REQUEST_COLUMNS
 from features.keys import LIKE
 
 __all__ = ["FEATURES"]

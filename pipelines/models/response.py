@@ -20,7 +20,15 @@ from pipelines.models import boosting
 from pipelines.models.boosting import Matrix
 from pipelines.models.examples import Examples, IntArray, sized_rows
 from pipelines.models.fitted import LEAST_TRAINED
-from pipelines.models.importance import REPEATS, REQUEST_COLUMN, Score, Spread, important_resources, spread_over
+from pipelines.models.importance import (
+    REPEATS,
+    REQUEST_COLUMN,
+    Importance,
+    Score,
+    Spread,
+    important_resources,
+    spread_over,
+)
 from pipelines.models.judging import day_draws, ratio_interval
 from pipelines.models.metrics import FloatArray
 from pipelines.models.splits import Split, group_folds, leak_key
@@ -94,7 +102,7 @@ def response_of(examples: Examples, history: History, trained: IntArray, *, seed
         return state, None, ()
     rounds = round(float(np.median([boosting.rounds_of(model) for model in models])))
     booster = _trained(matrix, log_s, np.arange(len(rows)), rounds, seed=seed, nthread=nthread)
-    others = [{"feature": name, "mean": spreads[name].mean} for name in USED]
+    others: list[Importance] = [{"feature": name, "mean": spreads[name].mean} for name in USED]
     requests = {name: spreads[name] for name in REQUEST_COLUMN}
     return state, booster, important_resources(requests, others, signed=True)
 
