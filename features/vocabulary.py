@@ -74,8 +74,8 @@ class Cards(Mapping[str, float]):
         self._listed = dict(listed)
         self._spelt = {_SPELLING.sub("", name.lower()): gib for name, gib in listed.items()}
 
-    def __getitem__(self, gpu_type: str) -> float:
-        written = gpu_type.lower()
+    def __getitem__(self, gpu_type: str | None) -> float:
+        written = (gpu_type or "").lower()
         known = self._spelt.get(_SPELLING.sub("", written))
         sizes = _SIZE.findall(written)  # of several, as in 1g.5gb, the last is the memory
         if known is None and not sizes:

@@ -169,6 +169,6 @@ def _pool_job(row: Mapping[str, Any]) -> PoolJob:
         gpus=row["used_gpus"],
         gpu_mem_gib=row["gpu_mem_max_gib"],
         mem_avg_gib=row["mem_avg_gib"],
-        device_mem_gib=GPU_MEM_GIB_OF_TYPE.get(row["gpu_type"] or "", ASSUMED_DEVICE_MEM_GIB),
+        device_mem_gib=GPU_MEM_GIB_OF_TYPE.get(row["gpu_type"], ASSUMED_DEVICE_MEM_GIB),
     )
     return PoolJob(job=job, measured=measured)
