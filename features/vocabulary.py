@@ -65,9 +65,13 @@ _SIZE: Final = re.compile(r"(?<![0-9])([1-9][0-9]{0,2}) ?gi?b?(?![a-z0-9])")
 class Cards(Mapping[str, float]):
     """Memory of one device in GiB by GPU type, which is listed here in any common spelling, or names its size.
 
-    >>> cards = Cards({"T4": 16.0, "RTX4090": 24.0})
-    >>> cards["Tesla-T4"], cards["NVIDIA GeForce RTX 4090"], cards["nvidia_a100_80gb_pcie"], cards.get("a100")
-    (16.0, 24.0, 80.0, None)
+    Of alternatives, as in T4|V100, it is the smallest; a size above that of every listed card is not one of its memory.
+
+    >>> cards = Cards({"T4": 16.0, "RTX4090": 24.0, "H100": 80.0})
+    >>> cards["Tesla-T4"], cards["NVIDIA GeForce RTX 4090"], cards["nvidia_a100_80gb_pcie"], cards["H100|T4"]
+    (16.0, 24.0, 80.0, 16.0)
+    >>> cards.get("a100"), cards.get("T4|a100"), cards.get("NVIDIA GH200 480GB")
+    (None, None, None)
     """
 
     def __init__(self, listed: Mapping[str, float]) -> None:
@@ -75,12 +79,16 @@ class Cards(Mapping[str, float]):
         self._spelt = {_SPELLING.sub("", name.lower()): gib for name, gib in listed.items()}
 
     def __getitem__(self, gpu_type: str | None) -> float:
-        written = (gpu_type or "").lower()
-        known = self._spelt.get(_SPELLING.sub("", written))
-        sizes = _SIZE.findall(written)  # of several, as in 1g.5gb, the last is the memory
-        if known is None and not sizes:
-            raise KeyError(gpu_type)
-        return float(sizes[-1]) if known is None else known
+        return min(self._of_one(kind) for kind in (gpu_type or "").lower().split("|"))
+
+    def _of_one(self, kind: str) -> float:
+        known = self._spelt.get(_SPELLING.sub("", kind))
+        if known is not None:
+            return known
+        sizes = [float(each) for each in _SIZE.findall(kind)]  # of several, as in 1g.5gb, the last is the memory
+        if not sizes or sizes[-1] > max(self._listed.values()):
+            raise KeyError(kind)
+        return sizes[-1]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._listed)

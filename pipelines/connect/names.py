@@ -25,7 +25,7 @@ PATTERNS: Final = (
 )
 """What becomes `#`, one after the other: UUIDs; words with a digit that are hashes (six or more hex digits, or eight to
 ten letters of Kubernetes' alphabet); a suffix that Kubernetes made; numbers; and a row of these, such as a date."""
-MOST_BYTES: Final = 1 << 16
+MOST_CHARACTERS: Final = 1 << 16
 
 
 def normalised(name: str) -> str:
@@ -45,12 +45,14 @@ def _patterns(file: str) -> Sequence[re.Pattern[str]]:
     if not file:
         return [re.compile(each) for each in PATTERNS]
     try:
-        with Path(file).open(encoding="utf-8") as stream:
-            lines = [line for line in stream.read(MOST_BYTES).splitlines() if line]
-        found = [re.compile(line) for line in lines]
-    except (OSError, ValueError, re.error) as error:
+        with Path(file).open(encoding="utf-8-sig") as stream:
+            text = stream.read(MOST_CHARACTERS + 1)
+        if len(text) > MOST_CHARACTERS:
+            raise ValueError(f"more than {MOST_CHARACTERS} characters")
+        found = [re.compile(line) for line in text.splitlines() if line]
+    except (OSError, ValueError, OverflowError, RecursionError, re.error) as error:
         raise BadUsage(f"{VARIABLE} {file}: {error}; expected a file of regular expressions, one a line") from error
-    empty = next((each.pattern for each in found if each.fullmatch("")), None)
+    empty = next((each.pattern for each in found if not all(m.group() for m in each.finditer("ab-12 c_3"))), None)
     if empty is not None:
         raise BadUsage(f"{VARIABLE} {file}: {empty[:80]!r} matches the empty text; expected at least one character")
     return found

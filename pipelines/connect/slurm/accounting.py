@@ -162,8 +162,8 @@ def _step(row: Mapping[str, str]) -> Step:
         start=_time(row["Start"]),
         end=_time(row["End"]),
         out_of_memory=row["State"].startswith("OUT_OF_MEMORY"),
-        tasks=int(row["NTasks"] or 1),
-        nodes=max(int(row["NNodes"] or 1), 1),
+        tasks=_count(row["NTasks"], "tasks"),
+        nodes=_count(row["NNodes"], "nodes"),
         cpu_s=max(seconds_of(use.get("cpu", "")) or 0.0, seconds_of(row["TotalCPU"]) or 0.0),
         max_rss_mib=mib_of(row["MaxRSS"]),
         total_mib=mib_of(use.get("mem", "")),
@@ -182,13 +182,13 @@ def _folded(
 ) -> EndedJob:
     submit = _time(row["Submit"]) or end
     start = _time(row["Start"])
-    run_s = float(row["ElapsedRaw"] or 0)
+    run_s = float(_count(row["ElapsedRaw"], "seconds", least=0))
     if row["State"] == REQUEUED and start is not None:
         run_s = (end - start).total_seconds()
     if status in NEVER_STARTED and not steps and start == end and run_s == 0.0:
         start = None
     requested = counts_of(row["ReqTRES"])
-    instances = max(int(requested.get("node", "1")), 1)
+    instances = _count(requested.get("node", ""), "nodes")
     comment = read_comment(row.get("AdminComment", ""))
     given = amounts_in(requested, instances)
     asked = _original(given, requested, comment, instances)
@@ -255,6 +255,13 @@ def _time(text: str) -> datetime | None:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:
         raise SourceError(f"sacct's output has the time {text[:40]!r}, expected one as 2026-01-31T12:00:00") from None
+
+
+def _count(text: str, of: str, *, least: int = 1) -> int:
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KM]?)", text or "0")  # Slurm may write 2048 nodes as 2K
+    if found is None:
+        raise SourceError(f"sacct's output has {text[:40]!r} {of}, expected a number")
+    return max(round(float(found[1]) * {"": 1, "K": 1024, "M": 1024**2}[found[2]]), least)
 
 
 def _minutes(text: str) -> float | None:

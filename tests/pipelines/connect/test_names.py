@@ -61,7 +61,14 @@ def test_a_sites_own_patterns_take_the_place_of_the_usual_ones(
 
 
 @pytest.mark.parametrize(
-    ("patterns", "message"), [("(", "expected a file of regular"), ("x*", "matches the empty text")]
+    ("patterns", "message"),
+    [
+        ("(", "expected a file of regular"),
+        ("a{4294967296}", "expected a file of regular"),
+        ("x*", "matches the empty text"),
+        (r"\b", "matches the empty text"),
+        ("[0-9]+\n" * 10_000, "more than 65536 characters"),
+    ],
 )
 def test_wrong_patterns_are_refused(
     patterns: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -169,6 +169,11 @@ def test_a_name_with_rows_of_its_own_forges_none() -> None:
     assert (job.job_id, job.user, job.name) == ("7", "anna", forged.replace("\n", " "))
 
 
+def test_large_numbers_of_nodes_may_have_a_unit() -> None:
+    [job] = folded({**JOB, "ReqTRES": "cpu=4096,mem=2048G,node=2K"}, STEP)
+    assert (job.instances, job.given.cpu_cores, job.given.mem_gib) == (2048, 2.0, 1.0)
+
+
 def test_requeued_runs_are_two_jobs_and_waiting_ones_are_none() -> None:
     again = {**JOB, "Submit": "2026-11-22T18:00:00", "Start": "2026-11-22T18:01:00", "End": "2026-11-22T18:11:00"}
     waits = {**JOB, "JobIDRaw": "8", "State": "PENDING", "Start": "Unknown", "End": "Unknown"}
@@ -200,6 +205,9 @@ def test_a_job_that_ended_within_its_first_second_ran(state: str, steps: int) ->
         ("JobID|State\n", "lacks the fields"),
         (text_of({**JOB, "JobName": "a|b"}, separator="|"), "delimiter"),
         (text_of({**JOB, "End": "yesterday"}), "the time 'yesterday'"),
+        (text_of({**JOB, "ElapsedRaw": "x"}), "'x' seconds, expected a number"),
+        (text_of({**JOB, "ReqTRES": "cpu=1,node=abc"}), "'abc' nodes, expected a number"),
+        (text_of(JOB, {**STEP, "NTasks": "-1"}), "'-1' tasks, expected a number"),
     ],
 )
 def test_other_text_is_refused_with_a_cure(text: str, message: str) -> None:
