@@ -204,21 +204,37 @@ class Connection(HttpToolsProtocol):
 
 
 class Lingering:
-    """A transport that stays open while the body of a request that was already answered (413) still arrives.
+    """A transport that sends a response in one piece, and stays open while the body of its request still arrives.
 
-    Closing a socket with unread bytes resets the connection, and the client loses the response. So the rest of the body
-    is read and dropped until it ends or `Connection.sweep` closes the connection.
+    Uvicorn writes the head and the body of a response apart. What is written in one turn of the event loop is sent
+    together: a proxy whose server dies has then seen nothing of a small response, and can ask another server.
+
+    Closing a socket with unread bytes (after an early 413) resets the connection, and the client loses the response. So
+    the rest of the body is read and dropped until it ends or `Connection.sweep` closes the connection.
     """
 
     def __init__(self, transport: "asyncio.Transport", connection: Connection) -> None:
         self._transport, self._connection = transport, connection
-        self.write, self.is_closing = transport.write, transport.is_closing  # stored, since every call uses them
+        self._written: list[bytes] = []
+        self.is_closing = transport.is_closing  # stored, since every call uses it
 
     def __getattr__(self, name: str) -> Any:  # Any: a method of the transport
         return getattr(self._transport, name)
 
+    def write(self, data: bytes) -> None:
+        """Send bytes at the end of this turn of the event loop."""
+        if not self._written:
+            self._connection.loop.call_soon(self._send)
+        self._written.append(data)
+
+    def _send(self) -> None:
+        if self._written and not self.is_closing():
+            self._transport.write(b"".join(self._written))
+        self._written.clear()
+
     def close(self) -> None:
         """Close the connection, now or when the request body has arrived."""
+        self._send()
         if self._connection.in_body:
             self._connection.lingers = True
         else:

@@ -50,6 +50,18 @@ def test_a_connection_without_a_byte_is_closed_without_a_word(launch: Start) -> 
         assert everything(client) == b""
 
 
+def test_head_and_body_of_a_small_response_are_sent_together(launch: Start) -> None:
+    """A proxy whose server dies between them could not ask another server."""
+    server = launch()
+    with connected(server) as client:
+        for _ in range(50):
+            client.sendall(b"GET /pid HTTP/1.1\r\nhost: here\r\n\r\n")
+            head, _, body = client.recv(65536).partition(b"\r\n\r\n")
+
+            assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert json.loads(body)["pid"] == server.workers()[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("drip", [b"x", b"\r\n"])
 def test_a_drip_does_not_buy_time_on_a_connection_that_was_answered_before(launch: Start, drip: bytes) -> None:
