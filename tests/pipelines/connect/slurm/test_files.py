@@ -77,13 +77,18 @@ def test_texts_that_would_leave_their_place_are_refused(
 def test_prolog_and_epilog_name_the_job_at_its_gpus(tmp_path: Path) -> None:
     write(tmp_path)
 
-    def run(name: str, job: str) -> None:
-        environment = {"PATH": os.environ["PATH"], "SLURM_JOB_GPUS": "0,1", "SLURM_JOB_ID": job}
-        subprocess.run([tmp_path / name], env=environment, check=True)
+    def start(name: str, job: str, gpus: str = "0,1") -> subprocess.Popen[bytes]:
+        environment = {"PATH": os.environ["PATH"], "SLURM_JOB_GPUS": gpus, "SLURM_JOB_ID": job}
+        return subprocess.Popen([tmp_path / name], env=environment)
 
-    for job in ("7", "77"):
-        run("prolog.sh", job)
-    run("epilog.sh", "7")
-    assert {path.name: path.read_text() for path in (tmp_path / "gpus").iterdir()} == {"0": "77\n", "1": "77\n"}
-    run("epilog.sh", "77")
-    assert {path.read_text() for path in (tmp_path / "gpus").iterdir()} == {""}
+    def named() -> dict[str, list[str]]:
+        return {path.name: sorted(path.read_text().split()) for path in (tmp_path / "gpus").iterdir()}
+
+    many = [str(7 + 70 * each) for each in range(20)]
+    assert {each.wait() for each in [start("prolog.sh", job) for job in ["77777", *many]]} == {0}
+    assert named() == {gpu: sorted(["77777", *many]) for gpu in "01"}
+    # The GPUs are not in the epilog's environment after a restart of slurmctld.
+    assert {each.wait() for each in [start("epilog.sh", job, gpus="") for job in many]} == {0}
+    assert named() == {"0": ["77777"], "1": ["77777"]}
+    assert start("epilog.sh", "77777").wait() == 0
+    assert named() == {"0": [], "1": []}

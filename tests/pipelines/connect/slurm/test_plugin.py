@@ -1,5 +1,6 @@
 """The plugin script under a plain Lua: what it sends, what it changes, and that every fault leaves the job as asked."""
 
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pipelines.connect.slurm.files import PLUGIN, write_files
 from tests.deploy.tools import tool
 from tests.pipelines.connect.slurm.agents import FAULTS, GOOD, SLOW, fake_agent, saying
 
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "slurm.md"
 DRIVER = r"""
 slurm = { SUCCESS = 0, log_info = function(f, t) print("log", t) end, log_user = function(f, t) print("user", t) end }
 dofile(arg[1])
@@ -111,6 +113,28 @@ def test_after_three_failures_the_agent_is_left_alone(script: Path, folder: Path
     assert len(came) == 3
     assert max(seconds[:3]) > 0.15
     assert max(seconds[3:]) < 0.05
+
+
+SITE = """
+slurm = { SUCCESS = 0, ERROR = -1, log_info = function() end, log_user = function() end }
+function slurm_job_submit(job) return job.refused and slurm.ERROR or slurm.SUCCESS end
+function slurm_job_modify() return "the site's" end
+"""
+
+
+def test_the_documented_wrapper_keeps_both_functions_of_the_site(script: Path, folder: Path) -> None:
+    [wrapper] = [each for each in re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.S) if "dofile" in each]
+    calls = """
+    local job = { cpus_per_task = 6, min_cpus = 6, pn_min_cpus = 6, min_mem_per_node = 30004, script = "true" }
+    print(slurm_job_submit({ refused = true }, {}, 0), slurm_job_submit(job, {}, 0), job.cpus_per_task)
+    print(slurm_job_modify())
+    """
+    driver = folder / "site.lua"
+    driver.write_text(SITE + wrapper.replace("/etc/taut/job_submit.lua", str(script)) + calls)
+    with fake_agent(folder / "s", saying(GOOD)) as came:
+        done = subprocess.run([tool("lua5.1"), driver], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.split() == ["-1", "0", "2", "the", "site's"]
+    assert len(came) == 1
 
 
 @pytest.mark.parametrize(
