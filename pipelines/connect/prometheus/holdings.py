@@ -1,6 +1,8 @@
-"""Which job held which GPU, for exporters whose series name no job: a file joined by machine and time."""
+"""Which job held which GPU when: samples of a part of an hour go to the job that ran then.
 
-from collections.abc import Sequence
+Where the series name no job, a file is joined by machine and time; where they do, a name may outlive its job.
+"""
+
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +18,8 @@ SKEW_S: Final = 5.0
 
 AT_ONCE: Final = 16
 """Number of machines whose samples are read in one query."""
+JOBS_AT_ONCE: Final = 100
+"""Number of jobs whose samples are read in one query."""
 
 REQUIRED: Final = ("job_id", "machine", "gpu")
 
@@ -68,21 +72,40 @@ def attributed(
     for measure in dialect.measures:
         if measure.name in of_gpus["measure"]:
             for at in range(0, len(places), AT_ONCE):
-                found.append(_of_pieces(server, measure, match, hour_s, places[at : at + AT_ONCE], parts))
+                some, labels = places[at : at + AT_ONCE], measure.place[0]
+                samples = samples_of(server, measure, match, hour_s + HOUR_S, some, labels).drop("job")
+                found.append(_of_pieces(samples.join(parts, on=["place", "device"]), measure))
     return pl.concat(found).unique(KEY, keep="first", maintain_order=True).sort(KEY)
 
 
-def _of_pieces(
-    server: Server, measure: Measure, match: str, hour_s: float, places: Sequence[str], pieces: pl.DataFrame
+def within_runs(
+    server: Server, dialect: Dialect, match: str, hour_s: float, readings: pl.DataFrame, ended: pl.DataFrame
 ) -> pl.DataFrame:
-    samples = samples_of(server, measure, match, hour_s + HOUR_S, places)
+    """Return readings in which GPUs of jobs that ended in the hour are read anew, from the samples of their runs only.
+
+    `ended` has `job`, as readings name it, `from_s` and `to_s`. A GPU may keep a job's name for a while after its end.
+    """
+    of_gpus = readings.filter(pl.col("measure").is_in(["gpus", "gpu_mem_gib"]))
+    stale = of_gpus.join(ended, on="job", how="semi")
+    jobs = stale["job"].unique().sort().to_list()
+    found = [readings.join(stale, on=KEY, how="anti")]
+    for measure in dialect.measures:
+        if measure.name in stale["measure"]:
+            for at in range(0, len(jobs), JOBS_AT_ONCE):
+                names = [job.rsplit("/", 1)[-1] for job in jobs[at : at + JOBS_AT_ONCE]]
+                samples = samples_of(server, measure, match, hour_s + HOUR_S, names, measure.job[-1])
+                found.append(_of_pieces(samples.join(ended, on="job"), measure))
+    return pl.concat(found).unique(KEY, keep="first", maintain_order=True).sort(KEY)
+
+
+def _of_pieces(samples: pl.DataFrame, measure: Measure) -> pl.DataFrame:
+    """Return readings of the samples between `from_s` and `to_s`."""
     if samples.is_empty():
         return pl.DataFrame(schema=READING)
-    interval_s = interval_of(samples)
+    interval_s = interval_of(samples.drop("from_s", "to_s"))
     inside = pl.col("at_s").is_between("from_s", "to_s")
     return (
-        samples.join(pieces, on=["place", "device"])
-        .filter(inside)
+        samples.filter(inside)
         .group_by("job", "place", "device", "kind")
         .agg(total=pl.col("value").sum() * interval_s, seconds=pl.len() * interval_s, peak=pl.col("value").max())
         .select(pl.lit(measure.name).alias("measure"), "job", "place", "device", "kind", "total", "seconds", "peak")

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +12,8 @@ import polars as pl
 
 from features.frames import has_ended
 from pipelines.connect.prometheus.dialects import DIALECTS, Dialect, checked_matchers
-from pipelines.connect.prometheus.folding import environment, fold, machine_usage, named_hosts
-from pipelines.connect.prometheus.holdings import SKEW_S, attributed, pieces_in, read_holdings
+from pipelines.connect.prometheus.folding import environment, fold, machine_usage, matched_jobs, named_hosts
+from pipelines.connect.prometheus.holdings import SKEW_S, attributed, pieces_in, read_holdings, within_runs
 from pipelines.connect.prometheus.readings import HOUR_S, READING, read_hour
 from pipelines.connect.prometheus.server import Server
 from pipelines.errors import BadUsage, LakeError
@@ -26,7 +26,8 @@ FOLDER: Final = "measured"
 """Folder of the lake with the whole hours that were read: a broken run goes on where it stopped."""
 
 LAG_S: Final = 120.0
-"""An hour is read when it ended this long ago by the server's clock: the last scrapes are then stored."""
+"""A job is measured when it ended this long ago by the server's clock: the last scrapes are then stored. An hour
+is kept when it ended this long ago."""
 
 Progress = Callable[[int, int], None]
 """Function called with the number of hours done and of all hours."""
@@ -82,30 +83,35 @@ def measure(lake: Lake, server: Server, wanted: Wanted, progress: Progress | Non
     folder = lake.path / FOLDER / wanted.trace / wanted.cluster / selection
     first = math.floor(float(jobs["start_s"].min()) / HOUR_S)  # type: ignore[arg-type]  # of floats
     last = math.floor(float(jobs["end_s"].max()) / HOUR_S)  # type: ignore[arg-type]  # of floats
-    last = min(last, math.floor((now_s - LAG_S) / HOUR_S) - 1)
-    reader = _Reader(server=server, dialect=dialect, match=match, folder=folder, holdings=holdings)
+    over = math.floor((now_s - LAG_S) / HOUR_S)
+    reader = _Reader(server=server, dialect=dialect, match=match, folder=folder, holdings=holdings, jobs=jobs)
     found, machines, devices = [], [], []
     for number in range(first, last + 1):
         hour_s = number * HOUR_S
-        readings = named_hosts(reader.read(hour_s))
-        machines.append(machine_usage(readings, hour_s))
-        devices.append(environment(readings, hour_s))
+        readings = named_hosts(reader.read(hour_s, whole=number < over))
+        if number < over:
+            machines.append(machine_usage(readings, hour_s))
+            devices.append(environment(readings, hour_s))
         of_jobs = readings.filter(pl.col("job") != "").with_columns(hour_s=pl.lit(hour_s))
         found.append(of_jobs)
         if progress is not None:
             progress(number - first + 1, last - first + 1)
     folded = fold(pl.concat(found), jobs, by_pod=dialect.by_pod, margin_s=SKEW_S if dialect.held else 0.0)
-    tables = {"usage": folded.usage, "machine_usage": pl.concat(machines), "environment": pl.concat(devices)}
+    tables = {"usage": folded.usage, "machine_usage": _joined(machines), "environment": _joined(devices)}
     filled = {name: rows for name, rows in tables.items() if rows.height}
     if filled:
         add_rows(lake, wanted.trace, wanted.cluster, filled)
     return Measured(
-        jobs={**folded.counts, "hour_not_over": waiting},
+        jobs={**folded.counts, "just_ended": waiting},
         rows={name: rows.height for name, rows in tables.items()},
         hours_read=reader.read_now,
         hours_kept=reader.read_before,
         hours_partial=reader.partial,
     )
+
+
+def _joined(hours: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(hours) if hours else pl.DataFrame()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,12 +123,13 @@ class _Reader:
     match: str
     folder: Path
     holdings: pl.DataFrame | None
+    jobs: pl.DataFrame
     read_now: int = 0
     read_before: int = 0
     partial: int = 0
 
-    def read(self, hour_s: float) -> pl.DataFrame:
-        """Return the readings of an hour."""
+    def read(self, hour_s: float, *, whole: bool) -> pl.DataFrame:
+        """Return the readings of an hour; only a `whole` one is kept."""
         path, pieces = self._place(hour_s)
         kept = read_kept(path)
         if kept is not None:
@@ -130,24 +137,33 @@ class _Reader:
             return kept
         before = self.server.partial
         readings = read_hour(self.server, self.dialect, self.match, hour_s)
-        if pieces is not None:
-            of_jobs = attributed(self.server, self.dialect, self.match, hour_s, readings, pieces)
-            readings = pl.concat([readings, of_jobs])
+        asked = self.server, self.dialect, self.match, hour_s, readings
+        if self.holdings is None:
+            of_jobs = readings.with_columns(hour_s=pl.lit(hour_s))
+            named = matched_jobs(of_jobs, self._ended(hour_s), by_pod=self.dialect.by_pod)
+            runs = named.select("job", from_s="start_s", to_s="end_s").unique()
+            readings = within_runs(*asked, runs)
+        else:
+            readings = pl.concat([readings, attributed(*asked, pieces)])
         self.read_now += 1
         if self.server.partial > before:
             self.partial += 1
-        else:
+        elif whole:
             self.folder.mkdir(parents=True, exist_ok=True)
             fresh = path.with_suffix(".tmp")  # the file appears whole or not at all
             readings.write_parquet(fresh, compression="zstd")
             fresh.replace(path)
         return readings
 
-    def _place(self, hour_s: float) -> tuple[Path, pl.DataFrame | None]:
-        """Return the file of an hour, and the GPUs held in it if jobs are known by these."""
-        pieces = None if self.holdings is None else pieces_in(self.holdings, hour_s)
-        held = "" if pieces is None else f"-{_digest(pieces.write_json())}"
-        return self.folder / f"{datetime.fromtimestamp(hour_s, UTC):%Y%m%dT%H}{held}.parquet", pieces
+    def _ended(self, hour_s: float) -> pl.DataFrame:
+        return self.jobs.filter(pl.col("end_s").is_between(hour_s, hour_s + HOUR_S, closed="right"))
+
+    def _place(self, hour_s: float) -> tuple[Path, pl.DataFrame]:
+        """Return the file of an hour, and the GPUs held in it, or if series name their jobs, the jobs ended in it."""
+        ended = self._ended(hour_s).select("job_id", "start_s", "end_s").sort("job_id")
+        pieces = ended if self.holdings is None else pieces_in(self.holdings, hour_s)
+        part = f"-{_digest(pieces.write_json())}" if pieces.height or self.holdings is not None else ""
+        return self.folder / f"{datetime.fromtimestamp(hour_s, UTC):%Y%m%dT%H}{part}.parquet", pieces
 
 
 def _checked(wanted: Wanted) -> tuple[Dialect, str]:
@@ -162,7 +178,7 @@ def _checked(wanted: Wanted) -> tuple[Dialect, str]:
 
 
 def _ended_jobs(lake: Lake, wanted: Wanted, until_s: float) -> tuple[pl.DataFrame, int]:
-    """Return the ended jobs to measure, and the number of those in an hour that is not over yet."""
+    """Return the jobs to measure that had ended by `until_s`, and the number of those that ended later."""
     since = wanted.since or datetime.fromtimestamp(0, UTC)
     until = wanted.until or datetime.max.replace(tzinfo=UTC)
     ended = (
@@ -181,9 +197,11 @@ def _ended_jobs(lake: Lake, wanted: Wanted, until_s: float) -> tuple[pl.DataFram
         end_s=end_s,
         elapsed_s=pl.coalesce("run_s", end_s - start_s),
     )
-    over = jobs.filter(((pl.col("end_s") / HOUR_S).floor() + 1) * HOUR_S <= until_s).with_row_index("at")
+    over = jobs.filter(pl.col("end_s") <= until_s).with_row_index("at")
     if over.is_empty():
         raise LakeError(
-            f"{wanted.trace} has no job that ended in this time and in an hour that is over; ingest its jobs first"
+            f"{wanted.trace}: {jobs.height} jobs ended in the last two minutes by the server's clock; repeat it then"
+            if jobs.height
+            else f"{wanted.trace} has no job that started and ended in this time; ingest its jobs first"
         )
     return over, jobs.height - over.height

@@ -96,14 +96,15 @@ def read_now(server: Server, dialect: Dialect, match: str) -> pl.DataFrame:
 def _measured(server: Server, measure: Measure, match: str, at_s: float) -> pl.DataFrame:
     """Return the readings of a measure in the hour that ends then."""
     selector = measure.selector(match)
-    counts = server.vector(_grouped(measure, "count_over_time", selector), at_s, measure.labels)
-    if counts.is_empty():
+    rows = _answers(server, measure, f"{selector}[{WINDOW}]", at_s)
+    if rows.is_empty():
         return pl.DataFrame(schema=READING)
-    rows = counts.rename({"value": "count"})
-    for name, function in _functions(measure):
-        found = server.vector(_grouped(measure, function, selector), at_s, measure.labels)
-        rows = rows.join(found.rename({"value": name}), on=measure.labels, how="left")
     interval_s = _interval_s(server, measure, selector, rows, at_s)
+    if not (measure.job or measure.parts) and (rows["count"] * interval_s > HOUR_S + 2 * interval_s).any():
+        # Series of several jobs on one GPU repeat its samples: take each once.
+        step = f"{round(1000 * interval_s)}ms"
+        once = f"max by ({', '.join(measure.labels)}) (last_over_time({selector}[{step}]))"
+        rows = _answers(server, measure, f"({once})[{WINDOW}:{step}]", at_s)
     if "peak" not in rows.columns:
         rows = rows.with_columns(peak=pl.lit(None, dtype=pl.Float64))
     weight = 1.0 if measure.counter or measure.changes else interval_s
@@ -114,19 +115,29 @@ def _measured(server: Server, measure: Measure, match: str, at_s: float) -> pl.D
     return _named(good, measure)
 
 
+def _answers(server: Server, measure: Measure, ranged: str, at_s: float) -> pl.DataFrame:
+    """Return `count`, `total` and perhaps `peak` of the samples in a range by the measure's labels."""
+    rows = server.vector(_grouped(measure, "count_over_time", ranged), at_s, measure.labels)
+    rows = rows.rename({"value": "count"})
+    for name, function in () if rows.is_empty() else _functions(measure):
+        found = server.vector(_grouped(measure, function, ranged), at_s, measure.labels)
+        rows = rows.join(found.rename({"value": name}), on=measure.labels, how="left")
+    return rows
+
+
 def _functions(measure: Measure) -> tuple[tuple[str, str], ...]:
     """Return the column and the PromQL function of each further query of a measure."""
     total = "increase" if measure.counter else "changes" if measure.changes else "sum_over_time"
     return (("total", total), ("peak", "max_over_time"))[: 1 + measure.peak]
 
 
-def _grouped(measure: Measure, function: str, selector: str) -> str:
-    """Return the PromQL of a function over the hour by the measure's labels.
+def _grouped(measure: Measure, function: str, ranged: str) -> str:
+    """Return the PromQL of a function over a range by the measure's labels.
 
     Parts add up, but they exist at the same time: their number of samples is that of the longest.
     """
     ours = ", ".join(measure.labels)
-    inner = f"{function}({selector}[{WINDOW}])"
+    inner = f"{function}({ranged})"
     if not measure.parts:
         return f"{'max' if function == 'max_over_time' else 'sum'} by ({ours}) ({inner})"
     each = f"by ({', '.join((*measure.labels, *measure.parts))})"
@@ -147,29 +158,36 @@ def _interval_s(server: Server, measure: Measure, selector: str, counts: pl.Data
 
 
 def interval_of(samples: pl.DataFrame) -> float:
-    """Return the median gap in seconds between neighbouring samples of the same series; NaN without two samples.
+    """Return the median gap in seconds between neighbouring times of the same series; NaN without two times.
 
     >>> interval_of(pl.DataFrame({"series": ["a", "a", "b", "b"], "at_s": [0.0, 15.0, 7.0, 22.0]}))
     15.0
     """
     names = [name for name in samples.columns if name not in ("at_s", "value")]
-    gaps = samples.sort("at_s").select(gap=pl.col("at_s").diff().over(names))["gap"].drop_nulls()
+    times = samples.unique([*names, "at_s"]).sort("at_s")
+    gaps = times.select(gap=pl.col("at_s").diff().over(names))["gap"].drop_nulls()
     return float(str(gaps.median())) if gaps.len() else math.nan
 
 
-def samples_of(server: Server, measure: Measure, match: str, at_s: float, places: Sequence[str]) -> pl.DataFrame:
-    """Return the good samples of an hour on some machines: `place`, `device`, `kind`, `at_s` and the scaled `value`."""
-    found, left = [], sorted(places)
-    for label in measure.place[0]:  # exporters of another release use another label
-        listed = "|".join(re.escape(place) for place in left)
+def samples_of(
+    server: Server, measure: Measure, match: str, at_s: float, names: Sequence[str], labels: Sequence[str]
+) -> pl.DataFrame:
+    """Return the good samples of an hour with a name in one of the labels, each once.
+
+    The columns are `job`, `place`, `device`, `kind`, `at_s` and the scaled `value`.
+    """
+    found, left = [], sorted(names)
+    for label in labels:  # exporters of another release use another label
+        listed = "|".join(re.escape(name) for name in left)
         matcher = json.dumps(f"({listed})(:[0-9]+)?", ensure_ascii=False)
         selector = measure.selector(match, f"{label}=~{matcher}")
         samples = _good_samples(server.samples(f"{selector}[{WINDOW}]", at_s, measure.labels), measure)
-        found.append(samples.select(**_names(measure), at_s="at_s", value=pl.col("value") * measure.scale))
-        left = sorted(set(left) - set(found[-1]["place"]))
+        value = pl.col("value") * measure.scale
+        found.append(samples.select(job=_joined(measure.job, "/"), **_names(measure), at_s="at_s", value=value))
+        left = sorted(set(left) - set(samples[label].str.replace(r":[0-9]+$", "")))
         if not left:
             break
-    return pl.concat(found)
+    return pl.concat(found).unique(["job", "place", "device", "at_s"], maintain_order=True)
 
 
 def _samples(server: Server, measure: Measure, series: Mapping[str, str], at_s: float) -> pl.DataFrame:

@@ -100,7 +100,7 @@ def test_every_job_has_one_outcome(use: tuple[Lake, dict[str, int]]) -> None:
         "no_series": 1,
         "only_shared_gpus": 2,
         "low_coverage": 1,
-        "hour_not_over": 0,
+        "just_ended": 0,
     }
 
 
@@ -158,3 +158,24 @@ def test_pods_have_their_gpus_under_the_renamed_labels(tmp_path: Path) -> None:
         columns = of_pods[each.job_id] if each.job_id == unlabelled else each.used
         assert all(rows[each.job_id][name] == pytest.approx(value, rel=0.02) for name, value in columns.items())
     assert rows[unlabelled]["used_gpus"] is None
+
+
+def test_names_of_several_jobs_and_of_ended_jobs_on_one_gpu(tmp_path: Path) -> None:
+    first, second = job("31", 0, 0.0, 1.0), job("32", 0, 0.0, 0.5)
+    watts = of(first, "DCGM_FI_DEV_POWER_USAGE", 50.0)
+    watts.values[: len(watts.values) // 2] = 300.0
+    shared = [watts, of(second, "DCGM_FI_DEV_POWER_USAGE", 300.0)]
+    drawn, energy = np.cumsum(watts.values) * 15e3, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+    counted = [replace(each, metric=energy, values=drawn[: len(each.at_s)]) for each in shared]
+    short, stays = job("33", 1, 0.2, 0.2 + 30 / HOUR_S), job("33", 1, 0.2, 0.4)
+    memory = of(stays, USED, 5500.0)
+    memory.values[:2] = 1638.4
+    write_blocks(tmp_path, [*shared, *counted, memory])
+    lake = lake_of(tmp_path / "lake", [first, second, short])
+    with prometheus(tmp_path) as url, open_server(url) as server:
+        measure(lake, server, Wanted(trace="live", cluster="main", dialect="dcgm-job"))
+    [hour] = lake.table("environment", "live").collect().iter_rows(named=True)
+    assert (hour["power_w"], hour["power_max_w"]) == (pytest.approx(175.0, rel=0.01), 300.0)
+    assert hour["energy_j"] == pytest.approx(175.0 * HOUR_S, rel=0.01)
+    [use] = lake.table("usage", "live").collect().iter_rows(named=True)
+    assert (use["job_id"], use["gpu_mem_avg_gib"], use["gpu_mem_max_gib"]) == ("33", 1.6, 1.6)

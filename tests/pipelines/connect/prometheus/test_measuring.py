@@ -23,11 +23,11 @@ GPU = {"gpu": "0", "Hostname": "n1", "modelName": "T4", "hpc_job": "7"}
 HOUR_S = 3600.0
 
 
-def busy_hours() -> Store:
-    """Return a server on which job 7 keeps a GPU half busy in every hour."""
+def busy_hours(last: int = 2) -> Store:
+    """Return a server on which job 7 keeps a GPU half busy; its samples are those of the hour `last`."""
     functions = {"count_over_time": 240.0, "sum_over_time": 12_000.0, "max_over_time": 90.0}
     values = {(function, UTIL): [(GPU, value)] for function, value in functions.items()}
-    return Store(values, {UTIL: [(GPU, every(15.0, 240))]})
+    return Store(values, {UTIL: [(GPU, every(15.0, 240, 50.0, T0 + last * HOUR_S + 5))]})
 
 
 @pytest.fixture
@@ -101,15 +101,34 @@ def test_a_damaged_file_of_an_hour_is_read_again(lake: Lake) -> None:
     assert run(lake, busy_hours()).hours_read == 1
 
 
-def test_only_hours_that_are_over_by_the_servers_clock_are_read(lake: Lake) -> None:
-    store = busy_hours()
+def at_time(store: Store, now_s: float) -> Callable[[httpx2.Request], httpx2.Response]:
+    return lambda request: clock(now_s) if query_of(request)[0] == "time()" else store(request)
 
-    def earlier(request: httpx2.Request) -> httpx2.Response:
-        return clock(T0 + 3 * HOUR_S + 60) if query_of(request)[0] == "time()" else store(request)
 
-    with pytest.raises(LakeError, match="hour that is over"):
-        run(lake, earlier)
+def test_a_job_of_the_running_hour_is_measured_two_minutes_after_its_end(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", [Job(job_id="7", start_s=T0, end_s=T0 + 1800, gpus=(("n1", 0),))])
+    with pytest.raises(LakeError, match=r"live: 1 jobs ended in the last two minutes"):
+        run(lake, at_time(busy_hours(0), T0 + 1860))
+    found = run(lake, at_time(busy_hours(0), T0 + 1930))
+    assert (found.rows["usage"], found.rows["machine_usage"], found.jobs["just_ended"]) == (1, 0, 0)
     assert not (lake.path / FOLDER).exists()
+    assert run(lake, at_time(busy_hours(0), T0 + 3800)).rows["machine_usage"] == 1
+
+
+def test_a_time_without_jobs_is_named(lake: Lake) -> None:
+    with pytest.raises(LakeError, match="no job that started and ended in this time"):
+        run(lake, busy_hours(), until=datetime.fromtimestamp(T0, UTC))
+
+
+def test_use_is_that_of_the_run_though_the_mapping_keeps_the_name(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", [Job(job_id="7", start_s=T0, end_s=T0 + 10, gpus=(("n1", 0),))])
+    used = "DCGM_FI_DEV_FB_USED"
+    functions = {"count_over_time": 240.0, "sum_over_time": 1_000_000.0, "max_over_time": 5500.0}
+    samples = [(T0 + 5.0, 1638.4), *((T0 + 20.0 + 15 * each, 5500.0) for each in range(239))]
+    store = Store({(name, used): [(GPU, value)] for name, value in functions.items()}, {used: [(GPU, samples)]})
+    run(lake, store)
+    usage = lake.table("usage", "live").collect()
+    assert usage.select("gpu_mem_avg_gib", "gpu_mem_max_gib").rows() == [(1.6, 1.6)]
 
 
 @pytest.mark.slow

@@ -123,6 +123,7 @@ def test_other_texts_are_refused(text: str) -> None:
 def test_gaps_do_not_change_the_interval() -> None:
     at = [0.0, 15.0, 30.0, 600.0, 615.0]
     assert interval_of(pl.DataFrame({"gpu": ["0"] * 5, "at_s": at, "value": at})) == 15.0
+    assert interval_of(pl.DataFrame({"gpu": ["0"] * 6, "at_s": [0.0, 0.0, 15.0, 15.0, 30.0, 30.0]})) == 15.0
     assert math.isnan(interval_of(pl.DataFrame({"gpu": ["0"], "at_s": [0.0], "value": [1.0]})))
 
 
