@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from features.vocabulary import Status
-from modelserve.store.finished import OOM, RESOURCES, SLACK, Finished, Outcome
+from modelserve.amounts import is_below, is_capped
+from modelserve.store.finished import OOM, RESOURCES, Finished, Outcome
 
-__all__ = ["STATUS_OF_OUTCOME", "is_below", "is_capped", "shrunk_resources", "teachable_use"]
-
-UNCAPPED: Final = 0.9
-"""Share of an allocation below which use was not held down by it."""
+__all__ = ["STATUS_OF_OUTCOME", "shrunk_resources", "teachable_use"]
 
 STATUS_OF_OUTCOME: Final[dict[str, Status]] = {
     "completed": Status.COMPLETED,
@@ -23,16 +21,6 @@ STATUS_OF_OUTCOME: Final[dict[str, Status]] = {
     "node_fail": Status.NODE_FAIL,
 }
 """Status of a job in the canonical tables, by reported outcome."""
-
-
-def is_below(allocated: float | None, requested: float | None) -> bool:
-    """Return whether less was allocated than requested (by more than `SLACK`); False if either is unknown."""
-    return allocated is not None and requested is not None and allocated < requested * (1.0 - SLACK)
-
-
-def is_capped(used: float, allocated: float | None) -> bool:
-    """Return whether an allocation may have held use down, so that the use does not show what the job needs."""
-    return allocated is None or used >= UNCAPPED * allocated
 
 
 def shrunk_resources(row: Outcome) -> tuple[str, ...]:

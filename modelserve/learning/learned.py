@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from modelserve.contract.feedback_rules import is_below, shrunk_resources
+from modelserve.amounts import is_below
+from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.contract.fields import Mode
 from modelserve.settings import ServeSettings
 from modelserve.store import Store

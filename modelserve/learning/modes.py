@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Final
 
+from modelserve.amounts import is_below
 from modelserve.callers import Caller
-from modelserve.contract.feedback_rules import is_below, shrunk_resources
+from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.contract.fields import Mode
 from modelserve.contract.learning import (
     BrakeHeld,

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import ColumnElement, Connection, Float, and_, case, func, or_, select, tuple_
 
+from modelserve.amounts import SLACK
 from modelserve.store.store import Store
 from modelserve.store.tables import CHANGES
 
@@ -16,7 +17,6 @@ __all__ = [
     "MEASURES",
     "OOM",
     "RESOURCES",
-    "SLACK",
     "Finished",
     "Identity",
     "Outcome",
@@ -38,8 +38,6 @@ FINISHED: Final = "finished"
 """Kind of change: a finished job."""
 OOM: Final = "oom"
 """The outcome of a job that was killed because it ran out of memory."""
-SLACK: Final = 1e-6
-"""Maximum relative difference at which an allocation counts as equal to the request."""
 RESOURCES: Final = ("cpu_cores", "mem_gib", "gpus")
 MEASURES: Final = ("mem_max_gib", "gpu_mem_max_gib", "used_cpu_cores", "used_gpus")
 Trust = Literal["confirmed", "unconfirmed", "untied", "quarantined"]

@@ -101,7 +101,8 @@ def told(error: BaseException, command: str) -> tuple[str, int]:
         place, reason = error.filename or "a file or connection", _reason(error)
         return f"{place}: {reason}; check the path, its permissions and the free space", EXIT_FAILED
     if isinstance(error, ModuleNotFoundError):
-        return f"this command needs {error.name}: install taut[serve], or taut[train] for all commands", EXIT_FAILED
+        extras = "taut[agent] beside a cluster, taut[serve] to serve, taut[train] for all commands"
+        return f"this command needs {error.name}: install {extras}", EXIT_FAILED
     if isinstance(error, UnicodeError):
         return "found bytes that are not UTF-8 text; expected text", EXIT_FAILED
     reason = str(error).partition("\n")[0]

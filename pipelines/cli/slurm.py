@@ -6,11 +6,11 @@ Options and output only; the work is in `pipelines.connect.slurm`.
 import re
 import shutil
 import sys
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pipelines.cli.commands import Group, named
 from pipelines.cli.options import ADDRESSES, FORM, LAKE, TOKEN_FILE, Format, ServiceOptions, emit, place_of, say
@@ -71,24 +71,35 @@ def history(
     records: Path | None = option(None, "Folder of the records.", shown="slurm, next to the lake"),
     lake: str | None = LAKE,
     as_name: str = option("slurm", "Name of the trace in the lake.", name="--as"),
+    only: Literal["read", "ingest"] | None = option(
+        None,
+        "Read into the records only, or ingest these only: for Slurm and lake on two hosts.",
+        shown="both",
+    ),
     form: Format = FORM,
 ) -> None:
     """Read ended jobs from sacct, add them to the records, and ingest all records into the lake."""
     from pipelines.connect.slurm.history import update
 
     place = place_of(lake, demo=False)
+    folder = records or place.beside_registry("slurm")
     added, quarantined = update(
-        records or place.beside_registry("slurm"),
+        folder,
         place.lake,
         trace=as_name,
         since=None if sacct.since is None else sacct.since.replace(tzinfo=UTC),
         told=None if sacct.from_file is None else (_text_of(sacct.from_file), sacct.cluster),
         interval_s=sacct.interval_s,
+        only=only,
     )
-    if not added:
+    if not added and only != "ingest":
         say("no ended job was found; nothing was ingested")
         return
-    emit([asdict(each) for each in added], form)
+    if added:
+        emit([asdict(each) for each in added], form)
+    if only == "read":
+        say(f"kept in {folder}; `taut slurm history --only ingest` brings them into a lake")
+        return
     say(f"ingested as trace {as_name} in {place.lake}; {quarantined} jobs in quarantine")
 
 
@@ -122,6 +133,15 @@ class GpuUse:
     )
     match: str = option("", "With --prometheus: only series with these labels.", shown="all")
 
+    def server(self) -> AbstractContextManager[Any]:  # Any: a server, whose type needs Polars
+        """Open the Prometheus server; None without one."""
+        if self.prometheus is None:
+            return nullcontext()
+        from pipelines.cli.remote import token_of
+        from pipelines.connect.prometheus.server import open_server
+
+        return open_server(self.prometheus, token=token_of(None, "TAUT_PROMETHEUS_TOKEN"))
+
 
 def reclaim(
     gpu_use: GpuUse,
@@ -145,17 +165,12 @@ def reclaim(
     """
     from functools import partial
 
-    from pipelines.cli.remote import client_of, each_round, token_of
+    from pipelines.cli.remote import client_of, each_round
     from pipelines.connect.ledger import Ledger
-    from pipelines.connect.prometheus.server import open_server
     from pipelines.connect.slurm.reclaim import SlurmReclaimer, exported_use
 
     path = ledger or place_of(lake, demo=False).beside_registry("reclaim-slurm.json")
-    token = token_of(None, "TAUT_PROMETHEUS_TOKEN")
-    with (
-        client_of(url, token_file, jobs=1) as client,
-        open_server(gpu_use.prometheus, token=token) if gpu_use.prometheus else nullcontext() as server,
-    ):
+    with client_of(url, token_file, jobs=1) as client, gpu_use.server() as server:
         exported = None if server is None else partial(exported_use, server, gpu_use.dialect, gpu_use.match)
         reclaimer = SlurmReclaimer(client=client, trace=trace, ledger=Ledger.read(path), exported=exported)
 

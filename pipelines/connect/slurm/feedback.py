@@ -15,9 +15,9 @@ from typing import Final
 from pydantic import ValidationError
 
 from features.vocabulary import Status
+from modelserve.amounts import is_below
 from modelserve.client import Client
 from modelserve.contract.feedback import FeedbackRow
-from modelserve.contract.feedback_rules import is_below
 from modelserve.contract.learning import FeedbackAnswer
 from modelserve.errors import ClientError
 from modelserve.wrong_values import fault_of

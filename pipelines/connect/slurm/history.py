@@ -1,7 +1,8 @@
 """Keep the ended jobs of Slurm clusters as tables of records, and ingest these into the lake.
 
 A record is one run of a job; its key is cluster, id and submission (`run`), so windows may overlap. The request is the
-original one, also where a job was shrunk.
+original one, also where a job was shrunk. Reading and ingesting may be on two hosts: the first needs Slurm's commands,
+the second the libraries of the lake, which are imported late.
 """
 
 import csv
@@ -13,14 +14,12 @@ from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, Literal
 
 from pipelines.connect.files import replace_text
 from pipelines.connect.slurm.accounting import EndedJob, read_jobs
 from pipelines.connect.slurm.commands import INTERVAL_S, jobs_between, sampling_interval_s
 from pipelines.errors import SourceError
-from pipelines.lake.generic.opening import opened_source
-from pipelines.lake.ingest import check_trace_name, ingest
 
 __all__ = ["update"]
 
@@ -63,6 +62,7 @@ def update(
     since: datetime | None,
     told: tuple[str, str] | None,
     interval_s: float | None,
+    only: Literal["read", "ingest"] | None,
 ) -> tuple[list[Added], int]:
     """Add ended jobs to the records in a folder and ingest all records; return what was added, and what is quarantined.
 
@@ -74,8 +74,20 @@ def update(
         Text to read in place of running `sacct`, and the name of the cluster if the text has none.
     interval_s
         Seconds between two samples of use; None takes slurmctld's, or Slurm's default for a text.
+    only
+        The part to do; None does both.
     """
-    check_trace_name(trace)
+    if only != "read":
+        from pipelines.lake.ingest import check_trace_name
+
+        check_trace_name(trace)
+    added = [] if only == "ingest" else _read_ended(folder, since, told, interval_s)
+    return added, ingest_records(folder, lake, trace) if (added and only is None) or only == "ingest" else 0
+
+
+def _read_ended(
+    folder: Path, since: datetime | None, told: tuple[str, str] | None, interval_s: float | None
+) -> list[Added]:
     if told is not None:
         every_s = INTERVAL_S if interval_s is None else interval_s
         jobs = read_jobs(told[0], cluster=told[1], interval_s=every_s)
@@ -83,8 +95,7 @@ def update(
         now, newest = datetime.now(UTC), newest_end(folder)
         begin = since or (now - FIRST if newest is None else newest - OVERLAP)
         jobs = jobs_between(begin, now, interval_s=sampling_interval_s() if interval_s is None else interval_s)
-    added = add_records(folder, jobs)
-    return added, ingest_records(folder, lake, trace) if added else 0
+    return add_records(folder, jobs)
 
 
 def add_records(folder: Path, jobs: Iterable[EndedJob]) -> list[Added]:
@@ -142,6 +153,9 @@ def newest_end(folder: Path) -> datetime | None:
 
 def ingest_records(folder: Path, lake: str | Path, trace: str) -> int:
     """Ingest all records into the lake as one trace; return the number of jobs in quarantine."""
+    from pipelines.lake.generic.opening import opened_source
+    from pipelines.lake.ingest import ingest
+
     with opened_source(MAPPING, str(folder)) as opened:
         report = ingest(opened.source, opened.folder, lake, as_name=trace)
     return sum(account.rows_quarantined for account in report.manifest.accounts)

@@ -6,7 +6,7 @@ The room of a node is what the reservations of its running jobs leave. Nothing i
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,13 +14,14 @@ from modelserve.client import Client
 from modelserve.contract.reservations import Reserved, RunningJob
 from pipelines.connect.ledger import Account, Ledger
 from pipelines.connect.prometheus.dialects import DIALECTS, checked_matchers
-from pipelines.connect.prometheus.readings import read_now
-from pipelines.connect.prometheus.server import Server
 from pipelines.connect.slurm.commands import fresh_separator, hosts_in, nodes_text, queue_text, steps_text
 from pipelines.connect.slurm.queue import Node, QueuedJob, read_nodes, read_queue, read_steps
 from pipelines.connect.slurm.steps import MIB_PER_GIB, Step
 from scheduler_core.reserve import ReservePolicy, admits, free_capacity
 from scheduler_core.types import BoolArray, FloatArray
+
+if TYPE_CHECKING:
+    from pipelines.connect.prometheus.server import Server
 
 __all__ = ["SlurmReclaimer", "exported_use"]
 
@@ -125,8 +126,10 @@ def _merged(job: QueuedJob, sample: dict[str, float] | None, exported: Mapping[s
     return merged if measured <= merged.keys() else None
 
 
-def exported_use(server: Server, dialect: str, match: str) -> dict[str, dict[str, float]]:
+def exported_use(server: "Server", dialect: str, match: str) -> dict[str, dict[str, float]]:
     """Return what exporters measure of jobs now, by Slurm's raw job id and measure."""
+    from pipelines.connect.prometheus.readings import read_now  # with Polars, which Slurm's own measures do not need
+
     found: dict[str, dict[str, float]] = {}
     for job, measure, value in read_now(server, DIALECTS[dialect], checked_matchers(match)).iter_rows():
         found.setdefault(job, {})[measure] = value

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from features.vocabulary import Status
-from modelserve.contract.feedback_rules import is_capped
+from modelserve.amounts import is_capped
 
 MIB_PER_GIB: Final = 1024.0
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
