@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 TESTED := $(VENV)/.tested
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: setup demo serve test test-slow check docs bench bench-serve bench-ingest soak fuzz lock
+.PHONY: setup demo serve test test-slow live check docs bench bench-serve bench-ingest soak fuzz lock
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("taut needs Python 3.11 or newer, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -39,6 +39,10 @@ test: $(TESTED)
 # Run what `make test` leaves out, and its property tests with all their examples; a file's tests share one process.
 test-slow: $(TESTED)
 	$(BIN)/python -m pytest -m "slow or hypothesis" -n 2 --dist loadfile
+
+# Bring whole clusters up; what needs a program that is not here is skipped with the command that gets it.
+live: $(TESTED)
+	$(BIN)/python -m pytest -m live -s tests/live
 
 check: $(TESTED)
 	$(BIN)/ruff check .

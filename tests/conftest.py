@@ -27,7 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import a file of slow tests alone if slow tests are left out."""
+    """Collect tests/live for `-m live` only; do not import a file of slow tests alone if slow tests are left out."""
+    if collection_path == ROOT / "tests" / "live":
+        return config.option.markexpr != "live" or None
     if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
         return None
     return "\npytestmark = pytest.mark.slow" in collection_path.read_text(encoding="utf-8") or None

@@ -1,6 +1,7 @@
 """Ask a Kubernetes API server: lists of objects in pages, and their changes from then on."""
 
 import json
+import logging
 import os
 import ssl
 import time
@@ -32,6 +33,9 @@ PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 Object = dict[str, Any]  # Any: JSON of Kubernetes
 Change = tuple[str, Object]
+
+
+log = logging.getLogger("taut.kubernetes")
 
 
 class _Again(Exception):
@@ -105,7 +109,9 @@ class ApiServer:
                         version = str((each.get("metadata") or {}).get("resourceVersion") or version)
                         if change != "BOOKMARK":
                             yield change, {**each, "kind": kind}
-            except (ConnectError, _Again):
+            except (ConnectError, _Again) as error:
+                if isinstance(error, ConnectError):
+                    log.warning("%s", error)
                 self.sleep(PAUSES_S[min(failures, len(PAUSES_S) - 1)])
                 failures += 1
 

@@ -55,13 +55,15 @@ def report_of(pod: Json, config: KubernetesConfig) -> FeedbackRow | None:
     shrunk = annotated(metadata)
     given = {"cpu_cores": _amount(container, "cpu", 1), "mem_gib": _amount(container, "memory", GIB), "gpus": gpus}
     requested = {name: value or given[name] for name, value in _requested(shrunk).items()}
+    created, start = time_of(metadata.get("creationTimestamp")), end.get("startedAt") or status.get("startTime")
     row = {
         **names_of(config, pod, container_named(pod, container.name)),
         "job_id": text(shrunk.get("job_id")) or metadata.get("uid"),
         "answer_id": text(shrunk.get("answer_id")),
         "instances": shrunk.get("instances", 1),
-        "submit_ts": metadata.get("creationTimestamp"),
-        "start_ts": end.get("startedAt") or status.get("startTime"),
+        # The node's clock may be behind the API server's.
+        "submit_ts": min((each for each in (created, time_of(start)) if each), default=None),
+        "start_ts": start,
         "end_ts": end.get("finishedAt"),
         "outcome": outcome,
         "request": {**given, **requested},

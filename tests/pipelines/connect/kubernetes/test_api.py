@@ -61,6 +61,20 @@ def test_a_refusal_names_the_path() -> None:
         opened(url).listed(PODS)
 
 
+def test_followers_log_a_refusal_and_ask_again(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster({PODS: []})
+    cluster.status = 403
+
+    def allow(_: float) -> None:
+        cluster.status = 200
+
+    with api_server(cluster) as url, httpx2.Client(base_url=url, timeout=TIMEOUT) as client:
+        server = ApiServer(client=client, token_file=None, sleep=allow)
+        assert next(server.changes(PODS, "Pod")) == ("RESET", {"kind": "Pod"})
+
+    assert "GET /api/v1/pods replied 403; expected a list; see that the account may list it" in caplog.text
+
+
 def test_an_absent_server_is_named() -> None:
     with pytest.raises(ConnectError, match=r"127\.0\.0\.1:9"):
         opened("http://127.0.0.1:9").listed(PODS)

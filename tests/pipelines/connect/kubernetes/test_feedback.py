@@ -50,6 +50,16 @@ def test_other_pods_are_reported_by_their_uid_as_they_asked() -> None:
     assert row.request == row.allocation
 
 
+def test_a_node_whose_clock_is_behind_the_servers_loses_no_report() -> None:
+    pod = ended()
+    pod["metadata"]["creationTimestamp"] = "2026-11-22T18:06:02Z"
+
+    row = report_of(pod, CONFIG)
+
+    assert row is not None
+    assert row.submit_ts == row.start_ts
+
+
 OUTCOMES = [
     ({"phase": "Failed"}, "failed"),
     ({"phase": "Failed", "terminated": {"reason": "OOMKilled", "exitCode": 137}}, "oom"),
