@@ -1,4 +1,4 @@
-"""The agent beside slurmctld: asks the service about each submission, within a deadline and behind a circuit breaker.
+"""The agent beside slurmctld: asks the service about each submission within a deadline, and leaves a failing one alone.
 
 `policy.py` decides. Plugin and agent exchange lines `key=value` over a Unix socket, bounded in size and time. A request
 ends with an empty line, an answer with `end=1`. Text is percent-encoded where it has line ends.
@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from modelserve.client import Advice, AsyncClient, Breaker, Retries, Timeouts
+from modelserve.client import Advice, AsyncClient, Retries, Timeouts
 from modelserve.errors import ClientError
+from pipelines.connect.files import replace_text
+from pipelines.connect.slurm.counts import Counts, Reason
 from pipelines.connect.slurm.policy import Answer, Mode, SlurmSettings, answer_to
 from pipelines.connect.slurm.submission import BadRequestLine, Submission, read_submission
 from pipelines.errors import BadUsage
@@ -30,26 +32,40 @@ Say = Callable[[str], None]
 MOST_REQUEST_BYTES: Final = 16_384
 MOST_MESSAGE: Final = 300
 END: Final = b"\n\n"
+FAILURES: Final = 3
+"""Failures in a row after which submissions no longer wait for the service."""
+RETRY_S: Final = 1.0
+"""Seconds between two trials of a service that failed."""
+METRICS_EVERY_S: Final = 15.0
 
 Handle = Callable[[bytes], Awaitable[Answer]]
 
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    """Answers requests of the plugin; every fault leaves the job as asked, and is written to the log by `say`."""
+    """Answers requests of the plugin; every fault leaves the job as asked, and is written to the log by `say`.
+
+    After `FAILURES` in a row no submission waits for the service: the agent itself repeats the newest question until it
+    is answered within the deadline.
+    """
 
     settings: SlurmSettings
     client: AsyncClient
     say: Say
-    breaker: Breaker = field(default_factory=lambda: Breaker(clock=time.monotonic))
+    counts: Counts = field(default_factory=Counts)
+    _failures: int = 0
+    _trial: Submission | None = None
+    _trying: asyncio.Task[None] | None = None
 
     async def answer(self, request: bytes) -> Answer:
         """Return the answer to one request of the plugin; raise nothing but the cancellation at the deadline."""
         try:
             submission = read_submission(request)
         except BadRequestLine as error:
+            self.counts.lost["unreadable"] += 1
             self.say(f"kept: {error}")
             return Answer()
+        self.counts.lost["script"] += submission.numbers.get("lost", 0)
         answer = await self._about(submission)
         name = submission.texts.get("name", "")
         self.say(f"job {name[:60]!r}: {answer.admin_comment or 'no comment'}{answer.note and '; '}{answer.note}")
@@ -59,23 +75,45 @@ class Agent:
         mode = self.settings.mode_of(submission)
         if mode is Mode.OFF:
             return Answer(note="opted out" if submission.opted_out else "mode off")
-        if not self.breaker.admits():
-            return Answer(note=f"no advice: the service failed and rests for {self.breaker.rest_s:.1f} s")
+        if self._trying is not None:
+            self._trial = submission
+            self.counts.lost["resting"] += 1
+            return Answer(note=f"no advice: the service failed and is tried again each {RETRY_S:g} s")
+        began_s = time.monotonic()
         try:
             advice = await self._advice(submission)
             answer = answer_to(submission, advice, mode)
         except asyncio.CancelledError:
-            self.breaker.failed()
+            self._failed(submission, "late")
             self.say(f"kept: no advice within {self.settings.deadline_ms} ms")
             raise
         except Exception as error:  # any error: the submission must go on
-            self.breaker.failed()
+            self._failed(submission, "unavailable")
             return Answer(note=f"no advice: {type(error).__name__}: {error}")
+        finally:
+            self.counts.took(time.monotonic() - began_s)
         if advice.answer_id:
-            self.breaker.succeeded()
+            self._failures = 0
+            self.counts.answered += 1
         else:
-            self.breaker.failed()
+            self._failed(submission, "unavailable")
         return answer
+
+    def _failed(self, submission: Submission, reason: Reason) -> None:
+        self.counts.lost[reason] += 1
+        self._failures += 1
+        if self._failures >= FAILURES and self._trying is None:
+            self._trial = submission
+            self._trying = asyncio.create_task(self._try_again())
+
+    async def _try_again(self) -> None:
+        answered = False
+        while not answered and self._trial is not None:
+            await asyncio.sleep(RETRY_S)
+            with contextlib.suppress(Exception):
+                answered = bool((await self._advice(self._trial)).answer_id)
+        self._failures, self._trying = 0, None
+        self.say("the service answers again")
 
     async def _advice(self, submission: Submission) -> Advice:
         settings = self.settings
@@ -85,7 +123,10 @@ class Agent:
 
 
 def client_of(settings: SlurmSettings) -> AsyncClient:
-    """Return a client of the settings' services that tries each once within the deadline."""
+    """Return a client of the settings' services that tries each once within the deadline.
+
+    `serve` ends a question at the same deadline, counted from its arrival.
+    """
     limit_s = settings.deadline_ms / 1000.0
     return AsyncClient(
         *settings.services,
@@ -107,7 +148,7 @@ def token_of(file: Path | None) -> str | None:
 
 
 async def run_agent(settings: SlurmSettings, path: Path, *, say: Say) -> None:
-    """Serve at a Unix socket until SIGTERM or SIGINT."""
+    """Serve at a Unix socket until SIGTERM or SIGINT; the metrics are beside it, `slurm.prom` beside `slurm.sock`."""
     async with client_of(settings) as client:
         agent = Agent(settings=settings, client=client, say=say)
         say(await _readiness(client))
@@ -119,12 +160,29 @@ async def run_agent(settings: SlurmSettings, path: Path, *, say: Say) -> None:
                 ready=lambda: say(f"listening on {path}"),
             )
         )
+        measuring = asyncio.create_task(_write_metrics(path.with_suffix(".prom"), agent.counts, say))
         for each in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(each, serving.cancel)
         try:
             await serving
         except asyncio.CancelledError:
             say("stopped")
+        finally:
+            measuring.cancel()
+
+
+async def _write_metrics(path: Path, counts: Counts, say: Say) -> None:
+    """Write the metrics again and again; a file that cannot be written never ends the agent."""
+    failing = False
+    while True:
+        try:
+            replace_text(path, counts.page(), public=True)
+            failing = False
+        except OSError as error:
+            if not failing:
+                say(f"warning: no metrics in {path}: {error.strerror}")
+            failing = True
+        await asyncio.sleep(METRICS_EVERY_S)
 
 
 async def _readiness(client: AsyncClient) -> str:

@@ -46,7 +46,7 @@ class SlurmSettings(BaseModel):
     services: Annotated[tuple[str, ...], Field(min_length=1)] = ("http://127.0.0.1:8080",)
     token_file: Path | None = None
     ca_file: Path | None = None
-    deadline_ms: Annotated[int, Field(ge=10, le=190)] = 150
+    deadline_ms: Annotated[int, Field(ge=10, le=450)] = 400
     least_mem_mib: Annotated[int, Field(ge=1, le=1_000_000)] = 256
     mode: ModeName = "observe"
     partitions: Mapping[Name, ModeName] = Field(default_factory=dict)

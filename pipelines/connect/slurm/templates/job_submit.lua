@@ -2,15 +2,16 @@
 -- The job stands as asked unless a whole, sound answer comes in time. Runs on Lua 5.1 to 5.4; needs LuaSocket.
 
 local SOCKET = "@SOCKET@"   -- the agent's Unix socket
-local DEADLINE_S = 0.2      -- for connecting, sending and receiving together
+local DEADLINE_S = 0.5      -- for connecting, sending and receiving together
 local MOST_BYTES = 4096     -- of an answer
 local MOST_TEXT = 256       -- characters of each text that is sent
 local MOST_SCRIPT = 65536   -- characters of a script that are searched for srun
-local FAILURES, REST_S = 3, 5   -- as the Breaker of modelserve/client: after 3 failures in a row, ask nothing for 5 s
+local FAILURES, REST_S = 3, 5   -- after 3 failures in a row, ask nothing for 5 s
 
 local has_socket, socket = pcall(require, "socket")
 local has_unix, unix = pcall(require, "socket.unix")
 local failed_in_a_row, rests_until_s = 0, 0
+local lost = 0   -- submissions without an answer since the last one; told to the agent, which counts them
 
 local NUMBERS = {
   "user_id", "cpus_per_task", "num_tasks", "min_cpus", "pn_min_cpus", "min_nodes", "min_mem_per_node",
@@ -112,6 +113,7 @@ local function request_of(job, parts)
   if job.script ~= nil then add("batch", 1) end
   local steps = steps_of(job.script)
   if steps then add("steps_" .. steps, 1) end
+  if lost > 0 then add("lost", lost) end
   return table.concat(lines, "\n") .. "\n\n"
 end
 
@@ -204,12 +206,15 @@ end
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
   local now = has_socket and socket.gettime() or 0
-  if now < rests_until_s and rests_until_s - now <= REST_S then return slurm.SUCCESS end
+  if now < rests_until_s and rests_until_s - now <= REST_S then
+    lost = lost + 1
+    return slurm.SUCCESS
+  end
   local fine, why = pcall(advise, job_desc, part_list)
   if fine then
-    failed_in_a_row = 0
+    failed_in_a_row, lost = 0, 0
   else
-    failed_in_a_row = failed_in_a_row + 1
+    failed_in_a_row, lost = failed_in_a_row + 1, lost + 1
     if failed_in_a_row >= FAILURES then
       rests_until_s = (has_socket and socket.gettime() or 0) + REST_S
     end

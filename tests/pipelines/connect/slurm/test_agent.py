@@ -1,6 +1,7 @@
 """The agent between plugin and service: its answers over a real socket, under each fault of the service."""
 
 import asyncio
+import contextlib
 import socket
 import tempfile
 import time
@@ -8,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines.connect.slurm.agent import Agent, client_of, serve
+from pipelines.connect.slurm.agent import Agent, _write_metrics, client_of, serve
+from pipelines.connect.slurm.counts import Counts
 from pipelines.connect.slurm.policy import SlurmSettings
 from pipelines.errors import BadUsage
 from tests.modelserve.client.services import Answer, answering, dripping, http, replying, serving, silent
@@ -35,7 +38,12 @@ def path() -> Iterator[Path]:
 
 
 def asked(
-    path: Path, *requests: bytes, service: Answer, **settings: object
+    path: Path,
+    *requests: bytes,
+    service: Answer,
+    counts: Counts | None = None,
+    pause_s: float = 0.0,
+    **settings: object,
 ) -> tuple[list[bytes], list[str], float, int]:
     """Send requests to an agent, one after another: answers, log, seconds of the slowest, calls of the service."""
     log: list[str] = []
@@ -47,11 +55,12 @@ def asked(
         made = SlurmSettings.model_validate(values)
         up = asyncio.Event()
         async with client_of(made) as client:
-            agent = Agent(settings=made, client=client, say=log.append)
+            agent = Agent(settings=made, client=client, say=log.append, counts=counts or Counts())
             task = asyncio.create_task(serve(path, agent.answer, deadline_s=made.deadline_ms / 1000, ready=up.set))
             await up.wait()
             answers = []
             for request in requests:
+                await asyncio.sleep(pause_s)
                 started = time.monotonic()
                 reader, writer = await asyncio.open_unix_connection(path)
                 writer.write(request)
@@ -84,15 +93,69 @@ def test_a_fault_of_the_service_gives_an_empty_answer_in_time(path: Path, fault:
     [answer], log, slowest, _ = asked(path, REQUEST, service=FAULTS[fault])
     assert not any(line.startswith((b"min_", b"cpus")) for line in answer.splitlines())
     assert answer.endswith(EMPTY)
-    assert slowest < 0.4
+    assert slowest < 0.7
     assert "no advice" in log[-1] or "no advice" in log[-2]
 
 
 def test_a_failing_service_is_left_alone_after_three_calls(path: Path) -> None:
-    answers, log, _, calls = asked(path, *[REQUEST] * 5, service=FAULTS["500"])
+    counts = Counts()
+    answers, log, _, calls = asked(path, *[REQUEST] * 5, service=FAULTS["500"], counts=counts)
     assert answers == [EMPTY] * 5
     assert calls == 3
-    assert "rests for" in log[-1]
+    assert "is tried again" in log[-1]
+    assert counts.lost == {"unavailable": 3, "resting": 2, "script": 0}
+
+
+def test_a_service_that_answers_again_is_found_without_a_submission(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.connect.slurm.agent.RETRY_S", 0.01)
+    good, bad = answering(), FAULTS["500"]
+    counts = Counts()
+    answers, log, _, calls = asked(
+        path,
+        *[REQUEST] * 4,
+        service=lambda sock, body, service: (bad if len(service.bodies) <= 4 else good)(sock, body, service),
+        counts=counts,
+        pause_s=0.2,
+    )
+    assert [answer == EMPTY for answer in answers] == [True, True, True, False]
+    assert calls == 3 + 2 + 1  # the agent's own trials: one more fails, one is answered
+    assert "the service answers again" in log
+    assert (counts.answered, counts.lost.total()) == (1, 3)
+
+
+def test_a_slow_service_costs_the_advice_and_is_counted_as_late(path: Path) -> None:
+    counts = Counts()
+    asked(path, b"lost=7\n" + REQUEST, service=silent, counts=counts, deadline_ms=50)
+    assert counts.lost == {"late": 1, "script": 7}
+
+
+def test_the_metrics_are_prometheus_text_in_a_file_that_all_may_read(path: Path) -> None:
+    counts = Counts(answered=2_000_001)
+    counts.lost.update(late=3)
+    for seconds in (0.004, 0.15, 0.7):
+        counts.took(seconds)
+
+    async def run() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await _write_metrics(path.with_suffix(".prom"), counts, pytest.fail)
+
+    asyncio.run(run())
+    found = path.with_suffix(".prom")
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(found.read_text())
+        for sample in family.samples
+    }
+    assert found.stat().st_mode & 0o777 == 0o644
+    assert samples["taut_agent_asked_total",] == 2_000_004
+    assert {labels[0]: value for (name, *labels), value in samples.items() if name == "taut_agent_lost_total"} == {
+        "late": 3, "unavailable": 0, "resting": 0, "unreadable": 0, "script": 0,
+    }  # fmt: skip
+    within = [samples["taut_agent_call_seconds_bucket", bound] for bound in ("0.01", "0.1", "0.2", "+Inf")]
+    assert within == [1, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
