@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
+from features.history import History
 from modelserve.bundle.bundle import CHECKSUMS, Bundle, read_bundle
 from modelserve.bundle.card import MODEL_NAME
 from modelserve.bundle.champions import (
@@ -76,6 +77,7 @@ def mirror(
     bundles copied are added to it.
     """
     known = {} if verified is None else verified
+    histories: dict[str, History] = {}
     for name in names or ():
         if not MODEL_NAME.fullmatch(name):
             raise MirrorError(f"model name {name[:80]!r}, expected <runtime|usage>.<trace>.<type>")
@@ -83,7 +85,7 @@ def mirror(
         done = []
         for name, version in _aliased(client, names, alias):
             if version is not None:
-                done.append(_mirror_one(client, tracking_uri, folder, (name, version, alias), known))
+                done.append(_mirror_one(client, tracking_uri, folder, (name, version, alias), known, histories))
             elif (stale := _pointer_of(folder, name, alias)) is not None:
                 pointer_file(folder, name, alias).unlink(missing_ok=True)
                 done.append(Mirrored(name=name, version=stale.version, alias=alias, outcome="withdrawn"))
@@ -95,9 +97,10 @@ def read_version(tracking_uri: str, folder: Path, name: str, version: int) -> Bu
     with _client(tracking_uri) as client:
         expected = client.get_model_version(name, str(version)).tags.get(DIGEST_TAG)
         place = version_folder(folder, name, str(version))
-        if _present(place, expected, {}) is None:
-            _fetch(client, tracking_uri, place, name, str(version), expected)
-        return read_bundle(place, version=str(version))
+        histories: dict[str, History] = {}
+        if _present(place, expected, {}, histories) is None:
+            _fetch(client, tracking_uri, place, (name, str(version), expected), histories)
+        return read_bundle(place, version=str(version), histories=histories)
 
 
 def _aliased(client: Any, names: Sequence[str] | None, alias: str) -> list[tuple[str, str | None]]:
@@ -138,15 +141,23 @@ def _registered(client: Any, name: str) -> Any:
         ) from error
 
 
-def _mirror_one(client: Any, uri: str, folder: Path, wanted: tuple[str, str, str], verified: Verified) -> Mirrored:
+def _mirror_one(
+    client: Any,
+    uri: str,
+    folder: Path,
+    wanted: tuple[str, str, str],
+    verified: Verified,
+    histories: dict[str, History],
+) -> Mirrored:
     name, version, alias = wanted
     try:
         registered = client.get_model_version(name, version)
         expected = registered.tags.get(DIGEST_TAG)
         place = version_folder(folder, name, version)
-        digest, outcome = _present(place, expected, verified), "present"
+        digest, outcome = _present(place, expected, verified, histories), "present"
         if digest is None:
-            digest, outcome = _fetch(client, uri, place, name, version, expected).digest, "fetched"
+            digest, outcome = _fetch(client, uri, place, (name, version, expected), histories), "fetched"
+            verified[place] = files_mark(place), digest
         pointer = Pointer(name=name, version=version, alias=alias, run_id=registered.run_id or None, digest=digest)
         if _pointer_of(folder, name, alias) != pointer:
             write_pointer(folder, pointer)
@@ -155,13 +166,13 @@ def _mirror_one(client: Any, uri: str, folder: Path, wanted: tuple[str, str, str
     return Mirrored(name=name, version=version, alias=alias, outcome=outcome)
 
 
-def _present(place: Path, expected: str | None, verified: Verified) -> str | None:
+def _present(place: Path, expected: str | None, verified: Verified, histories: dict[str, History]) -> str | None:
     """Return the digest of the bundle in a folder; None if the bundle is damaged, missing or not the registered one."""
     mark = files_mark(place)
     held = verified.get(place)
     if held is None or held[0] != mark:
         try:
-            held = mark, read_bundle(place).digest
+            held = mark, read_bundle(place, histories=histories).digest
         except BundleError:
             return None
         verified[place] = held
@@ -175,10 +186,16 @@ def _pointer_of(folder: Path, name: str, alias: str) -> Pointer | None:
         return None
 
 
-def _fetch(client: Any, uri: str, place: Path, name: str, version: str, digest: str | None) -> Bundle:
-    """Download a version's bundle to a temporary folder, verify it, and move it into place."""
+def _fetch(
+    client: Any, uri: str, place: Path, wanted: tuple[str, str, str | None], histories: dict[str, History]
+) -> str:
+    """Download a version's bundle to a temporary folder, verify it, move it into place, and return its digest.
+
+    `wanted` is the model's name, its version and its registered digest, None if that is unknown.
+    """
     from mlflow.artifacts import download_artifacts
 
+    name, version, digest = wanted
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{version}.") as stage:
         source = client.get_model_version_download_uri(name, version)
@@ -191,7 +208,7 @@ def _fetch(client: Any, uri: str, place: Path, name: str, version: str, digest: 
             ) from error
         fetched = Path(whole)
         inner = _bundle_in(fetched, f"{name}@{version}")
-        bundle = read_bundle(inner)
+        bundle = read_bundle(inner, histories=histories)
         if bundle.card.name != name or digest not in (None, bundle.digest):
             raise BundleError(
                 f"{name}@{version}: bundle {bundle.card.name} {bundle.digest[:12]}, expected {str(digest)[:12]}"
@@ -201,7 +218,7 @@ def _fetch(client: Any, uri: str, place: Path, name: str, version: str, digest: 
             place.rename(Path(stage) / "damaged")
         shutil.copytree(inner, Path(stage) / "whole")
         (Path(stage) / "whole").rename(place)
-    return read_bundle(place)
+    return bundle.digest
 
 
 def _bundle_in(model: Path, reference: str) -> Path:
