@@ -82,6 +82,6 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 # Regenerate the locks: versions and hashes only.
 lock: $(TESTED)
-	$(COMPILE) --extra train --extra install pyproject.toml --output-file requirements.lock
+	$(COMPILE) --extra train --extra postgres --extra s3 --extra install pyproject.toml --output-file requirements.lock
 	$(COMPILE) --extra dev pyproject.toml --constraint requirements.lock --output-file tests/requirements.lock
 	$(COMPILE) --group docs --output-file docs/requirements.lock

@@ -1,20 +1,32 @@
-"""The alert rules: promtool accepts them, plays them through, and every metric they name is one of ours."""
+"""Alert rules and dashboard: promtool accepts and plays the rules, and every metric named is one of ours."""
 
+import json
 import re
 import subprocess
+from itertools import chain
 from pathlib import Path
 
 import pytest
 import yaml
 
 from modelserve.api.metrics import Metrics
+from pipelines.connect.slurm.counts import Counts
 from tests.deploy.tools import tool
 from tests.modelserve.api.test_metrics import names_of
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RULES = DEPLOY / "prometheus-rules.yaml"
 PLAYED = DEPLOY / "prometheus-rules.test.yaml"
+DASHBOARD = DEPLOY / "grafana.json"
 SUFFIXES = ("_bucket", "_count", "_sum")
+ROOMS = {
+    "Service": "taut_requests_total",
+    "Savings": "taut_given_amount_total",
+    "Kills and other harm": "taut_brakes",
+    "Drift": "taut_prediction_error_ratio",
+    "Agent of Slurm": "taut_agent_lost_total",
+}
+"""What a row of the dashboard shows at least."""
 
 
 def alerts() -> list[dict[str, str]]:
@@ -26,12 +38,30 @@ def base_name(metric: str) -> str:
     return next((metric.removesuffix(end) for end in SUFFIXES if metric.endswith(end)), metric)
 
 
-@pytest.mark.parametrize("path", [RULES, PLAYED], ids=["rules", "played"])
+@pytest.mark.parametrize("path", [RULES, PLAYED, DASHBOARD], ids=["rules", "played", "dashboard"])
 def test_every_metric_that_is_named_is_one_of_ours(path: Path) -> None:
     named = {base_name(name) for name in re.findall(r"\btaut_\w+", path.read_text())}
 
     assert named
-    assert named - names_of(Metrics().page().decode()) == set()
+    assert named - names_of(Metrics().page().decode()) - names_of(Counts().page()) == set()
+
+
+def test_the_dashboard_asks_prometheus_what_it_can_answer(tmp_path: Path) -> None:
+    rows: dict[str, list[str]] = {}
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        if panel["type"] == "row":
+            asked = rows.setdefault(panel["title"], [])
+        asked += [target["expr"] for target in panel.get("targets", ())]
+    rules = [{"record": f"q{at}", "expr": expr} for at, expr in enumerate(chain(*rows.values()))]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+
+    done = subprocess.run(
+        [tool("promtool"), "check", "rules", "rules.yaml"], cwd=tmp_path, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {title: metric for title, metric in ROOMS.items() if metric not in str(rows[title])} == {}
+    assert set(rows) == set(ROOMS)
 
 
 def test_what_can_go_wrong_has_an_alert_and_says_what_to_do() -> None:

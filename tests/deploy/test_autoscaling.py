@@ -18,7 +18,7 @@ Spec = dict[str, Any]
 
 @pytest.fixture
 def documents() -> dict[str, Spec]:
-    return {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())}
+    return {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "kubernetes" / "service.yaml").read_text())}
 
 
 @pytest.fixture

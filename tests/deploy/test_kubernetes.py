@@ -1,5 +1,8 @@
-"""The Kubernetes manifest: valid to the letter, locked down, and in step with the settings it sets."""
+"""The Kubernetes manifests: valid to the letter, locked down, and in step with the settings they set."""
 
+import re
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,31 +12,52 @@ import yaml
 
 from modelserve.server.supervisor import END_SPARE_S
 from modelserve.settings import ServeSettings
+from pipelines.settings import Settings
+from tests.deploy.tools import check_command, tool
 
-MANIFEST = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes.yaml"
-DOCUMENTS = list(yaml.safe_load_all(MANIFEST.read_text()))
+BASE = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
+KUSTOMIZATION = yaml.safe_load((BASE / "kustomization.yaml").read_text())
+DOCUMENTS = [each for name in KUSTOMIZATION["resources"] for each in yaml.safe_load_all((BASE / name).read_text())]
 Spec = dict[str, Any]
 
 
-def of_kind(kind: str) -> Spec:
-    [found] = [each for each in DOCUMENTS if each["kind"] == kind]
+def of_kind(kind: str, name: str = "taut") -> Spec:
+    [found] = [each for each in DOCUMENTS if each["kind"] == kind and each["metadata"]["name"].startswith(name)]
     return found
+
+
+def pod_of(document: Spec) -> Spec:
+    """Return the pod of a Deployment or CronJob."""
+    spec = document["spec"]
+    return (spec["jobTemplate"]["spec"] if "jobTemplate" in spec else spec)["template"]["spec"]
+
+
+def containers(document: Spec) -> list[Spec]:
+    pod = pod_of(document)
+    return [*pod["containers"], *pod.get("initContainers", ())]
+
+
+def settings_of(name: str) -> dict[str, str]:
+    return of_kind("ConfigMap", name)["data"]
+
+
+WORKLOADS = [each for each in DOCUMENTS if each["kind"] in ("Deployment", "CronJob")]
 
 
 @pytest.fixture
 def pod() -> Spec:
-    return of_kind("Deployment")["spec"]["template"]["spec"]
+    return pod_of(of_kind("Deployment"))
 
 
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch) -> ServeSettings:
     """Return what the ConfigMap says."""
-    for name, value in of_kind("ConfigMap")["data"].items():
+    for name, value in settings_of("taut-settings").items():
         monkeypatch.setenv(name, value)
     return ServeSettings()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: each["kind"])
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: f"{each['kind']} {each['metadata']['name']}")
 def test_it_is_valid_against_the_apis_schemas(document: Spec) -> None:
     version = kubernetes_validate.latest_version()
 
@@ -41,8 +65,48 @@ def test_it_is_valid_against_the_apis_schemas(document: Spec) -> None:
     assert version.startswith(kubernetes_validate.validate(document, version, strict=True))
 
 
-def test_containers_are_locked_down(pod: Spec) -> None:
-    for container in [*pod["containers"], *pod["initContainers"]]:
+def test_all_files_are_resources_and_one_setting_names_the_image() -> None:
+    assert {path.name for path in BASE.iterdir()} == {*KUSTOMIZATION["resources"], "kustomization.yaml"}
+    [image] = KUSTOMIZATION["images"]
+    assert {each["image"] for workload in WORKLOADS for each in containers(workload)} == {image["name"]}
+
+    done = subprocess.run(
+        [tool("kubectl"), "kustomize", str(BASE)], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    built = list(yaml.safe_load_all(done.stdout))
+    named = f"{image['newName']}:{image['newTag']}"
+    assert sorted((each["kind"], each["metadata"]["name"]) for each in built) == sorted(
+        (each["kind"], each["metadata"]["name"]) for each in DOCUMENTS
+    )
+    assert set(re.findall(r"^ *image: (.+)$", done.stdout, re.MULTILINE)) == {named}
+
+
+def test_the_trainer_runs_a_command_that_exists_and_fails_only_if_training_does(tmp_path: Path) -> None:
+    [trainer] = containers(of_kind("CronJob"))
+    _, *words = shlex.split(trainer["command"][-1].partition("||")[0])
+    check_command(words)
+    taut = tmp_path / "taut"
+    for code, ends in ((0, 0), (1, 1), (2, 1), (3, 0), (4, 0)):
+        taut.write_text(f"#!/bin/sh\nexit {code}\n")
+        taut.chmod(0o755)
+        words = ["/bin/sh", *trainer["command"][1:]]
+        assert subprocess.run(words, env={"PATH": str(tmp_path)}, check=False).returncode == ends
+    taken = {each["configMapRef"]["name"] for each in trainer["envFrom"] if "configMapRef" in each}
+    known = {f"TAUT_{name.upper()}" for name in Settings.model_fields}
+    assert taken == {"taut-trainer"}
+    assert {name for name in settings_of("taut-trainer") if name.startswith("TAUT_")} <= known
+
+
+def test_the_service_never_sends_calls_to_the_trainer() -> None:
+    labels = of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+    assert not of_kind("Service")["spec"]["selector"].items() <= labels.items()
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each["kind"])
+def test_containers_are_locked_down(workload: Spec) -> None:
+    pod = pod_of(workload)
+    for container in containers(workload):
         held = container["securityContext"]
         assert held["allowPrivilegeEscalation"] is False
         assert held["readOnlyRootFilesystem"] is True
@@ -58,7 +122,7 @@ def test_what_is_set_are_settings_and_secrets_come_from_the_secret(pod: Spec, se
     fields = {f"TAUT_SERVE_{name.upper()}" for name in ServeSettings.model_fields}
     secret = {each["name"] for each in container["env"] if "secretKeyRef" in each.get("valueFrom", {})}
 
-    assert set(of_kind("ConfigMap")["data"]) <= fields
+    assert set(settings_of("taut-settings")) <= fields
     assert secret == {"TAUT_SERVE_TOKENS", "TAUT_SERVE_STORE"}
     assert settings.workers == 2
     assert all(each["kind"] != "Secret" for each in DOCUMENTS)

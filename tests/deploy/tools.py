@@ -1,7 +1,12 @@
-"""Programs of the system that some tests run: absent, the test is skipped, unless TAUT_REQUIRE_TOOLS=1 (as in CI)."""
+"""Programs that some tests run, and that files in `deploy` start.
+
+A program of the system that is absent skips the test, unless TAUT_REQUIRE_TOOLS=1 (as in CI).
+"""
 
 import os
 import shutil
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -18,6 +23,8 @@ PACKAGES = {
     "sbatch": "slurm-client",
     "lua5.1": "lua5.1 lua-socket",
     "openssl": "openssl",
+    "systemd-analyze": "systemd",
+    "kubectl": "kubernetes-client",
 }
 
 
@@ -30,3 +37,15 @@ def tool(name: str) -> str:
             pytest.fail(why)
         pytest.skip(why)
     return found
+
+
+def check_command(words: Sequence[str]) -> None:
+    """Raise an error if `taut` with these words names no command, or an option that is unknown, missing or wrong."""
+    import typer
+
+    from pipelines.cli import app
+
+    found: Any = typer.main.get_group(app)  # a group at first, a command at last
+    while hasattr(found, "commands"):
+        found, words = found.commands[words[0]], words[1:]
+    found.make_context(found.name, list(words), parent=typer.Context(found))

@@ -7,6 +7,7 @@ start with a broken script.
 import ctypes
 import re
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -43,6 +44,7 @@ def write_files(
         "CLUSTER": cluster,
         "SERVICE": service,
         "USER": user,
+        "HOME": "read-only" if _in_home(program) or _in_home(sys.base_prefix) else "yes",
     }
     for name in ("OUT", "SOCKET", "GPUS"):
         if not _PLAIN.fullmatch(slots[name]):
@@ -56,6 +58,11 @@ def write_files(
     if any(sign in program for sign in "\n\r@"):
         raise BadUsage(f"found the program {shlex.quote(program)}, expected a path on one line")
     return write_templates(out, TEMPLATES, WRITTEN, slots, kept=KEPT, check=_check)
+
+
+def _in_home(place: str) -> bool:
+    """Return whether systemd's ProtectHome=yes would hide a program."""
+    return any(Path(place).resolve().is_relative_to(home) for home in ("/home", "/root", "/run/user"))
 
 
 def _check(name: str, text: str) -> None:

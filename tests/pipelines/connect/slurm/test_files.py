@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,22 @@ def test_all_files_are_written_without_a_slot_left(tmp_path: Path) -> None:
     assert not [name for name, text in texts.items() if re.search(r"@[A-Z]+@", text)]
     assert len(texts["slurm.conf.lines"].splitlines()) == 3
     assert os.access(tmp_path / "prolog.sh", os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("base", "program", "said"),
+    [
+        ("/usr", "/opt/taut/bin/taut", "yes"),
+        ("/usr", "/home/anna/venv/bin/taut", "read-only"),
+        ("/root/.pyenv", "/opt/taut/bin/taut", "read-only"),
+    ],
+)
+def test_the_unit_does_not_hide_a_program_in_a_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str, program: str, said: str
+) -> None:
+    monkeypatch.setattr(sys, "base_prefix", base)
+    write(tmp_path, program=program)
+    assert f"\nProtectHome={said}\n" in (tmp_path / "taut-slurm.service").read_text()
 
 
 def test_settings_that_were_edited_stay(tmp_path: Path) -> None:
