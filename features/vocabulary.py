@@ -26,6 +26,11 @@ class Status(StrEnum):
     RUNNING = "running"
     WAITING = "waiting"
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether the job ended before it was done, so that its use shows only what it had needed until then."""
+        return self in (Status.FAILED, Status.CANCELLED, Status.NODE_FAIL)
+
 
 ONGOING: Final = frozenset({Status.RUNNING, Status.WAITING})
 """Statuses of jobs that have not ended; a status is null if the trace records none."""

@@ -50,10 +50,10 @@ def teachable_use(row: Finished) -> Use:
     A job killed for memory needed at least its allocation, whatever its measured peak. Use near the allocation of a
     shrunk resource (`is_capped`) shows what the job was given, not what it needed. It is therefore returned only if it
     is above the predicted peak, so that it can raise later predictions but never lower them. The same holds for all
-    measurements of a report that is not `confirmed`, and for GPU memory if the GPU share was shrunk. Memory in a
-    `quarantined` report is not used.
+    measurements of a job that was cut short or of a report that is not `confirmed`, and for GPU memory if the GPU
+    share was shrunk. Memory in a `quarantined` report is not used.
     """
-    sure = row.trust == "confirmed"
+    sure = row.trust == "confirmed" and not STATUS_OF_OUTCOME[row.outcome].cut_short
     allocated = dict(zip(RESOURCES, row.allocations, strict=True))
     given = {name: allocated[name] for name in shrunk_resources(row)}
     if "gpus" in given:

@@ -46,8 +46,8 @@ class Step:
 class Use:
     """Mean CPUs and peak memory of one machine's part of a job; None if unknown, which is not zero.
 
-    `mem_most_gib` is an upper bound of the peak. `taught_*` leave out what is `capped`: use that a smaller request
-    may have held down, which shows what was given and not what was needed.
+    `mem_most_gib` is an upper bound of the peak. `taught_*` leave out what is `capped`: use that a smaller request or
+    an early end may have held down, which does not show what was needed.
     """
 
     cpu_cores: float | None = None
@@ -87,7 +87,11 @@ def folded_use(
     return Use(
         cpu_cores=used["cpu_cores"],
         mem_most_gib=used["mem_gib"],
-        capped=frozenset(name for name, given in shrunk_to.items() if is_capped(used[name], given)),
+        capped=frozenset(
+            name
+            for name, amount in used.items()
+            if status.cut_short or (name in shrunk_to and is_capped(amount, shrunk_to[name]))
+        ),
     )
 
 

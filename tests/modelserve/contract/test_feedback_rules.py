@@ -50,7 +50,6 @@ def test_use_near_a_smaller_allocation_teaches_upwards_only(used: float | None, 
         ({"alloc_mem_gib": None}, 8.0),
         ({"alloc_mem_gib": 10.0}, 10.0),
         ({"alloc_mem_gib": 8.5}, None),
-        ({"outcome": "failed"}, 8.0),
     ],
 )
 def test_a_job_killed_for_memory_needed_its_allocation_at_least(
@@ -59,6 +58,14 @@ def test_a_job_killed_for_memory_needed_its_allocation_at_least(
     row = replace(JOB, **{"outcome": "oom", **changes})  # type: ignore[arg-type]
 
     assert teachable_use(row).mem_max_gib == taught_gib
+
+
+@pytest.mark.parametrize(("outcome", "taught"), [("failed", None), ("cancelled", None), ("timeout", 8.0)])
+def test_a_job_that_ended_before_it_was_done_teaches_upwards_only(outcome: str, taught: float | None) -> None:
+    row = replace(JOB, outcome=outcome)  # type: ignore[arg-type]
+
+    assert teachable_use(row).mem_max_gib == taught
+    assert teachable_use(replace(row, mem_max_gib=19.0)).mem_max_gib == 19.0
 
 
 def test_every_outcome_is_a_status() -> None:

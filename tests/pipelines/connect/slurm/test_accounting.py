@@ -199,6 +199,13 @@ def test_a_job_that_ended_within_its_first_second_ran(state: str, steps: int) ->
     assert job.start == job.end
 
 
+@pytest.mark.parametrize(("state", "taught"), [("FAILED", False), ("NODE_FAIL", False), ("TIMEOUT", True)])
+def test_a_job_that_ended_before_it_was_done_teaches_no_use(state: str, taught: bool) -> None:
+    [job] = folded({**JOB, "State": state}, STEP)
+    assert job.use.mem_most_gib is not None
+    assert [use is not None for use in (job.use.taught_cpu_cores, job.use.taught_mem_gib)] == [taught] * 2
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
