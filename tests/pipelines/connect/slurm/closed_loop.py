@@ -148,7 +148,7 @@ def enforcing(cluster: Cluster, lake: Path) -> Iterator[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TAUT_SERVE_MODE": "enforce"}
     cluster.start("service", *serve, **environment)
     try:
-        until(lambda: is_ready(address), within_s=60, what="a ready service")
+        until(lambda: is_ready(address), within_s=150, what="a ready service")
         config = cluster.run / "loop.toml"
         config.write_text(settings_text(address, least_mem_mib=32))
         cluster.start("agent", *agent_command(config, cluster.socket), PYTHONPATH=str(ROOT))

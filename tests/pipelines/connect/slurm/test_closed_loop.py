@@ -67,7 +67,7 @@ def _check_an_updated_request_stands(slurm: Cluster) -> int:
 
 def _check_kills_stop_their_group(slurm: Cluster, address: str) -> int:
     """Return the number of a job that was killed for memory; jobs of its group that wait get their requests back."""
-    killed = [held_shrunk(slurm, "small", mib=800, seconds=30) for _ in range(3)]
+    killed = [held_shrunk(slurm, "small", mib=1600, seconds=30) for _ in range(3)]
     waiting, other = (held_shrunk(slurm, name, mib=GROUPS[name]) for name in ("small", "medium"))
     given = slurm.job(other)["TRES"]
     slurm.command("scontrol", "release", ",".join(map(str, killed)))

@@ -16,8 +16,9 @@ WHOLE = "cpus_per_task=8\nnum_tasks=1\nmin_cpus=8\npn_min_cpus=8\nmin_mem_per_no
 
 
 def advice(
-    text: str, *, cpu_cores: float = 2.0, mem_gib: float = 8.0, mode: str = "enforce", answer_id: str = "f8-1"
-) -> Advice:
+    text: str, *, cpu_cores: float = 2.0, mem_gib: float = 8.0, mode: str = "enforce", answer_id: str = "f8-1",
+    runs: int = 300,
+) -> Advice:  # fmt: skip
     """Return advice about the submission in `text`: these targets, where it asks for the resource at all."""
     asked = submission(text).job(cluster="taut", trace="slurm", least_mem_mib=1).request
     target = Request(
@@ -28,7 +29,7 @@ def advice(
     return Advice(
         job_id="submission", request=asked, target=target, lower_bound=target, run_time_p50_s=1.0, run_time_p90_s=2.0,
         run_time_change=0.0, reasons={"cpu_cores": Reason.FLOOR, "mem_gib": Reason.FLOOR, "gpus": Reason.FLOOR},
-        alpha=1.0, model_decided=False, runs=30, note="", raise_to=asked, mode=mode, answer_id=answer_id,
+        alpha=1.0, model_decided=False, runs=runs, note="", raise_to=asked, mode=mode, answer_id=answer_id,
     )  # fmt: skip
 
 
@@ -41,6 +42,12 @@ def test_in_enforce_the_amounts_fall_and_the_original_is_recorded() -> None:
     assert answer.amounts == {"cpus_per_task": 2, "min_cpus": 2, "pn_min_cpus": 2, "min_mem_per_node": 8192}
     assert answer.admin_comment == "taut f8-1 mem 65536->8192 MiB, cpus-per-task 8->2"
     assert "mem 65536->8192 MiB" in answer.message
+
+
+@pytest.mark.parametrize(("runs", "mib"), [(10, 32768), (20, 16384), (40, 8192), (300, 8192)])
+def test_with_few_measured_runs_memory_falls_less(runs: int, mib: int) -> None:
+    answer = answer_to(submission(WHOLE), advice(WHOLE, runs=runs), Mode.ENFORCE)
+    assert answer.amounts["min_mem_per_node"] == mib
 
 
 @pytest.mark.parametrize(
