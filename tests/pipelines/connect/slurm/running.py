@@ -114,8 +114,11 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster() -> Iterator[Cluster]:
-    """Bring a cluster up with the files of `taut slurm files`, which ask an agent at its socket."""
+def running_cluster(more: str = "") -> Iterator[Cluster]:
+    """Bring a cluster up with the files of `taut slurm files`, which ask an agent at its socket.
+
+    `more` are lines for its slurm.conf.
+    """
     for name in PROGRAMS:
         tool(name)
     if os.geteuid() != 0:
@@ -129,6 +132,8 @@ def running_cluster() -> Iterator[Cluster]:
     cluster = Cluster(run=run, environment=environment)
     try:
         _lay_out(cluster)
+        with (run / "etc" / "slurm.conf").open("a") as conf:
+            conf.write(more)
         _start(cluster)
         yield cluster
     finally:
