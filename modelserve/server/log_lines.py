@@ -35,5 +35,5 @@ def write_log_lines(form: Literal["json", "console"]) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogLines(form))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    for name in ("uvicorn", "asyncio"):
+    for name in ("uvicorn", "asyncio", "httpx2"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -15,7 +15,7 @@ from pipelines.cli.options import ADDRESSES, FORM, TOKEN_FILE, Format, emit, say
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, argument, option
 
-CONFIG: Path = option(REQUIRED, "TOML file: names, modes and limit ranges of the cluster's pods.")
+CONFIG: Path = option(REQUIRED, "TOML file: names and modes of the cluster's pods.")
 API_SERVER: str | None = option(None, "Address of `kubectl proxy`.", shown="the cluster that this pod runs in")
 GPUS: tuple[str, ...] = option(
     (),
@@ -47,14 +47,18 @@ def webhook(
     config: Path = CONFIG,
     url: tuple[str, ...] = ADDRESSES,
     port: int = option(8443, "Port; 0 takes a free one.", minimum=0, maximum=65_535),
+    api_server: str | None = API_SERVER,
     token_file: Path | None = TOKEN_FILE,
 ) -> None:
-    """Serve the admission webhook; a pod for which the service is late or fails is created as requested."""
+    """Serve the admission webhook; a pod for which the service is late or fails is created as requested.
+
+    In a cluster, or with --api-server, LimitRanges are read every 5 s; elsewhere only those of the configuration count.
+    """
     from pipelines.cli.remote import token_of
     from pipelines.connect.kubernetes.webhook import open_webhook
 
     _write_log()
-    listening.serve(open_webhook(config, url, token_of(token_file)), port)
+    listening.serve(open_webhook(config, url, token_of(token_file), api_server), port)
 
 
 def review(

@@ -21,6 +21,8 @@ __all__ = ["ApiServer", "open_api_server"]
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds the token and the certificate authority of its service account."""
 
+LIMIT_RANGES: Final = "/api/v1/limitranges"
+
 PAGE: Final = 500
 MOST_BYTES: Final = 1024 * 2**20
 """Maximum size of a page: a cluster's store keeps at most 1.5 MB of an object."""
@@ -149,16 +151,21 @@ class ApiServer:
             ) from error
 
 
+def in_cluster() -> bool:
+    """Return whether this runs in a pod that has its service account's token."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ and (ACCOUNT / "ca.crt").is_file()
+
+
 def open_api_server(url: str | None) -> ApiServer:
     """Return the API server at `url` (no token, as for `kubectl proxy`), else that of this pod's cluster."""
     if url is not None:
         expected = f"--api-server {url[:60]!r}: expected an address such as http://127.0.0.1:8001"
         return ApiServer(client=open_client(url, expected=expected, timeout=TIMEOUT, trust_env=False), token_file=None)
-    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    if host is None or not (ACCOUNT / "ca.crt").is_file():
+    if not in_cluster():
         raise BadUsage(
             "found no cluster; run in a pod, or give --api-server http://127.0.0.1:8001 with `kubectl proxy`"
         )
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
     client = open_client(address, expected=f"{address}: no address", timeout=TIMEOUT, verify=trust, trust_env=False)

@@ -1,14 +1,14 @@
 """The configuration of the Kubernetes interface, read from a TOML file, and the names of pods in the service by it.
 
-Webhooks see neither the labels of a namespace nor its LimitRange, so both are stated here.
+Webhooks do not see the labels of a namespace, so its mode is stated here.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat
 
@@ -84,7 +84,7 @@ class KubernetesConfig(_Part):
     guaranteed
         Whether pods of QoS class Guaranteed are left alone, or shrunk in requests and limits alike.
     limit_ranges
-        The LimitRanges of the namespaces.
+        The LimitRanges of the namespaces, for a webhook that cannot read them from an API server.
     """
 
     trace: Text
@@ -101,6 +101,18 @@ class KubernetesConfig(_Part):
     guaranteed: Literal["leave", "shrink"] = "leave"
     limit_ranges: tuple[LimitRange, ...] = ()
 
+    def with_limit_ranges(self, found: Iterable[Json]) -> Self:
+        """Return the configuration with LimitRanges of an API server added."""
+        read = []
+        for each in found:
+            namespace = mapping(each.get("metadata")).get("namespace")
+            for item in map(mapping, items(mapping(each.get("spec")).get("limits"))):
+                if item.get("type") in ("Container", "Pod"):
+                    ratio = _compute(item.get("maxLimitRequestRatio"))
+                    row = {"type": item["type"], "min": _compute(item.get("min")), "max_limit_request_ratio": ratio}
+                    read.append(LimitRange.model_validate({"namespace": namespace, **row}))
+        return self.model_copy(update={"limit_ranges": (*self.limit_ranges, *read)})
+
     def mode_of(self, namespace: str) -> WebhookMode:
         """Return the mode of a namespace."""
         return self.namespaces.get(namespace, self.mode)
@@ -108,6 +120,10 @@ class KubernetesConfig(_Part):
     def ranges_of(self, namespace: str) -> list[LimitRange]:
         """Return the items of the LimitRanges of a namespace."""
         return [each for each in self.limit_ranges if each.namespace in (None, namespace)]
+
+
+def _compute(amounts: object) -> dict[str, object]:
+    return {name: value for name, value in mapping(amounts).items() if name in ("cpu", "memory")}
 
 
 def read_config(path: Path) -> KubernetesConfig:

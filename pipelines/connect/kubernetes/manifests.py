@@ -18,8 +18,8 @@ GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
 """Extended resources that are GPUs, unless others are named."""
 
 WRITTEN: Final[Mapping[str, str]] = {
-    "settings.yaml": "names, modes and limit ranges; edit it, it is never replaced",
-    "webhook.yaml": "the webhook: deployment, service, disruption budget",
+    "settings.yaml": "names and modes; edit it, it is never replaced",
+    "webhook.yaml": "the webhook, with the right to read limit ranges",
     "certificate.yaml": "its certificate by cert-manager",
     "certificate.sh": "its certificate without cert-manager; run it monthly",
     "extender.yaml": "the scheduler extender, with the right to read nodes and pods",

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from modelserve.client import Client
 from modelserve.contract.reservations import Reserved, RunningJob, Statistics
-from pipelines.connect.kubernetes.api import ApiServer
+from pipelines.connect.kubernetes.api import LIMIT_RANGES, ApiServer
 from pipelines.connect.kubernetes.config import KubernetesConfig, names_of
 from pipelines.connect.kubernetes.feedback import annotated
 from pipelines.connect.kubernetes.objects import (
@@ -137,10 +137,11 @@ class Reclaimer:
 
     def round(self, now: datetime) -> list[dict[str, object]]:
         """Measure all pods once, and return a row for each pod that is, or would be, resized."""
+        config = self._config.with_limit_ranges(self._server.listed(LIMIT_RANGES)[0])
         pods, usage = self._server.listed(PODS)[0], {_name(each): each for each in self._server.listed(USAGE)[0]}
         asked = []
         for pod in pods:
-            slot = resized_slot(pod, self._config)
+            slot = resized_slot(pod, config)
             if slot is not None:
                 known = self._ledger.known(pod["metadata"]["uid"]).statistics
                 job = running_job(pod, slot, usage.get(_name(pod), {}), now, known, self._config)

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,11 +24,13 @@ from starlette.routing import Route
 
 from modelserve.client import Advice, AsyncClient, Retries, Timeouts
 from modelserve.client.policy import Breaker
+from pipelines.connect.kubernetes.api import LIMIT_RANGES, ApiServer, in_cluster, open_api_server
 from pipelines.connect.kubernetes.config import KubernetesConfig, read_config
 from pipelines.connect.kubernetes.objects import Json, mapping, text
 from pipelines.connect.kubernetes.pods import LeftAlone
 from pipelines.connect.kubernetes.reviews import Decision, Review, allowed, decided, planned, read_review
 from pipelines.connect.kubernetes.serving import app_of
+from pipelines.errors import ConnectError
 from scheduler_core.types import Job
 
 __all__ = ["open_webhook", "review_object"]
@@ -62,16 +65,21 @@ DEADLINE_S: Final = 0.2
 REVIEW_DEADLINE_S: Final = 10.0
 """Longest time for the answer to a person; no pod waits for it."""
 
+EVERY_S: Final = 5.0
+"""Seconds between two readings of the LimitRanges."""
+
 Ask = Callable[[Sequence[Job]], Awaitable[Sequence[Advice]]]
 log = logging.getLogger("taut.kubernetes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Webhook:
     """Decides on AdmissionReviews with the advice of the service.
 
     Attributes
     ----------
+    config
+        None until the LimitRanges are read; until then pods are left alone, since a smaller one might be refused.
     ask
         Coroutine that returns advice for each job, such as `AsyncClient.recommend`.
     deadline_s
@@ -80,7 +88,7 @@ class Webhook:
         After several late answers in a row, the service is not asked for a while.
     """
 
-    config: KubernetesConfig
+    config: KubernetesConfig | None
     ask: Ask
     deadline_s: float = DEADLINE_S
     counts: Counts = field(default_factory=Counts)
@@ -104,6 +112,8 @@ class Webhook:
         return answer
 
     async def _decision(self, review: Review) -> Decision:
+        if self.config is None:
+            raise LeftAlone("the LimitRanges are not read yet")
         plan = planned(review, self.config)
         if not self.breaker.admits():
             return Decision(reason=f"failed: the service was late, and rests {self.breaker.rest_s:.0f} s")
@@ -127,9 +137,26 @@ def webhook_app(webhook: Webhook) -> Starlette:
     return app_of({"/kubernetes/mutate": webhook.answer}, Route("/metrics", metrics))
 
 
-def open_webhook(config: Path, urls: Sequence[str], token: str | None) -> Starlette:
-    """Return the webhook's application, which asks the service at `urls`."""
-    return webhook_app(Webhook(config=read_config(config), ask=_client(urls, token).recommend))
+def open_webhook(config: Path, urls: Sequence[str], token: str | None, api_server: str | None) -> Starlette:
+    """Return the webhook's application, which asks the service at `urls`.
+
+    LimitRanges are read at `api_server`, else from the cluster that this pod runs in, if any.
+    """
+    settings = read_config(config)
+    server = open_api_server(api_server) if api_server or in_cluster() else None
+    webhook = Webhook(config=settings if server is None else None, ask=_client(urls, token).recommend)
+    if server is not None:
+        threading.Thread(target=_follow_limit_ranges, args=(webhook, settings, server), daemon=True).start()
+    return webhook_app(webhook)
+
+
+def _follow_limit_ranges(webhook: Webhook, settings: KubernetesConfig, server: ApiServer) -> None:
+    while True:
+        try:
+            webhook.config = settings.with_limit_ranges(server.listed(LIMIT_RANGES)[0])
+        except (ConnectError, ValueError) as error:
+            log.warning("the LimitRanges stay as they were: %s", error)
+        server.sleep(EVERY_S)
 
 
 def _client(urls: Sequence[str], token: str | None, deadline_s: float = DEADLINE_S) -> AsyncClient:

@@ -42,6 +42,22 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert config.ranges_of("else") == []
 
 
+def test_limit_ranges_of_an_api_server_are_as_if_stated(tmp_path: Path) -> None:
+    file = tmp_path / "kubernetes.toml"
+    file.write_text(WHOLE)
+    stated = read_config(file)
+    amounts = {
+        "min": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+        "maxLimitRequestRatio": {"cpu": "4"},
+    }
+    items = [{"type": "Container", "default": {"cpu": "1"}, **amounts}, {"type": "PersistentVolumeClaim"}]
+    found = {"metadata": {"name": "r", "namespace": "ml"}, "spec": {"limits": items}}
+
+    read = stated.model_copy(update={"limit_ranges": ()}).with_limit_ranges([found, {}])
+
+    assert read == stated
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [

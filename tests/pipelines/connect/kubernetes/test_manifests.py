@@ -149,8 +149,9 @@ def test_rights_are_to_read_only(out: Path) -> None:
     assert rules == {
         "taut-extender": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}],
         "taut-feedback": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
+        "taut-webhook": [{"apiGroups": [""], "resources": ["limitranges"], "verbs": ["list"]}],
         "taut-reclaim": [
-            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+            {"apiGroups": [""], "resources": ["limitranges", "pods"], "verbs": ["list"]},
             {"apiGroups": ["metrics.k8s.io"], "resources": ["pods"], "verbs": ["list"]},
         ],
     }

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from modelserve.client import Client
-from pipelines.connect.kubernetes.api import TIMEOUT, ApiServer
+from pipelines.connect.kubernetes.api import LIMIT_RANGES, TIMEOUT, ApiServer
 from pipelines.connect.kubernetes.config import KubernetesConfig
 from pipelines.connect.kubernetes.reclaim import Reclaimer, resized_slot, running_job
 from pipelines.errors import ConnectError
@@ -49,7 +49,9 @@ def rounds(reclaimer: Reclaimer, first: int, last: int) -> list[Json]:
 
 @pytest.mark.slow
 def test_a_pod_that_uses_little_is_resized_and_gets_its_request_back_when_it_presses(tmp_path: Path) -> None:
-    cluster = Cluster({"/api/v1/pods": [pod()], USAGE: [used("500m", "4Gi")]})
+    least = {"type": "Container", "min": {"memory": "20Gi"}}
+    ranges = {LIMIT_RANGES: [{"metadata": {"namespace": "default"}, "spec": {"limits": [least]}}]}
+    cluster = Cluster({**ranges, "/api/v1/pods": [pod()], USAGE: [used("500m", "4Gi")]})
     with reclaiming(tmp_path, cluster) as reclaimer:
         assert rounds(reclaimer, 1, 3) == []
         rows = rounds(reclaimer, 3, 40)
@@ -60,12 +62,12 @@ def test_a_pod_that_uses_little_is_resized_and_gets_its_request_back_when_it_pre
         requests = container["resources"]["requests"]
         assert container["name"] == "main"
         assert 0 < amount(requests["cpu"]) < 6
-        assert amount("4Gi") < amount(requests["memory"]) < amount("29Gi")
+        assert requests["memory"] == "20Gi"
 
         small = pod()
         small["spec"]["containers"][0]["resources"]["requests"] |= requests
         small["metadata"]["annotations"] = {"taut.dev/shrunk": '{"cpu_cores": 6.0, "mem_gib": 29.0}'}
-        cluster.objects = {"/api/v1/pods": [small], USAGE: [used("5900m", "28Gi")]}
+        cluster.objects = {**ranges, "/api/v1/pods": [small], USAGE: [used("5900m", "28Gi")]}
         back = rounds(reclaimer, 40, 42)[0]
 
     assert amount(back["memory"]) > amount("28Gi")
@@ -75,7 +77,7 @@ def test_a_pod_that_uses_little_is_resized_and_gets_its_request_back_when_it_pre
 @pytest.mark.slow
 @pytest.mark.parametrize(("mode", "enforce"), [("observe", True), ("enforce", False)])
 def test_nothing_is_resized_unless_both_enforce(tmp_path: Path, mode: str, enforce: bool) -> None:
-    cluster = Cluster({"/api/v1/pods": [pod()], USAGE: [used("500m", "4Gi")]})
+    cluster = Cluster({LIMIT_RANGES: [], "/api/v1/pods": [pod()], USAGE: [used("500m", "4Gi")]})
     with reclaiming(tmp_path, cluster, mode=mode, enforce=enforce) as reclaimer:
         rows = rounds(reclaimer, 1, 30)
 
@@ -100,7 +102,7 @@ def test_a_killed_or_restarted_pod_is_held_and_others_are_left_alone() -> None:
 
 
 def test_an_api_server_without_metrics_changes_nothing() -> None:
-    cluster = Cluster({"/api/v1/pods": [pod()]})
+    cluster = Cluster({LIMIT_RANGES: [], "/api/v1/pods": [pod()]})
     cluster.status = 404
     with api_server(cluster) as address, Client("http://127.0.0.1:9") as client:
         server = ApiServer(client=httpx2.Client(base_url=address, timeout=TIMEOUT), token_file=None)

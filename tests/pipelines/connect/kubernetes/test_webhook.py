@@ -6,16 +6,19 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
 from modelserve.client import Advice
 from modelserve.client.policy import Breaker
+from pipelines.connect.kubernetes.api import LIMIT_RANGES, ApiServer
 from pipelines.connect.kubernetes.serving import BODY_LIMIT_BYTES
-from pipelines.connect.kubernetes.webhook import Webhook, webhook_app
+from pipelines.connect.kubernetes.webhook import Webhook, _follow_limit_ranges, webhook_app
 from scheduler_core.types import Job
 from tests.pipelines.connect.kubernetes.advising import Asked, answer, config
 from tests.pipelines.connect.kubernetes.api_server import admitted, recorded
+from tests.pipelines.connect.kubernetes.fake import Cluster, api_server
 
 PATH = "/kubernetes/mutate"
 
@@ -68,6 +71,28 @@ def test_a_service_that_was_late_several_times_rests() -> None:
     assert asyncio.run(reviews(breaker.failures + 1))[-1] == "failed: the service was late, and rests 5 s"
     now[0] = 5.0
     assert asyncio.run(reviews(2)) == ["shrunk", "shrunk"]
+
+
+def test_pods_are_left_alone_until_the_limit_ranges_are_read(caplog: pytest.LogCaptureFixture) -> None:
+    least = {"type": "Container", "min": {"memory": "20Gi"}}
+    cluster = Cluster({LIMIT_RANGES: [{"metadata": {"namespace": "default"}, "spec": {"limits": [least]}}]})
+    webhook, seen = Webhook(config=None, ask=Asked()), []
+
+    def reviewed(_: float) -> None:
+        answer = asyncio.run(webhook.answer(json.dumps(recorded("pod-of-job")).encode()))
+        response, after = admitted(recorded("pod-of-job"), answer)
+        seen.append((response["auditAnnotations"]["reason"], after["spec"]["containers"][0]["resources"]["requests"]))
+        cluster.status = 200
+        if len(seen) == 2:
+            raise SystemExit
+
+    cluster.status = 403
+    with api_server(cluster) as url, httpx2.Client(base_url=url) as client, pytest.raises(SystemExit):
+        _follow_limit_ranges(webhook, config(), ApiServer(client=client, token_file=None, sleep=reviewed))
+
+    assert [reason for reason, _ in seen] == ["left alone: the LimitRanges are not read yet", "shrunk"]
+    assert seen[1][1]["memory"] == "20Gi"
+    assert "see that the account may list it" in caplog.text
 
 
 @pytest.fixture
