@@ -49,6 +49,9 @@ def test_every_source_that_is_copied_exists(stages: list[list[tuple[str, str]]])
 
     assert ours
     assert [source for source in ours if not (ROOT / source).exists()] == []
+    ignored, *kept = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[0] in "*!"]
+    assert ignored == "*"
+    assert {line.removeprefix("!") for line in kept if line[0] == "!"} == {each.removeprefix("./") for each in ours}
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
         "packages"
     ]
@@ -61,6 +64,11 @@ def test_what_is_installed_is_in_the_lock_and_held_to_hashes(stages: list[list[t
 
     assert len(installs) == 2
     assert all("pip install" in part and "--require-hashes" in part for part in installs)
+
+
+def test_the_lock_holds_the_drivers_of_what_the_manifests_name() -> None:
+    locked = {line.partition("==")[0] for line in (ROOT / "requirements.lock").read_text().splitlines() if "==" in line}
+    assert {"psycopg", "psycopg-binary", "boto3", "s3fs", "mlflow"} <= locked
 
 
 def test_it_is_not_root_and_says_how_to_ask_whether_it_lives(stages: list[list[tuple[str, str]]]) -> None:
