@@ -47,7 +47,7 @@ class BoundedConfig(uvicorn.Config):
         super().__init__(
             app,
             http=Connection,
-            loop="uvloop",
+            loop="auto",  # uvloop where it is installed
             ws="none",
             lifespan="on",
             log_config=None,
