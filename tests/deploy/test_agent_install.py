@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SACCT = ROOT / "tests" / "pipelines" / "connect" / "slurm" / "sacct.txt"
 ASIDE = (
-    "fastapi", "uvloop", "mlflow", "numba", "polars", "pyarrow", "sqlalchemy", "xgboost", "duckdb", "dataframely", "sklearn",
-    "scipy",
+    "duckdb", "dataframely", "fastapi", "mlflow", "numba", "polars", "pyarrow", "scipy", "sklearn", "sqlalchemy",
+    "uvloop", "xgboost",
 )  # fmt: skip
 SERVER = ("starlette", "uvicorn", "prometheus_client", "httptools")
 """Libraries of `taut[agent]`; the base without them is enough for Slurm."""

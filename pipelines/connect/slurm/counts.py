@@ -35,7 +35,7 @@ class Counts:
     def page(self) -> str:
         """Return the counts in Prometheus's text format; every reason has a series from the start."""
         buckets = [(f"{each:g}", self._within[each]) for each in BUCKETS_S] + [("+Inf", self._timed)]
-        families = {
+        families: dict[str, list[tuple[str, float]]] = {
             "taut_agent_asked_total counter": [("", self.answered + self.lost.total())],
             "taut_agent_answered_total counter": [("", self.answered)],
             "taut_agent_lost_total counter": [(f'{{reason="{each}"}}', self.lost[each]) for each in get_args(Reason)],
