@@ -26,7 +26,7 @@ from tests.pipelines.connect.slurm.running import Cluster, running_cluster
 
 BLOCKS, BLOCK = 10, 10
 ANSWERED_BARS: Final = (Bar(side="at most", value=20.0), Bar(side="at most", value=50.0))
-HANGS_BAR: Final = Bar(side="at most", value=220.0)
+HANGS_BAR: Final = Bar(side="at most", value=520.0)
 OPEN_BAR: Final = Bar(side="at most", value=2.0)
 SILENT = "function slurm_job_submit() return 0 end function slurm_job_modify() return 0 end return 0\n"
 
