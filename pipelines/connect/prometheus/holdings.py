@@ -81,12 +81,13 @@ def attributed(
 def within_runs(
     server: Server, dialect: Dialect, match: str, hour_s: float, readings: pl.DataFrame, ended: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return readings in which GPUs of jobs that ended in the hour are read anew, from the samples of their runs only.
+    """Return readings in which GPUs that kept a job's name after its end are read anew, from samples of the run only.
 
-    `ended` has `job`, as readings name it, `from_s` and `to_s`. A GPU may keep a job's name for a while after its end.
+    `ended` has the jobs that ended in the hour: `job`, as readings name it, `from_s` and `to_s`.
     """
     of_gpus = readings.filter(pl.col("measure").is_in(["gpus", "gpu_mem_gib"]))
-    stale = of_gpus.join(ended, on="job", how="semi")
+    ran_s = pl.col("to_s") - pl.max_horizontal("from_s", pl.lit(hour_s))
+    stale = of_gpus.join(ended, on="job").filter(pl.col("seconds") > ran_s)  # also by one sample, if it is by chance
     jobs = stale["job"].unique().sort().to_list()
     found = [readings.join(stale, on=KEY, how="anti")]
     for measure in dialect.measures:

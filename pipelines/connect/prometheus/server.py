@@ -93,15 +93,12 @@ class Server:
 
     def samples(self, query: str, at_s: float, labels: Sequence[str]) -> pl.DataFrame:
         """Return the raw samples of a range selector that ends at `at_s`: labels, `at_s` and `value`."""
-        parts = []
-        schema = dict.fromkeys(labels, pl.String) | {"at_s": pl.Float64, "value": pl.Float64}
+        rows = self._result(query, {"time": f"{at_s:.3f}"}, "matrix")
         with self._understood():
-            for row in self._result(query, {"time": f"{at_s:.3f}"}, "matrix"):
-                at, values = zip(*row["values"], strict=True)
-                named = {name: row["metric"].get(name, "") for name in labels}
-                part = pl.DataFrame({"at_s": list(map(float, at)), "value": list(map(float, values))})
-                parts.append(part.select(*(pl.lit(text).alias(name) for name, text in named.items()), "at_s", "value"))
-        return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+            series = [number for number, row in enumerate(rows) for _ in row["values"]]
+            points = [(float(at), float(value)) for row in rows for at, value in row["values"]]
+            found = pl.DataFrame(points, schema={"at_s": pl.Float64, "value": pl.Float64}, orient="row")
+            return pl.concat([_series_of(rows, labels)[series], found], how="horizontal")
 
     def _result(self, query: str, when: dict[str, str], kind: str) -> list[Any]:  # JSON of a foreign server
         content = self._answered({"query": query} | when)
