@@ -35,7 +35,7 @@ class Caller(BaseModel):
 
     @property
     def believed(self) -> bool:
-        """Whether its feedback counts as confirmed; only by the scope itself, not by `admin`."""
+        """Whether all its feedback is believed; only by the scope itself, not by `admin`."""
         return Scope.ACCOUNTING in self.scopes
 
     def check_reach(self, trace: str, cluster: str | None, *, field: str) -> None:
@@ -62,7 +62,7 @@ def _out_of_reach(field: str, name: str | None, reach: frozenset[str]) -> str:
 
 
 ANYONE: Final = Caller(name="anyone", scopes=frozenset(Scope) - {Scope.ACCOUNTING})
-"""The caller of every call if no tokens are set, which is allowed on loopback addresses only; it is not believed."""
+"""The caller of every call if no tokens are set, which is allowed on loopback addresses only."""
 
 
 class OfCluster(Protocol):

@@ -153,6 +153,8 @@ class Service:
         """Store the reports of finished jobs, and learn from them."""
         default_trace, at = self.settings.trace, self.clock()
         snapshot = self.models.current
+        if not caller.believed:
+            self.log.flush()  # reports may name answers that wait to be logged
         return take_feedback(self.store, self.feed, snapshot, body, caller, default_trace=default_trace, at=at)
 
     def read_drift(self, caller: Caller, trace: str | None = None, task_type: str | None = None) -> DriftAnswer:

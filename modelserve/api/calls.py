@@ -116,7 +116,7 @@ _SANE_TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[
 
 
 def new_ids() -> Iterator[str]:
-    """Yield ids for calls and answers, unique across workers and restarts: a random prefix and a count."""
+    """Yield ids for calls, unique across workers and restarts: a random prefix and a count."""
     prefix = secrets.token_hex(8)
     return (f"{prefix}-{number}" for number in itertools.count(1))
 
@@ -153,10 +153,10 @@ class Call:
         self.address = (scope.get("client") or ("",))[0]
         self.path: str = scope["path"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
-        self.answer_id = next(desk.ids)
+        self.answer_id = secrets.token_hex(8)  # not to be guessed from another id: the report of a job names it
         given = self.headers.get(b"x-request-id")
         sane = given is not None and _SANE_ID.fullmatch(given)
-        self.request_id = given.decode() if sane and given is not None else self.answer_id
+        self.request_id = given.decode() if sane and given is not None else next(desk.ids)
         self.caller: Caller | None = None
         self.body = b""
         self.held_bytes = 0

@@ -10,7 +10,11 @@ from features.vocabulary import Status
 from modelserve.amounts import is_below, is_capped
 from modelserve.store.finished import OOM, RESOURCES, Finished, Outcome
 
-__all__ = ["STATUS_OF_OUTCOME", "shrunk_resources", "teachable_use"]
+__all__ = ["STATUS_OF_OUTCOME", "is_mixed_up", "shrunk_resources", "teachable_use"]
+
+GIB_IN_MIB: Final = 1024.0
+UNITS_OFF: Final = 2.0
+"""Factor by which a ratio may be off `GIB_IN_MIB` for units to count as mixed up."""
 
 STATUS_OF_OUTCOME: Final[dict[str, Status]] = {
     "completed": Status.COMPLETED,
@@ -21,6 +25,13 @@ STATUS_OF_OUTCOME: Final[dict[str, Status]] = {
     "node_fail": Status.NODE_FAIL,
 }
 """Status of a job in the canonical tables, by reported outcome."""
+
+
+def is_mixed_up(used: float | None, predicted: float | None) -> bool:
+    """Return whether memory is off by about 1024 from its prediction: somebody mixed up MiB and GiB."""
+    if not used or not predicted:
+        return False
+    return GIB_IN_MIB / UNITS_OFF <= max(used / predicted, predicted / used) <= GIB_IN_MIB * UNITS_OFF
 
 
 def shrunk_resources(row: Outcome) -> tuple[str, ...]:
@@ -50,15 +61,15 @@ def teachable_use(row: Finished) -> Use:
     A job killed for memory needed at least its allocation, whatever its measured peak. Use near the allocation of a
     shrunk resource (`is_capped`) shows what the job was given, not what it needed. It is therefore returned only if it
     is above the predicted peak, so that it can raise later predictions but never lower them. The same holds for all
-    measurements of a job that was cut short or of a report that is not `confirmed`, and for GPU memory if the GPU
-    share was shrunk. Memory in a `quarantined` report is not used.
+    measurements of a job that was cut short, and for GPU memory if the GPU share was shrunk. If memory is in mixed-up
+    units, neither is returned.
     """
-    sure = row.trust == "confirmed" and not STATUS_OF_OUTCOME[row.outcome].cut_short
+    sure = not STATUS_OF_OUTCOME[row.outcome].cut_short
     allocated = dict(zip(RESOURCES, row.allocations, strict=True))
     given = {name: allocated[name] for name in shrunk_resources(row)}
     if "gpus" in given:
         given["gpu_mem_gib"] = None  # what a share holds of a device's memory is unknown
-    if row.trust == "quarantined":
+    if is_mixed_up(row.mem_max_gib, row.peak_mem_gib) or is_mixed_up(row.gpu_mem_max_gib, row.peak_gpu_mem_gib):
         row = replace(row, mem_max_gib=None, gpu_mem_max_gib=None)
 
     def kept(used: float | None, peak: float | None, resource: str) -> float | None:

@@ -43,15 +43,14 @@ class Thresholds(BaseModel):
 
 
 RowStatus = Literal["accepted", "duplicate", "conflict"]
-Trust = Literal["confirmed", "unconfirmed", "untied", "quarantined"]
+Trust = Literal["believed", "bounded", "shown"]
 
 
 class FeedbackResult(Answer):
-    """The result for one report: stored, a repetition, or in conflict with an earlier report of the job.
+    """The result for one report: stored, a repetition, or in conflict with an earlier one of its reporter on the job.
 
-    `trust` says what is learnt from the use in an accepted report: `confirmed` all of it; `unconfirmed` (too few jobs
-    of the group report as little) and `untied` (no answer about a job of the group and user has its `answer_id`) only
-    what raises predictions; `quarantined`, as if in other units, none of its memory.
+    `trust` says how far an accepted report counts: `believed`, of a token with the scope `accounting`; `bounded`, of
+    the caller that asked about the job and names that answer's id; `shown`, any other, without effect.
     """
 
     job_id: str
@@ -75,7 +74,7 @@ class BrakeHeld(Answer):
 
 
 class FeedbackAnswer(Answer):
-    """The results of a feedback call, in the order of its reports; only the first report of a job counts.
+    """The results of a feedback call, in the order of its reports.
 
     `brakes` are those that now hold for reported jobs, so that jobs like them that wait can get their requests back.
     """

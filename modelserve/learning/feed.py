@@ -22,7 +22,7 @@ from modelserve.loading.models import ModelSet
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.changes import Brake, Change, Erasure, changes_between, write_brake
-from modelserve.store.finished import Finished, Stored, past_of, scored_between
+from modelserve.store.finished import BELIEVED, Finished, Stored, past_of, scored_between
 
 __all__ = ["Feed"]
 
@@ -175,7 +175,7 @@ class Feed:
     def _update_models(self, changes: Sequence[Change]) -> None:
         runs: list[EndedRun] = []
         for change in changes:
-            if isinstance(change, Finished):
+            if isinstance(change, Finished) and change.kind == BELIEVED:
                 runs.append(ended_run(change))
             elif isinstance(change, Erasure):
                 self._teach(runs)

@@ -1,26 +1,34 @@
-"""Feedback calls: check the reports of finished jobs, predict them with the current models, and store each job once."""
+"""Feedback calls: check the reports of finished jobs, predict the jobs with the current models, and store the reports.
+
+Who may teach: a report of a token with the scope `accounting`, the cluster's own records, is believed. A report of the
+caller that asked, about the job it asked about and with the id of that answer, is bounded: it counts for the floor of the
+job's group only (`modelserve.learning.learned`). Any other is stored and shown, without effect. Without tokens there is
+one caller, who may also set modes: its reports are believed if they name an answer.
+"""
 
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from modelserve.callers import Caller
+from features.vocabulary import ROLE_WHOLE_JOB
+from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback import EARLIEST, FeedbackBody
-from modelserve.contract.learning import FeedbackAnswer, FeedbackResult, RowStatus
+from modelserve.contract.learning import FeedbackAnswer, FeedbackResult
 from modelserve.contract.requests import JobIdentity
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.learning.hindsight import scored_in_hindsight
+from modelserve.learning.logged import jobs_of
 from modelserve.learning.modes import brakes_held
-from modelserve.learning.trust import with_trust
 from modelserve.loading.models import Snapshot
 from modelserve.store import Store
-from modelserve.store.changes import insert_finished
-from modelserve.store.finished import OOM, Finished, Identity, Stored, known_digests, reports_of
+from modelserve.store.answers import named_answers
+from modelserve.store.changes import Known, insert_finished, known_reports, status_of
+from modelserve.store.finished import BELIEVED, BOUNDED, OOM, SHOWN, Finished, Stored, Trust, reports_of
 
 __all__ = ["take_feedback"]
 
@@ -28,6 +36,15 @@ AHEAD: Final = timedelta(minutes=5)
 """Maximum time by which a reported end may be ahead of this machine's clock; later ends are rejected."""
 AS_REPORTED: Final = (*(JobIdentity.model_fields.keys() - {"trace", "cluster"}), "answer_id", "outcome")
 """Fields of a report that are stored as they are."""
+KINDS: Final = ("prediction", "recommendation")
+"""Kinds of the answers that reports may name."""
+READ_BYTES: Final = 64 * 2**20
+"""Maximum total size of the logged answers that are read for one call; reports that name others are only shown."""
+
+ABOUT: Final = ("trace", "job_id", "role", "user", "group", "cluster")
+"""What a bounded report has in common with the job that was asked about, which may have named no cluster."""
+Asked = tuple[str | None, ...]
+"""Values of `ABOUT`."""
 
 
 def take_feedback(
@@ -44,33 +61,59 @@ def take_feedback(
     rows = [_finished(body, index, caller, default_trace, at) for index in range(len(body.feedback))]
     rows = _placed(store, rows, snapshot)
     with store.reading("looking for finished jobs") as connection:
-        known = known_digests(connection, {row.identity for row in rows})
-    first = _counted(rows, known)
-    judged = with_trust(store, scored_in_hindsight(list(first.values()), snapshot), believed=caller.believed)
-    earlier = insert_finished(store, judged)
+        known = known_reports(connection, rows)
+    rows = [_overruled(row, known) for row in _trusted(store, rows, caller)]
+    statuses = [status_of(row, known) for row in rows]
+    new = [row for row, status in zip(rows, statuses, strict=True) if status == "accepted"]
+    stored = iter(insert_finished(store, scored_in_hindsight(new, snapshot)))
+    statuses = [next(stored) if status == "accepted" else status for status in statuses]
     feed.poll()
-    learned = feed.learned
-    found = {learned.braked(row.trace, row.task_type, row.cluster, row.group, row.user) for row in rows}
-    taken = _answer(rows, earlier | {key: known[key] for key in known.keys() - first.keys()}, first, judged)
-    return taken.model_copy(update={"brakes": brakes_held(stop for stop in found if stop)})
+    found = {feed.learned.braked(row.trace, row.task_type, row.cluster, row.group, row.user) for row in rows}
+    counts = Counter(statuses)
+    return FeedbackAnswer(
+        accepted=counts["accepted"],
+        duplicates=counts["duplicate"],
+        conflicts=counts["conflict"],
+        results=tuple(
+            FeedbackResult(job_id=row.job_id, status=status, trust=row.kind if status == "accepted" else None)
+            for row, status in zip(rows, statuses, strict=True)
+        ),
+        brakes=brakes_held(stop for stop in found if stop),
+    )
 
 
-def _counted(rows: Sequence[Finished], known: Mapping[Identity, str]) -> dict[Identity, Finished]:
-    """Return the report that counts of each job: the first, but a kill for memory before any other."""
-    counted: dict[Identity, Finished] = {}
-    for row in rows:
-        kill, held = row.outcome == OOM, counted.get(row.identity)
-        if held is None:
-            new = row.identity not in known or (kill and known[row.identity] != row.digest)
-        else:
-            new = kill and held.outcome != OOM
-        if new:
-            counted[row.identity] = row
-    return counted
+def _trusted(store: Store, rows: Sequence[Finished], caller: Caller) -> list[Finished]:
+    """Return the reports with their trust: by the caller's scope, or by the answers that they name."""
+    if caller.believed:
+        return list(rows)
+    asked: dict[str, set[Asked]] = {}
+    ids = {row.answer_id for row in rows if row.answer_id}
+    for record in named_answers(store, ids, parts=("context",), limit_bytes=READ_BYTES):
+        if record.caller == caller.name and record.kind in KINDS:
+            jobs = ({"role": ROLE_WHOLE_JOB, **job} for job in jobs_of(record))
+            asked[record.answer_id] = {tuple(map(job.get, ABOUT)) for job in jobs}
+
+    def trust_in(row: Finished) -> Trust:
+        jobs = asked.get(row.answer_id or "")
+        if jobs is None:
+            return SHOWN
+        if caller == ANYONE:
+            return BELIEVED
+        job = (row.trace, row.job_id, row.role, row.user, row.group)
+        return BOUNDED if jobs & {(*job, row.cluster), (*job, None)} else SHOWN
+
+    return [replace(row, kind=trust_in(row)) for row in rows]
+
+
+def _overruled(row: Finished, known: Known) -> Finished:
+    """Return the report as one that is only shown if the accounting of another reporter has the job; kills count on."""
+    said = any(each.kind == BELIEVED and each.caller != row.caller for each in known[row.identity])
+    kill = (row.kind, row.outcome) == (BELIEVED, OOM)
+    return replace(row, kind=SHOWN) if said and not kill else row
 
 
 def _placed(store: Store, rows: Sequence[Finished], snapshot: Snapshot) -> list[Finished]:
-    """Fill in missing clusters, from an earlier report of the job, otherwise from its VC in the current history."""
+    """Fill in missing clusters, from the reporter's earlier report, otherwise from the VC in the current history."""
     stored: dict[tuple[str, str, str], list[Stored]] = defaultdict(list)
     if unplaced := {(row.trace, row.job_id) for row in rows if not row.cluster}:
         with store.reading("looking for finished jobs") as connection:
@@ -86,12 +129,13 @@ def _placed(store: Store, rows: Sequence[Finished], snapshot: Snapshot) -> list[
 
 
 def _stored_cluster(row: Finished, reports: Sequence[Stored]) -> str | None:
-    """Return the cluster in an earlier report of the job, or None.
+    """Return the cluster in the reporter's earlier report of the job, or None.
 
     It is preferred to the cluster of the job's virtual cluster (VC), which may have moved to another cluster.
     """
-    same = [each for each in reports if each.digest == row.digest]
-    alike = [each for each in reports if not each.cluster or (each.vc, each.submit_us) == (row.vc, row.submit_us)]
+    mine = [each for each in reports if each.caller == row.caller]
+    same = [each for each in mine if each.digest == row.digest]
+    alike = [each for each in mine if not each.cluster or (each.vc, each.submit_us) == (row.vc, row.submit_us)]
     return next((each.cluster for each in (*same, *alike)), None)
 
 
@@ -100,24 +144,6 @@ def _cluster_of_vc(row: Finished, snapshot: Snapshot) -> str:
     history = next((model.history for model in models if model.bundle.card.trace == row.trace), None)
     cluster = None if history is None else history.cluster_of(row.vc)
     return cluster or ""
-
-
-def _answer(
-    rows: Sequence[Finished], earlier: dict[Identity, str], first: dict[Identity, Finished], judged: Sequence[Finished]
-) -> FeedbackAnswer:
-    results, trust = [], {row.identity: row.trust for row in judged}
-    for row in rows:
-        mine = row.identity not in earlier and first[row.identity] is row
-        digest = earlier.get(row.identity) or first[row.identity].digest
-        status: RowStatus = "accepted" if mine else "duplicate" if row.digest == digest else "conflict"
-        results.append(FeedbackResult(job_id=row.job_id, status=status, trust=trust[row.identity] if mine else None))
-    counts = Counter(each.status for each in results)
-    return FeedbackAnswer(
-        accepted=counts["accepted"],
-        duplicates=counts["duplicate"],
-        conflicts=counts["conflict"],
-        results=tuple(results),
-    )
 
 
 def _finished(body: FeedbackBody, index: int, caller: Caller, default_trace: str | None, at: float) -> Finished:

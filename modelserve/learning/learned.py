@@ -3,23 +3,26 @@
 A floor is a minimum of memory for jobs similar to one that ran out of memory: what a shrunk job had asked for, and more
 than what it was given. A brake stops the shrinking of a group, a user or a task type in one cluster. The rules for a
 single job are in `modelserve.contract.feedback_rules`.
+
+Bounded reports set no brake, and never lower what believed ones taught: each of their kills has a floor of its own,
+which their runs lower by at most a tenth a day, and which the accounting's word on the same job ends.
 """
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from modelserve.amounts import is_below
-from modelserve.contract.feedback_rules import shrunk_resources
+from modelserve.contract.feedback_rules import is_mixed_up, shrunk_resources
 from modelserve.contract.fields import Mode
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.changes import Brake, Change, ModeSet, Reset, changes_between
-from modelserve.store.finished import OOM, Outcome
+from modelserve.store.finished import BELIEVED, OOM, Outcome
 
 __all__ = ["Learned"]
 
@@ -32,14 +35,19 @@ a fifth after a kill.
 CALM_RUNS: Final = 20
 """Number of consecutive runs with a peak below the killed allocation after which a memory floor is removed.
 
-Only measured runs whose memory was not shrunk count, of the same group (or user) and role, whose reports are confirmed.
+Only measured runs whose memory was not shrunk count, of the same group (or user) and role.
 """
-
+DAY_S: Final = 86_400.0
+FALL: Final = 0.9
+"""Ratio by which as many runs in bounded reports lower a floor of such reports, at most once in `DAY_S`."""
+BOUNDED_FLOORS: Final = 20
+"""Maximum number of floors of a group (or user) and role by bounded reports; the lowest is dropped."""
 BROKEN_S: Final = 60.0
 """Run time below which a failed job may have been broken by its allocation: Slurm refuses steps that ask for more."""
 LATE: Final = 3.0
 """Ratio of a run time to the upper quantile of its forecast above which a job ran well above it."""
 
+K = TypeVar("K")
 Place = tuple[str, str, str, str]
 """Trace, cluster, task type and group to which a mode applies; an empty text means all."""
 Key = tuple[str, str, str, str, str]
@@ -140,9 +148,13 @@ class Learned:
 
 @dataclass(slots=True, kw_only=True)
 class _Floor:
+    """A floor, the largest allocation that was killed, and the runs in a row below it that are believed and bounded."""
+
     floor_gib: float
     killed_gib: float
     calm: int = 0
+    calm_bounded: int = 0
+    fell_at: float = -np.inf
 
 
 @dataclass(slots=True, kw_only=True)
@@ -160,14 +172,19 @@ class FeedbackState:
     _windows: dict[Scope, deque[tuple[str, str | None]]] = field(default_factory=dict)
     _unshrunk: dict[Scope, tuple[int, int]] = field(default_factory=dict)
     _floors: dict[Key, _Floor] = field(default_factory=dict)
+    _bounded_floors: dict[Key, dict[str, _Floor]] = field(default_factory=dict)  # by job id
 
     def frozen(self) -> Learned:
         """Return an immutable copy of the current state."""
+        floors = {key: each.floor_gib for key, each in self._floors.items()}
+        for key, of_jobs in self._bounded_floors.items():
+            for each in of_jobs.values():
+                floors[key] = max(floors.get(key, 0.0), each.floor_gib)
         return Learned(
             default=self.settings.mode,
             modes=dict(self.modes),
             brakes=dict(self.brakes),
-            floors={key: each.floor_gib for key, each in self._floors.items()},
+            floors=floors,
             seq=self.seq,
         )
 
@@ -186,7 +203,8 @@ class FeedbackState:
             self.brakes[change.scope] = Stop(scope=change.scope, why=change.why, since=change.at)
             self.unwritten.pop(change.scope, None)
         elif isinstance(change, Outcome):
-            self._count_harm(change)
+            if change.kind == BELIEVED:
+                self._count_harm(change)
             self._move_floor(change)
 
     def _count_harm(self, row: Outcome) -> None:
@@ -232,27 +250,51 @@ class FeedbackState:
         if name is None:
             return
         key = (row.trace, row.cluster, whose, name, row.role)
-        if row.outcome == OOM:
-            # If the allocation is unknown, use the measured peak: the job was killed when its use reached that.
-            killed = row.mem_max_gib if row.alloc_mem_gib is None else row.alloc_mem_gib
-            if killed is not None:
-                known = self._floors.get(key) or _Floor(floor_gib=0.0, killed_gib=0.0)
-                higher = max(known.killed_gib, killed)
-                asked = row.req_mem_gib if is_below(row.alloc_mem_gib, row.req_mem_gib) else None
-                floor_gib = max(known.floor_gib, higher * OOM_MARGIN, asked or 0.0)
-                self._floors[key] = _Floor(floor_gib=floor_gib, killed_gib=higher)
-            return
-        floor = self._floors.get(key)
-        if floor is None or row.mem_max_gib is None:
-            return
-        if row.mem_max_gib >= floor.killed_gib:
-            self._floors[key] = replace(floor, calm=0)
-        elif row.trust != "confirmed" or is_below(row.alloc_mem_gib, row.req_mem_gib):
-            return
-        elif floor.calm + 1 >= CALM_RUNS:
-            del self._floors[key]
+        bounded = self._bounded_floors.get(key, {})
+        if row.kind == BELIEVED:
+            bounded.pop(row.job_id, None)
+        if row.outcome != OOM:
+            if row.kind == BELIEVED:
+                _calm(self._floors, key, row)
+            for job_id in list(bounded):
+                _calm(bounded, job_id, row)
+        elif row.kind == BELIEVED:
+            _raise(self._floors, key, row)
         else:
-            self._floors[key] = replace(floor, calm=floor.calm + 1)
+            _raise(self._bounded_floors.setdefault(key, bounded), row.job_id, row)
+            if len(bounded) > BOUNDED_FLOORS:
+                del bounded[min(bounded, key=lambda job_id: bounded[job_id].floor_gib)]
+
+
+def _raise(floors: dict[K, _Floor], key: K, row: Outcome) -> None:
+    """Raise a floor after a kill."""
+    # If the allocation is unknown, use the measured peak: the job was killed when its use reached that.
+    killed = row.mem_max_gib if row.alloc_mem_gib is None else row.alloc_mem_gib
+    if killed is not None:
+        known = floors.get(key) or _Floor(floor_gib=0.0, killed_gib=0.0)
+        higher = max(known.killed_gib, killed)
+        asked = row.req_mem_gib if is_below(row.alloc_mem_gib, row.req_mem_gib) else None
+        floor_gib = max(known.floor_gib, higher * OOM_MARGIN, asked or 0.0)
+        floors[key] = _Floor(floor_gib=floor_gib, killed_gib=higher, fell_at=known.fell_at)
+
+
+def _calm(floors: dict[K, _Floor], key: K, row: Outcome) -> None:
+    """Lower a floor after enough runs in a row that used less, or count them anew."""
+    floor = floors.get(key)
+    if floor is None or row.mem_max_gib is None:
+        return
+    if row.mem_max_gib >= floor.killed_gib:
+        floors[key] = replace(floor, calm=0, calm_bounded=0)
+    elif is_below(row.alloc_mem_gib, row.req_mem_gib) or is_mixed_up(row.mem_max_gib, row.peak_mem_gib):
+        return
+    elif row.kind != BELIEVED:
+        fall = floor.calm_bounded + 1 >= CALM_RUNS and row.at >= floor.fell_at + DAY_S
+        lower = replace(floor, floor_gib=FALL * floor.floor_gib, calm_bounded=0, fell_at=row.at)
+        floors[key] = lower if fall else replace(floor, calm_bounded=floor.calm_bounded + 1)
+    elif floor.calm + 1 >= CALM_RUNS:
+        del floors[key]
+    else:
+        floors[key] = replace(floor, calm=floor.calm + 1)
 
 
 def _scopes(row: Outcome) -> Iterator[tuple[Scope, str]]:
@@ -260,7 +302,7 @@ def _scopes(row: Outcome) -> Iterator[tuple[Scope, str]]:
 
     A job without a group or user is a source of its own.
     """
-    itself = str(row.seq)
+    itself = f"{row.job_id}/{row.role}"
     place = (row.trace, row.cluster, row.task_type)
     if row.group is not None:
         yield (*place, EVERY, row.group), itself

@@ -138,9 +138,10 @@ def brakes_held(stops: Iterable[Stop]) -> tuple[BrakeHeld, ...]:
 def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
     """Return the modes and brakes that the caller may see, and the savings computed from feedback."""
     learned = feed.fresh()
-    ran = newest_finished(store, traces=caller.traces, clusters=caller.clusters, limit=RECENT_JOBS)[::-1]
+    reach = {"traces": caller.traces, "clusters": caller.clusters}
+    ran = newest_finished(store, **reach, limit=RECENT_JOBS, bounded=True)[::-1]
     foregone = foregone_of(store, ran)
-    summed = totals(store, traces=caller.traces, clusters=caller.clusters)
+    summed = totals(store, **reach)
     return ModeAnswer(
         default=learned.default,
         modes=tuple(

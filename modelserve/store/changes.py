@@ -1,13 +1,14 @@
 """The numbered changes that workers learn from: finished jobs, modes, brakes and their releases, and erasures."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from sqlalchemy import and_, delete, exists, insert, or_, select
+from sqlalchemy import Connection, and_, delete, exists, insert, or_, select
 
-from modelserve.store.finished import FINISHED, OOM, Finished, Identity, Outcome, known_digests
+from modelserve.store.finished import BELIEVED, BOUNDED, OOM, TRUSTS, Finished, Identity, Outcome, Stored, reports_of
 from modelserve.store.store import Store, take_numbers
 from modelserve.store.tables import CHANGES
 
@@ -19,6 +20,8 @@ __all__ = [
     "Reset",
     "changes_between",
     "insert_finished",
+    "known_reports",
+    "status_of",
     "write_brake",
     "write_control",
     "write_erasures",
@@ -108,9 +111,7 @@ class Erasure:
 
 Change = Outcome | ModeSet | Reset | Brake | Erasure
 
-KINDS: Final[dict[type[Any], str]] = {
-    Finished: FINISHED, Outcome: FINISHED, ModeSet: "mode", Reset: "reset", Brake: "brake", Erasure: "erasure",
-}  # fmt: skip
+KINDS: Final[dict[type[Any], str]] = {ModeSet: "mode", Reset: "reset", Brake: "brake", Erasure: "erasure"}
 PAGE: Final = 5_000
 """Maximum number of changes in memory at once."""
 
@@ -118,29 +119,53 @@ _C: Final = CHANGES.c
 
 
 def _row(change: Change, seq: int) -> dict[str, object]:
-    return {**asdict(change), "seq": seq, "kind": KINDS[type(change)]}
+    return {"kind": KINDS.get(type(change)), **asdict(change), "seq": seq}  # the kind of a report is its trust
 
 
-def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, str]:
-    """Write the jobs that are not stored yet, in one transaction; return the digests of those already stored.
+Status = Literal["accepted", "duplicate", "conflict"]
+Known = dict[Identity, list[Stored]]
+"""Stored reports by job, with `caller`, `kind`, `outcome` and `digest`."""
 
-    No two of `rows` may have the same identity. A kill for memory always counts: it replaces an earlier report that
-    says otherwise.
+
+def known_reports(connection: Connection, rows: Iterable[Finished]) -> Known:
+    """Return all stored reports of the jobs in `rows`, whoever sent them."""
+    known: Known = defaultdict(list)
+    for each in reports_of(connection, {(row.trace, row.job_id) for row in rows}):
+        known[each.trace, each.cluster, each.job_id, each.role].append(each)
+    return known
+
+
+def status_of(row: Finished, known: Known) -> Status:
+    """Return whether a report is new, a repetition, or contradicts what its reporter said before of the job.
+
+    Reports of others, and those of less trust, never stand in its way. A kill for memory is new beside other outcomes.
     """
+    least = TRUSTS.index(row.kind)
+    said = [each for each in known[row.identity] if each.caller == row.caller and TRUSTS.index(each.kind) >= least]
+    if any(each.digest == row.digest for each in said):
+        return "duplicate"
+    stands = any(row.outcome != OOM or each.outcome == OOM for each in said)
+    return "conflict" if stands else "accepted"
+
+
+def insert_finished(store: Store, rows: Sequence[Finished]) -> list[Status]:
+    """Write the reports that are new, in one transaction; return the status of each, in their order."""
+    statuses: list[Status] = []
     if not rows:
-        return {}
+        return statuses
     with store.writing("storing finished jobs") as connection:
-        # Taking change numbers makes other writers wait, so no other worker stores one of these jobs meanwhile.
+        # Taking change numbers makes other writers wait, so no other worker stores one of these reports meanwhile.
         first = take_numbers(connection, len(rows))
+        known = known_reports(connection, rows)
+        new = []
         for row in rows:
-            if row.outcome == OOM:
-                same = [_C[name] == getattr(row, name) for name in ("trace", "cluster", "job_id", "role")]
-                connection.execute(delete(CHANGES).where(*same, _C.outcome != OOM))
-        earlier = known_digests(connection, {row.identity for row in rows})
-        new = [row for row in rows if row.identity not in earlier]
+            statuses.append(status_of(row, known))
+            if statuses[-1] == "accepted":
+                known[row.identity].append(row)
+                new.append(_row(row, first + len(new)))
         if new:
-            connection.execute(insert(CHANGES), [_row(row, first + i) for i, row in enumerate(new)])
-    return earlier
+            connection.execute(insert(CHANGES), new)
+    return statuses
 
 
 def write_control(store: Store, control: ModeSet | Reset) -> int:
@@ -180,7 +205,7 @@ def write_erasures(store: Store, erasures: Sequence[Erasure]) -> int:
     with store.writing("erasing feedback") as connection:
         first = take_numbers(connection, len(erasures))
         for i, erasure in enumerate(erasures):
-            theirs = [_C.kind == FINISHED, _C.trace == erasure.trace, _C.user == erasure.user]
+            theirs = [_C.kind.in_(TRUSTS), _C.trace == erasure.trace, _C.user == erasure.user]
             if erasure.cluster:
                 theirs.append(_C.cluster == erasure.cluster)
             gone += connection.execute(delete(CHANGES).where(*theirs)).rowcount
@@ -195,12 +220,12 @@ def changes_between(
 ) -> Iterator[Change]:
     """Yield the changes with numbers in (after, upto], in order; with `kinds`, only these.
 
-    With `finished=Outcome`, only those columns of finished jobs are read.
+    Reports that are only shown are left out. With `finished=Outcome`, only those columns of finished jobs are read.
     """
-    every: list[type[Any]] = [finished, ModeSet, Reset, Brake, Erasure]
-    read = [kind for kind in every if not kinds or kind in kinds]
-    columns = list(dict.fromkeys(("kind", *(field.name for kind in read for field in fields(kind)))))
-    made = {KINDS[kind]: (kind, [field.name for field in fields(kind)]) for kind in read}
+    every: dict[str, type[Any]] = {name: kind for kind, name in KINDS.items()} | {BELIEVED: finished, BOUNDED: finished}
+    read = {name: kind for name, kind in every.items() if not kinds or kind in kinds}
+    columns = list(dict.fromkeys(("kind", *(field.name for kind in read.values() for field in fields(kind)))))
+    made = {name: (kind, [field.name for field in fields(kind)]) for name, kind in read.items()}
     pick = {name: itemgetter(*map(columns.index, names)) for name, (_, names) in made.items()}
     numbered = select(*(_C[name] for name in columns)).where(_C.kind.in_(sorted(made))).order_by(_C.seq).limit(PAGE)
     while True:

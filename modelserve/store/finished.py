@@ -6,44 +6,43 @@ from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, Float, and_, case, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Float, and_, case, exists, func, or_, select, tuple_
 
 from modelserve.amounts import SLACK
 from modelserve.store.store import Store
 from modelserve.store.tables import CHANGES
 
 __all__ = [
-    "FINISHED",
-    "MEASURES",
+    "BELIEVED",
+    "BOUNDED",
     "OOM",
     "RESOURCES",
+    "SHOWN",
+    "TRUSTS",
     "Finished",
     "Identity",
     "Outcome",
     "ScoredBy",
     "Stored",
     "Trust",
-    "known_digests",
     "named_finished",
     "newest_finished",
-    "newest_use",
     "past_of",
-    "reports_by_answer",
     "reports_of",
     "scored_between",
     "totals",
 ]
 
-FINISHED: Final = "finished"
-"""Kind of change: a finished job."""
+Trust = Literal["believed", "bounded", "shown"]
+"""How far a report of a finished job counts (`modelserve.learning.feedback`); it is the report's kind of change."""
+BELIEVED: Final = "believed"
+BOUNDED: Final = "bounded"
+SHOWN: Final = "shown"
+TRUSTS: Final[tuple[Trust, ...]] = (SHOWN, BOUNDED, BELIEVED)
+"""From the least to the most."""
 OOM: Final = "oom"
 """The outcome of a job that was killed because it ran out of memory."""
 RESOURCES: Final = ("cpu_cores", "mem_gib", "gpus")
-MEASURES: Final = ("mem_max_gib", "gpu_mem_max_gib", "used_cpu_cores", "used_gpus")
-Trust = Literal["confirmed", "unconfirmed", "untied", "quarantined"]
-"""How far the measurements of a report may be learnt from; see `modelserve.learning.trust`."""
-TIED: Final[tuple[Trust, ...]] = ("confirmed", "unconfirmed")
-"""Trust in reports that are tied to an answer."""
 ScoredBy = Literal["run_time", "usage", "challenger"]
 """Which of the models that predicted a job: the run-time champion, the usage champion or the challenger."""
 Identity = tuple[str, str, str, str]
@@ -51,6 +50,7 @@ Identity = tuple[str, str, str, str]
 
 Stored = Any  # a row of a query: some columns as attributes, which are texts, numbers or None
 
+_OF_REPORT: Final = ("trace", "cluster", "job_id", "role", "caller", "kind", "vc", "submit_us", "outcome", "digest")
 _BATCH: Final = 500
 """Number of job ids in one IN list; SQLite and PostgreSQL allow many more."""
 
@@ -64,6 +64,7 @@ class Outcome:
 
     trace: str
     cluster: str
+    job_id: str
     role: str
     task_type: str
     user: str | None
@@ -77,9 +78,11 @@ class Outcome:
     alloc_gpus: float | None
     mem_max_gib: float | None
     run_s: float
+    caller: str
     at: float
     p90_s: float | None = None
-    trust: Trust = "confirmed"
+    peak_mem_gib: float | None = None
+    kind: Trust = BELIEVED
     seq: int = 0
 
     @property
@@ -101,7 +104,6 @@ class Finished(Outcome):
     `digest` is a hash of the report: a repeated report has the same, a contradictory report of the same job another.
     """
 
-    job_id: str
     vc: str | None
     workload: str | None
     gpu_type: str | None
@@ -114,7 +116,6 @@ class Finished(Outcome):
     used_gpus: float | None
     gpu_mem_max_gib: float | None
     digest: str
-    caller: str
     run_time_model: str | None = None
     usage_model: str | None = None
     challenger_model: str | None = None
@@ -122,7 +123,6 @@ class Finished(Outcome):
     challenger_p50_s: float | None = None
     challenger_p90_s: float | None = None
     peak_cpu_cores: float | None = None
-    peak_mem_gib: float | None = None
     peak_gpus: float | None = None
     peak_gpu_mem_gib: float | None = None
     forecasts: str | None = None
@@ -135,7 +135,13 @@ class Finished(Outcome):
 
 _FIELDS: Final = tuple(field.name for field in fields(Finished))
 _C: Final = CHANGES.c
-_ALL: Final = select(*(_C[name] for name in _FIELDS)).where(_C.kind == FINISHED)
+_OTHER: Final = CHANGES.alias()
+_ALL: Final = select(*(_C[name] for name in _FIELDS))
+_BELIEVED: Final = _C.kind == BELIEVED
+_JOB: Final = ("trace", "cluster", "job_id", "role")
+_DENIED: Final = exists().where(*(_OTHER.c[name] == _C[name] for name in _JOB), _OTHER.c.kind == BELIEVED)
+_COUNTED: Final = or_(_BELIEVED, and_(_C.kind == BOUNDED, ~_DENIED.correlate(CHANGES)))
+"""Condition on reports that count: the believed ones, and the bounded ones of jobs without a believed report."""
 
 
 def _finished(rows: Iterable[Stored]) -> list[Finished]:
@@ -155,9 +161,13 @@ def newest_finished(
     traces: Collection[str] | None = None,
     clusters: Collection[str] | None = None,
     scored_by: tuple[ScoredBy, str] | None = None,
+    bounded: bool = False,
 ) -> list[Finished]:
-    """Return the newest `limit` jobs of some traces, clusters and model (None: all), the oldest of them first."""
-    conditions = _reach(traces, clusters)
+    """Return the newest `limit` jobs of some traces, clusters and model (None: all), the oldest of them first.
+
+    Only believed reports are read; with `bounded`, all that count.
+    """
+    conditions = [_COUNTED if bounded else _BELIEVED, *_reach(traces, clusters)]
     if scored_by is not None:
         conditions.append(_C[f"{scored_by[0]}_model"] == scored_by[1])
     with store.reading("reading feedback") as connection:
@@ -168,20 +178,21 @@ def newest_finished(
 def past_of(store: Store, trace: str, *, each: int) -> list[Finished]:
     """Return the newest `each` jobs of every cluster of a trace, the oldest of them first."""
     with store.reading("reading feedback") as connection:
-        of_trace = select(_C.cluster).where(_C.trace == trace, _C.kind == FINISHED).distinct()
+        of_trace = select(_C.cluster).where(_C.trace == trace, _BELIEVED).distinct()
         clusters = sorted(connection.execute(of_trace).scalars())
     parts = (newest_finished(store, traces=(trace,), clusters=(cluster,), limit=each) for cluster in clusters)
     return sorted(chain.from_iterable(parts), key=lambda job: job.seq)
 
 
 def named_finished(store: Store, names: Collection[tuple[str, str]]) -> list[Finished]:
-    """Return the jobs with these pairs of trace and job id, at most a few hundred, of any cluster and role."""
+    """Return the reports that count of jobs with these pairs of trace and job id, of any cluster and role."""
     # PostgreSQL refuses NUL in texts, and no stored job has it in its id.
     sound = sorted(name for name in names if "\x00" not in "".join(name))
     if not sound:
         return []
     with store.reading("reading feedback") as connection:
-        return _finished(connection.execute(_ALL.where(tuple_(_C.trace, _C.job_id).in_(sound)).order_by(_C.seq)))
+        named = _ALL.where(_COUNTED, tuple_(_C.trace, _C.job_id).in_(sound))
+        return _finished(connection.execute(named.order_by(_C.seq)))
 
 
 def scored_between(store: Store, model: str, after: int, upto: int, *, limit: int) -> Sequence[Stored]:
@@ -190,39 +201,18 @@ def scored_between(store: Store, model: str, after: int, upto: int, *, limit: in
     Their change numbers are in (after, upto].
     """
     scored = select(_C.cluster, _C.forecasts, _C.run_s).where(
-        _C.run_time_model == model, _C.forecasts.is_not(None), _C.seq > after, _C.seq <= upto
+        _C.run_time_model == model, _BELIEVED, _C.forecasts.is_not(None), _C.seq > after, _C.seq <= upto
     )
     with store.reading("reading forecasts") as connection:
         return connection.execute(scored.order_by(_C.seq.desc()).limit(limit)).all()[::-1]
 
 
-def newest_use(
-    store: Store, alike: Collection[tuple[str, str | None]], *, tied: bool, limit: int
-) -> list[tuple[float | None, ...]]:
-    """Return `MEASURES` of the newest jobs whose reports are tied (or not tied) to an answer, the oldest first.
-
-    `alike` holds the columns that the jobs have in common, and their values.
-    """
-    same = [_C[name].is_(None) if value is None else _C[name] == value for name, value in alike]
-    use = select(*(_C[name] for name in MEASURES)).where(*same, _C.trust.in_(TIED if tied else ("untied",)))
-    with store.reading("reading the use of similar jobs") as connection:
-        rows = connection.execute(use.order_by(_C.seq.desc()).limit(limit)).all()
-    return [tuple(row) for row in reversed(rows)]
-
-
-def reports_by_answer(store: Store, answer_ids: Collection[str]) -> dict[str, int]:
-    """Return how many stored reports are tied to each answer."""
-    tied = select(_C.answer_id, func.count()).where(_C.answer_id.in_(sorted(answer_ids)), _C.trust != "untied")
-    with store.reading("counting reports of answers") as connection:
-        return {str(name): int(count) for name, count in connection.execute(tied.group_by(_C.answer_id))}
-
-
 def reports_of(connection: Connection, jobs: Iterable[tuple[str, str]]) -> Iterator[Stored]:
-    """Yield the identity, `vc`, `submit_us` and `digest` of the stored reports of some pairs of trace and job id."""
+    """Yield the columns `_OF_REPORT` of the stored reports of some pairs of trace and job id, the oldest first."""
     by_trace: dict[str, set[str]] = defaultdict(set)
     for trace, job_id in jobs:
         by_trace[trace].add(job_id)
-    columns = select(_C.trace, _C.cluster, _C.job_id, _C.role, _C.vc, _C.submit_us, _C.digest).order_by(_C.seq)
+    columns = select(*(_C[name] for name in _OF_REPORT)).where(_C.kind.in_(TRUSTS)).order_by(_C.seq)
     for trace, named in sorted(by_trace.items()):
         ids = sorted(named)
         for begin in range(0, len(ids), _BATCH):
@@ -230,15 +220,8 @@ def reports_of(connection: Connection, jobs: Iterable[tuple[str, str]]) -> Itera
             yield from connection.execute(batch)
 
 
-def known_digests(connection: Connection, identities: Collection[Identity]) -> dict[Identity, str]:
-    """Return the digest of the stored report of each job that is stored already."""
-    reports = reports_of(connection, ((trace, job_id) for trace, _, job_id, _ in identities))
-    known = {(each.trace, each.cluster, each.job_id, each.role): each.digest for each in reports}
-    return {identity: known[identity] for identity in known.keys() & set(identities)}
-
-
 def totals(store: Store, *, traces: Collection[str] | None, clusters: Collection[str] | None) -> Sequence[Stored]:
-    """Return counts and sums of finished jobs for each trace and task type, in some traces and clusters (None: all).
+    """Return counts and sums of the reports that count by trace and task type, in some traces and clusters (None: all).
 
     The columns: `trace`, `task_type`, `jobs`, `shrunk` (jobs that got less than they requested), `kills` (shrunk jobs
     that ran out of memory), and for each resource `req_...` and `alloc_...`: resource-hours over all instances of the
@@ -257,6 +240,6 @@ def totals(store: Store, *, traces: Collection[str] | None, clusters: Collection
             hours = case((known, column * _C.run_s * _C.instances / 3600.0), else_=0.0)
             sums.append(func.coalesce(func.sum(hours), 0.0).cast(Float(53)).label(column.name))
     by = _C.trace, _C.task_type
-    grouped = select(*by, *sums).where(_C.kind == FINISHED, *_reach(traces, clusters))
+    grouped = select(*by, *sums).where(_COUNTED, *_reach(traces, clusters))
     with store.reading("summing up feedback") as connection:
         return connection.execute(grouped.group_by(*by).order_by(*by)).all()

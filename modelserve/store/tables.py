@@ -15,7 +15,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-LAYOUT: Final = 5
+LAYOUT: Final = 6
 """Version of the table layout; a store of another layout is refused."""
 
 METADATA: Final = MetaData()
@@ -49,7 +49,7 @@ CHANGES: Final = Table(
     Column("at", Float(53), nullable=False),
     *_columns(Text, "task_type user group mode why"),
     Column("before_us", BigInteger),
-    *_columns(Text, "job_id role vc workload gpu_type answer_id outcome trust digest"),
+    *_columns(Text, "job_id role vc workload gpu_type answer_id outcome digest"),
     Column("instances", Integer),
     *_columns(BigInteger, "submit_us start_us end_us"),
     *_columns(Float(53), "run_s req_cpu_cores req_mem_gib req_gpus alloc_cpu_cores alloc_mem_gib alloc_gpus"),
@@ -57,18 +57,18 @@ CHANGES: Final = Table(
     *_columns(Text, "run_time_model usage_model challenger_model forecasts"),
     *_columns(Float(53), "p50_s p90_s challenger_p50_s challenger_p90_s"),
     *_columns(Float(53), "peak_cpu_cores peak_mem_gib peak_gpus peak_gpu_mem_gib"),
-    UniqueConstraint("trace", "cluster", "job_id", "role", name="taut_changes_job"),
+    UniqueConstraint("trace", "cluster", "job_id", "role", "caller", "kind", "outcome", name="taut_changes_report"),
     Index("taut_changes_of_kind", "kind", "seq"),
     Index("taut_changes_of_type", "trace", "task_type", "seq"),
     Index("taut_changes_of_run_time_model", "run_time_model", "seq"),
     Index("taut_changes_of_usage_model", "usage_model", "seq"),
     Index("taut_changes_of_challenger_model", "challenger_model", "seq"),
     Index("taut_changes_of_user", "trace", "user"),
-    Index("taut_changes_of_group", "trace", "cluster", "group", "role", "seq"),
 )
 """All changes that workers learn from, one row each; `modelserve.store.changes` has the columns of each kind.
 
-A finished job is one row, whatever was reported of it. An empty cluster means that none was named.
+A report is one row, whose kind is how far it counts; a reporter has one of a job, and one more if that says that the
+job was killed for memory. An empty cluster means that none was named.
 """
 
 ANSWERS: Final = Table(

@@ -116,7 +116,7 @@ def read_feedback(url: str, trace: str, cluster: str | None, newest: int = NEWES
         raise TrainingError(f"feedback: {error}") from error
     if not found:
         raise TrainingError(f"feedback: found no finished job of {trace}, expected some; is it the service's store?")
-    return found
+    return list({each.identity: each for each in found}.values())  # a kill is reported beside another outcome
 
 
 def with_feedback(

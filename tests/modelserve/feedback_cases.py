@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from features.online import EndedRun
+from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback import FeedbackBody
 from modelserve.learning.erasure import strike_late
 from modelserve.learning.feed import Feed
 from modelserve.loading.models import Snapshot
+from modelserve.scopes import Scope
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
@@ -21,6 +23,9 @@ from modelserve.store.answers import AnswerRecord
 from modelserve.store.finished import Finished
 
 NOW = 1_600_000_000.0
+ACCOUNTING = Caller(name="slurm", scopes=frozenset({Scope.ACCOUNTING}))
+"""The caller whose reports are believed."""
+ABOUT = ("trace", "cluster", "job_id", "role", "user", "group")
 NO_MODELS = Snapshot(champions={}, challengers={}, failures={}, generation=0, loaded_at=0.0)
 
 JOB = Finished(
@@ -150,9 +155,9 @@ def answer_record(answer_id: str, **changes: Any) -> AnswerRecord:
     return AnswerRecord(answer_id=answer_id, **{**said, **changes})
 
 
-def answered(service: Any, answer_id: str, jobs: int = 1, **job: str) -> str:
-    """Log an answer about jobs of a group and user, to which reports can be tied; return its id."""
-    said = {"job_id": "unknown", "user": "u1", "group": "g0", **job}
-    service.log.put(answer_record(answer_id, kind="recommendation", context=context_of(*[said] * jobs)))
+def answered(service: Any, answer_id: str, *job_ids: str, caller: str = ANYONE.name, **job: Any) -> str:
+    """Log an answer to a caller about jobs as those of `row`; return its id."""
+    asked = [{name: value for name, value in row(job_id, **job).items() if name in ABOUT} for job_id in job_ids]
+    service.log.put(answer_record(answer_id, kind="recommendation", caller=caller, context=context_of(*asked)))
     service.log.flush()
     return answer_id

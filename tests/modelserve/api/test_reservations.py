@@ -77,6 +77,9 @@ def test_a_tenants_kills_raise_no_floor_of_another(serve: Make) -> None:
         "instances": 1, "outcome": "oom", "submit_ts": "2020-08-01T09:30:00Z", "start_ts": "2020-08-01T09:31:00Z",
         "end_ts": "2020-08-01T09:36:00Z", "request": {"mem_gib": 29.3}, "allocation": {"mem_gib": 20.0},
     }  # fmt: skip
+    asked = {name: killed[name] for name in ("job_id", "task_type", "user", "group", "cluster", "role", "request")}
+    said = client.post("/v1/predictions", json={"jobs": [asked]}, headers=bearer("bound")).json()
+    killed["answer_id"] = said["answer_id"]
     assert client.post("/v1/feedback", json={"feedback": [killed]}, headers=bearer("bound")).status_code == 200
 
     jobs = [running("mine", cluster="c1"), running("theirs", cluster="c2")]

@@ -115,7 +115,11 @@ def test_what_names_another_tenant_is_refused(client: TestClient, path: str, bod
 
 def test_kills_and_modes_of_one_tenant_change_no_other(client: TestClient) -> None:
     before = {each: ask(client, each, "/v1/recommendations", own(each)) for each in CLUSTERS}
-    killed = [row(f"k{i}", trace="c3", cluster="c3", outcome="oom", allocation={"mem_gib": 20.0}) for i in range(2)]
+    named = ask(client, "c3", "/v1/recommendations", own("c3", "k0"), own("c3", "k1"))["answer_id"]
+    killed = [
+        row(f"k{i}", trace="c3", cluster="c3", outcome="oom", allocation={"mem_gib": 20.0}, answer_id=named)
+        for i in range(2)
+    ]
 
     assert client.post("/v1/feedback", json={"feedback": killed}, headers=of("c3")).status_code == 200
     enforced = client.post("/v1/mode", json={"trace": "c3", "cluster": "c3", "mode": "enforce"}, headers=of("c3"))

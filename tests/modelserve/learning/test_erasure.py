@@ -19,7 +19,7 @@ from modelserve.store.answers import (
     write_comparisons,
 )
 from modelserve.store.finished import newest_finished
-from tests.modelserve.feedback_cases import NOW, answer_record, body, context_of, row
+from tests.modelserve.feedback_cases import ACCOUNTING, NOW, answer_record, body, context_of, row
 
 Serve = Callable[..., Any]
 EAST = Caller(name="east", scopes=frozenset({Scope.ADMIN}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
@@ -46,7 +46,7 @@ def answers_left(service: Any) -> list[str]:
 def test_a_users_jobs_go_and_every_worker_forgets(service: Any, serve: Serve) -> None:
     other = serve()
     rows = [row("a", user="u1"), row("b", user="u2"), row("c", user="u1", trace="philly"), row("d", user=None)]
-    service.take_feedback(body(rows), ANYONE)
+    service.take_feedback(body(rows), ACCOUNTING)
     other.feed.poll()
 
     answer = service.erase_user(ANYONE, "pai", "u1")
@@ -72,10 +72,10 @@ def test_models_loaded_later_are_told_whom_to_forget(service: Any, serve: Serve)
 
 
 def test_what_comes_later_is_learnt_again(service: Any) -> None:
-    service.take_feedback(body([row("a")]), ANYONE)
+    service.take_feedback(body([row("a")]), ACCOUNTING)
     service.erase_user(ANYONE, "pai", "u1")
 
-    [result] = service.take_feedback(body([row("later")]), ANYONE).results
+    [result] = service.take_feedback(body([row("later")]), ACCOUNTING).results
 
     assert result.status == "accepted"
     assert service.models.ids() == ["later"]
@@ -87,7 +87,7 @@ def test_a_floor_goes_with_the_jobs_that_raised_it_as_does_a_brake_on_the_user_a
     other = serve()
     kills = [row(f"k{i}", outcome="oom", group=f"g{i % 3}", allocation={"mem_gib": 10.0}) for i in range(7)]
     theirs = row("x", user="u2", group="g9", outcome="oom", allocation={"mem_gib": 7.0})
-    service.take_feedback(body([*kills, theirs]), ANYONE)
+    service.take_feedback(body([*kills, theirs]), ACCOUNTING)
     assert service.feed.learned.braked("pai", "ctr", "pai", None, "u1") is not None
 
     service.erase_user(ANYONE, "pai", "u1")
@@ -171,7 +171,7 @@ def test_a_name_is_found_however_it_was_written(service: Any) -> None:
 
 
 def test_a_tenant_erases_within_its_clusters_only(service: Any) -> None:
-    service.take_feedback(body([row("mine", cluster="east"), row("theirs", cluster="west")]), ANYONE)
+    service.take_feedback(body([row("mine", cluster="east"), row("theirs", cluster="west")]), ACCOUNTING)
     write_answers(
         service.store,
         [answered("mine", {"user": "u1", "cluster": "east"}), answered("theirs", {"user": "u1", "cluster": "west"})],

@@ -14,7 +14,7 @@ from modelserve.contract.requests import ModeBody
 from modelserve.learning import feed as feeds
 from modelserve.learning.feed import Feed
 from modelserve.store.changes import Brake, write_brake
-from tests.modelserve.feedback_cases import FakeModels, body, row
+from tests.modelserve.feedback_cases import ACCOUNTING, FakeModels, body, row
 
 
 def rename(service: Any, old: str, new: str) -> None:
@@ -23,7 +23,7 @@ def rename(service: Any, old: str, new: str) -> None:
 
 
 def report(service: Any, *job_ids: str) -> None:
-    service.take_feedback(body([row(job_id) for job_id in job_ids]), ANYONE)
+    service.take_feedback(body([row(job_id) for job_id in job_ids]), ACCOUNTING)
 
 
 def test_much_news_comes_in_pages_and_in_order(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_what_was_there_before_comes_with_the_models_and_not_again(service: Any)
 def test_no_cluster_takes_the_past_of_another(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "PAST_RUNS", 2)
     report(service, "a", "b", "c")
-    service.take_feedback(body([row(f"w{i}", cluster="west") for i in range(5)]), ANYONE)
+    service.take_feedback(body([row(f"w{i}", cluster="west") for i in range(5)]), ACCOUNTING)
 
     assert [run.job_id for run in service.feed.past("pai")] == ["b", "c", "w3", "w4"]
 
@@ -113,7 +113,7 @@ def test_a_history_that_refuses_stops_nothing_that_comes_after(service: Any) -> 
 
 def test_a_brake_is_not_written_over_what_was_decided_since(service: Any) -> None:
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(4)]
-    service.take_feedback(body(kills), ANYONE)
+    service.take_feedback(body(kills), ACCOUNTING)
     seq = service.store.seq()
     brake = Brake(trace="pai", cluster="pai", task_type="ctr", group="g0", why="kills", at=1.0)
 

@@ -9,27 +9,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from modelserve.callers import ANYONE, Caller
+from modelserve.callers import Caller
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning import feedback
 from modelserve.scopes import Scope
 from modelserve.store.finished import newest_finished
 from tests.examples import examples
-from tests.modelserve.feedback_cases import FakeModels, answered, body, row, service_of
+from tests.modelserve.feedback_cases import ACCOUNTING, FakeModels, answered, body, row, service_of
 
 Serve = Callable[..., Any]
-EAST = Caller(name="east", scopes=frozenset({Scope.FEEDBACK}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
+EAST = Caller(
+    name="east", scopes=frozenset({Scope.ACCOUNTING}), traces=frozenset({"pai"}), clusters=frozenset({"east"})
+)
 
 
-def statuses(service: Any, rows: list[dict[str, Any]], caller: Caller = ANYONE) -> list[str]:
+def statuses(service: Any, rows: list[dict[str, Any]], caller: Caller = ACCOUNTING) -> list[str]:
     return [each.status for each in service.take_feedback(body(rows), caller).results]
 
 
 def test_the_first_report_stands_and_repeats_say_so(serve: Serve) -> None:
     service = serve()
 
-    first = service.take_feedback(body([row("a"), row("b"), row("a")]), ANYONE)
-    again = service.take_feedback(body([row("a"), row("b", outcome="failed"), row("c")]), ANYONE)
+    first = service.take_feedback(body([row("a"), row("b"), row("a")]), ACCOUNTING)
+    again = service.take_feedback(body([row("a"), row("b", outcome="failed"), row("c")]), ACCOUNTING)
 
     assert [(each.job_id, each.status) for each in first.results] == [
         ("a", "accepted"),

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from modelserve.callers import ANYONE
 from modelserve.contract.calls import PREDICT
 from modelserve.learning.hindsight import scored_in_hindsight
 from modelserve.loading.models import ModelSet
 from modelserve.store.finished import Finished, newest_finished
 from tests.modelserve.answering import answer_of, folder_of
-from tests.modelserve.feedback_cases import answered, body, finished, service_of
+from tests.modelserve.feedback_cases import ACCOUNTING, answered, body, finished, service_of
 from tests.modelserve.mirrored import NAME, models_of
 
 
@@ -45,7 +44,7 @@ def test_what_is_stored_is_what_was_answered(service: Any) -> None:
     jobs = [finished("a"), finished("b", user="u3", group="g1"), finished("c", user="new", group=None)]
     answers = predicted(service, *jobs)
 
-    service.take_feedback(body(jobs), ANYONE)
+    service.take_feedback(body(jobs), ACCOUNTING)
 
     for job_id, answer in zip("abc", answers, strict=True):
         kept = stored(service)[job_id]
@@ -63,7 +62,7 @@ def test_feedback_moves_later_answers_and_none_of_another_cluster(service: Any) 
     before = predicted(service, here, elsewhere)
 
     answered(service, "all", jobs=40)
-    service.take_feedback(body([finished(f"a{i}", i, answer_id="all") for i in range(40)]), ANYONE)
+    service.take_feedback(body([finished(f"a{i}", i, answer_id="all") for i in range(40)]), ACCOUNTING)
     after = predicted(service, here, elsewhere)
 
     assert after[0]["run_time_s"] != before[0]["run_time_s"]
@@ -75,14 +74,14 @@ def test_a_job_that_names_no_cluster_is_of_its_histories(service: Any) -> None:
     unnamed = finished("a")
     del unnamed["cluster"]
 
-    [first, second] = service.take_feedback(body([unnamed, finished("a")]), ANYONE).results
+    [first, second] = service.take_feedback(body([unnamed, finished("a")]), ACCOUNTING).results
 
     assert (first.status, second.status) == ("accepted", "duplicate")
     assert stored(service)["a"].cluster == "pai"
 
 
 def test_a_type_without_a_model_is_stored_without_figures(service: Any) -> None:
-    service.take_feedback(body([finished("a", task_type="nlp", workload="bert")]), ANYONE)
+    service.take_feedback(body([finished("a", task_type="nlp", workload="bert")]), ACCOUNTING)
 
     kept = stored(service)["a"]
     assert (kept.run_time_model, kept.p50_s, kept.usage_model, kept.peak_mem_gib) == (None, None, None, None)
@@ -94,7 +93,7 @@ def test_a_model_that_fails_costs_its_figures_only(service: Any, monkeypatch: py
 
     monkeypatch.setattr("modelserve.learning.hindsight._run_times", fail)
 
-    service.take_feedback(body([finished("a")]), ANYONE)
+    service.take_feedback(body([finished("a")]), ACCOUNTING)
 
     kept = stored(service)["a"]
     assert (kept.run_time_model, kept.p50_s) == (None, None)
@@ -102,7 +101,7 @@ def test_a_model_that_fails_costs_its_figures_only(service: Any, monkeypatch: py
 
 
 def test_rows_of_many_types_keep_their_order(service: Any) -> None:
-    service.take_feedback(body([finished("seed")]), ANYONE)
+    service.take_feedback(body([finished("seed")]), ACCOUNTING)
     seed = stored(service)["seed"]
     rows = [replace(seed, job_id=f"j{i}", task_type="ctr" if i % 2 else "nlp", workload=None) for i in range(6)]
 
@@ -114,7 +113,7 @@ def test_rows_of_many_types_keep_their_order(service: Any) -> None:
 
 
 def test_what_was_fed_is_there_after_a_reload(service: Any, tmp_path: Path) -> None:
-    service.take_feedback(body([finished("a")]), ANYONE)
+    service.take_feedback(body([finished("a")]), ACCOUNTING)
     again = ModelSet(tmp_path / "bundles", past=service.feed.past, clock=lambda: 0.0, challengers=False)
 
     again.refresh()

@@ -76,13 +76,13 @@ def braked(learned: Learned, group: str | None = "g3", user: str | None = "u7", 
 
 
 def in_turn(*rows: Finished) -> Learned:
-    return taught(*(replace(row, seq=seq) for seq, row in enumerate(rows)))
+    return taught(*(replace(row, job_id=f"j{place}") for place, row in enumerate(rows)))
 
 
 def test_harm_to_a_group_stops_the_group_until_it_is_released() -> None:
     state = FeedbackState(settings=SETTINGS)
-    for seq, row in enumerate((KILLED, *[SHRUNK] * 5, KILLED, replace(KILLED, at=60.0))):
-        state.apply(replace(row, seq=seq))
+    for place, row in enumerate((KILLED, *[SHRUNK] * 5, KILLED, replace(KILLED, at=60.0))):
+        state.apply(replace(row, job_id=f"j{place}"))
     learned = state.frozen()
 
     stop = str(learned.braked("pai", "ctr", "east", "g3"))

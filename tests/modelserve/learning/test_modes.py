@@ -14,7 +14,7 @@ from modelserve.errors import BadRequest, Forbidden
 from modelserve.scopes import Scope
 from modelserve.store.answers import AnswerRecord, write_answers
 from modelserve.store.finished import newest_finished
-from tests.modelserve.feedback_cases import NO_MODELS, FakeModels, answer_record, body, context_of, row
+from tests.modelserve.feedback_cases import ACCOUNTING, NO_MODELS, FakeModels, answer_record, body, context_of, row
 
 Serve = Callable[..., Any]
 EAST = Caller(name="east", scopes=frozenset({Scope.ADMIN}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
@@ -122,7 +122,7 @@ def test_what_was_realised_is_what_the_jobs_say(service: Any) -> None:
         row("own fault", outcome="oom"),
         row("west", cluster="west", task_type="nlp"),
     ]
-    service.take_feedback(body(rows), ANYONE)
+    service.take_feedback(body(rows), ACCOUNTING)
 
     ctr, nlp = service.read_modes(ANYONE).realised
 
@@ -155,7 +155,7 @@ def test_what_was_recommended_and_not_applied_is_told(service: Any) -> None:
         row("elsewhere"),
         row("never asked"),
     ]
-    service.take_feedback(body(rows), ANYONE)
+    service.take_feedback(body(rows), ACCOUNTING)
 
     [ctr] = service.read_modes(ANYONE).realised
 
@@ -173,7 +173,7 @@ def test_a_call_that_named_no_cluster_is_matched_where_it_can_mean_one_job_only(
         ],
     )
     rows = [row("placed"), row("twice"), row("twice", cluster="west"), row("elsewhere")]
-    service.take_feedback(body(rows), ANYONE)
+    service.take_feedback(body(rows), ACCOUNTING)
 
     [ctr] = service.read_modes(ANYONE).realised
 
@@ -183,7 +183,7 @@ def test_a_call_that_named_no_cluster_is_matched_where_it_can_mean_one_job_only(
 
 def test_tenants_see_their_own_jobs_brakes_and_modes(service: Any) -> None:
     kills = [row(f"k{i}", cluster="west", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
-    service.take_feedback(body([*kills, row("mine", cluster="east")]), ANYONE)
+    service.take_feedback(body([*kills, row("mine", cluster="east")]), ACCOUNTING)
     service.set_mode(ModeBody(cluster="west", mode="enforce"), ANYONE)
     service.set_mode(ModeBody(mode="observe"), ANYONE)
 
@@ -199,7 +199,7 @@ def test_tenants_see_their_own_jobs_brakes_and_modes(service: Any) -> None:
 def test_a_reset_releases_the_brake_everywhere_and_for_good(service: Any, serve: Serve) -> None:
     other = serve()
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
-    service.take_feedback(body(kills), ANYONE)
+    service.take_feedback(body(kills), ACCOUNTING)
     other.feed.poll()
     assert other.feed.learned.braked("pai", "ctr", group="g0") is not None
 
@@ -217,7 +217,7 @@ def test_a_reset_releases_the_brake_everywhere_and_for_good(service: Any, serve:
 
 def test_a_brake_says_since_when_in_every_worker(service: Any, serve: Serve) -> None:
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
-    taken = service.take_feedback(body(kills), ANYONE)
+    taken = service.take_feedback(body(kills), ACCOUNTING)
     assert [(each.group, each.user) for each in taken.brakes] == [("g0", None)]
     reported = newest_finished(service.store, limit=1)[0].at
     anew = serve()
@@ -229,7 +229,7 @@ def test_a_brake_says_since_when_in_every_worker(service: Any, serve: Serve) -> 
 
 def test_a_reset_that_releases_nothing_says_so(service: Any) -> None:
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
-    service.take_feedback(body(kills), ANYONE)
+    service.take_feedback(body(kills), ACCOUNTING)
 
     answer = service.set_mode(ModeBody(task_type="crt", reset=True), ANYONE)
 
@@ -240,7 +240,7 @@ def test_a_reset_that_releases_nothing_says_so(service: Any) -> None:
 def test_stretch_holds_shrunk_run_times_against_unshrunk_ones(service: Any) -> None:
     from modelserve.store.changes import insert_finished
 
-    service.take_feedback(body([row("seed")]), ANYONE)
+    service.take_feedback(body([row("seed")]), ACCOUNTING)
     [seed] = newest_finished(service.store, limit=1)
     made = [
         replace(seed, job_id=f"s{i}", run_s=run_s, p50_s=1000.0, alloc_mem_gib=10.0 if shrunk else 20.0)

@@ -19,7 +19,7 @@ from modelserve.contract.requests import JobRow
 from modelserve.errors import BundleError
 from modelserve.store.finished import newest_finished
 from tests.modelserve.answering import answer_of, folder_of, job
-from tests.modelserve.feedback_cases import body, finished, service_of
+from tests.modelserve.feedback_cases import ACCOUNTING, body, finished, service_of
 from tests.modelserve.mirrored import NAME, models_of, reseal
 
 
@@ -66,7 +66,7 @@ def test_the_service_answers_as_the_commands_do(service: Any, folder: Path) -> N
 def test_feedback_moves_the_weights_of_its_cluster_only(service: Any) -> None:
     before, elsewhere = weights(service), weights(service, "west")
 
-    service.take_feedback(body([finished(f"a{i}", i, run_s=5e4) for i in range(30)]), ANYONE)
+    service.take_feedback(body([finished(f"a{i}", i, run_s=5e4) for i in range(30)]), ACCOUNTING)
 
     assert weights(service) != before
     assert weights(service, "west") == elsewhere == before
@@ -78,7 +78,7 @@ def test_feedback_moves_the_weights_of_its_cluster_only(service: Any) -> None:
 def test_all_workers_and_a_later_one_have_the_same_weights(service: Any, tmp_path: Path, folder: Path) -> None:
     other = worker(tmp_path, folder)
     for i in range(6):
-        (service if i % 2 else other).take_feedback(body([finished(f"a{i}", i, run_s=100.0 * (i + 1))]), ANYONE)
+        (service if i % 2 else other).take_feedback(body([finished(f"a{i}", i, run_s=100.0 * (i + 1))]), ACCOUNTING)
     service.feed.poll()
     other.feed.poll()
 
@@ -92,9 +92,9 @@ def test_all_workers_and_a_later_one_have_the_same_weights(service: Any, tmp_pat
 
 
 def test_erased_jobs_no_longer_count(service: Any) -> None:
-    service.take_feedback(body([finished("kept", run_s=5e4)]), ANYONE)
+    service.take_feedback(body([finished("kept", run_s=5e4)]), ACCOUNTING)
     before = weights(service)
-    service.take_feedback(body([finished("gone", 5, run_s=1.0, user="leaves")]), ANYONE)
+    service.take_feedback(body([finished("gone", 5, run_s=1.0, user="leaves")]), ACCOUNTING)
     assert weights(service) != before
 
     service.erase_user(ANYONE, "pai", "leaves")

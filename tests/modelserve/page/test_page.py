@@ -159,8 +159,8 @@ def test_what_callers_named_their_jobs_is_text(start: Start, visit: Visits) -> N
 )
 def test_everything_can_be_read(start: Start, visit: Visits, name: str, context: dict[str, object]) -> None:
     running = start()
-    running.post("/v1/recommendations", {"jobs": [{**JOB, "job_id": f"a{i}"} for i in range(20)]})
-    running.post("/v1/feedback", {"feedback": [{**RUN, "job_id": "a1"}]})
+    said = running.post("/v1/recommendations", {"jobs": [{**JOB, "job_id": f"a{i}"} for i in range(20)]})
+    running.post("/v1/feedback", {"feedback": [{**RUN, "job_id": "a1", "answer_id": said["answer_id"]}]})
     seen = visit(running, **context)
     page = seen.open()
     seen.type_job()

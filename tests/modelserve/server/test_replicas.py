@@ -91,9 +91,9 @@ def test_feedback_to_one_replica_is_seen_by_the_other_and_the_store_may_be_kille
     replica: Callable[[int], Running], tmp_path: Path, store: Server
 ) -> None:
     first, second = (replica(free_port()) for _ in range(2))
-    killed = row("k1", outcome="oom", allocation={"mem_gib": 15.0}, trace="pai")
-
     before = floor_of(second)
+    named = asked_of(first, "k1")["answer_id"]
+    killed = row("k1", outcome="oom", allocation={"mem_gib": 15.0}, trace="pai", answer_id=named)
     status, taken = post(first.port, "/v1/feedback", {"feedback": [killed]})
     until(lambda: floor_of(second) == 20.0, within_s=10, what="the floor at the other replica")
 
@@ -148,9 +148,21 @@ def post(port: int, path: str, body: object) -> tuple[int, Any]:
 
 def floor_of(one: Running) -> float:
     """Return the memory bound of a job of the group whose job is killed: then a fifth above its allocation."""
+    [found] = asked_of(one, "f")["recommendations"]
+    return found["lower_bound"]["mem_gib"]
+
+
+def asked_of(one: Running, job_id: str) -> Any:
     asked = {"cpu_cores": 6.0, "mem_gib": 20.0, "gpus": 0.5}
-    job = {"job_id": "f", "task_type": "ctr", "cluster": "pai", "user": "u1", "group": "g0", "role": "worker"}
+    job = {
+        "job_id": job_id,
+        "trace": "pai",
+        "task_type": "ctr",
+        "cluster": "pai",
+        "user": "u1",
+        "group": "g0",
+        "role": "worker",
+    }
     status, said = post(one.port, "/v1/recommendations", {"jobs": [{**job, "gpu_type": "T4", "request": asked}]})
     assert status == 200, said
-    [found] = said["recommendations"]
-    return found["lower_bound"]["mem_gib"]
+    return said

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
-from modelserve.callers import ANYONE
 from modelserve.errors import StoreError
-from tests.modelserve.feedback_cases import body, row, service_of
+from tests.modelserve.feedback_cases import ACCOUNTING, body, row, service_of
 
 KINDS = ("write", "full", "short", "read", "sync", "slow", "clock", "unlink")
 DAY_S = 86_400
@@ -27,7 +26,7 @@ def main(file: Path, seed: int, faults: int) -> None:
 
     def store(job_id: str) -> bool:
         try:
-            service.take_feedback(body([row(job_id)]), ANYONE)
+            service.take_feedback(body([row(job_id)]), ACCOUNTING)
         except StoreError:
             return False
         print("stored", job_id, flush=True)

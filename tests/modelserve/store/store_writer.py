@@ -5,16 +5,14 @@ Run by the tests of the store: `python store_writer.py URL NAME CALLS`.
 
 import sys
 
-from tests.modelserve.feedback_cases import body, row, service_of
+from tests.modelserve.feedback_cases import ACCOUNTING, body, row, service_of
 
 
 def main(url: str, name: str, calls: int) -> None:
-    from modelserve.callers import ANYONE
-
     service = service_of(url)
     for call in range(calls):
         rows = [row(f"{name}-{call}-{i}") for i in range(3)] + [row(f"shared-{call}")]
-        results = service.take_feedback(body(rows), ANYONE).results
+        results = service.take_feedback(body(rows), ACCOUNTING).results
         for result in results:
             sys.stdout.write(f"{result.job_id} {result.status}\n")
         sys.stdout.flush()

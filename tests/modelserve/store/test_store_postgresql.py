@@ -10,7 +10,7 @@ from modelserve.contract.requests import ModeBody
 from modelserve.errors import StoreError
 from modelserve.store.answers import newest_answers, prune_answers, read_answer, write_answers
 from modelserve.store.finished import named_finished
-from tests.modelserve.feedback_cases import body, row, service_of
+from tests.modelserve.feedback_cases import ACCOUNTING, body, row, service_of
 from tests.modelserve.store.postgresql import Server, postgresql
 from tests.modelserve.store.test_answer_log import log_of, record
 from tests.modelserve.store.test_store import check_kill_loses_nothing, check_writers_share
@@ -37,7 +37,7 @@ def test_feedback_modes_and_answers_are_as_in_a_file(server: Server) -> None:
     service, other = service_of(url), service_of(url)
     rows = [row("a"), row("b", outcome="oom", allocation={"mem_gib": 10.0})]
 
-    taken = service.take_feedback(body([*rows, row("a")]), ANYONE)
+    taken = service.take_feedback(body([*rows, row("a")]), ACCOUNTING)
     service.set_mode(ModeBody(trace="pai", mode="enforce"), ANYONE)
     log = log_of(service.store, 10)
     log.put(record(1, context=b"\x00\xff"))
@@ -88,7 +88,7 @@ def test_a_server_that_goes_away_costs_no_answer_and_comes_back(server: Server) 
         taken = log.put(record(1))
         took_s = time.monotonic() - began
         with pytest.raises(StoreError):
-            service.take_feedback(body([row("a")]), ANYONE)
+            service.take_feedback(body([row("a")]), ACCOUNTING)
     finally:
         server.start()
 
@@ -96,7 +96,7 @@ def test_a_server_that_goes_away_costs_no_answer_and_comes_back(server: Server) 
     assert taken
     assert took_s < 2.0
     assert service.feed.trouble is not None
-    assert service.take_feedback(body([row("a")]), ANYONE).accepted == 1
+    assert service.take_feedback(body([row("a")]), ACCOUNTING).accepted == 1
     assert service.feed.trouble is None
     log.stop()
     service.store.close()
