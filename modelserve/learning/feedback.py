@@ -1,9 +1,9 @@
 """Feedback calls: check the reports of finished jobs, predict the jobs with the current models, and store the reports.
 
 Who may teach: a report of a token with the scope `accounting`, the cluster's own records, is believed. A report of the
-caller that asked, about the job it asked about and with the id of that answer, is bounded: it counts for the floor of the
-job's group only (`modelserve.learning.learned`). Any other is stored and shown, without effect. Without tokens there is
-one caller, who may also set modes: its reports are believed if they name an answer.
+caller that asked, about the job it asked about and with the id of that answer, is bounded: it counts for the floor of
+the job's group only (`modelserve.learning.learned`). Any other is stored and shown, without effect. Without tokens
+there is one caller, who may also set modes: its reports are believed if they name an answer.
 """
 
 import hashlib

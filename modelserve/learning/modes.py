@@ -138,10 +138,10 @@ def brakes_held(stops: Iterable[Stop]) -> tuple[BrakeHeld, ...]:
 def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
     """Return the modes and brakes that the caller may see, and the savings computed from feedback."""
     learned = feed.fresh()
-    reach = {"traces": caller.traces, "clusters": caller.clusters}
-    ran = newest_finished(store, **reach, limit=RECENT_JOBS, bounded=True)[::-1]
+    traces, clusters = caller.traces, caller.clusters
+    ran = newest_finished(store, traces=traces, clusters=clusters, limit=RECENT_JOBS, bounded=True)[::-1]
     foregone = foregone_of(store, ran)
-    summed = totals(store, **reach)
+    summed = totals(store, traces=traces, clusters=clusters)
     return ModeAnswer(
         default=learned.default,
         modes=tuple(

@@ -157,7 +157,7 @@ def insert_finished(store: Store, rows: Sequence[Finished]) -> list[Status]:
         # Taking change numbers makes other writers wait, so no other worker stores one of these reports meanwhile.
         first = take_numbers(connection, len(rows))
         known = known_reports(connection, rows)
-        new = []
+        new: list[dict[str, object]] = []
         for row in rows:
             statuses.append(status_of(row, known))
             if statuses[-1] == "accepted":

@@ -115,7 +115,10 @@ def feedback(
     token_file: Path | None = TOKEN_FILE,
     form: Format = FORM,
 ) -> None:
-    """Report ended pods to the service: run time, outcome (also OOMKilled), request and allocation."""
+    """Report ended pods to the service: run time, outcome (also OOMKilled), request and allocation.
+
+    If the service has tokens, this needs one with the scope `accounting`; by others, reports are only shown.
+    """
     from pipelines.cli.remote import client_of
     from pipelines.connect.kubernetes.api import open_api_server
     from pipelines.connect.kubernetes.config import read_config

@@ -111,7 +111,10 @@ def feedback(
     every_s: float = option(5.0, "Seconds between polls.", minimum=1.0, maximum=86_400.0),
     once: bool = ONCE,
 ) -> None:
-    """Report ended jobs to the service, once each, and give waiting jobs their requests back after harm."""
+    """Report ended jobs to the service, once each, and give waiting jobs their requests back after harm.
+
+    If the service has tokens, this needs one with the scope `accounting`; by others, reports are only shown.
+    """
     from pipelines.cli.remote import client_of
     from pipelines.connect.slurm.feedback import report
 
