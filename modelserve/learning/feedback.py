@@ -9,7 +9,7 @@ there is one caller, who may also set modes: its reports are believed if they na
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -27,8 +27,8 @@ from modelserve.learning.modes import brakes_held
 from modelserve.loading.models import Snapshot
 from modelserve.store import Store
 from modelserve.store.answers import named_answers
-from modelserve.store.changes import Known, insert_finished, known_reports, status_of
-from modelserve.store.finished import BELIEVED, BOUNDED, OOM, SHOWN, Finished, Stored, Trust, reports_of
+from modelserve.store.changes import insert_finished, known_reports, status_of
+from modelserve.store.finished import BELIEVED, OOM, Finished, Stored, Trust, reports_of
 
 __all__ = ["take_feedback"]
 
@@ -62,7 +62,7 @@ def take_feedback(
     rows = _placed(store, rows, snapshot)
     with store.reading("looking for finished jobs") as connection:
         known = known_reports(connection, rows)
-    rows = [_overruled(row, known) for row in _trusted(store, rows, caller)]
+    rows = [_overruled(row, known[row.identity]) for row in _trusted(store, rows, caller)]
     statuses = [status_of(row, known) for row in rows]
     new = [row for row, status in zip(rows, statuses, strict=True) if status == "accepted"]
     stored = iter(insert_finished(store, scored_in_hindsight(new, snapshot)))
@@ -96,20 +96,20 @@ def _trusted(store: Store, rows: Sequence[Finished], caller: Caller) -> list[Fin
     def trust_in(row: Finished) -> Trust:
         jobs = asked.get(row.answer_id or "")
         if jobs is None:
-            return SHOWN
+            return "shown"
         if caller == ANYONE:
-            return BELIEVED
+            return "believed"
         job = (row.trace, row.job_id, row.role, row.user, row.group)
-        return BOUNDED if jobs & {(*job, row.cluster), (*job, None)} else SHOWN
+        return "bounded" if jobs & {(*job, row.cluster), (*job, None)} else "shown"
 
     return [replace(row, kind=trust_in(row)) for row in rows]
 
 
-def _overruled(row: Finished, known: Known) -> Finished:
+def _overruled(row: Finished, stored: Iterable[Stored]) -> Finished:
     """Return the report as one that is only shown if the accounting of another reporter has the job; kills count on."""
-    said = any(each.kind == BELIEVED and each.caller != row.caller for each in known[row.identity])
+    said = any(each.kind == BELIEVED and each.caller != row.caller for each in stored)
     kill = (row.kind, row.outcome) == (BELIEVED, OOM)
-    return replace(row, kind=SHOWN) if said and not kill else row
+    return replace(row, kind="shown") if said and not kill else row
 
 
 def _placed(store: Store, rows: Sequence[Finished], snapshot: Snapshot) -> list[Finished]:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, and_, delete, exists, insert, or_, select
 
-from modelserve.store.finished import BELIEVED, BOUNDED, OOM, TRUSTS, Finished, Identity, Outcome, Stored, reports_of
+from modelserve.store.finished import OOM, TRUSTS, Finished, Identity, Outcome, Stored, reports_of
 from modelserve.store.store import Store, take_numbers
 from modelserve.store.tables import CHANGES
 
@@ -128,7 +128,7 @@ Known = dict[Identity, list[Stored]]
 
 
 def known_reports(connection: Connection, rows: Iterable[Finished]) -> Known:
-    """Return all stored reports of the jobs in `rows`, whoever sent them."""
+    """Return the stored reports of the jobs in `rows`, by all reporters."""
     known: Known = defaultdict(list)
     for each in reports_of(connection, {(row.trace, row.job_id) for row in rows}):
         known[each.trace, each.cluster, each.job_id, each.role].append(each)
@@ -222,7 +222,10 @@ def changes_between(
 
     Reports that are only shown are left out. With `finished=Outcome`, only those columns of finished jobs are read.
     """
-    every: dict[str, type[Any]] = {name: kind for kind, name in KINDS.items()} | {BELIEVED: finished, BOUNDED: finished}
+    every: dict[str, type[Any]] = {name: kind for kind, name in KINDS.items()} | {
+        "believed": finished,
+        "bounded": finished,
+    }
     read = {name: kind for name, kind in every.items() if not kinds or kind in kinds}
     columns = list(dict.fromkeys(("kind", *(field.name for kind in read.values() for field in fields(kind)))))
     made = {name: (kind, [field.name for field in fields(kind)]) for name, kind in read.items()}

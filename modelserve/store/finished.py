@@ -14,10 +14,8 @@ from modelserve.store.tables import CHANGES
 
 __all__ = [
     "BELIEVED",
-    "BOUNDED",
     "OOM",
     "RESOURCES",
-    "SHOWN",
     "TRUSTS",
     "Finished",
     "Identity",
@@ -33,12 +31,10 @@ __all__ = [
     "totals",
 ]
 
-Trust = Literal["believed", "bounded", "shown"]
+Trust = Literal["shown", "bounded", "believed"]
 """How far a report of a finished job counts (`modelserve.learning.feedback`); it is the report's kind of change."""
 BELIEVED: Final = "believed"
-BOUNDED: Final = "bounded"
-SHOWN: Final = "shown"
-TRUSTS: Final[tuple[Trust, ...]] = (SHOWN, BOUNDED, BELIEVED)
+TRUSTS: Final[tuple[Trust, ...]] = ("shown", "bounded", "believed")
 """From the least to the most."""
 OOM: Final = "oom"
 """The outcome of a job that was killed because it ran out of memory."""
@@ -140,7 +136,7 @@ _ALL: Final = select(*(_C[name] for name in _FIELDS))
 _BELIEVED: Final = _C.kind == BELIEVED
 _JOB: Final = ("trace", "cluster", "job_id", "role")
 _DENIED: Final = exists().where(*(_OTHER.c[name] == _C[name] for name in _JOB), _OTHER.c.kind == BELIEVED)
-_COUNTED: Final = or_(_BELIEVED, and_(_C.kind == BOUNDED, ~_DENIED.correlate(CHANGES)))
+_COUNTED: Final = or_(_BELIEVED, and_(_C.kind == "bounded", ~_DENIED.correlate(CHANGES)))
 """Condition on reports that count: the believed ones, and the bounded ones of jobs without a believed report."""
 
 
