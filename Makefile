@@ -41,7 +41,7 @@ test-slow: $(TESTED)
 	$(BIN)/python -m pytest -m "slow or hypothesis" -n 2 --dist loadfile
 
 # Bring whole clusters up; what needs a program that is not here is skipped with the command that gets it. The week of a
-# site runs 2,000 jobs on a real Slurm in about 45 minutes (TAUT_LIVE_JOBS=520 TAUT_LIVE_DAYS=3 for less).
+# site runs 2,000 jobs on a real Slurm in about 45 minutes (TAUT_LIVE_JOBS=420 TAUT_LIVE_DAYS=2 for less).
 live: $(TESTED)
 	$(BIN)/python -m pytest -m live -s tests/live
 
