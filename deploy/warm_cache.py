@@ -22,6 +22,7 @@ from modelserve.bundle.bundle import write_bundle
 from modelserve.bundle.card import Card
 from modelserve.bundle.champions import Pointer, write_pointer
 from modelserve.loading.models import ModelSet
+from scheduler_core.decisions import load_rules
 from scheduler_core.reserve import Running, reserve
 
 NAME = "runtime.none.other"
@@ -67,7 +68,7 @@ def write_one_tree(folder: Path) -> str:
 
 
 def main() -> None:
-    """Load a one-tree bundle as a worker would, and reserve for one job, which compiles the kernels."""
+    """Load a one-tree bundle and the rules as a worker would, which compiles the kernels."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / NAME).mkdir()
@@ -77,8 +78,8 @@ def main() -> None:
         [result] = models.refresh()
         if result.result != "loaded":
             raise SystemExit(f"the bundle of one tree did not load: {result.detail}")
-    requests = np.ones((1, 3))
-    reserve(requests, Running.none(1), np.ones(1), np.zeros(1, dtype=np.bool_))
+    reserve(np.ones((1, 3)), Running.none(1), np.ones(1), np.zeros(1, dtype=np.bool_))
+    load_rules()
 
 
 if __name__ == "__main__":

@@ -12,15 +12,17 @@ from typing import Final
 
 import numpy as np
 
+from scheduler_core.cluster import Machine
 from scheduler_core.devices import WHOLE
+from scheduler_core.kernels.clock import advance
 from scheduler_core.pending import GPUS, Hold, held, holds_of, in_short, short_machines
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.round import Round, round_of
 from scheduler_core.scene import Scene
-from scheduler_core.snapshot import Snapshot, Spot
-from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.snapshot import MachineState, QueuedJob, Snapshot, Spot
+from scheduler_core.types import FloatArray, IntArray, Request
 
-__all__ = ["Decision", "place_queue"]
+__all__ = ["Decision", "load_rules", "place_queue"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +46,10 @@ class Decision:
     short: dict[str, int] = field(default_factory=dict)
 
 
-def place_queue(snapshot: Snapshot) -> list[Decision]:
+def place_queue(snapshot: Snapshot, *, compiled: bool | None = None) -> list[Decision]:
     """Decide for each waiting job, in the order of the snapshot, where it starts now or why it waits.
 
-    A `BadInput` begins with the field of the snapshot that is wrong; see `scene.Scene`.
+    `compiled` is as in `scene.Scene`; a `BadInput` begins with the field of the snapshot that is wrong.
 
     Examples
     --------
@@ -60,10 +62,20 @@ def place_queue(snapshot: Snapshot) -> list[Decision]:
     >>> decision.spots[0].machine, decision.text
     ('a', 'least free capacity: 3 on a, 3 on the next best, b')
     """
-    after = round_of(Scene(snapshot))
+    after = round_of(Scene(snapshot, compiled=compiled))
     found = dict(zip(after.started, _starts(after), strict=True))
     found.update(_waits(after))
     return [found[serial] for serial in after.scene.jobs]
+
+
+def load_rules(*, compiling: bool = True) -> bool:
+    """Load the compiled rules of placements; if the cache lacks them, compile them for a minute, or return False."""
+    if compiling or advance.is_ready:
+        machine = MachineState(machine=Machine(name="m", cpu_cores=1, mem_gib=1, gpus=1))
+        job = QueuedJob(job_id="j", request=Request(cpu_cores=1, mem_gib=1, gpus=1))
+        place_queue(Snapshot(machines=(machine,), jobs=(job,)), compiled=True)
+        return True
+    return False
 
 
 def _waits(after: Round) -> Iterator[tuple[int, Decision]]:

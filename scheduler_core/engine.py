@@ -5,8 +5,7 @@ The same input always gives the same schedule.
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -46,7 +45,7 @@ from scheduler_core.queueing import Discipline
 from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["NO_BREAKS", "Ties", "begun", "effort_s", "fill", "goals_of", "in_arrays", "is_large", "pays", "run"]
+__all__ = ["NO_BREAKS", "Ties", "begun", "effort_s", "fill", "goals_of", "in_arrays", "pays", "run"]
 
 
 NO_BREAKS: Final = Breaks(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64))
@@ -177,7 +176,7 @@ def fill(
     machine, weighed = (np.empty(count, dtype=np.int64) for _ in range(2))
     taken = np.zeros((count, cluster.devices.shape[1]), dtype=np.bool_)
     rows = np.ascontiguousarray(state.queue.jobs["granted_bucket"])
-    if is_large(count, len(cluster.machines), placement):
+    if pays(effort_s(count, len(cluster.machines), placement)):
         fill_in_order(state, rows, draws, machine, taken, weighed)
     else:
         fill_in_order.py_func(uncompiled(state), rows, draws, machine, taken, weighed)
@@ -191,30 +190,20 @@ COMPILING_S: Final = 30.0
 """Seconds of Python that justify a compilation, which takes about a minute and is then cached."""
 
 
-def is_large(jobs: int, machines: int, placement: str) -> bool:
-    """Return whether compiled rules decide on so many jobs faster than Python; they may have to be compiled first."""
-    return effort_s(jobs, machines, placement) >= LOADING_S
-
-
 def effort_s(jobs: int, machines: int, placement: str) -> float:
     """Estimate for how many seconds Python decides on so many jobs if none is preempted.
 
     Placements by device look at more of a machine.
     """
-    per_machine = 10 if placement in PLACEMENTS and PLACEMENTS[placement].by_device else 1
+    per_machine = 25 if placement in PLACEMENTS and PLACEMENTS[placement].by_device else 1
     return jobs * (100 + per_machine * machines) / 500_000
 
 
 def pays(python_s: float) -> bool:
     """Return whether compiled rules are ready sooner than Python has run for `python_s` seconds."""
-    made: Any = vars(advance).get("_compiled")
-    if made is not None and made.signatures:
+    if advance.is_loaded or python_s >= COMPILING_S:
         return True
-    if not LOADING_S <= python_s < COMPILING_S:
-        return python_s >= COMPILING_S
-    made = advance._compiled
-    folder = made.stats.cache_path
-    return folder is not None and any(Path(folder).glob(f"*.{made.py_func.__name__}-*.nbi"))
+    return python_s >= LOADING_S and advance.is_ready
 
 
 def demand_of_row(jobs: Jobs, row: int, units: IntArray, discipline: Discipline) -> Demand:

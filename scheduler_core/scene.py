@@ -24,7 +24,7 @@ from scheduler_core.cluster import (
     move,
 )
 from scheduler_core.devices import WHOLE, Sharing, Taken, bound, shape
-from scheduler_core.engine import begun, in_arrays, is_large
+from scheduler_core.engine import begun, effort_s, in_arrays, pays
 from scheduler_core.errors import BadInput
 from scheduler_core.jobs import Jobs
 from scheduler_core.kernels.snapshots import enter
@@ -47,6 +47,8 @@ class Scene:
     Serials number the running jobs, then the queue, in the order of the snapshot; `names` are their ids. GPU types,
     GPU memory and named machines become one label per class of machines, in place of the GPU type.
 
+    `compiled` states whether compiled rules decide; by default, they do if that is faster.
+
     Raises
     ------
     BadInput
@@ -54,7 +56,7 @@ class Scene:
         The message begins with the field.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, *, compiled: bool | None = None) -> None:
         self.snapshot = snapshot
         self.names = _names(snapshot)
         self._demands = dict[Hashable, Demand]()
@@ -69,6 +71,9 @@ class Scene:
         ]
         self.rules = replace(snapshot.rules, sharing=self._sharing, preempt=False, match_gpu_type=True)
         self.rules.preempts()
+        if compiled is None:
+            compiled = pays(effort_s(len(self.names), len(machines), self.rules.placement))
+        self.compiled = compiled
         self.cluster = Cluster(machines, self._sharing)
         self.room = self.cluster.empty
         self.closed = np.array([state.closed for state in snapshot.machines], dtype=np.bool_)
@@ -131,11 +136,6 @@ class Scene:
             write_back(rows, state)
         state.cluster.away[:] = self.closed
         return state
-
-    @property
-    def compiled(self) -> bool:
-        """Return whether the world is so large that compiled rules are faster."""
-        return is_large(len(self.names), len(self.snapshot.machines), self.rules.placement)
 
     def _demand(self, request: Request, instances: int, gpu_type: str | None = None) -> Demand:
         known = *request.row(), instances, gpu_type

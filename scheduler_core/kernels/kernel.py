@@ -4,8 +4,10 @@ Numba is imported at the first compilation only. Numba caches the code next to t
 `NUMBA_CACHE_DIR` sets another folder.
 """
 
+import fcntl
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -38,7 +40,7 @@ _BARE: Final = {"_nrt": False}
 class Kernel:
     """A function that compiled code calls; Python calls it uncompiled, with the same result.
 
-    It is compiled without the code that converts arguments from Python, which takes longer than most kernels.
+    It is cached as part of those that call it, without the code that converts arguments from Python.
     """
 
     def __init__(self, function: Callable[..., Any], *, inlined: bool = False) -> None:
@@ -49,7 +51,9 @@ class Kernel:
     def _compiled(self) -> Any:
         import numba
 
-        return numba.njit(**self._options)(self.py_func)
+        from scheduler_core.kernels.parts import PartCompiler
+
+        return numba.njit(**self._options, pipeline_class=PartCompiler)(self.py_func)
 
     @property
     def _numba_type_(self) -> Any:  # by which numba finds the function in other kernels
@@ -60,28 +64,49 @@ class Kernel:
 
 
 class Kept:
-    """A function that Python calls: compiled, or loaded from numba's cache; `py_func` is the uncompiled function."""
+    """A function that Python calls: compiled, or loaded from numba's cache; `py_func` is the uncompiled function.
+
+    `is_loaded` states whether this process has the compiled function.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.py_func = function
+        self.py_func, self.is_loaded = function, False
 
     @cached_property
-    def _compiled(self) -> Compiled:
+    def _compiled(self) -> Any:
         import numba
 
         try:
-            made: Compiled = numba.njit(cache=True, no_cfunc_wrapper=True, **_BARE)(self.py_func)
+            made = numba.njit(cache=True, no_cfunc_wrapper=True, **_BARE)(self.py_func)
         except RuntimeError:  # no cache folder is writable: every process compiles again
             made = numba.njit(no_cfunc_wrapper=True, **_BARE)(self.py_func)
         return made
 
+    @property
+    def is_ready(self) -> bool:
+        """Return whether the function is loaded, or numba's cache has the code of its present sources."""
+        if self.is_loaded or self._compiled.stats.cache_path is None:
+            return self.is_loaded
+        cache, codegen = self._compiled._cache, self._compiled.targetctx.codegen()
+        _, *present = cache._index_key(None, codegen)
+        return any(made == present for _, *made in cache._cache_file._load_index())
+
     def __call__(self, *args: Any) -> Any:
+        if not self.is_loaded:
+            self._load(args)
         return self._compiled(*args)
 
+    def _load(self, args: tuple[Any, ...]) -> None:
+        """Compile or load; if another process compiles functions of the same file, wait, and load what it made."""
+        import numba
 
-def kernel(function: Callable[..., Any]) -> Compiled:
-    """Compile a function that only other kernels call; it is cached as part of those."""
-    return Kernel(function)
+        with Path(self.py_func.__code__.co_filename).open() as file, suppress(OSError):  # some disks have no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self._compiled.compile(tuple(map(numba.typeof, args)))
+        self.is_loaded = True
+
+
+kernel, kept = Kernel, Kept
 
 
 def inlined(function: Callable[..., Any]) -> Compiled:
@@ -90,11 +115,6 @@ def inlined(function: Callable[..., Any]) -> Compiled:
     For short functions of inner loops: a call passes all fields of every array, which takes longer than they do.
     """
     return Kernel(function, inlined=True)
-
-
-def kept(function: Callable[..., Any]) -> Kept:
-    """Compile a function that Python calls, or load it from numba's cache."""
-    return Kept(function)
 
 
 class Native:

@@ -118,7 +118,7 @@ def test_the_wheel_that_is_built_holds_every_package(tmp_path: Path, stages: lis
 def test_what_is_compiled_at_build_is_all_that_a_worker_needs(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_CPU_NAME": "generic"}
     warm = [sys.executable, str(ROOT / "deploy" / "warm_cache.py")]
-    subprocess.run(warm, env=environment, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run(warm, env=environment, cwd=ROOT, check=True, capture_output=True, timeout=600)
     built = compiled(tmp_path / "cache")
 
     for kind in ("runtime", "usage"):
@@ -129,11 +129,12 @@ def test_what_is_compiled_at_build_is_all_that_a_worker_needs(tmp_path: Path) ->
         "folder = Folder(Path(sys.argv[1]), {kind: Path(sys.argv[1]).parent / kind for kind in ('runtime', 'usage')})\n"
         "folder.add('runtime.pai.ctr', '1'); folder.add('usage.pai.ctr', '1')\n"
         "assert {each.result for each in models_of(folder.path).refresh()} == {'loaded'}\n"
+        "from modelserve.loading.rules import prepare; prepare()\n"
     )
     load = [sys.executable, "-c", code, str(tmp_path / "mirrored")]
     subprocess.run(load, env=environment, cwd=ROOT, check=True, timeout=120)
 
-    assert {"compiled", "kernels"} <= {name.partition(".")[0] for name in built}
+    assert {"compiled", "kernels", "clock", "snapshots"} <= {name.partition(".")[0] for name in built}
     assert compiled(tmp_path / "cache") == built
 
 

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from dataclasses import replace
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -76,10 +75,7 @@ def test_no_placement_exceeds_a_machine(snapshot: Snapshot) -> None:
 @given(snapshots(tuple(sorted(PLACEMENTS))))
 @settings(max_examples=examples(60), deadline=None)
 def test_compiled_rules_decide_and_explain_as_python_does(snapshot: Snapshot) -> None:
-    with patch("scheduler_core.scene.is_large", return_value=True):
-        compiled = place_queue(snapshot)
-
-    assert compiled == place_queue(snapshot)
+    assert place_queue(snapshot, compiled=True) == place_queue(snapshot, compiled=False)
 
 
 def test_every_placement_compares_a_figure_that_is_computed() -> None:
