@@ -1,5 +1,6 @@
 """The real service in real processes: what is killed under load loses no call that a client makes again."""
 
+import contextlib
 import json
 import os
 import re
@@ -139,15 +140,23 @@ def test_a_worker_that_restarts_opens_no_other_store_than_the_others_hold(
     serve: Serve, bundles: Path, tmp_path: Path
 ) -> None:
     server = serve(bundles, workers=2)
-    until(lambda: len(server.workers()) == 2 and server.get("/readyz")[0] == 200, what="workers")
-    (tmp_path / "serve.db").rename(tmp_path / "gone.db")
+    store = tmp_path / "serve.db"
+    until(lambda: len(server.workers()) == 2 and all(holds(pid, store) for pid in server.workers()), what="workers")
+    store.rename(tmp_path / "gone.db")
 
     os.kill(server.workers()[0], signal.SIGKILL)
     until(lambda: any("store: found" in line for line in server.messages()), what="the reason")
 
     found = {(server.get("/readyz")[0], server.get("/v1/mode")[0]) for _ in range(20)}
     assert found == {(503, 503)}
-    assert not (tmp_path / "serve.db").exists()
+    assert not store.exists()
+
+
+def holds(pid: int, file: Path) -> bool:
+    """Return whether a process has a file open."""
+    with contextlib.suppress(FileNotFoundError):  # one that is closed meanwhile
+        return any(each.readlink() == file for each in Path(f"/proc/{pid}/fd").iterdir())
+    return False
 
 
 def _answered(call: urllib.request.Request) -> tuple[int, int]:

@@ -152,6 +152,7 @@ def test_a_pod_killed_for_memory_raises_the_memory_of_the_next_one(tmp_path: Pat
             assert json.loads(invoke("feedback", *given, *options)[1])[0]["duplicates"] == 1
             usage = {"metadata": {"name": "p", "namespace": "default"}, "containers": []}
             objects = {"/api/v1/pods": [running_pod()], "/apis/metrics.k8s.io/v1beta1/pods": [usage]}
+            objects["/api/v1/limitranges"] = []
             with api_server(Cluster(objects)) as busy:
                 options = ("--rounds", "1", "--enforce", "--api-server", busy, "--format", "json")
                 assert json.loads(invoke("reclaim", *given, *options)[1]) == []  # nothing is measured yet

@@ -59,7 +59,7 @@ def test_the_page_leads_from_nothing_to_observed_advice(fresh: Cluster) -> None:
     slurm.reload()
 
     [recorded] = [text for text in said if re.search(r"^train\|", text, re.MULTILINE)]
-    assert re.search(r"^train\|\S*cpu=8,mem=4G\S*\|taut [0-9a-f]+-\d+", recorded, re.MULTILINE)
+    assert re.search(r"^train\|\S*cpu=8,mem=4G\S*\|taut [0-9a-f]{16}\b", recorded, re.MULTILINE)
     assert any("--cpus-per-task=" in text for text in said)
 
 
