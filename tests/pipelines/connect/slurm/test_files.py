@@ -34,19 +34,14 @@ def test_all_files_are_written_without_a_slot_left(tmp_path: Path) -> None:
     assert os.access(tmp_path / "prolog.sh", os.X_OK)
 
 
-@pytest.mark.parametrize(
-    ("base", "program", "said"),
-    [
-        ("/usr", "/opt/taut/bin/taut", "yes"),
-        ("/usr", "/home/anna/venv/bin/taut", "read-only"),
-        ("/root/.pyenv", "/opt/taut/bin/taut", "read-only"),
-    ],
-)
+@pytest.mark.parametrize("home", ["/home", "/root", "/run/user"])
+@pytest.mark.parametrize("hidden", ["program", "python", None])
 def test_the_unit_does_not_hide_a_program_in_a_home_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str, program: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str, hidden: str | None
 ) -> None:
-    monkeypatch.setattr(sys, "base_prefix", base)
-    write(tmp_path, program=program)
+    said = "yes" if hidden is None else "read-only"
+    monkeypatch.setattr(sys, "base_prefix", f"{home}/own" if hidden == "python" else "/usr")
+    write(tmp_path, program=f"{home if hidden == 'program' else '/opt'}/taut/bin/taut")
     assert f"\nProtectHome={said}\n" in (tmp_path / "taut-slurm.service").read_text()
 
 
