@@ -3,7 +3,9 @@
 Reference: Chen and Guestrin, "XGBoost: A Scalable Tree Boosting System" (2016), sections 2 and 3.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Final
 
 import numpy as np
@@ -12,6 +14,7 @@ import xgboost as xgb
 from pydantic import ConfigDict, Field, with_config
 
 from modelserve.bundle.quantile_forest import VALUES_PER_LEAF, QuantileForest
+from modelserve.bundle.trees.compiled import tree_outputs
 from modelserve.bundle.trees.forest import read_forest
 from pipelines.models.metrics import FloatArray
 
@@ -121,6 +124,11 @@ def predict(booster: xgb.Booster, matrix: Matrix) -> FloatArray:
     if len(matrix) == 0:
         return np.zeros((0, 1))
     return np.asarray(booster.inplace_predict(matrix), dtype=np.float64).reshape(len(matrix), -1)
+
+
+def walked(booster: xgb.Booster) -> Callable[[Matrix], FloatArray]:
+    """Return `predict` of a booster by the walk of the service: equal to the bit, and faster on similar rows."""
+    return partial(tree_outputs, read_forest(bytes(booster.save_raw("ubj")), name="booster"))
 
 
 def rounds_of(booster: xgb.Booster) -> int:

@@ -6,7 +6,7 @@ References: Breiman, "Random Forests" (2001), section 10; Strobl and others, "Co
 forests" (2008), for shuffling within strata.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,11 +27,12 @@ __all__ = ["LEAST_SHARE", "Spread", "important_resources"]
 
 IntArray = npt.NDArray[np.int64]
 Importance = dict[str, str | float | int | None]
-Score = Callable[[Matrix], tuple[float, FloatArray | None]]
-"""Return the loss of the forecast for encoded rows, and the predictions (n,) that the sign is about, or None."""
+Scored = tuple[FloatArray, FloatArray]
+Score = Callable[[Matrix, IntArray], Scored]
+"""Return the loss (m,) of encoded rows (m, k), and the predictions (m,) that the sign is about.
 
-Predict = Callable[[Matrix], FloatArray]
-"""Return the answers (n, outputs) for encoded rows (n, k)."""
+The second argument gives the held-out row that each row is a copy of (m,).
+"""
 
 REPEATS: Final = 5
 """Number of shuffles of each resource."""
@@ -82,19 +83,11 @@ def permuted(
     `mean` and `std` of the increase over the shuffles (0 for a feature that is not among `used`), `repeats`, `sign`
     (null for categories), and `xgboost_gain`, the feature's share of XGBoost's own gain (`gains`), null if None.
     """
-    rng = np.random.default_rng(seed)
-    before = score(matrix) if len(matrix) else (0.0, None)
-
-    def shuffled(column: int) -> tuple[Matrix, FloatArray]:
-        shown = matrix.copy()
-        shown[:, column] = matrix[rng.permutation(len(matrix)), column]
-        return shown, (shown[:, column] - matrix[:, column]).astype(np.float64)
-
+    places = [i for i, name in enumerate(columns.names) if name in used]
+    spreads = spreads_of_columns(matrix, places, score, seed=seed) if len(matrix) else {}
     rows: list[Importance] = []
     for i, name in enumerate(columns.names):
-        spread = Spread(mean=0.0, std=0.0)
-        if name in used and len(matrix):
-            spread = spread_over(score, before, (shuffled(i) for _ in range(FEATURE_REPEATS)))
+        spread = spreads.get(i, Spread(mean=0.0, std=0.0))
         sign = None if columns.types[i] == "c" else spread.sign
         gain = None if gains is None else gains.get(name, 0.0)
         of_shuffles = {"mean": spread.mean, "std": spread.std, "repeats": FEATURE_REPEATS, "sign": sign}
@@ -102,23 +95,26 @@ def permuted(
     return sorted(rows, key=lambda row: -float(row["mean"] or 0.0))
 
 
-def reusing(predict: Predict, matrix: Matrix, places: Sequence[int]) -> Predict:
-    """Return `predict`, run again only for rows that differ from those of `matrix` (n, k) in the columns `places`.
+def spreads_of_columns(matrix: Matrix, places: Sequence[int], score: Score, *, seed: int) -> dict[int, Spread]:
+    """Return the importance of each of the columns `places` of held-out rows (n, k).
 
-    These are the columns that it reads, and a row's answer does not depend on other rows: answers are equal to the bit.
+    All copies of a row are scored together: they differ in one column each, and a walk of trees visits only those that
+    split on it. Copies with the same value as the row keep its score.
     """
-    known, read = predict(matrix), matrix[:, places]
-    unknown = np.isnan(read)
-
-    def predicted(shown: Matrix) -> FloatArray:
-        now = shown[:, places]
-        rows = np.flatnonzero(((now != read) & ~(np.isnan(now) & unknown)).any(axis=1))
-        answers = known.copy()
-        if len(rows):
-            answers[rows] = predict(shown[rows])
-        return answers
-
-    return predicted
+    rng = np.random.default_rng(seed)
+    rows, column = np.arange(len(matrix)), np.repeat(np.array(places, dtype=np.int64), FEATURE_REPEATS)
+    values = np.array([matrix[rng.permutation(len(rows)), each] for each in column]).reshape(len(column), len(rows))
+    before = score(matrix, rows)
+    loss, answer = (np.tile(each, (len(column), 1)) for each in before)
+    for row in rows:
+        now, held = values[:, row], matrix[row, column]
+        changed = np.flatnonzero((now != held) & ~(np.isnan(now) & np.isnan(held)))
+        copies = np.tile(matrix[row], (len(changed), 1))
+        copies[np.arange(len(changed)), column[changed]] = now[changed]
+        loss[changed, row], answer[changed, row] = score(copies, np.full(len(changed), row))
+    change = (values - matrix[:, column].T).astype(np.float64)
+    of_column = {place: column == place for place in places}
+    return {place: spread_of(before, (loss[own], answer[own]), change[own]) for place, own in of_column.items()}
 
 
 def gain_shares(boosters: Sequence[xgb.Booster]) -> dict[str, float]:
@@ -149,34 +145,50 @@ def permuted_requests(
         return dict.fromkeys(REQUEST_COLUMN, Spread(mean=0.0, std=0.0))
     rows = np.arange(frame.height)
     requests = jobs.select(pl.col(c).cast(pl.Float64) for c in REQUEST_COLUMNS).to_numpy()
-    roles = [np.flatnonzero(jobs["role"] == role) for role in jobs["role"].unique().sort()]
 
-    def shuffled(column: int) -> tuple[Matrix, FloatArray]:
-        asked = requests.copy()
-        for members in roles:
-            asked[members, column] = asked[rng.permutation(members), column]
-        return contract.encode(with_requests(frame, jobs, rows, asked)), asked[:, column] - requests[:, column]
+    def encoded(column: int, values: FloatArray) -> Matrix:
+        shown = requests.copy()
+        shown[:, column] = values
+        return contract.encode(with_requests(frame, jobs, rows, shown))
 
-    before = score(contract.encode(with_requests(frame, jobs, rows, requests)))
-    return {
-        resource: spread_over(score, before, (shuffled(column) for _ in range(REPEATS)))
-        for column, resource in enumerate(REQUEST_COLUMN)
-    }
+    return spreads_within(roles_of(jobs), dict(zip(REQUEST_COLUMN, requests.T, strict=True)), encoded, score, rng)
 
 
-def spread_over(
-    score: Score, before: tuple[float, FloatArray | None], shuffles: Iterable[tuple[Matrix, FloatArray]]
-) -> Spread:
-    """Score shuffled rows, each with the change of the shuffled value (n,), against the rows as they are."""
-    growths, moved, answered = [], [], []
-    for matrix, change in shuffles:
-        loss, predicted = score(matrix)
-        growths.append(loss - before[0])
-        if predicted is not None and before[1] is not None:
-            moved.append(change)
-            answered.append(predicted - before[1])
-    sign = _rank_correlation(np.concatenate(moved), np.concatenate(answered)) if moved else None
-    return Spread(mean=float(np.mean(growths)), std=float(np.std(growths)), sign=sign)
+def roles_of(jobs: pl.DataFrame) -> list[IntArray]:
+    """Return the row numbers of each role."""
+    return [np.flatnonzero(jobs["role"] == role) for role in jobs["role"].unique().sort()]
+
+
+def spreads_within(
+    roles: Sequence[IntArray],
+    resources: Mapping[str, npt.NDArray[np.floating]],
+    encoded: Callable[[int, npt.NDArray[np.floating]], Matrix],
+    score: Score,
+    rng: np.random.Generator,
+) -> dict[str, Spread]:
+    """Return the importance of each resource, whose amounts (n,) are shuffled among the rows of each role.
+
+    `encoded` returns the rows (n, k) with other amounts of the resource of that number.
+    """
+    rows = np.arange(sum(map(len, roles)))
+    spreads, before = {}, None
+    for number, (resource, amounts) in enumerate(resources.items()):
+        before = before or score(encoded(number, amounts), rows)
+        shuffled = np.tile(amounts, (REPEATS, 1))
+        for shown in shuffled:
+            for members in roles:
+                shown[members] = amounts[rng.permutation(members)]
+        scored = [score(encoded(number, shown), rows) for shown in shuffled]
+        after = np.stack([loss for loss, _ in scored]), np.stack([answer for _, answer in scored])
+        spreads[resource] = spread_of(before, after, (shuffled - amounts).astype(np.float64))
+    return spreads
+
+
+def spread_of(before: Scored, after: Scored, change: FloatArray) -> Spread:
+    """Compare shuffled rows with the rows as they are; `after` and the `change` of the value are (repeats, n)."""
+    growths = (after[0] - before[0]).mean(axis=1)
+    sign = _rank_correlation(change.ravel(), (after[1] - before[1]).ravel())
+    return Spread(mean=float(growths.mean()), std=float(growths.std()), sign=sign)
 
 
 def important_resources(

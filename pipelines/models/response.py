@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import xgboost as xgb
 
 from features.build import build
@@ -24,10 +25,9 @@ from pipelines.models.importance import (
     REPEATS,
     REQUEST_COLUMN,
     Importance,
-    Score,
-    Spread,
     important_resources,
-    spread_over,
+    roles_of,
+    spreads_within,
 )
 from pipelines.models.judging import day_draws, ratio_interval
 from pipelines.models.metrics import FloatArray
@@ -68,21 +68,25 @@ def response_of(examples: Examples, history: History, trained: IntArray, *, seed
     matrix = five_resources(RESPONSE_CONTRACT.encode(build(jobs, history, RESPONSE_CONTRACT.names)))
     models = [_fit(matrix, log_s, split, seed=seed, nthread=nthread) for split in folds]
 
-    def score(shown: Matrix) -> tuple[float, FloatArray]:
+    def score(shown: Matrix, _: IntArray) -> tuple[FloatArray, FloatArray]:
         forecast = np.empty(len(shown))
         for split, model in zip(folds, models, strict=True):
             forecast[split.test] = boosting.predict(model, shown[split.test])[:, 0]
-        return float(np.mean((log_s - forecast) ** 2)), forecast
+        return (log_s - forecast) ** 2, forecast
 
-    before = score(matrix)
+    def with_amounts(column: int, amounts: npt.NDArray[np.floating]) -> Matrix:
+        shown = matrix.copy()
+        shown[:, column] = amounts
+        return shown
+
     constant = np.empty(len(rows))
     for split in folds:
         constant[split.test] = (log_s[split.test] - log_s[split.train].mean()) ** 2
     groups = np.unique(leak_key(jobs).to_numpy(), return_inverse=True)[1].astype(np.int64)
     draws = day_draws(int(groups.max()) + 1, seed=seed)
-    lead = ratio_interval(groups, constant - (log_s - before[1]) ** 2, constant, draws)
-    roles = [np.flatnonzero(jobs["role"] == each) for each in jobs["role"].unique().sort()]
-    spreads = _spreads(matrix, roles, score, before, seed=seed)
+    lead = ratio_interval(groups, constant - score(matrix, rows)[0], constant, draws)
+    roles, amounts = roles_of(jobs), dict(zip((*REQUEST_COLUMN, *USED), matrix.T, strict=True))
+    spreads = spreads_within(roles, amounts, with_amounts, score, np.random.default_rng(seed))
     state = ResponseState(
         trusted=lead.lo > 0.0,
         why=f"removes {lead.value:.1%} [{lead.lo:.1%}, {lead.hi:.1%}] of a constant's error on groups not trained on",
@@ -154,21 +158,3 @@ def _trained(
     ]
     stopped = {} if stop is None else {"evals": [(data[1], "stop")], "early_stopping_rounds": PATIENCE}
     return xgb.train(parameters, data[0], rounds, verbose_eval=False, **stopped)
-
-
-def _spreads(
-    matrix: Matrix, roles: Sequence[IntArray], score: Score, before: tuple[float, FloatArray], *, seed: int
-) -> dict[str, Spread]:
-    """Return the permutation importance of each resource, shuffled among jobs of the same role."""
-    rng = np.random.default_rng(seed)
-
-    def shuffled(column: int) -> tuple[Matrix, FloatArray]:
-        shown = matrix.copy()
-        for members in roles:
-            shown[members, column] = shown[rng.permutation(members), column]
-        return shown, (shown[:, column] - matrix[:, column]).astype(np.float64)
-
-    return {
-        name: spread_over(score, before, (shuffled(column) for _ in range(REPEATS)))
-        for column, name in enumerate((*REQUEST_COLUMN, *USED))
-    }

@@ -1,7 +1,6 @@
 """Train one run-time model per task type of a trace, and judge it on the jobs submitted after the training cut."""
 
 from dataclasses import asdict
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -15,18 +14,16 @@ from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
 from pipelines.models.boosting import Matrix
 from pipelines.models.evaluate import enough, outcome, record_of, table
-from pipelines.models.examples import Examples, Setting, fingerprint, sized_rows, support_of
+from pipelines.models.examples import Examples, IntArray, Setting, fingerprint, sized_rows, support_of
 from pipelines.models.fitted import FEATURES, UNTRAINED, Fitted, combination_at, fit_runtime
 from pipelines.models.importance import (
     REPEATS,
     Importance,
-    Predict,
     Spread,
     gain_shares,
     important_resources,
     permuted,
     permuted_requests,
-    reusing,
     sample_of,
 )
 from pipelines.models.judging import COMBINED, EVALUATION_SCHEMA, judge
@@ -144,27 +141,22 @@ def _importances(
     reference, history, log_y = examples.reference[rows], examples.history[rows], examples.log_y[rows]
     sample, names = fitted.matrix[rows], fitted.columns.names
     gains = gain_shares([fitted.booster]) if "xgboost" in members else None
-    used = set(gains or ())
-    of_booster = partial(boosting.predict, fitted.booster)
-    by_booster = reusing(of_booster, sample, [i for i, name in enumerate(names) if name in used])
-    by_forest: Predict | None = None
-    if forest is not None and "forest" in members:
-        trees = forest.forest.forest
-        split = np.unique(trees.feature[trees.left >= 0]).tolist()
-        by_forest = reusing(forest.forest.rows, sample, split)
-        used |= {names[i] for i in split}
+    used, by_booster = set(gains or ()), boosting.walked(fitted.booster)
+    by_forest = forest.forest if forest is not None and "forest" in members else None
+    if by_forest is not None:
+        trees = by_forest.forest
+        used |= {names[i] for i in np.unique(trees.feature[trees.left >= 0])}
 
-    def score(matrix: Matrix) -> tuple[float, FloatArray]:
-        of_forest = None if by_forest is None else by_forest(matrix)
+    def score(matrix: Matrix, of: IntArray) -> tuple[FloatArray, FloatArray]:
         forecasts = forecasts_of(
             members,
-            xgboost=by_booster(matrix) + reference,
-            forest=None if of_forest is None else of_forest + reference[:, :1],
-            reference_log_s=reference,
-            history_log_s=history,
+            xgboost=by_booster(matrix) + reference[of],
+            forest=None if by_forest is None else by_forest.rows(matrix) + reference[of, :1],
+            reference_log_s=reference[of],
+            history_log_s=history[of],
         )
         p50, p90 = combination.combined(forecasts).T
-        return float(np.mean(metrics.primary_rows(log_y, Forecast(p50=p50, p90=p90)))), p50
+        return metrics.primary_rows(log_y[of], Forecast(p50=p50, p90=p90)), p50
 
     importances = permuted(sample, fitted.columns, score, used=used, gains=gains, seed=seed)
     frame, jobs = examples.features[rows], examples.jobs[rows]

@@ -8,7 +8,6 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -33,7 +32,7 @@ from pipelines.models.examples import (
     support_of,
 )
 from pipelines.models.fitted import LEAST_TRAINED
-from pipelines.models.importance import REQUEST_COLUMN, Importance, gain_shares, permuted, reusing, sample_of
+from pipelines.models.importance import REQUEST_COLUMN, Importance, gain_shares, permuted, sample_of
 from pipelines.models.judging import MODEL
 from pipelines.models.metrics import FloatArray
 from pipelines.models.model import TrainedModel
@@ -197,20 +196,16 @@ def _importances(fitted: dict[str, Peak], matrix: Matrix, columns: Columns, *, s
     known = ~np.isnan(np.column_stack([f.log1p for f in fitted.values()])).any(axis=1)
     later = np.intersect1d(np.concatenate([f.test for f in fitted.values()]), np.flatnonzero(known))
     rows = sample_of(later if len(later) else np.flatnonzero(known), seed=seed)
-    boosters, sample = [f.booster for f in fitted.values()], matrix[rows]
-    reads = [gain_shares([booster]) for booster in boosters]
-    predicts = [
-        reusing(partial(boosting.predict, booster), sample, [i for i, name in enumerate(columns.names) if name in read])
-        for booster, read in zip(boosters, reads, strict=True)
-    ]
+    boosters, log1p = [f.booster for f in fitted.values()], [f.log1p[rows] for f in fitted.values()]
+    predicts = [boosting.walked(booster) for booster in boosters]
 
-    def score(shown: Matrix) -> tuple[float, FloatArray | None]:
+    def score(shown: Matrix, of: IntArray) -> tuple[FloatArray, FloatArray]:
         answers = [predict(shown)[:, 0] for predict in predicts]
-        losses = [metrics.pinball(f.log1p[rows], a, LEVEL) for f, a in zip(fitted.values(), answers, strict=True)]
-        return sum(losses), answers[0] if len(answers) == 1 else None
+        loss = np.sum([metrics.pinball_rows(y[of], q, LEVEL) for y, q in zip(log1p, answers, strict=True)], axis=0)
+        return loss, answers[0] if len(answers) == 1 else np.zeros(len(shown))  # with several targets: no sign
 
     gains = gain_shares(boosters)
-    return permuted(sample, columns, score, used=gains.keys(), gains=gains, seed=seed)
+    return permuted(matrix[rows], columns, score, used=gains.keys(), gains=gains, seed=seed)
 
 
 def alike_of(jobs: pl.DataFrame, columns: Mapping[str, str], least_groups: int) -> tuple[Alike, ...]:

@@ -1,7 +1,5 @@
 """Permutation importance and its sign, on a population where we know what matters."""
 
-from collections.abc import Callable
-
 import numpy as np
 import polars as pl
 import pytest
@@ -13,6 +11,7 @@ from features.history import History
 from pipelines.models import boosting, importance, metrics
 from pipelines.models.boosting import Boosting, Columns, Matrix, Rows
 from pipelines.models.metrics import FloatArray
+from pipelines.models.splits import IntArray
 from tests.pipelines.models.conftest import make_jobs
 
 COLUMNS = Columns(names=("req_gpus", "req_cpu_cores", "req_mem_gib", "role"), types=("q", "q", "q", "c"))
@@ -27,12 +26,13 @@ def population(n: int, seed: int) -> Rows:
     return Rows(matrix=np.column_stack([gpus, cores, mem, role]).astype(np.float32), target=target)
 
 
-def scored(booster: xgb.Booster, target: FloatArray) -> Callable[[Matrix], tuple[float, FloatArray]]:
-    """Return the score of a booster's median on rows with this target."""
+def scored(booster: xgb.Booster, target: FloatArray) -> importance.Score:
+    """Return the score of a booster's median on copies of rows with this target."""
+    predict = boosting.walked(booster)
 
-    def score(matrix: Matrix) -> tuple[float, FloatArray]:
-        p50 = boosting.predict(booster, matrix)[:, 0]
-        return metrics.pinball(target, p50, 0.5), p50
+    def score(matrix: Matrix, of: IntArray) -> importance.Scored:
+        p50 = predict(matrix)[:, 0]
+        return metrics.pinball_rows(target[of], p50, 0.5), p50
 
     return score
 
@@ -72,8 +72,8 @@ def test_what_matters_more_has_the_larger_importance() -> None:
 def test_only_columns_in_use_are_shuffled_and_unknown_gains_are_null() -> None:
     held = population(50, 1)
 
-    def score(matrix: Matrix) -> tuple[float, None]:
-        return float(np.abs(matrix[:, :2] - held.matrix[:, :2]).sum()), None
+    def score(matrix: Matrix, of: IntArray) -> importance.Scored:
+        return np.abs(matrix[:, :2] - held.matrix[of, :2]).sum(axis=1), np.zeros(len(matrix))
 
     rows = importance.permuted(held.matrix, COLUMNS, score, used={"req_gpus"}, gains=None, seed=0)
 
@@ -161,19 +161,25 @@ def test_a_signed_cut_keeps_only_what_a_larger_request_shortens(sign: float | No
     assert importance.important_resources(spreads, [], signed=True) == important
 
 
-def test_answers_are_used_again_for_rows_that_differ_only_in_columns_not_read() -> None:
-    asked: list[int] = []
+def test_copies_scored_row_by_row_give_what_whole_shuffled_columns_give() -> None:
+    held, places = population(60, 1), [1, 2, 3]
+    weights = np.array([0.0, 2.0, -3.0, 1.0])
+    scored_rows: list[int] = []
 
-    def predict(matrix: Matrix) -> FloatArray:
-        asked.append(len(matrix))
-        return np.nansum(matrix[:, [0, 2]], axis=1, keepdims=True)
+    def score(matrix: Matrix, of: IntArray) -> importance.Scored:
+        scored_rows.append(len(matrix))
+        answer = np.nansum(matrix * weights, axis=1)
+        return np.abs(answer - held.target[of]), answer
 
-    rows = np.array([[1.0, 2.0, np.nan], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0]], np.float32)
-    other, same = rows.copy(), rows.copy()
-    other[0, 2], other[1, 0], same[:, 1] = 9.0, np.nan, 0.0
+    found = importance.spreads_of_columns(held.matrix, places, score, seed=5)
 
-    again = importance.reusing(predict, rows, [0, 2])
-
-    assert again(other).tolist() == [[10.0], [5.0], [14.0]]
-    assert again(same).tolist() == [[1.0], [8.0], [14.0]]
-    assert asked == [3, 2]
+    rng, rows = np.random.default_rng(5), np.arange(60)
+    for place in places:
+        losses = []
+        for _ in range(importance.FEATURE_REPEATS):
+            shown = held.matrix.copy()
+            shown[:, place] = held.matrix[rng.permutation(60), place]
+            losses.append(score(shown, rows)[0].mean())
+        growths = np.array(losses) - score(held.matrix, rows)[0].mean()
+        assert (found[place].mean, found[place].std) == pytest.approx((growths.mean(), growths.std()))
+    assert sum(scored_rows[:61]) < 60 + 60 * len(places) * importance.FEATURE_REPEATS, "equal copies are not scored"
