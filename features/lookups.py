@@ -72,12 +72,13 @@ class Timeline:
     """The events under one key.
 
     `tracks` maps each kind of event to its track; `merged` counts the added runs merged into the tracks so far;
-    `answers` caches results.
+    `answers` caches results, `moment` those of one moment: `Moving` lookups, the moment (us) and their values.
     """
 
     tracks: Mapping[str, Track]
     merged: int = 0
     answers: dict[tuple[object, int], Any] = field(default_factory=dict)  # Any: what the caller cached
+    moment: tuple[object, int, FloatArray] | None = None
 
     def remember(self, what: object, stop: int, answer: object) -> None:
         """Cache the result `answer` of the lookup `what` over the first `stop` events of its track."""
@@ -87,7 +88,7 @@ class Timeline:
 
     def grow(self, tracks: Mapping[str, Track], merged: int) -> None:
         """Replace the tracks by longer ones that contain the same and more events, and empty the cache."""
-        self.tracks, self.merged = tracks, merged
+        self.tracks, self.merged, self.moment = tracks, merged, None
         self.answers.clear()
 
 
@@ -180,19 +181,42 @@ class Windows:
         return [answers[span] if known is None else known for span, known in zip(spans, found, strict=True)]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Moving:
+    """Lookups under one key that also change with the moment: measures of the load, and `STATS` of the newest jobs."""
+
+    measures: Sequence[Measure]
+    stats: IntArray
+
+    def at(self, timeline: Timeline, now_us: int, ledger: Ledger) -> FloatArray:
+        """Return the measures and statistics at a moment, which jobs and models of one history share."""
+        known = timeline.moment
+        if known is not None and known[0] is self and known[1] == now_us:
+            return known[2]
+        glance, first = Glance(timeline, now_us), len(self.measures)
+        values = np.empty(first + len(self.stats))
+        for place, measure in enumerate(self.measures):
+            values[place] = measure(glance)
+        if len(self.stats):
+            times = [ledger.times[name] for name in ("submit", "start", "end")]
+            submitted, stop = timeline.tracks["submitted"].rows, glance.stop("submitted")
+            places = np.arange(first, len(values))
+            newest_at_places(submitted, stop, now_us, *times, self.stats, places, values)
+        timeline.moment = self, now_us, values
+        return values
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPlan:
     """All lookups under one key, with the columns of a feature row that they fill.
 
-    `steady` measures change only with an event under the key, `moving` ones also with the moment. `newest` holds the
-    indices of statistics of submissions and the columns they fill; None without such statistics.
+    `steady` measures change only with an event under the key; `moving` lookups also with the moment, None without any.
     """
 
     key: str
     windows: Sequence[tuple[Windows, IntArray]]
     steady: Sequence[tuple[Measure, int]]
-    moving: Sequence[tuple[Measure, int]]
-    newest: tuple[IntArray, IntArray] | None
+    moving: tuple[Moving, IntArray] | None
 
     def fill(self, rows: Sequence[FloatArray], glances: Sequence[Glance], ledger: Ledger) -> None:
         """Look up the features of each glance that change only with an event, and write them into its feature row."""
@@ -205,14 +229,9 @@ class KeyPlan:
 
     def fill_moving(self, row: FloatArray, timeline: Timeline, now_us: int, ledger: Ledger) -> None:
         """Look up the features that change with the moment, and write them into a feature row."""
-        glance = Glance(timeline, now_us)
-        for measure, place in self.moving:
-            row[place] = measure(glance)
-        if self.newest is not None:
-            stats, places = self.newest
-            known = [ledger.times[name] for name in ("submit", "start", "end")]
-            submitted, stop = timeline.tracks["submitted"].rows, glance.stop("submitted")
-            newest_at_places(submitted, stop, now_us, *known, stats, places, row)
+        if self.moving is not None:
+            moving, places = self.moving
+            row[places] = moving.at(timeline, now_us, ledger)
 
 
 def key_plans(names: Sequence[str]) -> list[KeyPlan]:
@@ -227,21 +246,28 @@ def key_plans(names: Sequence[str]) -> list[KeyPlan]:
             here = {i: look for i, look in recent.items() if look.events == kind}
             windows.append((_windows(kind, tuple(here.values())), np.array(list(here), dtype=np.int64)))
         loads = {i: look for i, look in mine.items() if isinstance(look, Load)}
-        submitted = {i: STATS.index(look.stat) for i, look in mine.items() if isinstance(look, Newest)}
-        stats_and_places = (np.array(list(submitted.values())), np.array(list(submitted)))
+        steady = {i: look.measure for i, look in loads.items() if look.measure in STEADY}
+        moving = {i: look.measure for i, look in loads.items() if look.measure not in STEADY}
+        newest = {i: look.stat for i, look in mine.items() if isinstance(look, Newest)}
+        places = np.array([*moving, *newest], dtype=np.int64)
         plans.append(
             KeyPlan(
                 key=key,
                 windows=windows,
-                steady=[(MEASURES[look.measure], i) for i, look in loads.items() if look.measure in STEADY],
-                moving=[(MEASURES[look.measure], i) for i, look in loads.items() if look.measure not in STEADY],
-                newest=stats_and_places if submitted else None,
+                steady=[(MEASURES[measure], i) for i, measure in steady.items()],
+                moving=(_moving(tuple(moving.values()), tuple(newest.values())), places) if len(places) else None,
             )
         )
     return plans
 
 
 _LOOKS: Final = (Recent, Load, Newest)
+
+
+@lru_cache(maxsize=256)
+def _moving(measures: tuple[str, ...], stats: tuple[str, ...]) -> Moving:
+    """Return the same object for the same lookups, as `_windows`."""
+    return Moving([MEASURES[measure] for measure in measures], np.array([*map(STATS.index, stats)], dtype=np.int64))
 
 
 @lru_cache(maxsize=256)

@@ -187,7 +187,7 @@ class RowBuilder:
         for plan in self.keys:
             glances, held = seen.glances(plan.key)
             plan.fill([rows[i] for i in held], glances, history.ledger)
-            if plan.moving or plan.newest is not None:
+            if plan.moving is not None:
                 for i, glance in zip(held, glances, strict=True):
                     moving[i].append((plan, glance.timeline))
         reference, forecasts = np.zeros((len(jobs), len(QUANTILE_NAMES))), np.tile(PRIOR, (len(jobs), 1, 1))

@@ -82,9 +82,10 @@ def bound(free: Sequence[Sequence[int]], units_gpu: int, counts: Sequence[tuple[
         return ()
     taken: list[tuple[int, int, int]] = []
     for machine, instances in counts:
-        left = list(free[machine])
-        for _ in range(instances * count):
-            device = min((at for at, has in enumerate(left) if has >= milli), key=left.__getitem__)
-            left[device] -= milli
-            taken.append((machine, device, milli))
+        left, needed = free[machine], instances * count
+        # A device that was chosen has the least free GPU afterwards, too, so it is filled before the next.
+        for device in sorted((at for at, has in enumerate(left) if has >= milli), key=left.__getitem__):
+            fitting = min(left[device] // milli, needed)
+            taken += [(machine, device, milli)] * fitting
+            needed -= fitting
     return tuple(taken)

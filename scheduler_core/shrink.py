@@ -255,23 +255,26 @@ def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> 
     minimums = np.where(known.minimums > 0.0, known.minimums, np.nan)
     lower = np.minimum(np.fmax(known.floors, minimums), known.requests)
     raises = np.where((cold | invalid | known.opted_out)[:, None], np.nan, known.raises)
-    model_decided = _differ(targets, by_floor_alone)
+    alpha = np.concatenate([[1.0], alphas])[column]
+    model_decided, raised = _differ(targets, by_floor_alone), np.isfinite(raises).any(axis=1)
+    columns = changed, targets, lower, p50[rows, column], p90[rows, column], change, alpha, model_decided, known.runs
+    of_jobs = zip(jobs, reasons, raised.tolist(), raises.tolist(), *(each.tolist() for each in columns), strict=True)
     return [
         Recommendation(
             job_id=job.job_id,
             request=job.request,
-            target=_request(targets[i]) if changed[i] else job.request,
-            lower_bound=_request(lower[i]),
-            run_time_p50_s=float(p50[i, column[i]]),
-            run_time_p90_s=float(p90[i, column[i]]),
-            run_time_change=float(change[i]),
-            reasons=reasons[i],
-            alpha=float(alphas[column[i] - 1]) if column[i] else 1.0,
-            model_decided=bool(model_decided[i]),
-            runs=int(known.runs[i]),
-            raise_to=_request(raises[i]) if np.isfinite(raises[i]).any() else NOTHING,
+            target=_request(target) if moved else job.request,
+            lower_bound=_request(least),
+            run_time_p50_s=p50_s,
+            run_time_p90_s=p90_s,
+            run_time_change=longer,
+            reasons=why,
+            alpha=taken,
+            model_decided=by_model,
+            runs=runs,
+            raise_to=_request(more) if is_raised else NOTHING,
         )
-        for i, job in enumerate(jobs)
+        for job, why, is_raised, more, moved, target, least, p50_s, p90_s, longer, taken, by_model, runs in of_jobs
     ]
 
 
@@ -341,10 +344,11 @@ def _reasons(
         (targets < known.requests, Reason.SHRUNK),
     ]
     holds = [np.broadcast_to(case, targets.shape) for case, _ in cases]
-    codes = np.select(holds, [str(reason) for _, reason in cases], str(Reason.BELOW_THRESHOLD))
+    reasons = [*(reason for _, reason in cases), Reason.BELOW_THRESHOLD]
+    codes = np.select(holds, range(len(cases)), len(cases))
     requested = np.isfinite(known.requests)
     return [
-        {name: Reason(code) for name, code, given in zip(RESOURCES, row, gives, strict=True) if given}
+        {name: reasons[code] for name, code, given in zip(RESOURCES, row, gives, strict=True) if given}
         for row, gives in zip(codes.tolist(), requested.tolist(), strict=True)
     ]
 
@@ -354,8 +358,9 @@ def _differ(left: FloatArray, right: FloatArray) -> BoolArray:
     return np.asarray(((left != right) & ~(np.isnan(left) & np.isnan(right))).any(axis=1), dtype=np.bool_)
 
 
-def _request(row: FloatArray) -> Request:
-    return Request(cpu_cores=float(row[0]), mem_gib=float(row[1]), gpus=float(row[2]))
+def _request(row: Sequence[float]) -> Request:
+    cpu_cores, mem_gib, gpus = row
+    return Request(cpu_cores=cpu_cores, mem_gib=mem_gib, gpus=gpus)
 
 
 def advised(jobs: Sequence[Job], scale: Scale) -> list[Recommendation]:

@@ -119,7 +119,7 @@ class RequestContext:
         self, model: ServedModel, asked: Sequence[JobAsked], seen: Scored, rows: IntArray, requests: FloatArray
     ) -> FloatArray:
         """Return a run-time model's outputs (m, outputs) under other requests (m, 3); row i is of job `rows[i]`."""
-        return self._attempt(model, lambda: model.changed(asked, seen.matrix, rows, requests))
+        return self._attempt(model, lambda: model.changed(asked, seen.matrix, rows, requests, seen.outputs))
 
     def outputs(self, model: ServedModel, seen: Scored) -> Mapping[str, FloatArray]:
         """Return the outputs (n, outputs) of every target's trees for feature rows, before calibration."""
@@ -181,11 +181,12 @@ class LivePredictor(ModelPredictor[ServedModel]):
     """A predictor for the jobs of one call, with the models and feature rows of the call's request context.
 
     `places` maps the `id` of each job object to the job's position in the call: two jobs of a call may be equal, and
-    ids are unique because the call keeps the jobs alive.
+    ids are unique because the call keeps the jobs alive. `asked` caches jobs as converted for a history, by both ids.
     """
 
     context: RequestContext
     places: Mapping[int, int] = field(default_factory=dict)
+    asked: dict[tuple[int, int], JobAsked] = field(default_factory=dict)
 
     def choice(self, kind: Kind, job: Job) -> tuple[ServedModel | None, str | None]:
         """Return the model of a job, or why it could not be loaded."""
@@ -209,7 +210,13 @@ class LivePredictor(ModelPredictor[ServedModel]):
         return use, Evidence(runs=seen.runs, extremes=seen.extremes)
 
     def _rows(self, model: ServedModel, jobs: Sequence[Job], *, counted: bool) -> tuple[list[JobAsked], Scored]:
-        asked = [self.context.asked(job, model.history) for job in jobs]
+        asked, history = list[JobAsked](), model.history
+        for job in jobs:
+            key = id(job), id(history)
+            known = self.asked.get(key)
+            if known is None:
+                known = self.asked[key] = self.context.asked(job, history)
+            asked.append(known)
         index = np.array([self.places.get(id(job), i) for i, job in enumerate(jobs)], dtype=np.int64)
         return asked, self.context.rows(model, asked, index, counted=counted)
 

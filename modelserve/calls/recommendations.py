@@ -46,7 +46,9 @@ def advise(context: RequestContext, body: RecommendBody) -> tuple[list[Values], 
         least = request_of(row) if brake else minimum_of(context, row, body.floors)
         jobs.append(job_of(row, trace=context.trace or "", submitted=now, minimum=least))
     predictor = LivePredictor(context, {id(job): i for i, job in enumerate(jobs)})
-    sources = [predictor.sources(job) for job in jobs]
+    kinds = [(job.trace, job.workload, job.task_type) for job in jobs]
+    known = {kind: predictor.sources(job) for kind, job in dict(zip(kinds, jobs, strict=True)).items()}
+    sources = [known[kind] for kind in kinds]
     policies = {name: policy_of(body, context.types.get(name)) for name in {job.task_type for job in jobs}}
     found = decide(jobs, sources, predictor, [policies[job.task_type] for job in jobs])
     rows = zip(body.jobs, sources, brakes, found, strict=True)

@@ -3,6 +3,7 @@
 As a recommendation call and a placement call with its targets, but from one snapshot of the models.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -13,7 +14,7 @@ from modelserve.calls.context import Answered, RequestContext, Values, written
 from modelserve.calls.placements import counts_of, place_jobs, queued, waiting
 from modelserve.calls.recommendations import advise, answer_of, decide, jobs_of, largest, policy_of
 from modelserve.contract.placements import ScheduleBody
-from modelserve.contract.requests import RequestRow, amounts_of
+from scheduler_core.types import Request
 
 __all__ = ["schedule", "scheduled"]
 
@@ -63,9 +64,13 @@ def _placed(body: ScheduleBody, answers: Sequence[Values]) -> list[Values]:
         for row, answer in zip(body.jobs, answers, strict=True)
     ]
     jobs = [
-        queued(row, request=amounts_of(RequestRow.model_construct(**amounts)), run_time_s=run_time_s)
+        queued(row, request=_request(amounts), run_time_s=run_time_s)
         for row, amounts, run_time_s in zip(body.jobs, given, times, strict=True)
     ]
     placed = place_jobs(body, jobs)
     rows = zip(answers, given, placed, strict=True)
     return [answer | {"given": amounts} | where for answer, amounts, where in rows]
+
+
+def _request(amounts: Values) -> Request:
+    return Request(**{name: math.nan if amount is None else amount for name, amount in amounts.items()})

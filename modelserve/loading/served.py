@@ -127,18 +127,24 @@ class ServedModel:
         return {target: self.margins(target, matrix) for target in self.bundle.card.targets}
 
     def changed(
-        self, asked: Sequence[JobAsked], matrix: npt.NDArray[np.float32], rows: IntArray, requests: FloatArray
+        self,
+        asked: Sequence[JobAsked],
+        matrix: npt.NDArray[np.float32],
+        rows: IntArray,
+        requests: FloatArray,
+        outputs: Mapping[str, FloatArray] | None = None,
     ) -> FloatArray:
         """Return the outputs (m, outputs) under other requests (m, 3), before calibration; row i is of job `rows[i]`.
 
-        The outputs for the own requests, of the rows `matrix` (n, k), change by as much as the response model's.
+        The `outputs` for the own requests, of the rows `matrix` (n, k), change by as much as the response model's.
         Without one, they are those of the trees.
         """
         if not self.bundle.card.responds:
             return self.margins(RUNTIME_TARGET, self.rows.with_requests(matrix, asked, rows, requests))
         known = RESPONSES.rows(asked, self.history).matrix
         given = RESPONSES.with_requests(known, asked, rows, requests)
-        return self.margins(RUNTIME_TARGET, matrix)[rows] + response_log_s(self.bundle, known, given, rows)
+        own = (outputs or self.outputs(matrix))[RUNTIME_TARGET]
+        return own[rows] + response_log_s(self.bundle, known, given, rows)
 
     def margins(self, target: str, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Return the outputs (n, outputs) of a target's trees for a matrix (n, k), before calibration."""
