@@ -166,11 +166,13 @@ class Lake:
         fresh = self.views_file.with_suffix(".fresh")
         fresh.unlink(missing_ok=True)
         connection = configured(fresh)
+        connection.begin()  # otherwise each of a hundred statements waits for the disk
         self._create_views(connection)
         for comment in views.comments():
             connection.execute(comment)
         connection.execute(f"CREATE TABLE {views.STATE_TABLE} AS SELECT ? AS state", [self._state()])
         connection.execute(views.STATE_COMMENT)
+        connection.commit()
         connection.close()
         fresh.replace(self.views_file)
 
