@@ -31,6 +31,14 @@ TEXTS: Final = ("job_id", "trace", "task_type", "role", "cluster", "user", "grou
 NOTE_LENGTH: Final = 300
 SHOWN: Final = 40
 
+STEP_RUNS: Final = 5
+"""With n measured runs, `careful_target` keeps at least this many n-ths of the requested memory.
+
+That is a half with 10 runs, a twentieth with 100. A peak that n runs did not show may still come in up to 3 of n runs
+(95 %), and kills the job. The smaller the target already is, the less the rest saves, so the last step waits for more
+runs.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice(Recommendation):
@@ -47,6 +55,12 @@ class Advice(Recommendation):
     def given(self) -> Request:
         """The resources to give the job: the target in mode `enforce`, otherwise its request."""
         return self.target if self.mode == "enforce" else self.request
+
+    @property
+    def careful_target(self) -> Request:
+        """The target for a cluster that kills jobs over their memory: memory falls in steps, as runs are measured."""
+        share = min(STEP_RUNS / max(self.runs, 1), 1.0)
+        return replace(self.target, mem_gib=max(self.target.mem_gib, share * self.request.mem_gib))
 
 
 def row_of(job: Job) -> RecommendJob:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from scipy.stats import beta
 from modelserve.client import Client
 from pipelines.connect.slurm.submission import group_of
 from tests.benchmarks.serving.processes import free_port
-from tests.live.workload import Ask, day_of_work
+from tests.live.workload import PLANTED, PLANTED_DAY, Ask, day_of_work
 from tests.modelserve.store.postgresql import postgresql
 from tests.pipelines.connect.slurm.agents import ROOT, agent_command, settings_text, wait_for_socket
 from tests.pipelines.connect.slurm.closed_loop import is_ready, mib, taut
@@ -116,7 +117,9 @@ class Week:
             self.slurm.command("scontrol", "update", f"JobId={number}", f"MinMemoryNode={entry.updated_mib}")
             self.slurm.command("scontrol", "release", number)
 
-        if entry.ask.event == "update":
+        if entry.ask.event == "wait":  # until feedback, which looks each 5 s, has reported the harm
+            self.due.append((now + 25.0, scontrol("release", number)))
+        elif entry.ask.event == "update":
             self.due.append((now + 1.0, update))
         elif entry.ask.event == "requeue":  # it would wait for two minutes; feedback looks at the queue each 30 s
             self.due.append((now + 2.5, scontrol("requeue", number)))
@@ -299,7 +302,9 @@ def table(
     """Return the figures of the week, one a line."""
     judged = [(entry, word, run) for entry in week.entries for word, run in entry.verdicts()]
     changed = sum(entry.changed(run) for entry, _, run in judged)
-    harms = [(entry, run) for entry, word, run in judged if word == "harm"]
+    harmed = [(entry, run) for entry, word, run in judged if word == "harm"]
+    harms = [(entry, run) for entry, run in harmed if entry.ask.group != PLANTED]
+    waited = [f"{run['state']} with {run['mem']}" for entry, _, run in judged if entry.ask.event == "wait"]
     upper = float(beta.ppf(0.95, len(harms) + 1, max(changed - len(harms), 1)))
     known = {name: reason for name, (ran, reason) in advice.items() if ran >= 10}
     with_advice = sum(reason not in ("cold_start", "predictor_unavailable") for reason in known.values())
@@ -320,6 +325,7 @@ def table(
         "  of these with a new model": sum(n["outcome"] == "promoted" for n in nights),
         "  seconds of history and retrain": " ".join(f"{n['took_s']:.0f}" for n in nights),
         "groups of 10 runs with advice after night one": f"{with_advice} of {len(known)}",
+        "planted harm: killed, and what came of the job that waited": f"{len(harmed) - len(harms)}; {'; '.join(waited)}",
         "brakes": brakes or "none",
         "requests given back": logs["feedback"].count("gave back"),
     }
@@ -355,6 +361,9 @@ def check(rows: dict[str, object]) -> None:
     """Hold the figures to what a site needs before it enforces."""
     never = ("lost submissions", "killed or broken because of taut", "changed to less than needed, without harm")
     assert {name: rows[name] for name in never} == dict.fromkeys(never, 0)
+    if DAYS > PLANTED_DAY:
+        assert rows["planted harm: killed, and what came of the job that waited"] == "3; COMPLETED with 4G"
+        assert re.fullmatch(rf"[\w-]+/{PLANTED}: 3 of [^;]*", str(rows["brakes"]))
     assert rows["retrains that succeeded"] == f"{DAYS} of {DAYS}"
     with_advice, known = map(int, str(rows["groups of 10 runs with advice after night one"]).split(" of "))
     assert with_advice >= 0.8 * known > 0

@@ -1,11 +1,11 @@
-"""Forty groups of jobs of a site's week, what each of their jobs really needs, and how its script starts it."""
+"""Groups of jobs of a site's week, what each of their jobs really needs, and how its script starts it."""
 
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-Event = Literal["requeue", "cancel waiting", "cancel running", "update"]
+Event = Literal["requeue", "cancel waiting", "cancel running", "update", "wait"]
 USERS = ("bin", "daemon", "games", "nobody", "sys", "www-data")
 
 PYTHON = "exec {bin}/python3 {work}"
@@ -64,7 +64,7 @@ class Ask:
         words = ["-J", self.name, f"--uid={self.user}", f"-n{self.tasks}", "-N1", memory, "-t", "10"]
         words += [f"-c{self.cpus // self.tasks}", "-o", "/dev/null", "--requeue"]
         words += [f"--array=0-{self.array - 1}"] if self.array > 1 else []
-        return words + (["-H"] if self.event == "update" else [])
+        return words + (["-H"] if self.event in ("update", "wait") else [])
 
 
 Draw = Callable[[Ask, random.Random, int, int], Ask]
@@ -135,6 +135,9 @@ def fails_at_first(ask: Ask, rng: random.Random, day: int, i: int) -> Ask:
     return replace(ask, work=Work(mib=_varied(rng, 600)))
 
 
+PLANTED, PLANTED_DAY = "planted harm", 4
+"""Group of which three jobs at once need far more than ever before at the start of this day, while a fourth waits."""
+
 KINDS: dict[str, tuple[float, Draw, dict[str, Any]]] = {
     "train-small": (1.6, uses(40), {"script": PYTHON}),
     "train": (1.6, uses(60), {}),
@@ -176,14 +179,21 @@ KINDS: dict[str, tuple[float, Draw, dict[str, Any]]] = {
     "idle": (1.0, uses(15, cpu_s=0.05), {"mib": 2048, "cpus": 16}),
     "seldom": (0.2, uses(100), {}),
     "busy": (0.6, uses(50, cpu_s=2.4, threads=2, wall_s=2.0), {"cpus": 4, "script": PYTHON}),
+    PLANTED: (1.6, uses(60), {"over_claims": False}),
 }
 """By group: its share of the jobs, how they are made, and what its usual job asks for."""
 
 
 def day_of_work(rng: random.Random, day: int, jobs: int, made: dict[str, int]) -> Iterator[Ask]:
     """Yield the submissions of a day in random order; `made` counts those of each group."""
+    if day == PLANTED_DAY:
+        large = Ask(group=PLANTED, user=_user_of(PLANTED), name=PLANTED, work=Work(mib=1000), over_claims=False)
+        yield from (replace(large, array=3), replace(large, event="wait"))
     for name in rng.choices(list(KINDS), weights=[share for share, _, _ in KINDS.values()], k=jobs):
         _, draw, asked = KINDS[name]
-        user = USERS[list(KINDS).index(name) % len(USERS)]
         made[name] = made.get(name, 0) + 1
-        yield draw(Ask(group=name, user=user, name=name, work=Work(mib=1.0), **asked), rng, day, made[name])
+        yield draw(Ask(group=name, user=_user_of(name), name=name, work=Work(mib=1.0), **asked), rng, day, made[name])
+
+
+def _user_of(group: str) -> str:
+    return USERS[list(KINDS).index(group) % len(USERS)]

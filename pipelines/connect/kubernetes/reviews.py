@@ -186,7 +186,7 @@ def decided(plan: Plan, advice: Sequence["Advice"]) -> Decision:
     """
     found: list[tuple[Shrunk, Advice]] = []
     for slot, job, each in zip(plan.slots, plan.jobs, advice, strict=True):
-        change = shrunk(slot, each.target, job_id=job.job_id, answer_id=each.answer_id)
+        change = shrunk(slot, each.careful_target, job_id=job.job_id, answer_id=each.answer_id)
         if change is not None:
             found.append((change, each))
     if not found:

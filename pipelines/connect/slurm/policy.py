@@ -24,14 +24,6 @@ ROUNDING: Final = 1e-6
 """Amounts of the service are rounded up to six decimals."""
 
 
-STEP_RUNS: Final = 5
-"""Memory falls to this many n-ths of the request at most, with n measured runs: a half with 10, a twentieth with 100.
-
-A peak that n runs did not show may still come in up to 3 of n runs (95 %), and kills the job. The smaller the target
-already is, the less the rest saves, so the last step waits for more runs.
-"""
-
-
 class Mode(IntEnum):
     """What the agent does with a submission; a lower value interferes less."""
 
@@ -118,11 +110,12 @@ def _amounts(submission: Submission, advice: Advice) -> tuple[dict[str, int], li
     numbers = submission.numbers
     amounts: dict[str, int] = {}
     changes: list[str] = []
-    need_mib = max(advice.target.mem_gib, STEP_RUNS / max(advice.runs, 1) * advice.request.mem_gib) * MIB_PER_GIB
+    target = advice.careful_target
+    need_mib = target.mem_gib * MIB_PER_GIB
     tasks, each = submission.tasks, numbers.get("cpus_per_task", 0)
     cpus_per_task = each
-    if tasks is not None and not submission.cpus_kept_for() and not math.isnan(advice.target.cpu_cores):
-        wanted = _up(advice.target.cpu_cores * submission.nodes / tasks)
+    if tasks is not None and not submission.cpus_kept_for() and not math.isnan(target.cpu_cores):
+        wanted = _up(target.cpu_cores * submission.nodes / tasks)
         if numbers.get("min_mem_per_cpu"):  # never ask for more memory for each CPU than the user did
             wanted = max(wanted, _up(need_mib * submission.nodes / (tasks * numbers["min_mem_per_cpu"])))
         cpus_per_task = max(min(wanted, each), 1)

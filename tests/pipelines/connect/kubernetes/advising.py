@@ -12,7 +12,9 @@ from pipelines.connect.kubernetes.webhook import Webhook
 from scheduler_core.types import NOTHING, Job, Reason, Request
 
 
-def advice(job: Job, *, share: float = 0.25, mode: str = "enforce", answer_id: str = "a1") -> Advice:
+def advice(
+    job: Job, *, share: float = 0.25, mode: str = "enforce", answer_id: str = "a1", runs: int = 99
+) -> Advice:
     """Return advice to give a job a share of its CPU and memory, but not less than its minimum."""
     least = job.minimum or NOTHING
 
@@ -27,7 +29,7 @@ def advice(job: Job, *, share: float = 0.25, mode: str = "enforce", answer_id: s
     return Advice(
         job_id=job.job_id, request=job.request, target=target, lower_bound=target, run_time_p50_s=60.0,
         run_time_p90_s=90.0, run_time_change=0.0, reasons={"cpu_cores": Reason.SHRUNK}, alpha=share,
-        model_decided=True, runs=9, mode=mode, answer_id=answer_id,
+        model_decided=True, runs=runs, mode=mode, answer_id=answer_id,
     )  # fmt: skip
 
 

@@ -64,6 +64,15 @@ def test_a_pod_is_shrunk_within_the_rules(name: str) -> None:
     kubernetes_validate.validate(after, kubernetes_validate.latest_version(), strict=True)
 
 
+@pytest.mark.parametrize(("runs", "memory"), [(0, "29Gi"), (10, "14848Mi"), (40, "7424Mi")])
+def test_with_few_measured_runs_memory_falls_less(runs: int, memory: str) -> None:
+    review = recorded("pod-of-job")
+
+    _, after = admitted(review, answer(review, Asked(runs=runs)))
+
+    assert main(after)["requests"] == {**main(after)["requests"], "cpu": "1500m", "memory": memory}
+
+
 def test_the_annotation_keeps_the_request_and_the_answer() -> None:
     review = recorded("pod-of-job")
 
