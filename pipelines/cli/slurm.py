@@ -32,12 +32,10 @@ def files(
     form: Format = FORM,
 ) -> None:
     """Write the plugin script, prolog, epilog, the agent's unit and settings, and the lines for slurm.conf."""
-    from pipelines.connect.slurm.files import check_lua, write_files
+    from pipelines.connect.slurm.files import write_files
 
     program = shutil.which("taut") or str(Path(sys.executable).with_name("taut"))
     emit(write_files(out, cluster=cluster, socket=socket, gpus=gpus, program=program, service=url, user=user), form)
-    if not check_lua(""):
-        say("warning: no Lua is installed here, so job_submit.lua was not compiled; its text is the tested one")
 
 
 def agent(

@@ -1,6 +1,6 @@
 """Carry out a plan: commands that hold and release Slurm jobs, suspend Kubernetes jobs, and set GPU clocks and limits.
 
-An actuator turns the change of one job into the commands of a real system; nothing runs unless `carry_out` is called.
+Nothing runs unless `carry_out` is called.
 Plans come from `modelserve.calls.plans`.
 """
 
@@ -11,11 +11,11 @@ import shutil
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pipelines.errors import BadUsage, SourceError
 
-__all__ = ["ACTUATORS", "Actuator", "Change", "carry_out", "commands_of", "shown"]
+__all__ = ["ACTUATORS", "Change", "carry_out", "commands_of", "shown"]
 
 LIMIT_S: Final = 60.0
 
@@ -34,13 +34,6 @@ class Change:
     runs: bool
     suspended: bool = False
     nodes: Mapping[str, float | None]
-
-
-class Actuator(Protocol):
-    """Function that returns the commands which make a change; none if the system needs none."""
-
-    def __call__(self, change: Change) -> list[Command]:
-        """Return the commands of one change, to be run in order."""
 
 
 def slurm(change: Change) -> list[Command]:
@@ -91,7 +84,10 @@ def nvidia(change: Change) -> list[Command]:
     ]
 
 
-ACTUATORS: Final[dict[str, Actuator]] = {"slurm": slurm, "kubernetes": kubernetes, "nvidia": nvidia}
+ACTUATORS: Final[dict[str, Callable[[Change], list[Command]]]] = {
+    "slurm": slurm, "kubernetes": kubernetes, "nvidia": nvidia,
+}  # fmt: skip
+"""Functions that return the commands of a change by system, in order; none if the system needs none."""
 
 
 def commands_of(

@@ -3,7 +3,7 @@
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -56,27 +56,26 @@ def replace_text(target: Path, text: str, *, public: bool = False) -> None:
 
 
 def write_templates(
-    out: Path,
-    templates: Path,
-    files: Mapping[str, str],
-    slots: Mapping[str, str],
-    *,
-    kept: str,
-    check: Callable[[str, str], None] | None = None,
+    out: Path, templates: Path, files: Mapping[str, str], slots: Mapping[str, str], *, kept: str
 ) -> list[dict[str, str]]:
     """Write templates to a folder with slots such as `@URL@` filled in, and return a row for each: file and purpose.
 
-    `files` holds the purpose by name. The file `kept` stays if it is there, since it is edited by hand. `check` gets
-    the name and text of each file before the file is replaced.
+    `files` holds the purpose by name. The file `kept` stays if it is there, since it is edited by hand.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name in files:
             if name != kept or not (out / name).exists():
-                text = _SLOT.sub(lambda found: slots[found[1]], (templates / name).read_text(encoding="utf-8"))
-                if check is not None:
-                    check(name, text)
-                replace_text(out / name, text, public=True)
+                text = (templates / name).read_text(encoding="utf-8")
+                replace_text(out / name, _SLOT.sub(lambda found: slots[found[1]], text), public=True)
     except OSError as error:
         raise BadUsage(f"--out {out}: {error.strerror}; expected a folder that this user may write to") from error
     return [{"file": str(out / name), "what": what} for name, what in files.items()]
+
+
+def check_texts(texts: Iterable[tuple[str, str]], patterns: Mapping[str, tuple[str, str]]) -> None:
+    """Check values for slots by name of their option, since a slot has no quotes; `patterns` also name what fits."""
+    for name, value in texts:
+        pattern, expected = patterns[name]
+        if not re.fullmatch(pattern, value):
+            raise BadUsage(f"--{name} {value[:60]!r}: expected {expected}")

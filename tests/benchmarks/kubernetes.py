@@ -12,8 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from modelserve.contract.requests import RecommendBody
-from pipelines.connect.kubernetes.extender import extender_app
-from pipelines.connect.kubernetes.nodes import NodeView
+from pipelines.connect.kubernetes.extender import NodeView, extender_app
 from pipelines.connect.kubernetes.webhook import open_webhook
 from tests.benchmarks.harness import Bar, Row, alternately, amount_row, benchmark
 from tests.modelserve.running import running, serving
@@ -54,7 +53,7 @@ def webhook_rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "kubernetes.toml"
         config.write_text(CONFIG)
-        with running(Path(folder)) as url, serving(open_webhook(config, [url], None)) as webhook:
+        with running(Path(folder)) as url, serving(open_webhook(config, [url], None, None)) as webhook:
             measures = {
                 "service": lambda: calls_ms(url, "/v1/recommendations", alone),
                 "review": lambda: calls_ms(webhook, "/kubernetes/mutate", json.dumps(review).encode()),

@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 import pytest
 
+from modelserve.contract.models import Ready
 from tests.benchmarks.harness import Bar, Row, amount_row, benchmark
-from tests.modelserve.client.services import Answer, answering, serving, silent
+from tests.modelserve.client.services import ANSWER_ID, Answer, answering, http, serving, silent
 from tests.pipelines.connect.slurm.agents import (
     FAULTS,
     ROOT,
@@ -28,6 +29,10 @@ BLOCKS, BLOCK = 10, 10
 ANSWERED_BARS: Final = (Bar(side="at most", value=20.0), Bar(side="at most", value=50.0))
 HANGS_BAR: Final = Bar(side="at most", value=520.0)
 OPEN_BAR: Final = Bar(side="at most", value=2.0)
+HELD: Final = "JobState=PENDING"
+READY: Final = Ready(
+    status="ready", generation=1, serving=1, failing=0, models=[], failures={}, mirror=None, store=None
+)
 SILENT = "function slurm_job_submit() return 0 end function slurm_job_modify() return 0 end return 0\n"
 
 
@@ -47,16 +52,21 @@ def timed(cluster: Cluster, script: str, *, first: int, many: int) -> list[float
     return [submission_s(cluster) for _ in range(many)]
 
 
-def compared(cluster: Cluster, what: str, *, first: int, many: int, bars: Sequence[Bar | None]) -> Iterator[Row]:
+def compared(
+    cluster: Cluster, what: str, *, first: int, many: int, bars: Sequence[Bar | None], answered: bool = False
+) -> Iterator[Row]:
     """Time the plugin in turn with a script without it; yield what it adds to the median and to p99.
 
-    The `first` submissions after each change do not count.
+    The `first` submissions after each change do not count. With `answered`, each submission must have got an answer.
     """
     plugin = (cluster.run / "plugin.lua").read_text()
     base, with_plugin = list[float](), list[float]()
     for _ in range(BLOCKS):
         base += timed(cluster, SILENT, first=first, many=many)
         with_plugin += timed(cluster, plugin, first=first, many=many)
+        waiting = [each for each in cluster.command("scontrol", "-o", "show", "job").splitlines() if HELD in each]
+        got = sum(f"AdminComment=taut {ANSWER_ID}" in each for each in waiting)
+        assert not answered or got == first + many, f"{got} of {first + many} submissions got an answer"
         cluster.command("scancel", "-u", "root", check=False)
     for name, percent, bar in zip(("median", "p99"), (50, 99), bars, strict=True):
         added_s = np.percentile(with_plugin, percent) - np.percentile(base, percent)
@@ -71,7 +81,9 @@ def latency_rows() -> Iterator[Row]:
 
     with _cluster() as cluster:
         with _agent(cluster, answering()):
-            yield from compared(cluster, "answered by a service at once", first=1, many=BLOCK, bars=ANSWERED_BARS)
+            yield from compared(
+                cluster, "answered by a service at once", first=1, many=BLOCK, bars=ANSWERED_BARS, answered=True
+            )
         with _agent(cluster, silent):
             yield from left_alone("service hangs, the agent's breaker open")
         with fake_agent(cluster.socket, FAULTS["late"]):
@@ -84,7 +96,7 @@ def latency_rows() -> Iterator[Row]:
 @contextmanager
 def _agent(cluster: Cluster, answer: Answer) -> Iterator[None]:
     config = cluster.run / "bench.toml"
-    with serving(answer) as service:
+    with serving(answer, without_body=http(READY.model_dump_json().encode())) as service:
         config.write_text(settings_text(service.address))
         cluster.start("agent", *agent_command(config, cluster.socket), PYTHONPATH=str(ROOT))
         try:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from modelserve.api.metrics import Metrics
-from pipelines.connect.slurm.counts import Counts
+from pipelines.connect.slurm.agent import Counts
 from tests.deploy.tools import tool
 from tests.modelserve.api.test_metrics import names_of
 

@@ -325,7 +325,7 @@ def table(
         "  of these with a new model": sum(n["outcome"] == "promoted" for n in nights),
         "  seconds of history and retrain": " ".join(f"{n['took_s']:.0f}" for n in nights),
         "groups of 10 runs with advice after night one": f"{with_advice} of {len(known)}",
-        "planted harm: killed, and what came of the job that waited": f"{len(harmed) - len(harms)}; {'; '.join(waited)}",
+        "planted harm: killed, and what became of who waited": f"{len(harmed) - len(harms)}; {'; '.join(waited)}",
         "brakes": brakes or "none",
         "requests given back": logs["feedback"].count("gave back"),
     }
@@ -362,7 +362,7 @@ def check(rows: dict[str, object]) -> None:
     never = ("lost submissions", "killed or broken because of taut", "changed to less than needed, without harm")
     assert {name: rows[name] for name in never} == dict.fromkeys(never, 0)
     if DAYS > PLANTED_DAY:
-        assert rows["planted harm: killed, and what came of the job that waited"] == "3; COMPLETED with 4G"
+        assert rows["planted harm: killed, and what became of who waited"] == "3; COMPLETED with 4G"
         assert re.fullmatch(rf"[\w-]+/{PLANTED}: 3 of [^;]*", str(rows["brakes"]))
     assert rows["retrains that succeeded"] == f"{DAYS} of {DAYS}"
     with_advice, known = map(int, str(rows["groups of 10 runs with advice after night one"]).split(" of "))

@@ -8,8 +8,10 @@ import asyncio
 import json
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Final, TypeVar
 
@@ -17,13 +19,13 @@ import numpy as np
 from pydantic_core import from_json
 from starlette.applications import Starlette
 
-from pipelines.connect.kubernetes.nodes import NodeView
-from pipelines.connect.kubernetes.objects import Json, items, mapping, text
+from pipelines.connect.kubernetes.objects import MIB, BadQuantity, Json, items, mapping, quantity, text
+from pipelines.connect.kubernetes.pods import containers_of
 from pipelines.connect.kubernetes.serving import app_of
 from scheduler_core.cluster import Demand
 from scheduler_core.node_scores import node_ranks
 from scheduler_core.target import target_of
-from scheduler_core.types import BoolArray
+from scheduler_core.types import IntArray
 
 __all__ = ["open_extender"]
 
@@ -34,8 +36,103 @@ MOST_SCORE: Final = 10
 TARGET_POPULARITY: Final = 0.95
 """Share of the pods whose shapes count as the target workload, as in the published FGD."""
 
+ENDED: Final = ("Succeeded", "Failed")
+
+Units = tuple[int, int, int]
+"""Milli-cores, MiB and milli-GPUs."""
+
 Found = TypeVar("Found")
 log = logging.getLogger("taut.kubernetes")
+
+
+class NodeView:
+    """What is free on each node, kept up to date with events of the API server; safe from several threads.
+
+    A node has its allocatable amounts, a pod takes its requests; `gpus` holds the extended resources that are GPUs.
+    """
+
+    def __init__(self, gpus: Sequence[str]) -> None:
+        self._gpus = tuple(gpus)
+        self._lock = threading.Lock()
+        self._nodes: dict[str, Units] = {}
+        self._pods: dict[str, tuple[str, Units]] = {}
+        self._used: dict[str, IntArray] = {}
+
+    def apply(self, change: str, found: Json) -> None:
+        """Apply an event of a watch on nodes or pods: its type (ADDED, MODIFIED, DELETED) and its object.
+
+        RESET forgets all objects of the kind.
+        """
+        metadata, node = mapping(found.get("metadata")), found.get("kind") == "Node"
+        with self._lock:
+            if change == "RESET":
+                for each in (self._nodes,) if node else (self._pods, self._used):
+                    each.clear()
+            elif node:
+                self._apply_node(change, text(metadata.get("name")) or "", found)
+            else:
+                self._apply_pod(change, text(metadata.get("uid")) or "", found)
+
+    def _apply_node(self, change: str, name: str, found: Json) -> None:
+        amounts = mapping(mapping(found.get("status")).get("allocatable"))
+        self._nodes.pop(name, None)
+        if change != "DELETED":
+            self._nodes[name] = _units_of({key: quantity(value) for key, value in amounts.items()}, self._gpus)
+
+    def _apply_pod(self, change: str, uid: str, found: Json) -> None:
+        if (before := self._pods.pop(uid, None)) is not None:
+            self._used[before[0]] -= np.array(before[1])
+        host = text(mapping(found.get("spec")).get("nodeName"))
+        if change != "DELETED" and host is not None and mapping(found.get("status")).get("phase") not in ENDED:
+            units = self.demand(found).units
+            self._pods[uid] = host, units
+            self._used[host] = self._used.get(host, np.zeros(3, dtype=np.int64)) + np.array(units)
+
+    def room(self, names: Iterable[str]) -> tuple[list[str], IntArray, IntArray]:
+        """Return the n nodes that are known, in order, with their free units and their capacity (n, 3)."""
+        with self._lock:
+            known = [name for name in names if name in self._nodes]
+            capacity = np.array([self._nodes[name] for name in known], dtype=np.int64).reshape(-1, 3)
+            used = np.array([self._used.get(name, (0, 0, 0)) for name in known], dtype=np.int64).reshape(-1, 3)
+        return known, np.maximum(capacity - used, 0), capacity
+
+    def demands(self) -> list[Demand]:
+        """Return the distinct demands of the pods on all nodes, with their numbers as instances."""
+        with self._lock:
+            counts = Counter(units for _, units in self._pods.values())
+        return [Demand(units=units, instances=count) for units, count in counts.items()]
+
+    def demand(self, pod: Json) -> Demand:
+        """Return what a pod takes of a node: the sum over its containers, or its largest init container if it is more.
+
+        Init containers that go on beside the others add to both.
+        """
+        spec = mapping(pod.get("spec"))
+        beside = [mapping(each).get("restartPolicy") == "Always" for each in items(spec.get("initContainers"))]
+        first = [each.requests for each in containers_of(spec, "initContainers")]
+        together = [each.requests for each in containers_of(spec, "containers")]
+        together += [each for each, stays in zip(first, beside, strict=True) if stays]
+        total = _folded(
+            [_folded(together, sum), *(each for each, on in zip(first, beside, strict=True) if not on)], max
+        )
+        own = mapping(mapping(spec.get("resources")).get("requests"))
+        total |= {name: quantity(value) for name, value in own.items()}
+        overhead = {name: quantity(value) for name, value in mapping(spec.get("overhead")).items()}
+        return Demand(units=_units_of(_folded([total, overhead], sum), self._gpus), instances=1)
+
+
+def _folded(
+    amounts: Sequence[Mapping[str, Fraction]], fold: Callable[[list[Fraction]], Fraction | int]
+) -> dict[str, Fraction]:
+    """Return by name the sum or the largest of amounts."""
+    return {
+        name: Fraction(fold([each.get(name, Fraction(0)) for each in amounts])) for each in amounts for name in each
+    }
+
+
+def _units_of(amounts: Mapping[str, Fraction], gpus: Sequence[str]) -> Units:
+    cores, memory = amounts.get("cpu", Fraction(0)), amounts.get("memory", Fraction(0))
+    return int(cores * 1000), int(memory / MIB), int(sum(amounts.get(name, Fraction(0)) for name in gpus)) * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,39 +161,29 @@ def _name(node: object) -> str:
     return text(mapping(mapping(node).get("metadata")).get("name")) or ""
 
 
-class Extender:
-    """Filters and scores nodes by the free room in a view of the cluster."""
+def failed(view: NodeView, asked: Asked) -> dict[str, str]:
+    """Return the nodes without room for a pod, with the reason; none if no other node is left."""
+    names, free, _ = view.room(asked.names)
+    fits = (free >= np.array(view.demand(asked.pod).units)).all(axis=1).tolist()
+    lacking = [name for name, fit in zip(names, fits, strict=True) if not fit]
+    return dict.fromkeys(
+        lacking if len(lacking) < len(asked.names) else (), "taut: not enough free CPU, memory or GPUs"
+    )
 
-    def __init__(self, view: NodeView) -> None:
-        self._view = view
 
-    def failed(self, asked: Asked) -> dict[str, str]:
-        """Return the nodes without room for a pod, with the reason; none if no other node is left."""
-        names = self._view.known(asked.names)
-        fits = self._fits(self._view.demand(asked.pod), names)
-        found = {
-            name: "taut: not enough free CPU, memory or GPUs" for name, fit in zip(names, fits, strict=True) if not fit
-        }
-        return found if len(found) < len(asked.names) else {}
-
-    def scores(self, asked: Asked) -> dict[str, int]:
-        """Return a score from 0 to 10 for every node; 0 for nodes that are not known or lack room."""
-        demand, known = self._view.demand(asked.pod), self._view.known(asked.names)
-        fits = self._fits(demand, known)
-        names = [name for name, fit in zip(known, fits, strict=True) if fit]
-        scores = dict.fromkeys(asked.names, 0)
-        if names:
-            found = self._view.free(names)
-            left = found.free - np.array(demand.units)
-            left_over = (left / np.maximum(found.capacity.max(axis=0), 1)).sum(axis=1)
-            target = target_of([demand, *self._view.demands()], TARGET_POPULARITY)
-            ranks = node_ranks(demand, found.free, left_over, target)
-            scores |= {name: int(rank * MOST_SCORE) for name, rank in zip(names, ranks.tolist(), strict=True)}
-        return scores
-
-    def _fits(self, demand: Demand, names: Sequence[str]) -> BoolArray:
-        free = self._view.free(names).free
-        return np.asarray((free >= np.array(demand.units)).all(axis=1), dtype=np.bool_)
+def scores(view: NodeView, asked: Asked) -> dict[str, int]:
+    """Return a score from 0 to 10 for every node; 0 for nodes that are not known or lack room."""
+    demand, (names, free, capacity) = view.demand(asked.pod), view.room(asked.names)
+    left = free - np.array(demand.units)
+    fits = (left >= 0).all(axis=1)
+    found = dict.fromkeys(asked.names, 0)
+    if fits.any():
+        left_over = (left[fits] / np.maximum(capacity[fits].max(axis=0), 1)).sum(axis=1)
+        target = target_of([demand, *view.demands()], TARGET_POPULARITY)
+        ranks = node_ranks(demand, free[fits], left_over, target)
+        kept = (name for name, fit in zip(names, fits.tolist(), strict=True) if fit)
+        found |= {name: int(rank * MOST_SCORE) for name, rank in zip(kept, ranks.tolist(), strict=True)}
+    return found
 
 
 def open_extender(gpus: Sequence[str], changes: Sequence[Iterable[tuple[str, Json]]]) -> Starlette:
@@ -107,6 +194,8 @@ def open_extender(gpus: Sequence[str], changes: Sequence[Iterable[tuple[str, Jso
         for change, found in stream:
             try:
                 view.apply(change, found)
+            except BadQuantity as error:
+                log.warning("a node or pod does not count: %s", error)
             except Exception:  # any error: one object must not stop the stream
                 log.exception("a change of a node or pod was not understood")
 
@@ -117,12 +206,10 @@ def open_extender(gpus: Sequence[str], changes: Sequence[Iterable[tuple[str, Jso
 
 def extender_app(view: NodeView) -> Starlette:
     """Return the application: `/kubernetes/filter`, `/kubernetes/prioritize` and `/healthz`."""
-    extender = Extender(view)
-
     return app_of(
         {
-            "/kubernetes/filter": partial(_answered, decide=extender.failed, write=_filtered),
-            "/kubernetes/prioritize": partial(_answered, decide=extender.scores, write=_prioritized),
+            "/kubernetes/filter": partial(_answered, decide=partial(failed, view), write=_filtered),
+            "/kubernetes/prioritize": partial(_answered, decide=partial(scores, view), write=_prioritized),
         }
     )
 
@@ -141,7 +228,7 @@ async def _answered(
     except TimeoutError:
         log.warning("gave up after %g s with %s nodes", DEADLINE_S, len(asked.names))
     except Exception:  # any error: the scheduler must go on
-        log.exception("%s failed", decide.__name__)
+        log.exception("a call failed")
     return json.dumps(write(asked, found)).encode()
 
 

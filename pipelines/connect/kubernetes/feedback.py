@@ -1,6 +1,5 @@
 """Report ended pods to the service, once or as they end: times, outcome, what was requested and what was given."""
 
-import json
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from modelserve.contract.feedback import FeedbackRow
 from modelserve.errors import ClientError
 from pipelines.connect.kubernetes.config import KubernetesConfig, names_of
 from pipelines.connect.kubernetes.objects import GIB, Json, container_named, items, mapping, text, time_of
-from pipelines.connect.kubernetes.pods import SHRUNK, Container, LeftAlone, main_container
+from pipelines.connect.kubernetes.pods import Before, Container, LeftAlone, main_container
 
 __all__ = ["follow_pods", "report_pods"]
 
@@ -52,15 +51,15 @@ def report_of(pod: Json, config: KubernetesConfig) -> FeedbackRow | None:
     if outcome is None or not ends:
         return None
     end = max(ends, key=lambda each: str(each.get("finishedAt")))
-    shrunk = annotated(metadata)
+    shrunk = Before.of(metadata)
     given = {"cpu_cores": _amount(container, "cpu", 1), "mem_gib": _amount(container, "memory", GIB), "gpus": gpus}
-    requested = {name: value or given[name] for name, value in _requested(shrunk).items()}
+    requested = {"cpu_cores": shrunk.cpu_cores or given["cpu_cores"], "mem_gib": shrunk.mem_gib or given["mem_gib"]}
     created, start = time_of(metadata.get("creationTimestamp")), end.get("startedAt") or status.get("startTime")
     row = {
         **names_of(config, pod, container_named(pod, container.name)),
-        "job_id": text(shrunk.get("job_id")) or metadata.get("uid"),
-        "answer_id": text(shrunk.get("answer_id")),
-        "instances": shrunk.get("instances", 1),
+        "job_id": shrunk.job_id or metadata.get("uid"),
+        "answer_id": shrunk.answer_id or None,
+        "instances": shrunk.instances,
         # The node's clock may be behind the API server's.
         "submit_ts": min((each for each in (created, time_of(start)) if each), default=None),
         "start_ts": start,
@@ -99,19 +98,6 @@ def _outcome(pod: Json, ends: list[Json]) -> str | None:
     if mapping(pod.get("metadata")).get("deletionTimestamp"):
         return "cancelled"
     return OUTCOME_OF_REASON.get(text(status.get("reason")) or "", "failed")
-
-
-def annotated(metadata: Json) -> dict[str, Any]:  # Any: JSON that the webhook wrote
-    """Return what the webhook wrote on a pod that it shrank; empty for other pods."""
-    try:
-        found = json.loads(str(mapping(metadata.get("annotations")).get(SHRUNK, "{}")))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _requested(shrunk: Mapping[str, Any]) -> dict[str, float]:  # Any: JSON that the webhook wrote
-    return {name: shrunk[name] for name in ("cpu_cores", "mem_gib") if isinstance(shrunk.get(name), int | float)}
 
 
 def _amount(container: Container, resource: str, unit: int) -> float | None:

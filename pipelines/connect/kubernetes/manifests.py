@@ -3,13 +3,11 @@
 The texts are in `templates`, as plain YAML.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pipelines.connect.files import write_templates
-from pipelines.errors import BadUsage
+from pipelines.connect.files import check_texts, write_templates
 
 __all__ = ["GPU_RESOURCES", "write_manifests"]
 
@@ -50,10 +48,7 @@ def write_manifests(
     extended resources that are GPUs.
     """
     named = [("image", image), ("url", url), ("trace", trace), ("cluster", cluster), *(("gpu", each) for each in gpus)]
-    for option, value in named:
-        pattern, expected = _PATTERNS[option]
-        if not re.fullmatch(pattern, value):
-            raise BadUsage(f"--{option} {value[:60]!r}: expected {expected}")
+    check_texts(named, _PATTERNS)
     slots = {
         "IMAGE": image,
         "URL": url,

@@ -6,7 +6,9 @@ Only the container with the GPUs is shrunk, in CPU and memory; all others stay a
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipelines.connect.kubernetes.config import Compute, KubernetesConfig, LimitRange
 from pipelines.connect.kubernetes.objects import (
@@ -24,7 +26,28 @@ COMPUTE: Final[tuple[Compute, ...]] = ("cpu", "memory")
 """The resources that are shrunk."""
 
 SHRUNK: Final = "taut.dev/shrunk"
-"""Annotation of a pod that was shrunk: the answer, and the request before. Such a pod is never shrunk again."""
+"""Annotation of a pod that was shrunk; such a pod is never shrunk again."""
+
+
+class Before(BaseModel):
+    """What the annotation of a shrunk pod holds: the ids of the answer and its job, and the request before."""
+
+    model_config = ConfigDict(frozen=True)
+
+    answer_id: str | None = None
+    job_id: str | None = None
+    container: str | None = None
+    instances: int = 1
+    cpu_cores: float | None = None
+    mem_gib: float | None = None
+
+    @classmethod
+    def of(cls, metadata: Json) -> Self:
+        """Read it in a pod's metadata; all is unknown of other pods, and where a user wrote something else."""
+        try:
+            return cls.model_validate_json(str(mapping(metadata.get("annotations")).get(SHRUNK, "{}")))
+        except ValidationError:
+            return cls()
 
 
 class LeftAlone(Exception):

@@ -15,7 +15,6 @@ from modelserve.client import Client
 from modelserve.contract.reservations import Reserved, RunningJob, Statistics
 from pipelines.connect.kubernetes.api import LIMIT_RANGES, ApiServer
 from pipelines.connect.kubernetes.config import KubernetesConfig, names_of
-from pipelines.connect.kubernetes.feedback import annotated
 from pipelines.connect.kubernetes.objects import (
     GIB,
     BadQuantity,
@@ -30,7 +29,7 @@ from pipelines.connect.kubernetes.objects import (
     text,
     time_of,
 )
-from pipelines.connect.kubernetes.pods import LeftAlone, Slot, slot_of
+from pipelines.connect.kubernetes.pods import Before, LeftAlone, Slot, slot_of
 from pipelines.connect.ledger import Ledger
 from pipelines.errors import ConnectError
 from scheduler_core.reserve import ReservePolicy
@@ -108,10 +107,11 @@ def resized_slot(pod: Json, config: KubernetesConfig) -> Slot | None:
 
 def _first_request(pod: Json, found: Slot) -> dict[str, float]:
     """Return CPU cores and GiB that the pod requested before it was shrunk."""
-    written = annotated(mapping(pod.get("metadata")))
-    asked = found.container.requests
-    now = {"cpu_cores": float(asked.get("cpu", 0)), "mem_gib": float(asked.get("memory", 0)) / GIB}
-    return {name: max(float(written.get(name) or 0.0), value) for name, value in now.items() if value}
+    before, asked = Before.of(mapping(pod.get("metadata"))), found.container.requests
+    cores = max(before.cpu_cores or 0.0, float(asked.get("cpu", 0)))
+    gib = max(before.mem_gib or 0.0, float(asked.get("memory", 0)) / GIB)
+    known = {"cpu_cores": cores if "cpu" in asked else 0.0, "mem_gib": gib if "memory" in asked else 0.0}
+    return {name: value for name, value in known.items() if value}
 
 
 def _sample(usage: Json, name: str, age_s: float) -> Mapping[str, object] | None:

@@ -28,7 +28,7 @@ from pipelines.connect.kubernetes.objects import (
     templates_of,
     text,
 )
-from pipelines.connect.kubernetes.pods import COMPUTE, SHRUNK, LeftAlone, Slot, slot_of
+from pipelines.connect.kubernetes.pods import COMPUTE, SHRUNK, Before, LeftAlone, Slot, slot_of
 from scheduler_core.types import Job, Request
 
 if TYPE_CHECKING:
@@ -268,15 +268,15 @@ def _annotation(change: Shrunk) -> list[Operation]:
     done: list[Operation] = [] if isinstance(metadata, dict) else [_add(path + pointer("metadata"), {})]
     if not isinstance(mapping(metadata).get("annotations"), dict):
         done.append(_add(path + pointer("metadata", "annotations"), {}))
-    said = {
-        "answer_id": change.answer_id,
-        "job_id": change.job_id,
-        "container": slot.container.name,
-        "instances": slot.template.instances,
-        "cpu_cores": float(slot.container.requests.get("cpu", 0)),
-        "mem_gib": float(slot.container.requests.get("memory", 0)) / GIB,
-    }
-    return [*done, _add(path + pointer("metadata", "annotations", SHRUNK), json.dumps(said))]
+    said = Before(
+        answer_id=change.answer_id,
+        job_id=change.job_id,
+        container=slot.container.name,
+        instances=slot.template.instances,
+        cpu_cores=float(slot.container.requests.get("cpu", 0)),
+        mem_gib=float(slot.container.requests.get("memory", 0)) / GIB,
+    )
+    return [*done, _add(path + pointer("metadata", "annotations", SHRUNK), said.model_dump_json())]
 
 
 def _add(path: str, value: object) -> Operation:

@@ -26,6 +26,7 @@ __all__ = ["Server", "open_server"]
 MOST_BYTES: Final = 256 * 2**20
 """Maximum size of an answer, unpacked; about a million series."""
 
+TIMEOUT: Final = httpx2.Timeout(60.0, connect=5.0)
 PAUSES_S: Final = (0.5, 2.0, 5.0)
 """Pauses between the attempts of one query."""
 
@@ -51,24 +52,16 @@ class _Broken(Exception):
         self.wait_s = wait_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
-    """Timeouts in seconds: to connect, to wait for the next bytes of an answer, and for all of it."""
-
-    connect_s: float = 5.0
-    read_s: float = 60.0
-    answer_s: float = 180.0
-
-
 @dataclass(slots=True, kw_only=True)
 class Server:
-    """An open Prometheus server; `partial` counts answers that the server itself called incomplete."""
+    """An open Prometheus server; `partial` counts answers that the server itself called incomplete.
+
+    `address` is for messages, without user and password; `answer_s` is the longest time for a whole answer.
+    """
 
     client: httpx2.Client
     address: str
-    """The server's address without user and password, for messages."""
-
-    timeouts: Timeouts
+    answer_s: float = 180.0
     sleep: Callable[[float], None] = time.sleep
     most_bytes: int = MOST_BYTES
     partial: int = 0
@@ -138,7 +131,7 @@ class Server:
                 content = content_of(
                     response,
                     most_bytes=self.most_bytes,
-                    limit_s=self.timeouts.answer_s,
+                    limit_s=self.answer_s,
                     cure="select fewer series with --match",
                 )
         except TooSlow as error:
@@ -165,26 +158,23 @@ def _series_of(rows: Sequence[Any], labels: Sequence[str]) -> pl.DataFrame:  # J
 
 
 @contextmanager
-def open_server(
-    url: str, *, token: str | None = None, ca: Path | None = None, timeouts: Timeouts | None = None
-) -> Iterator[Server]:
+def open_server(url: str, *, token: str | None = None, ca: Path | None = None) -> Iterator[Server]:
     """Open a Prometheus server by the address under which its `/api/v1` is found; `ca` verifies its certificate.
 
     A token goes into the header `Authorization`, never into a message. Redirects are not followed.
     """
     if token is not None and not all("!" <= sign <= "~" for sign in token):
         raise BadUsage("the Prometheus token has blanks or other signs; expected visible ASCII only")
-    limits = timeouts or Timeouts()
     client = open_client(
         url,
         expected="the server's address is no http address; expected one like http://prometheus:9090",
         verify=_verified_by(ca),
         headers={"User-Agent": "taut"} | ({} if token is None else {"Authorization": f"Bearer {token}"}),
-        timeout=httpx2.Timeout(limits.read_s, connect=limits.connect_s),
+        timeout=TIMEOUT,
         follow_redirects=False,
     )
     with client:
-        yield Server(client=client, address=address_of(client.base_url), timeouts=limits)
+        yield Server(client=client, address=address_of(client.base_url))
 
 
 def _verified_by(ca: Path | None) -> ssl.SSLContext | bool:

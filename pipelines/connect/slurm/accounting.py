@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from features.vocabulary import Status
-from pipelines.connect.slurm.comment import Comment, read_comment
+from modelserve.contract.jobs import Amounts
+from pipelines.connect.slurm.notation import amount_of, counts_of, mib_of, read_comment, seconds_of
 from pipelines.connect.slurm.steps import Step, Use, folded_use
 from pipelines.connect.slurm.submission import MIB_PER_GIB, group_of
-from pipelines.connect.slurm.tres import amount_of, counts_of, mib_of, seconds_of
 from pipelines.errors import SourceError
 from pipelines.lake.generic.slurm import SLURM_STATES
 
@@ -29,6 +29,9 @@ NEEDED: Final = frozenset(FIELDS) - {"Cluster", "TimelimitRaw", "AdminComment", 
 _HEADER: Final = re.compile(r"[A-Za-z]+([^A-Za-z]+)[A-Za-z]")
 """The header's first field, and the separator after it: sacct prints this line, so no job's name can change it."""
 
+LEAST_SEPARATOR: Final = 5
+"""Fewest characters of a separator of fields."""
+
 ONGOING: Final = frozenset({Status.RUNNING, Status.WAITING})
 NEVER_STARTED: Final = frozenset({Status.CANCELLED, Status.TIMEOUT})
 """States in which a job may end while it waits; Slurm then records its end as its start, and no step."""
@@ -36,15 +39,6 @@ REQUEUED: Final = "REQUEUED"
 """State that Slurm gives a run afterwards if its job is requeued, with that time as its end, however it had ended."""
 _STEP: Final = re.compile(r"^\d+\.(?P<step>.+)$")
 _NO_TIME: Final = frozenset({"", "None", "Unknown", "N/A"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
-    """CPUs, memory in GiB and GPUs of one machine's part of a job; None if unknown."""
-
-    cpu_cores: float | None
-    mem_gib: float | None
-    gpus: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +116,7 @@ def read_jobs(text: str, *, cluster: str, interval_s: float) -> Iterator[EndedJo
 
 
 def _rows(text: str) -> Iterator[Mapping[str, str]]:
-    lines = text.split("\n")
-    header = lines[0].rstrip("\r")
+    header, *lines = text.replace("\r\n", "\n").split("\n")
     found = _HEADER.match(header)
     separator = "|" if found is None else found[1]
     names = header.split(separator)
@@ -132,13 +125,15 @@ def _rows(text: str) -> Iterator[Mapping[str, str]]:
         raise SourceError(
             f"sacct's output lacks the fields {', '.join(missing)}; expected `sacct -P -o {','.join(FIELDS)}`"
         )
-    for number, line in enumerate(_joined(lines[1:], separator), 2):
+    if len(separator) < LEAST_SEPARATOR:
+        raise SourceError(
+            f"sacct's output is separated by {separator!r}, which a job's name may hold, so it may forge rows of other "
+            'jobs; expected a separator that no user knows: --delimiter="#$RANDOM$RANDOM#"'
+        )
+    for number, line in enumerate(_joined(lines, separator), 2):
         values = line.split(separator)
         if len(values) != len(names):
-            raise SourceError(
-                f"line {number} of sacct's output has {len(values)} fields, expected {len(names)}: a name with "
-                f'{separator!r}? Use one that no name holds: --delimiter="#$RANDOM$RANDOM#"'
-            )
+            raise SourceError(f"line {number} of sacct's output has {len(values)} fields, expected {len(names)}")
         yield dict(zip(names, values, strict=True))
 
 
@@ -149,7 +144,7 @@ def _joined(lines: Iterable[str], separator: str) -> Iterator[str]:
         if separator in line:
             if held is not None:
                 yield held
-            held = line.rstrip("\r")
+            held = line
         elif held is not None and line:
             held = f"{held} {line}"
     if held is not None:
@@ -191,7 +186,8 @@ def _folded(
     instances = _count(requested.get("node", ""), "nodes")
     comment = read_comment(row.get("AdminComment", ""))
     given = amounts_in(requested, instances)
-    asked = _original(given, requested, comment, instances)
+    before = comment.original(amount_of(requested.get("cpu", "")), mib_of(requested.get("mem", "")), instances)
+    asked = _part(*before, requested, instances)
     amounts = {name: (getattr(given, name), getattr(asked, name)) for name in ("cpu_cores", "mem_gib")}
     shrunk_to = {name: had for name, (had, wanted) in amounts.items() if had != wanted}
     return EndedJob(
@@ -222,8 +218,11 @@ def _folded(
 
 def amounts_in(requested: Mapping[str, str], instances: int) -> Amounts:
     """Return one instance's part of a list of resources, by name."""
-    mib = mib_of(requested.get("mem", ""))
-    cpus = amount_of(requested.get("cpu", ""))
+    return _part(amount_of(requested.get("cpu", "")), mib_of(requested.get("mem", "")), requested, instances)
+
+
+def _part(cpus: float | None, mib: float | None, requested: Mapping[str, str], instances: int) -> Amounts:
+    """Return one instance's part of CPUs, memory and of the GPUs in a list of resources."""
     typed = [amount_of(value) or 0.0 for name, value in requested.items() if name.startswith("gres/gpu:")]
     gpus = amount_of(requested.get("gres/gpu", ""))
     return Amounts(
@@ -236,16 +235,6 @@ def amounts_in(requested: Mapping[str, str], instances: int) -> Amounts:
 def gpu_type_in(requested: Mapping[str, str]) -> str | None:
     """Return the type of GPU in a list of resources; None if it names none."""
     return next((name.partition(":")[2] for name in requested if name.startswith("gres/gpu:")), None)
-
-
-def _original(given: Amounts, requested: Mapping[str, str], comment: Comment, instances: int) -> Amounts:
-    """Return what was asked for before the agent changed the request."""
-    cpus, mib = comment.original(amount_of(requested.get("cpu", "")), mib_of(requested.get("mem", "")), instances)
-    return Amounts(
-        cpu_cores=None if cpus is None else cpus / instances,
-        mem_gib=None if mib is None else mib / MIB_PER_GIB / instances,
-        gpus=given.gpus,
-    )
 
 
 def _time(text: str) -> datetime | None:

@@ -1,16 +1,19 @@
-"""Report ended jobs to the service, so that it learns at once: a poll of accounting over overlapping windows.
+"""Report ended jobs to the service, and give waiting jobs their original requests back after harm.
 
 Accounting lags by seconds, and by hours after an outage of slurmdbd: most polls look back a little, some far. The
-service counts a job once, however often it is reported. After harm, jobs that wait get their requests back.
+service counts a job once, however often it is reported. Slurm does not call job_submit for a job that it requeues, so
+without its request it would run again with what was too little.
 """
 
+import json
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -18,13 +21,14 @@ from features.vocabulary import Status
 from modelserve.amounts import is_below
 from modelserve.client import Client
 from modelserve.contract.feedback import FeedbackRow
-from modelserve.contract.learning import FeedbackAnswer
+from modelserve.contract.learning import BrakeHeld, FeedbackAnswer
 from modelserve.errors import ClientError
 from modelserve.wrong_values import fault_of
 from pipelines.connect.files import replace_text
 from pipelines.connect.slurm.accounting import EndedJob
-from pipelines.connect.slurm.commands import jobs_between, sampling_interval_s
-from pipelines.connect.slurm.restoration import Restorer
+from pipelines.connect.slurm.commands import jobs_between, queue_json, sampling_interval_s, update_job
+from pipelines.connect.slurm.notation import amount_of, counts_of, mib_of, read_comment
+from pipelines.connect.slurm.submission import group_of
 from pipelines.errors import SourceError
 
 __all__ = ["report"]
@@ -32,6 +36,8 @@ __all__ = ["report"]
 NEAR: Final = timedelta(minutes=2)
 FAR: Final = timedelta(hours=1)
 FAR_EVERY: Final = timedelta(minutes=10)
+LOOK_EVERY: Final = timedelta(seconds=30)
+"""Time between two looks at the queue without cause; a requeued job waits for two minutes."""
 
 Jobs = Callable[[datetime, datetime], Iterable[EndedJob]]
 Say = Callable[[str], None]
@@ -50,7 +56,7 @@ class Reporter:
     state: Path
     say: Say
     first: timedelta = FAR
-    restorer: Restorer | None = None
+    restorer: "Restorer | None" = None
     _posted: dict[tuple[str, str], datetime] = field(default_factory=dict)
     _far_at: datetime | None = None
 
@@ -144,9 +150,103 @@ def row_of(job: EndedJob) -> FeedbackRow:
             "end_ts": job.end,
             "run_s": job.run_s,
             "outcome": str(job.status),
-            "request": asdict(job.asked),
-            "allocation": asdict(job.given),
+            "request": job.asked.model_dump(),
+            "allocation": job.given.model_dump(),
             "used": {"cpu_cores": job.use.cpu_cores, "mem_max_gib": job.use.mem_most_gib},
             "answer_id": job.answer_id,
         }
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShrunkJob:
+    """A waiting job, or the waiting part of an array; `words` of `scontrol update` give its original request back."""
+
+    number: str
+    requeued: bool
+    user: str
+    group: str | None
+    words: Sequence[str]
+
+
+def read_shrunk(text: str) -> Iterator[ShrunkJob]:
+    """Yield the waiting jobs with less than they asked for, in `squeue --json` of any release from 22.05 on."""
+    try:
+        waiting = [row for row in json.loads(text)["jobs"] if "PENDING" in row["job_state"]]  # a text, or several
+        yield from (job for job in map(_job, waiting) if job.words)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        why = f"{type(error).__name__}: {str(error)[:100]}"
+        raise SourceError(f"squeue --json: {why}; expected a list of jobs") from error
+
+
+def _job(row: Mapping[str, Any]) -> ShrunkJob:  # Any: JSON of Slurm
+    user, asked, tasks = row["user_name"], counts_of(row["tres_req_str"]), row.get("array_task_string") or ""
+    machines = max(int(asked.get("node", "1")), 1)
+    whole_array = not tasks or "..." in tasks
+    return ShrunkJob(
+        number=str(row["job_id"]) if whole_array else f"{row['job_id']}_[{tasks}]",
+        requeued=_number(row["restart_cnt"]) > 0,
+        user=user,
+        group=group_of(user, row["name"], math.ceil(_number(row["tasks"]) / machines)),
+        words=_updates(row["admin_comment"], amount_of(asked.get("cpu", "")), mib_of(asked.get("mem", "")), machines),
+    )
+
+
+def _number(value: Any) -> int:  # Any: a number, or in newer releases an object that holds it
+    return int((value["number"] if isinstance(value, dict) else value) or 0)
+
+
+def _updates(admin_comment: str, cpus: float | None, mem_mib: float | None, machines: int) -> list[str]:
+    comment, words = read_comment(admin_comment), list[str]()
+    asked_cpus, asked_mib = comment.original(cpus, mem_mib, machines)
+    if asked_cpus is not None and asked_cpus != cpus:
+        each = comment.changes["cpus-per-task"][0]
+        words += [f"NumCPUs={asked_cpus:.0f}", f"CPUsPerTask={each}", f"MinCPUsNode={each}"]
+    if asked_mib != mem_mib:
+        fields = {"mem": "MinMemoryNode", "mem-per-cpu": "MinMemoryCPU"}
+        words += [f"{field}={comment.changes[name][0]}" for name, field in fields.items() if name in comment.changes]
+    return words
+
+
+@dataclass(slots=True, kw_only=True)
+class Restorer:
+    """Gives requests back by `scontrol update`, which Slurm allows its operators; each refusal is said once."""
+
+    say: Callable[[str], None]
+    queue: Callable[[], str] = queue_json
+    update: Callable[[str, Sequence[str]], None] = update_job
+    _looked_at: datetime | None = None
+    _said: set[str] = field(default_factory=set)
+
+    def restore(self, now: datetime, killed: Collection[str | None], brakes: Sequence[BrakeHeld]) -> None:
+        """Give back the requests of waiting jobs: requeued ones, of groups with `killed` jobs, and of `brakes`."""
+        if not killed and not brakes and self._looked_at is not None and now - self._looked_at < LOOK_EVERY:
+            return
+        self._looked_at = now
+        try:
+            for job in list(read_shrunk(self.queue())):
+                if why := _why(job, killed, brakes):
+                    self._give_back(job, why)
+        except SourceError as error:
+            self._warn(f"no request is given back: {error}")
+
+    def _give_back(self, job: ShrunkJob, why: str) -> None:
+        try:
+            self.update(job.number, job.words)
+            self.say(f"job {job.number}: gave back {' '.join(job.words)}, since {why}")
+        except SourceError as error:
+            self._warn(f"job {job.number} keeps its smaller request, although {why}: {error}")
+
+    def _warn(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self.say(f"warning: {text}")
+
+
+def _why(job: ShrunkJob, killed: Collection[str | None], brakes: Sequence[BrakeHeld]) -> str:
+    if job.requeued:
+        return "it was requeued"
+    if job.group is not None and job.group in killed:
+        return "a job of its group was killed for memory"
+    stops = (each for each in brakes if each.user in (None, job.user) and each.group in (None, job.group))
+    return next((f"{each.group or each.user or each.task_type} is not shrunk any more" for each in stops), "")

@@ -6,9 +6,9 @@ Pure: the agent asks and answers.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -18,19 +18,18 @@ from pipelines.connect.slurm.submission import MIB_PER_GIB, Submission
 
 __all__ = ["read_settings"]
 
-ModeName = Literal["off", "observe", "warn", "enforce"]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 ROUNDING: Final = 1e-6
 """Amounts of the service are rounded up to six decimals."""
 
 
-class Mode(IntEnum):
-    """What the agent does with a submission; a lower value interferes less."""
+class Mode(StrEnum):
+    """What the agent does with a submission; an earlier one interferes less."""
 
-    OFF = 0
-    OBSERVE = 1
-    WARN = 2
-    ENFORCE = 3
+    OFF = "off"
+    OBSERVE = "observe"
+    WARN = "warn"
+    ENFORCE = "enforce"
 
 
 class SlurmSettings(BaseModel):
@@ -48,9 +47,9 @@ class SlurmSettings(BaseModel):
     ca_file: Path | None = None
     deadline_ms: Annotated[int, Field(ge=10, le=450)] = 400
     least_mem_mib: Annotated[int, Field(ge=1, le=1_000_000)] = 256
-    mode: ModeName = "observe"
-    partitions: Mapping[Name, ModeName] = Field(default_factory=dict)
-    accounts: Mapping[Name, ModeName] = Field(default_factory=dict)
+    mode: Mode = Mode.OBSERVE
+    partitions: Mapping[Name, Mode] = Field(default_factory=dict)
+    accounts: Mapping[Name, Mode] = Field(default_factory=dict)
 
     def mode_of(self, submission: Submission) -> Mode:
         """Return the mode of a submission; of several partitions, the most careful one counts."""
@@ -59,8 +58,7 @@ class SlurmSettings(BaseModel):
         partitions = submission.texts.get("partition", "").split(",")
         named = [self.partitions.get(each, self.mode if len(partitions) > 1 else None) for each in partitions]
         named.append(self.accounts.get(submission.texts.get("account", "")))
-        found = [Mode[each.upper()] for each in named if each is not None]
-        return min(found) if found else Mode[self.mode.upper()]
+        return min((each for each in named if each is not None), key=list(Mode).index, default=self.mode)
 
 
 def read_settings(path: Path) -> SlurmSettings:
@@ -100,7 +98,7 @@ def answer_to(submission: Submission, advice: Advice, mode: Mode) -> Answer:
     if applied:
         message = f"taut: {text} (as similar jobs used; --comment=taut=off keeps a request)"
         return Answer(amounts=amounts, admin_comment=f"taut {advice.answer_id} {text}", message=message)
-    why = kept or (f"mode {mode.name.lower()}" if mode is not Mode.ENFORCE else "the service's mode is observe")
+    why = kept or (f"mode {mode}" if mode is not Mode.ENFORCE else "the service's mode is observe")
     message = f"taut: similar jobs used less: {text} would do" if mode is Mode.WARN and not kept else ""
     return Answer(admin_comment=f"taut {advice.answer_id} would {text}", message=message, note=f"kept: {why}")
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from pipelines.connect.slurm.accounting import Amounts, amounts_in, gpu_type_in
+from modelserve.contract.jobs import Amounts
+from pipelines.connect.slurm.accounting import amounts_in, gpu_type_in
+from pipelines.connect.slurm.notation import counts_of, mib_of, seconds_of
 from pipelines.connect.slurm.steps import Step
 from pipelines.connect.slurm.submission import MIB_PER_GIB, OPT_OUT, group_of
-from pipelines.connect.slurm.tres import counts_of, mib_of, seconds_of
 from pipelines.errors import SourceError
 
 JOB_FIELDS: Final = (

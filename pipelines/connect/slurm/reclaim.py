@@ -4,7 +4,7 @@ The room of a node is what the reservations of its running jobs leave. Nothing i
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -89,7 +89,7 @@ class SlurmReclaimer:
                 "vc": ",".join(sorted(job.partitions)),
                 "gpu_type": job.gpu_type,
                 "instances": job.instances,
-                "request": {**asdict(job.asked), "gpus": job.asked.gpus or None},
+                "request": {**job.asked.model_dump(), "gpus": job.asked.gpus or None},
                 "age_s": age_s,
                 "samples": columns,
                 "statistics": before.statistics,
@@ -244,4 +244,4 @@ def room_of(
 
 
 def _amounts(job: QueuedJob) -> tuple[float, float, float]:
-    return job.asked.cpu_cores or 0.0, job.asked.mem_gib or 0.0, job.asked.gpus
+    return job.asked.cpu_cores or 0.0, job.asked.mem_gib or 0.0, job.asked.gpus or 0.0

@@ -5,7 +5,6 @@ From accounting alone, or with the forecast of a service.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Final
 
 from features.vocabulary import Status
@@ -124,6 +123,6 @@ def _question(job: EndedJob) -> Mapping[str, object]:
     return {
         "job_id": job.run_id,
         "instances": job.instances,
-        "request": {name: value for name, value in asdict(job.asked).items() if value is not None},
+        "request": {name: value for name, value in job.asked.model_dump().items() if value is not None},
         **{name: text for name, text in job.names.items() if text},
     }

@@ -23,6 +23,7 @@ LONGEST_S = 20.0
 
 Row = dict[str, Any]  # JSON is as deep as it likes
 NAN = float("nan")
+ANSWER_ID = "x-1"
 
 PREDICTOR = ConstantPredictor(run_s=60.0, peak=Request(cpu_cores=3.0, mem_gib=4.0, gpus=0.1))
 
@@ -98,7 +99,7 @@ def answering(change: Callable[[list[Row]], object] = lambda rows: rows) -> Answ
 
     def answer(connection: socket.socket, body: Row, service: Service) -> None:
         rows = change(rows_of(body))
-        said = {"answer_id": "x-1", "recommendations": rows} if isinstance(rows, list) else rows
+        said = {"answer_id": ANSWER_ID, "recommendations": rows} if isinstance(rows, list) else rows
         connection.sendall(http(json.dumps(said).encode()))
 
     return answer
@@ -162,10 +163,10 @@ def drip(connection: socket.socket, service: Service) -> None:
 
 
 @contextmanager
-def serving(*answers: Answer, models: bytes | None = None) -> Iterator[Service]:
+def serving(*answers: Answer, without_body: bytes | None = None) -> Iterator[Service]:
     """Serve on a free port: the n-th body is answered by the n-th answer, those after by the last.
 
-    With `models`, whoever asks without a body gets this reply, and is not counted.
+    With `without_body`, a GET, as of readiness or models, gets this reply, and is not counted.
     """
     service = Service()
 
@@ -173,8 +174,8 @@ def serving(*answers: Answer, models: bytes | None = None) -> Iterator[Service]:
         def handle(self) -> None:
             with suppress(OSError):
                 head, content = _received(self.request)
-                if models is not None and head.startswith("GET"):
-                    self.request.sendall(models)
+                if without_body is not None and head.startswith("GET"):
+                    self.request.sendall(without_body)
                     return
                 first, *lines = head.split("\r\n")
                 headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

@@ -39,7 +39,7 @@ def simulated(
     lake: Path, *answers: Answer, models: bytes = b"", more: tuple[str, ...] = ()
 ) -> tuple[Result, list[Row]]:
     """Run `taut simulate` over a service that answers so; return its result, and the bodies it was sent."""
-    with serving(*answers, models=models) as service:
+    with serving(*answers, without_body=models) as service:
         where = ["--lake", str(lake), "--hours", "2", "--truth", "unchanged", "--format", "json"]
         words = command(lake.parent, *where, "theta = 0.1", "--predictor", service.address, *more)
         return CliRunner().invoke(app, words, env={"TAUT_TOKEN": "s3cret"}), service.bodies

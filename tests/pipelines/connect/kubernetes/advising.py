@@ -12,9 +12,7 @@ from pipelines.connect.kubernetes.webhook import Webhook
 from scheduler_core.types import NOTHING, Job, Reason, Request
 
 
-def advice(
-    job: Job, *, share: float = 0.25, mode: str = "enforce", answer_id: str = "a1", runs: int = 99
-) -> Advice:
+def advice(job: Job, *, share: float = 0.25, mode: str = "enforce", answer_id: str = "a1", runs: int = 99) -> Advice:
     """Return advice to give a job a share of its CPU and memory, but not less than its minimum."""
     least = job.minimum or NOTHING
 

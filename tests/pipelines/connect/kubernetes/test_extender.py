@@ -8,8 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from pipelines.connect.kubernetes import extender
-from pipelines.connect.kubernetes.extender import extender_app
-from pipelines.connect.kubernetes.nodes import NodeView, demand_of_pod
+from pipelines.connect.kubernetes.extender import NodeView, extender_app
 from tests.pipelines.connect.kubernetes.api_server import recorded
 
 Json = dict[str, Any]
@@ -108,9 +107,9 @@ def test_a_late_or_broken_extender_leaves_the_choice_to_the_scheduler(
     view, changes = view_of(*BUSY), {}
     if wrong == "late":
         monkeypatch.setattr(extender, "DEADLINE_S", 0.02)
-        monkeypatch.setattr(view, "known", lambda names: time.sleep(0.3))
+        monkeypatch.setattr(view, "room", lambda names: time.sleep(0.3))
     elif wrong == "broken":
-        monkeypatch.setattr(view, "known", lambda names: 1 / 0)
+        monkeypatch.setattr(view, "room", lambda names: 1 / 0)
     else:
         changes = {"Pod": {"spec": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]}}}
 
@@ -139,5 +138,5 @@ def test_a_pod_takes_the_larger_of_its_containers_and_its_init_containers() -> N
         "overhead": {"cpu": "250m"},
     }
 
-    assert demand_of_pod({"spec": spec}, GPUS).units == (5250, 3072, 0)
-    assert demand_of_pod({"spec": {**spec, "resources": {"requests": {"cpu": "8"}}}}, GPUS).units == (8250, 3072, 0)
+    assert view_of().demand({"spec": spec}).units == (5250, 3072, 0)
+    assert view_of().demand({"spec": {**spec, "resources": {"requests": {"cpu": "8"}}}}).units == (8250, 3072, 0)

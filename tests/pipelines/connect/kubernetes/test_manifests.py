@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.connect.kubernetes.config import KubernetesConfig, read_config
-from pipelines.connect.kubernetes.extender import extender_app
+from pipelines.connect.kubernetes.extender import NodeView, extender_app
 from pipelines.connect.kubernetes.manifests import WEBHOOKS, write_manifests
-from pipelines.connect.kubernetes.nodes import NodeView
 from pipelines.connect.kubernetes.objects import KINDS
 from pipelines.connect.kubernetes.pods import SHRUNK
 from pipelines.connect.kubernetes.reviews import MODE_LABEL

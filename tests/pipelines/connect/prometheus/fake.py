@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 import httpx2
 
-from pipelines.connect.prometheus.server import Server, Timeouts
+from pipelines.connect.prometheus.server import Server
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 Rows = Sequence[tuple[Mapping[str, str], float | str]]
@@ -43,7 +43,7 @@ def server(handler: Handler, **fields: object) -> tuple[Server, list[float]]:
     """Return a server that answers by `handler`, and the list of its pauses."""
     pauses: list[float] = []
     client = httpx2.Client(transport=httpx2.MockTransport(handler), base_url="http://prom:9090")
-    made = Server(client=client, address="http://prom:9090", timeouts=Timeouts(), sleep=pauses.append, **fields)
+    made = Server(client=client, address="http://prom:9090", sleep=pauses.append, **fields)
     return made, pauses
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from pipelines.connect.prometheus.server import PAUSES_S, Server, Timeouts, open_server
+from pipelines.connect.prometheus.server import PAUSES_S, Server, open_server
 from pipelines.errors import BadUsage, ConnectError
 from tests.pipelines.connect.prometheus.fake import answer, clock, server
 
@@ -83,7 +83,7 @@ def test_an_answer_is_bounded_in_bytes() -> None:
 
 def test_an_answer_that_never_ends_is_given_up() -> None:
     made, _ = server(lambda _: answer(OK))
-    slow = Server(client=made.client, address=made.address, timeouts=Timeouts(answer_s=-1.0), sleep=lambda _: None)
+    slow = Server(client=made.client, address=made.address, answer_s=-1.0, sleep=lambda _: None)
     with pytest.raises(ConnectError, match="took more than"):
         slow.vector("X", 0.0, ["gpu"])
 

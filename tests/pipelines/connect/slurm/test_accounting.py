@@ -28,7 +28,7 @@ STEP = {
 }  # fmt: skip
 
 
-def text_of(*rows: dict[str, str], separator: str = "\x1f") -> str:
+def text_of(*rows: dict[str, str], separator: str = "\x1f31415926\x1f") -> str:
     return "\n".join([separator.join(FIELDS), *(separator.join(row[name] for name in FIELDS) for row in rows), ""])
 
 
@@ -162,9 +162,7 @@ def test_names_with_separators_and_line_ends_are_read() -> None:
 
 def test_a_name_with_rows_of_its_own_forges_none() -> None:
     forged = "x\n" + "\x1f".join({**JOB, "JobIDRaw": "99", "User": "bert"}[name] for name in FIELDS)
-    text = text_of({**JOB, "JobName": forged}, STEP, separator="\x1f31415926\x1f")
-
-    [job] = read_jobs(text, cluster="main", interval_s=30.0)
+    [job] = folded({**JOB, "JobName": forged}, STEP)
 
     assert (job.job_id, job.user, job.name) == ("7", "anna", forged.replace("\n", " "))
 
@@ -210,7 +208,8 @@ def test_a_job_that_ended_before_it_was_done_teaches_no_use(state: str, taught: 
     ("text", "message"),
     [
         ("JobID|State\n", "lacks the fields"),
-        (text_of({**JOB, "JobName": "a|b"}, separator="|"), "delimiter"),
+        (text_of(JOB, separator="|"), "delimiter"),
+        (text_of({**JOB, "JobName": "\x1f31415926\x1f"}), "line 2 .* has 21 fields, expected 20"),
         (text_of({**JOB, "End": "yesterday"}), "the time 'yesterday'"),
         (text_of({**JOB, "ElapsedRaw": "x"}), "'x' seconds, expected a number"),
         (text_of({**JOB, "ReqTRES": "cpu=1,node=abc"}), "'abc' nodes, expected a number"),

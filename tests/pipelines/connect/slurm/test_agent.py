@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines.connect.slurm.agent import Agent, _write_metrics, client_of, serve
-from pipelines.connect.slurm.counts import Counts
+from pipelines.connect.slurm.agent import Agent, Counts, _write_metrics, client_of, serve
 from pipelines.connect.slurm.policy import SlurmSettings
 from pipelines.errors import BadUsage
 from tests.modelserve.client.services import Answer, answering, dripping, http, replying, serving, silent

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from modelserve.contract.learning import BrakeHeld
-from pipelines.connect.slurm.restoration import EVERY, Restorer
+from pipelines.connect.slurm.feedback import LOOK_EVERY, Restorer
 from pipelines.errors import SourceError
 
 NOW = datetime(2026, 11, 22, 17, 12, tzinfo=UTC)
@@ -109,7 +109,7 @@ def test_a_refusal_is_told_once_and_stops_nothing() -> None:
         raise SourceError("scontrol failed: Access/permission denied")
 
     restorer = Restorer(say=said.append, queue=queue, update=update)
-    for at in (NOW, NOW + EVERY / 2, NOW + EVERY, NOW + EVERY + timedelta(seconds=1)):
+    for at in (NOW, NOW + LOOK_EVERY / 2, NOW + LOOK_EVERY, NOW + LOOK_EVERY + timedelta(seconds=1)):
         restorer.restore(at, (), ())
 
     assert len(looks) == 2
