@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.connect.prometheus.dialects import DIALECTS
 from pipelines.connect.prometheus.folding import LEAST_COVERAGE
-from pipelines.connect.prometheus.holdings import SKEW_S
+from pipelines.connect.prometheus.measuring import SKEW_S
 from pipelines.simulation.energy.power_file import power_file
 from tests.benchmarks.serving.processes import free_port
 from tests.contract.frozen import differences

@@ -121,8 +121,13 @@ def pointer(*parts: str | int) -> str:
 
 def templates_of(group: str, kind: str, found: Json) -> list[Template]:
     """Return the pod templates of an object of an API group and kind; none for other kinds, and for running jobs."""
-    of_kind = KINDS.get((group, kind))
-    return [] if of_kind is None else [each for each in of_kind(found) if mapping(each.body.get("spec"))]
+    switch, of_kind = KINDS.get((group, kind), ((), None))
+    place = found
+    for name in switch[:-1]:
+        place = mapping(place.get(name))
+    if of_kind is None or (switch and place.get(switch[-1]) is not True):
+        return []
+    return [each for each in of_kind(found) if mapping(each.body.get("spec"))]
 
 
 def _pod(found: Json) -> Iterator[Template]:
@@ -131,18 +136,12 @@ def _pod(found: Json) -> Iterator[Template]:
 
 def _job(found: Json) -> Iterator[Template]:
     spec = mapping(found.get("spec"))
-    if spec.get("suspend") is True:
-        yield Template(
-            path=pointer("spec", "template"),
-            body=mapping(spec.get("template")),
-            instances=_count(spec.get("parallelism")),
-        )
+    body, instances = mapping(spec.get("template")), _count(spec.get("parallelism"))
+    yield Template(path=pointer("spec", "template"), body=body, instances=instances)
 
 
 def _pytorch_job(found: Json) -> Iterator[Template]:
     spec = mapping(found.get("spec"))
-    if mapping(spec.get("runPolicy")).get("suspend") is not True:
-        return
     for name, replicas in mapping(spec.get("pytorchReplicaSpecs")).items():
         yield Template(
             path=pointer("spec", "pytorchReplicaSpecs", name, "template"),
@@ -154,8 +153,6 @@ def _pytorch_job(found: Json) -> Iterator[Template]:
 
 def _ray_job(found: Json) -> Iterator[Template]:
     spec = mapping(found.get("spec"))
-    if spec.get("suspend") is not True:
-        return
     cluster = mapping(spec.get("rayClusterSpec"))
     head = mapping(cluster.get("headGroupSpec"))
     path = pointer("spec", "rayClusterSpec", "headGroupSpec", "template")
@@ -173,8 +170,6 @@ def _ray_job(found: Json) -> Iterator[Template]:
 
 def _job_set(found: Json) -> Iterator[Template]:
     spec = mapping(found.get("spec"))
-    if spec.get("suspend") is not True:
-        return
     for i, replicated in enumerate(map(mapping, items(spec.get("replicatedJobs")))):
         job = mapping(mapping(replicated.get("template")).get("spec"))
         yield Template(
@@ -190,11 +185,12 @@ def _count(value: object) -> int:
     return min(max(value, 1), 1000) if isinstance(value, int) else 1
 
 
-KINDS: Final[Mapping[tuple[str, str], Callable[[Json], Iterator[Template]]]] = {
-    ("", "Pod"): _pod,
-    ("batch", "Job"): _job,
-    ("kubeflow.org", "PyTorchJob"): _pytorch_job,
-    ("ray.io", "RayJob"): _ray_job,
-    ("jobset.x-k8s.io", "JobSet"): _job_set,
+_SUSPENDED: Final = ("spec", "suspend")
+KINDS: Final[Mapping[tuple[str, str], tuple[tuple[str, ...], Callable[[Json], Iterator[Template]]]]] = {
+    ("", "Pod"): ((), _pod),
+    ("batch", "Job"): (_SUSPENDED, _job),
+    ("kubeflow.org", "PyTorchJob"): (("spec", "runPolicy", "suspend"), _pytorch_job),
+    ("ray.io", "RayJob"): (_SUSPENDED, _ray_job),
+    ("jobset.x-k8s.io", "JobSet"): (_SUSPENDED, _job_set),
 }
-"""Kinds with pod templates, by API group and kind."""
+"""By API group and kind: where an object is true while it is suspended, and the function that finds its templates."""

@@ -1,8 +1,12 @@
-"""Measure the jobs and machines of a trace: read the hours that are missing, fold them, and add rows to the lake."""
+"""Measure the jobs and machines of a trace: read the hours that are missing, fold them, and add rows to the lake.
+
+Samples of a part of an hour go to the job that ran then. Where series name no job, a file of GPUs held is joined by
+machine and time; where they do, a name may outlive its job.
+"""
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +15,9 @@ from typing import Final
 import polars as pl
 
 from features.frames import has_ended
-from pipelines.connect.prometheus.dialects import DIALECTS, Dialect, checked_matchers
-from pipelines.connect.prometheus.folding import environment, fold, machine_usage, matched_jobs, named_hosts
-from pipelines.connect.prometheus.holdings import SKEW_S, attributed, pieces_in, read_holdings, within_runs
-from pipelines.connect.prometheus.readings import HOUR_S, READING, read_hour
+from pipelines.connect.prometheus.dialects import DIALECTS, Dialect, Measure, checked_matchers
+from pipelines.connect.prometheus.folding import OF_GPUS, environment, fold, machine_usage, matched_jobs, named_hosts
+from pipelines.connect.prometheus.readings import HOUR_S, KEY, READING, interval_of, read_hour, samples_of
 from pipelines.connect.prometheus.server import Server
 from pipelines.errors import BadUsage, LakeError
 from pipelines.lake.additions import add_rows
@@ -28,6 +31,14 @@ FOLDER: Final = "measured"
 LAG_S: Final = 120.0
 """A job is measured when it ended this long ago by the server's clock: the last scrapes are then stored. An hour
 is kept when it ended this long ago."""
+
+SKEW_S: Final = 5.0
+"""Samples this close to the start or end of a job are not counted: clocks differ, and another job may be near."""
+
+NAMES_AT_ONCE: Final = 50
+"""Number of machines or jobs whose samples are read in one query."""
+
+REQUIRED: Final = ("job_id", "machine", "gpu")
 
 Progress = Callable[[int, int], None]
 """Function called with the number of hours done and of all hours."""
@@ -137,14 +148,10 @@ class _Reader:
             return kept
         before = self.server.partial
         readings = read_hour(self.server, self.dialect, self.match, hour_s)
-        asked = self.server, self.dialect, self.match, hour_s, readings
         if self.holdings is None:
-            of_jobs = readings.with_columns(hour_s=pl.lit(hour_s))
-            named = matched_jobs(of_jobs, self._ended(hour_s), by_pod=self.dialect.by_pod)
-            runs = named.select("job", from_s="start_s", to_s="end_s").unique()
-            readings = within_runs(*asked, runs)
+            readings = self._within_runs(hour_s, readings)
         else:
-            readings = pl.concat([readings, attributed(*asked, pieces)])
+            readings = pl.concat([readings, self.attributed(hour_s, readings, pieces)])
         self.read_now += 1
         if self.server.partial > before:
             self.partial += 1
@@ -164,6 +171,91 @@ class _Reader:
         pieces = ended if self.holdings is None else pieces_in(self.holdings, hour_s)
         part = f"-{_digest(pieces.write_json())}" if pieces.height or self.holdings is not None else ""
         return self.folder / f"{datetime.fromtimestamp(hour_s, UTC):%Y%m%dT%H}{part}.parquet", pieces
+
+    def attributed(self, hour_s: float, readings: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
+        """Return readings of jobs from those of GPUs: a job that held a GPU for the whole hour gets the GPU's reading.
+
+        If jobs changed within the hour, the GPU's samples are read, and each goes to the jobs that held it then.
+        """
+        of_gpus, place = readings.filter(pl.col("measure").is_in(OF_GPUS)).drop("job"), ["place", "device"]
+        whole = pl.col("to_s") - pl.col("from_s") >= HOUR_S
+        full = of_gpus.join(pieces.filter(whole).select("job", *place), on=place).select(*READING)
+        parts = pieces.filter(~whole).join(of_gpus.select(place).unique(), on=place)
+        return pl.concat([full, *self._anew(hour_s, of_gpus["measure"], parts, place)]).pipe(_once)
+
+    def _within_runs(self, hour_s: float, readings: pl.DataFrame) -> pl.DataFrame:
+        """Return readings in which GPUs that kept a job's name after its end are read anew, from samples of its run."""
+        of_jobs = readings.with_columns(hour_s=pl.lit(hour_s))
+        named = matched_jobs(of_jobs, self._ended(hour_s), by_pod=self.dialect.by_pod)
+        runs = named.select("job", from_s="start_s", to_s="end_s").unique()
+        ran_s = pl.col("to_s") - pl.max_horizontal("from_s", pl.lit(hour_s))
+        of_gpus = readings.filter(pl.col("measure").is_in(OF_GPUS))
+        stale = of_gpus.join(runs, on="job").filter(pl.col("seconds") > ran_s)  # also by one sample, if it is by chance
+        kept = readings.join(stale, on=KEY, how="anti")
+        parts = runs.join(stale.select("job").unique(), on="job")
+        return pl.concat([kept, *self._anew(hour_s, stale["measure"], parts, ["job"])]).pipe(_once)
+
+    def _anew(self, hour_s: float, wanted: pl.Series, parts: pl.DataFrame, on: list[str]) -> Iterator[pl.DataFrame]:
+        """Yield the readings of measures from the samples of parts of runs, which are found by place or by job."""
+        names = parts[on[0]].str.split("/").list.last().unique().sort().to_list()
+        for measure in self.dialect.measures:
+            if measure.name in wanted:
+                labels = measure.place[0] if "place" in on else measure.job[-1]
+                for at in range(0, len(names), NAMES_AT_ONCE):
+                    some = names[at : at + NAMES_AT_ONCE]
+                    samples = samples_of(self.server, measure, self.match, hour_s + HOUR_S, some, labels)
+                    yield _of_pieces(samples.drop([] if "job" in on else ["job"]).join(parts, on=on), measure)
+
+
+def _once(readings: pl.DataFrame) -> pl.DataFrame:
+    return readings.unique(KEY, keep="first", maintain_order=True).sort(KEY)
+
+
+def _of_pieces(samples: pl.DataFrame, measure: Measure) -> pl.DataFrame:
+    """Return readings of the samples between `from_s` and `to_s`."""
+    if samples.is_empty():
+        return pl.DataFrame(schema=READING)
+    interval_s = interval_of(samples.drop("from_s", "to_s"))
+    inside = pl.col("at_s").is_between("from_s", "to_s")
+    return (
+        samples.filter(inside)
+        .group_by("job", "place", "device", "kind")
+        .agg(total=pl.col("value").sum() * interval_s, seconds=pl.len() * interval_s, peak=pl.col("value").max())
+        .select(pl.lit(measure.name).alias("measure"), "job", "place", "device", "kind", "total", "seconds", "peak")
+        .cast(READING)
+    )
+
+
+def read_holdings(path: Path, jobs: pl.DataFrame) -> pl.DataFrame:
+    """Read a CSV file with columns `job_id,machine,gpu` and, optionally, `start,end` in Unix seconds.
+
+    Without times, a job (with `job`, `start_s`, `end_s`) holds its GPUs from its start to its end.
+    """
+    try:
+        rows = pl.read_csv(path, infer_schema=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise BadUsage(f"--held {path} cannot be read; expected a CSV file of {','.join(REQUIRED)}") from error
+    absent = [name for name in REQUIRED if name not in rows.columns]
+    if absent:
+        raise BadUsage(f"--held {path} has no column {absent[0]}; expected {','.join(REQUIRED)} and perhaps start,end")
+    times = [pl.col(name) if name in rows.columns else pl.lit(None).alias(name) for name in ("start", "end")]
+    known = rows.select(*REQUIRED, *(each.cast(pl.Float64, strict=False) for each in times))
+    held = known.join(jobs.select("job", "start_s", "end_s"), left_on="job_id", right_on="job", how="inner")
+    return held.select(
+        job="job_id",
+        place="machine",
+        device="gpu",
+        from_s=pl.coalesce("start", "start_s") + SKEW_S,
+        to_s=pl.coalesce("end", "end_s") - SKEW_S,
+    ).drop_nulls()
+
+
+def pieces_in(holdings: pl.DataFrame, hour_s: float) -> pl.DataFrame:
+    """Return the pieces of holdings within an hour, sorted."""
+    cut = holdings.with_columns(
+        from_s=pl.col("from_s").clip(lower_bound=hour_s), to_s=pl.col("to_s").clip(upper_bound=hour_s + HOUR_S)
+    )
+    return cut.filter(pl.col("from_s") < pl.col("to_s")).unique().sort(pl.all())
 
 
 def _checked(wanted: Wanted) -> tuple[Dialect, str]:

@@ -46,23 +46,14 @@ class Step:
 class Use:
     """Mean CPUs and peak memory of one machine's part of a job; None if unknown, which is not zero.
 
-    `mem_most_gib` is an upper bound of the peak. `taught_*` leave out what is `capped`: use that a smaller request or
-    an early end may have held down, which does not show what was needed.
+    `mem_most_gib` is an upper bound of the peak, so that a floor is not too low. `taught_*` are to learn from: None
+    where a smaller request or an early end may have held the use down, which then does not show what was needed.
     """
 
     cpu_cores: float | None = None
     mem_most_gib: float | None = None
-    capped: frozenset[str] = frozenset()
-
-    @property
-    def taught_cpu_cores(self) -> float | None:
-        """The mean CPUs to learn from."""
-        return None if "cpu_cores" in self.capped else self.cpu_cores
-
-    @property
-    def taught_mem_gib(self) -> float | None:
-        """The peak memory to learn from: the upper bound, so that a floor is not too low."""
-        return None if "mem_gib" in self.capped else self.mem_most_gib
+    taught_cpu_cores: float | None = None
+    taught_mem_gib: float | None = None
 
 
 def folded_use(
@@ -83,15 +74,17 @@ def folded_use(
     most = _at_once([(step, mib) for step in steps if (mib := step.most_mib()) is not None])
     if most is None:
         return Use()
-    used = {"cpu_cores": sum(step.cpu_s for step in steps) / run_s / instances, "mem_gib": most / MIB_PER_GIB}
+    cpu_cores, mem_gib = sum(step.cpu_s for step in steps) / run_s / instances, most / MIB_PER_GIB
+
+    def taught(name: str, amount: float) -> float | None:
+        capped = name in shrunk_to and is_capped(amount, shrunk_to[name])
+        return None if status.cut_short or capped else amount
+
     return Use(
-        cpu_cores=used["cpu_cores"],
-        mem_most_gib=used["mem_gib"],
-        capped=frozenset(
-            name
-            for name, amount in used.items()
-            if status.cut_short or (name in shrunk_to and is_capped(amount, shrunk_to[name]))
-        ),
+        cpu_cores=cpu_cores,
+        mem_most_gib=mem_gib,
+        taught_cpu_cores=taught("cpu_cores", cpu_cores),
+        taught_mem_gib=taught("mem_gib", mem_gib),
     )
 
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from pipelines.connect.prometheus.dialects import DIALECTS
-from pipelines.connect.prometheus.holdings import SKEW_S, attributed, pieces_in, read_holdings
+from pipelines.connect.prometheus.measuring import SKEW_S, _Reader, pieces_in, read_holdings
 from pipelines.connect.prometheus.readings import READING
 from pipelines.errors import BadUsage
 from tests.pipelines.connect.prometheus.fake import Store, every, server
@@ -54,7 +54,8 @@ def test_a_whole_hour_is_the_gpus_reading_and_a_part_is_its_samples(tmp_path: Pa
     pieces = pieces_in(rows, 0.0).with_columns(from_s=pl.when(pl.col("place") == "n2").then(0.0).otherwise("from_s"))
     store = Store({}, {USED: series})
     made, _ = server(store)
-    found = attributed(made, DIALECTS["dcgm-node"], "", 0.0, readings, pieces)
+    reader = _Reader(server=made, dialect=DIALECTS["dcgm-node"], match="", folder=tmp_path, holdings=rows, jobs=JOBS)
+    found = reader.attributed(0.0, readings, pieces)
     assert found.select("job", "place", "seconds", "peak").rows() == [
         ("1", "n1", 1000.0, 1.0),
         ("2", "n1", 2600.0, 1.0),
