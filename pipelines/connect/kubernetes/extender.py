@@ -164,8 +164,8 @@ def _name(node: object) -> str:
 def failed(view: NodeView, asked: Asked) -> dict[str, str]:
     """Return the nodes without room for a pod, with the reason; none if no other node is left."""
     names, free, _ = view.room(asked.names)
-    fits = (free >= np.array(view.demand(asked.pod).units)).all(axis=1).tolist()
-    lacking = [name for name, fit in zip(names, fits, strict=True) if not fit]
+    fits = np.asarray((free >= np.array(view.demand(asked.pod).units)).all(axis=1))
+    lacking = [name for name, fit in zip(names, fits.tolist(), strict=True) if not fit]
     return dict.fromkeys(
         lacking if len(lacking) < len(asked.names) else (), "taut: not enough free CPU, memory or GPUs"
     )
@@ -175,7 +175,7 @@ def scores(view: NodeView, asked: Asked) -> dict[str, int]:
     """Return a score from 0 to 10 for every node; 0 for nodes that are not known or lack room."""
     demand, (names, free, capacity) = view.demand(asked.pod), view.room(asked.names)
     left = free - np.array(demand.units)
-    fits = (left >= 0).all(axis=1)
+    fits = np.asarray((left >= 0).all(axis=1))
     found = dict.fromkeys(asked.names, 0)
     if fits.any():
         left_over = (left[fits] / np.maximum(capacity[fits].max(axis=0), 1)).sum(axis=1)

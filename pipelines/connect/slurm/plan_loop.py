@@ -5,7 +5,6 @@ Commands are `pipelines.connect.actuators`; the caller brings the decision.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,30 +24,6 @@ MOST_DONE: Final = 0.99
 
 Row = dict[str, object]
 Decide = Callable[[PlanBody, float], Mapping[str, Any]]  # Any: the fields of `PlanAnswer`
-
-
-@dataclass(slots=True, kw_only=True)
-class Account:
-    """Emissions in the current period of the budget: its begin and end, what was emitted so far, and the limit."""
-
-    begins: float
-    ends: float
-    g_per_kwh: float
-    budget_g: float
-    spent_g: float = 0.0
-    ran: set[str] = field(default_factory=set)
-
-    def row(self, ended: int, waiting: int) -> Row:
-        """Return the period as a row for the user."""
-        return {
-            "period": datetime.fromtimestamp(self.begins, UTC).isoformat(timespec="seconds"),
-            "g_per_kwh": self.g_per_kwh,
-            "budget_g": self.budget_g,
-            "spent_g": self.spent_g,
-            "jobs_ran": len(self.ran),
-            "jobs_ended": ended,
-            "jobs_waiting": waiting,
-        }
 
 
 def run_loop(
@@ -72,8 +47,8 @@ def run_loop(
     rows: list[Row] = []
     while True:
         changed, at = loop.look()
-        if loop.account.ends <= at or not loop.states:
-            rows.append(loop.account.row(loop.ended, len(loop.states) - len(loop.running)))
+        if loop.ends <= at or not loop.states:
+            rows.append(loop.row())
             if not loop.states or at >= now + rounds * body.period_s:
                 return rows
             loop.open_period(at)
@@ -86,7 +61,10 @@ def run_loop(
 
 
 class _Loop:
-    """The state of the loop: the clock of the grid, the queue as last seen, progress of the jobs, and the account."""
+    """The state of the loop: the clock of the grid, the queue as last seen, progress of the jobs, and the account.
+
+    The account is of one period of the budget: its begin and end, what was emitted so far, the limit, and who ran.
+    """
 
     def __init__(self, body: PlanBody, series: HourlySeries, now: float, speed: float, decide: Decide) -> None:
         self.body, self.series, self.speed, self.decide = body, series, speed, decide
@@ -99,12 +77,26 @@ class _Loop:
         self.sent: dict[str, tuple[str, ...]] = {}
         self.again = now
         self.watts = {row.job_id: row.gpus * (row.gpu_watts or body.nodes[0].gpu_full_w) for row in body.jobs}
-        self.account = self._account(now, body.budget_g or 0.0)
+        self._open(now, body.budget_g or 0.0)
 
-    @property
-    def ended(self) -> int:
-        """Return how many jobs are no longer in the queue."""
-        return len(self.body.jobs) - len(self.states)
+    def _open(self, at: float, budget_g: float) -> None:
+        """Start the account of the period that contains `at`."""
+        self.begins = self.begun + (at - self.begun) // self.body.period_s * self.body.period_s
+        self.ends = self.begins + self.body.period_s
+        self.g_per_kwh, self.budget_g, self.spent_g = self.series.at(at), budget_g, 0.0
+        self.ran: set[str] = set()
+
+    def row(self) -> Row:
+        """Return the period as a row for the user."""
+        return {
+            "period": datetime.fromtimestamp(self.begins, UTC).isoformat(timespec="seconds"),
+            "g_per_kwh": self.g_per_kwh,
+            "budget_g": self.budget_g,
+            "spent_g": self.spent_g,
+            "jobs_ran": len(self.ran),
+            "jobs_ended": len(self.body.jobs) - len(self.states),
+            "jobs_waiting": len(self.states) - len(self.running),
+        }
 
     def look(self) -> tuple[bool, float]:
         """Look at the queue, add what ran since; return whether a state changed, and the time of the grid."""
@@ -114,18 +106,16 @@ class _Loop:
         kwh_per_w = (at - self.at) * self.body.pue / JOULES_PER_KWH
         for job in running | self.running:
             self.ran_s[job] += at - self.at
-            self.account.spent_g += self.watts[job] * kwh_per_w * self.account.g_per_kwh
-            self.account.ran.add(job)
+            self.spent_g += self.watts[job] * kwh_per_w * self.g_per_kwh
+            self.ran.add(job)
         changed = states != self.states
         self.states, self.running, self.at = states, running, at
         return changed, at
 
     def open_period(self, at: float) -> None:
-        """Start the account of the period that contains `at`; a budget until the jobs end is carried on."""
-        left_g = self.body.budget_g or 0.0
-        if self.body.budget == "to-completion":
-            left_g = max(self.account.budget_g - self.account.spent_g, 0.0)
-        self.account = self._account(at, left_g)
+        """Go on to the period that contains `at`; a budget until the jobs end is carried on."""
+        carried = self.body.budget == "to-completion"
+        self._open(at, max(self.budget_g - self.spent_g, 0.0) if carried else self.body.budget_g or 0.0)
 
     def commands(self, at: float) -> list[tuple[str, ...]]:
         """Plan the jobs in the queue, and return the commands that were not sent before."""
@@ -145,9 +135,9 @@ class _Loop:
         update = {
             "jobs": tuple(jobs),
             "clocks": (),  # nor its clock
-            "budget_g": max(self.account.budget_g - self.account.spent_g, 0.0),
-            "g_per_kwh": self.account.g_per_kwh,
-            "period_s": max(self.account.ends - at, 1.0),
+            "budget_g": max(self.budget_g - self.spent_g, 0.0),
+            "g_per_kwh": self.g_per_kwh,
+            "period_s": max(self.ends - at, 1.0),
             "preempt": False,
         }
         plan = self.decide(self.body.model_copy(update=update), at)
@@ -157,7 +147,3 @@ class _Loop:
         fresh = [command for command in made if self.sent.get(command[-1]) != command]
         self.sent |= {command[-1]: command for command in fresh}
         return fresh
-
-    def _account(self, at: float, budget_g: float) -> Account:
-        begins = self.begun + (at - self.begun) // self.body.period_s * self.body.period_s
-        return Account(begins=begins, ends=begins + self.body.period_s, g_per_kwh=self.series.at(at), budget_g=budget_g)

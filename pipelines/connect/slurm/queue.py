@@ -137,7 +137,7 @@ def read_nodes(text: str) -> list[Node]:
                     up=base in UP and not {"DRAIN", "MAINT", "NOT_RESPONDING", "RESERVED"} & set(flags),
                     cpu_cores=float(row.get("CPUTot") or 0),
                     mem_gib=float(row.get("RealMemory") or 0) / MIB_PER_GIB,
-                    gpus=capacity.gpus,
+                    gpus=capacity.gpus or 0.0,
                 )
             )
     return nodes
