@@ -62,10 +62,15 @@ def room(module: str) -> str:
     return ".".join(parts[:2]) if inside and parts[0] != "features" else parts[0]
 
 
+IMPORTS = re.compile(rf"^ *from ((?:{'|'.join(PACKAGES)})(?:\.\w+)*) import (\([^)]*\)|.*)", re.MULTILINE)
+PUBLIC = re.compile(r"^__all__ = (\[.*?\])", re.MULTILINE | re.DOTALL)
+"""As the formatter lays out code: reading it takes a tenth of the time of building syntax trees."""
+
+
 @cache
-def tree(module: str) -> ast.Module:
-    """Return the syntax tree of a module."""
-    return ast.parse(modules()[module].read_text(encoding="utf-8"))
+def text(module: str) -> str:
+    """Return the code of a module."""
+    return modules()[module].read_text(encoding="utf-8")
 
 
 @cache
@@ -73,13 +78,12 @@ def taken() -> frozenset[Taken]:
     """Return every name that one room imports from another."""
     found = set()
     for module in modules():
-        for node in ast.walk(tree(module)):
-            if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] not in PACKAGES:
-                continue
-            for alias in node.names:
-                owner = str(node.module)
-                whole = f"{owner}.{alias.name}"
-                owner, name = (whole, "*") if whole in modules() else (owner, alias.name)
+        for source, names in IMPORTS.findall(text(module)):
+            for part in re.sub(r"#.*", "", names).strip("()").split(","):
+                if not (imported := part.split(" as ")[0].strip()):
+                    continue
+                whole = f"{source}.{imported}"
+                owner, name = (whole, "*") if whole in modules() else (source, imported)
                 if room(owner) != room(module):
                     found.add((room(module), room(owner), owner, name))
     return frozenset(found)
@@ -88,10 +92,8 @@ def taken() -> frozenset[Taken]:
 @cache
 def public(module: str) -> set[str]:
     """Return the names in a module's `__all__`."""
-    for node in tree(module).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return set(ast.literal_eval(node.value))
-    return set()
+    found = PUBLIC.search(text(module))
+    return set(ast.literal_eval(found[1])) if found else set()
 
 
 def test_what_a_room_takes_from_another_is_public_there() -> None:
@@ -124,7 +126,7 @@ def resolves(name: str) -> bool:
     module, _, attribute = name.rpartition(".")
     if module not in modules():
         return "." in module and resolves(module)
-    return re.search(rf"\b{attribute}\b", modules()[module].read_text(encoding="utf-8")) is not None
+    return re.search(rf"\b{attribute}\b", text(module)) is not None
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -146,8 +148,8 @@ def words() -> Iterator[tuple[str, str]]:
     for path in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             yield f"{path.relative_to(ROOT)}:{number}", line
-    for path in modules().values():
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for module, path in modules().items():
+        for number, line in enumerate(text(module).splitlines(), 1):
             yield f"{path.relative_to(ROOT)}:{number}", line
 
 

@@ -17,7 +17,7 @@ KEPT = 3
 @pytest.mark.slow
 def test_every_step_works_as_shown_with_fewer_trials(tmp_path: Path) -> None:
     carry_out(
-        "taut synth pai --to raw --tasks 8000 --tagged-share 0.9 && taut ingest pai --from raw --as pai-synth",
+        "taut synth pai --to raw --tasks 4000 --tagged-share 0.9 && taut ingest pai --from raw --as pai-synth",
         "",
         tmp_path,
         "",

@@ -24,6 +24,7 @@ def taut(lake: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["study", "shrinking", *arguments, *where])
 
 
+@pytest.mark.slow
 def test_notes_say_what_is_assumed_and_the_screen_has_every_table(lake: Path) -> None:
     result = taut(lake, "--load", "70")
 
