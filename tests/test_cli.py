@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from pipelines.cli.reference import PAGE, command_line, command_paths
 from pipelines.cli.study import load
-from pipelines.studies.registry import STUDIES
+from pipelines.studies import STUDIES
 
 HEAVY = ("xgboost", "mlflow", "optuna", "sklearn", "pandas", "polars", "duckdb", "numpy", "scipy", "pyarrow")
 
@@ -33,7 +33,7 @@ def test_every_command_of_a_group_has_its_own_help_in_the_reference() -> None:
         "taut",
         *(" ".join(("taut", *path)) for path in paths),
     ]
-    assert text.count("Usage: taut study replay ") == 1
+    assert text.count("Usage: taut study reclaim ") == 1
     assert "--restart-cost-s" in text
 
 

@@ -23,7 +23,7 @@ from pipelines.cli.options import (
     threads_of,
 )
 from pipelines.options import option
-from pipelines.studies.registry import STUDIES
+from pipelines.studies import STUDIES
 
 if TYPE_CHECKING:
     from pipelines.engine.engine import Engine

@@ -103,8 +103,7 @@ class Context:
 class Findings:
     """The result of a study: tables by title, charts and data frames to save by file name, and notes on assumptions.
 
-    `claims` compare results with published or expected values, and are the first table. `flat` are the rows for JSON
-    and CSV, if they differ from the rows of `tables`, which are then only shown on screen.
+    `claims` compare results with published or expected values, and are the first table.
     """
 
     study: str
@@ -114,16 +113,13 @@ class Findings:
     charts: Mapping[str, DrawChart] = field(default_factory=dict)
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    flat: Sequence[Row] | None = None
 
     def every_table(self) -> dict[str, list[Row]]:
         """Return all tables by title, the claims (if any) first."""
         return {**({"claims": list(self.claims)} if self.claims else {}), **self.tables}
 
     def rows(self) -> list[Row]:
-        """Return the rows for JSON and CSV: `flat` if given, else the rows of all tables, with their table's title."""
-        if self.flat is not None:
-            return list(self.flat)
+        """Return the rows for JSON and CSV: those of all tables, with their table's title."""
         of = {"study": self.study, "trace": self.trace}
         return [{**of, "table": title, **row} for title, rows in self.every_table().items() for row in rows]
 

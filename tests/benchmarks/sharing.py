@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.studies.fragmentation.inflation import Pods
+from pipelines.studies.fragmentation.study import Pods
 from scheduler_core.cluster import Allocation, Cluster, Machine, in_devices
 from scheduler_core.devices import shape
 from scheduler_core.engine import begun

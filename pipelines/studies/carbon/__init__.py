@@ -1,4 +1,1 @@
-"""Carbon study: elastic jobs under energy or carbon budgets, compared with simpler schedulers, a bound and optima.
-
-Decisions are made in `scheduler_core.planning.carbon`.
-"""
+"""Carbon study: elastic jobs under energy or carbon budgets, compared with simpler schedulers and a bound."""

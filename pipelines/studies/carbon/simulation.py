@@ -1,18 +1,19 @@
-"""Simulate elastic jobs under an energy budget: a round in every period, and where a job outruns its estimate.
+"""Simulate elastic jobs under a planner: a round in every period, and where a job outruns its estimate.
 
 Rounds are the live scheduler's (`scheduler_core.planning.carbon.allocator`).
 """
 
+import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from pipelines.simulation.elastic import Choice, Progress, Span, run_elastic
 from pipelines.studies.carbon.jobs import NODE_GPUS, ArrivingJobs
-from scheduler_core.planning.carbon.allocator import carbon_round
-from scheduler_core.planning.carbon.jobs import BudgetRule, Period, Planner
+from scheduler_core.planning.carbon.allocator import allocate, carbon_round
+from scheduler_core.planning.carbon.jobs import BudgetRule, CountsAndFrequencies, ElasticJobs, Period, Planner
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
@@ -175,3 +176,130 @@ class _Rounds:
         """Record by how much emissions exceeded the budget."""
         if self.budget_g > 0.0:
             self.over = max(self.over, self.spent_g / self.budget_g - 1.0)
+
+
+def greedy_at_max(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
+    """Give GPUs one by one to the job whose run time decreases most, all at the highest frequency.
+
+    Before that, every job gets its fewest allowed GPUs, shortest job first. GPUs whose emissions would exceed the
+    budget are not given; otherwise energy is ignored.
+
+    References
+    ----------
+    Optimus: an efficient dynamic resource scheduler for deep learning clusters (EuroSys 2018): source of the rule.
+    """
+    step = np.full(len(jobs), len(jobs.mhz) - 1, dtype=np.int64)
+    left_s, grams = _every_count(jobs, step, period)
+    allowed = [np.flatnonzero(row).tolist() for row in jobs.allowed]
+    seconds, period_g = left_s.tolist(), grams.tolist()
+    count = np.zeros(len(jobs), dtype=np.int64)
+    free, left_g = gpus, period.budget_g
+    # Sort by: first GPUs (0) or additional ones (1), run time or minus the seconds saved, order of arrival.
+    heap = [(0, seconds[row][allowed[row][0]], at, int(row), 0) for at, row in enumerate(_by_arrival(jobs).tolist())]
+    heapq.heapify(heap)
+    while heap and free > 0:
+        _, _, at, row, rung = heapq.heappop(heap)
+        wanted, held = allowed[row][rung], int(count[row])
+        more_g = period_g[row][wanted] - period_g[row][held]
+        if wanted - held > free or more_g > left_g:
+            continue
+        count[row] = wanted
+        free -= wanted - held
+        left_g -= more_g
+        if rung + 1 < len(allowed[row]):
+            saved_s = seconds[row][wanted] - seconds[row][allowed[row][rung + 1]]
+            if saved_s > 0.0:
+                heapq.heappush(heap, (1, -saved_s, at, row, rung + 1))
+    return _plan(count, step)
+
+
+def fixed_at_optimal(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
+    """Run jobs with requested GPUs at energy-optimal frequencies, in order of arrival; skip jobs that do not fit.
+
+    The request is `rigid_gpus`; an elastic job gets its fewest allowed GPUs.
+    """
+    step = jobs.optimal_step
+    _, grams = _every_count(jobs, step, period)
+    return _plan(_in_order(jobs, grams, gpus, period.budget_g, strict=False), step)
+
+
+def fifo_at_max(jobs: ElasticJobs, gpus: int, period: Period) -> CountsAndFrequencies:
+    """Run jobs with requested GPUs at the highest frequency, first in, first out, without skipping any job."""
+    step = np.full(len(jobs), len(jobs.mhz) - 1, dtype=np.int64)
+    _, grams = _every_count(jobs, step, period)
+    return _plan(_in_order(jobs, grams, gpus, period.budget_g, strict=True), step)
+
+
+def _every_count(jobs: ElasticJobs, step: IntArray, period: Period) -> tuple[FloatArray, FloatArray]:
+    """Return remaining run time, and grams emitted within the period, by job and GPU count (J, N+1)."""
+    rows = np.arange(len(jobs))
+    with np.errstate(divide="ignore"):
+        left_s = (jobs.steps_left / jobs.perf[rows, step])[:, None] / jobs.steps_per_s
+    watts = np.arange(jobs.most_gpus + 1) * jobs.watts[rows, step][:, None]
+    return left_s, replace(period, rule="period").grams(watts, left_s)
+
+
+def _in_order(jobs: ElasticJobs, grams: FloatArray, gpus: int, budget_g: float, *, strict: bool) -> IntArray:
+    """Return each job's GPU count: its fewest allowed GPUs if they fit, else 0; older jobs first.
+
+    With `strict`, no job is served after one that does not fit.
+    """
+    wanted = jobs.allowed.argmax(axis=1)
+    count = np.zeros(len(jobs), dtype=np.int64)
+    free, left_g = gpus, budget_g
+    for row in _by_arrival(jobs):
+        if wanted[row] <= free and grams[row, wanted[row]] <= left_g:
+            count[row] = wanted[row]
+            free -= int(wanted[row])
+            left_g -= float(grams[row, wanted[row]])
+        elif strict:
+            break
+    return count
+
+
+def _by_arrival(jobs: ElasticJobs) -> IntArray:
+    """Return the row indices (J,), oldest job first; jobs of equal age keep their order."""
+    return np.asarray(np.argsort(-jobs.age_s, kind="stable"), dtype=np.int64)
+
+
+def _plan(count: IntArray, step: IntArray) -> CountsAndFrequencies:
+    return CountsAndFrequencies(gpus=count, step=step)
+
+
+TAUT, TWO_STAGES, BOUND = "taut", "two_stages", "bound"
+
+PRICES_S_PER_KWH: Final = (0.0, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
+"""Prices of energy, in seconds of run time per kWh: from 0 (energy does not matter) to a price at which hardly any
+additional GPU or higher frequency saves enough time for its energy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """A planner, and the budget rules under which it is simulated with budgets; without any it has no budget.
+
+    With `as_requested`, jobs run with their requested GPUs; such a plan does not depend on a budget, so that a smaller
+    one would only delay jobs. With `at_prices`, the planner takes prices of energy.
+    """
+
+    planner: Planner = allocate
+    rules: tuple[BudgetRule, ...] = ()
+    as_requested: bool = False
+    at_prices: bool = False
+
+
+BASELINES: Final = {
+    "greedy_max": Arm(planner=greedy_at_max, rules=("period",)),
+    "fixed_optimal": Arm(planner=fixed_at_optimal, as_requested=True),
+    "fifo_max": Arm(planner=fifo_at_max, as_requested=True),
+}
+"""Simple planners: greedy counts at the highest frequency, requested counts at energy-optimal frequencies, and first
+in, first out at the highest frequency."""
+
+ARMS: Final[dict[str, Arm | None]] = {
+    TAUT: Arm(at_prices=True),
+    TWO_STAGES: Arm(rules=("period", "to-completion")),
+    **BASELINES,
+    BOUND: None,
+}
+"""All arms by name. `TAUT` has a constant price on energy instead of a budget for each period (ours), `TWO_STAGES` is
+the patent's procedure, `BOUND` the lower bound."""

@@ -10,18 +10,24 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.studies.carbon.arms import ARMS, BASELINES, BOUND, PRICES_S_PER_KWH, TAUT, TWO_STAGES, Arm
-from pipelines.studies.carbon.curves import PRICES_S_PER_KWH as BOUND_PRICES
-from pipelines.studies.carbon.curves import Front, compared, least_mean
 from pipelines.studies.carbon.jobs import NODE_GPUS, ArrivingJobs, Measured, drawn, stretch
 from pipelines.studies.carbon.months import ARMS as PRICED_ARMS
-from pipelines.studies.carbon.months import MOST_SEEDS, Months, saving_rows
-from pipelines.studies.carbon.simulation import Cluster, simulate
-from pipelines.studies.compare import ARM, compare
-from pipelines.studies.grids import months_option, recorded_hours
-from pipelines.studies.intervals import mean
-from pipelines.studies.recorded import in_a_row, recorded_jobs
-from pipelines.studies.replay.sizes import ORACLE, PREDICTED
+from pipelines.studies.carbon.months import MOST_SEEDS, Front, Months, compared, least_mean, saving_rows
+from pipelines.studies.carbon.months import PRICES_S_PER_KWH as BOUND_PRICES
+from pipelines.studies.carbon.simulation import (
+    ARMS,
+    BASELINES,
+    BOUND,
+    PRICES_S_PER_KWH,
+    TAUT,
+    TWO_STAGES,
+    Arm,
+    Cluster,
+    simulate,
+)
+from pipelines.studies.compare import ARM, compare, mean
+from pipelines.studies.energy import months_option, recorded_hours
+from pipelines.studies.recorded import ORACLE, PREDICTED, in_a_row, recorded_jobs
 from pipelines.studies.study import (
     SEED,
     Context,
@@ -34,6 +40,7 @@ from pipelines.studies.study import (
     seeds_option,
     year_option,
 )
+from scheduler_core.planning.carbon.allocator import allocate
 from scheduler_core.planning.carbon.jobs import BudgetRule
 from scheduler_core.planning.power import JOULES_PER_KWH
 
@@ -44,7 +51,7 @@ LOADS: Final = (0.5, 1.0, 2.0)
 """Numbers of jobs per hour as multiples of the usual one."""
 
 DRAWN_JOBS, LONG_JOBS = 160, 400
-"""Default numbers of jobs of a run: drawn jobs; stretches on real grids and of traces."""
+"""Default numbers of jobs of a run: at a load; on real grids and of traces."""
 
 USUAL_NODES: Final = 8
 ZONES, MONTHS = ("DE-LU", "US-CAL-CISO"), (6, 12)
@@ -56,12 +63,10 @@ TRACE_SHARES: Final = (0.25, 0.4, 1.0, math.inf)
 """Budgets as fractions of the energy of all GPUs at the highest frequency (mean power of the measured workloads), by
 the rule to completion of the jobs' energy with their requested GPUs at that frequency."""
 
-TRACE_ARMS: Final = (TAUT, TWO_STAGES, *BASELINES, BOUND)
-
 BAR: Final = 1.5
 """Target: minimum ratio of each baseline's mean completion time to that of a judged arm at equal energy."""
 
-RATIOS: Final = ("shorter", "shorter_at_their_least", "shorter_at_their_most", "ceiling")
+RATIOS: Final = ("shorter", "ceiling")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +82,7 @@ class Config:
     )
     year: int | None = year_option()
     months: tuple[int, ...] = months_option(MONTHS, "6 and 12")
-    jobs: int | None = option(
-        None, help="Jobs a run.", minimum=2, maximum=100_000, shown="160; on real grids and of traces 400"
-    )
+    jobs: int | None = option(None, help="Jobs a run.", minimum=2, maximum=100_000, shown="160 drawn, else 400")
     nodes: int = option(USUAL_NODES, help=f"Nodes of {NODE_GPUS} GPUs.", minimum=1, maximum=1000)
     prices: tuple[float, ...] = option(
         PRICES_S_PER_KWH,
@@ -100,13 +103,13 @@ class Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """The runs of one setting: the jobs of a seed, the cluster, budgets (as in `SHARES`) and prices."""
+    """The runs of one setting: the jobs of a seed, the cluster, prices, and budgets (as in `SHARES`)."""
 
     jobs: Callable[[int], ArrivingJobs]
     cluster: Cluster
     full_w: float
-    shares: tuple[float, ...]
     prices: tuple[float, ...]
+    shares: tuple[float, ...] = SHARES
 
     def __call__(self, arm: Arm | None, seed: int) -> list[Row]:
         """Return a row for each budget or price of an arm, or for each point of the lower bound."""
@@ -128,13 +131,14 @@ class Runs:
                 "price_s_per_kwh": price,
                 **self._figures(arm, jobs, share * full_kwh, price),
             }
-            for share in (self.shares if arm.keeps(self.cluster.rule) else (math.inf,))
+            for share in (self.shares if self.cluster.rule in arm.rules else (math.inf,))
             for price in (self.prices if arm.at_prices else (None,))
         ]
 
     def _figures(self, arm: Arm, jobs: ArrivingJobs, budget_kwh: float, price: float | None) -> Row:
         """Return the results of a simulation; times and energy (of GPUs while they run jobs) are NaN if a job waits."""
-        found = simulate(jobs, self.cluster, budget_kwh, arm.at(price), as_requested=arm.as_requested)
+        planner = arm.planner if price is None else partial(allocate, price_s_per_kwh=price)
+        found = simulate(jobs, self.cluster, budget_kwh, planner, as_requested=arm.as_requested)
         unfinished = int(np.isnan(found.jct_s).sum())
         return {
             "mean_jct_s": float(found.jct_s.mean()),
@@ -164,26 +168,15 @@ def run_study(config: Config, context: Context) -> Findings:
     energy = config.energy or context.energy
     measured, seeds = Measured.of(energy), range(config.seed, config.seed + config.seeds)
     cluster = Cluster(gpus=config.nodes * NODE_GPUS, period_s=PERIOD_S, rule=config.budget)
-    usual = {"cluster": cluster, "full_w": measured.full_w, "prices": config.prices}
     if config.trace is not None:
-        jobs = config.jobs or LONG_JOBS
-        recorded, notes = recorded_jobs(context, config.trace, seed=config.seed, least=jobs)
-        take = partial(stretch_of, measured=measured, recorded=recorded, jobs=jobs, gpus=cluster.gpus)
-        usual |= {"shares": TRACE_SHARES, "cluster": replace(cluster, period_s=TRACE_PERIOD_S)}
-        name = context.trace(config.trace)
-        settings = {
-            f"{name}, {source} run times": Runs(jobs=partial(take, predicted=source), **usual)  # type: ignore[arg-type]  # by name
-            for source in (PREDICTED, ORACLE)
-        }
-        arms = {arm: ARMS[arm] for arm in TRACE_ARMS}
-        return findings(_compared(settings, arms, seeds, context), config, trace=name, notes=notes)
+        return _on_trace(config.trace, config, measured, replace(cluster, period_s=TRACE_PERIOD_S), seeds, context)
     grids = recorded_hours(energy / "grid", config.zones, "carbon", year=config.year, months=config.months)
     settings = {}
     for load in LOADS:
         per_h = load * USUAL_PER_H * config.nodes / USUAL_NODES
         draw = partial(drawn_of, measured=measured, jobs=config.jobs or DRAWN_JOBS, jobs_per_h=per_h)
-        settings[f"{load:g}x"] = Runs(jobs=draw, shares=SHARES, **usual)  # type: ignore[arg-type]  # by name
-    runs = _compared(settings, ARMS, seeds, context)
+        settings[f"{load:g}x"] = Runs(jobs=draw, cluster=cluster, full_w=measured.full_w, prices=config.prices)
+    runs = _compared(settings, seeds, context)
     months = Months(
         measured=measured,
         cluster=cluster,
@@ -192,7 +185,7 @@ def run_study(config: Config, context: Context) -> Findings:
         grids=grids,
     )
     on_grids = compare(PRICED_ARMS, seeds[:MOST_SEEDS], months, engine=context.engine, talk=context.talk)
-    found = findings(runs, config, notes=[note for grid in grids for note in grid.notes])
+    found = findings(runs, config, "measured", [note for grid in grids for note in grid.notes])
     return replace(
         found,
         tables={**found.tables, "carbon at equal completion time": saving_rows(on_grids)},
@@ -200,17 +193,37 @@ def run_study(config: Config, context: Context) -> Findings:
     )
 
 
-def _compared(settings: dict[str, Runs], arms: dict[str, Arm | None], seeds: range, context: Context) -> pl.DataFrame:
+def _on_trace(
+    name: str, config: Config, measured: Measured, cluster: Cluster, seeds: range, context: Context
+) -> Findings:
+    jobs = config.jobs or LONG_JOBS
+    recorded, notes = recorded_jobs(context, name, seed=config.seed, least=jobs)
+    take = partial(stretch_of, measured=measured, recorded=recorded, jobs=jobs, gpus=cluster.gpus)
+    name = context.trace(name)
+    settings = {
+        f"{name}, {source} run times": Runs(
+            jobs=partial(take, predicted=source),
+            cluster=cluster,
+            full_w=measured.full_w,
+            prices=config.prices,
+            shares=TRACE_SHARES,
+        )
+        for source in (PREDICTED, ORACLE)
+    }
+    return findings(_compared(settings, seeds, context), config, name, notes)
+
+
+def _compared(settings: dict[str, Runs], seeds: range, context: Context) -> pl.DataFrame:
     frames = []
     for name, of in settings.items():
-        runs = compare(arms, seeds, of, engine=context.engine)
         price = pl.col("price_s_per_kwh").cast(pl.Float64)
+        runs = compare(ARMS, seeds, of, engine=context.engine)
         frames.append(runs.select(pl.lit(name).alias("setting"), pl.all()).with_columns(price))
         context.talk(f"{name}: {len(seeds)} seeds simulated")
     return pl.concat(frames)
 
 
-def findings(runs: pl.DataFrame, config: Config, *, trace: str = "measured", notes: Sequence[str] = ()) -> Findings:
+def findings(runs: pl.DataFrame, config: Config, trace: str = "measured", notes: Sequence[str] = ()) -> Findings:
     """Return tables and notes of the runs."""
     ratios = ratio_rows(runs)
     summary = summary_rows(ratios)
@@ -225,10 +238,7 @@ def findings(runs: pl.DataFrame, config: Config, *, trace: str = "measured", not
         study="carbon",
         trace=trace,
         claims=claim_rows(summary),
-        tables={
-            "at equal energy": summary,
-            "budgets": budget_rows(runs, config.budget),
-        },
+        tables={"at equal energy": summary, "budgets": budget_rows(runs, config.budget)},
         frames={"runs": runs, "compared": ratios},
         notes=(*about, *notes),
     )
@@ -249,9 +259,8 @@ def ratio_rows(runs: pl.DataFrame) -> pl.DataFrame:
         bound = fronts.pop(BOUND)
         for ours, arm in ((ours, arm) for ours in (TAUT, TWO_STAGES) for arm in fronts if arm != ours):
             found = compared(fronts[ours], fronts[arm], bound)
-            figures = (found.mean, found.tightest, found.loosest, found.ceiling)
             key = {"setting": setting, SEED: seed, "ours": ours, ARM: arm}
-            rows.append({**key, **dict(zip(RATIOS, figures, strict=True))})
+            rows.append({**key, **dict(zip(RATIOS, found, strict=True))})
     frame = pl.DataFrame(rows)
     loads = frame["setting"].unique(maintain_order=True).to_list()
     if len(loads) < len(LOADS):

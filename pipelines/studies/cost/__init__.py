@@ -1,4 +1,1 @@
-"""Cost study: run jobs with due dates at low cost of tardiness and energy; compare with simple methods and the optimum.
-
-Decisions are made in `scheduler_core.planning.cost`.
-"""
+"""Cost study: run jobs with due dates at low cost of tardiness and energy; compare with simple methods and a bound."""

@@ -1,17 +1,133 @@
-"""Simulation of jobs with due dates under one policy, which decides at arrivals, completions and every period."""
+"""Simulation of jobs with due dates under one policy, which decides at arrivals, completions and every period.
+
+Policies are look-ahead (ours), the greedy algorithm of ANDREAS, and simple queue orders.
+"""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from pipelines.simulation.elastic import Choice, Progress, Span, run_elastic
-from pipelines.studies.cost.arms import Asked, Policy
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.cost.problem import Decision, Nodes, Problem, WaitingJobs
+from scheduler_core.planning.cost.greedy import greedy
+from scheduler_core.planning.cost.lookahead import ITERATIONS, look_ahead
+from scheduler_core.planning.cost.problem import POSTPONED, Decision, Nodes, Problem, WaitingJobs
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Requests of J jobs: submission times `submitted_s` and requested GPUs `gpus`."""
+
+    submitted_s: FloatArray
+    gpus: IntArray
+
+
+Policy = Callable[[Problem, Asked, np.random.Generator], Decision]
+"""Rule that returns node and GPUs of every job in the system until the next decision."""
+
+ORDERS: Final[dict[str, Callable[[Problem, Asked], FloatArray]]] = {
+    "fifo": lambda _, asked: asked.submitted_s,
+    "edf": lambda problem, _: problem.jobs.due_s,
+    "priority": lambda problem, _: -problem.jobs.weight_usd_per_s,
+}
+"""Sort keys of the queue orders by name; the job with the smallest key is first, ties by submission, then by index."""
+
+FIXED, FASTEST = "fixed", "fastest"
+CONFIGURATIONS: Final = (FIXED, FASTEST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """Simple policy: a queue order, and a rule for the configuration (node type and GPUs) of each job.
+
+    With the rule `fixed`, a job gets its requested GPUs on the fastest node type that has enough free GPUs. With
+    `fastest`, it gets the fastest of all configurations that fit. A job that does not fit is passed over and blocks no
+    other job. Running jobs stay as they are, as in the comparisons of ANDREAS, unless `preemptive` (ours) is set: then
+    all jobs are placed anew at each decision. Jobs share nodes, fullest node first. In ANDREAS these methods use a new
+    node for each job, which costs more.
+
+    References
+    ----------
+    ANDREAS (arXiv 2105.05080): FIFO, EDF and priority as first-principle methods.
+    """
+
+    order: str
+    configuration: str
+    preemptive: bool = False
+
+    def __call__(self, problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG002 -- see Policy
+        """Return node and GPUs of every job until the next decision; `rng` is not used."""
+        standing = Decision.nothing(len(problem.jobs))
+        if problem.current is not None and not self.preemptive:
+            standing = problem.current
+        node, gpus, free = standing.node.copy(), standing.gpus.copy(), problem.nodes.gpus
+        np.subtract.at(free, node[node != POSTPONED], gpus[node != POSTPONED])
+        keys = (asked.submitted_s, ORDERS[self.order](problem, asked))
+        for job in np.lexsort(keys).tolist():
+            if not free.any():
+                break
+            if node[job] == POSTPONED:
+                counts = asked.gpus[job : job + 1] if self.configuration == FIXED else None
+                node[job], gpus[job] = _placed(problem, problem.jobs.run_s[job], counts, free)
+        return Decision(node=node, gpus=gpus)
+
+
+def _placed(problem: Problem, run_s: FloatArray, counts: IntArray | None, free: IntArray) -> tuple[int, int]:
+    """Return node and GPUs of the fastest configuration that fits, and subtract its GPUs from `free`.
+
+    In a tie the fewest GPUs are taken. Of the nodes that fit, the fullest is taken, so that few nodes are switched on.
+    """
+    allowed = run_s if counts is None else run_s[:, counts]
+    for place in np.argsort(allowed, axis=None, kind="stable").tolist():
+        kind, column = divmod(place, allowed.shape[1])
+        if np.isnan(allowed[kind, column]):
+            break  # NaN is sorted last
+        count = column if counts is None else int(counts[column])
+        room = np.flatnonzero((problem.nodes.type_of == kind) & (free >= count))
+        if len(room):
+            node = int(room[np.argmin(free[room])])
+            free[node] -= count
+            return node, count
+    return POSTPONED, 0
+
+
+def looks_ahead(problem: Problem, asked: Asked, rng: np.random.Generator, *, iterations: int = ITERATIONS) -> Decision:  # noqa: ARG001 -- see Policy
+    """Decide by looking ahead (ours) with so many random plans."""
+    return look_ahead(problem, rng, iterations)
+
+
+def decided_greedily(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG001 -- see Policy
+    """Decide by the deterministic greedy algorithm of ANDREAS."""
+    return greedy(problem)
+
+
+AHEAD, GREEDY = "looking ahead", "greedy"
+PREEMPTIVE: Final = ", preemptive"
+STRONGEST: Final = f"edf, {FASTEST}{PREEMPTIVE}"
+"""Name of the simple policy that is hardest to beat."""
+
+BASELINES, PREEMPTING = (
+    {
+        f"{order}, {configuration}{PREEMPTIVE * preempts}": Baseline(
+            order=order, configuration=configuration, preemptive=preempts
+        )
+        for order in ORDERS
+        for configuration in CONFIGURATIONS
+    }
+    for preempts in (False, True)
+)
+"""The simple policies by name: without preemption, and with it (they place all jobs again at each decision)."""
+
+
+def as_asked(name: str) -> bool:
+    """Return whether a policy always gives a job exactly its requested GPUs."""
+    return f", {FIXED}" in name
+
 
 DAY_S: Final = 24 * HOUR_S
 MOST_DECISIONS_A_JOB: Final = 2000
@@ -58,17 +174,12 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Result of a run: ends of the jobs (J,), cost, and the cost that decisions had predicted.
-
-    `foreseen_usd` is the cost if prices stayed constant from each decision to the next, and each job were as late as
-    predicted by the last decision before its end.
-    """
+    """Result of a run: ends of the jobs (J,), and cost."""
 
     finish_s: FloatArray
     tardiness_s: FloatArray
     tardiness_usd: float
     energy_usd: float
-    foreseen_usd: float
     restarts: int
     spans: tuple[Span, ...]
 
@@ -133,29 +244,15 @@ def _outcome(jobs: SubmittedJobs, site: Site, state: Progress, spans: tuple[Span
     from_s, until_s = (np.array([getattr(each, name) for each in spans]) for name in ("from_s", "until_s"))
     watts = np.array([_watts(site.nodes, each) for each in spans])
     hours_usd = np.asarray(site.price.integral(site.start_ts + from_s, site.start_ts + until_s)) * site.pue / W_PER_KW
-    foreseen_usd = np.asarray(site.price.at(site.start_ts + from_s)) * (until_s - from_s) / HOUR_S * site.pue / W_PER_KW
     tardiness_s = np.maximum(state.finish_s - jobs.due_s, 0.0)
-    foreseen_late_s = np.maximum(_foreseen_s(jobs, spans) - jobs.due_s, 0.0)
     return Outcome(
         finish_s=state.finish_s,
         tardiness_s=tardiness_s,
         tardiness_usd=float(jobs.weight_usd_per_s @ tardiness_s),
         energy_usd=float(watts @ hours_usd),
-        foreseen_usd=float(watts @ foreseen_usd + jobs.weight_usd_per_s @ foreseen_late_s),
         restarts=int(state.changes.sum()),
         spans=spans,
     )
-
-
-def _foreseen_s(jobs: SubmittedJobs, spans: tuple[Span, ...]) -> FloatArray:
-    """Return the end of every job as predicted by the last decision before it (J,)."""
-    ends_s, learnt = np.full(len(jobs), np.nan), np.zeros(len(jobs), np.bool_)
-    for span in spans:
-        # Later spans overwrite earlier ones, and in its last span a job does the rest of its work.
-        work_s = span.ran_s - span.paused_s
-        ends_s[span.job] = span.from_s + span.paused_s + work_s / np.where(learnt, 1.0, jobs.off_by)[span.job]
-        learnt[span.job] |= work_s > 0.0
-    return ends_s
 
 
 def _watts(nodes: Nodes, span: Span) -> float:

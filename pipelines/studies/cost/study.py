@@ -10,24 +10,24 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
-from pipelines.studies.compare import ARM, Values, compare, paired
-from pipelines.studies.cost.arms import (
+from pipelines.studies.compare import ARM, Interval, Values, compare, mean, paired, ratio
+from pipelines.studies.cost.bound import least_usd
+from pipelines.studies.cost.simulation import (
     AHEAD,
     BASELINES,
     GREEDY,
     PREEMPTING,
     STRONGEST,
     Policy,
+    Site,
+    SubmittedJobs,
     as_asked,
     decided_greedily,
     looks_ahead,
+    simulate,
 )
-from pipelines.studies.cost.bound import least_usd
-from pipelines.studies.cost.simulation import Site, SubmittedJobs, simulate
 from pipelines.studies.cost.workload import GPUS_ON_A_NODE, Speeds, cluster, speeds_of, stretch, submitted
-from pipelines.studies.grids import RecordedHours, months_option, recorded_hours
-from pipelines.studies.intervals import Interval, mean, ratio
-from pipelines.studies.measured import gavel_throughputs
+from pipelines.studies.energy import RecordedHours, gavel_throughputs, months_option, recorded_hours
 from pipelines.studies.recorded import in_a_row, recorded_jobs
 from pipelines.studies.study import (
     Context,
@@ -60,12 +60,6 @@ OFF_BY: Final = 0.1
 LEAST_SAVING_PCT: Final = 30.0
 PUBLISHED_SAVING: Final = "30 to 62 % lower, or better"
 MOST_OFF_PCT: Final = 13.0
-FORESEEN: Final = {
-    "plan": "that of the plan run with predicted times",
-    "decisions": "what its decisions had foreseen",
-}
-"""Kinds of predicted cost: of a run of the same jobs in which predicted run times are true (ANDREAS compares its
-simulation with a real cluster in this way), and `Outcome.foreseen_usd`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +123,7 @@ class Runs:
             taken = in_a_row(self.recorded, self.jobs, rng)
             jobs = stretch(taken, self.speeds, nodes, load=arm.load, off_by=off_by, rng=rng)
         site = Site(nodes=nodes, price=self.grid.series, start_ts=start_ts, pue=PUE, restart_s=RESTART_S)
-        of: Row = {"study": arm.study, "zone": self.grid.zone, "load": arm.load, "policy": arm.name}
+        of: Row = {"study": arm.study, "load": arm.load, "policy": arm.name}
         if arm.policy is None:
             return {**of, "total_usd": least_usd(jobs, site)}
         outcome = simulate(jobs, site, arm.policy, np.random.default_rng([seed, 1]))
@@ -139,7 +133,6 @@ class Runs:
             "total_usd": outcome.total_usd,
             "tardiness_usd": outcome.tardiness_usd,
             "energy_usd": outcome.energy_usd,
-            "foreseen_usd": outcome.foreseen_usd,
             "infeasible_share": late_share,
             "unavoidable_usd": unavoidable_usd,
         }
@@ -166,7 +159,7 @@ def arms(loads: Sequence[float], at_loads: Sequence[float], iterations: int) -> 
     exact = ahead | {GREEDY: decided_greedily} | BASELINES | {BOUND: None}
     tables: tuple[tuple[str, Sequence[float], Mapping[str, Policy | None]], ...] = (
         (EXACT, loads, exact),
-        (OFF, at_loads, ahead | BASELINES | {STRONGEST: PREEMPTING[STRONGEST]}),
+        (OFF, at_loads, ahead | {STRONGEST: PREEMPTING[STRONGEST]}),
         (PREEMPT, at_loads, PREEMPTING),
     )
     return {
@@ -204,7 +197,6 @@ def run(config: Config, context: Context) -> Findings:
 
 def findings(runs: pl.DataFrame, at_loads: Sequence[float], config: Config) -> Findings:
     """Return tables, claims and notes of the runs."""
-    tables = {"savings, percent": savings(runs), "foreseen and realised": deviation_rows(runs)}
     share, usd = (
         _of(runs, EXACT, next(filter(as_asked, BASELINES)), name, at_loads).mean()
         for name in ("infeasible_share", "unavoidable_usd")
@@ -220,7 +212,7 @@ def findings(runs: pl.DataFrame, at_loads: Sequence[float], config: Config) -> F
         study="cost",
         trace="gavel",
         claims=[*claims(runs, at_loads)],
-        tables=tables,
+        tables={"savings, percent": savings(runs)},
         frames={"runs": runs},
         notes=notes,
     )
@@ -238,7 +230,7 @@ def saving_pct(ours: FloatArray, theirs: FloatArray) -> Interval:
 
 
 def savings(runs: pl.DataFrame) -> list[Row]:
-    """Return a row per study, zone, load and compared policy: what looking ahead saves against it, paired by seed.
+    """Return a row per load and compared policy: what looking ahead saves against it, paired by seed.
 
     `tardiness_part_pct` and `energy_part_pct` are the saved tardiness and energy in percent of the compared policy's
     total cost; they add up to `saving_pct`. `net_pct` is the saving after subtracting each policy's unavoidable
@@ -246,7 +238,7 @@ def savings(runs: pl.DataFrame) -> list[Row]:
     """
     return [
         {**of, "against": arm, **_saved(values, arm)}
-        for of, values in paired(runs.filter(pl.col("study") != PREEMPT), ("study", "zone", "load"))
+        for of, values in paired(runs.filter(pl.col("study") == EXACT), ("load",))
         for arm in values
         if arm not in (AHEAD, BOUND)
     ]
@@ -263,32 +255,6 @@ def _saved(values: Values, arm: str) -> Row:
     }
     spread = {key: value for name, found in parts.items() for key, value in found.columns(name).items()}
     return {**spread, "unavoidable_usd": float(theirs["unavoidable_usd"].mean())}
-
-
-def deviations(runs: pl.DataFrame) -> Iterator[tuple[str, float, FloatArray]]:
-    """Yield for each kind of prediction and load how far the realised cost is off it if run times are off.
-
-    Differences are absolute, in percent of the realised cost, one per seed.
-    """
-    for foreseen in FORESEEN:
-        for load in runs.filter(pl.col("study") == OFF)["load"].unique(maintain_order=True):
-            real = _of(runs, OFF, AHEAD, "total_usd", [load])
-            name = (EXACT, AHEAD, "total_usd") if foreseen == "plan" else (OFF, AHEAD, "foreseen_usd")
-            yield foreseen, load, PERCENT * np.abs(_of(runs, *name, [load]) - real) / real
-
-
-def deviation_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return a row per load and kind of prediction: mean and largest deviation of the seeds."""
-    return [
-        {
-            "foreseen_by": foreseen,
-            "load": load,
-            "seeds": len(off),
-            **mean(off).columns("off_pct"),
-            "worst_pct": float(off.max()),
-        }
-        for foreseen, load, off in deviations(runs)
-    ]
 
 
 def claims(runs: pl.DataFrame, at_loads: Sequence[float]) -> Iterator[Row]:
@@ -320,10 +286,12 @@ def claims(runs: pl.DataFrame, at_loads: Sequence[float]) -> Iterator[Row]:
             own = ours - _of(runs, EXACT, AHEAD, "unavoidable_usd", at)
             theirs = _of(runs, study, arm, "total_usd", at) - _of(runs, study, arm, "unavoidable_usd", at)
             yield _saving(f"net of what cannot be avoided as asked, mean cost below {arm}, %", saving_pct(own, theirs))
-    for foreseen, load, off in deviations(runs):
+    for load in at:
+        plan, real = (_of(runs, study, AHEAD, "total_usd", [load]) for study in (EXACT, OFF))
+        off = PERCENT * np.abs(plan - real) / real
         worst = Interval(value=float(off.max()), low=float("nan"), high=float("nan"))
         for found, which in ((mean(off), "mean"), (worst, "worst run")):
-            name = f"realised cost off {FORESEEN[foreseen]}, %, load {load:g}, {which}"
+            name = f"realised cost off that of the plan run with predicted times, %, load {load:g}, {which}"
             yield _claim(name, f"under {MOST_OFF_PCT:g}", found, met=found.value < MOST_OFF_PCT)
     found = saving_pct(ours, _of(runs, EXACT, GREEDY, "total_usd", at))
     yield _claim("mean cost below the greedy's, %", "above 0 with its interval", found, met=found.low > 0.0)

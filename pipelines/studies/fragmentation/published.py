@@ -1,12 +1,16 @@
-"""The results published with FGD's simulator: unallocated GPUs of each run, read from the published traces."""
+"""The results published with FGD's simulator, and unallocated GPUs beside them, with verdicts."""
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from string import digits
 from typing import Final
 
 import polars as pl
 
 from pipelines.errors import SourceError
+from pipelines.studies.study import Row
 
 POLICIES: Final = {
     "random": "01-Random",
@@ -25,7 +29,7 @@ FOLDER: Final = Path("openb") / "expected_results"
 """Folder of the results, relative to the folder of published traces."""
 
 ALLOCATED: Final = "analysis_allo_discrete.csv"
-KEYS: Final = ("workload", "policy", "seed", "arrived_pct")
+RUN: Final = ("workload", "policy", "seed", "arrived_pct")
 SCHEMA: Final = {
     "workload": pl.String(),
     "policy": pl.String(),
@@ -72,6 +76,84 @@ def read_published(folder: Path) -> pl.DataFrame:
         *("seed", "arrived_pct"),
         unallocated_pct=100.0 - pl.col("allocated"),
     )
-    if runs.is_empty() or runs.select(KEYS).is_duplicated().any():
+    if runs.is_empty() or runs.select(RUN).is_duplicated().any():
         raise SourceError(f"{path} lacks runs of {', '.join(_POLICY_OF)}, or has some twice; expected {ALLOCATED}")
-    return runs.sort(KEYS)
+    return runs.sort(RUN)
+
+
+AT_PCT: Final = 100
+"""Percent of GPUs requested so far at which placements are compared."""
+
+WITHIN_POINTS: Final = 0.5
+"""Tolerance in percentage points between our mean and the published one."""
+
+FEWER_PCT: Final = (44.0, 53.0)
+"""Accepted range, in percent, of the reduction of unallocated GPUs by FGD against dot product: published are 49 %, and
+the range allows for the spread over seeds."""
+
+ORDER: Final = (("fgd",), ("best_fit_gpu",), ("gpu_packing", "gpu_clustering"), ("dot_product",), ("random",))
+"""Expected order of the placements, fewest unallocated GPUs first; placements in one group may come in any order."""
+
+
+def unallocated_rows(curves: pl.DataFrame, published: pl.DataFrame) -> list[Row]:
+    """Return one row per workload and placement: percent of GPUs unallocated at `AT_PCT`, mean and sd over seeds.
+
+    Beside them are the published mean and sd, the difference in percentage points, and whether it is within
+    `WITHIN_POINTS` (`met`); without published results these columns are null.
+    """
+    ours = _means(curves, "unallocated_pct", "sd")
+    theirs = _means(published, "published_pct", "published_sd").drop("seeds")
+    beside = ours.join(theirs, on=RUN[:2], how="left", maintain_order="left")
+    beside = beside.with_columns(difference_points=pl.col("unallocated_pct") - pl.col("published_pct"))
+    return beside.with_columns(met=pl.col("difference_points").abs() <= WITHIN_POINTS).to_dicts()
+
+
+def _means(rows: pl.DataFrame, mean: str, sd: str) -> pl.DataFrame:
+    value = pl.col("unallocated_pct")
+    at = rows.filter(pl.col("arrived_pct") == AT_PCT)
+    return at.group_by(RUN[:2], maintain_order=True).agg(
+        value.mean().alias(mean), value.std().alias(sd), seeds=pl.len()
+    )
+
+
+def by_workload(names: Iterable[str]) -> list[str]:
+    """Sort workloads for display: the recorded one, then the others by name and number (gpushare40, gpushare100)."""
+    return sorted(names, key=lambda name: (name != DEFAULT, name.rstrip(digits), len(name), name))
+
+
+def bars(rows: Sequence[Row]) -> list[Row]:
+    """Compare the rows of `unallocated_rows` with the expected results; one row per expectation."""
+    default = {str(row["policy"]): float(str(row["unallocated_pct"])) for row in rows if row["workload"] == DEFAULT}
+    return [*_published(rows), *_on_default(default)]
+
+
+def _published(rows: Sequence[Row]) -> Iterable[Row]:
+    for policy in POLICIES:
+        run = [row for row in rows if row["policy"] == policy]
+        points = [float(str(row["difference_points"])) for row in run if row["met"] is not None]
+        met = sum(abs(each) <= WITHIN_POINTS for each in points)
+        said = "not judged: no published figures"
+        if points:
+            said = f"{met} of {len(points)} workloads, farthest {max(points, key=abs):+.2f}"
+        if run:
+            expected = f"all within {WITHIN_POINTS:g} points"
+            yield _bar(f"{policy} as published", said, expected, met=met == len(points) if points else None)
+
+
+def _bar(bar: str, found: str, expected: str, *, met: bool | None) -> Row:
+    return {"bar": bar, "found": found, "expected": expected, "met": met}
+
+
+def _on_default(unallocated: Mapping[str, float]) -> Iterable[Row]:
+    if set(unallocated) == set(POLICIES):
+        ascending = sorted(unallocated, key=lambda policy: unallocated[policy])
+        places = [[unallocated[policy] for policy in place] for place in ORDER]
+        met = all(max(left) < min(right) for left, right in pairwise(places))
+        expected = " < ".join(" or ".join(place) for place in ORDER)
+        yield _bar(f"order on {DEFAULT}", " < ".join(ascending), expected, met=met)
+    if "fgd" in unallocated and unallocated.get("dot_product", 0.0) > 0.0:
+        fewer = 100.0 * (1.0 - unallocated["fgd"] / unallocated["dot_product"])
+        least, most = FEWER_PCT
+        bar = f"fgd against dot_product on {DEFAULT}"
+        said = f"{fewer:.1f} % fewer unallocated"
+        yield _bar(bar, said, f"{least:g} to {most:g} %", met=least <= fewer <= most)

@@ -1,4 +1,8 @@
-"""The study `fragmentation`: placements on shared GPUs by FGD's inflation protocol, against the published results."""
+"""The study `fragmentation`: placements on shared GPUs by FGD's inflation protocol, against the published results.
+
+Pods are submitted one by one until they request 130 % of the cluster's GPUs; none ends, and pods that do not fit are
+dropped.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +19,110 @@ from pipelines.simulation.cluster_file import recorded_cluster
 from pipelines.simulation.workloads import gangs_of
 from pipelines.studies.charts import chart
 from pipelines.studies.compare import ARM, compare
-from pipelines.studies.fragmentation.bars import bars, by_workload, unallocated_rows
-from pipelines.studies.fragmentation.inflation import Pods, curve, inflate, run_inflation
-from pipelines.studies.fragmentation.published import FOLDER, POLICIES, no_results, read_published, usual_folder
+from pipelines.studies.fragmentation.published import (
+    FOLDER,
+    POLICIES,
+    bars,
+    by_workload,
+    no_results,
+    read_published,
+    unallocated_rows,
+    usual_folder,
+)
 from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option, seeds_option
-from scheduler_core.cluster import Machine
+from scheduler_core.cluster import Cluster, Demand, Machine
+from scheduler_core.devices import rounded
+from scheduler_core.engine import fill
+from scheduler_core.errors import BadInput
+from scheduler_core.gangs import ANY_GPU_TYPE
+from scheduler_core.jobs import Jobs
 from scheduler_core.target import TargetWorkload, target_of
+from scheduler_core.types import IntArray
+
+UNTIL: Final = 1.3
+"""Maximum number of GPUs that all submitted pods request together, as a multiple of the cluster's GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PodList:
+    """One workload: machines and pods (n) of one cluster of a trace, both sorted by name, and the target workload.
+
+    `units` are requested CPU, memory and GPUs in the integers of `cluster.UNITS` (n, 3), more than one GPU as whole
+    ones; `gpu_type` are indices into `gpu_types`, or `ANY_GPU_TYPE` (n,).
+    """
+
+    name: str
+    machines: tuple[Machine, ...]
+    units: IntArray
+    gpu_type: IntArray
+    gpu_types: tuple[str, ...]
+    target: TargetWorkload
+
+
+def inflate(milli_gpus: IntArray, capacity_milli: int, *, until: float = UNTIL, rng: np.random.Generator) -> IntArray:
+    """Return row numbers of pods in the order of submission, which together request almost `until` times the capacity.
+
+    All pods come first, shuffled. Then random pods are repeated until one more would exceed the limit. If all pods
+    already exceed it, random pods are left out instead until the rest fits. Pass pods sorted by name, so that the
+    result does not depend on their order in the file.
+
+    References
+    ----------
+    Weng et al., USENIX ATC 2023, section 6.1 (Monte-Carlo workload inflation).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> sorted(inflate(np.array([600, 600]), 1000, until=1.3, rng=rng).tolist())
+    [0, 1]
+    >>> len(inflate(np.array([600, 600]), 1000, until=0.7, rng=rng))
+    1
+    """
+    if not (milli_gpus > 0).any():
+        raise BadInput("inflation: found no pod that asks for a GPU, expected at least one")
+    most = until * capacity_milli
+    order = rng.permutation(len(milli_gpus))
+    total = int(milli_gpus.sum())
+    if total > most:
+        leaving = rng.permutation(len(order))
+        left = total - np.cumsum(milli_gpus[order[leaving]])
+        out = leaving[: int(np.argmax(left <= most)) + 1]
+        return np.delete(order, out)
+    parts, mean = [order], max(float(milli_gpus.mean()), 1e-9)
+    while True:
+        more = rng.integers(0, len(milli_gpus), int((most - total) / mean) + 100)
+        sums = total + np.cumsum(milli_gpus[more])
+        passes = np.flatnonzero(sums > most)
+        if len(passes):
+            return np.concatenate([*parts, more[: passes[0]]])
+        parts.append(more)
+        total = int(sums[-1])
+
+
+def filled_up(policy: str, seed: int, *, pods: PodList) -> list[Row]:
+    """Fill a cluster up once; return a row for each whole percent of requested GPUs.
+
+    The order of pods, the order of nodes and random placements use independent random streams. So all placements get
+    the same pods and the same order of nodes. (The published simulator takes the smallest name among equal nodes, but
+    prefixes names with numbers permuted by the seed.) `unallocated_pct` is the mean over the pods submitted within the
+    percent (`arrived_pct`).
+    """
+    for_pods, for_nodes, for_ties = (np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(3))
+    capacity_milli = 1000 * sum(machine.gpus for machine in pods.machines)
+    order = inflate(pods.units[:, 2], capacity_milli, rng=for_pods)
+    machines = [pods.machines[at] for at in for_nodes.permutation(len(pods.machines))]
+    jobs = Jobs.of(pods.units[order], pods.gpu_type[order], pods.gpu_types)
+    node, _, _ = fill(jobs, Cluster(machines, sharing="devices"), policy, pods.target, ties="first", rng=for_ties)
+    milli, to_pct = pods.units[order, 2], 100.0 / capacity_milli
+    every = pl.DataFrame(
+        {
+            "arrived_pct": np.round(to_pct * np.cumsum(milli)).astype(np.int64),
+            "unallocated_pct": 100.0 - to_pct * np.cumsum(np.where(node >= 0, milli, 0)),
+        }
+    )
+    curve = every.group_by("arrived_pct").mean().sort("arrived_pct")
+    return [{"workload": pods.name, **row} for row in curve.iter_rows(named=True)]
+
 
 NAMES: Final = {
     "random": "random",
@@ -41,8 +143,6 @@ FROM_PCT: Final = 80
 FIRST_SEED: Final = 42
 """First seed of the ten published runs."""
 
-TITLE: Final = "GPUs unallocated where as many were asked for as there are, in percent of all: mean and sd over seeds"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
@@ -62,16 +162,6 @@ class Config:
     seed: int = seed_option(FIRST_SEED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodList:
-    """One workload: pods and machines of one cluster of a trace, both sorted by name, and the target workload."""
-
-    name: str
-    machines: tuple[Machine, ...]
-    pods: Pods
-    target: TargetWorkload
-
-
 def run(config: Config, context: Context) -> Findings:
     """Fill clusters up under every placement, and compare unallocated GPUs with the published results."""
     lake, folder = context.lake(), usual_folder(context.traces)
@@ -88,8 +178,7 @@ def run(config: Config, context: Context) -> Findings:
         frames.append(compare(arms, seeds, partial(filled_up, pods=pods), engine=context.engine))
         context.talk(f"{name}: {len(arms)} arms, {config.seeds} seeds")
     curves = pl.concat(frames).rename({ARM: "policy"})
-    tables = {"unallocated": unallocated_rows(curves, published)}
-    tables["bar"] = bars(tables["unallocated"])
+    unallocated = unallocated_rows(curves, published)
     notes = _notes(config, [] if config.workloads else [name for name in known if name not in names])
     if folder is None:
         notes.append(
@@ -99,11 +188,10 @@ def run(config: Config, context: Context) -> Findings:
     return Findings(
         study="fragmentation",
         trace=config.trace,
-        tables={TITLE: tables["unallocated"], "The bars": tables["bar"]},
+        tables={"unallocated": unallocated, "bar": bars(unallocated)},
         charts={"unallocated_over_arrived": partial(_chart, config, curves, published, by_workload(names))},
         frames={"curves": curves},
         notes=notes,
-        flat=[{"trace": config.trace, "table": table, **row} for table, rows in tables.items() for row in rows],
     )
 
 
@@ -128,26 +216,22 @@ def pod_list(lake: Lake, trace: str, name: str) -> PodList:
         raise BadUsage(f"{trace} lacks {' and '.join(cluster.unstated)} of its machines; expected all of them")
     gangs = gangs_of(lake.table("jobs", trace, name).collect().sort("job_id", "role"))
     rows = np.repeat(np.arange(len(gangs.instances)), gangs.instances)
-    pods = Pods(units=gangs.request_units[rows], gpu_type=gangs.gpu_type[rows], gpu_types=gangs.gpu_types)
-    if not pods.milli_gpus.any() or not cluster.most_gpus:
+    units, gpu_type = gangs.request_units[rows], gangs.gpu_type[rows]
+    if not units[:, 2].any() or not cluster.most_gpus:
         raise BadUsage(f"{trace}, {name}: found no pod that asks for a GPU, or no machine with one; expected both")
-    target = target_of(pods.demands(), POPULARITY)
-    return PodList(name=name, machines=cluster.machines, pods=pods, target=target)
-
-
-def filled_up(policy: str, seed: int, *, pods: PodList) -> list[Row]:
-    """Fill a cluster up once; return a row for each whole percent of requested GPUs.
-
-    The order of pods, the order of nodes and random placements use independent random streams. So all placements get
-    the same pods and the same order of nodes. (The published simulator takes the smallest name among equal nodes, but
-    prefixes names with numbers permuted by the seed.)
-    """
-    for_pods, for_nodes, for_ties = (np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(3))
-    capacity_milli = 1000 * sum(machine.gpus for machine in pods.machines)
-    order = inflate(pods.pods.milli_gpus, capacity_milli, rng=for_pods)
-    machines = [pods.machines[at] for at in for_nodes.permutation(len(pods.machines))]
-    filled = run_inflation(machines, pods.pods.ordered(order), policy, pods.target, rng=for_ties)
-    return [{"workload": pods.name, **row} for row in curve(filled).iter_rows(named=True)]
+    kinds = [None if code == ANY_GPU_TYPE else gangs.gpu_types[code] for code in gpu_type.tolist()]
+    demands = (
+        Demand(units=(cpu, mem, gpu), instances=1, gpu_type=kind)
+        for (cpu, mem, gpu), kind in zip(units.tolist(), kinds, strict=True)
+    )
+    return PodList(
+        name=name,
+        machines=cluster.machines,
+        units=np.column_stack([units[:, :2], rounded(units[:, 2])]),
+        gpu_type=gpu_type,
+        gpu_types=gangs.gpu_types,
+        target=target_of(demands, POPULARITY),
+    )
 
 
 def _chart(
@@ -180,6 +264,7 @@ def _chart(
 
 def _notes(config: Config, absent: Sequence[str]) -> list[str]:
     notes = [
+        "unallocated: percent of GPUs where as many were asked for as there are; mean and sd over seeds",
         "inflation as published: pods shuffled, then drawn anew until they ask for 130 % of the GPUs; one by one, none "
         "departs, what does not fit is dropped; other random streams than the published ones, so compare means",
         "nodes are in an order drawn for each seed, as published",

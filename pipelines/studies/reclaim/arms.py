@@ -67,16 +67,9 @@ ARMS: Final[Mapping[str, Arm]] = {
     REQUESTED: Arm(what="every job holds its request", size=_reserving(lambda _: Reserving())),
     SHRUNK: Arm(what="Algorithm 1 above floors", size=_at_submission(guarded), predicts=True),
     UNGUARDED: Arm(what="Algorithm 1 as published", size=_at_submission(unguarded), predicts=True),
-    **{
-        f"overcommit_{factor:g}": Arm(what=f"CPU and GPUs counted {factor:g} times", size=_overcommit(factor, 1.0))
-        for factor in (1.25, 1.5, 2.0)
-    },
-    **{
-        f"overcommit_{factor:g}_memory": Arm(
-            what=f"CPU and GPUs counted {factor:g} times, memory 1.5 times", size=_overcommit(factor, 1.5)
-        )
-        for factor in (1.25, 1.5, 2.0)
-    },
+    "overcommit_1.5": Arm(what="CPU and GPUs counted 1.5 times", size=_overcommit(1.5, 1.0)),
+    "overcommit_2": Arm(what="CPU and GPUs counted twice", size=_overcommit(2.0, 1.0)),
+    "overcommit_2_memory": Arm(what="CPU and GPUs counted twice, memory 1.5 times", size=_overcommit(2.0, 1.5)),
     "probation_peak": Arm(what="after the probation the measured peak and 15 %", size=_reserving(_probation_peak)),
     RECLAIM: Arm(
         what="after the probation what was measured, with a bound on risk per machine",

@@ -3,7 +3,7 @@
 Jobs are drawn from measured ones, under the slowdown model `shared`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -27,12 +27,10 @@ from pipelines.simulation.shared.variation import VARIATIONS
 from pipelines.simulation.simulate import ALL
 from pipelines.simulation.workloads import Gangs, arriving, gangs_of
 from pipelines.studies.charts import chart
-from pipelines.studies.compare import ARM, compare
-from pipelines.studies.intervals import clopper_pearson, mean, ratio
+from pipelines.studies.compare import ARM, clopper_pearson, compare, mean, ratio
 from pipelines.studies.reclaim.arms import ARMS, sized
 from pipelines.studies.reclaim.pool import check_gpu_memory, tables_in
-from pipelines.studies.shrinking.arms import sizing
-from pipelines.studies.shrinking.predictors import crossfit
+from pipelines.studies.shrinking.arms import crossfit, sizing
 from pipelines.studies.shrinking.runs import GNN, TYPES, WITH, drawn, populations, weights_of
 from pipelines.studies.study import (
     Context,
@@ -53,8 +51,7 @@ from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import IntArray, Predictor
 
 MAIN: Final = ("default", "prototype")
-SETTING: Final = ("mix", "sharing", "policy", "variation")
-PLACE: Final = ("trace", *SETTING, "rate_per_h", "z", "probation_s")
+PLACE: Final = ("mix", "sharing", "variation")
 """Columns within which arms are compared. `mix` is `all` if jobs are drawn uniformly."""
 
 NOTES: Final = (
@@ -79,7 +76,6 @@ class Config:
     sharing: tuple[Literal["pooled", "devices"], ...] = option(
         (), help="How GPUs are counted (may be repeated).", shown="both"
     )
-    policy: tuple[Literal["fifo", "srtf", "drf"], ...] = option((), help="Queue order (may be repeated).", shown="fifo")
     rate: float = option(70.0, help="Arrivals per hour.", minimum=1.0, maximum=10_000.0)
     seed: int = seed_option()
     seeds: int = seeds_option(20)
@@ -99,8 +95,9 @@ class Config:
 
 def run_study(config: Config, context: Context) -> Findings:
     """Simulate the arms on drawn jobs; return shares of the oracle's gain with intervals, kills and stretch."""
-    _check("variation", config.variation, VARIATIONS)
-    _check("arm", config.arm, ARMS)
+    for name, given, known in (("variation", config.variation, VARIATIONS), ("arm", config.arm, ARMS)):
+        if unknown := [each for each in given if each not in known]:
+            raise BadUsage(f"--{name} {unknown[0]}: expected one of {', '.join(known)}")
     arms = [arm for arm in ARMS if not config.arm or arm in (*config.arm, REQUESTED, ORACLE)]
     jobs, usage, pool, notes = _jobs(config, context)
     trace, predictor = trace_of(pool.jobs), None
@@ -110,21 +107,18 @@ def run_study(config: Config, context: Context) -> Findings:
     if predictor is None:
         arms = [arm for arm in arms if not ARMS[arm].predicts]
     runs = simulated(config, context, pool, predictor, arms)
-    rows = share_rows(runs, len(pool.jobs))
-    about = f"{trace}: {len(pool.jobs)} measured jobs; {config.rate:g} jobs/h, means of {config.seeds} seeds"
+    rows = share_rows(runs)
+    about = (
+        f"{trace}: {len(pool.jobs)} measured jobs; FIFO, {config.rate:g} jobs/h, means of {config.seeds} seeds; z "
+        f"{config.z:g}, probation {config.probation_min:g} min"
+    )
     return Findings(
         study="reclaim",
         trace=trace,
-        tables={"": _screen(rows)},
+        tables={"share of the oracle's gain": rows},
         charts=_charts(rows, about),
-        notes=(*notes, *NOTES),
-        flat=rows,
+        notes=(about, *notes, *NOTES),
     )
-
-
-def _check(option_name: str, given: Sequence[str], known: Iterable[str]) -> None:
-    if unknown := [each for each in given if each not in set(known)]:
-        raise BadUsage(f"--{option_name} {unknown[0]}: expected one of {', '.join(known)}")
 
 
 def _jobs(config: Config, context: Context) -> tuple[pl.DataFrame, pl.DataFrame, Pool, list[str]]:
@@ -191,7 +185,7 @@ class Plan:
     mixes: Mapping[str, tuple[IntArray, Mapping[str, float] | None]]
     gangs: Gangs
     load: Load
-    settings: Sequence[tuple[Sharing, str, str]]
+    settings: Sequence[tuple[Sharing, str]]
     rate_per_h: float
 
 
@@ -207,11 +201,9 @@ def simulated(
     mixes: dict[str, tuple[IntArray, Mapping[str, float] | None]] = {ALL: (np.arange(len(pool.jobs)), None)}
     if _has_mix(pool):
         mixes = {
-            "gnn" if gnn == WITH else "no-gnn": (members, weights_of(gnn))
-            for (gnn, devices), members in populations(pool).items()
-            if devices == ALL
+            "gnn" if gnn == WITH else "no-gnn": (members, weights_of(gnn)) for gnn, members in populations(pool).items()
         }
-    settings = product(config.sharing or ("pooled", "devices"), config.policy or ("fifo",), config.variation or MAIN)
+    settings = product(config.sharing or ("pooled", "devices"), config.variation or MAIN)
     plan = Plan(
         pool=pool,
         mixes=mixes,
@@ -222,9 +214,7 @@ def simulated(
     )
     treated = {arm: sized(arm, inputs, gangs, policy) for arm in arms}
     seeds = range(config.seed, config.seed + config.seeds)
-    runs = compare(treated, seeds, partial(_run, plan=plan), engine=context.engine, talk=context.talk)
-    of = {"trace": trace_of(pool.jobs), "rate_per_h": config.rate, "z": policy.z, "probation_s": policy.probation_s}
-    return runs.with_columns(pl.lit(value).alias(name) for name, value in of.items())
+    return compare(treated, seeds, partial(_run, plan=plan), engine=context.engine, talk=context.talk)
 
 
 def _run(arm: Sized, seed: int, *, plan: Plan) -> list[Row]:
@@ -236,14 +226,14 @@ def _run(arm: Sized, seed: int, *, plan: Plan) -> list[Row]:
     for mix, (members, weights) in plan.mixes.items():
         arrivals = drawn(plan.pool, members, weights, plan.rate_per_h, PAPER_HORIZON_S, seed)
         picks = arrivals.picks
-        for sharing, policy, variation in plan.settings:
+        for sharing, variation in plan.settings:
             run = simulate_shared(
                 arriving(plan.gangs, arm.starts, arrivals.at_s, picks),
                 plan.load.picked(picks),
                 paper_machines(),
                 arm.reserving.picked(picks),
                 variation=VARIATIONS[variation],
-                discipline=Discipline(policy=policy, sharing=sharing, preempt=False),
+                discipline=Discipline(sharing=sharing),
                 horizon_s=PAPER_HORIZON_S,
                 seed=seed,
             )
@@ -253,7 +243,7 @@ def _run(arm: Sized, seed: int, *, plan: Plan) -> list[Row]:
             work_s = plan.gangs.run_s[picks] * np.nan_to_num(jobs.done_frac) * plan.gangs.instances[picks]
             gpus = np.minimum(plan.load.compute[picks][:, 1], plan.gangs.request_units[picks, 2]) / 1000.0
             rows.append(
-                {"mix": mix, "sharing": sharing, "policy": policy, "variation": variation}
+                {"mix": mix, "sharing": sharing, "variation": variation}
                 | {"finished": float(jobs.completed.sum()), "killed": float(jobs.killed.sum())}
                 | {"stretch_p99": float(np.quantile(stretch, 0.99)) if len(stretch) else np.nan}
                 | {"stretched_share": float((stretch > STRETCHED_ABOVE).mean()) if len(stretch) else np.nan}
@@ -264,7 +254,7 @@ def _run(arm: Sized, seed: int, *, plan: Plan) -> list[Row]:
     return rows
 
 
-def share_rows(runs: pl.DataFrame, jobs: int) -> list[Row]:
+def share_rows(runs: pl.DataFrame) -> list[Row]:
     """Return one row per place and arm: its share of the oracle's gain, and its kills and stretch.
 
     `share` is (finished - finished as requested) / (finished by the oracle - finished as requested), a ratio of means
@@ -281,23 +271,13 @@ def share_rows(runs: pl.DataFrame, jobs: int) -> list[Row]:
             killed, started = (own[name].explode().drop_nulls().n_unique() for name in ("killed_rows", "started_rows"))
             rows.append(
                 {**dict(zip(PLACE, key, strict=True)), ARM: arm, **ratio(finished - base, most - base).columns("share")}
-                | {"finished": mean(finished).value, "requested_finished": mean(base).value}
-                | {"oracle_finished": mean(most).value, "gpus_used": mean(own["gpus_used"].to_numpy()).value}
+                | {"finished": mean(finished).value, "gpus_used": mean(own["gpus_used"].to_numpy()).value}
                 | {"killed": int(own["killed"].sum()), "killed_rows": killed}
                 | {"killed_rows_hi": clopper_pearson(killed, started).high}
                 | {"stretch_p99": mean(own["stretch_p99"].to_numpy()).value}
-                | {"requested_stretch_p99": mean(by_arm[REQUESTED]["stretch_p99"].to_numpy()).value}
                 | {"stretched_share": mean(own["stretched_share"].to_numpy()).value}
-                | {"seeds": own.height, "rows": jobs}
             )
     return rows
-
-
-def _screen(rows: Sequence[Row]) -> list[Row]:
-    """Return rows for the screen: the columns of places that differ, and the main figures."""
-    differing = [name for name in PLACE if len({row[name] for row in rows}) > 1]
-    kept = (*differing, ARM, "share", "share_lo", "share_hi", "finished", "gpus_used", "killed", "stretch_p99")
-    return [{name: row[name] for name in kept} for row in rows]
 
 
 def _charts(rows: Sequence[Row], about: str) -> dict[str, DrawChart]:
@@ -305,7 +285,7 @@ def _charts(rows: Sequence[Row], about: str) -> dict[str, DrawChart]:
     frame = pl.DataFrame(rows, infer_schema_length=None).filter(pl.col("share").is_finite(), pl.col(ARM) != REQUESTED)
     frame = frame.with_columns(panel=pl.format("mix {}, GPUs {}", "mix", "sharing"))
     return {
-        f"reclaim_{variation}_{policy}": partial(
+        f"reclaim_{variation}": partial(
             chart,
             members,
             x=("stretch_p99:Q", "p99 of stretch of started jobs", ""),
@@ -314,11 +294,11 @@ def _charts(rows: Sequence[Row], about: str) -> dict[str, DrawChart]:
             names={arm: arm.replace("_", " ") for arm in ARMS},
             panel="panel",
             title="Gain against stretch by arm",
-            of=[about, f"variation {variation}, {str(policy).upper()}"],
+            of=[about, f"variation {variation}"],
             mark="point",
             columns=2,
         )
-        for (variation, policy), members in frame.group_by("variation", "policy", maintain_order=True)
+        for (variation,), members in frame.group_by("variation", maintain_order=True)
     }
 
 

@@ -1,15 +1,27 @@
-"""Ways to size the requests of a pool's jobs at submission, with one predictor: Algorithm 1, and the oracle."""
+"""Ways to size the requests of jobs at submission, and models that did not see the groups that they predict."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import polars as pl
 
+from features.history import History
+from modelserve.bundle.alike import PARAMETER_SERVER
+from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.predictor import InProcessPredictor
+from pipelines.engine.engine import Local
+from pipelines.models.examples import Setting
+from pipelines.models.model import TrainedModel, card_of
+from pipelines.models.retrain import models_of, train_units, units_of
+from pipelines.models.splits import group_folds
 from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_of, oracle_policy
 from pipelines.simulation.job_pool import Pool
 from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, advised, shrink
-from scheduler_core.types import FloatArray, Job, Predictor, Recommendation
+from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, Recommendation, RunTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +92,105 @@ def oracle(inputs: Sizing) -> list[Recommendation]:
 
 ARMS: Final[Mapping[str, Size]] = {SHRUNK: guarded, UNGUARDED: unguarded, ORACLE: oracle}
 """Arms by name, in the order in which tables list them after `requested`."""
+
+
+_KEYS: Final = ("job_id", "role")
+
+
+def crossfit(
+    pool: Pool,
+    jobs: pl.DataFrame,
+    usage: pl.DataFrame,
+    *,
+    folds: int,
+    seed: int = 0,
+    nthread: int = 1,
+    talk: Callable[[str], None] = lambda _: None,
+) -> "FoldedPredictor":
+    """Train run-time and usage models as `taut train` does, once per fold, without the groups that the fold holds out.
+
+    Each job of the pool is predicted by models that were not trained on its group. As in the service, history features
+    use all jobs that ended before a job's submission, its own group included. Parameter servers, which no pool holds,
+    are not trained on: their small requests would make the run time of other roles appear to depend on the request.
+    """
+    history, jobs = History.of(jobs, usage), jobs.filter(pl.col("role") != PARAMETER_SERVER)
+    until = max(jobs["end_ts"].drop_nulls().to_list()) + timedelta(seconds=1)
+    held_out: dict[tuple[str, str], int] = {}
+    predictors = []
+    for number, split in enumerate(group_folds(jobs, folds=folds, seed=seed)):
+        talk(f"fold {number + 1} of {folds}")
+        held_out |= dict.fromkeys(jobs[split.test].select(_KEYS).rows(), number)
+        rest = jobs[split.train]
+        measured = usage.join(rest, on=["trace", "cluster", *_KEYS], how="semi")
+        trace = str(rest["trace"][0])
+        setting = Setting(jobs=rest, usage=measured, trace=trace, until=until, seed=seed, threads=nthread)
+        units = units_of(setting)
+        models = models_of(units, train_units(Local(), setting, units), talk)
+        predictors.append(InProcessPredictor(bundles={each.name: _bundle(each, history, until) for each in models}))
+    fold_of = {entry.job: held_out[entry.job.job_id, entry.job.role] for entry in pool.jobs}
+    return FoldedPredictor(folds=predictors, fold_of=fold_of)
+
+
+def _bundle(model: TrainedModel, history: History, created: datetime) -> Bundle:
+    return Bundle(
+        card=card_of(model, created=created),
+        contract=model.contract,
+        boosters=model.boosters,
+        forests={},
+        history=history,
+        known_until=model.until,
+        importances=(),
+        path=Path(),
+        digest="",
+        history_digest="",
+        quantile_forest=None if model.forest is None else model.forest.forest,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldedPredictor:
+    """A predictor that uses for each job the models of the fold that holds the job out."""
+
+    folds: Sequence[Predictor]
+    fold_of: Mapping[Job, int]
+
+    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        """Predict `len(rows)` run times: row i is `jobs[rows[i]]` with `requests[i]` (k, 3)."""
+        p50, p90 = np.full((2, len(rows)), np.nan)
+        for predictor, members in self._members(jobs):
+            mine = np.flatnonzero(np.isin(rows, members))
+            place = np.searchsorted(members, rows[mine])
+            answer = predictor.run_times([jobs[row] for row in members.tolist()], place, requests[mine])
+            p50[mine], p90[mine] = answer.p50, answer.p90
+        return RunTimes(p50=p50, p90=p90)
+
+    def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
+        """Predict the upper quantile of the use per instance of each job (n,)."""
+        use = {name: np.full(len(jobs), np.nan) for name in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")}
+        runs, usual = np.zeros(len(jobs), dtype=np.int64), np.full((len(jobs), 3), np.nan)
+        for predictor, members in self._members(jobs):
+            answer = predictor.peak_use([jobs[row] for row in members.tolist()])
+            for name, values in use.items():
+                values[members] = getattr(answer, name)
+            runs[members] = answer.runs
+            usual[members] = np.nan if answer.usual is None else answer.usual
+        return PeakUse(runs=runs, usual=usual, **use)
+
+    def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
+        """Return what the run-time model of each job (n,) knows about resources: importance and range of requests."""
+        known = [Knowledge()] * len(jobs)
+        for predictor, members in self._members(jobs):
+            answers = predictor.knowledge([jobs[row] for row in members.tolist()])
+            for row, answer in zip(members.tolist(), answers, strict=True):
+                known[row] = answer
+        return known
+
+    def _members(self, jobs: Sequence[Job]) -> list[tuple[Predictor, IntArray]]:
+        """Return each fold's predictor with the ascending row numbers in `jobs` that it predicts."""
+        fold = np.array([self.fold_of[job] for job in jobs], dtype=np.int64)
+        members = [np.flatnonzero(fold == number) for number in range(len(self.folds))]
+        return [(self.folds[number], rows) for number, rows in enumerate(members) if len(rows)]
+
+
+if TYPE_CHECKING:
+    SATISFIES: type[Predictor] = FoldedPredictor

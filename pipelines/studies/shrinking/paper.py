@@ -17,21 +17,26 @@ from pipelines.simulation.advice import REQUESTED, Advice
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.settings import PAPER_RATE_PER_H, SimulationSettings
 from pipelines.studies.charts import chart
-from pipelines.studies.compare import ARM, paired
-from pipelines.studies.intervals import Interval, ratio, ratio_difference
+from pipelines.studies.compare import ARM, Interval, paired, ratio, ratio_difference
 from pipelines.studies.shrinking.arms import Sizing, advice_of, requests_of, sizing
 from pipelines.studies.shrinking.five_features import FiveFeatures
-from pipelines.studies.shrinking.published import STAND_IN, classes, table_1, table_2, table_3
-from pipelines.studies.shrinking.rounds import round_rows
-from pipelines.studies.shrinking.runs import MIXES, PAPER, PLACE, STEP_S, TYPES, Draw, Plan, populations, run_arms
-from pipelines.studies.shrinking.tables import (
+from pipelines.studies.shrinking.published import STAND_IN, classes, round_rows, table_1, table_2, table_3
+from pipelines.studies.shrinking.runs import (
     FIGURES,
+    MIXES,
+    PAPER,
     PERCENT,
+    PLACE,
+    STEP_S,
     TOLERANCE,
+    TYPES,
+    Plan,
     bottleneck_rows,
     claim_rows,
     gain_of,
     level_rows,
+    populations,
+    run_arms,
 )
 from pipelines.studies.study import (
     Context,
@@ -126,12 +131,12 @@ def findings_of(
     trace: str,
     talk: Callable[[str], None] = lambda _: None,
 ) -> Findings:
-    """Simulate the three experiments on all devices, and make their tables and figures."""
+    """Simulate the three experiments, and make their tables and figures."""
     inputs = sizing(pool, model, ShrinkPolicy())
-    place, members = next(iter(populations(pool).items()))  # all jobs on all devices
+    gnn, members = next(iter(populations(pool).items()))
     settings = replace(settings, slowdown_models=TRUTHS, discipline=replace(settings.discipline, preempt=False))
     at = PAPER_RATE_PER_H if PAPER_RATE_PER_H in config.loads else max(config.loads)
-    plan = Plan(pool=pool, populations={place: members}, loads_per_h=(at,), settings=settings, draw=Draw.INSTANCE)
+    plan = Plan(pool=pool, populations={gnn: members}, loads_per_h=(at,), settings=settings, single=True)
     seeds = range(config.seed, config.seed + config.seeds)
     talk("fitting the free parameters")
     fits = fit_rows(plan, inputs, model, range(config.seed + FIT_OFFSET, config.seed + FIT_OFFSET + FIT_SEEDS))
@@ -155,7 +160,6 @@ def findings_of(
         "Equation 13": round_rows(plan, advice, seeds),
         "Fit": fits,
     }
-    gnn = place[0]
     notes = (
         f"{len(pool.jobs)} measured jobs of {trace}; each arrival is one instance; experiment 1 at {at:g} jobs/h, "
         f"experiments 2 and 3 at {OTHERS_PER_H:g}; mix {PAPER}, {gnn} gnn, seeds {seeds[0]} to {seeds[-1]}",
@@ -196,7 +200,7 @@ def fit_rows(plan: Plan, inputs: Sizing, model: FiveFeatures, seeds: Sequence[in
     rows: list[Row] = []
     for name, at in zip(arms, GRID, strict=True):
         gains, misses = {}, []
-        for figure, (column, stated, _) in FIGURES.items():
+        for figure, (column, stated) in FIGURES.items():
             if stated is not None:
                 gains[f"{figure}_pct"] = gain_of(values, name, column).value
                 misses.append(abs(gains[f"{figure}_pct"] - stated) / abs(stated))

@@ -1,27 +1,28 @@
-"""Runs of the shrinking studies: jobs of a population drawn in a mix of task types, simulated in every arm."""
+"""Runs of the shrinking studies and their tables: jobs drawn in a mix of task types, simulated in every arm."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.advice import REQUESTED, Advice
+from pipelines.simulation.advice import ORACLE, REQUESTED, Advice
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, poisson_draws
 from pipelines.simulation.job_pool import Pool, one_instance_each
+from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
 from pipelines.simulation.measures.series import series
 from pipelines.simulation.paired_runs import Arrivals, paired_runs
 from pipelines.simulation.reclaiming import Sized
 from pipelines.simulation.settings import PAPER_MIX, SimulationSettings
 from pipelines.simulation.shared.inputs import SHARED
-from pipelines.simulation.simulate import ALL, KNOWN
-from pipelines.simulation.workloads import gangs_of
-from pipelines.studies.compare import ARM, compare
+from pipelines.simulation.simulate import ALL
+from pipelines.simulation.workloads import gangs_of, starts_under
+from pipelines.studies.compare import ARM, NOTHING, Interval, Values, clopper_pearson, compare, mean, paired, ratio
 from pipelines.studies.study import Row
 from scheduler_core.cluster import UNITS
 from scheduler_core.types import RESOURCES, IntArray
@@ -38,10 +39,9 @@ MIXES: Final[Mapping[str, Mapping[str, float]]] = {
 """Weights of the task types in the mixes of Yang, Hong and Tang, each named cv:nlp:gnn:ctr."""
 
 WITH, WITHOUT = "with", "without"
-Population = tuple[str, str]
-"""With or without GNN jobs; all devices, or only those of known memory."""
+"""Names of the populations: with or without GNN jobs."""
 
-PLACE: Final = ("gnn", "devices", "rate_per_h", "truth")
+PLACE: Final = ("gnn", "rate_per_h", "truth")
 """Columns of runs that differ only in arm and seed. `truth` is the slowdown model that runs are simulated under."""
 
 STEP_S: Final = 300.0
@@ -49,30 +49,26 @@ FULL_FRAC: Final = 0.95
 """Share of the CPU that must be allocated, on average over a step, for it to count as fully allocated."""
 
 
-class Draw(StrEnum):
-    """What one arrival is: a task with all its instances, or one instance; Yang, Hong and Tang do not say."""
-
-    GANG = "gang"
-    INSTANCE = "instance"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What every arm is simulated in: jobs and their populations, loads, the mix, and the settings of the cluster."""
+    """What every arm is simulated in: jobs and their populations, loads, the mix, and the settings of the cluster.
+
+    With `single`, an arrival is one instance of a task, else all of them; Yang, Hong and Tang do not state which.
+    """
 
     pool: Pool
-    populations: Mapping[Population, IntArray]
+    populations: Mapping[str, IntArray]
     loads_per_h: Sequence[float]
     settings: SimulationSettings
     mix: str = PAPER
-    draw: Draw = Draw.GANG
+    single: bool = False
 
     def cases(self, seed: int) -> Iterator[tuple[str, float, Arrivals]]:
         """Yield (whether GNN jobs are drawn, load per hour, arrivals of the seed) for each population and load."""
-        for (gnn, devices), members in self.populations.items():
+        for gnn, members in self.populations.items():
             for rate in self.loads_per_h:
-                arrivals = drawn(self.pool, members, weights_of(gnn, self.mix), rate, self.settings.horizon_s, seed)
-                yield gnn, rate, replace(arrivals, devices=devices)
+                mix = weights_of(gnn, self.mix)
+                yield gnn, rate, drawn(self.pool, members, mix, rate, self.settings.horizon_s, seed)
 
 
 def run_arms(plan: Plan, advice: Advice, seeds: Sequence[int]) -> pl.DataFrame:
@@ -81,12 +77,12 @@ def run_arms(plan: Plan, advice: Advice, seeds: Sequence[int]) -> pl.DataFrame:
 
 
 def _run(advice: Advice, seed: int, *, plan: Plan) -> list[Row]:
-    pool = plan.pool if plan.draw is Draw.GANG else one_instance_each(plan.pool)
+    pool = one_instance_each(plan.pool) if plan.single else plan.pool
     working = gangs_of(pool.frame)
     # A drawn job completes, even if the recorded job failed.
     gangs = replace(working, fails=np.zeros_like(working.fails))
     cases = list(plan.cases(seed))
-    of = {id(arrivals): {"gnn": gnn, "devices": arrivals.devices, "rate_per_h": rate} for gnn, rate, arrivals in cases}
+    of = {id(arrivals): {"gnn": gnn, "rate_per_h": rate} for gnn, rate, arrivals in cases}
     arrivals, settings = [each for _, _, each in cases], plan.settings
     treated = advice if SHARED in settings.slowdown_models else {}
     shared = {arm: Sized.at_submission(pool, gangs, answers) for arm, answers in treated.items()}
@@ -129,26 +125,14 @@ def _over_time(schedule: Schedule) -> Row:
     }
 
 
-def populations(pool: Pool) -> dict[Population, IntArray]:
-    """Return the rows of the pool in each population.
-
-    Populations of known devices are left out if all devices are known, and any population that lacks a task type of
-    its mix.
-    """
+def populations(pool: Pool) -> dict[str, IntArray]:
+    """Return the rows of the pool in each population; without GNN jobs in the pool there is only one."""
     kinds = np.array([entry.job.task_type for entry in pool.jobs])
     others = [kind for kind in TYPES if kind != GNN]
     if lacking := [kind for kind in others if kind not in kinds]:
         raise BadUsage(f"the pool has no {', '.join(lacking)} job; the paper's mix draws all of them")
-    devices = {ALL: np.ones(len(kinds), dtype=np.bool_)}
-    if not all(pool.known):
-        devices[KNOWN] = np.array(pool.known)
-    rows: dict[Population, IntArray] = {}
-    for name, known in devices.items():
-        if set(others) <= set(kinds[known]):
-            if GNN in kinds[known]:
-                rows[WITH, name] = np.flatnonzero(np.isin(kinds, TYPES) & known)
-            rows[WITHOUT, name] = np.flatnonzero(np.isin(kinds, others) & known)
-    return rows
+    without = {WITHOUT: np.flatnonzero(np.isin(kinds, others))}
+    return {WITH: np.flatnonzero(np.isin(kinds, TYPES)), **without} if GNN in kinds else without
 
 
 def weights_of(gnn: str, mix: str = PAPER) -> Mapping[str, float]:
@@ -164,3 +148,173 @@ def drawn(
     rng = np.random.default_rng(seed)
     draws = poisson_draws(kinds, rate_per_h=rate_per_h, horizon_s=horizon_s, rng=rng, mix=mix)
     return Arrivals(devices=ALL, seed=seed, at_s=draws.at_s, picks=members[draws.picks], outages=NO_OUTAGES)
+
+
+PERCENT: Final = 100.0
+TOLERANCE: Final = 1.0 / 3.0
+TRUTH: Final = "contention"
+"""The slowdown model under which the goal and harm are judged."""
+
+
+class Figure(NamedTuple):
+    """A metric: its column in the rows of runs, and the gain that Yang, Hong and Tang claim.
+
+    They claim it at 70 jobs/h, under FIFO and with their mix 5:15:15:65.
+    """
+
+    column: str
+    paper_gain_pct: float | None = None
+
+
+FIGURES: Final = {
+    "deployed": Figure("deployed", 25.3),
+    "completion_rate": Figure("complete_rate", 15.2),
+    "gpu_allocated": Figure("gpu_allocated_frac", 7.2),
+    "mem_allocated": Figure("mem_allocated_frac", 8.0),
+    "cpu_allocated": Figure("cpu_allocated_frac", -2.0),
+    "cpu_request": Figure("cpu_request_cores", -28.5),
+    "completed": Figure("completed"),
+    "gpu_used": Figure("gpu_used_frac"),
+    "mem_used": Figure("mem_used_frac"),
+    "cpu_used": Figure("cpu_used_frac"),
+}
+"""Metrics by name. Yang, Hong and Tang measure utilisation as the allocated share; we add the used share."""
+
+PAPER_CPU_MET_H: Final = 2.0
+"""Hour at which the baseline of Yang, Hong and Tang has allocated all CPU."""
+
+LEAST_OF_ORACLE, MOST_KILLED, MOST_STRETCH_P99 = 0.5, 0, 1.05
+"""The goal: share of the oracle's gain in finished jobs, jobs killed in all seeds, p99 of stretch."""
+
+LEVELS: Final = (
+    "deployed", "completed", "complete_rate", "cpu_allocated_frac", "mem_allocated_frac", "gpu_allocated_frac",
+)  # fmt: skip
+HARM: Final = ("killed", "stretched_share", "stretch_p99", "stretch_mean", "wait_mean_s", "killed_gpu_h")
+
+
+def claim_rows(runs: pl.DataFrame) -> list[Row]:
+    """Return one row per metric, arm (except `requested`) and place: the gain over `requested`.
+
+    Columns: `requested` and `found` are the means over seeds of the baseline and of the arm. `gain_pct` is the relative
+    gain, and `of_oracle` the gain divided by the oracle's; each has a 95 % interval, paired by seed. `paper_gain_pct`
+    is the claimed gain; `relative`: our interval lies above or below it, or contains it; `within_third`: the gain
+    misses it by at most a third.
+    """
+    return [
+        {**place, "seeds": len(arms[REQUESTED]["completed"]), "figure": name, "arm": arm, **_claim(figure, arm, arms)}
+        for place, arms in paired(runs, PLACE)
+        for name, figure in FIGURES.items()
+        if figure.column in arms[REQUESTED]
+        for arm in arms
+        if arm != REQUESTED
+    ]
+
+
+def _claim(figure: Figure, arm: str, arms: Values) -> Row:
+    base, own = arms[REQUESTED][figure.column], arms[arm][figure.column]
+    relative = gain_of(arms, arm, figure.column)
+    return {
+        "paper_gain_pct": figure.paper_gain_pct,
+        "requested": float(np.mean(base)),
+        "found": float(np.mean(own)),
+        **relative.columns("gain_pct"),
+        **share_of_oracle(arms, arm, figure.column).columns("of_oracle"),
+        "within_third": None
+        if (stated := figure.paper_gain_pct) is None
+        else abs(relative.value - stated) <= abs(stated) * TOLERANCE,
+        "relative": _beside_claim(figure.paper_gain_pct, relative),
+    }
+
+
+def _beside_claim(stated: float | None, ours: Interval) -> str | None:
+    """Return whether our interval lies above or below the claimed gain or contains it; None without a claim."""
+    if stated is None or np.isnan([ours.low, ours.high]).any():
+        return None
+    if ours.low > stated:
+        return "above"
+    return "below" if ours.high < stated else "within"
+
+
+def bottleneck_rows(runs: pl.DataFrame) -> list[Row]:
+    """Return the hour at which each arm had allocated 95 % of the CPU, next to the published baseline's hour."""
+    rows = level_rows(runs, ("cpu_met_h",))
+    return [
+        {name: row[name] for name in (*PLACE, "seeds", ARM)}
+        | {"paper_h": PAPER_CPU_MET_H if row[ARM] == REQUESTED else None}
+        | {name: value for name, value in row.items() if name.startswith("cpu_met_h")}
+        for row in rows
+    ]
+
+
+def level_rows(runs: pl.DataFrame, columns: Sequence[str] = LEVELS) -> list[Row]:
+    """Return one row per place and arm: each column's mean over seeds, with its interval."""
+    rows: list[Row] = []
+    for place, arms in paired(runs, PLACE):
+        for arm, values in arms.items():
+            row: Row = {**place, "seeds": len(values["completed"]), ARM: arm}
+            for column in (column for column in columns if column in values):
+                row |= mean(values[column]).columns(column)
+            rows.append(row)
+    return rows
+
+
+def gain_of(arms: Values, arm: str, column: str) -> Interval:
+    """Return the relative gain of an arm over the arm `requested` in one column, in percent, with its interval."""
+    return ratio(arms[arm][column], arms[REQUESTED][column]).scaled(PERCENT, less=1.0)
+
+
+def share_of_oracle(arms: Values, arm: str, column: str) -> Interval:
+    """Return an arm's gain as a share of the oracle's gain; NaN if the interval of the oracle's gain includes zero."""
+    if ORACLE not in arms:
+        return NOTHING
+    base = arms[REQUESTED][column]
+    whole = mean(arms[ORACLE][column] - base)
+    if not (whole.low > 0.0 or whole.high < 0.0):
+        return NOTHING
+    return ratio(arms[arm][column] - base, arms[ORACLE][column] - base)
+
+
+def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
+    """Return three rows for an arm in each place under contention, one for each part of the goal.
+
+    Columns: `asked` is the bound. `found` is the mean over seeds with its interval, or for kills the sum over seeds.
+    `met` tells whether `found` is within the bound; its interval may exceed it.
+    """
+    rows: list[Row] = []
+    for place, arms in paired(runs.filter(pl.col("truth") == TRUTH), PLACE):
+        of = {**place, "seeds": len(arms[arm]["completed"]), ARM: arm}
+        gained, killed = share_of_oracle(arms, arm, "completed"), float(arms[arm]["killed"].sum())
+        stretch = mean(arms[arm]["stretch_p99"])
+        rows += [
+            {**of, "demand": "share of the oracle's gain in finished jobs, at least", "asked": LEAST_OF_ORACLE}
+            | {**gained.columns("found"), "met": gained.value >= LEAST_OF_ORACLE},
+            {**of, "demand": "jobs killed in all seeds, at most", "asked": MOST_KILLED}
+            | {"found": killed, "met": killed <= MOST_KILLED},
+            {**of, "demand": "p99 of stretch, at most", "asked": MOST_STRETCH_P99}
+            | {**stretch.columns("found"), "met": stretch.value <= MOST_STRETCH_P99},
+        ]
+    return rows
+
+
+def jobs_harmed_rows(pool: Pool, advice: Advice) -> list[Row]:
+    """Return kills and stretch under contention by arm, with each distinct job of the pool counted once.
+
+    `killed_hi` is the upper end of the exact 95 % interval of the share of killed jobs, and assumes independent jobs.
+    """
+    gangs = gangs_of(pool.frame)
+    rows: list[Row] = []
+    for arm, answers in advice.items():
+        if arm == REQUESTED:
+            continue
+        starts = starts_under(TRUTH, pool.jobs, gangs, answers)
+        stretch = starts.granted_run_s / gangs.run_s
+        for gnn, members in populations(pool).items():
+            dies = starts.dies[members]
+            lived = stretch[members[~dies]]
+            rows.append(
+                {"gnn": gnn, "truth": TRUTH, ARM: arm, "jobs": len(members), "killed": int(dies.sum())}
+                | {"killed_hi": clopper_pearson(int(dies.sum()), len(members)).high}
+                | {"stretched_share": float((lived > STRETCHED_ABOVE).sum()) / len(members)}
+                | {"stretch_max": float(lived.max()) if len(lived) else math.nan}
+            )
+    return rows

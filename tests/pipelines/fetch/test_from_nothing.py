@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from pipelines.studies.measured import by_frequency, gavel_throughputs
 from typer.testing import CliRunner
 
 from pipelines.cli import app
@@ -22,9 +23,8 @@ from pipelines.fetch.publication import publication, published_names
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.simulation.energy.grid_files import zones_of
+from pipelines.studies import STUDIES
 from pipelines.studies.fragmentation.published import POLICIES
-from pipelines.studies.measured import by_frequency, gavel_throughputs
-from pipelines.studies.registry import STUDIES
 from tests.pipelines.studies.fragmentation.tiny import results, tiny_openb
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

@@ -77,7 +77,7 @@ def test_a_folder_with_something_in_it_is_not_fresh(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["simulate", "study shrinking", "study shrinking-paper", "study replay", "study fragmentation"],
+    ["simulate", "study shrinking", "study shrinking-paper", "study cost", "study fragmentation"],
 )
 def test_every_command_that_writes_a_folder_refuses_it_before_it_opens_the_lake(tmp_path: Path, command: str) -> None:
     (tmp_path / "file").write_text("mine")

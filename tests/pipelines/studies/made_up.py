@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.studies.measured import NODE_TYPES
+from pipelines.studies.energy import NODE_TYPES
 
 MHZ: Final = (800, 900, 1000, 1200, 1400)
 WORKLOADS: Final = ("FDTD", "LSTM", "ResN50")

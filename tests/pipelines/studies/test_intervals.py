@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.studies.intervals import clopper_pearson, mean, ratio
+from pipelines.studies.compare import clopper_pearson, mean, ratio
 
 T_9 = 2.262157
 """Student's 0.975 quantile of nine degrees of freedom."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import SourceError
-from pipelines.studies.measured import by_frequency, gavel_throughputs
+from pipelines.studies.energy import by_frequency, gavel_throughputs
 from tests.pipelines.studies.made_up import MHZ, WORKLOADS
 
 PERFORMANCE, POWER = "gpu_frequency/dataset_performance.csv", "gpu_frequency/dataset_power.csv"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.studies.carbon.arms import fifo_at_max, fixed_at_optimal, greedy_at_max
+from pipelines.studies.carbon.simulation import fifo_at_max, fixed_at_optimal, greedy_at_max
 from scheduler_core.planning.carbon.jobs import ElasticJobs, Period
 from tests.scheduler_core.planning.carbon.made_rounds import job_g
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.errors import SourceError
 from pipelines.studies.carbon.jobs import FITTED, MOST_GPUS, SIZES, Measured, drawn, step_s, stretch
-from pipelines.studies.measured import by_frequency
+from pipelines.studies.energy import by_frequency
 from tests.pipelines.studies.made_up import MHZ, WORKLOADS
 
 

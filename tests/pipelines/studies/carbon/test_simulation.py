@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.studies.carbon.arms import fifo_at_max, fixed_at_optimal, greedy_at_max
 from pipelines.studies.carbon.jobs import ArrivingJobs
-from pipelines.studies.carbon.simulation import Cluster, Simulated, constant, simulate
+from pipelines.studies.carbon.simulation import (
+    Cluster,
+    Simulated,
+    constant,
+    fifo_at_max,
+    fixed_at_optimal,
+    greedy_at_max,
+    simulate,
+)
 from scheduler_core.planning.carbon.allocator import allocate
 from scheduler_core.planning.carbon.jobs import BudgetRule, CountsAndFrequencies, ElasticJobs, Period, Planner
 from tests.examples import examples

@@ -7,11 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.studies.carbon.arms import ARMS, BASELINES, BOUND, PRICES_S_PER_KWH, TAUT, TWO_STAGES
-from pipelines.studies.carbon.curves import PRICES_S_PER_KWH as BOUND_PRICES
-from pipelines.studies.carbon.curves import Front
 from pipelines.studies.carbon.jobs import Measured
-from pipelines.studies.carbon.simulation import Cluster
+from pipelines.studies.carbon.months import PRICES_S_PER_KWH as BOUND_PRICES
+from pipelines.studies.carbon.months import Front
+from pipelines.studies.carbon.simulation import ARMS, BASELINES, BOUND, PRICES_S_PER_KWH, TAUT, TWO_STAGES, Cluster
 from pipelines.studies.carbon.study import (
     SHARES,
     Config,
@@ -30,7 +29,7 @@ def frame_of(made_up: Path, seeds: int = 2, rule: BudgetRule = "period") -> pl.D
     cluster = Cluster(gpus=16, period_s=3600.0, rule=rule)
     measured = Measured.of(made_up)
     draw = partial(drawn_of, measured=measured, jobs=12, jobs_per_h=20.0)
-    small = Runs(jobs=draw, cluster=cluster, full_w=measured.full_w, shares=SHARES, prices=PRICES_S_PER_KWH)
+    small = Runs(jobs=draw, cluster=cluster, full_w=measured.full_w, prices=PRICES_S_PER_KWH)
     return compare(ARMS, range(seeds), small).select(pl.lit("small").alias("setting"), pl.all())
 
 
@@ -41,7 +40,7 @@ def test_every_arm_runs_under_every_budget_that_it_follows_and_none_is_below_the
         name: len(BOUND_PRICES)
         if arm is None
         else len(SHARES)
-        if arm.follows_budget
+        if arm.rules
         else len(PRICES_S_PER_KWH)
         if arm.at_prices
         else 1

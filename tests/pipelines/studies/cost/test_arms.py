@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.studies.cost.arms import BASELINES, Asked, Baseline
+from pipelines.studies.cost.simulation import BASELINES, Asked, Baseline
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
 
 SLOW = NodeType(name="slow", gpu_type="p100", gpus=2, idle_w=100.0, gpu_active_w=200.0)

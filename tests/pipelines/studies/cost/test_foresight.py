@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.studies.cost.arms import Asked, Policy
-from pipelines.studies.cost.simulation import Site, SubmittedJobs, simulate
+from pipelines.studies.cost.simulation import Asked, Policy, Site, SubmittedJobs, simulate
 from scheduler_core.planning.cost.greedy import by_pressure, greedy
 from scheduler_core.planning.cost.lookahead import look_ahead
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs

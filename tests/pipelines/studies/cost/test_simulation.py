@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.studies.cost.arms import BASELINES, Asked, Baseline, Policy
-from pipelines.studies.cost.simulation import Outcome, Site, SubmittedJobs, simulate
+from pipelines.studies.cost.simulation import BASELINES, Asked, Baseline, Outcome, Policy, Site, SubmittedJobs, simulate
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem
 from scheduler_core.planning.hourly import HourlySeries
@@ -90,13 +89,10 @@ def test_a_stopped_job_owes_a_restart_and_no_progress_is_lost() -> None:
         assert held_s - paused == pytest.approx(jobs.run_s[job, 0, 2])
 
 
-def test_run_times_that_are_off_stretch_what_is_left_and_not_what_was_foreseen_at_the_end() -> None:
-    exact = run(five(), site(), BASELINES["fifo, fixed"])
+def test_run_times_that_are_off_stretch_what_is_left() -> None:
     slow = run(five(off_by=np.full(5, 1.1)), site(), BASELINES["fifo, fixed"])
 
     assert slow.finish_s[0] == pytest.approx(2.2 * HOUR)
-    assert exact.foreseen_usd == pytest.approx(exact.tardiness_usd + _at_prices_of_decisions(exact))
-    assert slow.foreseen_usd < slow.total_usd
 
 
 def test_the_speed_of_a_job_is_known_once_it_has_run() -> None:
@@ -111,14 +107,6 @@ def test_the_speed_of_a_job_is_known_once_it_has_run() -> None:
     # Of 2, 1, 1, 2 and 1 predicted hours the first two have run for one hour; in truth they last 3 and 1.5.
     assert seen[0] == pytest.approx([2 * HOUR, HOUR, HOUR, 2 * HOUR, HOUR])
     assert seen[1] == pytest.approx([2 * HOUR, 0.5 * HOUR, HOUR, 2 * HOUR, HOUR])
-
-
-def _at_prices_of_decisions(outcome: Outcome) -> float:
-    prices = (0.1, 0.3)
-    return sum(
-        (0.1 + 0.2 * span.gpus.sum()) * prices[int(span.from_s // HOUR) % 2] * (span.until_s - span.from_s) / HOUR
-        for span in outcome.spans
-    )
 
 
 @st.composite

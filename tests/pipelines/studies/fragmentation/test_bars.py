@@ -6,8 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.studies.fragmentation.bars import bars, by_workload, unallocated_rows
-from pipelines.studies.fragmentation.published import no_results, read_published
+from pipelines.studies.fragmentation.published import bars, by_workload, no_results, read_published, unallocated_rows
 from tests.pipelines.studies.fragmentation.tiny import curves, results
 
 AS_PUBLISHED = {

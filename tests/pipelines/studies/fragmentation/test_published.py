@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import SourceError
-from pipelines.studies.fragmentation.bars import by_workload
-from pipelines.studies.fragmentation.published import ALLOCATED, POLICIES, SCHEMA, no_results, read_published
+from pipelines.studies.fragmentation.published import (
+    ALLOCATED,
+    POLICIES,
+    SCHEMA,
+    by_workload,
+    no_results,
+    read_published,
+)
 from tests.pipelines.studies.fragmentation.tiny import results
 
 

@@ -65,7 +65,6 @@ def curves(unallocated: Mapping[str, Sequence[float]], workload: str = "default"
             "seed": 42 + at,
             "arrived_pct": arrived,
             "unallocated_pct": value + 100 - arrived,
-            "fragmented_pct": value,
         }
         for policy, values in unallocated.items()
         for at, value in enumerate(values)

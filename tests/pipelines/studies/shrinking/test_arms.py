@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, ConstantPredictor
-from pipelines.studies.shrinking import predictors
-from pipelines.studies.shrinking.arms import ARMS, Sizing, advice_of, sizing
-from pipelines.studies.shrinking.predictors import FoldedPredictor, crossfit
+from pipelines.studies.shrinking import arms
+from pipelines.studies.shrinking.arms import ARMS, FoldedPredictor, Sizing, advice_of, crossfit, sizing
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import FloatArray, Knowledge, Predictor, Recommendation, Request, RunTimes
 from tests.pipelines.studies.shrinking.tiny import PREDICTOR, pool, tables
@@ -89,8 +88,8 @@ def test_each_job_is_predicted_by_its_own_fold() -> None:
 
 def test_no_fold_trains_on_the_groups_that_it_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[set[str]] = []
-    monkeypatch.setattr(predictors, "train_units", lambda _, setting, __: seen.append(set(setting.jobs["group"])))
-    monkeypatch.setattr(predictors, "models_of", lambda *_: [])
+    monkeypatch.setattr(arms, "train_units", lambda _, setting, __: seen.append(set(setting.jobs["group"])))
+    monkeypatch.setattr(arms, "models_of", lambda *_: [])
 
     folded = crossfit(pool(), *tables(), folds=3)
 

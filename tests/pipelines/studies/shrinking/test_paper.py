@@ -75,7 +75,7 @@ def test_the_shrink_of_each_type_is_over_drawn_jobs_and_the_claim_is_judged(cv: 
         for job, answer in zip((entry.job for entry in pool.jobs), unchanged(pool), strict=True)
     ]
 
-    whole = {("with", "all"): np.arange(len(pool.jobs))}
+    whole = {"with": np.arange(len(pool.jobs))}
     rows = type_rows(replace(plan(pool), populations=whole), {FIT: shrunk}, range(3))
 
     found = {row["task_type"]: row for row in rows}

@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from pipelines.simulation.advice import REQUESTED
-from pipelines.studies.shrinking.published import classes, table_1, table_2, table_3
-from pipelines.studies.shrinking.rounds import most_placed, round_rows
+from pipelines.studies.shrinking.published import classes, most_placed, round_rows, table_1, table_2, table_3
 from scheduler_core.cluster import Machine
 from scheduler_core.shrink import unchanged_request
 from scheduler_core.types import Reason, Request

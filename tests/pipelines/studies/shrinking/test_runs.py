@@ -11,7 +11,7 @@ from pipelines.errors import BadUsage
 from pipelines.simulation.job_pool import job_pool
 from pipelines.simulation.workloads import gangs_of
 from pipelines.studies.shrinking.arms import ARMS, advice_of, sizing
-from pipelines.studies.shrinking.runs import PLACE, Draw, populations, run_arms, weights_of
+from pipelines.studies.shrinking.runs import PLACE, populations, run_arms, weights_of
 from scheduler_core.shrink import ShrinkPolicy
 from tests.pipelines.studies.shrinking.tiny import PREDICTOR, SMALL, plan, pool, tables
 
@@ -19,30 +19,12 @@ POOL = pool()
 ADVICE = advice_of(sizing(POOL, PREDICTOR, ShrinkPolicy()), ARMS)
 
 
-def test_gnn_and_devices_make_the_populations() -> None:
-    rows = populations(POOL)
+def test_there_is_a_population_with_gnn_only_if_there_are_gnn_jobs() -> None:
+    jobs, usage = tables()
+    none = job_pool(jobs.filter(pl.col("task_type") != "gnn"), usage)
 
-    assert set(rows) == {("with", "all"), ("without", "all"), ("with", "known"), ("without", "known")}
-    assert (len(rows["with", "all"]), len(rows["without", "all"])) == (40, 30)
-    assert all(POOL.known[row] for row in rows["with", "known"])
-
-
-def test_a_population_that_has_no_gnn_is_not_drawn_twice() -> None:
-    frame, usage = tables()
-    unknown = pl.when(pl.col("task_type") == "gnn").then(pl.lit("MISC")).otherwise("gpu_type")
-
-    rows = populations(job_pool(frame.with_columns(gpu_type=unknown), usage))
-
-    assert set(rows) == {("with", "all"), ("without", "all"), ("without", "known")}
-
-
-def test_devices_of_known_memory_without_a_kind_of_the_mix_are_not_drawn() -> None:
-    frame, usage = tables()
-    unknown = pl.when(pl.col("task_type") == "cv").then(pl.lit("MISC")).otherwise("gpu_type")
-
-    rows = populations(job_pool(frame.with_columns(gpu_type=unknown), usage))
-
-    assert set(rows) == {("with", "all"), ("without", "all")}
+    assert {gnn: len(rows) for gnn, rows in populations(POOL).items()} == {"with": 40, "without": 30}
+    assert set(populations(none)) == {"without"}
 
 
 def test_a_pool_without_a_kind_of_the_mix_is_refused() -> None:
@@ -55,9 +37,7 @@ def test_a_pool_without_a_kind_of_the_mix_is_refused() -> None:
 def test_the_mix_is_drawn_the_same_for_a_seed_and_gnn_leaves_its_share_to_the_others() -> None:
     kinds = [entry.job.task_type for entry in POOL.jobs]
     of = plan(POOL, 2000.0, settings=replace(SMALL, horizon_s=12 * 3600.0))
-    first, again, other = (
-        {gnn: each for gnn, _, each in of.cases(seed) if each.devices == "all"} for seed in (1, 1, 2)
-    )
+    first, again, other = ({gnn: each for gnn, _, each in of.cases(seed)} for seed in (1, 1, 2))
 
     counts = {gnn: Counter(kinds[pick] for pick in each.picks) for gnn, each in first.items()}
     for gnn, count in counts.items():
@@ -72,7 +52,7 @@ def test_the_mix_is_drawn_the_same_for_a_seed_and_gnn_leaves_its_share_to_the_ot
 def test_there_is_a_row_for_every_place_seed_and_arm_and_one_baseline_under_every_slowdown_model() -> None:
     runs = run_arms(plan(POOL, 30.0, 60.0), ADVICE, [0, 1])
 
-    assert runs.height == 4 * 2 * 3 * 4 * 2
+    assert runs.height == 2 * 2 * 3 * 4 * 2
     assert runs.select(*PLACE, "arm", "seed").is_unique().all()
     assert runs["cpu_met_h"].is_between(0.0, SMALL.horizon_s / 3600.0).all()
     place = [name for name in (*PLACE, "seed") if name != "truth"]
@@ -99,7 +79,7 @@ def test_an_arrival_of_one_instance_requests_one() -> None:
     gangs = replace(POOL, frame=POOL.frame.with_columns(instances=pl.col("instances") * 3))
     few = {"requested": ADVICE["requested"]}
     one, all_ = (
-        run_arms(replace(plan(gangs), draw=draw), few, [0])["cpu_request_cores"] for draw in (Draw.INSTANCE, Draw.GANG)
+        run_arms(replace(plan(gangs), single=single), few, [0])["cpu_request_cores"] for single in (True, False)
     )
 
     assert one.max() <= gangs_of(POOL.frame).request_units[:, 0].max() / 1000.0

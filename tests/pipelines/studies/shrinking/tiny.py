@@ -36,7 +36,7 @@ def plan(of: Pool, *loads: float, settings: SimulationSettings = SMALL) -> Plan:
 
 def runs(arms: Mapping[str, Mapping[str, Sequence[float]]], **place: object) -> pl.DataFrame:
     """Return rows of runs at one place: for each arm the figures by seed."""
-    at = {"gnn": "with", "devices": "all", "rate_per_h": 70.0, "truth": "contention", **place}
+    at = {"gnn": "with", "rate_per_h": 70.0, "truth": "contention", **place}
     rows = [
         {**at, "arm": arm, "seed": seed, "completed": 1.0, **{name: float(of[seed]) for name, of in figures.items()}}
         for arm, figures in arms.items()

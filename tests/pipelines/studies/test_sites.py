@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from pipelines.models.sites.judging import FEASIBLE
-from pipelines.studies.sites.study import PARTS, findings
+from pipelines.studies.sites import PARTS, findings
 from pipelines.studies.study import Findings
 
 UTILITY = {"greedy": (0.5, 0.7), "least_loaded": (0.4, 0.4), "rolling": (0.6, 0.7), "scorer": (0.7, 0.9)}

@@ -1,1 +1,0 @@
-"""The study of sites: policies that route jobs among grid zones, against each other and against bounds."""
