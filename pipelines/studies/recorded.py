@@ -75,8 +75,8 @@ def recorded_jobs(
     note = (
         f"{trace}: {len(frame)} jobs of {len(every)}, from {since:%Y-%m-%d} on, with a power of two of GPUs and at "
         f"most {MOST_RUN.days} days; each seed takes some in a row, time between arrivals scaled to the load; "
-        f"{len(cuts)} models, one a month, learnt from jobs that had ended before; {int(np.isnan(learnt).sum())} of {len(kept)} "
-        f"jobs came before or are of a type without a model, and took {WITHOUT_MODEL}"
+        f"{len(cuts)} models, one a month, learnt from jobs that had ended before; {int(np.isnan(learnt).sum())} of "
+        f"{len(kept)} jobs came before or are of a type without a model, and took {WITHOUT_MODEL}"
     )
     return frame, (note,)
 
