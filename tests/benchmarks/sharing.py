@@ -10,15 +10,15 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.studies.fragmentation.study import Pods
-from scheduler_core.cluster import Allocation, Cluster, Machine, in_devices
-from scheduler_core.devices import shape
+from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, in_devices
+from scheduler_core.devices import rounded, shape
 from scheduler_core.engine import begun
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.jobs import Jobs
 from scheduler_core.kernels.sharing import fill_in_order
 from scheduler_core.queueing import Discipline
 from scheduler_core.target import target_of
+from scheduler_core.types import IntArray
 from tests.benchmarks.harness import Bar, Row, amount_row, benchmark
 
 ROUNDS: Final = 3
@@ -67,20 +67,23 @@ def machines(count: int) -> list[Machine]:
     ]
 
 
-def pods() -> Pods:
-    """Return as many pods as the public default list has, drawn from as many shapes."""
+def pods() -> IntArray:
+    """Return CPU, memory and GPU of as many pods as the public default list has, drawn from as many shapes (n, 3)."""
     rng = np.random.default_rng(0)
     cpu_mem = [rng.integers(1, 25, SHAPES) * 500, rng.integers(1, 33, SHAPES) * 1024]
     shapes = np.stack([*cpu_mem, rng.choice(GPUS, SHAPES, p=GPU_SHARES)], axis=1)
     popular = rng.dirichlet(np.full(SHAPES, 0.3))
-    return Pods(units=shapes[rng.choice(SHAPES, PODS, p=popular)], gpu_type=np.full(PODS, ANY_GPU_TYPE))
+    drawn: IntArray = shapes[rng.choice(SHAPES, PODS, p=popular)]
+    return drawn
 
 
 def _decisions_ms(count: int, decisions: int) -> Iterator[float]:
     """Fill the cluster, then end one pod and place the next, again and again; yield the time of each placement."""
     rng, asked, cluster = np.random.default_rng(0), pods(), Cluster(machines(count), sharing="devices")
-    units, demands = np.column_stack([asked.units[:, :2], asked.milli_gpus]), asked.demands()
-    jobs, discipline = Jobs.of(units, asked.gpu_type, asked.gpu_types), Discipline(placement="fgd", match_gpu_type=True)
+    demands = [Demand(units=(cpu, mem, gpu), instances=1) for cpu, mem, gpu in asked.tolist()]
+    units = np.column_stack([asked[:, :2], rounded(asked[:, 2])])
+    jobs = Jobs.of(units, np.full(PODS, ANY_GPU_TYPE), ())
+    discipline = Discipline(placement="fgd", match_gpu_type=True)
     state = begun(jobs, cluster, discipline, horizon_s=1.0, target=target_of(demands))
     buckets, now = np.ascontiguousarray(state.queue.jobs["granted_bucket"]), state.cluster.now
     chosen, fragmented = (np.empty(1, dtype=np.int64) for _ in range(2))

@@ -14,7 +14,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from pipelines.studies.measured import by_frequency, gavel_throughputs
 from typer.testing import CliRunner
 
 from pipelines.cli import app
@@ -24,6 +23,7 @@ from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.simulation.energy.grid_files import zones_of
 from pipelines.studies import STUDIES
+from pipelines.studies.energy import by_frequency, gavel_throughputs
 from pipelines.studies.fragmentation.published import POLICIES
 from tests.pipelines.studies.fragmentation.tiny import results, tiny_openb
 
@@ -89,7 +89,7 @@ def test_a_study_runs_on_what_a_mirror_serves(tmp_path: Path, monkeypatch: pytes
         *(([name], f"`taut fetch {entry.trace} && taut ingest {entry.trace} --from data/raw/{entry.trace}`")
           for name, entry in STUDIES.items() if name not in ("carbon", "cost")),
         (["reclaim", "--trace", "pai-synth"], "`taut synth pai && taut ingest pai --from data/raw/pai-synth"),
-        (["replay", "--trace", "philly-rebuilt"], "philly-rebuilt is not a published trace"),
+        (["shrinking", "--trace", "philly-rebuilt"], "philly-rebuilt is not a published trace"),
     ],
 )  # fmt: skip
 def test_a_study_without_its_data_names_the_command_that_gets_it(
