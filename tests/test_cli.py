@@ -34,7 +34,7 @@ def test_every_command_of_a_group_has_its_own_help_in_the_reference() -> None:
         *(" ".join(("taut", *path)) for path in paths),
     ]
     assert text.count("Usage: taut study reclaim ") == 1
-    assert "--restart-cost-s" in text
+    assert "--probation-min" in text
 
 
 @pytest.mark.parametrize("name", STUDIES)
