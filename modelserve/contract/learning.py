@@ -147,7 +147,8 @@ class ModeAnswer(Answer):
 class ModeChange(ModeAnswer):
     """The state after a change, the mode that the change replaced or unset, and the brakes that it released.
 
-    `note` says that no model serves the trace or task type of the mode now; the mode is set all the same.
+    `note` says that no model serves the trace or task type of the mode now, which is set all the same, or that a reset
+    found no brake.
     """
 
     replaced: tuple[ModeHeld, ...]

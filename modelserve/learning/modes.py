@@ -41,6 +41,7 @@ ANSWERS_LOOKED_UP: Final = 500
 READ_BYTES: Final = 64 * 2**20
 """Maximum total size of the records read by id, and of the records searched by name."""
 RECOMMENDATION: Final = "recommendation"
+NO_BRAKE: Final = "no brake was held there, check the names; harm before now no longer counts"
 _PARTS: Final[tuple[Part, ...]] = ("context", "response")
 
 Name = tuple[str, str, str]
@@ -81,11 +82,12 @@ def set_mode(
     write_control(store, change)
     feed.poll()
     now = read_modes(store, feed, caller)
+    released = [stop for stop in stops if isinstance(change, Reset) and change.releases(*stop.scope)]
     return ModeChange(
         **dict(now),
         replaced=(_mode_held(change.place, old),) if isinstance(change, ModeSet) and old is not None else (),
-        released=brakes_held(stop for stop in stops if isinstance(change, Reset) and change.releases(*stop.scope)),
-        note=_note(change, champions),
+        released=brakes_held(released),
+        note=NO_BRAKE if isinstance(change, Reset) and not released else _note(change, champions),
     )
 
 

@@ -6,7 +6,6 @@ command functions, so that `--help` is fast.
 
 import os
 import sys
-from types import ModuleType
 from typing import Annotated, Any, Final
 
 import typer
@@ -18,13 +17,9 @@ from pipelines.cli import (
     demo,
     kube,
     models,
-    placing,
     planning,
-    report,
     rightsize,
     scheduling,
-    serving,
-    simulation,
     sites,
     slurm,
     statistics,
@@ -32,7 +27,7 @@ from pipelines.cli import (
     usage,
 )
 from pipelines.cli import study as experiments
-from pipelines.cli.commands import add, flags_without_type
+from pipelines.cli.commands import Group, Lazy, Run, add, flags_without_type, late
 from pipelines.cli.failures import EXIT_FAILED, in_words, told
 
 # By default, idle OpenMP threads of XGBoost and scikit-learn busy-wait. On shared cores this can take ten times the
@@ -41,17 +36,24 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Processes that start later import nothing from the current folder, where a file may be named like a module.
 os.environ["PYTHONSAFEPATH"] = "1"
 
-PANELS: Final[dict[str, tuple[ModuleType, ...]]] = {
-    "Start": (demo,),
-    "Data": (data, statistics, report),
-    "Models": (models, training),
-    "Recommend": (scheduling, rightsize, placing),
-    "Serve": (serving,),
-    "Simulate": (simulation, sites, planning),
-    "Live clusters": (slurm, kube, usage),
-    "Studies": (experiments,),
+PANELS: Final[dict[str, dict[str, Run | Lazy | Group]]] = {
+    "Start": demo.COMMANDS,
+    "Data": data.COMMANDS | statistics.COMMANDS,
+    "Models": models.COMMANDS | training.COMMANDS,
+    "Recommend": scheduling.COMMANDS | rightsize.COMMANDS,
+    "Serve": {
+        "serve": late("serving:serve", "Serve predictions and recommendations over HTTP."),
+        "token": late("serving:token", "Print a new token for a client of the service, and its entry in the settings."),
+    },
+    "Simulate": {
+        "simulate": late("simulation:simulate", "Simulate a trace's jobs on a cluster, with and without shrinking."),
+        **sites.COMMANDS,
+        **planning.COMMANDS,
+    },
+    "Live clusters": slurm.COMMANDS | kube.COMMANDS | usage.COMMANDS,
+    "Studies": experiments.COMMANDS,
 }
-"""The files that register commands, by the panel of `taut --help` that shows their commands."""
+"""The commands by the panel of `taut --help` that shows them."""
 
 
 class TranslatingGroup(TyperGroup):
@@ -90,10 +92,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Takes the slack out of GPU clusters: predict what AI jobs need, shrink what they over-claim, place the rest.",
 )
-for panel, files in PANELS.items():
-    for file in files:
-        for name, command in file.COMMANDS.items():
-            add(app, name, command, panel)
+for panel, commands in PANELS.items():
+    for name, command in commands.items():
+        add(app, name, command, panel)
 
 
 def _print_version(wanted: bool) -> None:

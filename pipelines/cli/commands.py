@@ -9,6 +9,7 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, make_da
 from datetime import datetime
 from enum import StrEnum
 from functools import reduce
+from importlib import import_module
 from inspect import Parameter, Signature, signature
 from operator import or_
 from types import UnionType
@@ -63,9 +64,15 @@ def add(app: typer.Typer, name: str, command: "Run | Lazy | Group", panel: str |
         app.command(name, rich_help_panel=panel)(command_of(command))
 
 
-def named(*commands: Run) -> dict[str, Run]:
+def named(*commands: Run) -> "dict[str, Run | Lazy | Group]":
     """Return functions by the names of their commands."""
     return {each.__name__.replace("_", "-"): each for each in commands}
+
+
+def late(at: str, about: str) -> Lazy:
+    """Return a command, `module:function` in this package, whose module is imported when it is called."""
+    module, _, name = at.partition(":")
+    return Lazy(help=about, make=lambda: command_of(getattr(import_module(f"pipelines.cli.{module}"), name)))
 
 
 def command_of(run: Run, groups: Mapping[str, Any] | None = None) -> Run:
@@ -132,7 +139,8 @@ class LateCommand(TyperCommand):
     def made(self) -> Any:  # Any: click's command
         """Return the real command, with its options."""
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        app.command(self.name)(self.lazy.make())
+        made = self.lazy.make()
+        app.command(self.name, help=made.__doc__)(made)
         return typer.main.get_command(app)
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:  # Any: click's

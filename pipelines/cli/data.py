@@ -29,12 +29,12 @@ def fetch(
     to: Path | None = option(None, "Folder to fill.", shown="data/raw/<trace>"),
 ) -> None:
     """Download a published trace, verify and unpack it; a second run resumes a broken download."""
-    from pipelines.cli.progress import transfer_progress
+    from pipelines.cli.progress import byte_progress
     from pipelines.fetch.fetch import fetch as run
     from pipelines.fetch.publication import publication
 
     folder = to or Path("data/raw") / trace
-    with transfer_progress() as progress:
+    with byte_progress(each=True) as progress:
         files = run(trace, folder, progress=progress)
     emit([file.row() for file in files], "table")
     say(f"next: {publication(trace).next.format(to=folder)}")
@@ -149,12 +149,12 @@ def _opened_files(source: str, location: str, mapping: Path | None) -> Iterator[
 
 def _ingest_files(files: _Files, lake: str | Path, wanted: Wanted, engine: EngineOptions, form: Format) -> None:
     """Ingest the files; print one row per published table, and a warning for each file with quarantined rows."""
-    from pipelines.cli.progress import reading_progress
+    from pipelines.cli.progress import byte_progress
     from pipelines.lake.ingest import ingest as run
     from pipelines.lake.manifest import flat
 
     runner, threads = engine.chosen(None)
-    with reading_progress(f"reading {files.label}") as progress:
+    with byte_progress(f"reading {files.label}") as progress:
         report = run(
             files.source,
             files.folder,

@@ -49,7 +49,7 @@ def demo(
     from pipelines.lake.lake import Lake
     from pipelines.models.retrain import promote_all, retrain
     from pipelines.models.training_tables import read_tables
-    from pipelines.report.charts.training import picture
+    from pipelines.report.training import picture
     from pipelines.simulation.advice import scales_of
     from pipelines.simulation.settings import SimulationSettings
     from pipelines.simulation.shared.inputs import SHARED

@@ -11,7 +11,7 @@ from typing import Any, Final
 import typer
 
 from pipelines.cli.commands import Group, named
-from pipelines.cli.options import ADDRESSES, FORM, TOKEN_FILE, Format, emit, say
+from pipelines.cli.options import FORM, Format, Service, emit, say
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, argument, option
 
@@ -44,28 +44,25 @@ class Listening:
 
 def webhook(
     listening: Listening,
+    service: Service,
     config: Path = CONFIG,
-    url: tuple[str, ...] = ADDRESSES,
     port: int = option(8443, "Port; 0 takes a free one.", minimum=0, maximum=65_535),
     api_server: str | None = API_SERVER,
-    token_file: Path | None = TOKEN_FILE,
 ) -> None:
     """Serve the admission webhook; a pod for which the service is late or fails is created as requested.
 
     In a cluster, or with --api-server, LimitRanges are read every 5 s; elsewhere only those of the configuration count.
     """
-    from pipelines.cli.remote import token_of
     from pipelines.connect.kubernetes.webhook import open_webhook
 
     _write_log()
-    listening.serve(open_webhook(config, url, token_of(token_file), api_server), port)
+    listening.serve(open_webhook(config, service.url, service.token(), api_server), port)
 
 
 def review(
+    service: Service,
     file: str = argument(REQUIRED, "JSON file of a pod, suspended job or AdmissionReview; - reads stdin."),
     config: Path = CONFIG,
-    url: tuple[str, ...] = ADDRESSES,
-    token_file: Path | None = TOKEN_FILE,
 ) -> None:
     """Show what the webhook would answer if an object were created: reason, warnings and JSON patch.
 
@@ -74,7 +71,6 @@ def review(
     import asyncio
     import json
 
-    from pipelines.cli.remote import token_of
     from pipelines.connect.kubernetes.webhook import review_object
 
     try:
@@ -84,7 +80,7 @@ def review(
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not one JSON object"
         raise BadUsage(f"{file}: {reason}; expected one object, as `kubectl get --output=json` prints it") from error
-    answer = asyncio.run(review_object(config, url, token_of(token_file), found))
+    answer = asyncio.run(review_object(config, service.url, service.token(), found))
     typer.echo(json.dumps(answer, indent=2))
     if str(answer["reason"]).startswith("failed"):
         raise typer.Exit(1)
@@ -108,25 +104,23 @@ def extender(
 
 
 def feedback(
+    service: Service,
     config: Path = CONFIG,
-    url: tuple[str, ...] = ADDRESSES,
     api_server: str | None = API_SERVER,
     once: bool = option(False, "Report the pods that have ended by now, and end."),
-    token_file: Path | None = TOKEN_FILE,
     form: Format = FORM,
 ) -> None:
     """Report ended pods to the service: run time, outcome (also OOMKilled), request and allocation.
 
     If the service has tokens, this needs one with the scope `accounting`; by others, reports are only shown.
     """
-    from pipelines.cli.remote import client_of
     from pipelines.connect.kubernetes.api import open_api_server
     from pipelines.connect.kubernetes.config import read_config
     from pipelines.connect.kubernetes.feedback import follow_pods, report_pods
 
     _write_log()
     settings, server = read_config(config), open_api_server(api_server)
-    with client_of(url, token_file, jobs=1) as client:
+    with service.client() as client:
         if once:
             emit([report_pods(server.listed("/api/v1/pods")[0], settings, client)], form)
         else:
@@ -134,25 +128,24 @@ def feedback(
 
 
 def reclaim(
+    service: Service,
     config: Path = CONFIG,
-    url: tuple[str, ...] = ADDRESSES,
     api_server: str | None = API_SERVER,
     enforce: bool = option(False, "Resize pods where the service's mode is enforce; otherwise only list them."),
     every_s: float = option(60.0, "Seconds between two samples.", minimum=1.0, maximum=86_400.0),
     rounds: int | None = option(None, "Rounds, then end.", minimum=1, shown="until stopped"),
-    token_file: Path | None = TOKEN_FILE,
     form: Format = FORM,
 ) -> None:
     """Resize running pods in place to what they use, or list what would be resized."""
     from datetime import UTC, datetime
 
-    from pipelines.cli.remote import client_of, each_round
+    from pipelines.cli.remote import each_round
     from pipelines.connect.kubernetes.api import open_api_server
     from pipelines.connect.kubernetes.config import read_config
     from pipelines.connect.kubernetes.reclaim import Reclaimer
 
     settings, server = read_config(config), open_api_server(api_server)
-    with client_of(url, token_file, jobs=1) as client:
+    with service.client() as client:
         reclaimer = Reclaimer(server, client, settings, enforce=enforce)
         each_round(lambda: reclaimer.round(datetime.now(UTC)), form, every_s=every_s, rounds=rounds)
 

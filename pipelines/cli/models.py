@@ -52,6 +52,17 @@ class Training:
     run: "Callable[[], list[Retrained]]"
 
 
+def tables_of(sample: WithFeedback) -> "tuple[str, Tables, datetime | None]":
+    """Return the trace, its tables with the feedback, and the cut in UTC; the lake is closed again."""
+    from pipelines.models.training_tables import read_tables
+
+    with sample.opened() as (source, name):
+        tables = read_tables(
+            source, name, cluster=sample.cluster, feedback=sample.with_feedback, newest=sample.newest, talk=say
+        )
+        return name, tables, local_cut(sample.until, source.manifest(name).zone)
+
+
 def read_training(sample: WithFeedback, recipe: Path | None, engine: EngineOptions) -> Training:
     """Read the recipes and the tables; the lake is closed again before anything is trained."""
     from functools import partial
@@ -60,16 +71,12 @@ def read_training(sample: WithFeedback, recipe: Path | None, engine: EngineOptio
     from pipelines.models.examples import task_types
     from pipelines.models.recipes import read_recipes
     from pipelines.models.retrain import retrain
-    from pipelines.models.training_tables import read_tables
-    from pipelines.report.charts.training import picture
+    from pipelines.report.training import picture
 
     runner, threads = engine.chosen(sample.threads)
-    with sample.opened() as (source, name):
-        recipes = read_recipes(recipe, name)
-        tables = read_tables(
-            source, name, cluster=sample.cluster, feedback=sample.with_feedback, newest=sample.newest, talk=say
-        )
-        cut = local_cut(sample.until, source.manifest(name).zone)
+    with sample.opened() as (_, trace):
+        recipes = read_recipes(recipe, trace)  # refuses a wrong file before the tables are read
+    name, tables, cut = tables_of(sample)
     types = sample.types or None
     task_types(tables.jobs, sample.by, types)  # refuses wrong names before anything is trained
     run = partial(

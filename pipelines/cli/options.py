@@ -49,9 +49,12 @@ SEED: int = option(0, "Seed of all random numbers.", minimum=0)
 THREADS: int | None = option(None, "Threads for training.", minimum=1, shown="TAUT_THREADS, else all")
 OFFLINE: bool = option(False, "Use the locally cached models; do not contact the registry.")
 JOBS_FILE: str = argument(REQUIRED, "File of jobs, one JSON object per line or one array; - reads stdin.")
-BUNDLES: Path | None = option(None, "Folder of cached models.", shown="TAUT_SERVE_BUNDLES, else next to the lake")
-TOKEN_FILE: Path | None = option(None, "File that holds the service's token.", shown="TAUT_TOKEN")
-ADDRESSES: tuple[str, ...] = option(REQUIRED, "Address of the service; repeat it for replicas.", name="--url")
+SCHEDULER: str | None = option(
+    None,
+    "Scheduler of a running Dask cluster, tcp://HOST:PORT or tls://HOST:PORT; for --engine dask.",
+    metavar="ADDRESS",
+    shown="a Dask cluster on this machine",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +77,7 @@ class InLake:
 class Sample(InLake):
     """Options for the jobs from which models are trained, and how."""
 
-    cluster: str | None = option(None, "Only this cluster of the trace.", shown=ALL)
+    cluster: str | None = CLUSTER
     until: datetime | None = option(
         None,
         "Train only on jobs that ended before this day (the cluster's own time).",
@@ -83,8 +86,8 @@ class Sample(InLake):
     by: By = option("kind", "One model per kind of work, or per raw workload tag.")
     types: tuple[str, ...] = option((), "Only this task type (may be repeated).", name="--type")
     newest: int = option(NEWEST, "Most jobs to read: the last submitted. More take more memory and time.", minimum=1)
-    seed: int = option(0, "Seed of all random numbers.", minimum=0)
-    threads: int | None = option(None, "Threads for training.", minimum=1, shown="TAUT_THREADS, else all")
+    seed: int = SEED
+    threads: int | None = THREADS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +110,24 @@ class ServiceOptions:
     url: tuple[str, ...] = option((), "Address of the service; repeat it for replicas.", shown="in this process")
     token_file: Path | None = option(None, "File that holds the service's token.", shown="TAUT_TOKEN")
 
-    def client(self, jobs: int) -> "Client":
+    def client(self, jobs: int = 1) -> "Client":
         """Return a client of the service with a timeout that grows with the number of jobs."""
         from pipelines.cli.remote import client_of
 
         return client_of(self.url, self.token_file, jobs=jobs)
+
+    def token(self) -> str | None:
+        """Return the token for the service; None without one."""
+        from pipelines.cli.remote import token_of
+
+        return token_of(self.token_file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service(ServiceOptions):
+    """Options for a service that must be named."""
+
+    url: tuple[str, ...] = option(REQUIRED, "Address of the service; repeat it for replicas.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,12 +139,7 @@ class EngineOptions:
         "Where the work runs: in this process, in several processes, or on a Dask cluster. Results are equal if "
         "--threads is; of the latter two it counts for each process, and is 1 unless set.",
     )
-    scheduler: str | None = option(
-        None,
-        "Scheduler of a running Dask cluster, tcp://HOST:PORT or tls://HOST:PORT; for --engine dask.",
-        metavar="ADDRESS",
-        shown="a Dask cluster on this machine",
-    )
+    scheduler: str | None = SCHEDULER
 
     def chosen(self, threads: int | None) -> tuple["Engine", int]:
         """Return the engine, with as many processes as this machine allows, and the number of threads of each unit."""

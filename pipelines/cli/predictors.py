@@ -1,11 +1,10 @@
-"""Predictors of `taut simulate` by name.
+"""Predictors of `taut simulate` by name, and for each arm that shrinks requests a `Scale`.
 
-Each function makes one predictor. For each arm that shrinks requests, it returns a `Scale`: a function from jobs to
-recommendations, by Algorithm 1 with that predictor.
+A scale is a function from jobs to recommendations, by Algorithm 1 with that predictor.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,12 +18,14 @@ from modelserve.errors import ServiceUnavailable
 from pipelines.cli.opening import champions
 from pipelines.cli.options import Place
 from pipelines.cli.remote import PART_LIMIT_S, TOKEN_VARIABLE, cut_of
-from pipelines.errors import BadUsage
 from pipelines.simulation.advice import ARM_OF_GUARD, ConstantPredictor, oracle_of, scales_of
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.settings import SimulationSettings
 from scheduler_core.shrink import Scale
 from scheduler_core.types import Predictor, Reason, Recommendation, Request
+
+PREDICTORS: Final = ("champion", "oracle", "constant", "none")
+"""The champion models in this process, the recorded run of each job, the pool's median run time, and no predictor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,42 +54,27 @@ class AdviceContext:
     token_file: Path | None = None
 
 
-def champion(context: AdviceContext) -> Advisers:
-    """Predict with the champion models of the registry, in this process."""
-    predictor = champions(context.place, offline=context.offline)
-    until = max(bundle.card.until for bundle in predictor.bundles.values())
-    return Advisers(
-        scales=scales_of(predictor, context.pool, context.settings),
-        predictor=predictor,
-        notes=_cut_notes(context.pool, until),
-    )
+def advisers(name: str, context: AdviceContext) -> Advisers:
+    """Return the recommendation functions and notes of a predictor, given its name or the address of a service."""
+    if "://" in name:
+        return service(name, context)
+    predictor, notes = named_predictor(name, context)
+    scales = {} if predictor is None else scales_of(predictor, context.pool, context.settings)
+    return Advisers(scales=scales, predictor=predictor, notes=notes)
 
 
-def oracle(context: AdviceContext) -> Advisers:
-    """Predict the recorded run of every job; in the arm `shrunk` the parameters of Algorithm 1 still apply."""
-    predictor = oracle_of(context.pool)
-    return Advisers(
-        scales=scales_of(predictor, context.pool, context.settings),
-        predictor=predictor,
-        notes=("predictor oracle: run times and peak use are the recorded ones",),
-    )
-
-
-def constant(context: AdviceContext) -> Advisers:
-    """Predict the pool's median run time and no use for every job.
-
-    Every request then shrinks to the smallest candidate, which Algorithm 1 tries first.
-    """
-    run_s = float(np.median([entry.measured.run_s for entry in context.pool.jobs]))
-    predictor = ConstantPredictor(run_s=run_s, peak=Request(cpu_cores=0.0, mem_gib=0.0, gpus=0.0))
-    note = f"predictor constant: {run_s:g} s and no use for every job; requests shrink to the first candidate"
-    scales = scales_of(predictor, context.pool, context.settings)
-    return Advisers(scales=scales, predictor=predictor, notes=(note,))
-
-
-def none(context: AdviceContext) -> Advisers:  # noqa: ARG001 -- all advisers have the same signature
-    """Use no predictor: return no function, so that requests stay unchanged."""
-    return Advisers(scales={})
+def named_predictor(name: str, context: AdviceContext) -> tuple[Predictor | None, tuple[str, ...]]:
+    """Return a predictor of this process by its name, None for `none`, and notes on it."""
+    if name == "champion":
+        found = champions(context.place, offline=context.offline)
+        return found, _cut_notes(context.pool, max(bundle.card.until for bundle in found.bundles.values()))
+    if name == "oracle":
+        return oracle_of(context.pool), ("predictor oracle: run times and peak use are the recorded ones",)
+    if name == "constant":
+        run_s = float(np.median([entry.measured.run_s for entry in context.pool.jobs]))
+        note = f"predictor constant: {run_s:g} s and no use for every job; requests shrink to the first candidate"
+        return ConstantPredictor(run_s=run_s, peak=Request(cpu_cores=0.0, mem_gib=0.0, gpus=0.0)), (note,)
+    return None, ()
 
 
 def service(address: str, context: AdviceContext) -> Advisers:
@@ -127,23 +113,6 @@ def service(address: str, context: AdviceContext) -> Advisers:
     until = cut_of(address, context.token_file, traces={job.trace for job in jobs})
     unknown = f"predictor {address}: training cut unknown: the service's models may have been trained on these jobs"
     return Advisers(scales=scales, notes=(*notes, *([unknown] if until is None else _cut_notes(context.pool, until))))
-
-
-PREDICTORS: Final[Mapping[str, Callable[[AdviceContext], Advisers]]] = {
-    "champion": champion,
-    "oracle": oracle,
-    "constant": constant,
-    "none": none,
-}
-
-
-def advisers(name: str, context: AdviceContext) -> Advisers:
-    """Return the recommendation functions and notes of a predictor, given its name or the address of a service."""
-    if name.startswith(("http://", "https://")):
-        return service(name, context)
-    if name not in PREDICTORS:
-        raise BadUsage(f"--predictor {name[:80]}: expected an address, or one of {', '.join(PREDICTORS)}")
-    return PREDICTORS[name](context)
 
 
 def _fixed(answers: Sequence[Recommendation]) -> Scale:

@@ -21,6 +21,9 @@ from rich.text import Text
 
 COMPILING: Final = "compiling an inner loop for this machine: up to a minute; later runs use the cache"
 
+Report = Callable[[str, int, int | None], None]
+"""Takes a text, the number of bytes or parts that are done, and the number of all, None if unknown."""
+
 
 class _PerMinute(ProgressColumn):
     """The rate of a task per minute."""
@@ -31,67 +34,51 @@ class _PerMinute(ProgressColumn):
         return Text("-/min" if rate is None else f"{60.0 * rate:.1f}/min")
 
 
-def _bars(*columns: ProgressColumn, title: str | None = None) -> AbstractContextManager[Progress]:
-    """Return bars with these columns; without a terminal they draw nothing, and a title is printed once."""
-    console = Console(stderr=True)
-    if title is not None and not console.is_terminal:
-        console.print(title, highlight=False)
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), *columns, console=console, disable=not console.is_terminal
-    )
-
-
-def _byte_columns() -> tuple[ProgressColumn, ...]:
-    return DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
-
-
 @contextmanager
-def transfer_progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Yield a callback `(file, bytes so far, total bytes or None)` that draws one bar for each file."""
-    with _bars(*_byte_columns()) as bars:
+def _bars(*columns: ProgressColumn, title: str = "", each: bool = False) -> Iterator[Report]:
+    """Yield a callback that draws one bar, or with `each` one for each text; without a terminal print the title."""
+    console = Console(stderr=True)
+    if title and not console.is_terminal:
+        console.print(title, highlight=False)
+    described = (TextColumn("{task.description}"), BarColumn(), *columns)
+    with Progress(*described, console=console, disable=not console.is_terminal) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def report(name: str, done: int, total: int | None) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total)
-            bars.update(tasks[name], completed=done, total=total)
+        def report(text: str, done: int, total: int | None) -> None:
+            key = text if each else title
+            if key not in tasks:
+                tasks[key] = bars.add_task(text, total=total or None)
+            bars.update(tasks[key], description=text, completed=done, total=total or None)
 
         yield report
 
 
-@contextmanager
-def reading_progress(title: str) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a callback `(text, bytes so far, total bytes)` that draws one bar; without a terminal print the title."""
-    with _bars(*_byte_columns(), title=title) as bars:
-        task = bars.add_task(title, total=None)
-        yield lambda text, done, total: bars.update(task, description=text, completed=done, total=total or None)
+def byte_progress(title: str = "", *, each: bool = False) -> AbstractContextManager[Report]:
+    """Return a callback for bytes that draws one bar, or with `each` one for each file."""
+    return _bars(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(), title=title, each=each)
+
+
+def counting_progress() -> AbstractContextManager[Report]:
+    """Return a callback for parts that draws one bar; nothing if stderr is no terminal."""
+    return _bars(MofNCompleteColumn(), _PerMinute(), TimeRemainingColumn())
 
 
 def watched(title: str) -> Callable[[Sequence[str]], Iterator[str]]:
     """Return an iteration over names that draws a bar with the rate and the time left; nothing without a terminal."""
 
     def watch(names: Sequence[str]) -> Iterator[str]:
-        with _bars(MofNCompleteColumn(), _PerMinute(), TimeRemainingColumn()) as bars:
-            task = bars.add_task(title, total=len(names))
-            for name in names:
-                bars.update(task, description=f"{title} {name}")
+        with counting_progress() as report:
+            for done, name in enumerate(names):
+                report(f"{title} {name}", done, len(names))
                 yield name
-                bars.advance(task)
+                report(f"{title} {name}", done + 1, len(names))
 
     return watch
 
 
 @contextmanager
-def counting_progress(total: int) -> Iterator[Callable[[int, str], None]]:
-    """Yield a callback `(number done, text)` that draws one bar up to `total`; nothing if stderr is no terminal."""
-    with _bars(MofNCompleteColumn()) as bars:
-        task = bars.add_task("", total=total)
-        yield lambda done, text: bars.update(task, completed=done, description=text)
-
-
-@contextmanager
 def step(title: str) -> Iterator[None]:
-    """Show a spinner with `title` while the block runs."""
+    """Show a spinner with `title` while the block runs; without a terminal print the title."""
     console = Console(stderr=True)
     if not console.is_terminal:
         console.print(title, highlight=False)

@@ -1,17 +1,19 @@
-"""`taut rightsize`: requests of recurring jobs next to their measured use, worst first.
+"""`taut rightsize`: requests of recurring jobs next to their measured use, worst first; as rows or as text to paste.
 
 Options and output only.
 """
 
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
 from pipelines.cli.commands import named
-from pipelines.cli.options import FORM, Format, InLake, emit, local_cut, say
-from pipelines.cli.patches import PATCH, PatchFormat, rightsize_patches
+from pipelines.cli.options import CLUSTER, FORM, Format, InLake, emit, local_cut, say
 from pipelines.errors import BadUsage
 from pipelines.options import option
 
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
 SCREEN_ROWS: Final = 10
 """Default maximum number of rows in a table; JSON and CSV hold all rows."""
 
+PatchFormat = Literal["yaml", "sbatch"]
+"""What a patch is pasted into: a pod's container, or a batch script."""
+
+PATCH: PatchFormat | None = option(
+    None, "Print what to paste instead of rows: `resources` of a pod's container, or #SBATCH lines."
+)
+
+Named = Mapping[str, Any]  # a row has texts, numbers and times
+
 By = Literal["group", "user", "type"]
 
 
@@ -31,7 +42,7 @@ class Runs(InLake):
     """Options for the runs from which rows are made, and their grouping."""
 
     by: By = option("group", "Grouping of rows: the same job submitted again.")
-    cluster: str | None = option(None, "Only this cluster of the trace.", shown="all of them")
+    cluster: str | None = CLUSTER
     since: datetime | None = option(None, "Only jobs submitted from this time on.")
     until: datetime | None = option(None, "Only jobs submitted before this time.")
 
@@ -126,6 +137,81 @@ def _named_so(prefix: str, by: By) -> "pl.Expr":
     if by == "group" and prefix.startswith("@"):
         return pl.col("group").is_null() & pl.col("user").str.starts_with(prefix[1:])
     return pl.col("task_type" if by == "type" else by).str.starts_with(prefix)
+
+
+def advice_patches(answers: Iterable[Named], form: PatchFormat) -> str:
+    """Return the patches of the flat rows of `taut recommend`, one per job."""
+    return _patches(((f"job {row['job_id']}", row["measured_runs"], row) for row in answers), form)
+
+
+def rightsize_patches(rows: Iterable[Named], form: PatchFormat) -> str:
+    """Return the patches of the rows of `taut rightsize`, one per row, with full names."""
+    titled = (
+        (
+            ", ".join(f"{key} {row[key]}" for key in ("group", "user", "task_type", "role") if row[key]),
+            row["evidence_runs"],
+            row,
+        )
+        for row in rows
+    )
+    return _patches(titled, form)
+
+
+def _patches(titled: Iterable[tuple[str, object, Named]], form: PatchFormat) -> str:
+    write, between = (_yaml, "---\n") if form == "yaml" else (_sbatch, "\n")
+    return between.join(_patch(title, runs, row, write) for title, runs, row in titled)
+
+
+def _patch(title: str, runs: object, row: Named, write: Any) -> str:  # one of the two writers below
+    from scheduler_core.types import RESOURCES
+
+    changes = {
+        resource: (float(row[resource]), float(wanted))
+        for resource in RESOURCES
+        if row[resource] is not None and (wanted := _wanted(row, resource)) is not None and wanted != row[resource]
+    }
+    safe = "".join(each if each.isprintable() else "?" for each in title)  # names come from users
+    heads = [f"# {safe}; rests on {runs} measured runs"]
+    heads += [
+        f"# {name}: {asked:.4g} -> {wanted:.4g} ({row[f'{name}_reason']})" for name, (asked, wanted) in changes.items()
+    ]
+    if not changes:
+        return "\n".join([*heads, "# nothing to change"]) + "\n"
+    return "\n".join([*heads, *write({name: wanted for name, (_, wanted) in changes.items()})]) + "\n"
+
+
+def _wanted(row: Named, resource: str) -> float | None:
+    raised, target = row.get(f"{resource}_raise_to"), row[f"{resource}_target"]
+    wanted: float | None = target if raised is None else raised
+    return wanted
+
+
+def _sbatch(wanted: Mapping[str, float]) -> list[str]:
+    lines = []
+    if "cpu_cores" in wanted:
+        lines.append(f"#SBATCH --cpus-per-task={math.ceil(wanted['cpu_cores'])}")
+    if "mem_gib" in wanted:
+        lines.append(f"#SBATCH --mem={math.ceil(wanted['mem_gib'] * 1024)}M")
+    if "gpus" in wanted:
+        lines += [*_whole_gpus(wanted["gpus"], "gres/shard"), f"#SBATCH --gpus-per-node={math.ceil(wanted['gpus'])}"]
+    return lines
+
+
+def _yaml(wanted: Mapping[str, float]) -> list[str]:
+    asked = []
+    if "cpu_cores" in wanted:
+        asked.append(f'    cpu: "{math.ceil(Fraction(str(wanted["cpu_cores"])) * 1000)}m"')
+    if "mem_gib" in wanted:
+        asked.append(f'    memory: "{math.ceil(Fraction(str(wanted["mem_gib"])) * 1024)}Mi"')
+    lines = ["resources:", *(["  requests:", *asked] if asked else [])]
+    if "gpus" in wanted:
+        lines += [*_whole_gpus(wanted["gpus"], "a shared device"), "  limits:"]
+        lines.append(f'    nvidia.com/gpu: "{math.ceil(wanted["gpus"])}"')
+    return lines
+
+
+def _whole_gpus(gpus: float, part: str) -> list[str]:
+    return [] if gpus == math.ceil(gpus) else [f"# {gpus:.4g} of a GPU needs {part}; the next line asks for whole GPUs"]
 
 
 COMMANDS: Final = named(rightsize)

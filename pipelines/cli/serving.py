@@ -1,22 +1,36 @@
-"""`taut serve | token`: start the prediction service, and make tokens for its clients.
+"""`taut serve | token`: start the prediction service with settings of options, variables and files next to the lake.
 
-Options and output only; the service is in `modelserve`.
+Imported only when one of the two is called.
 """
 
+import hashlib
+import os
+import re
+import secrets
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
 import typer
+from pydantic import SecretStr, ValidationError
+from pydantic_core import PydanticUndefined
+from pydantic_settings import SettingsError
 
+from modelserve.callers import Token
+from modelserve.errors import BadSettings
 from modelserve.scopes import Scope
-from pipelines.cli.commands import Lazy, Run, command_of, named, options_from
-from pipelines.cli.options import ALL, FORM, LAKE, Format, emit, say
+from modelserve.settings import PREFIX, ServeSettings
+from modelserve.wrong_values import fault_of
+from pipelines.cli.commands import options_from
+from pipelines.cli.options import ALL, DEMO_LAKE, FORM, LAKE, SQLITE, Format, Place, emit, place_of, say
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, argument, option
+from pipelines.places import beside
+from pipelines.settings import load_settings
 
-HELP: Final = "Serve predictions and recommendations over HTTP; other settings are variables TAUT_SERVE_*."
-SETTINGS: Final = {
+DEFAULTS: Final = {
     "host": "127.0.0.1",
     "port": "8080",
     "workers": "1",
@@ -26,37 +40,27 @@ SETTINGS: Final = {
     "trace": "the only one served",
 }
 """Settings of the service that are options too, and their values if neither option nor variable is given."""
+Given = options_from(ServeSettings, {name: f"{PREFIX}{name.upper()}, else {other}" for name, other in DEFAULTS.items()})
+MASK: Final = "*****"
+SECRET: Final = frozenset({"tokens", "tls_key_password"})
+"""Settings whose value is never printed, not even in error messages."""
+
+CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
-def serve() -> Run:
-    """Return the command `taut serve`, whose options are settings of the service."""
-    from modelserve.settings import PREFIX, ServeSettings
-
-    shown = {name: f"{PREFIX}{name.upper()}, else {other}" for name, other in SETTINGS.items()}
-    Given = options_from(ServeSettings, shown)  # a class
-
-    def run(
-        given: Given,  # type: ignore[valid-type]  # a class made here
-        lake: str | None = LAKE,
-        print_settings: bool = option(False, "Print all settings and exit."),
-        form: Format = FORM,
-    ) -> None:
-        _serve(asdict(given), lake, form if print_settings else None)
-
-    run.__doc__ = HELP
-    return command_of(run)
-
-
-def _serve(options: dict[str, Any], lake: str | None, shown: Format | None) -> None:  # Any: values of settings
-    """Serve until stopped, or print the settings in the format `shown`."""
-    from modelserve.errors import BadSettings
+def serve(
+    given: Given,  # type: ignore[valid-type]  # a class made here
+    lake: str | None = LAKE,
+    print_settings: bool = option(False, "Print all settings and exit."),
+    form: Format = FORM,
+) -> None:
+    """Serve predictions and recommendations over HTTP; other settings are variables TAUT_SERVE_*."""
     from modelserve.server import serve as serve_until_stopped
     from modelserve.server.log_lines import write_log_lines
-    from pipelines.cli.serve_settings import serve_settings, setting_rows
 
-    settings = serve_settings(lake, options)
-    if shown is not None:
-        emit(list(setting_rows(settings)), shown)
+    settings = serve_settings(lake, asdict(given))
+    if print_settings:
+        emit(list(setting_rows(settings)), form)
         return
     if "log_format" not in settings.model_fields_set and sys.stderr.isatty():
         settings = settings.model_copy(update={"log_format": "console"})
@@ -74,14 +78,6 @@ def token(
     cluster: tuple[str, ...] = option((), "Only this cluster (may be repeated).", shown=ALL),
 ) -> None:
     """Print a new token on the first line, and its entry for TAUT_SERVE_TOKENS on the second."""
-    import hashlib
-    import secrets
-
-    from pydantic import ValidationError
-
-    from modelserve.callers import Token
-    from modelserve.wrong_values import fault_of
-
     text = f"taut_{secrets.token_urlsafe(32)}"
     try:
         entry = Token(
@@ -99,4 +95,117 @@ def token(
     say("The service keeps its hash: TAUT_SERVE_TOKENS='[ENTRY, ...]'.")
 
 
-COMMANDS: Final = {"serve": Lazy(help=HELP, make=serve), **named(token)}
+def serve_settings(lake: str | Path | None, options: Mapping[str, object]) -> ServeSettings:
+    """Return the settings of the service; `options` of the command line that are None count as not given."""
+    _check_names(os.environ)
+    given = {name: value for name, value in options.items() if value is not None}
+    said = _read(given)
+    beside = _beside(_place(lake), said)
+    return _read({**beside, **given}) if beside else said
+
+
+def setting_rows(settings: ServeSettings) -> Iterator[Mapping[str, object]]:
+    """Yield one row per setting: name of its variable, value (secrets masked), default, and description."""
+    for name, field in ServeSettings.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        yield {
+            "setting": f"{PREFIX}{name.upper()}",
+            "value": shown(getattr(settings, name)),
+            "default": shown(None if default is PydanticUndefined else default),
+            "description": field.description,
+        }
+
+
+def shown(value: object) -> object:
+    """Return the value of a setting for printing, with passwords and token hashes masked.
+
+    Examples
+    --------
+    >>> shown("postgresql+psycopg://taut:secret@db/taut")
+    'postgresql+psycopg://*****@db/taut'
+    """
+    if isinstance(value, SecretStr):
+        return MASK
+    if isinstance(value, tuple):
+        return ", ".join(_token_shown(each) for each in value if isinstance(each, Token)) or None
+    if isinstance(value, dict):
+        return ", ".join(sorted(value)) or None
+    if isinstance(value, str | Path):
+        return CREDENTIALS.sub(MASK, str(value))
+    return value
+
+
+def _token_shown(token: Token) -> str:
+    reach = [
+        f"{what} {' '.join(sorted(names))}"
+        for what, names in (("of", token.traces or ()), ("in", token.clusters or ()))
+        if names
+    ]
+    return " ".join([token.name, f"({' '.join(sorted(token.scopes))})", *reach, MASK])
+
+
+def _read(given: Mapping[str, object]) -> ServeSettings:
+    try:
+        return ServeSettings(**given)  # type: ignore[arg-type]  # pydantic checks every value
+    except ValidationError as error:
+        faults = "; ".join(_fault(fault["loc"], fault["input"], fault_of(fault)) for fault in error.errors())
+        raise BadUsage(f"invalid settings: {faults}") from error
+    except SettingsError as error:
+        found = re.search(r'field "(\w+)"', str(error))
+        name = f"{PREFIX}{found[1].upper()}" if found else f"a variable {PREFIX}*"
+        raise BadUsage(f"invalid settings: {name} is not valid JSON") from error
+
+
+def _fault(where: Sequence[str | int], found: object, expected: str) -> str:
+    if not where:
+        return expected
+    field = str(where[0])
+    inside = "".join(f"[{part}]" for part in where[1:])
+    value = "" if field in SECRET else f" is {CREDENTIALS.sub(MASK, str(found))[:40]!r}"
+    return f"{PREFIX}{field.upper()}{inside}{value}: {expected}"
+
+
+def _check_names(environment: Mapping[str, str]) -> None:
+    """Raise BadUsage for unknown variables `TAUT_SERVE_*`.
+
+    A misspelt TAUT_SERVE_TOKENS, for example, would leave the service without tokens.
+    """
+    known = {f"{PREFIX}{name.upper()}" for name in ServeSettings.model_fields}
+    strange = sorted(name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known)
+    if strange:
+        raise BadUsage(f"{', '.join(strange)[:200]}: no such setting; `taut serve --print-settings` lists them all")
+
+
+def _place(lake: str | Path | None) -> Place:
+    """Return where the lake and the models are; in the demo's folder if there are no others."""
+    place = place_of(lake, demo=False)
+    demo = place_of(DEMO_LAKE)
+    nothing = not place.bundles.exists() and not _registry_of(place)
+    return demo if lake is None and nothing and demo.bundles.exists() else place
+
+
+def _registry_of(place: Place) -> str | None:
+    """Return the URI of the model registry; None if it is a database file that does not exist."""
+    uri = place.tracking_uri
+    return uri if not uri.startswith(SQLITE) or Path(uri.removeprefix(SQLITE)).exists() else None
+
+
+def _beside(place: Place, said: ServeSettings) -> dict[str, object]:
+    """Return settings that neither options nor variables give, from the files next to the lake."""
+    found: dict[str, object] = {}
+    bundles = said.bundles
+    if "bundles" not in said.model_fields_set:
+        bundles = found["bundles"] = place.bundles
+        if "tracking_uri" not in said.model_fields_set:
+            found["tracking_uri"] = _registry_of(place)
+        if "store" not in said.model_fields_set:
+            found["store"] = f"{SQLITE}{beside(place.lake) / 'serve.db'}"
+    if "trace" not in said.model_fields_set:
+        found["trace"] = load_settings().trace or _only_trace(bundles)
+    return found
+
+
+def _only_trace(bundles: Path) -> str | None:
+    """Return the one trace of all cached models; None if they have several traces or there are no models."""
+    traces = {folder.name.split(".")[1] for folder in bundles.glob("*.*.*/")} if bundles.is_dir() else set()
+    return traces.pop() if len(traces) == 1 else None

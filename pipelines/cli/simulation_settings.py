@@ -3,12 +3,12 @@
 import math
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pipelines.cli.predictors import PREDICTORS
 from pipelines.errors import BadUsage
@@ -19,6 +19,20 @@ from scheduler_core.errors import BadInput
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.planning.release import Slack
 from scheduler_core.queue_policies import QUEUE_POLICIES
+
+
+def among(names: Iterable[str], *, address: bool = False) -> AfterValidator:
+    """Return a check that a text is one of the names, or with `address` an address."""
+    known = tuple(names)
+
+    def checked(value: str) -> str:
+        if value in known or (address and "://" in value):
+            return value
+        expected = "an address, or one of" if address else "one of"
+        raise ValueError(f"found {value[:80]!r}, expected {expected} {', '.join(known)}")
+
+    return AfterValidator(checked)
+
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 AtLeast0 = Annotated[float, Field(ge=0.0)]
@@ -67,8 +81,10 @@ class Settings(BaseModel):
         description="the cluster: `paper`, `machines` (the trace's own table), or a TOML file of machines",
     )
     match_gpu_type: bool = False
-    policy: str = Field("fifo", description="queue order")
-    placement: str = Field("best_fit", description="how machines are chosen for a gang's instances")
+    policy: Annotated[str, among(QUEUE_POLICIES)] = Field("fifo", description="queue order")
+    placement: Annotated[str, among(PLACEMENTS)] = Field(
+        "best_fit", description="how machines are chosen for a gang's instances"
+    )
     sharing: Literal["pooled", "devices"] | None = None
     target: Literal["online", "trace"] = "online"
     popularity: float = 1.0
@@ -79,7 +95,7 @@ class Settings(BaseModel):
     restart_cost_s: AtLeast0 = 0.0
     quantum_s: Annotated[float, Field(ge=1.0)] = 600.0
     # advice: Algorithm 1 and slowdown models
-    predictor: str | None = Field(
+    predictor: Annotated[str, among(PREDICTORS, address=True)] | None = Field(
         None,
         description="predictor: `champion`, `oracle`, `constant`, `none`, or the URL of a service, as "
         "http://127.0.0.1:8080. A service is called once, before the run, with a minute per 10 000 jobs. Jobs without "
@@ -90,14 +106,14 @@ class Settings(BaseModel):
     alpha0: Annotated[float, Field(ge=0.0, le=0.99)] | None = None
     sure_runs: Annotated[int, Field(ge=0)] | None = None
     guard: tuple[Literal["usage", "none"], ...] = ("usage",)
-    truth: tuple[str, ...] = Field(
+    truth: tuple[Annotated[str, among((*SLOWDOWN_MODELS, SHARED))], ...] = Field(
         tuple(SLOWDOWN_MODELS), description="slowdown model of shrunk jobs (may be repeated)"
     )
     # reclaiming, under the slowdown model `shared`
     z: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
     """Standard deviations of the sum of use that stay free on a machine."""
     probation_min: Annotated[float, Field(ge=0.0, le=10_000.0)] | None = None
-    variation: str | None = None
+    variation: Annotated[str, among(VARIATIONS)] | None = None
     # outages of machines
     mtbf_h: Positive | None = None
     mttr_h: Positive | None = None
@@ -120,23 +136,6 @@ class Settings(BaseModel):
     def recorded(self) -> bool:
         """Whether arrivals are the trace's own."""
         return self.arrivals == "recorded"
-
-    @model_validator(mode="after")
-    def _names_exist(self) -> Self:
-        known: dict[str, tuple[Iterable[str], Collection[str]]] = {
-            "policy": ([self.policy], QUEUE_POLICIES),
-            "placement": ([self.placement], PLACEMENTS),
-            "truth": (self.truth, (*SLOWDOWN_MODELS, SHARED)),
-            "variation": ([self.variation or "default"], VARIATIONS),
-        }
-        for name, (values, names) in known.items():
-            wrong = [value for value in values if value not in names]
-            if wrong:
-                raise ValueError(f"{name}: found {wrong[0][:80]!r}, expected one of {', '.join(names)}")
-        if self.predictor is not None and "://" not in self.predictor and self.predictor not in PREDICTORS:
-            names = ", ".join(PREDICTORS)
-            raise ValueError(f"predictor: found {self.predictor[:80]!r}, expected an address, or one of {names}")
-        return self
 
     @model_validator(mode="after")
     def _settings_agree(self) -> Self:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pipelines.cli.commands import Group, named
 from pipelines.cli.failures import out_written
-from pipelines.cli.options import FORM, Format, InLake, emit, say
+from pipelines.cli.options import CLUSTER, FORM, SEED, Format, InLake, emit, say
 from pipelines.errors import BadUsage
 from pipelines.options import option
 
@@ -24,7 +24,7 @@ POLICY: Final = Path("data/sites/policy.json")
 class World(InLake):
     """Options for jobs, sites and the terms of the utility."""
 
-    cluster: str | None = option(None, "Only this cluster of the trace.", shown="all of them")
+    cluster: str | None = CLUSTER
     grid: Path | None = option(None, "Folder of hourly series, one subfolder a zone.", shown="grid of TAUT_ENERGY")
     zone: tuple[str, ...] = option((), "Zone of a site (repeat it, 2 to 8).", shown="six zones, 320 GPUs")
     sites: Path | None = option(
@@ -39,7 +39,7 @@ class World(InLake):
     load: float = option(0.9, "GPU time that arrives, over all there is.", minimum=0.05, maximum=3.0)
     data_gb: float | None = option(None, "Median of a job's data.", minimum=0.0, maximum=1e6, shown="20")
     egress: float | None = option(None, "USD per GB moved.", minimum=0.0, maximum=100.0, shown="0.05")
-    seed: int = option(0, "Seed of all random numbers.", minimum=0)
+    seed: int = SEED
 
     def terms(self) -> "Terms":
         """Return the terms of the regime, with the given data volume and egress price."""

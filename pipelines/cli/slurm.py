@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from pipelines.cli.commands import Group, named
-from pipelines.cli.options import ADDRESSES, FORM, LAKE, TOKEN_FILE, Format, ServiceOptions, emit, place_of, say
+from pipelines.cli.options import FORM, LAKE, Format, Service, ServiceOptions, emit, place_of, say
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, argument, option
 
@@ -102,8 +102,7 @@ def history(
 
 
 def feedback(
-    url: tuple[str, ...] = ADDRESSES,
-    token_file: Path | None = TOKEN_FILE,
+    service: Service,
     trace: str = TRACE,
     state: Path = option(Path("/var/lib/taut/slurm-feedback"), "File that holds the time of the last poll."),
     every_s: float = option(5.0, "Seconds between polls.", minimum=1.0, maximum=86_400.0),
@@ -113,10 +112,9 @@ def feedback(
 
     If the service has tokens, this needs one with the scope `accounting`; by others, reports are only shown.
     """
-    from pipelines.cli.remote import client_of
     from pipelines.connect.slurm.feedback import report
 
-    with client_of(url, token_file, jobs=1) as client:
+    with service.client() as client:
         report(client, trace=trace, state=state, every_s=None if once else every_s, say=say)
 
 
@@ -145,9 +143,8 @@ class GpuUse:
 
 
 def reclaim(
+    service: Service,
     gpu_use: GpuUse,
-    url: tuple[str, ...] = ADDRESSES,
-    token_file: Path | None = TOKEN_FILE,
     trace: str = TRACE,
     ledger: Path | None = option(
         None,
@@ -166,12 +163,12 @@ def reclaim(
     """
     from functools import partial
 
-    from pipelines.cli.remote import client_of, each_round
+    from pipelines.cli.remote import each_round
     from pipelines.connect.ledger import Ledger
     from pipelines.connect.slurm.reclaim import SlurmReclaimer, exported_use
 
     path = ledger or place_of(lake, demo=False).beside_registry("reclaim-slurm.json")
-    with client_of(url, token_file, jobs=1) as client, gpu_use.server() as server:
+    with service.client() as client, gpu_use.server() as server:
         exported = None if server is None else partial(exported_use, server, gpu_use.dialect, gpu_use.match)
         reclaimer = SlurmReclaimer(client=client, trace=trace, ledger=Ledger.read(path), exported=exported)
 

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipelines.cli.commands import Group, Lazy, Run, command_of
 from pipelines.cli.options import (
+    FORM,
+    LAKE,
+    SCHEDULER,
+    THREADS,
     EngineName,
     Format,
     chosen_trace,
@@ -34,19 +38,14 @@ if TYPE_CHECKING:
 class LakeOption:
     """Option of a study that reads the lake."""
 
-    lake: str | None = option(
-        None,
-        "The lake: a folder, or s3://BUCKET/PREFIX.",
-        metavar="PLACE",
-        shown="TAUT_LAKE, data/lake, the demo's",
-    )
+    lake: str | None = LAKE
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadsOption:
     """Option of a study that trains models."""
 
-    threads: int | None = option(None, "Threads for training.", minimum=1, shown="TAUT_THREADS, else all")
+    threads: int | None = THREADS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +55,7 @@ class RunsOptions:
     engine: EngineName = option(
         "processes", "Where the runs happen: here, in --processes, or on a Dask cluster. Results are equal."
     )
-    scheduler: str | None = option(
-        None,
-        "Scheduler of a running Dask cluster, tcp://HOST:PORT or tls://HOST:PORT; for --engine dask.",
-        metavar="ADDRESS",
-        shown="a Dask cluster on this machine",
-    )
+    scheduler: str | None = SCHEDULER
     processes: int | None = option(
         None, "Processes for the runs.", minimum=1, maximum=256, shown="TAUT_THREADS, else all"
     )
@@ -78,7 +72,7 @@ class Output:
     """Options for the findings."""
 
     out: Path | None = option(None, "New folder for rows, runs and charts.", shown="none is written")
-    form: Format = option("table", "How to write the rows to stdout.", name="--format")
+    form: Format = FORM
 
 
 GROUPS: Final = {"lake": LakeOption, "threads": ThreadsOption, "engine": RunsOptions}

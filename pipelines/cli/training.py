@@ -13,7 +13,7 @@ import typer
 
 from pipelines.cli.commands import named
 from pipelines.cli.failures import EXIT_INTERRUPTED
-from pipelines.cli.models import RECIPE, read_training
+from pipelines.cli.models import RECIPE, read_training, tables_of
 from pipelines.cli.options import (
     FORM,
     SQLITE,
@@ -22,7 +22,6 @@ from pipelines.cli.options import (
     Place,
     WithFeedback,
     emit,
-    local_cut,
     say,
     trace_of,
 )
@@ -57,17 +56,12 @@ def tune(
     also on later jobs that the search has not seen. An engine fits the inner cuts of a trial side by side.
     """
     from pipelines.models.recipes import write_recipes
-    from pipelines.models.training_tables import read_tables
     from pipelines.models.tuning import judges, tasks_of
 
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise BadUsage(f"--out {out}: found no folder to write this file to; expected the path of a file in one")
     runner, threads = engine.chosen(sample.threads)
-    with sample.opened() as (source, name):
-        tables = read_tables(
-            source, name, cluster=sample.cluster, feedback=sample.with_feedback, newest=sample.newest, talk=say
-        )
-        cut = local_cut(sample.until, source.manifest(name).zone)
+    name, tables, cut = tables_of(sample)
     tasks = tasks_of(
         tables, name, by=sample.by, until=cut, types=sample.types or None, seed=sample.seed, nthread=threads
     )
@@ -97,12 +91,12 @@ def _tuned(task: "Task", judge: "Judge", store: str, trials: int, timeout_min: f
     shown = without_password(store).removeprefix(SQLITE)
     say(f"tuning {task.model} on {task.judged} jobs after {len(task.folds)} inner cuts; trials in {shown}")
     held = 0
-    with counting_progress(trials) as bar:
+    with counting_progress() as bar:
 
         def report(state: "Progress") -> None:
             nonlocal held
             held = state.finished
-            bar(held, f"{task.model} {state.best:.4f}, default {state.default:.4f}")
+            bar(f"{task.model} {state.best:.4f}, default {state.default:.4f}", held, trials)
 
         try:
             timeout_s = None if timeout_min is None else 60.0 * timeout_min

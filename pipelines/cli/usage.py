@@ -5,6 +5,7 @@ Options and output only; the work is in `pipelines.connect`.
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -14,7 +15,6 @@ from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, option
 
 TOKEN_VARIABLE: Final = "TAUT_PROMETHEUS_TOKEN"  # noqa: S105  # the name of a variable, not a token
-PERCENT: Final = 100
 
 Exporters = Literal["dcgm-job", "dcgm-node", "slurm-job-exporter", "cadvisor"]
 
@@ -58,11 +58,10 @@ def prometheus(
             until=local_cut(until, zone),
             held=held,
         )
-        with counting_progress(PERCENT) as show:
-            found = measure(
-                source, server, wanted, lambda done, total: show(PERCENT * done // total, f"hour {done} of {total}")
-            )
-    emit([{"trace": name, "cluster": wanted.cluster, **found.jobs, **_rows(found.rows)}], form)
+        with counting_progress() as show:
+            found = measure(source, server, wanted, partial(show, "hours"))
+    rows = {f"{table}_rows": count for table, count in found.rows.items()}
+    emit([{"trace": name, "cluster": wanted.cluster, **found.jobs, **rows}], form)
     _say_coverage(found.jobs, read=found.hours_read, kept=found.hours_kept, partial=found.hours_partial)
 
 
@@ -75,10 +74,6 @@ def _say_coverage(jobs: Mapping[str, int], *, read: int, kept: int, partial: int
     left_out = jobs["jobs"] - jobs["measured"]
     if left_out:
         say(f"{left_out} of {jobs['jobs']} ended jobs were not measured; their use stays unknown")
-
-
-def _rows(rows: Mapping[str, int]) -> dict[str, int]:
-    return {f"{table}_rows": count for table, count in rows.items()}
 
 
 def _only_cluster(clusters: tuple[str, ...], chosen: str | None) -> str:

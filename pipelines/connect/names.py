@@ -6,6 +6,7 @@ jobs otherwise has its own patterns, in the file that TAUT_JOB_NAMES names. All 
 
 import os
 import re
+import re._parser as parser  # type: ignore[import-untyped, import-not-found]  # the only parser of such patterns
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,10 @@ PATTERNS: Final = (
 """What becomes `#`, one after the other: UUIDs; words with a digit that are hashes (six or more hex digits, or eight to
 ten letters of Kubernetes' alphabet); a suffix that Kubernetes made; numbers; and a row of these, such as a date."""
 MOST_CHARACTERS: Final = 1 << 16
+MOST_REPEATS: Final = 4
+"""Most unbounded repetitions in a site's pattern: a job name of 100 characters is then matched in about a second."""
+LONGEST_REPEAT: Final = 16
+"""Repetitions up to this number count as bounded."""
 
 
 def normalised(name: str) -> str:
@@ -55,4 +60,34 @@ def _patterns(file: str) -> Sequence[re.Pattern[str]]:
     empty = next((each.pattern for each in found if not all(m.group() for m in each.finditer("ab-12 c_3"))), None)
     if empty is not None:
         raise BadUsage(f"{VARIABLE} {file}: {empty[:80]!r} matches the empty text; expected at least one character")
+    slow = next((each.pattern for each in found if _can_hang(each.pattern)), None)
+    if slow is not None:
+        raise BadUsage(
+            f"{VARIABLE} {file}: {slow[:80]!r} can take forever; expected at most {MOST_REPEATS} of * and +, "
+            "none of them around a repetition or an alternative"
+        )
     return found
+
+
+def _can_hang(pattern: str) -> bool:
+    """Return whether matching may take exponential time (a choice inside a repetition), or a high power of the length.
+
+    >>> [_can_hang(each) for each in ("(a+)+b", "(a|aa)*b", ".*.*.*.*.*b", "_v[0-9]+(-rc)?")]
+    [True, True, True, False]
+    """
+    repeats = 0
+
+    def has_choice(node: object, *, inside: bool) -> bool:
+        nonlocal repeats
+        if isinstance(node, parser.SubPattern | list):
+            return any(has_choice(each, inside=inside) for each in node)
+        if not isinstance(node, tuple):
+            return False
+        kind, unbounded = node[0], False
+        if kind in (parser.MAX_REPEAT, parser.MIN_REPEAT):
+            unbounded = node[1][1] > LONGEST_REPEAT
+            repeats += unbounded
+        chosen = kind in (parser.MAX_REPEAT, parser.MIN_REPEAT, parser.BRANCH)
+        return (inside and chosen) or any(has_choice(each, inside=inside or unbounded) for each in node)
+
+    return has_choice(parser.parse(pattern), inside=False) or repeats > MOST_REPEATS

@@ -6,11 +6,12 @@ The report has it only with `--grid`.
 from collections.abc import Iterable
 from typing import Final
 
+import altair as alt
 import numpy as np
 import polars as pl
 
-from pipelines.report.charts.grids import by_machine, grid_hours, idle_gpus
 from pipelines.report.claims import gpu_slack
+from pipelines.report.panels import BLUE, by_hour, panel, tips, total
 from pipelines.report.parts import Asked, Figure, Note, Part, Section, Table, Traces
 from pipelines.simulation.energy.account import WATTS_PER_KW
 from pipelines.simulation.energy.meters import Meters
@@ -31,24 +32,17 @@ def energy(traces: Traces, meters: Meters) -> Section:
     """Build the section: the power grid by hour, energy by machine type, idle energy of requested but unused GPUs."""
     parts: list[Part] = [part for grid in meters.grids for part in _grid(grid)]
     whole = traces.ask("utilisation_by_machine_type", "cluster", "machine")
-    for trace in whole.traces:
-        rows = machine_energy(whole.of(trace), traces, trace, meters.table)
-        if rows.height:
-            parts.append(Figure(name=f"energy_by_machine-{trace}", chart=by_machine(rows, trace), rows=rows))
-            parts.append(Note(text=f"{trace}: {_measured_part(rows)}."))
+    drawn = [machine_energy(whole.of(trace), traces, trace, meters.table) for trace in whole.traces]
+    if any(rows.height for rows in drawn):
+        said = "kWh of machine-hours with GPU samples; measured_kwh is of GPUs in measured_share of their hours, the "
+        said += "rest is modelled: idle power, and what use adds (busy_kwh)"
+        rows = pl.concat([each for each in drawn if each.height])
+        parts.append(Table(name="energy_by_machine", title="Energy by type of machine", rows=rows, said=said))
     slack = traces.ask("over_claim", "gpu_type", "task_type")
     idle = idle_draw(slack, meters.table)
-    for trace in dict.fromkeys(idle["trace"].to_list() if idle.width else ()):
-        own = idle.filter(pl.col("trace") == trace)
-        kinds = (
-            own.group_by("task_type", maintain_order=True)
-            .agg(pl.col("tasks", "slack_h", "idle_kwh").sum())
-            .sort("idle_kwh", "task_type")
-        )
-        parts.append(Figure(name=f"idle_gpus-{trace}", chart=idle_gpus(kinds.reverse(), trace), rows=own))
     parts += [_table(idle, grid) for grid in meters.grids if idle.height]
-    said = [*meters.notes, *_taken_as(traces, whole.traces, idle, meters.table)]
-    parts += [*(Note(text=f"{note}.") for note in said), *whole.notes, *slack.notes]
+    notes = [*meters.notes, *_taken_as(traces, whole.traces, idle, meters.table)]
+    parts += [*(Note(text=f"{note}.") for note in notes), *whole.notes, *slack.notes]
     return Section(
         name="energy",
         title="Energy, carbon and money",
@@ -56,16 +50,6 @@ def energy(traces: Traces, meters: Meters) -> Section:
         "power of GPUs that exporters recorded. Modelled: other power, linear in use between published idle and full "
         "draw.",
         parts=tuple(parts),
-    )
-
-
-def _measured_part(rows: pl.DataFrame) -> str:
-    measured = float(rows["measured_kwh"].sum())
-    whole = measured + float(rows["idle_kwh"].sum()) + float(rows["busy_kwh"].sum())
-    if not measured:
-        return "no power was measured, so all of the energy is modelled"
-    return (
-        f"{measured / whole:.1%} of the energy is measured power of GPUs; that of CPUs and other GPU-hours is modelled"
     )
 
 
@@ -120,6 +104,7 @@ def machine_energy(rows: pl.DataFrame, traces: Traces, trace: str, table: PowerT
             busy_kwh=(kwh * busy).sum(),
         )
         .sort("machine_type")
+        .select(pl.lit(trace).alias("trace"), pl.all())
     )
 
 
@@ -159,6 +144,15 @@ def _grid(grid: Grid) -> list[Part]:
             file = f"grid-{name.split()[0].lower()}-{grid.zone}"
             parts.append(Figure(name=file, chart=grid_hours(rows, name, unit, grid.zone), rows=rows))
     return parts
+
+
+def grid_hours(rows: pl.DataFrame, series: str, unit: str, zone: str) -> alt.TopLevelMixin:
+    """Draw a series of a power grid by hour of the day (UTC): mean (line) and quartiles over days (band)."""
+    told: list[str | alt.Tooltip] = ["hour:Q", *tips(",.4~g", "p25", "mean", "p75"), "hours:Q"]
+    y = alt.Y("p25:Q").title(unit).scale(zero=False)
+    chart = by_hour(rows, BLUE, "hour of the day, UTC", y, ("p75", "mean"), told)
+    of = [f"n = {total(rows, 'hours')} hours; line: mean, band: 25 to 75 % of the days"]
+    return panel(chart, f"{series} by hour, {zone}", of)
 
 
 def _table(idle: pl.DataFrame, grid: Grid) -> Table:

@@ -1,136 +1,22 @@
-"""The report's section on models: model cards, accuracy, coverage, feature importances and SHAP values.
-
-Accuracy comes from the model cards; only SHAP values are computed here.
-"""
+"""The report's section on models: accuracy by their cards, feature importances and SHAP values."""
 
 import re
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from features.frames import has_ended
 from features.history import History
-from features.references import build_referenced
-from features.tables import TASK_TYPES
-from pipelines.report.charts.attributions import beeswarm, coverage, importances
-from pipelines.report.charts.panels import spaced
+from pipelines.report.attributions import attributions, beeswarm, importances
+from pipelines.report.panels import spaced
 from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
 
 if TYPE_CHECKING:
     from modelserve.bundle.bundle import Bundle
 
-EXPLAINED_JOBS: Final = 60
-"""Maximum number of jobs in a SHAP plot, which has one point per job in the row of each feature."""
-LEAST_LATER: Final = 20
-"""Minimum number of jobs submitted after the model's cut; with fewer, the newest jobs are explained instead."""
-EXPLAINED_FEATURES: Final = 7
-
-FloatArray = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attribution:
-    """SHAP values of one target: rows with feature, SHAP value and rank of the feature's value, most important first.
-
-    `later` is true if all jobs were submitted after the end of the model's training data.
-    """
-
-    target: str
-    rows: pl.DataFrame
-    jobs: int
-    later: bool
-
-
-def attributions(bundle: "Bundle", jobs: pl.DataFrame, history: History) -> list[Attribution]:
-    """Return the SHAP values of every target of a model, for jobs sampled as in `explained_jobs`.
-
-    For a model of several quantiles, the values of the first quantile (the median of run time) are returned. Their unit
-    is the model's: log run time (minus the reference in relative models), or log1p of use. Features are those known at
-    a job's submission.
-    """
-    shown, later = explained_jobs(jobs, bundle)
-    if not shown.height:
-        return []
-    built = build_referenced(shown, history, bundle.contract.names, relative=bundle.card.relative)
-    matrix = bundle.contract.encode(built.features)
-    values = shap_values(bundle, matrix)
-    ranks = _ranks(matrix, bundle.contract.kinds)
-    return [
-        Attribution(target=target, rows=_rows(found, ranks, bundle.contract.names), jobs=shown.height, later=later)
-        for target, found in values.items()
-    ]
-
-
-def explained_jobs(jobs: pl.DataFrame, bundle: "Bundle") -> tuple[pl.DataFrame, bool]:
-    """Return at most `EXPLAINED_JOBS` ended jobs of the model's type, and whether all come after its training data.
-
-    They are spread evenly over the jobs submitted after the training data or, if these are fewer than `LEAST_LATER`,
-    are the newest jobs.
-    """
-    card = bundle.card
-    column = "task_type" if card.task_type in TASK_TYPES else "workload"
-    own = jobs.filter(pl.col(column) == card.task_type, has_ended()).sort("submit_ts", "cluster", "job_id", "role")
-    after = own.filter(pl.col("submit_ts") >= card.until)
-    later = after.height >= LEAST_LATER
-    chosen = after if later else own.tail(EXPLAINED_JOBS)
-    at = np.unique(np.linspace(0, max(chosen.height - 1, 0), EXPLAINED_JOBS).astype(np.int64))
-    return chosen[at] if chosen.height else chosen, later
-
-
-def shap_values(bundle: "Bundle", matrix: npt.NDArray[np.float32]) -> Mapping[str, FloatArray]:
-    """Return the SHAP values of each target's first output, shape (rows, features), for encoded rows of that shape."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # importing shap warns about plot colours, and it draws no plots here
-        import shap  # type: ignore[import-untyped]  # no type information is published
-    import xgboost as xgb
-
-    rows = xgb.DMatrix(
-        matrix,
-        feature_names=list(bundle.contract.names),
-        feature_types=list(bundle.contract.kinds),
-        enable_categorical=True,
-    )
-    found = {}
-    for target in bundle.card.targets:
-        values = np.asarray(shap.TreeExplainer(bundle.boosters[target]).shap_values(rows), dtype=np.float64)
-        found[target] = values if values.ndim == 2 else values[:, :, 0]
-    return found
-
-
-def _ranks(matrix: npt.NDArray[np.float32], types: Sequence[str]) -> FloatArray:
-    """Rank the values of each column from 0 to 1; NaN for unknown values, and in categorical or constant columns."""
-    from scipy.stats import rankdata
-
-    ranks = np.full(matrix.shape, np.nan)
-    for column, kind in enumerate(types):
-        known = ~np.isnan(matrix[:, column])
-        values = matrix[known, column]
-        if kind != "c" and len(values) and np.ptp(values) > 0:
-            by_value = rankdata(values)
-            ranks[known, column] = (by_value - by_value.min()) / np.ptp(by_value)
-    return ranks
-
-
-def _rows(values: FloatArray, ranks: FloatArray, names: tuple[str, ...]) -> pl.DataFrame:
-    top = np.argsort(-np.abs(values).mean(axis=0), kind="stable")[:EXPLAINED_FEATURES]
-    return pl.DataFrame(
-        {
-            "feature": [names[i] for i in top for _ in range(len(values))],
-            "shap": values[:, top].T.ravel(),
-            "rank": ranks[:, top].T.ravel(),
-        }
-    ).with_columns(pl.col("rank").fill_nan(None), pl.col("shap").round(5))
-
-
 Bundles = Mapping[str, "Bundle"]
 
 SHOWN_FEATURES: Final = 10
-_P90: Final = 0.9
 _RUNTIME: Final = ("n", "pinball", "pinball_lo", "pinball_hi", "mae_h", "wmape", "within_2x", "coverage_p90")
 _USAGE: Final = ("coverage", "pinball", "over")
 _LOSS: Final = {"runtime": "pinball, ln s", "usage": "pinball, log1p"}
@@ -138,11 +24,11 @@ _SHAP_UNIT: Final = {"runtime": "ln of run time in s", "usage": "log1p of use"}
 
 
 def models(traces: Traces, bundles: Bundles, problems: tuple[str, ...]) -> Section:
-    """Build the section: model cards, coverage, importances and SHAP values of the models of these traces."""
+    """Build the section: model cards, importances and SHAP values of the models of these traces."""
     own = {name: each for name, each in sorted(bundles.items()) if each.card.trace in traces.names}
     notes: list[Part] = [Note(text=f"{name}: no model of this trace.") for name in _without(own, traces)]
     notes += [Note(text=f"Left out: {problem}") for problem in problems]
-    parts = [*_tables(own), *_coverages(own), *_importances(own), *_swarms(own, traces)] if own else []
+    parts = [*_tables(own), *_importances(own), *_swarms(own, traces)] if own else []
     return Section(
         name="models",
         title="Models",
@@ -200,29 +86,6 @@ def _tables(own: Bundles) -> list[Part]:
         )
         tables.append(Table(name="usage-models", title="Models of peak use", rows=_frame(use), said=said))
     return tables
-
-
-def _coverages(own: Bundles) -> list[Part]:
-    wanted: dict[str, list[tuple[str, float, float]]] = {"runtime": [], "usage": []}
-    for each in own.values():
-        card = each.card
-        columns = (
-            {"": ("coverage_p90", _P90)}
-            if card.kind == "runtime"
-            else {f", {target}": (f"{target}_coverage", card.quantiles[0]) for target in card.targets}
-        )
-        for label, (column, level) in columns.items():
-            found = card.metrics.get(column)
-            if found is not None:
-                jobs = "" if card.metrics.get("n") is None else f"  n={card.metrics['n']:.0f}"
-                wanted[card.kind].append((f"{card.trace} {card.task_type}{label}{jobs}", found, level))
-    titles = {"runtime": "Run times at or below the predicted p90", "usage": "Use at or below the predicted bound"}
-    figures: list[Part] = []
-    for kind, rows in wanted.items():
-        if rows:
-            frame = pl.DataFrame(rows, schema=["model", "coverage", "level"], orient="row")
-            figures.append(Figure(name=f"coverage-{kind}", chart=coverage(frame, titles[kind]), rows=frame))
-    return figures
 
 
 def _importances(own: Bundles) -> list[Part]:

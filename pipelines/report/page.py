@@ -18,7 +18,7 @@ import polars as pl
 from jinja2 import Environment, StrictUndefined
 
 from pipelines.render import render
-from pipelines.report.charts.panels import spaced
+from pipelines.report.panels import spaced
 from pipelines.report.parts import Figure, Note, Section, Table
 
 if TYPE_CHECKING:

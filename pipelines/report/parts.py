@@ -97,6 +97,12 @@ class Asked:
         rows = self.rows.select(columns) if columns and self.rows.width else self.rows
         return [Table(name=name, title=title, rows=rows, said=said)] if self.rows.width else []
 
+    def first(self, column: str, keys: tuple[str, ...], most: int) -> pl.DataFrame:
+        """Return of each trace the `most` rows with the largest values of a column; ties are in the order of `keys`."""
+        order = [True, *[False] * len(keys)]
+        rows = [self.of(trace).sort(column, *keys, descending=order).head(most) for trace in self.traces]
+        return pl.concat(rows) if rows else self.rows
+
     @property
     def notes(self) -> tuple[Note, ...]:
         """Return the reasons for traces without rows as notes."""

@@ -6,17 +6,16 @@ from typing import Final
 
 from pipelines.errors import BadUsage, LakeError
 from pipelines.lake.lake import Lake
-from pipelines.report.charts.panels import SERIES
 from pipelines.report.claims import Price, claims
-from pipelines.report.durations import busyness, run_times, waits
+from pipelines.report.durations import run_times, waits
 from pipelines.report.energy import energy
-from pipelines.report.environment import environment
 from pipelines.report.headline import headline
+from pipelines.report.machines import busyness, environment
 from pipelines.report.models import Bundles, models
-from pipelines.report.overview import overview, quality
+from pipelines.report.overview import overview, people, quality
 from pipelines.report.page import page
+from pipelines.report.panels import SERIES
 from pipelines.report.parts import Section, Traces
-from pipelines.report.people import people
 from pipelines.simulation.energy.meters import Meters
 
 __all__ = ["Order", "chosen", "report"]

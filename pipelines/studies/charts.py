@@ -6,7 +6,7 @@ from typing import Final, Literal
 import altair as alt
 import polars as pl
 
-from pipelines.report.charts.panels import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, titled
+from pipelines.report.panels import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, titled
 
 __all__ = ["Axis", "chart"]
 

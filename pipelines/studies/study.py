@@ -144,7 +144,7 @@ def write(findings: Findings, folder: Path) -> list[Path]:
 
     Return the paths of the files. NaN and infinite values are null in `rows.json`.
     """
-    from pipelines.report.charts.panels import saved
+    from pipelines.report.panels import saved
 
     folder.mkdir(parents=True, exist_ok=True)
     rows = [{name: _finite(value) for name, value in row.items()} for row in findings.rows()]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from modelserve.callers import Token, caller_of
 from modelserve.settings import ServeSettings
 from pipelines.cli import app
-from pipelines.cli.serve_settings import serve_settings, setting_rows
+from pipelines.cli.serving import serve_settings, setting_rows
 
 DIGEST = hashlib.sha256(b"s").hexdigest()
 ENTRY = json.dumps([{"name": "sched", "sha256": DIGEST, "scopes": ["predict"], "traces": ["pai"]}])

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from modelserve.api.app import create_app
 from modelserve.service import open_service
 from pipelines.cli import app
-from pipelines.cli.serve_settings import serve_settings
+from pipelines.cli.serving import serve_settings
 from pipelines.lake.lake import Lake
 from tests.modelserve.running import serving
 from tests.modelserve.store.test_store_postgresql import Server

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.cli.patches import PatchFormat, advice_patches, rightsize_patches
+from pipelines.cli.rightsize import PatchFormat, advice_patches, rightsize_patches
 
 ANSWER = {
     "job_id": "a1",

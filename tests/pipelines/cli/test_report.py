@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
+from tests.pipelines.simulation.sites.recorded_sites import grids_on_disk
 from tests.pipelines.statistics.lakes import make_lake, ran
 
 Taut = Callable[..., Result]
@@ -70,3 +71,32 @@ def test_a_folder_is_no_file_to_write(taut: Taut, tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert "found a folder, expected a file's name" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--grid", "GRID"), "expected one; choose with --zone"),
+        (("--zone", "east"), "--zone without --grid"),
+    ],
+)
+def test_a_grid_has_one_zone(taut: Taut, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    grids_on_disk(tmp_path / "grid")
+    given = [str(tmp_path / "grid") if each == "GRID" else each for each in options]
+
+    result = taut("--no-models", "--out", str(tmp_path / "r.html"), *given)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not (tmp_path / "r.html").exists()
+
+
+@pytest.mark.slow
+def test_a_report_with_a_grid_has_a_section_on_energy(taut: Taut, tmp_path: Path) -> None:
+    grids_on_disk(tmp_path / "grid")
+    out = tmp_path / "report.html"
+
+    result = taut("--no-models", "--grid", str(tmp_path / "grid"), "--zone", "east", "--pue", "1.2", "--out", str(out))
+
+    assert result.exit_code == 0, result.stderr
+    assert '<section id="energy">' in out.read_text(encoding="utf-8")

@@ -9,23 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
-from pipelines.lake.ingest import ingest
-from pipelines.synth.pai import synthesise
-from tests.pipelines.conftest import PHILLY
 
 WIDEST = 120
 Taut = Callable[..., Result]
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a lake of a synthetic trace with use, and of four jobs of Philly without."""
-    folder = tmp_path_factory.mktemp("rightsizing")
-    synthesise(folder / "raw", tasks=1000, seed=3, tagged_share=0.9)
-    ingest("pai", folder / "raw", folder / "lake", as_name="pai-synth")
-    ingest("pai", folder / "raw", folder / "lake", as_name="ours")
-    ingest("philly", PHILLY.write(folder / "philly"), folder / "lake")
-    return folder / "lake"
 
 
 @pytest.fixture
@@ -93,10 +79,3 @@ def test_a_trace_without_use_says_what_is_needed(taut: Taut) -> None:
     assert result.exit_code == 1
     assert "no measured run among" in result.stderr
     assert "expected a trace whose usage table" in result.stderr
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--by", "colour"], ["--min-runs", "0"], ["--limit", "0"], ["--mem-margin", "-1"]]
-)
-def test_options_that_cannot_be_meant_are_bad_usage(taut: Taut, arguments: list[str]) -> None:
-    assert taut(*arguments).exit_code == 2

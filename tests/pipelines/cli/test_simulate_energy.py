@@ -12,21 +12,11 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from pipelines.cli.simulation_settings import slack_of
 from pipelines.errors import BadUsage
-from pipelines.lake.ingest import ingest
-from pipelines.synth.pai import synthesise
 from scheduler_core.planning.release import Slack
 from tests.pipelines.cli.simulating import command
 
 Taut = Callable[..., tuple[list[dict[str, Any]], str]]
 ENERGY = ("energy_jobs.csv", "energy_hours.csv", "energy_machines.csv")
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("energy")
-    synthesise(folder / "raw", tasks=1000, seed=3, tagged_share=0.9)
-    ingest("pai", folder / "raw", folder / "lake", as_name="pai-synth")
-    return folder / "lake"
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +34,15 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def where_of(lake: Path) -> list[str]:
+    return ["--lake", str(lake), "--trace", "pai-synth", "--predictor", "oracle"]
+
+
 @pytest.fixture
 def taut(lake: Path, tmp_path: Path) -> Taut:
     def run(*arguments: str) -> tuple[list[dict[str, Any]], str]:
-        where = ["--lake", str(lake), "--format", "json", "--predictor", "oracle", "--truth", "contention"]
-        result = CliRunner().invoke(app, command(tmp_path, *where, "--hours", "3", *arguments))
+        usual = ["--format", "json", "--truth", "contention", "--hours", "3"]
+        result = CliRunner().invoke(app, command(tmp_path, *where_of(lake), *usual, *arguments))
         assert result.exit_code == 0, result.stderr
         return json.loads(result.stdout), result.stderr
 
@@ -159,7 +153,7 @@ def test_slack_without_a_grid_holds_nobody_and_says_so(taut: Taut) -> None:
 )
 def test_what_cannot_be_meant_is_bad_usage(lake: Path, grid: Path, arguments: tuple[str, ...], said: str) -> None:
     given = [each.replace("GRID", str(grid)) for each in arguments]
-    result = CliRunner().invoke(app, command(lake.parent, "--lake", str(lake), "--predictor", "oracle", *given))
+    result = CliRunner().invoke(app, command(lake.parent, *where_of(lake), *given))
 
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())

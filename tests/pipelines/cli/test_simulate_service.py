@@ -8,21 +8,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
-from pipelines.lake.ingest import ingest
-from pipelines.synth.pai import synthesise
 from tests.modelserve.client.services import Answer, Row, answering, each, http, replying, serving
 from tests.pipelines.cli.simulating import command
 
 DOWN = replying(http(b"{}", "503 Service Unavailable"))
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a lake of one synthetic trace."""
-    folder = tmp_path_factory.mktemp("service")
-    synthesise(folder / "raw", tasks=1000, seed=3, tagged_share=0.9)
-    ingest("pai", folder / "raw", folder / "lake", as_name="pai-synth")
-    return folder / "lake"
 
 
 def models_until(*days: str, trace: str = "pai-synth", alias: str = "champion") -> bytes:
@@ -40,7 +29,8 @@ def simulated(
 ) -> tuple[Result, list[Row]]:
     """Run `taut simulate` over a service that answers so; return its result, and the bodies it was sent."""
     with serving(*answers, without_body=models) as service:
-        where = ["--lake", str(lake), "--hours", "2", "--truth", "unchanged", "--format", "json"]
+        usual = ["--hours", "2", "--truth", "unchanged", "--format", "json"]
+        where = ["--lake", str(lake), "--trace", "pai-synth", *usual]
         words = command(lake.parent, *where, "theta = 0.1", "--predictor", service.address, *more)
         return CliRunner().invoke(app, words, env={"TAUT_TOKEN": "s3cret"}), service.bodies
 
@@ -125,7 +115,7 @@ def test_the_token_comes_from_a_file_too(lake: Path, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("of-a-file")
     with serving(answering()) as service:
-        where = ("--lake", str(lake), "--hours", "2", "--predictor", service.address)
+        where = ("--lake", str(lake), "--trace", "pai-synth", "--hours", "2", "--predictor", service.address)
         words = command(tmp_path, *where, f"token_file = '{file}'")
         result = CliRunner().invoke(app, words, env={"TAUT_TOKEN": "s3cret"})
     assert result.exit_code == 0, result.stderr

@@ -13,11 +13,8 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.cli.simulation_settings import Settings
-from pipelines.lake.ingest import ingest
-from pipelines.synth.pai import synthesise
 from scheduler_core.queue_policies import QUEUE_POLICIES
 from tests.pipelines.cli.simulating import command
-from tests.pipelines.conftest import PHILLY
 
 Taut = Callable[..., list[dict[str, Any]]]
 
@@ -30,16 +27,6 @@ mem_gib = 512
 gpus = 8
 gpu_type = "T4"
 """
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a lake of a synthetic trace with use, and of four jobs of Philly without."""
-    folder = tmp_path_factory.mktemp("simulation")
-    synthesise(folder / "raw", tasks=1000, seed=3, tagged_share=0.9)
-    ingest("pai", folder / "raw", folder / "lake", as_name="pai-synth")
-    ingest("philly", PHILLY.write(folder / "philly"), folder / "lake")
-    return folder / "lake"
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,9 @@ def test_a_sites_own_patterns_take_the_place_of_the_usual_ones(
         ("a{4294967296}", "expected a file of regular"),
         ("x*", "matches the empty text"),
         (r"\b", "matches the empty text"),
+        ("(a+)+b", "can take forever"),
+        ("(a|aa)*b", "can take forever"),
+        (".*.*.*.*.*b", "can take forever"),
         ("[0-9]+\n" * 10_000, "more than 65536 characters"),
     ],
 )

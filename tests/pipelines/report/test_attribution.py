@@ -16,7 +16,8 @@ from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle, read_bundle, write_bundle
 from modelserve.bundle.card import USAGE_TARGETS, Card, Importance, ResourceImportance, ResponseState
 from pipelines.lake.lake import Lake
-from pipelines.report.models import EXPLAINED_FEATURES, LEAST_LATER, attributions, explained_jobs, models, shap_values
+from pipelines.report.attributions import EXPLAINED_FEATURES, LEAST_LATER, attributions, explained_jobs, shap_values
+from pipelines.report.models import models
 from pipelines.report.page import page
 from pipelines.report.parts import Note, Traces
 from tests.pipelines.report.tiny import JOBS, figures, tables
@@ -144,14 +145,14 @@ def test_a_trace_without_a_job_of_the_kind_is_not_explained(
     assert attributions(bundles["runtime.toy.ctr"], jobs.filter(pl.col("task_type") == "nlp"), history) == []
 
 
-def test_the_section_shows_cards_coverage_importances_and_a_swarm_for_each_target(
+def test_the_section_shows_cards_importances_and_a_swarm_for_each_target(
     lake: Lake, bundles: dict[str, Bundle]
 ) -> None:
     section = models(Traces(lake=lake, names=("toy", "bare")), bundles, ("usage.toy.nlp: damaged",))
 
     drawn = set(figures([section]))
     assert {f"shap-usage.toy.ctr-{target}" for target in USAGE_TARGETS} | {"shap-runtime.toy.ctr-run_s"} <= drawn
-    assert {"importance-runtime.toy.ctr", "coverage-runtime", "coverage-usage"} <= drawn
+    assert {"importance-runtime.toy.ctr"} <= drawn
     assert {name.partition("-")[0] for name, each in figures([section]).items() if each.folded} == {"shap"}
     closed = page("t", "s", [section]).partition('<details class="fold"><summary>')[2]
     assert closed.startswith("How features moved single predictions (SHAP values)</summary>")

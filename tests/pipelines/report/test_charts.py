@@ -9,11 +9,12 @@ import polars as pl
 import pytest
 
 from features.vocabulary import Status
-from pipelines.report.charts.attributions import beeswarm, coverage, importances, swarm_offsets
-from pipelines.report.charts.distributions import LEAST_AMOUNT, LEAST_S, durations, request_and_use
-from pipelines.report.charts.grids import utilisation
-from pipelines.report.charts.panels import LINE_CHARACTERS, TITLE_CHARACTERS, counted
-from pipelines.report.charts.shares import STATUSES, by_status
+from pipelines.report.attributions import beeswarm, importances, swarm_offsets
+from pipelines.report.claims import LEAST_AMOUNT, request_and_use
+from pipelines.report.durations import LEAST_S, durations
+from pipelines.report.machines import utilisation
+from pipelines.report.overview import STATUSES, by_status
+from pipelines.report.panels import LINE_CHARACTERS, TITLE_CHARACTERS, counted
 from pipelines.report.parts import Figure, Section
 from pipelines.report.report import Order, sections
 from tests.pipelines.report.tiny import figures, points_of, spec_of
@@ -35,11 +36,9 @@ def swarm() -> pl.DataFrame:
 def of_models() -> dict[str, Figure]:
     """Return the figures that no tiny lake gives, drawn of rows made up."""
     rows = pl.DataFrame({"feature": ["a", "b"], "mean": [0.2, 0.1], "std": [0.01, 0.02], "repeats": [5, 5]})
-    levels = pl.DataFrame({"model": ["m", "n"], "coverage": [0.9, 0.95], "level": [0.9, 0.95]})
     charts = {
         "importance": importances(rows, "runtime.toy.ctr", "pinball, ln s", "99 later jobs"),
         "swarm": beeswarm(swarm(), "SHAP values, runtime.toy.ctr", "ln of run time in s", "2 later jobs"),
-        "coverage": coverage(levels, "Run times at or below the predicted p90"),
     }
     return {name: Figure(name=name, chart=chart, rows=rows) for name, chart in charts.items()}
 
@@ -67,8 +66,7 @@ def test_a_report_draws_every_subject(drawn: dict[str, dict[str, Any]]) -> None:
 
     assert {
         "status_jobs", "status_gpu_hours", "arrivals_by_hour", "arrivals_by_weekday", "sizes_jobs_share",
-        "slack_share", "request_and_use", "slack_by_kind", "run_time", "queueing_delay", "busy", "concentration",
-        "gpu_hours", "recurrence", "columns", "importance", "swarm", "coverage",
+        "slack_share", "request_and_use", "run_time", "queueing_delay", "busy", "importance", "swarm",
     } <= subjects  # fmt: skip
 
 
@@ -180,13 +178,6 @@ def test_a_status_that_is_not_told_is_shown_as_that() -> None:
 def test_every_status_has_a_colour() -> None:
     assert set(STATUSES) == {*Status, "unknown"}
     assert len(set(STATUSES.values())) == len(STATUSES)
-
-
-@pytest.mark.parametrize(("label", "said"), [("m  n=9", "(n=: jobs)"), ("m", "without counts of jobs")])
-def test_coverage_promises_n_only_where_the_cards_tell_it(label: str, said: str) -> None:
-    rows = pl.DataFrame({"model": [label], "coverage": [0.9], "level": [0.9]})
-
-    assert said in " ".join(coverage(rows, "t").to_dict()["title"]["subtitle"])
 
 
 @pytest.mark.parametrize(("busiest", "most"), [(0.25, 0.3), (0.0, 0.1), (1.0, 1.0)])

@@ -49,7 +49,7 @@ def test_hours_of_the_day_leave_filled_hours_out() -> None:
 
 
 def test_machines_draw_idle_watts_and_what_measured_use_adds(traces: Traces) -> None:
-    found = figures([energy(traces, meters())])["energy_by_machine-toy"].rows.row(0, named=True)
+    found = tables([energy(traces, meters())])["energy_by_machine"].rows.row(0, named=True)
 
     use = sum(hour / 50 for hour in range(48)) / 48
     assert (found["machines"], found["machine_hours"], found["measured_kwh"]) == (1, 48, 0.0)
@@ -82,13 +82,12 @@ def test_measured_power_replaces_that_of_the_gpu_hours_that_it_covers(tmp_path: 
     }
     made = energy(Traces(lake=make_lake(tmp_path, tables_of, trace="live"), names=("live",)), meters())
 
-    found = figures([made])["energy_by_machine-live"].rows.row(0, named=True)
+    found = tables([made])["energy_by_machine"].rows.row(0, named=True)
     modelled_h = 2 * 4 + 2 - 4.5  # GPU-hours of both machines, without those measured
     assert found["measured_share"] == pytest.approx(4.5 / 10)
     assert found["measured_kwh"] == pytest.approx((4 * 41.0 + 0.5 * 45.0) / 1000)
     assert found["idle_kwh"] == pytest.approx((5 * CPU_IDLE_W + modelled_h * T4_IDLE_W) / 1000)
     assert found["busy_kwh"] == pytest.approx(modelled_h * 0.5 * (T4_FULL_W - T4_IDLE_W) / 1000)
-    assert any("% of the energy is measured power" in part.text for part in made.parts if isinstance(part, Note))
 
 
 def test_gpus_that_nobody_used_burn_their_idle_watts(traces: Traces) -> None:
@@ -101,8 +100,6 @@ def test_gpus_that_nobody_used_burn_their_idle_watts(traces: Traces) -> None:
     assert row["idle_kwh"] == pytest.approx(slack_h * T4_IDLE_W / 1000)
     assert row["carbon_kg"] == pytest.approx(row["idle_kwh"] * 1.5 * 200.0 / 1000)
     assert row["cost_usd"] == pytest.approx(row["idle_kwh"] * 1.5 * 0.1)
-    kinds = figures([section])["idle_gpus-toy"].rows
-    assert kinds["idle_kwh"].sum() == pytest.approx(row["idle_kwh"])
 
 
 def test_what_types_unknown_to_the_table_are_taken_as_is_said(traces: Traces) -> None:

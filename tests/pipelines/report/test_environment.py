@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.lake.lake import Lake
-from pipelines.report.environment import environment
+from pipelines.report.machines import environment
 from pipelines.report.parts import Note, Traces
 from pipelines.report.report import Order, report
 from tests.pipelines.report.tiny import figures, tables, tiny_lake

@@ -15,11 +15,11 @@ import pytest
 from pipelines.errors import BadUsage, LakeError
 from pipelines.lake.lake import Lake
 from pipelines.report.claims import claims, price_of
+from pipelines.report.overview import people
 from pipelines.report.page import csv_of, page, shown
 from pipelines.report.parts import Section, Table, Traces, shortened
-from pipelines.report.people import people
 from pipelines.report.report import MOST_TRACES, SECTIONS, Order, chosen, report
-from tests.pipelines.report.tiny import ATTACK, figures, frame, tables
+from tests.pipelines.report.tiny import ATTACK, frame, tables
 from tests.pipelines.statistics.lakes import make_lake, ran
 
 
@@ -133,12 +133,11 @@ def test_what_a_trace_does_not_tell_is_said_with_the_reason(html: str) -> None:
 
 
 def test_money_is_gpu_slack_times_the_price_and_only_where_one_is_stated(lake: Lake, made: list[Section]) -> None:
-    priced = tables(made)["slack_cost"].rows
+    priced = tables(made)["slack_by_kind"].rows
     traces = Traces(lake=lake, names=("toy",))
     free = tables([claims(traces, None), people(traces, None)])
 
     assert (priced["slack (EUR)"] - 2.0 * priced["slack_h"]).abs().max() < 1e-9  # type: ignore[operator]
-    assert "slack_cost" not in free
     assert not [name for each in free.values() for name in each.rows.columns if "(" in name]
 
 
@@ -147,8 +146,8 @@ def test_users_of_one_name_in_two_clusters_are_two(tmp_path: Path) -> None:
     with make_lake(tmp_path, {"jobs": jobs}) as lake:
         made = people(Traces(lake=lake, names=("toy",)), None)
 
-    rows = figures([made])["gpu_hours-by-user-toy"].rows
-    assert rows["user"].to_list() == ["c0/ann", "c1/ann"]
+    rows = tables([made])["gpu_hours-by-user"].rows
+    assert rows.select("cluster", "user").rows() == [("c0", "ann"), ("c1", "ann")]
 
 
 @pytest.mark.parametrize(

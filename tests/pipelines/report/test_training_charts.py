@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pipelines.models.evaluate import FitRecord
-from pipelines.report.charts.training import calibration, picture, weekly_loss
+from pipelines.report.training import calibration, picture, weekly_loss
 
 MONDAY = date(2021, 3, 1)
 LOSSES = {"combined": (0.5, 0.6), "recent_20": (0.7, 0.6), "user_median": (0.6, 0.9), "global_median": (2.0, 2.0)}

@@ -24,7 +24,7 @@ def tiny_lake(folder: Path) -> Lake:
             queue_s=float(at % 5),
             user=ATTACK if at % 3 == 0 else f"user-number-{at % 4}",
             group=f"group-{at % 6}",
-            vc=f"vc{at % 2}",
+            vc=(ATTACK, "vc1")[at % 2],
             task_type=("ctr", "nlp")[at % 2],
             gpu_type="T4",
             instances=1 + at % 3,

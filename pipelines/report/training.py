@@ -5,7 +5,7 @@ import polars as pl
 
 from pipelines.models.evaluate import FitRecord
 from pipelines.models.judging import COMBINED
-from pipelines.report.charts.panels import BLACK, BLUE, PNG_SCALE, VERMILLION
+from pipelines.report.panels import BLACK, BLUE, PNG_SCALE, VERMILLION
 
 __all__ = ["picture"]
 

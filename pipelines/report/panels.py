@@ -6,7 +6,7 @@ Colours are Okabe and Ito's, amounts use cividis: both are colour-blind safe, an
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 import altair as alt
 import polars as pl
@@ -27,11 +27,9 @@ TITLE_CHARACTERS, LINE_CHARACTERS = 44, 60
 """Maximum number of characters of a line in titles and in subtitles; such lines fit on a phone."""
 
 Chart = alt.Chart | alt.LayerChart
+Channel = TypeVar("Channel", alt.X, alt.Y)
 
 _LINE_LEGEND: Final = alt.Legend(symbolType="stroke", symbolStrokeWidth=2, symbolSize=300, symbolOpacity=1.0)
-
-THOUSANDS: Final = "format(datum.value, '~s')"
-"""Number format of an axis of amounts: `0`, `800`, `1.2k`."""
 
 
 def panel(chart: Chart, title: str, of: Sequence[str], *, height: int | None = 190) -> alt.TopLevelMixin:
@@ -97,6 +95,28 @@ def drawn(
 def tips(form: str, *columns: str) -> list[alt.Tooltip]:
     """Return tooltips of numbers with one format."""
     return [alt.Tooltip(f"{name}:Q", format=form) for name in columns]
+
+
+def names(column: str, rows: pl.DataFrame, title: str | None = None) -> alt.Y:
+    """Return a vertical axis of the names in a column, in the order of the rows."""
+    return alt.Y(f"{column}:N").title(title).sort(rows[column].unique(maintain_order=True).to_list())
+
+
+def share(channel: type[Channel], column: str, title: str, *, whole: bool = False) -> Channel:
+    """Return an axis of shares in percent; a `whole` one is from 0 to 100 %."""
+    axis: Channel = channel(f"{column}:Q").title(title).axis(format="%")  # type: ignore[attr-defined]  # of both axes
+    return axis.scale(domain=[0, 1], clamp=True) if whole else axis  # type: ignore[attr-defined, no-any-return]
+
+
+def with_counts(column: str, count: str) -> pl.Expr:
+    """Return names followed by a count, as `T4  n=12`."""
+    counts = pl.col(count).map_elements(spaced, return_dtype=pl.String)
+    return pl.concat_str(pl.col(column).cast(pl.String).fill_null("unknown"), pl.lit("  n="), counts)
+
+
+def tall(rows: pl.DataFrame, each_px: int = 24) -> int:
+    """Return the height in pixels of a chart with one line per row."""
+    return max(70, each_px * rows.height)
 
 
 def ranges(

@@ -1,1 +1,0 @@
-"""Charts: functions from a frame of rows to an Altair chart."""

@@ -1,0 +1,152 @@
+"""The report's sections on machines: use over the week, and the power, temperature and errors of measured GPUs."""
+
+import math
+from functools import partial
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from pipelines.report.overview import WEEKDAYS
+from pipelines.report.panels import (
+    AMOUNTS,
+    SERIES,
+    by_hour,
+    drawn,
+    names,
+    panel,
+    ranges,
+    share,
+    tall,
+    tips,
+    total,
+    with_counts,
+)
+from pipelines.report.parts import Note, Part, Section, Table, Traces
+
+BUSY: Final = {"cpu": "CPU", "mem": "memory", "gpu": "GPU"}
+RANGE: Final = "tick: mean, bar: 25 to 75 %, line: 10 to 90 %"
+_ENDS: Final = ("p90", "p25", "p75", "mean")
+"""Ends of the lines and bars of a range, and its tick."""
+_COLUMNS: Final = ("gpus", "gpu_hours", "sampled_h", "energy_kwh", "mean_w", "max_w", "mean_c", "max_c")
+FITTED: Final = (
+    "Least squares over machine-hours: power of a GPU at busy fraction 0 (idle_w) and 1 (full_w), and the share of the "
+    "variance explained (r2); figures for the file of taut simulate --power"
+)
+MOST_MACHINES: Final = 12
+"""Maximum number of machines in the table of errors."""
+
+
+def busyness(traces: Traces) -> Section:
+    """Build the section on machine use: heat maps of each resource's busy fraction, and its range by machine type."""
+    hours, kinds = traces.ask("utilisation_by_hour", "weekday"), traces.ask("utilisation_by_machine_type")
+
+    def heat_map(resource: str, rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
+        return utilisation(rows, resource, trace, traces.lake.manifest(trace).zone)
+
+    def by_type(resource: str, rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
+        return by_machine_type(rows, resource, trace, traces.colour(trace))
+
+    parts: list[Part] = []
+    for resource in BUSY:
+        of_resource = pl.col("resource") == resource
+        parts += hours.where(of_resource).figures("busy-{trace}-" + resource, partial(heat_map, resource))
+        parts += kinds.where(of_resource).figures("busy-by-type-{trace}-" + resource, partial(by_type, resource))
+    return Section(
+        name="utilisation",
+        title="Utilisation",
+        intro="Means over machine-hours in the trace's own time zone: machines sampled each minute weigh as much "
+        "as machines sampled each hour. Hours without a sample are empty, not idle.",
+        parts=(*parts, *hours.notes),
+    )
+
+
+def utilisation(rows: pl.DataFrame, resource: str, trace: str, zone: str) -> alt.TopLevelMixin:
+    """Draw the mean busy fraction of one resource by local weekday and hour; hours without samples stay empty."""
+    days = pl.col("weekday").replace_strict(dict(enumerate(WEEKDAYS, start=1)), return_dtype=pl.String)
+    shown = rows.select("hour", "machine_hours", "mean_frac", day=days)
+    # The colour scale ends at the busiest hour, rounded up to 10 %: up to 100 %, a rarely busy trace would be dark.
+    most = max(math.ceil(10 * (shown["mean_frac"].max() or 0)), 1) / 10  # type: ignore[arg-type, operator]  # fractions
+    legend = alt.Legend(format="%", orient="right", gradientLength=110, title=None)
+    chart = drawn(
+        shown,
+        "rect",
+        x=alt.X("hour:O").title("local hour of the day").axis(labelAngle=0, labelOverlap=True, labelSeparation=5),
+        y=alt.Y("day:O").title(None).sort(list(WEEKDAYS)),
+        color=alt.Color("mean_frac:Q").scale(scheme=AMOUNTS, domain=[0, most]).legend(legend),
+        tooltip=["day:O", "hour:O", *tips(".1%", "mean_frac"), "machine_hours:Q"],
+    )
+    of = [f"n = {total(rows, 'machine_hours')} machine-hours; {zone}; colours to {most:.0%} busy"]
+    return panel(chart, f"{BUSY[resource]} busy, mean, {trace}", of)
+
+
+def by_machine_type(rows: pl.DataFrame, resource: str, trace: str, colour: int) -> alt.TopLevelMixin:
+    """Draw the busy fraction of each machine type: 10th to 90th percentile (line), quartiles (bar), mean (tick)."""
+    shown = rows.with_columns(kind=with_counts("machine_type", "machines"))
+    x = share(alt.X, "p10_frac", f"{BUSY[resource]} busy, share", whole=True)
+    told = tips(".1%", "p10_frac", "p25_frac", "mean_frac", "p75_frac", "p90_frac")
+    chart = ranges(shown, names("kind", shown), x, [f"{each}_frac" for each in _ENDS], colour, told)
+    of = [f"n = {total(rows, 'machine_hours')} machine-hours (at the label: machines)", RANGE]
+    return panel(chart, f"{BUSY[resource]} busy by type of machine, {trace}", of, height=tall(rows))
+
+
+def environment(traces: Traces) -> Section | None:
+    """Build the section: power by hour and type, a table by type, fitted power, machines with errors; None if empty."""
+    kinds = traces.ask("gpu_environment", "gpu_type")
+    if not kinds.traces:
+        return None
+    hours, fitted = traces.ask("gpu_environment", "hour"), traces.ask("gpu_power_by_use")
+    known = pl.col("mean_w").count().over("trace") > 0
+    zones = {trace: traces.lake.manifest(trace).zone for trace in kinds.traces}
+    parts = hours.where(known).figures(
+        "power-{trace}", lambda rows, trace: power_hours(rows, trace, zones[trace], traces.colour(trace))
+    )
+    parts += kinds.where(known).figures(
+        "power-by-type-{trace}", lambda rows, trace: power_of_types(rows, trace, traces.colour(trace))
+    )
+    said = "Hours that samples cover, energy drawn in them, power in W, temperature in degrees C"
+    parts += kinds.table("gpu_environment", "GPUs by type", said, ("trace", "gpu_type", *_COLUMNS))
+    parts += fitted.table("gpu_power_by_use", "Power by use", FITTED)
+    parts += _errors(traces)
+    return Section(
+        name="environment",
+        title="Power and temperature of GPUs",
+        intro="Measured: as the GPUs' exporters reported them, hour by hour. Hours without samples are absent.",
+        parts=(*parts, *kinds.notes, *fitted.notes),
+    )
+
+
+def _errors(traces: Traces) -> list[Part]:
+    """Return a table of the machines with most hours of XID errors, or a note that there are none."""
+    asked = traces.ask("gpu_environment", "machine")
+    ill = asked.rows.filter(pl.col("xid_hours") > 0)
+    if ill.is_empty():
+        return [Note(text="No reported XID error code changed.")]
+    worst = ill.sort("xid_hours", "trace", "machine", descending=[True, False, False]).head(MOST_MACHINES)
+    rows = worst.select("trace", "machine", "gpus", "gpu_hours", "xid_hours", "xid_gpus", "max_c")
+    said = f"Hours in which the XID error code of a GPU changed; up to {MOST_MACHINES} machines, most hours first"
+    return [Table(name="gpu_errors", title="Machines with GPU errors", rows=rows, said=said)]
+
+
+def power_hours(rows: pl.DataFrame, trace: str, zone: str, colour: int) -> alt.TopLevelMixin:
+    """Draw the power of a GPU by local hour of the day: mean (line), quartiles of its hours (band), 95 % (dots)."""
+    hue = SERIES[colour % len(SERIES)]
+    told: list[str | alt.Tooltip] = ["hour:Q", *tips(",.1f", "p25_w", "mean_w", "p75_w", "p95_w"), "gpu_hours:Q"]
+    y = alt.Y("p25_w:Q").title("W per GPU")
+    chart = by_hour(rows, hue, "local hour of the day", y, ("p75_w", "mean_w", "p95_w"), told)
+    of = [
+        f"n = {total(rows, 'gpu_hours')} hours of GPUs; {zone}",
+        "line: mean; band: 25 to 75 % of the hours; dots: 95 %",
+    ]
+    return panel(chart, f"Power by hour of the day, {trace}", of)
+
+
+def power_of_types(rows: pl.DataFrame, trace: str, colour: int) -> alt.TopLevelMixin:
+    """Draw the power of each GPU type: 10th to 90th percentile of its hours (line), quartiles (bar), mean (tick)."""
+    shown = rows.with_columns(kind=with_counts("gpu_type", "gpus"))
+    y = names("kind", shown).axis(labelLimit=260)
+    x = alt.X("p10_w:Q").title("W per GPU, mean of an hour")
+    told: list[str | alt.Tooltip] = ["kind:N", *tips(",.1f", "mean_w", "p50_w", "max_w", "max_c")]
+    chart = ranges(shown, y, x, [f"{each}_w" for each in _ENDS], colour, told)
+    of = [f"n = {total(rows, 'gpu_hours')} hours of GPUs (at the label: GPUs)", RANGE]
+    return panel(chart, f"Power by type of GPU, {trace}", of, height=tall(rows, 34))
