@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from modelserve.learning.modes import NO_BRAKE
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest, Forbidden
+from modelserve.learning.modes import NO_BRAKE
 from modelserve.scopes import Scope
 from modelserve.store.answers import AnswerRecord, write_answers
 from modelserve.store.finished import newest_finished
