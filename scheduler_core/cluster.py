@@ -12,9 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from scheduler_core.devices import WHOLE, Sharing, shape, slots, whole_devices
 from scheduler_core.errors import BadInput, SchedulerError
-from scheduler_core.gangs import ALTERNATIVES, GPUS, MILLI, UNIT_SLACK, UNITS, Allocation, Demand, demand_of, in_devices
+from scheduler_core.gangs import (
+    ALTERNATIVES,
+    GPUS,
+    MILLI,
+    UNIT_SLACK,
+    UNITS,
+    WHOLE,
+    Allocation,
+    Demand,
+    Sharing,
+    demand_of,
+    in_devices,
+    shape,
+    slots,
+    whole_devices,
+)
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -126,16 +140,6 @@ class Room:
         if (left.free < 0).any() or (left.devices is not None and (left.devices < 0).any()):
             raise SchedulerError("allocations take more than is free")
         return left
-
-    def within(self, other: "Room") -> "Room":
-        """Return the capacity that is free both here and in `other`."""
-        free = np.minimum(self.free, other.free)
-        if self.devices is None or other.devices is None or self.tenants is None or other.tenants is None:
-            return Room(free, self.largest, self.up, self.of_type)
-        # Free capacity is the minimum of both per device; a tenant count is the larger of both.
-        left = np.minimum(self.devices, other.devices)
-        free[:, GPUS] = left.sum(axis=1)
-        return Room(free, self.largest, self.up, self.of_type, left, np.maximum(self.tenants, other.tenants))
 
     def only(self, up: BoolArray) -> "Room":
         """Return the free capacity if the machines not marked in `up` (machines,) are down."""

@@ -11,13 +11,10 @@ import numpy as np
 
 from scheduler_core.cluster import Cluster as Machinery
 from scheduler_core.cluster import Room as Free
-from scheduler_core.devices import shape
 from scheduler_core.errors import BadInput
-from scheduler_core.gangs import ANY_GPU_TYPE, Demand
-from scheduler_core.jobs import Jobs
+from scheduler_core.gangs import ANY_GPU_TYPE, Demand, shape
 from scheduler_core.kernels import gittins
 from scheduler_core.kernels.clock import AIM, DONE, LOG_FULL, advance, aim_at_goal
-from scheduler_core.kernels.goals import goal_of, kinds_of
 from scheduler_core.kernels.records import DRF, JOB, NONE, Rows
 from scheduler_core.kernels.sharing import fill_in_order
 from scheduler_core.kernels.state import (
@@ -40,9 +37,8 @@ from scheduler_core.kernels.state import (
     write_back,
 )
 from scheduler_core.placement import PLACEMENTS
-from scheduler_core.queue_policies import QUEUE_POLICIES, predicted_or_last
-from scheduler_core.queueing import Discipline
-from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
+from scheduler_core.queueing import QUEUE_POLICIES, Discipline, Jobs, predicted_or_last
+from scheduler_core.target import SlidingTarget, TargetWorkload, goal_of, kinds_of, target_of
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["NO_BREAKS", "Ties", "begun", "effort_s", "fill", "goals_of", "in_arrays", "pays", "run"]
@@ -329,7 +325,7 @@ def _grown(state: State) -> Log:
     log, tally = state.log, state.queue.tally[0]
     runs = max(2 * len(log.runs), int(tally["runs"] + tally["waiting"]))
     hosts = max(2 * len(log.hosts), int(tally["hosts"] + tally["waiting_hosts"]))
-    longer = log_of(len(log.ends), runs, hosts, log.devices.shape[1])
+    longer = log_of(len(log.expected), runs, hosts, log.devices.shape[1])
     for old, new in zip(log, longer, strict=True):
         new[: len(old)] = old
     return longer

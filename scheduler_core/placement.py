@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler_core.devices import SHARINGS, Sharing
 from scheduler_core.errors import BadInput
+from scheduler_core.gangs import SHARINGS, Sharing
 
 __all__ = ["AIMING", "PLACEMENTS", "sharing_of"]
 

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from scheduler_core.cluster import Allocation, Demand, Room
-from scheduler_core.devices import shape
 from scheduler_core.engine import run
-from scheduler_core.kernels.backfill import reserve
+from scheduler_core.gangs import shape
+from scheduler_core.kernels.backfill import narrow, reserve
 from scheduler_core.kernels.records import DRF
 from scheduler_core.kernels.rooms import copied, hosted_in_all
 from scheduler_core.kernels.snapshots import compare
@@ -164,9 +164,10 @@ class Round:
         return needed
 
     def reservation(self, head: int) -> tuple[float, Room]:
-        """Return when the head of the queue should start, and the capacity that it will leave free then."""
+        """Return when the head of the queue should start, and the capacity that is free now and it will not need."""
         reserve(self.rows, head)
-        return float(self.rows.queue.tally[0].shadow_s), self._room(self.state.scratch.spare)
+        narrow(self.rows, 0, len(self.state.cluster.away))
+        return float(self.rows.queue.tally[0].shadow_s), self._room(self.state.scratch.bare)
 
     def expected_starts_s(self, serials: Collection[int]) -> dict[int, float]:
         """Return in how many seconds waiting jobs are expected to start, by serial; inf if unknown.

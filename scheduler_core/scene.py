@@ -23,14 +23,13 @@ from scheduler_core.cluster import (
     in_devices,
     move,
 )
-from scheduler_core.devices import WHOLE, Sharing, Taken, bound, shape
 from scheduler_core.engine import begun, effort_s, in_arrays, pays
 from scheduler_core.errors import BadInput
-from scheduler_core.jobs import Jobs
+from scheduler_core.gangs import WHOLE, Sharing, Taken, bound, shape
 from scheduler_core.kernels.snapshots import enter
 from scheduler_core.kernels.state import Placed, State, uncompiled, write_back
 from scheduler_core.placement import sharing_of
-from scheduler_core.queueing import Discipline
+from scheduler_core.queueing import Discipline, Jobs
 from scheduler_core.snapshot import MachineState, QueuedJob, RunningJob, Snapshot
 from scheduler_core.target import target_of
 from scheduler_core.types import RESOURCES, FloatArray, Request

@@ -1,6 +1,6 @@
 """Calls for placements and for explanations of waiting jobs: the cluster of a call in, decisions with reasons out.
 
-The decisions are `scheduler_core.decisions` and `scheduler_core.changes`; no model is used.
+The decisions are `scheduler_core.decisions` and `scheduler_core.explain`; no model is used.
 """
 
 import math
@@ -12,10 +12,10 @@ from modelserve.calls.context import Answered, RequestContext, Values, finite, w
 from modelserve.contract.placements import MAX_EXPLAINED, ClusterBody, PendingBody, QueuedRow
 from modelserve.contract.requests import amounts_of
 from modelserve.errors import BadRequest
-from scheduler_core.changes import Change, Explained, explain_waiting
 from scheduler_core.cluster import Machine
 from scheduler_core.decisions import Decision, place_queue
 from scheduler_core.errors import BadInput
+from scheduler_core.explain import Change, Explained, explain_waiting
 from scheduler_core.queueing import Discipline
 from scheduler_core.snapshot import MachineState, QueuedJob, RunningJob, Snapshot, Spot
 from scheduler_core.types import RESOURCES, Request
@@ -136,21 +136,20 @@ def _decision(found: Decision) -> Values:
 
 
 def _explained(found: Explained) -> Values:
-    why = found.why
     missing = None if found.missing is None else dict(zip(RESOURCES, found.missing.row(), strict=True))
     return {
-        "job_id": why.job_id,
-        "hold": str(why.hold),
-        "place": why.place,
-        "head": why.head,
-        "text": why.text,
-        "instances": why.instances,
-        "hosted": why.hosted,
-        "short": why.short,
+        "job_id": found.job_id,
+        "hold": str(found.hold),
+        "place": found.place,
+        "head": found.head,
+        "text": found.text,
+        "instances": found.instances,
+        "hosted": found.hosted,
+        "short": found.short,
         "nearest": None if found.nearest is None else {"machine": found.nearest, "missing": missing},
-        "must_end": why.must_end,
-        "room_in_s": finite(why.room_in_s),
-        "expected_wait_s": finite(why.expected_wait_s),
+        "must_end": found.must_end,
+        "room_in_s": finite(found.room_in_s),
+        "expected_wait_s": finite(found.expected_wait_s),
         "changes": [_change(each) for each in found.changes],
     }
 

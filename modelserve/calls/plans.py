@@ -14,9 +14,11 @@ from modelserve.calls.context import Answered, RequestContext, Values, written
 from modelserve.contract.plans import HoldBody, PlanBody, PlanJob
 from modelserve.contract.requests import JobRow
 from modelserve.errors import BadRequest
-from scheduler_core.planning.carbon.allocator import Round, allocate, carbon_round
-from scheduler_core.planning.carbon.jobs import ElasticJobs, Period
+from scheduler_core.planning.carbon import Round, allocate, carbon_round
+from scheduler_core.planning.cost import POSTPONED, Decision, Nodes, NodeType, Problem, WaitingJobs
+from scheduler_core.planning.elastic import ElasticJobs, Period
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.lookahead import look_ahead
 from scheduler_core.planning.release import foreseen, released_s
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
@@ -165,10 +167,6 @@ def _planned(body: PlanBody, row: int, found: Round, at: int, nodes: list[str], 
 
 
 def _by_cost(body: PlanBody, nodes: list[str], now: float) -> Values:
-    # Late: these load the compiler, which only calls about cost need.
-    from scheduler_core.planning.cost.lookahead import look_ahead
-    from scheduler_core.planning.cost.problem import POSTPONED, Decision, Nodes, NodeType, Problem, WaitingJobs
-
     run_s, due_s = _run_s(body), np.array([row.due_ts.timestamp() if row.due_ts else np.inf for row in body.jobs])
     types = tuple(
         NodeType(

@@ -17,8 +17,7 @@ from modelserve.calls.recommendations import minimum_of
 from modelserve.calls.samples import USES, Refusal, device_gib, refused_cells, samples_of, statistics_of, whole
 from modelserve.contract.requests import NO_FLOORS
 from modelserve.contract.reservations import ReserveBody, RunningJob
-from scheduler_core.measuring import Samples, faults_of, measure
-from scheduler_core.reserve import ReservePolicy, ReserveReason, Running, reserve
+from scheduler_core.reserve import ReservePolicy, ReserveReason, Running, Samples, faults_of, measure, reserve
 from scheduler_core.types import RESOURCES, FloatArray, IntArray
 
 __all__ = ["POLICY", "reserved"]

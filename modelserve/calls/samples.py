@@ -1,6 +1,6 @@
 """Samples and running statistics of a reservation call, as arrays, with a list of what is refused of each job.
 
-The rules for a single sample are in `scheduler_core.measuring`.
+The rules for a single sample are in `scheduler_core.reserve`.
 """
 
 import math
@@ -13,8 +13,7 @@ import numpy as np
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from modelserve.contract.reservations import ComputeKnown, InputFault, RunningJob, SampleColumns, Statistics
-from scheduler_core.measuring import SampleFault, Samples
-from scheduler_core.reserve import Running
+from scheduler_core.reserve import Running, SampleFault, Samples
 from scheduler_core.types import FloatArray, IntArray
 
 __all__ = ["USES", "Refusal", "device_gib", "refused_cells", "samples_of", "statistics_of", "whole"]

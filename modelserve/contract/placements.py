@@ -11,7 +11,7 @@ from modelserve.contract.fields import Amount, Answer, Finite, Part, StrictFinit
 from modelserve.contract.jobs import Amounts, Recommended
 from modelserve.contract.requests import RecommendBody, RecommendJob, RequestRow
 from scheduler_core.placement import PLACEMENTS
-from scheduler_core.queue_policies import QUEUE_POLICIES
+from scheduler_core.queueing import QUEUE_POLICIES
 
 __all__ = [
     "MAX_EXPLAINED", "ClusterBody", "PendingAnswer", "PendingBody", "PlaceAnswer", "QueuedRow",

@@ -27,7 +27,7 @@ Reason = Literal["probation", "stale", "pressing", "held", "measured", "refused"
 InputFault = Literal["missing", "ambiguous", "length"]
 """Faults of a job's measurements other than those of a sample: a missing value, two values for one, unequal lengths."""
 Fault = Literal["not_finite", "negative", "too_large", "out_of_order", "ahead", InputFault]
-"""The faults of a sample of `scheduler_core.measuring`, and those of a job's measurements."""
+"""The faults of a sample of `scheduler_core.reserve`, and those of a job's measurements."""
 
 Column = Annotated[tuple[float | None, ...], Field(max_length=MAX_SAMPLES, fail_fast=True)]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]

@@ -91,7 +91,7 @@ def step(title: str) -> Iterator[None]:
 @contextmanager
 def compiling() -> Iterator[None]:
     """Print a line if numba compiles code within the block, as on the first run; later runs use cached code."""
-    from scheduler_core.kernels.notice import compiling_told
+    from scheduler_core.kernels.kernel import compiling_told
 
     console = Console(stderr=True, soft_wrap=True)
     with compiling_told(lambda: console.print(COMPILING, highlight=False)):

@@ -18,7 +18,7 @@ from pipelines.simulation.shared.variation import VARIATIONS
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.planning.release import Slack
-from scheduler_core.queue_policies import QUEUE_POLICIES
+from scheduler_core.queueing import QUEUE_POLICIES
 
 
 def among(names: Iterable[str], *, address: bool = False) -> AfterValidator:

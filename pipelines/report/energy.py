@@ -18,8 +18,7 @@ from pipelines.simulation.energy.meters import Meters
 from pipelines.simulation.energy.site import machine_notes
 from pipelines.simulation.energy.tables import G_PER_KG
 from scheduler_core.cluster import Machine
-from scheduler_core.planning.grid import Grid
-from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
+from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, Grid, HourlySeries
 from scheduler_core.planning.power import PowerTable
 
 UNKNOWN: Final = "not in the trace"

@@ -13,12 +13,10 @@ from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages, Workload
 from pipelines.simulation.shared.inputs import SHARED, SharedSettings
 from scheduler_core.cluster import Demand
-from scheduler_core.devices import Sharing
 from scheduler_core.errors import BadInput
-from scheduler_core.gangs import ANY_GPU_TYPE
+from scheduler_core.gangs import ANY_GPU_TYPE, Sharing
 from scheduler_core.placement import AIMING, PLACEMENTS, sharing_of
-from scheduler_core.queue_policies import policy_of
-from scheduler_core.queueing import Discipline
+from scheduler_core.queueing import Discipline, policy_of
 from scheduler_core.shrink import Guard, ShrinkPolicy
 from scheduler_core.target import WINDOW, SlidingTarget, TargetWorkload, check_popularity, target_of
 from scheduler_core.types import IntArray

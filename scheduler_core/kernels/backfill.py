@@ -10,17 +10,23 @@ run times are predicted instead of stated by users.
 
 import math
 
-from scheduler_core.kernels.front import clear_front, leave_front
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.offers import next_offer, offer_again, offer_all
 from scheduler_core.kernels.placing import placed
 from scheduler_core.kernels.records import DRF
 from scheduler_core.kernels.rooms import copied, fits, fits_free, hosted_in_all, share_free, shift
 from scheduler_core.kernels.starts import lent, start, start_chosen
 from scheduler_core.kernels.state import NONE, Room, State
-from scheduler_core.kernels.waiting import bucket_of, unlink
+from scheduler_core.kernels.waiting import (
+    bucket_of,
+    clear_front,
+    leave_front,
+    next_offer,
+    offer_again,
+    offer_all,
+    unlink,
+)
 
-__all__ = ["reserve"]
+__all__ = ["narrow", "reserve"]
 
 OPEN = 0
 SHORT_ONLY = 1
@@ -95,7 +101,7 @@ def _narrow_devices(now: Room, spare: Room, bare: Room, machine: int) -> None:
 
 
 @kernel
-def _narrow(state: State, first: int, end: int) -> None:
+def narrow(state: State, first: int, end: int) -> None:
     """Write to `bare` the capacity of machines that is free now and will not be needed by the head."""
     now, spare, bare, largest = state.cluster.now, state.scratch.spare, state.scratch.bare, state.cluster.largest
     free, now_free, spare_free = bare.free, now.free, spare.free
@@ -136,7 +142,7 @@ def _backfilled(state: State, place: int, late: bool) -> bool:
         if late:
             count = -log.counts[host]
             shift(scratch.spare, cluster.largest, log.hosts[host], queue, at, count, log.devices, host)
-        _narrow(state, log.hosts[host], log.hosts[host] + 1)
+        narrow(state, log.hosts[host], log.hosts[host] + 1)
     return True
 
 
@@ -181,7 +187,7 @@ def _behind(state: State) -> None:
     if not _still_reserved(state, head):
         reserve(state, head)
         tally.seen = 0
-        _narrow(state, 0, len(state.cluster.away))
+        narrow(state, 0, len(state.cluster.away))
     place, runs = 1, tally.runs
     for _ in range(state.rules.depth):
         if usable == 0 or not _in_front(state, place):

@@ -8,14 +8,14 @@ of equal demand) that did not fit is not tried again in that round.
 import math
 
 from scheduler_core.kernels.backfill import easy_round
-from scheduler_core.kernels.kernel import SOURCES, Kept, by_reference, kept, kernel
-from scheduler_core.kernels.offers import next_offer, offer, offer_again, offer_all
+from scheduler_core.kernels.heaps import popped
+from scheduler_core.kernels.kernel import by_reference, kept, kernel
 from scheduler_core.kernels.preemption import preempting_round
 from scheduler_core.kernels.rooms import copied_on, fits, fits_free, note_change
 from scheduler_core.kernels.sharing import aim
-from scheduler_core.kernels.starts import COMPLETED, FAILED, INTERRUPTED, KILLED, start, stop, wait
+from scheduler_core.kernels.starts import COMPLETED, FAILED, INTERRUPTED, KILLED, RUNNING, start, stop, wait
 from scheduler_core.kernels.state import NONE, Cluster, State
-from scheduler_core.kernels.waiting import smallest_gpus, take
+from scheduler_core.kernels.waiting import next_offer, offer, offer_again, offer_all, smallest_gpus, take
 
 __all__ = ["AIM", "DONE", "LOG_FULL", "advance", "aim_at_goal", "judge"]
 
@@ -32,14 +32,21 @@ def _tick_s(now_s: float, quantum_s: float) -> float:
 
 
 @kernel
+def next_end(state: State) -> float:
+    """Return when the next run ends; infinity if none runs."""
+    log, tally = state.log, state.queue.tally[0]
+    while tally.ends > 0 and log.runs[log.ends[0].what].ending != RUNNING:
+        tally.ends = popped(log.ends, tally.ends)  # a run that was stopped before its planned end
+    return float(log.ends[0].value) if tally.ends > 0 else math.inf
+
+
+@kernel
 def next_moment(state: State) -> float:
     """Return the time of the next event or preemption check; infinity if nothing more happens."""
     tally, jobs, breaks = state.queue.tally[0], state.queue.jobs, state.breaks
-    moment_s = math.inf
-    if tally.running > 0:
-        moment_s = state.log.ends[0].end_s
-        if state.rules.preempting and tally.waiting > 0:
-            moment_s = min(moment_s, _tick_s(tally.now_s, state.rules.quantum_s))
+    moment_s = next_end(state)
+    if state.rules.preempting and tally.running > 0 and tally.waiting > 0:
+        moment_s = min(moment_s, _tick_s(tally.now_s, state.rules.quantum_s))
     if tally.arrivals < len(jobs):
         moment_s = min(moment_s, jobs[tally.arrivals].arrive_s)
     if tally.ups < len(breaks.up_s):
@@ -63,8 +70,8 @@ def count_stranded(state: State, until_s: float) -> None:
 def end_runs(state: State) -> None:
     """End the runs whose planned end has come; killed jobs enter the queue again with their full request."""
     queue, log, tally = state.queue, state.log, state.queue.tally[0]
-    while tally.running > 0 and log.ends[0].end_s <= tally.now_s:
-        number = log.ends[0].run
+    while next_end(state) <= tally.now_s:
+        number = log.ends[0].what
         row = queue.jobs[log.runs[number].job]
         if row.dies and not row.full:
             job = stop(state, number, KILLED)
@@ -99,8 +106,8 @@ def _interrupt(state: State) -> None:
     """Stop every run with an instance on a machine that is down; its job loses its work and waits again."""
     queue, log, picks, tally = state.queue, state.log, state.scratch.picks, state.queue.tally[0]
     hit = 0
-    for end in range(tally.running):
-        number = log.ends[end].run
+    for slot in range(tally.running):
+        number = log.active[slot].run
         for place in range(log.runs[number].first_host, log.runs[number + 1].first_host):
             if state.cluster.away[log.hosts[place]] > 0:
                 picks[hit].what = number
@@ -222,53 +229,39 @@ AIM = 2
 """Why `advance` returns."""
 
 
-def _looping(sources: str) -> Kept:
-    @kept
-    def advance(state: State) -> int:
-        """Simulate until nothing more happens before the horizon, the log is full, or a new target workload is due."""
-        _ = sources  # captured, so that changed sources give a new cache key for the compiled code
-        state = by_reference(state)
-        tally, rules, horizon_s = state.queue.tally[0], state.rules, state.rules.horizon_s
-        if tally.arrivals == 0:
-            judge(state)
-        while _has_room(state):
-            if tally.arrivals >= tally.aim_at:
-                return AIM
-            if rules.preempting:  # no kernel of its own: LLVM would optimize all rounds once more
-                preempting_round(state)
-            elif rules.easy:
-                easy_round(state)
-            elif rules.overtakes >= 0:
-                bounded_round(state)
-            else:
-                unbounded_round(state)
-            upcoming_s = next_moment(state)
-            if upcoming_s > horizon_s or upcoming_s == math.inf:
-                if horizon_s < math.inf:
-                    count_stranded(state, horizon_s)
-                return DONE
-            count_stranded(state, upcoming_s)
-            tally.now_s = upcoming_s
-            end_runs(state)
-            bring_up(state)
-            take_down(state)
-            admit(state)
-        return LOG_FULL
-
-    return advance
+@kept
+def advance(state: State) -> int:
+    """Simulate until nothing more happens before the horizon, the log is full, or a new target workload is due."""
+    state = by_reference(state)
+    tally, rules, horizon_s = state.queue.tally[0], state.rules, state.rules.horizon_s
+    if tally.arrivals == 0:
+        judge(state)
+    while _has_room(state):
+        if tally.arrivals >= tally.aim_at:
+            return AIM
+        if rules.preempting:  # no kernel of its own: LLVM would optimize all rounds once more
+            preempting_round(state)
+        elif rules.easy:
+            easy_round(state)
+        elif rules.overtakes >= 0:
+            bounded_round(state)
+        else:
+            unbounded_round(state)
+        upcoming_s = next_moment(state)
+        if upcoming_s > horizon_s or upcoming_s == math.inf:
+            if horizon_s < math.inf:
+                count_stranded(state, horizon_s)
+            return DONE
+        count_stranded(state, upcoming_s)
+        tally.now_s = upcoming_s
+        end_runs(state)
+        bring_up(state)
+        take_down(state)
+        admit(state)
+    return LOG_FULL
 
 
-advance = _looping(SOURCES)
-
-
-def _aiming(sources: str) -> Kept:
-    @kept
-    def aim_at_goal(state: State) -> None:
-        """Recompute what depends on the target workload `State.goal`, which is new."""
-        _ = sources
-        aim(by_reference(state))
-
-    return aim_at_goal
-
-
-aim_at_goal = _aiming(SOURCES)
+@kept
+def aim_at_goal(state: State) -> None:
+    """Recompute what depends on the target workload `State.goal`, which is new."""
+    aim(by_reference(state))

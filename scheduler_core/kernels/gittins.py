@@ -1,7 +1,6 @@
 """Remaining run time by the Gittins index of a prediction, and the levels of a multilevel feedback queue."""
 
 import math
-from bisect import bisect_left
 from functools import cache
 from typing import Final
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["AGES", "RESTARTS", "level_of", "remaining_of", "remaining_table", "spread_of", "spreads_of"]
+__all__ = ["AGES", "RESTARTS", "level_of", "remaining_of", "remaining_table", "spreads_of"]
 
 SPREADS: Final[FloatArray] = 2.0 ** np.arange(0.0, 8.5, 0.5)
 """Ratios of p90 to p50 for which the table has a row; a ratio takes the row of the smallest that is not below it.
@@ -110,19 +109,12 @@ def remaining_of(table: FloatArray, ages: FloatArray, spread: int, p50_s: float,
     return float(p50_s * (table[spread, low] + (table[spread, high] - table[spread, low]) * share))
 
 
-def spread_of(p50_s: float, p90_s: float) -> int:
-    """Return the row of the table for a prediction; an unknown or infinite p90 counts as `UNKNOWN_SPREAD`.
+def spreads_of(p50_s: FloatArray, p90_s: FloatArray) -> IntArray:
+    """Return the rows of the table for predictions (n,); an unknown or infinite p90 counts as `UNKNOWN_SPREAD`.
 
-    >>> [spread_of(100.0, p90_s) for p90_s in (90.0, 100.0, 101.0, 200.0, 1e9)]
+    >>> spreads_of(np.full(5, 100.0), np.array([90.0, 100.0, 101.0, 200.0, 1e9])).tolist()
     [0, 0, 1, 2, 16]
     """
-    known = math.isfinite(p50_s) and math.isfinite(p90_s)
-    ratio = p90_s / max(p50_s, SHORTEST_S) if known else UNKNOWN_SPREAD
-    return min(bisect_left(SPREADS, ratio), len(SPREADS) - 1)
-
-
-def spreads_of(p50_s: FloatArray, p90_s: FloatArray) -> IntArray:
-    """Return `spread_of` for arrays (n,), without a loop in Python."""
     known = np.isfinite(p50_s) & np.isfinite(p90_s)
     ratios = np.full(len(p50_s), UNKNOWN_SPREAD)
     np.divide(p90_s, np.maximum(p50_s, SHORTEST_S), out=ratios, where=known)

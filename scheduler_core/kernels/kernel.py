@@ -1,4 +1,4 @@
-"""Compilation of this package's loops with numba, and the key under which compiled code is cached.
+"""Compilation of loops with numba, and the cache of what was compiled.
 
 Numba is imported at the first compilation only. Numba caches the code next to the sources, else in its user cache;
 `NUMBA_CACHE_DIR` sets another folder.
@@ -6,31 +6,22 @@ Numba is imported at the first compilation only. Numba caches the code next to t
 
 import fcntl
 import hashlib
-from collections.abc import Callable
-from contextlib import suppress
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["SOURCES", "Compiled", "by_reference", "digest", "inlined", "kept", "kernel", "overwrite"]
-
-Compiled = Callable[..., Any]  # numba has no types for compiled functions: see the annotations of each kernel
+__all__ = ["by_reference", "compiling_told", "inlined", "kept", "kernel", "overwrite"]
 
 
-def digest(folder: Path) -> str:
-    """Return one digest over the Python sources in a folder."""
-    files = sorted(folder.glob("*.py"))
+@cache
+def sources(*folders: Path) -> str:
+    """Return one digest over the Python sources in folders and below."""
+    files = sorted(file for folder in folders for file in folder.rglob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-
-
-SOURCES: Final = digest(Path(__file__).parent)
-"""Digest of all source files in this folder.
-
-Numba compiles a cached function again only if its own file changes. Functions that Python calls therefore capture this
-digest, so that a change of any file here compiles them again.
-"""
 
 
 _BARE: Final = {"_nrt": False}
@@ -51,7 +42,7 @@ class Kernel:
     def _compiled(self) -> Any:
         import numba
 
-        from scheduler_core.kernels.parts import PartCompiler
+        from scheduler_core.kernels.references import PartCompiler
 
         return numba.njit(**self._options, pipeline_class=PartCompiler)(self.py_func)
 
@@ -66,7 +57,8 @@ class Kernel:
 class Kept:
     """A function that Python calls: compiled, or loaded from numba's cache; `py_func` is the uncompiled function.
 
-    `is_loaded` states whether this process has the compiled function.
+    It is compiled again if any file of the kernels or of its own folder changed. `is_loaded` states whether this
+    process has the compiled function.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -79,7 +71,10 @@ class Kept:
         try:
             made = numba.njit(cache=True, no_cfunc_wrapper=True, **_BARE)(self.py_func)
         except RuntimeError:  # no cache folder is writable: every process compiles again
-            made = numba.njit(no_cfunc_wrapper=True, **_BARE)(self.py_func)
+            return numba.njit(no_cfunc_wrapper=True, **_BARE)(self.py_func)
+        # Numba itself would compare the time of the function's own file only.
+        own = Path(self.py_func.__code__.co_filename)
+        made._cache._cache_file._source_stamp = sources(Path(__file__).parent, own.parent)
         return made
 
     @property
@@ -109,7 +104,7 @@ class Kept:
 kernel, kept = Kernel, Kept
 
 
-def inlined(function: Callable[..., Any]) -> Compiled:
+def inlined(function: Callable[..., Any]) -> Kernel:
     """Compile as `kernel` does, but copy the code into every caller.
 
     For short functions of inner loops: a call passes all fields of every array, which takes longer than they do.
@@ -142,3 +137,21 @@ by_reference: Final = Native("refer", lambda named: named)
 
 overwrite: Final = Native("overwrite", np.copyto)
 """Copy to the first array the second, of the same type and shape."""
+
+
+@contextmanager
+def compiling_told(tell: Callable[[], None]) -> Iterator[None]:
+    """Call `tell` once if numba compiles within the block; loading compiled code from the cache does not count.
+
+    >>> with compiling_told(lambda: print("compiling")):
+    ...     pass
+    """
+    from numba.core.event import install_recorder
+
+    def begun(_: Any) -> None:
+        recorder.on_start = ignored
+        tell()
+
+    with install_recorder("numba:compile") as recorder:
+        ignored, recorder.on_start = recorder.on_start, begun
+        yield

@@ -10,7 +10,7 @@ To add a placement, write its function here (by devices: in `scores`), call it i
 import math
 
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.rooms import hosted, open_to, share_free
+from scheduler_core.kernels.rooms import hosted, open_to, share_free, tightest
 from scheduler_core.kernels.sharing import place_by_device
 from scheduler_core.kernels.state import NONE, Cluster, Queue, Room, Scratch, State
 
@@ -155,12 +155,11 @@ def _choose_devices(room: Room, queue: Queue, at: int, scratch: Scratch, used: i
         for device in range(room.devices.shape[1]):
             scratch.taken[place, device] = 0
         for _ in range(scratch.counts[place] * bucket.count):
-            best, least = NONE, 0
-            for device in range(room.devices.shape[1]):
-                free = room.devices[machine, device] - scratch.taken[place, device]
-                if free >= bucket.milli and (best == NONE or free < least):
-                    best, least = device, free
-            scratch.taken[place, best] += bucket.milli
+            device = tightest(room, machine, bucket.milli)
+            scratch.taken[place, device] += bucket.milli
+            room.devices[machine, device] -= bucket.milli
+        for device in range(room.devices.shape[1]):
+            room.devices[machine, device] += scratch.taken[place, device]  # `shift` takes them
 
 
 @kernel

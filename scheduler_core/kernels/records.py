@@ -12,8 +12,8 @@ __all__ = [
     "ACTIVE",
     "BUCKET",
     "DRF",
-    "END",
     "ENTRY",
+    "EXPECTED",
     "FIXED",
     "FRONT",
     "GITTINS",
@@ -62,7 +62,6 @@ JOB: Final = np.dtype(
         ("child", "i8"),  # links of the job in its bucket's heap
         ("sibling", "i8"),
         ("spread", "i8"),  # row of `Rules.remaining`
-        ("place", "i8"),  # position of the job's run in the heap of ends
         ("slot", "i8"),  # position of the job's run in `Log.active`
         ("full", "?"),
         ("dies", "?"),
@@ -121,7 +120,7 @@ ACTIVE: Final = np.dtype(
     align=True,
 )
 
-END: Final = np.dtype([("end_s", "f8"), ("run", "i8")], align=True)
+EXPECTED: Final = np.dtype([("end_s", "f8"), ("run", "i8")], align=True)
 FRONT: Final = np.dtype([("job", "i8"), ("bucket", "i8")], align=True)
 ENTRY: Final = np.dtype([("value", "f8"), ("tie", "i8"), ("what", "i8")], align=True)
 
@@ -138,6 +137,7 @@ TALLY: Final = np.dtype(
         ("settled", "i8"),  # number of filled buckets known not to fit
         ("running", "i8"),
         ("runs", "i8"),
+        ("ends", "i8"),  # number of runs in `Log.ends`
         ("hosts", "i8"),
         ("arrivals", "i8"),
         ("aim_at", "i8"),  # number of arrivals from which on placements have a new target workload

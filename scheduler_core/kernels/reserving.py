@@ -3,7 +3,7 @@
 import math
 from typing import Final, NamedTuple
 
-from scheduler_core.kernels.kernel import SOURCES, Compiled, kept, kernel
+from scheduler_core.kernels.kernel import kept, kernel
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -113,47 +113,38 @@ def free_under_risk(capacity: float, mean: float, variance: float, z: float) -> 
     return capacity - mean - z * math.sqrt(max(variance, 0.0))
 
 
-def _reserving(sources: str) -> Compiled:
-    """Compile the reservations of many jobs, or load them from the cache if no source has changed since."""
-
-    @kept
-    def reserve_all(
-        requests: FloatArray,
-        age_s: FloatArray,
-        silent_s: FloatArray,
-        pressed_ago_s: FloatArray,
-        count: FloatArray,
-        mean: FloatArray,
-        squares: FloatArray,
-        recent: FloatArray,
-        largest: FloatArray,
-        held: BoolArray,
-        limits: Limits,
-        out_mean: FloatArray,
-        out_spread: FloatArray,
-        out_memory: FloatArray,
-        out_reason: IntArray,
-    ) -> None:
-        _ = sources  # captured, so that changed sources give a new cache key for the compiled code
-        for job in range(len(age_s)):
-            reason = reason_of(held[job], age_s[job], count[job], silent_s[job], limits)
-            for at in range(2):
-                compute, memory = requests[job, 2 * at], requests[job, 1 + at]
-                seen_mean, seen_recent, seen_squares = mean[job, at], recent[job, at], squares[job, at]
-                measured = reason in (MEASURED, PRESSING)
-                out_mean[job, at], out_spread[job, at] = compute, 0.0
-                out_memory[job, at] = memory_of(memory, largest[job, at], limits.memory_margin, measured)
-                if not measured:
-                    continue
-                if pressed_ago_s[job, at] < limits.press_s:
-                    reason = PRESSING
-                    continue
-                kept_mean, spread = compute_of(compute, seen_mean, seen_recent, seen_squares, count[job], limits)
-                out_mean[job, at], out_spread[job, at] = kept_mean, spread
-            out_reason[job] = reason
-
-    return reserve_all
-
-
-reserve_all = _reserving(SOURCES)
-"""Write the reservations of all jobs to the last four arrays; see `reserve.reserve`."""
+@kept
+def reserve_all(
+    requests: FloatArray,
+    age_s: FloatArray,
+    silent_s: FloatArray,
+    pressed_ago_s: FloatArray,
+    count: FloatArray,
+    mean: FloatArray,
+    squares: FloatArray,
+    recent: FloatArray,
+    largest: FloatArray,
+    held: BoolArray,
+    limits: Limits,
+    out_mean: FloatArray,
+    out_spread: FloatArray,
+    out_memory: FloatArray,
+    out_reason: IntArray,
+) -> None:
+    """Write the reservations of all jobs to the last four arrays; see `reserve.reserve`."""
+    for job in range(len(age_s)):
+        reason = reason_of(held[job], age_s[job], count[job], silent_s[job], limits)
+        for at in range(2):
+            compute, memory = requests[job, 2 * at], requests[job, 1 + at]
+            seen_mean, seen_recent, seen_squares = mean[job, at], recent[job, at], squares[job, at]
+            measured = reason in (MEASURED, PRESSING)
+            out_mean[job, at], out_spread[job, at] = compute, 0.0
+            out_memory[job, at] = memory_of(memory, largest[job, at], limits.memory_margin, measured)
+            if not measured:
+                continue
+            if pressed_ago_s[job, at] < limits.press_s:
+                reason = PRESSING
+                continue
+            kept_mean, spread = compute_of(compute, seen_mean, seen_recent, seen_squares, count[job], limits)
+            out_mean[job, at], out_spread[job, at] = kept_mean, spread
+        out_reason[job] = reason

@@ -201,3 +201,14 @@ def tenancy(queue: Queue, at: int) -> int:
     """Return the column of `Room.tenants` for an instance with GPUs."""
     bucket = queue.buckets[at]
     return int(bucket.count if bucket.milli == WHOLE else 0)
+
+
+@kernel
+def tightest(room: Room, machine: int, milli: int) -> int:
+    """Return the first device with the least free GPU among those with `milli` free; NONE if none has."""
+    best = NONE
+    for device in range(room.devices.shape[1]):
+        free = room.devices[machine, device]
+        if free >= milli and (best == NONE or free < room.devices[machine, best]):
+            best = device
+    return best

@@ -8,7 +8,7 @@ import math
 
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.records import NONE
-from scheduler_core.kernels.rooms import WHOLE, hosted
+from scheduler_core.kernels.rooms import WHOLE, hosted, tightest
 from scheduler_core.kernels.state import Cache, Goal, Queue
 
 FGD = 4
@@ -108,23 +108,12 @@ def classes_on(cache: Cache, node: int) -> int:
 
 
 @kernel
-def tightest(cache: Cache, node: int, milli: int) -> int:
-    """Return the first device with the least free GPU among those with `milli` free; NONE if none has."""
-    best = NONE
-    for device in range(cache.room.devices.shape[1]):
-        free = cache.room.devices[node, device]
-        if free >= milli and (best == NONE or free < cache.room.devices[node, best]):
-            best = device
-    return best
-
-
-@kernel
 def fitted(cache: Cache, node: int, count: int, milli: int) -> int:
     """Return the devices of one instance as bits: the tightest for a part of a GPU, else the first idle ones."""
     if count == 0:
         return 0
     if milli < WHOLE:
-        return int(1 << tightest(cache, node, milli))
+        return int(1 << tightest(cache.room, node, milli))
     bits, left = 0, count
     for device in range(cache.room.devices.shape[1]):
         if left > 0 and cache.room.devices[node, device] == WHOLE:
@@ -200,7 +189,7 @@ def _packing(cache: Cache, node: int, queue: Queue, at: int) -> int:
         return int(max(33 - idle, idle))
     if milli == WHOLE:
         return int(max(50 - count, 33))
-    free = cache.room.devices[node, tightest(cache, node, milli)]
+    free = cache.room.devices[node, tightest(cache.room, node, milli)]
     return 49 if free == WHOLE else int(max(100 - free * 100 // WHOLE // 10, 50))
 
 

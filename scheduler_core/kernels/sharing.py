@@ -3,7 +3,7 @@
 Among equal scores the machine listed first wins, or a random one. Scores are cached until a machine changes.
 """
 
-from scheduler_core.kernels.kernel import SOURCES, Kept, by_reference, kept, kernel
+from scheduler_core.kernels.kernel import by_reference, kept, kernel
 from scheduler_core.kernels.rooms import WHOLE, copied_on, open_to, shift
 from scheduler_core.kernels.scores import RANDOM, evaluate, refresh
 from scheduler_core.kernels.state import NONE, STALE, Cache, Room, State
@@ -180,37 +180,30 @@ def place_by_device(state: State, room: Room, at: int) -> int:
     return used
 
 
-def _filling_up(sources: str) -> Kept:
-    @kept
-    def fill_in_order(
-        state: State, buckets: IntArray, draws: FloatArray, machines: IntArray, taken: BoolArray, fragmented: IntArray
-    ) -> None:
-        """Place one instance of each of `buckets` (n,) by device, in order, and drop those that do not fit.
+@kept
+def fill_in_order(
+    state: State, buckets: IntArray, draws: FloatArray, machines: IntArray, taken: BoolArray, fragmented: IntArray
+) -> None:
+    """Place one instance of each of `buckets` (n,) by device, in order, and drop those that do not fit.
 
-        Writes for each the machine or NONE, its devices (n, devices), and the cluster's fragmentation afterwards,
-        multiplied by the number of the target's pods. `draws` (n, 2) break ties and choose devices, if not negative.
-        """
-        _ = sources
-        state = by_reference(state)
-        cache, total = state.cache, 0
-        mirror(state, state.cluster.now)
-        aim(state)
-        for machine in range(len(cache.up)):
+    Writes for each the machine or NONE, its devices (n, devices), and the cluster's fragmentation afterwards,
+    multiplied by the number of the target's pods. `draws` (n, 2) break ties and choose devices, if not negative.
+    """
+    state = by_reference(state)
+    cache, total = state.cache, 0
+    mirror(state, state.cluster.now)
+    aim(state)
+    for machine in range(len(cache.up)):
+        total += int(cache.fragmented[machine])
+    for pod in range(len(buckets)):
+        at = buckets[pod]
+        row = row_of(cache, state.queue.buckets[at].shape)
+        machine = best_machine(state, at, row, draws[pod, 0])
+        machines[pod] = machine
+        if machine != NONE:
+            total -= int(cache.fragmented[machine])
+            take(state, at, row, machine, 0, draws[pod, 1])
             total += int(cache.fragmented[machine])
-        for pod in range(len(buckets)):
-            at = buckets[pod]
-            row = row_of(cache, state.queue.buckets[at].shape)
-            machine = best_machine(state, at, row, draws[pod, 0])
-            machines[pod] = machine
-            if machine != NONE:
-                total -= int(cache.fragmented[machine])
-                take(state, at, row, machine, 0, draws[pod, 1])
-                total += int(cache.fragmented[machine])
-                for device in range(taken.shape[1]):
-                    taken[pod, device] = state.scratch.taken[0, device] > 0
-            fragmented[pod] = total
-
-    return fill_in_order
-
-
-fill_in_order = _filling_up(SOURCES)
+            for device in range(taken.shape[1]):
+                taken[pod, device] = state.scratch.taken[0, device] > 0
+        fragmented[pod] = total

@@ -1,7 +1,7 @@
 """The state of a cluster as it is now, and where the jobs that its round started would have gone otherwise."""
 
 from scheduler_core.kernels.clock import judge
-from scheduler_core.kernels.kernel import SOURCES, Kept, by_reference, kept, kernel
+from scheduler_core.kernels.kernel import by_reference, kept, kernel
 from scheduler_core.kernels.placing import placed
 from scheduler_core.kernels.rooms import copied, fits, shift
 from scheduler_core.kernels.scores import FGD, FGD_USED_FIRST
@@ -25,40 +25,33 @@ def _start(state: State, given: Placed, row: int) -> None:
     start_chosen(state, given.jobs[row], given.first[row + 1] - begin)
 
 
-def _entering(sources: str) -> Kept:
-    @kept
-    def enter(state: State, given: Placed, listed: int, room: Room, waiting: IntArray) -> None:
-        """Start the jobs that are placed, and queue the jobs `waiting`, except those that can never fit.
+@kept
+def enter(state: State, given: Placed, listed: int, room: Room, waiting: IntArray) -> None:
+    """Start the jobs that are placed, and queue the jobs `waiting`, except those that can never fit.
 
-        The first `listed` of the jobs hold what is not free in `room`, and others may hold more of it.
-        """
-        _ = sources
-        state = by_reference(state)
-        rules, queue, cluster = state.rules, state.queue, state.cluster
-        judge(state)
-        for row in range(listed):
-            _start(state, given, row)
-        copied(room, cluster.now)
-        for resource in range(3):
-            cluster.total_free[resource] = 0
-            for machine in range(len(room.free)):
-                cluster.total_free[resource] += room.free[machine, resource]
-        for row in range(listed, len(given.jobs)):
-            _start(state, given, row)
-        for place in range(len(waiting)):
-            job = waiting[place]
-            record = queue.jobs[job]
-            record.never_fits = not queue.buckets[record.full_bucket].possible
-            if record.never_fits:
-                record.rank = key_of(rules, queue, job, 0.0, 0.0)
-            else:
-                wait(rules, queue, len(cluster.away), job)
-        queue.tally[0].arrivals = len(queue.jobs)
-
-    return enter
-
-
-enter = _entering(SOURCES)
+    The first `listed` of the jobs hold what is not free in `room`, and others may hold more of it.
+    """
+    state = by_reference(state)
+    rules, queue, cluster = state.rules, state.queue, state.cluster
+    judge(state)
+    for row in range(listed):
+        _start(state, given, row)
+    copied(room, cluster.now)
+    for resource in range(3):
+        cluster.total_free[resource] = 0
+        for machine in range(len(room.free)):
+            cluster.total_free[resource] += room.free[machine, resource]
+    for row in range(listed, len(given.jobs)):
+        _start(state, given, row)
+    for place in range(len(waiting)):
+        job = waiting[place]
+        record = queue.jobs[job]
+        record.never_fits = not queue.buckets[record.full_bucket].possible
+        if record.never_fits:
+            record.rank = key_of(rules, queue, job, 0.0, 0.0)
+        else:
+            wait(rules, queue, len(cluster.away), job)
+    queue.tally[0].arrivals = len(queue.jobs)
 
 
 @kernel
@@ -103,26 +96,19 @@ def _compare(state: State, room: Room, number: int, into: Alternatives) -> None:
             into.unusable[start, 1] += _unusable_on(state, room, machine)
 
 
-def _comparing(sources: str) -> Kept:
-    @kept
-    def compare(state: State, into: Alternatives) -> None:
-        """Write where each job that the round started would have gone without the machines that it got.
+@kept
+def compare(state: State, into: Alternatives) -> None:
+    """Write where each job that the round started would have gone without the machines that it got.
 
-        The jobs are in the order of their starts, each with the capacity that was free before it.
-        """
-        _ = sources
-        state = by_reference(state)
-        log, cluster, room = state.log, state.cluster, state.scratch.bare
-        copied(cluster.now, room)
-        runs = state.queue.tally[0].runs
-        for number in range(into.started, runs):
-            at = log.runs[number].bucket
-            for place in range(log.runs[number].first_host, log.runs[number + 1].first_host):
-                shift(room, cluster.largest, log.hosts[place], state.queue, at, log.counts[place], log.devices, place)
-        for number in range(into.started, runs):
-            _compare(state, room, number, into)
-
-    return compare
-
-
-compare = _comparing(SOURCES)
+    The jobs are in the order of their starts, each with the capacity that was free before it.
+    """
+    state = by_reference(state)
+    log, cluster, room = state.log, state.cluster, state.scratch.bare
+    copied(cluster.now, room)
+    runs = state.queue.tally[0].runs
+    for number in range(into.started, runs):
+        at = log.runs[number].bucket
+        for place in range(log.runs[number].first_host, log.runs[number + 1].first_host):
+            shift(room, cluster.largest, log.hosts[place], state.queue, at, log.counts[place], log.devices, place)
+    for number in range(into.started, runs):
+        _compare(state, room, number, into)

@@ -9,14 +9,13 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.kernels import gittins
-from scheduler_core.kernels.front import expect, join_front, unexpect
-from scheduler_core.kernels.heaps import put_end, take_end
+from scheduler_core.kernels.heaps import pushed
 from scheduler_core.kernels.kernel import inlined, kernel
 from scheduler_core.kernels.placing import placed
 from scheduler_core.kernels.records import DRF, GITTINS, LAS, LAS_TIME, MLFQ, SRTF, Records
 from scheduler_core.kernels.rooms import hosted_by_device, hosted_pooled, moved, note_change, open_to, shift
 from scheduler_core.kernels.state import NONE, Cluster, Log, Queue, Rules, State
-from scheduler_core.kernels.waiting import bucket_of, put
+from scheduler_core.kernels.waiting import bucket_of, join_front, put
 from scheduler_core.types import IntArray
 
 __all__ = ["key_of", "lent", "start_chosen", "wait"]
@@ -174,6 +173,31 @@ def _deactivate(log: Log, jobs: Records, count: int, slot: int) -> None:
 
 
 @kernel
+def _expect(log: Log, count: int, run: int, end_s: float) -> None:
+    """Add a run to the current runs by expected end, of which there are `count`; its number is larger than theirs."""
+    expected, place = log.expected, count
+    while place > 0 and expected[place - 1].end_s > end_s:
+        expected[place] = expected[place - 1]
+        place -= 1
+    expected[place].end_s = end_s
+    expected[place].run = run
+
+
+@kernel
+def _unexpect(log: Log, count: int, run: int, end_s: float) -> None:
+    """Remove a run from the current runs by expected end, of which there are `count`."""
+    expected, low, high = log.expected, 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if expected[middle].end_s < end_s or (expected[middle].end_s == end_s and expected[middle].run < run):
+            low = middle + 1
+        else:
+            high = middle
+    for place in range(low, count - 1):
+        expected[place] = expected[place + 1]
+
+
+@kernel
 def start_chosen(state: State, job: int, used: int) -> int:
     """Start a job taken from the queue on the `used` machines in `scratch.chosen`; return the number of the run."""
     queue, cluster, log, scratch = state.queue, state.cluster, state.log, state.scratch
@@ -198,10 +222,11 @@ def start_chosen(state: State, job: int, used: int) -> int:
     run.full = row.full
     run.ending = RUNNING
     log.runs[number + 1].first_host = tally.hosts
-    put_end(log, queue.jobs, tally.running, number)
+    pushed(log.ends, tally.ends, run.end_s, number, number)
+    tally.ends += 1
     _activate(log, row, tally.running, number)
     if state.rules.easy:
-        expect(log, tally.running, number, run.start_s + row.predicted_s)
+        _expect(log, tally.running, number, run.start_s + row.predicted_s)
     tally.runs += 1
     tally.running += 1
     return int(number)
@@ -225,9 +250,8 @@ def stop(state: State, number: int, ending: int) -> int:
         _leave(state.cluster, log, place)
         note_change(state.cluster, queue, log.hosts[place])
     charge(state.cluster, queue, at, queue.jobs[job].user, -1)
-    take_end(log, queue.jobs, tally.running, queue.jobs[job].place)
     if state.rules.easy:
-        unexpect(log, tally.running, number, run.start_s + queue.jobs[job].predicted_s)
+        _unexpect(log, tally.running, number, run.start_s + queue.jobs[job].predicted_s)
     _deactivate(log, queue.jobs, tally.running, queue.jobs[job].slot)
     tally.running -= 1
     tally.settled = 0

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.kernels.records import ACTIVE, BUCKET, END, ENTRY, FRONT, NONE, RUN, TALLY, Records, Rows
+from scheduler_core.kernels.records import ACTIVE, BUCKET, ENTRY, EXPECTED, FRONT, NONE, RUN, TALLY, Records, Rows
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -98,7 +98,7 @@ class Cluster(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Runs in order of their starts, their machines, and a heap of the runs by end time."""
+    """Runs in order of their starts, and their machines."""
 
     runs: Records
     hosts: IntArray  # machines of all runs, one run after the other
@@ -107,7 +107,7 @@ class Log(NamedTuple):
     owner: IntArray  # index in `active` of the current run of each of `hosts`
     older: IntArray  # index in `hosts` of the next older run on the same machine, NONE for the oldest; so is `newer`
     newer: IntArray
-    ends: Records
+    ends: Records  # heap of the runs by planned end; a run stopped before stays in it until then
     expected: Records  # with backfill: the current runs by expected end
     active: Records  # the current runs, in no particular order, with what their queue keys depend on
 
@@ -275,8 +275,8 @@ def log_of(jobs: int, runs: int, hosts: int, devices: int) -> Log:
     by_host = {name: np.empty(hosts, dtype=np.int64) for name in ("hosts", "counts", "owner", "older", "newer")}
     return Log(
         runs=np.zeros(runs + 1, dtype=RUN),
-        ends=np.zeros(jobs, dtype=END),
-        expected=np.zeros(jobs, dtype=END),
+        ends=np.zeros(runs + 1, dtype=ENTRY),
+        expected=np.zeros(jobs, dtype=EXPECTED),
         active=np.zeros(jobs, dtype=ACTIVE),
         devices=np.empty((hosts, devices), dtype=np.int64),
         **by_host,

@@ -1,15 +1,19 @@
-"""Waiting jobs: each bucket (jobs of equal demand) has a pairing heap, sorted by rank (sort key) and then serial.
+"""Waiting jobs in queue order.
 
-The links of the heap are fields of the job records. The order among buckets is in `offers`.
+Each bucket (jobs of equal demand) has a pairing heap, sorted by rank (sort key) and then serial, whose links are fields
+of the job records. A round draws from the offers: a heap of buckets, sorted by the keys of their first jobs. Under DRF
+these keys depend on dominant shares, which only grow within a round, so a key is computed again when its bucket reaches
+the top. With backfill the first jobs stay sorted from round to round in `Queue.front`, and not in the heaps.
 
 References
 ----------
 Fredman, Sedgewick, Sleator, Tarjan: The pairing heap, Algorithmica 1986.
 """
 
+from scheduler_core.kernels.heaps import popped, pushed, sunk
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.records import NONE, Records
-from scheduler_core.kernels.state import Queue
+from scheduler_core.kernels.records import DRF, NONE, Records
+from scheduler_core.kernels.state import Cluster, Queue, Rules, State
 
 
 @kernel
@@ -136,3 +140,104 @@ def smallest_gpus(queue: Queue) -> int:
             if asked > 0 and (tally.smallest_gpus == 0 or asked < tally.smallest_gpus):
                 tally.smallest_gpus = asked
     return int(tally.smallest_gpus)
+
+
+@kernel
+def join_front(rules: Rules, queue: Queue, machines: int, job: int) -> None:
+    """Add a waiting job to the front, or to its bucket's heap if it goes behind the whole front.
+
+    If the front holds more jobs than backfill considers, its last job goes to its bucket's heap.
+    """
+    front, tally = queue.front, queue.tally[0]
+    count_in(queue, machines, bucket_of(queue.jobs, job))
+    if before(queue.jobs, front[tally.front - 1].job, job):
+        link(queue, job)
+        return
+    place = tally.front
+    while place > 0 and before(queue.jobs, job, front[place - 1].job):
+        front[place] = front[place - 1]
+        place -= 1
+    front[place].job = job
+    front[place].bucket = bucket_of(queue.jobs, job)
+    tally.front += 1
+    if tally.front > rules.depth + 1:
+        tally.front -= 1
+        link(queue, front[tally.front].job)
+
+
+@kernel
+def leave_front(queue: Queue, machines: int, place: int) -> int:
+    """Remove the job at index `place` of the front, and return it."""
+    front, tally = queue.front, queue.tally[0]
+    job, at = int(front[place].job), int(front[place].bucket)
+    tally.front -= 1
+    for later in range(place, tally.front):
+        front[later] = front[later + 1]
+    count_out(queue, machines, at)
+    return job
+
+
+@kernel
+def clear_front(queue: Queue) -> None:
+    """Move all jobs of the front to the heaps of their buckets."""
+    for place in range(queue.tally[0].front):
+        link(queue, queue.front[place].job)
+    queue.tally[0].front = 0
+
+
+@kernel
+def dominant_share(cluster: Cluster, user: int) -> float:
+    """Return a user's dominant share: the share of the cluster that the user holds, maximum over resources."""
+    share = 0.0
+    for resource in range(3):
+        share = max(share, cluster.held[user, resource] / cluster.total[resource])
+    return share
+
+
+@kernel
+def _rank(state: State, at: int) -> float:
+    """Return the current sort key of the first job of bucket `at`."""
+    row = state.queue.jobs[state.queue.buckets[at].top]
+    if state.rules.policy == DRF:
+        return float(dominant_share(state.cluster, row.user) + state.rules.aging * row.arrive_s)
+    return float(row.rank)
+
+
+@kernel
+def offer(state: State, at: int) -> None:
+    """Add the non-empty bucket `at` to the offers."""
+    tally = state.queue.tally[0]
+    pushed(state.scratch.offers, tally.offers, _rank(state, at), state.queue.buckets[at].top, at)
+    tally.offers += 1
+
+
+@kernel
+def next_offer(state: State) -> int:
+    """Remove from the offers the bucket whose first job goes next, and return it; NONE if no bucket is left."""
+    offers, tally = state.scratch.offers, state.queue.tally[0]
+    while tally.offers > 0:
+        at = offers[0].what
+        rank = _rank(state, at)
+        if rank > offers[0].value:
+            offers[0].value = rank
+            sunk(offers, 0, tally.offers)
+            continue
+        tally.offers = popped(offers, tally.offers)
+        return int(at)
+    return NONE
+
+
+@kernel
+def offer_again(state: State, at: int) -> None:
+    """Add bucket `at` to the offers if its heap holds a waiting job."""
+    if state.queue.buckets[at].top != NONE:
+        offer(state, at)
+
+
+@kernel
+def offer_all(state: State) -> None:
+    """Fill the offers with all buckets whose heaps hold a waiting job."""
+    queue = state.queue
+    queue.tally[0].offers = 0
+    for place in range(queue.tally[0].filled):
+        offer_again(state, queue.filled[place])

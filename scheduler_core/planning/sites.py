@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.kernels.sites.deciding import ROLLING, RULES, SCORER, Scratch, decide, describe, scratch_of
-from scheduler_core.kernels.sites.value import DAY, FEATURES, STEPS_PER_H, WAIT, Jobs, Outlook
+from scheduler_core.kernels.site_choice import ROLLING, RULES, SCORER, Scratch, decide, describe, scratch_of
+from scheduler_core.kernels.site_value import DAY, FEATURES, STEPS_PER_H, WAIT, Jobs, Outlook
 from scheduler_core.planning.hourly import HOURS_PER_DAY
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 

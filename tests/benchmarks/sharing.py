@@ -11,12 +11,10 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, in_devices
-from scheduler_core.devices import rounded, shape
 from scheduler_core.engine import begun
-from scheduler_core.gangs import ANY_GPU_TYPE
-from scheduler_core.jobs import Jobs
+from scheduler_core.gangs import ANY_GPU_TYPE, rounded, shape
 from scheduler_core.kernels.sharing import fill_in_order
-from scheduler_core.queueing import Discipline
+from scheduler_core.queueing import Discipline, Jobs
 from scheduler_core.target import target_of
 from scheduler_core.types import IntArray
 from tests.benchmarks.harness import Bar, Row, amount_row, benchmark

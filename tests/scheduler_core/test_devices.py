@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.cluster import Allocation, Cluster, Demand, in_devices
-from scheduler_core.devices import bound, rounded, shape, slots
 from scheduler_core.errors import SchedulerError
+from scheduler_core.gangs import bound, rounded, shape, slots
 from tests.pipelines.simulation.engine.simulations import gpu_machines
 
 MILLI = st.sampled_from([0, 1, 250, 300, 500, 600, 1000, 1500, 2000, 4000])

@@ -5,8 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_core.measuring import SampleFault, Samples, faults_of, measure
-from scheduler_core.reserve import Reservations, ReservePolicy, ReserveReason, Running, reserve
+from scheduler_core.reserve import (
+    Reservations,
+    ReservePolicy,
+    ReserveReason,
+    Running,
+    SampleFault,
+    Samples,
+    faults_of,
+    measure,
+    reserve,
+)
 from tests.examples import examples
 
 REQUEST = np.array([[6.0, 29.0, 0.5]])

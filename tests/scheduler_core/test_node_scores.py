@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.cluster import Demand
-from scheduler_core.fragmentation import FreeNodes
-from scheduler_core.node_scores import node_ranks
+from scheduler_core.fragmentation import FreeNodes, node_ranks
 from scheduler_core.target import target_of
 from tests.scheduler_core.cases import cluster_fragmentation
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core.queue_policies import QUEUE_POLICIES
-from scheduler_core.queueing import Discipline
+from scheduler_core.queueing import QUEUE_POLICIES, Discipline
 from tests.pipelines.simulation.engine.simulations import gpu_machines, rows, run, shown, simulated, workload
 
 Job = tuple[float, float, float]

@@ -11,8 +11,7 @@ from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine
 from scheduler_core.engine import fill
 from scheduler_core.fragmentation import FreeNodes
-from scheduler_core.jobs import Jobs
-from scheduler_core.queueing import Discipline
+from scheduler_core.queueing import Discipline, Jobs
 from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
 from tests.examples import examples
 from tests.pipelines.simulation.engine.sharing_references import (

@@ -23,7 +23,7 @@ from pipelines.connect.kubernetes.objects import MIB, BadQuantity, Json, items, 
 from pipelines.connect.kubernetes.pods import containers_of
 from pipelines.connect.kubernetes.serving import app_of
 from scheduler_core.cluster import Demand
-from scheduler_core.node_scores import node_ranks
+from scheduler_core.fragmentation import node_ranks
 from scheduler_core.target import target_of
 from scheduler_core.types import IntArray
 

@@ -13,7 +13,7 @@ from pipelines.models.sites.training import BEGIN
 from pipelines.simulation.sites.environment import begun, earned_usd, rows_of
 from pipelines.simulation.sites.loop import State, act, prepare
 from pipelines.simulation.sites.weeks import Weeks, part
-from scheduler_core.kernels.sites.value import DAY, FEATURES, STEPS_PER_H
+from scheduler_core.kernels.site_value import DAY, FEATURES, STEPS_PER_H
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Agents", "Network", "played", "trained_agents"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipelines.simulation.sites.environment import earned_usd, simulated
 from pipelines.simulation.sites.weeks import Weeks, part
-from scheduler_core.kernels.sites.value import FEATURES
+from scheduler_core.kernels.site_value import FEATURES
 from scheduler_core.planning.sites import Policy, policy
 from scheduler_core.types import FloatArray
 

@@ -11,8 +11,7 @@ from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from pipelines.simulation.measures.job_metrics import Uses, drawn_units, instance_units
 from scheduler_core.cluster import UNITS, Machine
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.grid import Grid
-from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.hourly import HOUR_S, Grid, HourlySeries
 from scheduler_core.planning.power import Assumed, NodePower
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
-from scheduler_core.planning.grid import CARBON_UNIT, PRICE_UNIT
+from scheduler_core.planning.hourly import CARBON_UNIT, PRICE_UNIT
 from scheduler_core.types import FloatArray
 
 __all__ = ["moment_of"]

@@ -11,8 +11,7 @@ import numpy as np
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.grid_columns import KINDS, Basis, Kind, read_column
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.grid import Grid
-from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
+from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, Grid, HourlySeries
 from scheduler_core.types import FloatArray
 
 __all__ = ["ZoneFiles", "of_one_year", "series_of", "zone_files", "zones_of"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipelines.simulation.energy.grid_files import zone_files
 from pipelines.simulation.energy.power_file import power_file
-from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.hourly import Grid
 from scheduler_core.planning.power import PowerTable
 
 __all__ = ["Meters"]

@@ -15,7 +15,7 @@ from modelserve.wrong_values import fault_of
 from pipelines.errors import BadUsage
 from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.grid import MOST_PUE
+from scheduler_core.planning.hourly import MOST_PUE
 from scheduler_core.planning.power import Assumed, NodePower, Package, PowerTable, Watts
 
 __all__ = ["idle_figures", "power_file"]

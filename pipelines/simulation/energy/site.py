@@ -13,8 +13,7 @@ from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
 from pipelines.simulation.measures.job_metrics import Uses
 from scheduler_core.cluster import Machine
-from scheduler_core.planning.grid import Grid
-from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.hourly import HOUR_S, Grid, HourlySeries
 from scheduler_core.planning.power import PowerTable
 from scheduler_core.planning.release import Slack, released_s
 from scheduler_core.types import FloatArray, IntArray

@@ -14,9 +14,9 @@ import numpy as np
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages, Workload, check_outages
 from scheduler_core.cluster import Cluster, Machine
-from scheduler_core.devices import rounded
 from scheduler_core.engine import begun, effort_s, goals_of, pays, run
 from scheduler_core.errors import BadInput
+from scheduler_core.gangs import rounded
 from scheduler_core.kernels.state import Breaks, State
 from scheduler_core.placement import PLACEMENTS, sharing_of
 from scheduler_core.queueing import Discipline

@@ -14,7 +14,7 @@ import numpy as np
 
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
-from scheduler_core.jobs import Jobs
+from scheduler_core.queueing import Jobs
 from scheduler_core.types import RESOURCES, FloatArray, IntArray
 
 __all__ = ["NO_OUTAGES", "SECONDS_PER_HOUR", "Outages", "Workload", "poisson_draws"]

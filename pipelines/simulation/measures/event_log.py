@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.job_metrics import instance_units
 from scheduler_core.cluster import UNITS
-from scheduler_core.devices import WHOLE
+from scheduler_core.gangs import WHOLE
 from scheduler_core.types import RESOURCES
 
 EVENTS: Final = ("arrive", "never_fits", "start", "complete", "fail", "kill", "preempt", "interrupt")

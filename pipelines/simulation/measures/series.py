@@ -11,9 +11,9 @@ import numpy as np
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.job_metrics import Uses, capacity_units, drawn_units, gang_units, instance_units
 from scheduler_core.cluster import UNITS, Cluster
-from scheduler_core.devices import WHOLE
 from scheduler_core.errors import BadInput
 from scheduler_core.fragmentation import USES, FreeNodes, Use, weighed_uses
+from scheduler_core.gangs import WHOLE
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
 

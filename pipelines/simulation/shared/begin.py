@@ -25,7 +25,7 @@ from pipelines.simulation.shared.state import (
 )
 from pipelines.simulation.shared.variation import Variation, draw
 from scheduler_core.cluster import Cluster
-from scheduler_core.devices import WHOLE
+from scheduler_core.gangs import WHOLE
 from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.types import FloatArray, IntArray

@@ -4,7 +4,6 @@ Between events every job runs at a constant speed, so ends are exact.
 """
 
 import math
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -22,7 +21,7 @@ from pipelines.simulation.shared.reserving import (
     sample,
 )
 from pipelines.simulation.shared.state import Records, State
-from scheduler_core.kernels.kernel import SOURCES, Compiled, digest, kept, kernel
+from scheduler_core.kernels.kernel import kept, kernel
 from scheduler_core.types import FloatArray
 
 __all__ = ["advance"]
@@ -231,38 +230,29 @@ def _begin_minute(state: State, now_s: float) -> None:
         set_needs(state, job)
 
 
-def _looping(sources: str) -> Compiled:
-    """Compile the loop, or load it from the cache if no source has changed since."""
-
-    @kept
-    def advance(state: State) -> None:
-        _ = sources  # captured, so that changed sources give a new cache key for the compiled code
-        tally, rules, now_s, minute_s = state.queue.tally[0], state.rules, 0.0, MINUTE_S
-        killed = False
-        while True:
-            next_s = _next_s(state, now_s, minute_s, killed)
-            if next_s > rules.horizon_s or next_s == math.inf:
-                break
-            _work(state, next_s - now_s)
-            now_s = next_s
-            _end_and_arrive(state, now_s)
-            if now_s >= minute_s:
-                _begin_minute(state, now_s)
-                minute_s = MINUTE_S * (math.floor(now_s / MINUTE_S) + 1.0)
+@kept
+def advance(state: State) -> None:
+    """Simulate until the horizon, or until the last event if it is infinite."""
+    tally, rules, now_s, minute_s = state.queue.tally[0], state.rules, 0.0, MINUTE_S
+    killed = False
+    while True:
+        next_s = _next_s(state, now_s, minute_s, killed)
+        if next_s > rules.horizon_s or next_s == math.inf:
+            break
+        _work(state, next_s - now_s)
+        now_s = next_s
+        _end_and_arrive(state, now_s)
+        if now_s >= minute_s:
+            _begin_minute(state, now_s)
+            minute_s = MINUTE_S * (math.floor(now_s / MINUTE_S) + 1.0)
+        _round(state, now_s)
+        killed = _kill_over(state, now_s)
+        if killed:
             _round(state, now_s)
             killed = _kill_over(state, now_s)
-            if killed:
-                _round(state, now_s)
-                killed = _kill_over(state, now_s)
-            share_out(state, now_s)
-        end_s = rules.horizon_s if rules.horizon_s < math.inf else now_s
-        _work(state, end_s - now_s)
-        for each in range(tally.running):
-            job = state.jobs[state.queue.running[each]]
-            state.log.runs[job.run].end_s = end_s + max(job.left_s, WORK_SLACK) / job.speed
-
-    return advance
-
-
-advance = _looping(SOURCES + digest(Path(__file__).parent))
-"""Simulate until the horizon, or until the last event if it is infinite."""
+        share_out(state, now_s)
+    end_s = rules.horizon_s if rules.horizon_s < math.inf else now_s
+    _work(state, end_s - now_s)
+    for each in range(tally.running):
+        job = state.jobs[state.queue.running[each]]
+        state.log.runs[job.run].end_s = end_s + max(job.left_s, WORK_SLACK) / job.speed

@@ -17,8 +17,8 @@ from pipelines.simulation.shared.loop import advance
 from pipelines.simulation.shared.state import Log, Records
 from pipelines.simulation.shared.variation import Variation
 from scheduler_core.cluster import Cluster, Demand, Machine
-from scheduler_core.devices import rounded
 from scheduler_core.errors import BadInput
+from scheduler_core.gangs import rounded
 from scheduler_core.placement import sharing_of
 from scheduler_core.queueing import Discipline
 from scheduler_core.types import FloatArray, IntArray

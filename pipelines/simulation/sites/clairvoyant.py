@@ -7,14 +7,13 @@ relaxation. The schedule is made at these prices, and improved by removing and i
 
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from pipelines.simulation.sites.loop import realised_usd
 from pipelines.simulation.sites.weeks import Weeks
-from scheduler_core.kernels.kernel import SOURCES, Compiled, digest, kept, kernel
+from scheduler_core.kernels.kernel import kept, kernel
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Clairvoyant", "clairvoyant"]
@@ -74,66 +73,46 @@ def occupy(weeks: Weeks, b: int, job: int, room: IntArray, start: IntArray, site
         room[site[job], step] += sign * weeks.jobs.gpus[b, job]
 
 
-def _pricing(sources: str) -> Compiled:
-    @kept
-    def priced(weeks: Weeks, b: int, sums: FloatArray, room: IntArray, gains: FloatArray) -> float:
-        """Return the jobs' summed gains at the prices, and write each job's gain and the room that is left."""
-        _ = sources  # part of the cache key of the compiled code
-        total = 0.0
-        for site in range(room.shape[0]):
-            room[site, :] = weeks.capacity[b, site]
-        for job in range(len(gains)):
-            gains[job], site, begin = best_start(weeks, b, job, sums, room, False)
-            total += gains[job]
-            if site >= 0:
-                for step in range(begin, begin + weeks.run_steps[b, job]):
-                    room[site, step] -= weeks.jobs.gpus[b, job]
-        return total
-
-    return priced
+@kept
+def priced(weeks: Weeks, b: int, sums: FloatArray, room: IntArray, gains: FloatArray) -> float:
+    """Return the jobs' summed gains at the prices, and write each job's gain and the room that is left."""
+    total = 0.0
+    for site in range(room.shape[0]):
+        room[site, :] = weeks.capacity[b, site]
+    for job in range(len(gains)):
+        gains[job], site, begin = best_start(weeks, b, job, sums, room, False)
+        total += gains[job]
+        if site >= 0:
+            for step in range(begin, begin + weeks.run_steps[b, job]):
+                room[site, step] -= weeks.jobs.gpus[b, job]
+    return total
 
 
-def _filling(sources: str) -> Compiled:
-    @kept
-    def filled(
-        weeks: Weeks, b: int, order: IntArray, sums: FloatArray, room: IntArray, start: IntArray, site: IntArray
-    ) -> float:
-        """Insert jobs in an order, each at its best start at the prices that has room; return their utility."""
-        _ = sources  # part of the cache key of the compiled code
-        total = 0.0
-        for place in range(len(order)):
-            job = order[place]
-            _, site[job], start[job] = best_start(weeks, b, job, sums, room, True)
-            if site[job] >= 0:
-                occupy(weeks, b, job, room, start, site, -1)
-                total += realised_usd(weeks, b, job, start[job], site[job])
-        return total
-
-    return filled
+@kept
+def filled(
+    weeks: Weeks, b: int, order: IntArray, sums: FloatArray, room: IntArray, start: IntArray, site: IntArray
+) -> float:
+    """Insert jobs in an order, each at its best start at the prices that has room; return their utility."""
+    total = 0.0
+    for place in range(len(order)):
+        job = order[place]
+        _, site[job], start[job] = best_start(weeks, b, job, sums, room, True)
+        if site[job] >= 0:
+            occupy(weeks, b, job, room, start, site, -1)
+            total += realised_usd(weeks, b, job, start[job], site[job])
+    return total
 
 
-def _removing(sources: str) -> Compiled:
-    @kept
-    def removed(weeks: Weeks, b: int, out: BoolArray, room: IntArray, start: IntArray, site: IntArray) -> float:
-        """Take the marked jobs out of a schedule; return their utility."""
-        _ = sources  # part of the cache key of the compiled code
-        total = 0.0
-        for job in range(len(out)):
-            if out[job] and site[job] >= 0:
-                total += realised_usd(weeks, b, job, start[job], site[job])
-                occupy(weeks, b, job, room, start, site, 1)
-                site[job], start[job] = -1, -1
-        return total
-
-    return removed
-
-
-_KEY: Final = (
-    SOURCES + digest(Path(__file__).parent) + digest(Path(__file__).parents[3] / "scheduler_core/kernels/sites")
-)
-priced = _pricing(_KEY)
-filled = _filling(_KEY)
-removed = _removing(_KEY)
+@kept
+def removed(weeks: Weeks, b: int, out: BoolArray, room: IntArray, start: IntArray, site: IntArray) -> float:
+    """Take the marked jobs out of a schedule; return their utility."""
+    total = 0.0
+    for job in range(len(out)):
+        if out[job] and site[job] >= 0:
+            total += realised_usd(weeks, b, job, start[job], site[job])
+            occupy(weeks, b, job, room, start, site, 1)
+            site[job], start[job] = -1, -1
+    return total
 
 
 def clairvoyant(

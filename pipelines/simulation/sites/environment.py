@@ -8,8 +8,8 @@ import numpy as np
 from pipelines.simulation.sites.loop import State, run
 from pipelines.simulation.sites.places import Place
 from pipelines.simulation.sites.weeks import WEEK, Weeks
-from scheduler_core.kernels.sites.deciding import scratch_of
-from scheduler_core.kernels.sites.value import DAY, FEATURES, STEPS_PER_H
+from scheduler_core.kernels.site_choice import scratch_of
+from scheduler_core.kernels.site_value import DAY, FEATURES, STEPS_PER_H
 from scheduler_core.planning.hourly import HOURS_PER_DAY
 from scheduler_core.planning.sites import Policy
 from scheduler_core.types import BoolArray, FloatArray, IntArray

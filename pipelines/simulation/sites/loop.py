@@ -3,13 +3,12 @@
 `environment` makes the state and calls `run` with a rule, or `prepare` and `act` with an agent's actions.
 """
 
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from pipelines.simulation.sites.weeks import Weeks
-from scheduler_core.kernels.kernel import SOURCES, Compiled, digest, kept, kernel
-from scheduler_core.kernels.sites.deciding import ROLLING, Scratch, crowding_of, decide_in, features_in
-from scheduler_core.kernels.sites.value import DAY, STEPS_PER_H, WAIT, Jobs, Outlook
+from scheduler_core.kernels.kernel import kept, kernel
+from scheduler_core.kernels.site_choice import ROLLING, Scratch, crowding_of, decide_in, features_in
+from scheduler_core.kernels.site_value import DAY, STEPS_PER_H, WAIT, Jobs, Outlook
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["OVERDUE_STEPS", "State", "act", "prepare", "run"]
@@ -170,36 +169,32 @@ def _over(weeks: Weeks, state: State, b: int) -> bool:
     return bool(none_left and state.tally[b, WAITING] == 0)
 
 
-def _running(sources: str) -> Compiled:
-    @kept
-    def run(rule: int, params: FloatArray, weeks: Weeks, state: State) -> None:
-        """Run every week to its end with one policy; `params` (B, p) may differ between weeks."""
-        _ = sources  # part of the cache key of the compiled code
-        for b in range(len(state.tally)):
-            while not _over(weeks, state, b):
-                _tick(weeks, state, b)
-                if state.tally[b, WAITING] == 0:
-                    continue
-                if rule == ROLLING:
-                    _expect(weeks, state, b)
-                count, chosen = state.tally[b, WAITING], state.chosen[b]
-                decide_in(
-                    rule,
-                    params[b],
-                    _jobs(weeks, b),
-                    _seen(weeks, state, b),
-                    state.tally[b, NOW],
-                    state.waiting[b],
-                    count,
-                    _scratch(state, b),
-                    chosen,
-                )
-                for place in range(count):
-                    if chosen[place] != WAIT:
-                        _start(weeks, state, b, state.waiting[b, place], chosen[place])
-                _keep_waiting(weeks, state, b)
-
-    return run
+@kept
+def run(rule: int, params: FloatArray, weeks: Weeks, state: State) -> None:
+    """Run every week to its end with one policy; `params` (B, p) may differ between weeks."""
+    for b in range(len(state.tally)):
+        while not _over(weeks, state, b):
+            _tick(weeks, state, b)
+            if state.tally[b, WAITING] == 0:
+                continue
+            if rule == ROLLING:
+                _expect(weeks, state, b)
+            count, chosen = state.tally[b, WAITING], state.chosen[b]
+            decide_in(
+                rule,
+                params[b],
+                _jobs(weeks, b),
+                _seen(weeks, state, b),
+                state.tally[b, NOW],
+                state.waiting[b],
+                count,
+                _scratch(state, b),
+                chosen,
+            )
+            for place in range(count):
+                if chosen[place] != WAIT:
+                    _start(weeks, state, b, state.waiting[b, place], chosen[place])
+            _keep_waiting(weeks, state, b)
 
 
 @kernel
@@ -223,33 +218,29 @@ def _set_heads(weeks: Weeks, state: State, b: int, mask: BoolArray) -> int:
     return found
 
 
-def _preparing(sources: str) -> Compiled:
-    @kept
-    def prepare(weeks: Weeks, state: State, mask: BoolArray, rows: FloatArray) -> int:
-        """Advance each week to the next step in which an agent has a choice; return how many weeks have one.
+@kept
+def prepare(weeks: Weeks, state: State, mask: BoolArray, rows: FloatArray) -> int:
+    """Advance each week to the next step in which an agent has a choice; return how many weeks have one.
 
-        `mask` (B, S, S + 1) marks the legal actions of each agent, of which the last is to wait; `rows`
-        (B, S, S, features) are the features of each legal start.
-        """
-        _ = sources  # part of the cache key of the compiled code
-        active = 0
-        for b in range(len(state.tally)):
+    `mask` (B, S, S + 1) marks the legal actions of each agent, of which the last is to wait; `rows`
+    (B, S, S, features) are the features of each legal start.
+    """
+    active = 0
+    for b in range(len(state.tally)):
+        found = _set_heads(weeks, state, b, mask)
+        while found == 0 and not _over(weeks, state, b):
+            _keep_waiting(weeks, state, b)
+            _tick(weeks, state, b)
             found = _set_heads(weeks, state, b, mask)
-            while found == 0 and not _over(weeks, state, b):
-                _keep_waiting(weeks, state, b)
-                _tick(weeks, state, b)
-                found = _set_heads(weeks, state, b, mask)
-            active += found > 0
-            jobs, seen, scratch, now = _jobs(weeks, b), _seen(weeks, state, b), _scratch(state, b), state.tally[b, NOW]
-            crowding = crowding_of(jobs, seen, state.waiting[b], state.tally[b, WAITING])
-            for agent in range(state.head.shape[1]):
-                job = state.head[b, agent]
-                if job < 0:
-                    continue
-                features_in(rows[b, agent], jobs, seen, now, job, crowding, scratch)
-        return active
-
-    return prepare
+        active += found > 0
+        jobs, seen, scratch, now = _jobs(weeks, b), _seen(weeks, state, b), _scratch(state, b), state.tally[b, NOW]
+        crowding = crowding_of(jobs, seen, state.waiting[b], state.tally[b, WAITING])
+        for agent in range(state.head.shape[1]):
+            job = state.head[b, agent]
+            if job < 0:
+                continue
+            features_in(rows[b, agent], jobs, seen, now, job, crowding, scratch)
+    return active
 
 
 @kernel
@@ -262,37 +253,25 @@ def realised_usd(weeks: Weeks, b: int, job: int, start: int, site: int) -> float
     return usd + weeks.miss_usd[b] if end <= weeks.jobs.due[b, job] else usd
 
 
-def _acting(sources: str) -> Compiled:
-    @kept
-    def act(weeks: Weeks, state: State, actions: IntArray, earned: FloatArray) -> None:
-        """Carry out one action (B, S) of each agent for its head job, and write what each start earns (B, S) in USD.
+@kept
+def act(weeks: Weeks, state: State, actions: IntArray, earned: FloatArray) -> None:
+    """Carry out one action (B, S) of each agent for its head job, and write what each start earns (B, S) in USD.
 
-        Agents act in turn, beginning with another one in every step. A start for which others have taken the room is
-        refused, and the agent decides about the job again.
-        """
-        _ = sources  # part of the cache key of the compiled code
-        sites = state.head.shape[1]
-        for b in range(len(state.tally)):
-            now = state.tally[b, NOW]
-            for turn in range(sites):
-                agent = (turn + now) % sites
-                job, site = state.head[b, agent], actions[b, agent]
-                earned[b, agent] = 0.0
-                if job < 0:
-                    continue
-                if site == sites:
-                    state.decided[b, job] = now
-                elif state.free[b, site] >= weeks.jobs.gpus[b, job]:
-                    state.free[b, site] -= weeks.jobs.gpus[b, job]
-                    _start(weeks, state, b, job, site)
-                    earned[b, agent] = realised_usd(weeks, b, job, now, site)
-
-    return act
-
-
-_KEY: Final = (
-    SOURCES + digest(Path(__file__).parent) + digest(Path(__file__).parents[3] / "scheduler_core/kernels/sites")
-)
-run = _running(_KEY)
-prepare = _preparing(_KEY)
-act = _acting(_KEY)
+    Agents act in turn, beginning with another one in every step. A start for which others have taken the room is
+    refused, and the agent decides about the job again.
+    """
+    sites = state.head.shape[1]
+    for b in range(len(state.tally)):
+        now = state.tally[b, NOW]
+        for turn in range(sites):
+            agent = (turn + now) % sites
+            job, site = state.head[b, agent], actions[b, agent]
+            earned[b, agent] = 0.0
+            if job < 0:
+                continue
+            if site == sites:
+                state.decided[b, job] = now
+            elif state.free[b, site] >= weeks.jobs.gpus[b, job]:
+                state.free[b, site] -= weeks.jobs.gpus[b, job]
+                _start(weeks, state, b, job, site)
+                earned[b, agent] = realised_usd(weeks, b, job, now, site)

@@ -13,7 +13,7 @@ from pipelines.errors import BadUsage
 from pipelines.simulation.energy.grid_files import of_one_year, zone_files
 from pipelines.simulation.energy.power_file import power_file
 from scheduler_core.cluster import Machine
-from scheduler_core.planning.grid import MOST_PUE, Grid
+from scheduler_core.planning.hourly import MOST_PUE, Grid
 from scheduler_core.planning.power import Assumed, NodePower
 
 __all__ = ["REGIMES", "ZONES", "Place", "Terms", "places_of"]

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from pipelines.simulation.sites.places import Place, Terms
-from scheduler_core.kernels.sites.value import DAY, STEPS_PER_H, Jobs
+from scheduler_core.kernels.site_value import DAY, STEPS_PER_H, Jobs
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY
 from scheduler_core.types import FloatArray, IntArray
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.planning.carbon.jobs import CountsAndFrequencies, ElasticJobs
+from scheduler_core.planning.elastic import CountsAndFrequencies, ElasticJobs
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 

@@ -14,7 +14,7 @@ import polars as pl
 from pipelines.errors import SourceError
 from pipelines.simulation.elastic import Choice
 from pipelines.studies.energy import by_frequency
-from scheduler_core.planning.carbon.jobs import ElasticJobs
+from scheduler_core.planning.elastic import ElasticJobs
 from scheduler_core.planning.hourly import HOUR_S
 from scheduler_core.types import FloatArray, IntArray
 

@@ -19,8 +19,8 @@ from pipelines.studies.carbon.simulation import Cluster, Simulated, simulate
 from pipelines.studies.compare import ARM, mean
 from pipelines.studies.energy import RecordedHours
 from pipelines.studies.study import SEED, Row
-from scheduler_core.planning.carbon.allocator import allocate
-from scheduler_core.planning.carbon.jobs import CountsAndFrequencies, ElasticJobs, Period, Planner
+from scheduler_core.planning.carbon import allocate
+from scheduler_core.planning.elastic import CountsAndFrequencies, ElasticJobs, Period, Planner
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.planning.release import forecast

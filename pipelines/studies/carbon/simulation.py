@@ -1,6 +1,6 @@
 """Simulate elastic jobs under a planner: a round in every period, and where a job outruns its estimate.
 
-Rounds are the live scheduler's (`scheduler_core.planning.carbon.allocator`).
+Rounds are the live scheduler's (`scheduler_core.planning.carbon`).
 """
 
 import heapq
@@ -12,8 +12,8 @@ import numpy as np
 
 from pipelines.simulation.elastic import Choice, Progress, Span, run_elastic
 from pipelines.studies.carbon.jobs import NODE_GPUS, ArrivingJobs
-from scheduler_core.planning.carbon.allocator import allocate, carbon_round
-from scheduler_core.planning.carbon.jobs import BudgetRule, CountsAndFrequencies, ElasticJobs, Period, Planner
+from scheduler_core.planning.carbon import allocate, carbon_round
+from scheduler_core.planning.elastic import BudgetRule, CountsAndFrequencies, ElasticJobs, Period, Planner
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 

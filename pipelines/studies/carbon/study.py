@@ -40,8 +40,8 @@ from pipelines.studies.study import (
     seeds_option,
     year_option,
 )
-from scheduler_core.planning.carbon.allocator import allocate
-from scheduler_core.planning.carbon.jobs import BudgetRule
+from scheduler_core.planning.carbon import allocate
+from scheduler_core.planning.elastic import BudgetRule
 from scheduler_core.planning.power import JOULES_PER_KWH
 
 USUAL_PER_H: Final = 20.0

@@ -12,10 +12,9 @@ import numpy as np
 
 from pipelines.simulation.elastic import Choice, Progress, Span, run_elastic
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.cost.greedy import greedy
-from scheduler_core.planning.cost.lookahead import ITERATIONS, look_ahead
-from scheduler_core.planning.cost.problem import POSTPONED, Decision, Nodes, Problem, WaitingJobs
+from scheduler_core.planning.cost import POSTPONED, Decision, Nodes, Problem, WaitingJobs, greedy
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.lookahead import ITERATIONS, look_ahead
 from scheduler_core.types import FloatArray, IntArray
 
 

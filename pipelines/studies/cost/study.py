@@ -40,7 +40,7 @@ from pipelines.studies.study import (
     seeds_option,
     year_option,
 )
-from scheduler_core.planning.cost.lookahead import ITERATIONS
+from scheduler_core.planning.lookahead import ITERATIONS
 from scheduler_core.types import FloatArray
 
 PUE: Final = 1.2

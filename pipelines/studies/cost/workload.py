@@ -8,7 +8,7 @@ import polars as pl
 
 from pipelines.errors import BadUsage
 from pipelines.studies.cost.simulation import SubmittedJobs
-from scheduler_core.planning.cost.problem import Nodes, NodeType
+from scheduler_core.planning.cost import Nodes, NodeType
 from scheduler_core.planning.power import NodePower
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 

@@ -31,11 +31,10 @@ from pipelines.studies.fragmentation.published import (
 )
 from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option, seeds_option
 from scheduler_core.cluster import Cluster, Demand, Machine
-from scheduler_core.devices import rounded
 from scheduler_core.engine import fill
 from scheduler_core.errors import BadInput
-from scheduler_core.gangs import ANY_GPU_TYPE
-from scheduler_core.jobs import Jobs
+from scheduler_core.gangs import ANY_GPU_TYPE, rounded
+from scheduler_core.queueing import Jobs
 from scheduler_core.target import TargetWorkload, target_of
 from scheduler_core.types import IntArray
 

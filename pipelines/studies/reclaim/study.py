@@ -44,7 +44,7 @@ from pipelines.studies.study import (
     trace_option,
 )
 from scheduler_core.cluster import paper_machines
-from scheduler_core.devices import Sharing
+from scheduler_core.gangs import Sharing
 from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.shrink import ShrinkPolicy

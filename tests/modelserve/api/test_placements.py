@@ -17,7 +17,7 @@ from modelserve.contract.placements import (
     Policy,
 )
 from scheduler_core.placement import PLACEMENTS
-from scheduler_core.queue_policies import QUEUE_POLICIES
+from scheduler_core.queueing import QUEUE_POLICIES
 from tests.modelserve.api.test_gate import check_problem
 
 Make = Callable[..., TestClient]

@@ -12,8 +12,7 @@ from modelserve.contract.fields import Minimums
 from modelserve.contract.reservations import Fault, InputFault, Reason, ReserveBody
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
-from scheduler_core.measuring import SampleFault
-from scheduler_core.reserve import ReserveReason
+from scheduler_core.reserve import ReserveReason, SampleFault
 from tests.modelserve.answering import NOW, service_of
 from tests.modelserve.running_jobs import LEARNED, POLICY, Row, asked, columns, job, stands
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.cli.simulation_settings import Settings
-from scheduler_core.queue_policies import QUEUE_POLICIES
+from scheduler_core.queueing import QUEUE_POLICIES
 from tests.pipelines.cli.simulating import command
 
 Taut = Callable[..., list[dict[str, Any]]]

@@ -13,8 +13,7 @@ from pipelines.report.parts import Note, Traces
 from pipelines.simulation.energy.meters import Meters
 from pipelines.simulation.energy.power_file import power_file
 from scheduler_core.cluster import Machine
-from scheduler_core.planning.grid import Grid
-from scheduler_core.planning.hourly import HourlySeries
+from scheduler_core.planning.hourly import Grid, HourlySeries
 from tests.pipelines.report.tiny import JOBS, figures, tables, tiny_lake
 from tests.pipelines.simulation.energy.sites import hourly
 from tests.pipelines.statistics.lakes import T0, make_lake, ran

@@ -1,4 +1,4 @@
-"""The table of the Gittins index against its definition, and how engines read it."""
+"""The table of the Gittins index against its definition, and how it is read."""
 
 import math
 
@@ -15,10 +15,8 @@ from scheduler_core.kernels.gittins import (
     Z90,
     remaining_of,
     remaining_table,
-    spread_of,
     spreads_of,
 )
-from scheduler_core.kernels.kernel import kernel
 
 TABLE = remaining_table()
 
@@ -60,20 +58,10 @@ def test_a_wide_prediction_ranks_old_jobs_behind_young_ones() -> None:
 
 @given(p50_s=st.floats(0.0, 1e9), p90_s=st.one_of(st.just(math.nan), st.floats(0.0, 1e9)), age_s=st.floats(0.0, 1e9))
 def test_the_remaining_time_is_a_number_of_at_least_zero(p50_s: float, p90_s: float, age_s: float) -> None:
-    spread = spread_of(p50_s, p90_s)
+    [spread] = spreads_of(np.array([p50_s]), np.array([p90_s]))
 
-    found = remaining_of(TABLE, AGES, spread, p50_s, age_s)
-
-    assert found >= 0.0
-    assert spreads_of(np.array([p50_s]), np.array([p90_s])).tolist() == [spread]
-
-
-def test_compiled_and_plain_read_the_same_bits() -> None:
-    compiled, rng = kernel(remaining_of), np.random.default_rng(5)
-    for spread in range(len(SPREADS)):
-        p50_s, age_s = float(rng.uniform(0.1, 1e5)), float(rng.lognormal(6.0, 3.0))
-        assert compiled(TABLE, AGES, spread, p50_s, age_s) == remaining_of(TABLE, AGES, spread, p50_s, age_s)
+    assert remaining_of(TABLE, AGES, spread, p50_s, age_s) >= 0.0
 
 
 def test_an_unknown_p90_counts_as_wide() -> None:
-    assert spread_of(100.0, math.nan) == spread_of(100.0, 800.0) == spread_of(math.inf, 5.0)
+    assert len(set(spreads_of(np.array([100.0, 100.0, math.inf]), np.array([math.nan, 800.0, 5.0])))) == 1

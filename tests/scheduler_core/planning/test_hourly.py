@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.grid import Grid
-from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.hourly import HOUR_S, Grid, HourlySeries
 from tests.pipelines.simulation.energy.sites import hourly
 
 values = st.lists(st.floats(-500.0, 900.0), min_size=1, max_size=60)

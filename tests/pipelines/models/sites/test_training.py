@@ -15,7 +15,7 @@ from pipelines.models.sites.mappo import Network, played, trained_agents
 from pipelines.models.sites.recorded import PERIODS
 from pipelines.models.sites.training import Budget, trained_scorer, tuned_rolling, usd_of
 from pipelines.simulation.sites.weeks import stacked
-from scheduler_core.kernels.sites.value import FEATURES
+from scheduler_core.kernels.site_value import FEATURES
 from scheduler_core.planning.sites import policy
 from tests.pipelines.simulation.sites.made_weeks import TERMS, week
 

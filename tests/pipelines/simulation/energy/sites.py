@@ -5,8 +5,7 @@ import numpy as np
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.job_metrics import Uses
 from scheduler_core.cluster import UNITS, Machine
-from scheduler_core.planning.grid import Grid
-from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.hourly import HOUR_S, Grid, HourlySeries
 from scheduler_core.planning.power import Assumed, NodePower
 
 START_TS = 1_680_000_000.0

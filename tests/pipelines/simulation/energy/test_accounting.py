@@ -16,8 +16,8 @@ from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from pipelines.simulation.measures.job_metrics import Uses
 from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.grid import Grid
-from scheduler_core.queue_policies import QUEUE_POLICIES
+from scheduler_core.planning.hourly import Grid
+from scheduler_core.queueing import QUEUE_POLICIES
 from tests.examples import examples
 from tests.pipelines.simulation.energy.sites import ASSUMED, START_TS, grid, hourly, known, power, powers, uses
 from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule, schedules

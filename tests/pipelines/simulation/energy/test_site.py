@@ -20,7 +20,7 @@ from pipelines.simulation.rows import averaged, shown
 from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.simulate import SimulationResult, simulate_recorded
 from scheduler_core.cluster import Machine
-from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.hourly import Grid
 from scheduler_core.planning.release import Slack
 from tests.pipelines.lake.canonical import canonical, job_row, measured_tables
 from tests.pipelines.simulation.energy.sites import hourly

@@ -11,7 +11,7 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from scheduler_core.cluster import Demand, Machine
-from scheduler_core.devices import shape
+from scheduler_core.gangs import shape
 from scheduler_core.target import TargetWorkload
 
 MOST_CPU, MOST_GPU = 16_000, 4_000

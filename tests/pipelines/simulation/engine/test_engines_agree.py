@@ -13,8 +13,7 @@ from pipelines.simulation.engine.simulator import simulate
 from scheduler_core import engine
 from scheduler_core.cluster import Cluster, paper_machines
 from scheduler_core.engine import begun, run
-from scheduler_core.queue_policies import QUEUE_POLICIES
-from scheduler_core.queueing import Discipline
+from scheduler_core.queueing import QUEUE_POLICIES, Discipline
 from tests.examples import examples
 from tests.pipelines.simulation.engine.simulations import gpu_machines, outages, workload
 from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world

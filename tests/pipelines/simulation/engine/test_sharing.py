@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
-from scheduler_core.devices import Sharing, shape
 from scheduler_core.errors import BadInput
+from scheduler_core.gangs import Sharing, shape
 from scheduler_core.placement import PLACEMENTS
-from scheduler_core.queue_policies import QUEUE_POLICIES
-from scheduler_core.queueing import Discipline
+from scheduler_core.queueing import QUEUE_POLICIES, Discipline
 from tests.examples import examples
 from tests.pipelines.simulation.engine.simulations import gpu_machines, outages, run, simulated, starts_of, workload
 from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world

@@ -11,8 +11,7 @@ import numpy as np
 
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core.cluster import Machine
-from scheduler_core.queue_policies import QUEUE_POLICIES
-from scheduler_core.queueing import Discipline
+from scheduler_core.queueing import QUEUE_POLICIES, Discipline
 from tests.pipelines.simulation.engine.simulations import outages
 from tests.scheduler_core.cases import POOLED
 

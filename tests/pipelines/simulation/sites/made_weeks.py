@@ -4,8 +4,7 @@ import numpy as np
 
 from pipelines.simulation.sites.places import REGIMES, Place, Terms
 from pipelines.simulation.sites.weeks import Pool, Weeks, drawn, week_of
-from scheduler_core.planning.grid import Grid
-from scheduler_core.planning.hourly import HourlySeries
+from scheduler_core.planning.hourly import Grid, HourlySeries
 from scheduler_core.planning.power import Assumed, NodePower
 
 START_TS = 1_680_048_000.0

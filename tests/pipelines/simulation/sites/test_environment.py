@@ -11,7 +11,7 @@ from pipelines.simulation.sites.loop import State
 from pipelines.simulation.sites.places import Place
 from pipelines.simulation.sites.weeks import STEP_S, Weeks, stacked
 from scheduler_core.cluster import Machine
-from scheduler_core.kernels.sites.value import FEATURES
+from scheduler_core.kernels.site_value import FEATURES
 from scheduler_core.planning.sites import POLICIES, Policy, policy
 from tests.pipelines.simulation.engine.schedules import Came, schedule
 from tests.pipelines.simulation.sites.made_weeks import START_TS, places, week

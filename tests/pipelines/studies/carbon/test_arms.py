@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.studies.carbon.simulation import fifo_at_max, fixed_at_optimal, greedy_at_max
-from scheduler_core.planning.carbon.jobs import ElasticJobs, Period
+from scheduler_core.planning.elastic import ElasticJobs, Period
 from tests.scheduler_core.planning.carbon.made_rounds import job_g
 
 MOST = 4

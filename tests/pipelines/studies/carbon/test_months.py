@@ -15,7 +15,7 @@ from pipelines.studies.carbon.jobs import ArrivingJobs
 from pipelines.studies.carbon.months import ARMS, PER_KWH, SAME_KWH, Outlook, saving_rows
 from pipelines.studies.carbon.simulation import Cluster, Simulated, simulate
 from pipelines.studies.energy import RecordedHours
-from scheduler_core.planning.carbon.jobs import ElasticJobs, Period, Planner, drawn_w, remaining_s
+from scheduler_core.planning.elastic import ElasticJobs, Period, Planner, drawn_w, remaining_s
 from scheduler_core.planning.hourly import HourlySeries
 from scheduler_core.planning.release import forecast
 from tests.examples import examples

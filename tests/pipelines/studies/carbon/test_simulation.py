@@ -18,8 +18,8 @@ from pipelines.studies.carbon.simulation import (
     greedy_at_max,
     simulate,
 )
-from scheduler_core.planning.carbon.allocator import allocate
-from scheduler_core.planning.carbon.jobs import BudgetRule, CountsAndFrequencies, ElasticJobs, Period, Planner
+from scheduler_core.planning.carbon import allocate
+from scheduler_core.planning.elastic import BudgetRule, CountsAndFrequencies, ElasticJobs, Period, Planner
 from tests.examples import examples
 from tests.pipelines.studies.carbon.arrivals import arriving, drawn
 

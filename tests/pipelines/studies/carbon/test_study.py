@@ -22,7 +22,7 @@ from pipelines.studies.carbon.study import (
     summary_rows,
 )
 from pipelines.studies.compare import compare
-from scheduler_core.planning.carbon.jobs import BudgetRule
+from scheduler_core.planning.elastic import BudgetRule
 
 
 def frame_of(made_up: Path, seeds: int = 2, rule: BudgetRule = "period") -> pl.DataFrame:

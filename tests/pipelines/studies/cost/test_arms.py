@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipelines.studies.cost.simulation import BASELINES, Asked, Baseline
-from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
+from scheduler_core.planning.cost import Decision, Nodes, NodeType, Problem, WaitingJobs
 
 SLOW = NodeType(name="slow", gpu_type="p100", gpus=2, idle_w=100.0, gpu_active_w=200.0)
 FAST = NodeType(name="fast", gpu_type="v100", gpus=4, idle_w=150.0, gpu_active_w=270.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipelines.studies.cost import bound
 from pipelines.studies.cost.bound import least_usd
 from pipelines.studies.cost.simulation import PREEMPTING, STRONGEST, Site, SubmittedJobs, decided_greedily, simulate
-from scheduler_core.planning.cost.problem import Nodes, NodeType
+from scheduler_core.planning.cost import Nodes, NodeType
 from scheduler_core.planning.hourly import HourlySeries
 from tests.examples import examples
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from pipelines.studies.cost.simulation import Asked, Policy, Site, SubmittedJobs, simulate
-from scheduler_core.planning.cost.greedy import by_pressure, greedy
-from scheduler_core.planning.cost.lookahead import look_ahead
-from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
+from scheduler_core.planning.cost import Decision, Nodes, NodeType, Problem, WaitingJobs, by_pressure, greedy
 from scheduler_core.planning.hourly import HourlySeries
+from scheduler_core.planning.lookahead import look_ahead
 
 HOUR = 3600.0
 DAY_H, RUN_H = 24, 72

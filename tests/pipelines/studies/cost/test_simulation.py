@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipelines.studies.cost.simulation import BASELINES, Asked, Baseline, Outcome, Policy, Site, SubmittedJobs, simulate
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem
+from scheduler_core.planning.cost import Decision, Nodes, NodeType, Problem
 from scheduler_core.planning.hourly import HourlySeries
 from tests.examples import examples
 

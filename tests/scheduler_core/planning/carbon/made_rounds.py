@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scheduler_core.planning.carbon.jobs import CountsAndFrequencies, ElasticJobs, Period, drawn_w, remaining_s
+from scheduler_core.planning.elastic import CountsAndFrequencies, ElasticJobs, Period, drawn_w, remaining_s
 
 
 def jobs_of(

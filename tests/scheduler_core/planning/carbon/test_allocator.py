@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_core.planning.carbon.allocator import allocate
-from scheduler_core.planning.carbon.jobs import CountsAndFrequencies, ElasticJobs, Period, drawn_w, remaining_s
+from scheduler_core.planning.carbon import allocate
+from scheduler_core.planning.elastic import CountsAndFrequencies, ElasticJobs, Period, drawn_w, remaining_s
 from tests.examples import examples
 from tests.scheduler_core.planning.carbon.made_rounds import check_feasible, job_g, jobs_of, random_round
 

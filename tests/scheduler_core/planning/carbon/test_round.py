@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core.planning.carbon.allocator import carbon_round, place
-from scheduler_core.planning.carbon.jobs import Period
+from scheduler_core.planning.carbon import carbon_round, place
+from scheduler_core.planning.elastic import Period
 from tests.scheduler_core.planning.carbon.made_rounds import jobs_of
 
 JOBS = jobs_of([[1.0, 1.8, 2.4, 2.8]] * 2, steps_left=[19_500.0, 19_900.0], perf=[0.6, 1.0], watts=[80.0, 200.0])

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_core.planning.cost.greedy import greedy
-from scheduler_core.planning.cost.lookahead import look_ahead
-from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
+from scheduler_core.planning.cost import Decision, Nodes, NodeType, Problem, WaitingJobs, greedy
+from scheduler_core.planning.lookahead import look_ahead
 from tests.examples import examples
 
 TYPES = (

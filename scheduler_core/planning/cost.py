@@ -1,4 +1,4 @@
-"""Input of one decision: jobs with due dates, nodes of several types, and electricity prices now and later."""
+"""Decisions by cost: jobs with due dates, nodes of several types, electricity prices; the greedy rule of ANDREAS."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,9 +7,9 @@ import numpy as np
 
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.power import JOULES_PER_KWH
-from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["POSTPONED", "Decision", "NodeType", "Nodes", "Problem", "WaitingJobs"]
+__all__ = ["POSTPONED", "Decision", "NodeType", "Nodes", "Problem", "WaitingJobs", "greedy"]
 
 POSTPONED: Final = -1
 """Node index of a job that does not run before the next decision."""
@@ -138,3 +138,57 @@ class Problem:
             room = self.nodes.gpus[worst]
             raise BadInput(f"decision: found {over[worst] + room:.0f} GPUs taken on node {worst}, expected {room}")
         return decision
+
+
+def by_pressure(problem: Problem, run_s: FloatArray) -> IntArray:
+    """Return the job indices, most urgent first; weight and run time break ties.
+
+    Urgency is now + shortest remaining run time - due date; -inf without due date or configuration.
+    """
+    fastest = run_s.min(axis=(1, 2), initial=np.inf)
+    pressure_s = np.where(np.isfinite(fastest), fastest, -np.inf) - problem.slack_s
+    return np.lexsort((fastest, -problem.jobs.weight_usd_per_s, -pressure_s))
+
+
+def greedy(problem: Problem) -> Decision:
+    """Decide by the deterministic greedy algorithm of ANDREAS.
+
+    Jobs choose in order of urgency: of the configurations (node type and number of GPUs) that meet the due date by
+    cost, then of the others by run time, the first that fits. It goes to the job's current node if the job runs there
+    in that configuration, else to a node already switched on (best fit), else to a node to be switched on. If none
+    fits, the job is postponed.
+
+    References
+    ----------
+    ANDREAS (arXiv 2105.05080); the order of a job's configurations after the first is ours.
+    """
+    run_s = problem.possible_run_s()
+    jobs, kinds, counts = run_s.shape
+    possible = np.isfinite(run_s).reshape(jobs, kinds * counts)
+    usd = problem.run_usd(np.where(np.isfinite(run_s), run_s, 0.0)).reshape(jobs, kinds * counts)
+    flat_s = run_s.reshape(jobs, kinds * counts)
+    late = flat_s > problem.slack_s[:, None]
+    order = np.lexsort((usd, np.where(late, flat_s, usd), late, ~possible), axis=1)
+    free, on = problem.nodes.gpus, np.zeros(len(problem.nodes.type_of), np.bool_)
+    decision = Decision.nothing(jobs)
+    for job in by_pressure(problem, run_s):
+        for option in order[job, : possible[job].sum()]:
+            kind, gpus = divmod(int(option), counts)
+            node = _fitting(problem, job, kind, gpus, free, on)
+            if node != POSTPONED:
+                decision.node[job], decision.gpus[job] = node, gpus
+                free[node] -= gpus
+                on[node] = True
+                break
+    return decision
+
+
+def _fitting(problem: Problem, job: int, kind: int, gpus: int, free: IntArray, on: BoolArray) -> int:
+    """Return the node for a configuration, or `POSTPONED` if no node has enough free GPUs."""
+    fits = (problem.nodes.type_of == kind) & (free >= gpus)
+    stay = int(problem.standing.node[job])
+    if stay != POSTPONED and problem.standing.gpus[job] == gpus and fits[stay]:
+        return stay
+    if (fits & on).any():
+        return int(np.argmin(np.where(fits & on, free, np.iinfo(np.int64).max)))
+    return int(np.argmax(fits)) if fits.any() else POSTPONED

@@ -1,21 +1,20 @@
 """Why jobs of a snapshot wait, which machine lacks least, and which single changes would start a job now.
 
-Every change is tried: the round is run again with it, and it is kept only if the job starts. `pending` explains the
-causes of waiting.
+Every change is tried: the round is run again with it, and it is kept only if the job starts.
 """
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from scheduler_core.cluster import ALTERNATIVES, UNIT_SLACK, UNITS, Demand, Room
-from scheduler_core.devices import WHOLE, shape
+from scheduler_core.decisions import Hold, holds_of, why_waits
 from scheduler_core.errors import BadInput
-from scheduler_core.pending import GPUS, Pending, pending
+from scheduler_core.gangs import GPUS, WHOLE, shape
 from scheduler_core.round import Round, round_of
 from scheduler_core.scene import Scene
 from scheduler_core.snapshot import QueuedJob, Snapshot
@@ -43,15 +42,33 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """Why a job waits (`why`), and what would let it start.
+    """Why a job waits, also as `text` for the user, when it should start, and what would let it start now.
 
-    `nearest` is the machine that lacks least for one more instance, `missing` what it lacks; both None if no machine
-    allows the job or the job fits.
+    - `place`: position of the job in the queue, from 1; 0 for a job that can never fit and so is not queued.
+    - `head`: head of the queue, if `hold` is a rule that protects it.
+    - `instances`, `hosted`: number of instances in the gang, and how many of them would fit now; of a job that can
+      never fit, how many would fit the empty cluster.
+    - `short`: machines that cannot take an instance now, by cause; a machine may lack several resources.
+    - `nearest`: the machine that lacks least for one more instance, and `missing` what it lacks; both None if no
+      machine allows the job or the job fits.
+    - `must_end`: the running jobs, in order of expected end, that must end before the job fits.
+    - `room_in_s`: seconds until these are expected to have ended; inf if unknown, or if machines must come up first.
+    - `expected_wait_s`: seconds until the job's expected start, after all jobs before it in the queue; inf if unknown.
     """
 
-    why: Pending
+    job_id: str
+    hold: Hold
+    place: int
+    head: str | None
+    instances: int
+    hosted: int
+    short: Mapping[str, int]
     nearest: str | None
     missing: Request | None
+    must_end: tuple[str, ...]
+    room_in_s: float
+    expected_wait_s: float
+    text: str
     changes: tuple[Change, ...]
 
 
@@ -69,8 +86,8 @@ def explain_waiting(snapshot: Snapshot, job_ids: Sequence[str] | None, most: int
     after = round_of(scene)
     waiting = after.ranked + after.refused
     chosen = waiting[:most] if job_ids is None else [serials[name] for name in job_ids if serials[name] in set(waiting)]
-    starts_s = after.expected_starts_s(chosen)
-    return [_explained(after, serial, starts_s[serial]) for serial in chosen]
+    starts_s, holds = after.expected_starts_s(chosen), holds_of(after)
+    return [_explained(after, serial, *holds[serial], starts_s[serial]) for serial in chosen]
 
 
 def _starts(scene: Scene, serial: int, job: QueuedJob, ended: Sequence[int] = ()) -> bool:
@@ -78,16 +95,60 @@ def _starts(scene: Scene, serial: int, job: QueuedJob, ended: Sequence[int] = ()
     return serial in round_of(scene, {serial: job}, ended).started
 
 
-def _explained(after: Round, serial: int, expected_wait_s: float) -> Explained:
+def _explained(after: Round, serial: int, hold: Hold, head: int | None, expected_wait_s: float) -> Explained:
     """Return why a job waits after the round, and what would start it."""
-    scene = after.scene
-    nearest, missing = _nearest(scene.demand(scene.jobs[serial]), after.room)
+    scene, name, never = after.scene, after.scene.names.__getitem__, hold == Hold.NEVER
+    demand = scene.demand(scene.jobs[serial])
+    nearest, missing = _nearest(demand, after.room)
+    freed = [] if never else after.freeing(serial, after.serials)
+    room_in_s = 0.0
+    if hold in (Hold.ROOM, Hold.NEVER):
+        room_in_s = max((after.end_s(each) for each in freed), default=math.inf)
+    text, short = why_waits(after, serial, hold, head)
+    place = 0 if never else after.ranked.index(serial) + 1
+    whole = "can never start" if never else f"is number {place} of {len(after.ranked)} in the queue"
+    sentences = [f"Job {name(serial)} {whole}: {text.rstrip('.')}."]
+    if hold == Hold.ROOM:
+        sentences += _until_room(after, demand, freed, room_in_s)
+    if not never:
+        sentences.append(f"Its start is expected {_span(expected_wait_s)}.")
     return Explained(
-        why=pending(after, serial, expected_wait_s),
+        job_id=name(serial),
+        hold=hold,
+        place=place,
+        head=None if head is None else name(head),
+        instances=demand.instances,
+        hosted=min(int((scene.cluster.empty if never else after.room).hosts(demand).sum()), demand.instances),
+        short=short,
         nearest=None if nearest is None else scene.snapshot.machines[nearest].machine.name,
         missing=missing,
+        must_end=tuple(map(name, freed)),
+        room_in_s=room_in_s,
+        expected_wait_s=expected_wait_s,
+        text=" ".join(sentences),
         changes=tuple(_changes(after, serial, nearest)),
     )
+
+
+def _until_room(after: Round, demand: Demand, freed: Sequence[int], room_in_s: float) -> list[str]:
+    """Return sentences on what has to happen until a gang fits."""
+    free = after.room.free[after.room.open_to(demand)].sum(axis=0)
+    enough = (free >= np.array(demand.units) * demand.instances).all()
+    sentences = ["Enough is free in total, but not on the same machines or devices: it is fragmented."] * bool(enough)
+    if not freed:
+        return [*sentences, "It does not fit even when all running jobs have ended: machines must come up."]
+    jobs = ", ".join(after.scene.names[each] for each in freed)
+    return [*sentences, f"It fits once these running jobs have ended: {jobs} (expected {_span(room_in_s)})."]
+
+
+def _span(seconds: float) -> str:
+    if math.isinf(seconds):
+        return "at an unknown time"
+    if seconds <= 0.0:
+        return "now"
+    if seconds < 120.0:
+        return f"in {seconds:.0f} s"
+    return f"in {seconds / 60:.0f} min" if seconds < 7200.0 else f"in {seconds / 3600:.1f} h"
 
 
 def _changes(after: Round, serial: int, nearest: int | None) -> Iterator[Change]:

@@ -3,13 +3,12 @@
 The same function decides in the simulation and for `POST /v1/route`.
 """
 
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from scheduler_core.kernels.kernel import SOURCES, Compiled, digest, kept, kernel
-from scheduler_core.kernels.sites.value import (
+from scheduler_core.kernels.kernel import kept, kernel
+from scheduler_core.kernels.site_value import (
     DAY,
     FEATURES,
     STEPS_PER_H,
@@ -249,61 +248,50 @@ def features_in(
             fill_site(rows[site], jobs, seen, now, job, site, later_usd, mean_usd)
 
 
-def _deciding(sources: str) -> Compiled:
-    @kept
-    def decide(
-        rule: int,
-        params: FloatArray,
-        jobs: Jobs,
-        seen: Outlook,
-        now: int,
-        waiting: IntArray,
-        count: int,
-        scratch: Scratch,
-        chosen: IntArray,
-    ) -> None:
-        _ = sources  # part of the cache key of the compiled code
-        decide_in(rule, params, jobs, seen, now, waiting, count, scratch, chosen)
-
-    return decide
+@kept
+def decide(
+    rule: int,
+    params: FloatArray,
+    jobs: Jobs,
+    seen: Outlook,
+    now: int,
+    waiting: IntArray,
+    count: int,
+    scratch: Scratch,
+    chosen: IntArray,
+) -> None:
+    """Decide as `decide_in` does."""
+    decide_in(rule, params, jobs, seen, now, waiting, count, scratch, chosen)
 
 
-def _describing(sources: str) -> Compiled:
-    @kept
-    def describe(
-        jobs: Jobs,
-        seen: Outlook,
-        now: int,
-        waiting: IntArray,
-        scratch: Scratch,
-        low: FloatArray,
-        high: FloatArray,
-        known: BoolArray,
-        gains: FloatArray,
-    ) -> None:
-        """Write all expected gains (n, S), and whether the features of a job's starts lie within `low` and `high`.
+@kept
+def describe(
+    jobs: Jobs,
+    seen: Outlook,
+    now: int,
+    waiting: IntArray,
+    scratch: Scratch,
+    low: FloatArray,
+    high: FloatArray,
+    known: BoolArray,
+    gains: FloatArray,
+) -> None:
+    """Write all expected gains (n, S), and whether the features of a job's starts lie within `low` and `high`.
 
-        Without bounds every job is `known`; starts without room are not looked at.
-        """
-        _ = sources  # part of the cache key of the compiled code
-        crowding = crowding_of(jobs, seen, waiting, len(waiting))
-        for place in range(len(waiting)):
-            job = waiting[place]
-            known[job] = True
-            for site in range(len(seen.free)):
-                gains[job, site] = gain_usd(jobs, seen, now, job, site, 0)
-            if len(low) == 0 or most_free(seen) < jobs.gpus[job]:
-                continue
-            later_usd = later_of(jobs, seen, now, job, scratch)
-            mean_usd = fill_job(scratch.row, jobs, seen, now, job, crowding)
-            for site in range(len(seen.free)):
-                if seen.free[site] >= jobs.gpus[job]:
-                    fill_site(scratch.row, jobs, seen, now, job, site, later_usd, mean_usd)
-                    for each in range(len(low)):
-                        known[job] &= low[each] <= scratch.row[each] <= high[each]
-
-    return describe
-
-
-describe = _describing(SOURCES + digest(Path(__file__).parent))
-decide = _deciding(SOURCES + digest(Path(__file__).parent))
+    Without bounds every job is `known`; starts without room are not looked at.
+    """
+    crowding = crowding_of(jobs, seen, waiting, len(waiting))
+    for place in range(len(waiting)):
+        job = waiting[place]
+        known[job] = True
+        for site in range(len(seen.free)):
+            gains[job, site] = gain_usd(jobs, seen, now, job, site, 0)
+        if len(low) == 0 or most_free(seen) < jobs.gpus[job]:
+            continue
+        later_usd = later_of(jobs, seen, now, job, scratch)
+        mean_usd = fill_job(scratch.row, jobs, seen, now, job, crowding)
+        for site in range(len(seen.free)):
+            if seen.free[site] >= jobs.gpus[job]:
+                fill_site(scratch.row, jobs, seen, now, job, site, later_usd, mean_usd)
+                for each in range(len(low)):
+                    known[job] &= low[each] <= scratch.row[each] <= high[each]

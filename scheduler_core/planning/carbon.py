@@ -1,4 +1,6 @@
-"""One round under a carbon budget: GPU counts, then frequencies (the carbon patent's two stages), then places on nodes.
+"""One round under a carbon budget: GPU counts, then frequencies (the patent's two stages), then places on nodes.
+
+Stages and procedure follow a patent on carbon-intensity-based GPU scheduling ("the patent"); "ours" marks additions.
 
 Each stage is a greedy climb: the best next step of any job (more GPUs, or a higher frequency) until a limit. With a
 price of energy (ours), only steps that save enough time for their energy are taken.
@@ -12,7 +14,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from scheduler_core.planning.carbon.jobs import (
+from scheduler_core.planning.elastic import (
     CountsAndFrequencies,
     ElasticJobs,
     Period,

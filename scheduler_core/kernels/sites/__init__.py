@@ -1,1 +1,0 @@
-"""Compiled decisions on where and when jobs run among sites."""
