@@ -4,7 +4,7 @@ The rules are in `kernels`, written once: short runs are run by Python, long one
 The same input always gives the same schedule.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE, Demand, shape
 from scheduler_core.kernels import gittins
 from scheduler_core.kernels.clock import AIM, DONE, LOG_FULL, advance, aim_at_goal
-from scheduler_core.kernels.records import DRF, JOB, NONE, Rows
+from scheduler_core.kernels.records import DRF, JOB, NONE
 from scheduler_core.kernels.sharing import fill_in_order
 from scheduler_core.kernels.state import (
     KEPT_CHANGES,
@@ -77,13 +77,10 @@ def begun(
     )
 
 
-def run(
-    state: State, goals: Sequence[tuple[int, Goal]] = (), *, compiled: bool, slow: Callable[[], bool] = lambda: False
-) -> State:
+def run(state: State, goals: Sequence[tuple[int, Goal]] = (), *, compiled: bool) -> State:
     """Run a state until its horizon, or until nothing more happens; return it with a log that is long enough.
 
-    `goals` are pairs of a number of arrivals and the target workload from then on, in order. Uncompiled rules call
-    `slow` now and then; if it returns True, compiled rules go on.
+    `goals` are pairs of a number of arrivals and the target workload from then on, in order.
     """
     tally, left, why = state.queue.tally, list(goals), AIM
     while why != DONE:
@@ -92,41 +89,13 @@ def run(
         while left and left[0][0] <= tally["arrivals"][0]:
             state = state._replace(goal=left.pop(0)[1])
         tally["aim_at"] = left[0][0] if left else np.iinfo(np.int64).max
-        if not compiled:
-            why = _run_uncompiled(state, why, slow)
-            compiled = why == SLOW
-            continue
+        rows = state if compiled else uncompiled(state)
         if why == AIM:
-            aim_at_goal(state)
-        why = advance(state)
+            (aim_at_goal if compiled else aim_at_goal.py_func)(rows)
+        why = int((advance if compiled else advance.py_func)(rows))
+        if not compiled:
+            write_back(rows, state)
     return state
-
-
-SLOW: Final = -1
-"""Why `_run_uncompiled` returns, besides the reasons of `advance`."""
-
-PAUSE_RUNS: Final = 64
-"""Arrivals and preemptions after which uncompiled rules call `slow`."""
-
-
-def _run_uncompiled(state: State, why: int, slow: Callable[[], bool]) -> int:
-    """Run a state by Python, with a part of the log that is extended at each pause; return why it stopped."""
-    runs = state.log.runs
-    part = runs[: int(state.queue.tally["runs"][0]) + PAUSE_RUNS]
-    rows = uncompiled(state._replace(log=state.log._replace(runs=part)))
-    if why == AIM:
-        aim_at_goal.py_func(rows)
-    why = advance.py_func(rows)
-    while why == LOG_FULL and len(part) < len(runs):
-        if slow():
-            why = SLOW
-            break
-        longer = runs[: len(part) + PAUSE_RUNS]
-        rows.log.runs.extend(Rows(longer[len(part) :]))
-        part = longer
-        why = advance.py_func(rows)
-    write_back(rows, state._replace(log=state.log._replace(runs=part)))
-    return int(why)
 
 
 def goals_of(jobs: Jobs, cluster: Machinery, discipline: Discipline, target: SlidingTarget) -> list[tuple[int, Goal]]:
@@ -172,7 +141,7 @@ def fill(
     machine, weighed = (np.empty(count, dtype=np.int64) for _ in range(2))
     taken = np.zeros((count, cluster.devices.shape[1]), dtype=np.bool_)
     rows = np.ascontiguousarray(state.queue.jobs["granted_bucket"])
-    if pays(effort_s(count, len(cluster.machines), placement)):
+    if pays(effort_s(count, len(cluster.machines), rules)):
         fill_in_order(state, rows, draws, machine, taken, weighed)
     else:
         fill_in_order.py_func(uncompiled(state), rows, draws, machine, taken, weighed)
@@ -186,13 +155,13 @@ COMPILING_S: Final = 30.0
 """Seconds of Python that justify a compilation, which takes about a minute and is then cached."""
 
 
-def effort_s(jobs: int, machines: int, placement: str) -> float:
-    """Estimate for how many seconds Python decides on so many jobs if none is preempted.
+def effort_s(jobs: int, machines: int, rules: Discipline) -> float:
+    """Estimate for how many seconds Python decides on so many jobs.
 
-    Placements by device look at more of a machine.
+    Placements by device look at more of a machine; preemption tries jobs again at every quantum.
     """
-    per_machine = 25 if placement in PLACEMENTS and PLACEMENTS[placement].by_device else 1
-    return jobs * (100 + per_machine * machines) / 500_000
+    per_machine = 25 if rules.placement in PLACEMENTS and PLACEMENTS[rules.placement].by_device else 1
+    return jobs * (100 + per_machine * machines) * (10 if rules.preempts() else 1) / 500_000
 
 
 def pays(python_s: float) -> bool:

@@ -16,15 +16,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from scheduler_core.errors import BadInput
+from scheduler_core.kernels.reserving import RECENT, Limits, reserve_all
 from scheduler_core.types import BoolArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from scheduler_core.kernels.reserving import Limits
 
 __all__ = [
     "Reservations",
@@ -92,10 +90,8 @@ class ReservePolicy:
                     f"reserve policy: found {each.name} = {value!r}, expected a finite number of at least {least:g}"
                 )
 
-    def limits(self) -> "Limits":
+    def limits(self) -> Limits:
         """Return the fields as numbers for compiled code."""
-        from scheduler_core.kernels.reserving import Limits
-
         return Limits(**{each.name: float(getattr(self, each.name)) for each in fields(self)})
 
 
@@ -237,8 +233,6 @@ def measure(requests: FloatArray, samples: Samples, known: Running, policy: Rese
 
 def _add(made: Running, requests: FloatArray, at_s: FloatArray, use: FloatArray, policy: ReservePolicy) -> None:
     """Add one sample of each job in place; a job whose time is NaN has none. `requests` (n, 2) are of CPU and GPUs."""
-    from scheduler_core.kernels.reserving import RECENT
-
     new = np.isfinite(at_s)
     jobs: BoolArray | slice = new
     if new.all():
@@ -292,8 +286,6 @@ def reserve(
     >>> found.mean[0].tolist(), found.spread[0].round(3).tolist(), found.memory[0].tolist()
     ([1.0, 1.0], [0.3, 0.3], [3.0, 3.0])
     """
-    from scheduler_core.kernels.reserving import reserve_all
-
     count, unknown = len(requests), np.isnan(known.mean)
     requests, age_s = np.ascontiguousarray(requests, np.float64), np.ascontiguousarray(age_s, np.float64)
     compute, memory = requests[:, [0, 2]], requests[:, [1, 2]]

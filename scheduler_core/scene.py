@@ -71,7 +71,7 @@ class Scene:
         self.rules = replace(snapshot.rules, sharing=self._sharing, preempt=False, match_gpu_type=True)
         self.rules.preempts()
         if compiled is None:
-            compiled = pays(effort_s(len(self.names), len(machines), self.rules.placement))
+            compiled = pays(effort_s(len(self.names), len(machines), self.rules))
         self.compiled = compiled
         self.cluster = Cluster(machines, self._sharing)
         self.room = self.cluster.empty

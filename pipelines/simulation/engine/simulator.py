@@ -4,7 +4,6 @@ The same input always gives the same schedule. Metrics are computed in `measures
 """
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal, get_args
@@ -42,9 +41,9 @@ def simulate(
 ) -> Schedule:
     """Simulate the arrivals until the horizon; an infinite horizon ends at the last event.
 
-    The rules run as `python` or `compiled`, with the same schedule. `auto` compiles if that is estimated to be faster,
-    or once Python has run for longer than it takes to have compiled rules ready. If GPUs are shared by devices,
-    instances of more than one GPU are first rounded up to whole GPUs, and the schedule holds the rounded workload.
+    The rules run as `python` or `compiled`, with the same schedule; `auto` compiles if that is estimated to be faster.
+    If GPUs are shared by devices, instances of more than one GPU are first rounded up to whole GPUs, and the schedule
+    holds the rounded workload.
     `target` is what `fgd` keeps GPUs usable for; by default it is learnt from the arrivals.
 
     References
@@ -73,10 +72,10 @@ def simulate(
     if PLACEMENTS[discipline.placement].aims and not isinstance(target, TargetWorkload):
         goals = goals_of(workload, cluster, discipline, target or SlidingTarget())
     state = begun(workload, cluster, discipline, horizon_s=horizon_s, breaks=_breaks(outages), target=aimed)
-    auto, begun_s = engine == "auto", time.thread_time()
-    compiled = engine == "compiled" or (auto and pays(effort_s(len(workload), len(machines), discipline.placement)))
-    ended = run(state, goals, compiled=compiled, slow=lambda: auto and pays(time.thread_time() - begun_s))
-    return _schedule(ended, workload, machines, horizon_s, by_device=sharing == "devices")
+    compiled = engine == "compiled" or (engine == "auto" and pays(effort_s(len(workload), len(machines), discipline)))
+    return _schedule(
+        run(state, goals, compiled=compiled), workload, machines, horizon_s, by_device=sharing == "devices"
+    )
 
 
 def _schedule(
