@@ -60,7 +60,7 @@ def queue_text(separator: str) -> str:
 
 
 def queue_json() -> str:
-    """Return the jobs that run or wait, with their admin comments, as `restoration.read_shrunk` reads them."""
+    """Return the jobs that run or wait, with their admin comments, as `feedback.read_shrunk` reads them."""
     return _run("squeue", "-a", "--json", limit_s=LIMIT_S)
 
 
