@@ -1,4 +1,4 @@
-"""`taut stats | report`: statistics of a trace, compared with published numbers, and as one HTML page.
+"""`taut stats | report`: statistics of a trace, and as one HTML page.
 
 Options and output only; the work is in `pipelines.statistics` and `pipelines.report`.
 """
@@ -28,20 +28,13 @@ def stats(
     cluster: str | None = CLUSTER,
     by: tuple[str, ...] = option((), "Split by this dimension (may be repeated)."),
     listing: bool = option(False, "List the statistics with their definitions.", name="--list"),
-    verify: bool = option(False, "Compare the lake with published numbers."),
     form: Format = FORM,
 ) -> None:
-    """Compute statistics of a trace, or compare them with published numbers.
-
-    --verify compares a number only if the lake has the rows that it describes, and prints the difference. For every
-    other number it prints why it cannot be computed from these files.
-    """
-    if ((listing or verify) and (names or by or cluster)) or (listing and verify):
-        raise BadUsage("--list and --verify cannot be combined with each other, names, --by or --cluster")
+    """Compute statistics of a trace, each by one query; --list prints their definitions."""
+    if listing and (names or by or cluster):
+        raise BadUsage("--list cannot be combined with names, --by or --cluster")
     if listing:
         _list(form)
-    elif verify:
-        _verify(where, form)
     else:
         _compute(names or OVERVIEW, where, cluster, by, form)
 
@@ -53,18 +46,6 @@ def _list(form: Format) -> None:
         typer.echo("\n".join(listed_lines()))
     else:
         emit(listing(), form)
-
-
-def _verify(where: InLake, form: Format) -> None:
-    from pipelines.lake.lake import Lake as OpenLake
-    from pipelines.statistics.published import read_published
-    from pipelines.statistics.shown import tally, verdict_rows
-    from pipelines.statistics.verification import verify
-
-    with OpenLake(where.place().lake) as source:
-        checked = verify(source, read_published(), None if where.trace is None else [where.trace])
-    emit(verdict_rows(checked) if form == "table" else checked, form)
-    say(tally(checked))
 
 
 def _compute(names: tuple[str, ...], where: InLake, cluster: str | None, by: tuple[str, ...], form: Format) -> None:

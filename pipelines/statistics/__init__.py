@@ -1,7 +1,4 @@
-"""Statistics of a trace: each is one function that returns its query.
-
-`verification` compares them with published numbers; charts are in `pipelines.report`.
-"""
+"""Statistics of a trace: each is one function that returns its query; charts are in `pipelines.report`."""
 
 from typing import Final
 

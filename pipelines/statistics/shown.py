@@ -1,20 +1,18 @@
-"""Lay out statistics for a terminal (a few wide rows are transposed), and comparisons with published numbers."""
+"""Lay out statistics for a terminal: a few wide rows are transposed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import polars as pl
 
 from pipelines.statistics import STATISTICS
 
-__all__ = ["listed_lines", "listing", "screen_rows", "tally", "together", "verdict_rows"]
+__all__ = ["listed_lines", "listing", "screen_rows", "together"]
 
 WIDEST: Final = 10
 """Maximum number of columns of a table that is not transposed."""
 UPRIGHT_ROWS: Final = 8
 """Maximum number of rows of a table that is transposed; more do not fit side by side."""
-
-_RANKS: Final = {"off": 0, "match": 1, "not computable": 2}
 
 
 def listing() -> list[dict[str, object]]:
@@ -51,33 +49,6 @@ def together(answers: Iterable[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
     """Join the rows of several statistics to one frame; the column `statistic` names each row's statistic."""
     named = [rows.select(pl.lit(name).alias("statistic"), pl.all()) for name, rows in answers]
     return pl.concat(named, how="diagonal_relaxed") if named else pl.DataFrame()
-
-
-def verdict_rows(checked: pl.DataFrame) -> list[dict[str, object]]:
-    """Return comparisons as table rows: differences first, then matches, then numbers that cannot be computed."""
-    ordered = checked.sort(pl.col("verdict").replace_strict(_RANKS, return_dtype=pl.Int8), maintain_order=True)
-    return [
-        {name: row[name] for name in ("trace", "of", "what", "published", "found")}
-        | {"verdict": _verdict(row), "why": row["why"]}
-        for row in ordered.iter_rows(named=True)
-    ]
-
-
-def tally(checked: pl.DataFrame) -> str:
-    """Return the counts of numbers that matched, differed and could not be computed, as a sentence.
-
-    >>> tally(pl.DataFrame({"verdict": ["match", "match", "not computable"]}))
-    '2 match, 0 off, 1 not computable from these files'
-    """
-    counts = {name: checked.filter(pl.col("verdict") == name).height for name in _RANKS}
-    return f"{counts['match']} match, {counts['off']} off, {counts['not computable']} not computable from these files"
-
-
-def _verdict(row: Mapping[str, object]) -> str:
-    off_by, relative = row["off_by"], row["off_by_frac"]
-    if row["verdict"] != "off" or not isinstance(off_by, float):
-        return str(row["verdict"])
-    return f"off by {off_by:.4g}" + (f" ({relative:+.2%})" if isinstance(relative, float) else "")
 
 
 def _text(value: object) -> str:

@@ -73,36 +73,18 @@ def test_the_list_has_every_definition(taut: Taut, form: str) -> None:
         assert statistic.definition.split(":")[0] in stdout
 
 
-def test_verify_counts_and_explains(taut: Taut) -> None:
-    result = taut("--verify", "--format", "json")
-    assert result.exit_code == 0, result.stderr
-    rows = json.loads(result.stdout)
-    assert {row["verdict"] for row in rows} == {"not computable"}  # two machines are not the machine list
-    assert all(row["why"] and row["source"] for row in rows)
-    assert f"0 match, 0 off, {len(rows)} not computable from these files" in result.stderr
-    assert all(str(row["why"]) in taut("--verify", trace=None).stdout for row in rows[:1])
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["nope"], "no statistic 'nope'; expected one of period"),
         (["run_time", "--by", "colour"], "cannot split by 'colour'; expected one of cluster"),
-        (["run_time", "--verify"], "--list and --verify cannot be combined"),
-        (["--list", "--verify"], "--list and --verify cannot be combined"),
-        (["--verify", "--by", "user"], "--list and --verify cannot be combined"),
+        (["--list", "--by", "user"], "--list cannot be combined with names"),
     ],
 )
 def test_what_cannot_be_meant_is_bad_usage(taut: Taut, arguments: list[str], said: str) -> None:
     result = taut(*arguments)
     assert result.exit_code == 2
     assert said in result.stderr
-
-
-def test_a_trace_nothing_is_published_of(taut: Taut) -> None:
-    result = taut("--verify", trace="ours")
-    assert result.exit_code == 2
-    assert "nothing is published of 'ours'; numbers are there of helios" in result.stderr
 
 
 def test_which_trace_must_be_said(taut: Taut) -> None:

@@ -1,25 +1,19 @@
-"""The real samples against what is published: which numbers match, which are off, what is not compared."""
+"""The real samples against published numbers: which match, which two are off; and what the published files name."""
 
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
-from pipelines.statistics.published import read_published
-from pipelines.statistics.shown import tally, verdict_rows
-from pipelines.statistics.verification import verify
+from pipelines.statistics import STATISTICS
+from tests.pipelines.statistics.lakes import make_lake, ran
+from tests.pipelines.statistics.published import Compared, compared, read
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.slow
-
-KNOWN_TO_BE_OFF = {
-    ("Venus, GPUs by date", "capacity.mean_gpus", "1,022"),
-    ("Philly, the machine list", "machine_classes.total_gpus", "128"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -42,37 +36,47 @@ def real(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lak
 
 
 @pytest.fixture(scope="module")
-def checked(real: Lake) -> pl.DataFrame:
-    return verify(real, read_published())
+def numbers(real: Lake) -> list[Compared]:
+    return compared(real)
 
 
-def test_what_is_whole_matches_and_two_numbers_are_known_to_be_off(checked: pl.DataFrame) -> None:
-    off = checked.filter(verdict="off")
-    assert set(off.select("of", "what", "published").rows()) == KNOWN_TO_BE_OFF
-    assert off["why"].null_count() == 0
-    matches = checked.filter(verdict="match")
-    assert matches.height >= 50
-    assert set(matches["trace"]) == {"helios", "openb", "pai", "philly", "philly-rebuilt"}
-    assert checked.filter(pl.col("verdict") == "not computable")["why"].null_count() == 0
-
-
-def test_the_documented_verdicts_are_these(checked: pl.DataFrame) -> None:
+def test_the_numbers_that_match_and_those_that_differ_are_documented(numbers: list[Compared]) -> None:
     text = (ROOT / "docs" / "statistics.md").read_text()
+    off = [each for each in numbers if not each.matches]
     written = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| trace |")]
-    columns = ("trace", "of", "what", "published", "found", "verdict")
-    off = [row for row in verdict_rows(checked) if row["verdict"].startswith("off")]
-    assert written == [f"| {' | '.join(str(row[name]) for name in columns)} |" for row in off]
-    assert tally(checked) in text
+    assert written == [f"| {' | '.join(each[:5])} |" for each in off]
+    assert all(each.note for each in off)
+    assert f"{len(numbers) - len(off)} match, {len(off)} differ" in text
+    assert {each.trace for each in numbers} == {"helios", "openb", "pai", "philly", "philly-rebuilt"}
+
+
+def test_the_published_files_name_what_there_is(tmp_path: Path) -> None:
+    populations, rows = read()
+    empty = make_lake(tmp_path, {})
+    asked = {(row["statistic"], tuple(row.get("by", ()))) for row in rows}
+    columns = {(name, by): set(STATISTICS[name](empty, "toy", by, None).columns) for name, by in asked}
+    for row in rows:
+        assert row["of"] in populations
+        assert {*row.get("where", ()), *row["published"]} <= columns[row["statistic"], tuple(row.get("by", ()))], row
+    assert sum(len(row["published"]) for row in rows) > 400
 
 
 @pytest.mark.parametrize(
-    ("what", "published"),
-    [("sizes.gpu_jobs", "125,303"), ("run_time.p50_s (device gpu)", "204"), ("sizes.mean_gpus", "6.736")],
+    ("published", "matches"),
+    [
+        ('mean_s = "1300"', True),
+        ('mean_s = "1,300.0"', True),
+        ('mean_s = "1301"', False),
+        ('p50_s = ".0556 h"', True),
+        ('p50_s = ".0555 h"', False),
+        ('over_1h_share = "> 0"', False),
+        ('max_s = "3.6e+03"', True),
+    ],
 )
-def test_the_full_log_of_venus_is_not_this_files_period(checked: pl.DataFrame, what: str, published: str) -> None:
-    [row] = checked.filter(of="Venus, the whole log", what=what, published=published).to_dicts()
-    assert (row["verdict"], row["found"]) == ("not computable", None)
-    assert row["why"] == (
-        "other rows: log has 99,707 here, 246,708 there; "
-        "submitted 2020-03-18 to 2020-08-31 here, 2020-03-18 to 2020-09-27 there"
+def test_a_number_matches_if_it_rounds_to_the_printed_one(tmp_path: Path, published: str, matches: bool) -> None:
+    lake = make_lake(tmp_path / "lake", {"jobs": [ran(0, 100.0), ran(1, 200.0), ran(2, 3600.0)]})
+    of = '[of.log]\ntrace = "toy"\nwhat = "the log"\nrows = { log = 3 }\n'
+    (tmp_path / "toy.toml").write_text(
+        f'{of}[[rows]]\nof = "log"\nstatistic = "run_time"\npublished = {{ {published} }}\n'
     )
+    assert [each.matches for each in compared(lake, tmp_path)] == [matches]
