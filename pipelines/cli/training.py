@@ -121,7 +121,7 @@ def retrain(
     stay, 4 another run holds the lock.
     """
     from modelserve.bundle.registry import read_version
-    from pipelines.lake.locks import exclusive
+    from pipelines.lake.storage import exclusive
     from pipelines.models.renewal import renew
 
     started, place = time.monotonic(), sample.place()

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipelines.errors import BadUsage, LakeError, PipelineError
-from pipelines.lake.locks import exclusive, scratch
 from pipelines.lake.manifest import Output, fingerprint
+from pipelines.lake.storage import exclusive, scratch
 from pipelines.lake.views import COLUMNS
 
 __all__ = ["Bucket"]

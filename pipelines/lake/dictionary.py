@@ -1,16 +1,13 @@
 """Generate `docs/data-dictionary.md`, every table and view of a lake: `python -m pipelines.lake.dictionary`."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import dataframely as dy
 import duckdb
 
-from features.tables import TABLES
+from features.canonical import CANONICAL, Column
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE, TASK_TYPE_OF_WORKLOAD
 from pipelines.lake import views
-from pipelines.lake.views import COLUMNS
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "data-dictionary.md"
 
@@ -28,53 +25,38 @@ zone. Null means that the trace does not contain the value.
 
 def page() -> str:
     """Return the Markdown text of the page."""
-    tables = [_table_section(view) for name, view in views.DESCRIBED.items() if name not in views.VIEWS]
-    types = _types_of_views()
-    derived = [_view_section(view, types[name]) for name, view in views.VIEWS.items()]
-    return "\n".join([_OPENING, "## Tables\n", *tables, "## Views\n", *derived, _vocabulary()])
-
-
-def _table_section(view: views.View) -> str:
-    schema = TABLES.get(view.name)
-    rules = {name: _rule(column) for name, column in schema.columns().items()} if schema else {}
-    rows = [(f"`{name}`", kind, rules.get(name, ""), view.columns[name]) for name, kind in COLUMNS[view.name].items()]
-    return _section(view, ("column", "type", "rule", "meaning"), rows)
-
-
-def _view_section(view: views.View, kinds: dict[str, str]) -> str:
-    rows = [(f"`{name}`", kind, view.columns[name]) for name, kind in kinds.items()]
-    return _section(view, ("column", "type", "meaning"), rows)
-
-
-def _section(view: views.View, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
-    lines.insert(1, "|---" * len(heads) + "|")
-    return f"### {view.name}\n\n{view.description}\n\n" + "\n".join(lines) + "\n"
-
-
-def _rule(column: dy.Column) -> str:
-    """Describe the constraints on a column's values, apart from its type."""
-    rules = ["key"] if column.primary_key else [] if column.nullable else ["never null"]
-    least = getattr(column, "min", None)
-    return ", ".join(rules if least is None else [*rules, f"at least {least:g}"])
-
-
-def _types_of_views() -> dict[str, dict[str, str]]:
-    """Return the columns of each view with their types, which DuckDB derives from empty tables."""
     with duckdb.connect() as connection:
-        for name, kinds in COLUMNS.items():
+        for name, kinds in views.COLUMNS.items():
             columns = ", ".join(f'"{column}" {kind}' for column, kind in kinds.items())
             connection.execute(f"CREATE TABLE {name} ({columns})")
         for creation in views.creations({}):
             connection.execute(creation)
-        return {
-            name: {str(row[0]): _short(str(row[1])) for row in connection.execute(f"DESCRIBE {name}").fetchall()}
-            for name in views.VIEWS
-        }
+        described = {name: connection.execute(f"DESCRIBE {name}").fetchall() for name in views.DESCRIBED}
+    types = {name: {str(row[0]): str(row[1]) for row in rows} for name, rows in described.items()}
+    sections = {name: _section(view, types[name]) for name, view in views.DESCRIBED.items()}
+    tables = [text for name, text in sections.items() if name not in views.VIEWS]
+    derived = [sections[name] for name in views.VIEWS]
+    return "\n".join([_OPENING, "## Tables\n", *tables, "## Views\n", *derived, _vocabulary()])
 
 
-def _short(kind: str) -> str:
-    return "TIMESTAMPTZ" if kind == "TIMESTAMP WITH TIME ZONE" else kind
+def _section(view: views.View, kinds: dict[str, str]) -> str:
+    """Describe a table or view; a table has rules for the values of its columns, apart from their types."""
+    heads, rules = ["column", "type", "meaning"], {}
+    if view.name not in views.VIEWS:
+        heads.insert(2, "rule")
+        table = CANONICAL.get(view.name)
+        rules = {name: _rule(table.columns[name]) if table else "" for name in kinds}
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name, kind in kinds.items():
+        short = kind.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ")
+        cells = [f"`{name}`", short, *([rules[name]] if rules else []), view.columns[name]]
+        lines.append(f"| {' | '.join(cells)} |")
+    return f"### {view.name}\n\n{view.description}\n\n" + "\n".join(lines) + "\n"
+
+
+def _rule(column: Column) -> str:
+    rules = ["key"] if column.key else [] if column.nullable else ["never null"]
+    return ", ".join(rules if column.least is None else [*rules, f"at least {column.least:g}"])
 
 
 def _vocabulary() -> str:

@@ -3,30 +3,36 @@
 `staging` loads the rows and writes the tables, cluster by cluster, to names derived from their content. The ingest
 commits by replacing the trace's manifest in one step: before that, readers see the old tables; afterwards, the new
 ones. A later ingest removes what an interrupted one leaves behind. A dry run is an ingest into a temporary lake.
+`add_rows` adds measured rows to a trace without reading its files again.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import duckdb
 
+from features.canonical import CANONICAL
 from pipelines.engine.engine import Engine, Local
 from pipelines.errors import BadUsage, LakeError, PipelineError, SourceError
 from pipelines.lake.lake import Lake
-from pipelines.lake.manifest import Input, Manifest, Signatures, chosen
-from pipelines.lake.problems import Problem
+from pipelines.lake.manifest import Input, Manifest, Output, Signatures, chosen
+from pipelines.lake.reading import Problem
 from pipelines.lake.sources import SOURCES
 from pipelines.lake.sources.archive import Cluster, clusters_in
 from pipelines.lake.sources.source import Source
 from pipelines.lake.staging import Loading, Progress, load_cluster
+from pipelines.lake.views import COLUMNS
 from pipelines.synth.published import SYNTHETIC_MARK, SYNTHETIC_NAME
 
-__all__ = ["check", "check_trace_name", "ingest"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["add_rows", "check", "check_trace_name", "ingest"]
 
 READERS: Final = 2
 """Number of threads that compute the SHA-256 digests of input files."""
@@ -68,22 +74,11 @@ def ingest(
     all. The clusters are loaded by `engine`, each in a process with at most `threads` threads, which must see both
     folders; then `progress` is called only after each cluster.
     """
-    declared, trace = _named(source, from_dir, as_name)
+    loading = replace(_loading(source, from_dir, lake, as_name), threads=threads, say=progress or (lambda *_: None))
     if strict_share is not None and not 0 <= strict_share <= 1:
         raise BadUsage(f"a quarantine share of {strict_share}; expected 0 to 1")
     try:
-        return _ingest(
-            Loading(
-                lake=Lake(lake).where,
-                source=declared,
-                trace=trace,
-                folder=Path(from_dir).absolute(),
-                threads=threads,
-                say=progress or (lambda *_: None),
-            ),
-            strict_share,
-            engine or Local(),
-        )
+        return _ingest(loading, strict_share, engine or Local())
     except (OSError, duckdb.Error) as error:
         raise LakeError(
             f"the ingest into {lake} broke off ({error}); nothing was committed, it can be repeated"
@@ -98,27 +93,19 @@ def check(
     strict_share: float | None = None,
 ) -> CheckReport:
     """Report what an ingest of these files into this lake would do, without changing the lake."""
-    declared, trace = _named(source, from_dir, as_name)
-    _prior_manifest(Lake(lake), trace, declared)
+    loading = _loading(source, from_dir, lake, as_name)
+    _prior_manifest(Lake(lake), loading.trace, loading.source)
     problems: list[Problem] = []
     manifest, failure = None, None
     with TemporaryDirectory(prefix="taut-check-") as scratch:
-        loading = Loading(
-            lake=Lake(Path(scratch, "lake")).where,
-            source=declared,
-            trace=trace,
-            folder=Path(from_dir).absolute(),
-            threads=None,
-            say=lambda *_: None,
-            problems=problems,
-        )
+        dry = replace(loading, lake=str(Path(scratch, "lake")), problems=problems)
         try:
-            manifest = _ingest(loading, strict_share, Local()).manifest
+            manifest = _ingest(dry, strict_share, Local()).manifest
         except PipelineError as error:
             failure = str(error)
         except (OSError, duckdb.Error) as error:
             failure = f"the files cannot be read: {str(error).partition(chr(10))[0][:300]}"
-    return CheckReport(trace=trace, problems=tuple(problems), manifest=manifest, failure=failure)
+    return CheckReport(trace=loading.trace, problems=tuple(problems), manifest=manifest, failure=failure)
 
 
 def _ingest(loading: Loading, strict_share: float | None, engine: Engine) -> IngestReport:
@@ -207,8 +194,8 @@ def check_trace_name(name: str) -> None:
         raise BadUsage(f"the trace name {name[:80]!r}; expected lower-case letters, digits, _ and -, no - or _ first")
 
 
-def _named(source: str | Source, from_dir: str | Path, as_name: str | None) -> tuple[Source, str]:
-    """Return the source, and the trace's name: `as_name`, else `pai-synth` for synthetic files, else the source's."""
+def _loading(source: str | Source, from_dir: str | Path, lake: str | Path, as_name: str | None) -> Loading:
+    """Return what to load; the trace's name is `as_name`, else `pai-synth` for synthetic files, else the source's."""
     if isinstance(source, str):
         if source not in SOURCES:
             raise BadUsage(f"no source {source!r}; expected one of {', '.join(SOURCES)}")
@@ -218,7 +205,7 @@ def _named(source: str | Source, from_dir: str | Path, as_name: str | None) -> t
     check_trace_name(name)
     if synthetic and name == source.name:
         raise BadUsage(f"the files in {from_dir} are synthetic and cannot be named {name}; use --as {SYNTHETIC_NAME}")
-    return source, name
+    return Loading(lake=Lake(lake).where, source=source, trace=name, folder=Path(from_dir).absolute())
 
 
 def _prior_manifest(lake: Lake, trace: str, source: Source) -> Manifest | None:
@@ -246,3 +233,56 @@ def _check_shares(manifest: Manifest, source: Source, strict_share: float | None
         if strict_share is not None and share > strict_share:
             message = f"{account.file}: {share:.2%} of {account.rows_in} rows quarantined ({rules})"
             raise SourceError(f"{message}; at most {strict_share:.2%} allowed by --strict, so nothing was committed")
+
+
+SHOWN: Final = 200
+
+
+def add_rows(lake: Lake, trace: str, cluster: str, fresh: Mapping[str, "pl.DataFrame"]) -> Manifest:
+    """Add rows to canonical tables of one cluster in one commit; return the trace's new manifest.
+
+    A fresh row replaces the values of the row with the same key that it does not leave null. The frames may leave out
+    `trace`, `cluster` and columns that may be null. Adding the same rows again changes nothing.
+    """
+    import dataframely as dy
+    import polars as pl
+
+    with lake.writing():
+        manifest = lake.manifest(trace)
+        outputs = [each for each in manifest.outputs if not (each.table in fresh and each.cluster == cluster)]
+        try:
+            with lake.storage.staged(cluster) as stage:
+                for table, rows in fresh.items():
+                    merged = _merged(lake, table, trace, cluster, rows)
+                    if merged.height:
+                        outputs.append(_written(lake, stage, table, trace, cluster, merged))
+            grown = replace(manifest, outputs=tuple(outputs))
+            lake.commit(grown)
+        except (OSError, duckdb.Error, pl.exceptions.PolarsError, dy.exc.ValidationError) as error:
+            if lake.local:
+                lake.sweep(trace)
+            reason = " ".join(str(error).split())[:SHOWN]
+            raise LakeError(f"rows were not added to {trace} in {lake.where} ({reason}); repeat the command") from error
+    return grown
+
+
+def _merged(lake: Lake, table: str, trace: str, cluster: str, rows: "pl.DataFrame") -> "pl.DataFrame":
+    """Return the table's rows of a cluster with the fresh rows laid over them, checked and sorted by key."""
+    import polars as pl
+
+    from features.frames import frame_schema
+    from features.tables import TABLES
+
+    schema, key = frame_schema(COLUMNS[table]), CANONICAL[table].key
+    placed = rows.with_columns(trace=pl.lit(trace), cluster=pl.lit(cluster))
+    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in schema.items() if name not in placed.columns]
+    fresh = placed.with_columns(missing).select(pl.col(name).cast(kind) for name, kind in schema.items())
+    held = lake.table(table, trace, cluster).collect()
+    merged = held.update(fresh, on=list(key), how="full", maintain_order=None).sort(key)
+    return TABLES[table].validate(merged)
+
+
+def _written(lake: Lake, stage: Path, table: str, trace: str, cluster: str, rows: "pl.DataFrame") -> Output:
+    staged = stage / f"{table}.parquet"
+    rows.write_parquet(staged, compression="zstd")
+    return lake.place(staged, table, trace, cluster, rows.height)

@@ -1,24 +1,29 @@
-"""The lake: its layout, its tables as polars frames, its DuckDB views, and the lock for writing."""
+"""The lake: its layout, its tables as polars frames, its DuckDB views; and DuckDB connections with limits."""
 
 import hashlib
-from contextlib import AbstractContextManager, suppress
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import duckdb
 
 from pipelines.errors import BadUsage, LakeError, meant
 from pipelines.lake import manifest as manifests
 from pipelines.lake import views
-from pipelines.lake.connections import configured, seal, sql_list, unreadable
 from pipelines.lake.manifest import Manifest, Output, fingerprint
-from pipelines.lake.storage import Folder, storage_of
+from pipelines.lake.storage import Folder, damaged, missing, storage_of
 from pipelines.lake.views import COLUMNS
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["Lake"]
+
+MEMORY_MB: Final = 1000
+"""Memory limit of DuckDB in MB; the memory of Python itself is not included."""
+MOST_THREADS: Final = 4
 
 
 class Lake:
@@ -250,3 +255,66 @@ class Lake:
     def _own(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         self._open.append(connection)
         return connection
+
+
+def configured(
+    path: Path | None,
+    *,
+    read_only: bool = False,
+    spill: Path | None = None,
+    memory_mb: int | None = None,
+    threads: int | None = None,
+) -> duckdb.DuckDBPyConnection:
+    """Connect to a DuckDB file, or to a database in memory if `path` is None; set its time zone to UTC."""
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{memory_mb or MEMORY_MB}MB",
+        "threads": min(MOST_THREADS, threads or os.cpu_count() or 1),
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+    if spill is not None:
+        config["temp_directory"] = str(spill / "spill")
+    connection = duckdb.connect(str(path or ":memory:"), read_only=read_only, config=config)
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")  # DuckDB would print it on stdout, among the rows
+    return connection
+
+
+def seal(connection: duckdb.DuckDBPyConnection) -> None:
+    """Deny the connection access to all files except those already allowed; this cannot be undone."""
+    for setting in ("python_enable_replacements", "allow_community_extensions", "enable_external_access"):
+        connection.execute(f"SET {setting} = false")
+    connection.execute("SET lock_configuration = true")
+
+
+@contextmanager
+def opened_sealed(path: Path, spill: Path, *, database: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a user's file on a sealed connection, which can read this file and write to `spill`, nothing else.
+
+    It is a DuckDB database, opened read-only, or a file that a query will name.
+    """
+    connection = configured(path if database else None, read_only=database, spill=spill)
+    try:
+        connection.execute(f"SET allowed_paths = {sql_list([] if database else [str(path)])}")
+        seal(connection)
+        yield connection
+    finally:
+        connection.close()
+
+
+def sql_list(values: Iterable[str]) -> str:
+    """Return the SQL of a list of texts."""
+    return "[" + ", ".join("'" + v.replace("'", "''") + "'" for v in values) + "]"
+
+
+def unreadable(connection: duckdb.DuckDBPyConnection, files: list[str], error: duckdb.Error) -> LakeError:
+    """Return an error that names the first of `files` that cannot be read."""
+    for file in files:
+        if not Path(file).is_file():
+            return missing(Path(file))
+        try:
+            connection.execute(f"FROM read_parquet({sql_list([file])}) LIMIT 0")
+        except duckdb.Error as fault:
+            return damaged(Path(file), str(fault).partition("\n")[0].replace(file, "the file")[:200])
+    reason = str(error).partition("\n")[0][:200]
+    return LakeError(f"the lake's files cannot be read together ({reason}); expected one schema. Ingest them again.")

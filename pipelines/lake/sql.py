@@ -24,7 +24,7 @@ import duckdb
 
 from pipelines.errors import QueryRefused
 from pipelines.lake.lake import Lake
-from pipelines.lake.locks import scratch
+from pipelines.lake.storage import scratch
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,10 +16,8 @@ import duckdb
 
 from features.canonical import CANONICAL
 from pipelines.errors import SourceError
-from pipelines.lake.connections import configured
-from pipelines.lake.lake import Lake
+from pipelines.lake.lake import Lake, configured
 from pipelines.lake.manifest import Account, Output
-from pipelines.lake.problems import Problem, problems_of
 from pipelines.lake.reading import (
     COLUMN_COUNT,
     DUPLICATE,
@@ -27,12 +25,14 @@ from pipelines.lake.reading import (
     SEPARATOR,
     TOO_LONG,
     UNREADABLE,
+    Problem,
     classified,
     escaped,
     json_array,
     lenient,
     loaded,
     no_rows,
+    problems_of,
     separated,
 )
 from pipelines.lake.sources.archive import Cluster, Published, check_header, count_rows, ends_with, published_tables
@@ -80,8 +80,8 @@ class Loading:
     source: Source
     trace: str
     folder: Path
-    threads: int | None
-    say: Progress | None
+    threads: int | None = None
+    say: Progress | None = None
     problems: list[Problem] | None = None
 
 

@@ -1,16 +1,16 @@
-"""Where a lake is: the operations that differ between a folder and an object store, and the folder."""
+"""Where a lake is: a folder, or an object store with the same operations; locks, and folders that end with them."""
 
+import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from pipelines.errors import LakeError
-from pipelines.lake.connections import damaged, missing
-from pipelines.lake.locks import exclusive
 from pipelines.lake.manifest import Output
 from pipelines.lake.views import COLUMNS
 from pipelines.places import located
@@ -18,7 +18,9 @@ from pipelines.places import located
 if TYPE_CHECKING:
     from pipelines.lake.bucket import Bucket
 
-__all__ = ["storage_of"]
+__all__ = ["exclusive", "storage_of"]
+
+LOCK: Final = "lock"
 
 
 class Folder:
@@ -136,3 +138,53 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def missing(path: Path) -> LakeError:
+    """Return the error for a file that the manifest names but that does not exist."""
+    return LakeError(f"{path} is missing; expected every file that the manifest names. Ingest the trace again.")
+
+
+def damaged(path: Path, reason: str) -> LakeError:
+    """Return the error for a table file that is no longer as the ingest wrote it."""
+    return LakeError(
+        f"{path} is damaged ({reason}); expected the Parquet file of the ingest. Remove it, and ingest again."
+    )
+
+
+@contextmanager
+def exclusive(path: Path, refusal: Exception) -> Iterator[None]:
+    """Hold the lock of a file, which is created if missing, while the block runs."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise refusal from error
+        yield
+
+
+@contextmanager
+def scratch(parent: Path, prefix: str) -> Iterator[Path]:
+    """Yield an empty folder and remove it at the end; first remove those of the same prefix of killed processes.
+
+    A process holds a lock on a file in its folder; the kernel frees the lock if the process dies.
+    """
+    for left in parent.glob(f"{prefix}*"):
+        if _abandoned(left):
+            shutil.rmtree(left, ignore_errors=True)
+    with (
+        tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True) as folder,
+        (Path(folder) / LOCK).open("w") as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Path(folder)
+
+
+def _abandoned(folder: Path) -> bool:
+    try:
+        with (folder / LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    except OSError:  # in use, of another user, or just being created
+        return False

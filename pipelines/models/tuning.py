@@ -24,7 +24,7 @@ from optuna.trial import TrialState
 from modelserve.bundle.quiet import without_password
 from pipelines.engine.engine import Engine
 from pipelines.errors import BadUsage, Busy, TrainingError
-from pipelines.lake.locks import exclusive
+from pipelines.lake.storage import exclusive
 from pipelines.models.evaluate import enough
 from pipelines.models.examples import (
     By,

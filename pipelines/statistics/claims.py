@@ -1,11 +1,11 @@
 """Requests and use: `sizes`, `request_fragmentation`, `over_claim*`, `request_and_use`, `use`, `resources_told`.
 
-Each is one query that uses the SQL of `pipelines.lake.quantities`; `pipelines.rightsizing` recommends new requests.
+Each is one query that uses the SQL of `pipelines.lake.views`; `pipelines.rightsizing` recommends new requests.
 """
 
 from typing import Final
 
-from pipelines.lake.quantities import CLAIM_CELLS, CLAIMS_MEASURED, EXACT, IS_CLAIM, SLACK, total
+from pipelines.lake.views import CLAIM_CELLS, CLAIMS_MEASURED, EXACT, IS_CLAIM, SLACK, total
 from pipelines.statistics.statistic import (
     JOB_DIMENSIONS,
     JOB_ROWS,

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake.lake import Lake
-from pipelines.lake.quantities import ENERGY_KWH, HOUR_SINCE_1970, MACHINE_TYPE, MEAN_FRACTIONS, MEAN_POWER_W, SAMPLES
+from pipelines.lake.views import ENERGY_KWH, HOUR_SINCE_1970, MACHINE_TYPE, MEAN_FRACTIONS, MEAN_POWER_W, SAMPLES
 from pipelines.statistics.statistic import (
     ZONE,
     Split,

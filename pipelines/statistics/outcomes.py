@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pipelines.lake.quantities import EXACT, total
+from pipelines.lake.views import EXACT, total
 from pipelines.statistics.statistic import (
     JOB_DIMENSIONS,
     JOB_ROWS,

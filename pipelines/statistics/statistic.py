@@ -16,7 +16,7 @@ import polars as pl
 
 from pipelines.errors import BadUsage, LakeError
 from pipelines.lake.lake import Lake
-from pipelines.lake.quantities import EXACT, GPU_HOURS, GPUS, INSTANCE_HOURS, total
+from pipelines.lake.views import EXACT, GPU_HOURS, GPUS, INSTANCE_HOURS, total
 
 By = str | Sequence[str] | None
 """The dimensions by which a statistic is split: one name, several, or None (not split)."""

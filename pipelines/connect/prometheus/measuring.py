@@ -20,7 +20,7 @@ from pipelines.connect.prometheus.folding import OF_GPUS, environment, fold, mac
 from pipelines.connect.prometheus.readings import HOUR_S, KEY, READING, interval_of, read_hour, samples_of
 from pipelines.connect.prometheus.server import Server
 from pipelines.errors import BadUsage, LakeError
-from pipelines.lake.additions import add_rows
+from pipelines.lake.ingest import add_rows
 from pipelines.lake.lake import Lake
 
 __all__ = ["Measured", "Wanted", "measure"]

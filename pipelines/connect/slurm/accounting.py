@@ -16,7 +16,7 @@ from pipelines.connect.slurm.notation import amount_of, counts_of, mib_of, read_
 from pipelines.connect.slurm.steps import Step, Use, folded_use
 from pipelines.connect.slurm.submission import MIB_PER_GIB, group_of
 from pipelines.errors import SourceError
-from pipelines.lake.generic.slurm import SLURM_STATES
+from pipelines.lake.generic.conversions import SLURM_STATES
 
 FIELDS: Final = (
     "Cluster", "JobIDRaw", "JobID", "User", "Partition", "Submit", "Start", "End", "ElapsedRaw", "State",

@@ -1,6 +1,5 @@
 """Convert a checked mapping to a `Source`: raw columns, each after those it is derived from, rules, and advice."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.errors import MappingError
-from pipelines.lake.generic.conversions import EPOCHS, TEXT_SLOT, cases, literal, skipped_hours, time_value
+from pipelines.lake.generic.conversions import EPOCHS, SLURM_STEP, TEXT_SLOT, cases, literal, skipped_hours, time_value
 from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, PERCENT, REQUEST_OF, TIME, USAGE_COLUMNS, Kind
 from pipelines.lake.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping, columns_of
 from pipelines.lake.generic.records import (
@@ -20,10 +19,7 @@ from pipelines.lake.generic.records import (
     sqlite_records,
     written_records,
 )
-from pipelines.lake.generic.selects import jobs_select, machines_select, remarks_of, usage_select
-from pipelines.lake.generic.slurm import SLURM_STEP
 from pipelines.lake.generic.text_records import text_records
-from pipelines.lake.manifest import Input
 from pipelines.lake.reading import COLUMN_COUNT, TOO_LONG, UNREADABLE
 from pipelines.lake.sources.source import (
     COMPUTED,
@@ -34,15 +30,11 @@ from pipelines.lake.sources.source import (
     RawTable,
     Records,
     Rule,
-    Source,
     beyond,
-    clusters_by_file,
     missing,
     negative,
-    one_cluster,
 )
 
-NAME: Final = "generic"
 LOGS_OF: Final = {"sqlite": LOGS, "duckdb": (".wal",)}
 """Suffixes of write-ahead log files, by database format."""
 JOB_STEP: Final = "job_step"
@@ -56,32 +48,6 @@ RESOURCES: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 SPANS: Final = ("queue_s", "run_s", "time_limit_s")
 RATES: Final = ("net_read_bytes_per_s", "net_write_bytes_per_s")
 USED: Final = tuple(name for name in USAGE_COLUMNS if name not in (*RATES, "instances_measured"))
-
-
-def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:
-    """Return the `Source` of a mapping; `files` maps each table to its file, relative to the input folder."""
-    usage = dict(mapping.usage.columns) if mapping.usage else {}
-    tables = [_job_table(mapping.jobs, usage, files["jobs"])]
-    held = set(mapping.jobs.columns) | _implied(mapping.jobs.columns)
-    wait = mapping.jobs.columns.get("queue_s")
-    measured = wait is not None and not wait.derive
-    outputs = {"jobs": jobs_select(held, waits_measured=measured)}
-    if usage:
-        outputs["usage"] = usage_select(usage, held)
-    if mapping.machines is not None:
-        tables.append(_machine_table(mapping.machines, files["machines"]))
-        outputs["machines"] = machines_select(mapping.machines.columns)
-    digest = hashlib.sha256(mapping.model_dump_json().encode()).hexdigest()
-    return Source(
-        name=NAME,
-        clusters=clusters_by_file(mapping.cluster_files) if mapping.cluster_files else one_cluster(mapping.cluster),
-        tables=tuple(tables),
-        outputs=outputs,
-        zone=mapping.jobs.zone,
-        declared=(Input(file="the mapping", bytes=len(mapping.model_dump_json()), sha256=digest),),
-        remarks=remarks_of(held, waits_measured=measured),
-        cures=_cures(mapping),
-    )
 
 
 def wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str | int]:
@@ -102,9 +68,10 @@ def _records(
     return records_in(plain)  # `opening.py` has fetched the rows of PostgreSQL as records already
 
 
-def _job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) -> RawTable:
+def job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) -> RawTable:
+    """Return the raw table of jobs with their use: its columns, and the rules that rows may break."""
     columns = {**rows.columns, **usage}
-    made = _columns(rows, columns, {**JOB_COLUMNS, **USAGE_COLUMNS}, _implied(rows.columns))
+    made = _columns(rows, columns, {**JOB_COLUMNS, **USAGE_COLUMNS}, implied_of(rows.columns))
     held = {column.name for column in made}
     spans, resources, used, rates = ([n for n in names if n in held] for names in (SPANS, RESOURCES, USED, RATES))
     # The order of times is a rule of its own, so a span made of two times is not tested again.
@@ -132,7 +99,8 @@ def _job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) ->
     return _table("job", rows, columns, made, rules, key, file, "jobs")
 
 
-def _machine_table(rows: RowsMapping, file: str) -> RawTable:
+def machine_table(rows: RowsMapping, file: str) -> RawTable:
+    """Return the raw table of machines."""
     made = _columns(rows, rows.columns, MACHINE_COLUMNS, set())
     numbers: list[str] = [n for n in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib") if n in rows.columns]
     rules = [
@@ -170,7 +138,7 @@ def _table(
     )
 
 
-def _implied(columns: Mapping[str, ColumnMapping]) -> set[str]:
+def implied_of(columns: Mapping[str, ColumnMapping]) -> set[str]:
     """Return the columns that are not mapped but can be derived from mapped columns."""
     return {n for n, how in IMPLIED.items() if n not in columns and set(_parts(how)) <= set(columns)}
 
@@ -258,7 +226,7 @@ def _value(mapped: ColumnMapping, kind: Kind, rows: RowsMapping) -> str:
     return value if factor == 1 else f"({value}) * {factor!r}"
 
 
-def _cures(mapping: GenericMapping) -> dict[str, str]:
+def cures_of(mapping: GenericMapping) -> dict[str, str]:
     """Return advice for each rule whose correction depends on the mapping, by rule name."""
     cures = {
         UNREADABLE: "the line cannot be read: an open quote, bytes of another encoding, or not a JSON object; "

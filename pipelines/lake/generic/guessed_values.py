@@ -7,9 +7,8 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from features.vocabulary import Status, TaskType
-from pipelines.lake.generic.conversions import ISO, ISO_ZONE
+from pipelines.lake.generic.conversions import ISO, ISO_ZONE, SLURM_STATES
 from pipelines.lake.generic.kinds import CORES, COUNT, DURATION, MEMORY, STATUS, TASK_TYPE, TEXT, TIME, Kind
-from pipelines.lake.generic.slurm import SLURM_STATES
 
 MOST_MISFITS: Final = 0.05
 """Largest share of texts that may not fit a guess; they would go to quarantine."""

@@ -14,9 +14,6 @@ from pipelines.lake.generic.conversions import (
     KUBERNETES_BYTES,
     KUBERNETES_QUANTITY,
     NAME_PATTERN,
-    Conversion,
-)
-from pipelines.lake.generic.slurm import (
     SLURM_CPUS,
     SLURM_GPU_COUNT,
     SLURM_GPU_TYPE,
@@ -25,6 +22,7 @@ from pipelines.lake.generic.slurm import (
     SLURM_STATE,
     SLURM_TIME,
     SLURM_TIME_LIMIT,
+    Conversion,
 )
 
 PERCENT: Final = "percent"

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.errors import QueryRefused, SourceError
-from pipelines.lake.connections import opened_sealed
 from pipelines.lake.generic.mapping import RowsMapping
+from pipelines.lake.lake import opened_sealed
 from pipelines.lake.reading import KEPT_CHARACTERS, TOO_LONG, UNREADABLE, escaped
 from pipelines.lake.sources.source import Records
 from pipelines.lake.sql import refuse_all_but_select

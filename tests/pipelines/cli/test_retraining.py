@@ -72,7 +72,7 @@ def test_the_outcome_is_one_line_and_an_exit_code(
 def test_a_second_run_is_refused_while_one_is_running(lake: Path) -> None:
     lock = Place(lake=lake, tracking_uri="http://registry", bundles=lake).beside_registry(LOCK)
     holder = (
-        "import sys; from pathlib import Path; from pipelines.lake.locks import exclusive\n"
+        "import sys; from pathlib import Path; from pipelines.lake.storage import exclusive\n"
         "with exclusive(Path(sys.argv[1]), RuntimeError()): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

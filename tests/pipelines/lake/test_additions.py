@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pipelines.errors import LakeError
-from pipelines.lake.additions import add_rows
+from pipelines.lake.ingest import add_rows
 from pipelines.lake.lake import Lake
 from tests.pipelines.statistics.lakes import make_lake, ran, used
 

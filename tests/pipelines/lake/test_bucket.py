@@ -3,8 +3,10 @@
 import hashlib
 import json
 import re
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +21,12 @@ from pipelines.cli import app
 from pipelines.engine.engine import Local
 from pipelines.errors import LakeError
 from pipelines.lake import bucket
-from pipelines.lake.additions import add_rows
-from pipelines.lake.ingest import ingest
+from pipelines.lake.ingest import add_rows, ingest
 from pipelines.lake.lake import Lake
 from pipelines.lake.views import COLUMNS
 from tests.object_store import BUCKET, KEY, POOR_KEY, POOR_SECRET, SECRET, ObjectStore, running_store
 from tests.pipelines.conftest import HELIOS, PAI
 from tests.pipelines.engine.work import Mortal, held
-from tests.pipelines.lake.killed_commits import VERSIONS, ingested, killed_commits, seen
 from tests.pipelines.lake.test_additions import use
 from tests.pipelines.lake.test_ingest_engines import DOOMED, clusters_written
 from tests.pipelines.lake.test_ingest_engines import ingested as of_clusters
@@ -189,13 +189,59 @@ def test_a_prefix_with_other_files_is_refused(address: str, first: Path) -> None
     assert objects(address) == ["jobs/trace=pai/mine.parquet", "thesis.tex"]
 
 
-def test_kills_within_a_commit_leave_the_old_trace_or_the_new(address: str, tmp_path: Path) -> None:
-    rows = list(killed_commits(address, tmp_path / "from", kills=3, seed=7))
+DYING = """
+import os, signal, sys
+from pipelines.lake.bucket import Bucket
+from pipelines.lake.ingest import ingest
 
-    assert [row["found"] for row in rows] == [row["expected"] for row in rows]
-    assert {row["expected"] for row in rows[:-1]} == {"old", "new"}
-    ingested(address, tmp_path / "from" / "new")  # what the kills left behind does not matter to a later ingest
-    assert seen(address)[0] == VERSIONS["new"]
+folder, lake, nth, phase = sys.argv[1:]
+done = 0
+
+def dying(write):
+    def counted(*given):
+        global done
+        done += 1
+        for now in ("before", "after"):
+            if (done, now) == (int(nth), phase):
+                os.kill(os.getpid(), signal.SIGKILL)
+            if now == "before":
+                write(*given)
+    return counted
+
+Bucket.place, Bucket.commit = dying(Bucket.place), dying(Bucket.commit)
+ingest("pai", folder, lake)
+"""
+
+
+def test_kills_within_a_commit_leave_the_old_trace_or_the_new(address: str, first: Path, second: Path) -> None:
+    """A commit is the uploads of the tables and the PUT of the manifest; each kill is before or after one of these."""
+    tables = len(ingest("pai", first, address).manifest.outputs)
+    read, over = list[object](), threading.Event()
+
+    def read_on() -> None:
+        while not over.is_set():
+            try:
+                read.append(counts(address))
+            except Exception as error:  # any error of a reader is a result
+                read.append(error)
+
+    reader = threading.Thread(target=read_on)
+    reader.start()
+    try:
+        for nth, phase, expected in (
+            (2, "after", (4, 2)),
+            (tables + 1, "before", (4, 2)),
+            (tables + 1, "after", (5, 3)),
+        ):
+            child = [sys.executable, "-c", DYING, str(second), address, str(nth), phase]
+            assert subprocess.run(child, check=False).returncode == -signal.SIGKILL
+            assert counts(address) == expected
+    finally:
+        over.set()
+        reader.join()
+    assert set(read) <= {(4, 2), (5, 3)}
+    assert ingest("pai", first, address).changed  # what the kills left behind does not matter to a later ingest
+    assert counts(address) == (4, 2)
 
 
 def test_workers_of_dask_upload_the_files_of_a_local_ingest_also_if_one_is_killed(address: str, tmp_path: Path) -> None:
@@ -239,14 +285,13 @@ def test_a_store_that_refuses_is_one_line_with_a_cure(
     for name, value in settings.items():
         monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
     lake = lake or address
-    for command in (["ingest", "pai", "--from", str(first)], ["sql", "SELECT count(*) FROM jobs"]):
-        result = CliRunner().invoke(app, [*command, "--lake", lake])
-        assert result.exit_code == 2, result.output
-        *_, last = result.stderr.strip().splitlines()
-        assert last.startswith(f"taut: {lake}: ")
-        assert re.search(said, last), last
-        assert result.stdout == ""
-        assert not any(word in result.output for word in (SECRET, POOR_SECRET, KEY, POOR_KEY, "wrong-secret"))
+    result = CliRunner().invoke(app, ["ingest", "pai", "--from", str(first), "--lake", lake])
+    assert result.exit_code == 2, result.output
+    *_, last = result.stderr.strip().splitlines()
+    assert last.startswith(f"taut: {lake}: ")
+    assert re.search(said, last), last
+    assert result.stdout == ""
+    assert not any(word in result.output for word in (SECRET, POOR_SECRET, KEY, POOR_KEY, "wrong-secret"))
 
 
 def test_the_manifest_holds_no_credential(address: str, first: Path) -> None:

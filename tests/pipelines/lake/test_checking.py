@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from pipelines.errors import SourceError
 from pipelines.lake.ingest import check, ingest
-from pipelines.lake.problems import CURES, UNPARSABLE, cure_of
+from pipelines.lake.reading import CURES, UNPARSABLE, cure_of
 from pipelines.lake.sources import SOURCES
 from tests.pipelines.conftest import PUBLISHED
 from tests.pipelines.lake.generic.own_rows import BAD, ROWS, own_files

@@ -12,7 +12,7 @@ from features.frames import frame_schema
 from features.tables import TABLES
 from pipelines.errors import LakeError
 from pipelines.lake.ingest import ingest
-from pipelines.lake.lake import Lake
+from pipelines.lake.lake import Lake, configured
 from pipelines.lake.views import COLUMNS
 
 Published = dict[str, Any]
@@ -115,3 +115,10 @@ def test_views_are_right_while_an_older_connection_or_a_writer_holds_them(lake: 
 def test_a_read_only_connection_does_not_write(lake: Lake) -> None:
     with lake, pytest.raises(duckdb.InvalidInputException, match="read-only"):
         lake.connect().execute("CREATE TABLE x AS SELECT 1")
+
+
+@pytest.mark.parametrize("name", [None, "some.duckdb"])
+def test_long_queries_print_nothing_among_the_rows(tmp_path: Path, name: str | None) -> None:
+    with configured(name and tmp_path / name) as connection:
+        settings = "select current_setting('enable_progress_bar'), current_setting('TimeZone')"
+        assert connection.execute(settings).fetchone() == (False, "UTC")

@@ -1,42 +1,68 @@
-"""Statistics of random tiny lakes against plain Python: other code, the same numbers."""
+"""Statistics of random clusters of one lake against plain Python: other code, the same numbers."""
 
 import math
+import random
 import statistics as plain
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from pipelines.lake.lake import Lake
 from pipelines.statistics.claims import over_claim, sizes
 from pipelines.statistics.outcomes import gpu_hours_by_status, group_recurrence, status_counts, user_concentration
-from pipelines.statistics.statistic import PERCENTS
+from pipelines.statistics.statistic import PERCENTS, Statistic
 from pipelines.statistics.times import arrivals_by_hour, run_time
-from tests.examples import examples
 from tests.pipelines.statistics.lakes import Rows, job, make_lake, used
 
-seconds = st.one_of(st.none(), st.floats(0, 4e5).map(lambda s: round(s, 3)))
-amounts = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 8.0]))
-jobs_of_a_lake = st.lists(
-    st.fixed_dictionaries(
-        {
-            "run_s": seconds,
-            "req_gpus": amounts,
-            "req_cpu_cores": amounts,
-            "instances": st.integers(1, 5),
-            "user": st.one_of(st.none(), st.sampled_from("abc")),
-            "group": st.one_of(st.none(), st.sampled_from("gh")),
-            "status": st.one_of(st.none(), st.sampled_from(["completed", "failed", "running"])),
-            "run_s_censored": st.booleans(),
-        }
-    ),
-    min_size=1,
-    max_size=12,
-)
-FEW = settings(max_examples=examples(25))
+AMOUNTS = (None, 0.0, 0.25, 0.5, 1.0, 2.0, 8.0)
+
+
+def drawn_job(rng: random.Random) -> dict[str, object]:
+    return {
+        "run_s": rng.choice((None, 0.0, *(round(rng.uniform(0, 4e5), 3) for _ in range(4)))),
+        "req_gpus": rng.choice(AMOUNTS),
+        "req_cpu_cores": rng.choice(AMOUNTS),
+        "instances": rng.randint(1, 5),
+        "user": rng.choice((None, *"abc")),
+        "group": rng.choice((None, *"gh")),
+        "status": rng.choice((None, "completed", "failed", "running")),
+        "run_s_censored": rng.random() < 0.5,
+    }
+
+
+@pytest.fixture(scope="module")
+def clusters() -> dict[str, Rows]:
+    rng = random.Random(11)
+    return {f"c{n:02}": [drawn_job(rng) for _ in range(rng.randint(1, 12))] for n in range(60)}
+
+
+@pytest.fixture(scope="module")
+def cores(clusters: dict[str, Rows]) -> dict[str, list[float | None]]:
+    rng = random.Random(12)
+    return {name: [rng.choice((None, rng.uniform(0, 10))) for _ in rows] for name, rows in clusters.items()}
+
+
+@pytest.fixture(scope="module")
+def lake(
+    clusters: dict[str, Rows], cores: dict[str, list[float | None]], tmp_path_factory: pytest.TempPathFactory
+) -> Lake:
+    tables = {
+        "jobs": [job(i * 5, cluster=name, **row) for name, rows in clusters.items() for i, row in enumerate(rows)],
+        "usage": [
+            used(i * 5, cluster=name, used_cpu_cores=one)
+            for name, all_of in cores.items()
+            for i, one in enumerate(all_of)
+        ],
+    }
+    return make_lake(tmp_path_factory.mktemp("oracle"), tables)
+
+
+def by_cluster(statistic: Statistic, lake: Lake) -> dict[str, Rows]:
+    found: dict[str, Rows] = defaultdict(list)
+    for row in statistic(lake, "toy", by="cluster").to_dicts():
+        found[str(row["cluster"])].append(row)
+    return found
 
 
 def quantile(values: Sequence[float], probability: float) -> float:
@@ -58,20 +84,17 @@ def check_spread(row: dict[str, float], values: Sequence[float], unit: str) -> N
     assert row[f"max_{unit}"] == max(values)
 
 
-@pytest.mark.slow
-@FEW
-@given(jobs_of_a_lake)
-def test_jobs_against_plain_python(drawn: Rows) -> None:
-    jobs = [job(i * 5, **fields) for i, fields in enumerate(drawn)]
-    with tempfile.TemporaryDirectory() as folder:
-        lake = make_lake(Path(folder), {"jobs": jobs})
-        check_run_times(run_time(lake, "toy").to_dicts(), drawn)
-        check_sizes(sizes(lake, "toy").to_dicts(), drawn)
-        counted = {row["status"]: row["jobs"] for row in status_counts(lake, "toy").to_dicts()}
+def test_jobs_against_plain_python(lake: Lake, clusters: dict[str, Rows]) -> None:
+    asked = (run_time, sizes, status_counts, arrivals_by_hour, gpu_hours_by_status)
+    found = {each.name: by_cluster(each, lake) for each in asked}
+    for name, drawn in clusters.items():
+        check_run_times(found["run_time"][name], drawn)
+        check_sizes(found["sizes"][name], drawn)
+        counted = {row["status"]: row["jobs"] for row in found["status_counts"][name]}
         assert counted == dict(Counter(fields["status"] for fields in drawn))
-        hours = {row["hour"]: row["jobs"] for row in arrivals_by_hour(lake, "toy").to_dicts() if row["jobs"]}
+        hours = {row["hour"]: row["jobs"] for row in found["arrivals_by_hour"][name] if row["jobs"]}
         assert hours == dict(Counter(i * 5 % 24 for i in range(len(drawn))))
-        check_gpu_hours(gpu_hours_by_status(lake, "toy").to_dicts(), drawn)
+        check_gpu_hours(found["gpu_hours_by_status"][name], drawn)
 
 
 def gpu_hours(fields: dict[str, object]) -> float | None:
@@ -118,48 +141,40 @@ def check_gpu_hours(rows: list[dict[str, object]], drawn: Rows) -> None:
     }
 
 
-@pytest.mark.slow
-@FEW
-@given(jobs_of_a_lake)
-def test_who_recurs_against_plain_python(drawn: Rows) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        lake = make_lake(Path(folder), {"jobs": [job(i, **fields) for i, fields in enumerate(drawn)]})
+def test_who_recurs_against_plain_python(lake: Lake, clusters: dict[str, Rows]) -> None:
+    recurring, concentrated = by_cluster(group_recurrence, lake), by_cluster(user_concentration, lake)
+    for name, drawn in clusters.items():
         groups = list(Counter(f["group"] for f in drawn if f["group"]).values())
         users = sorted(Counter(f["user"] for f in drawn if f["user"]).values(), reverse=True)
-        recurring, concentrated = group_recurrence(lake, "toy").to_dicts(), user_concentration(lake, "toy").to_dicts()
-    assert len(recurring) == bool(groups)
-    assert len(concentrated) == bool(users)
-    for row in recurring:
-        check_spread(row, groups, "jobs")
-        assert row["recurring_jobs_share"] == near(sum(n for n in groups if n > 1) / sum(groups))
-        assert row["again_share"] == near(1 - len(groups) / sum(groups))
-    for row in concentrated:
-        check_spread(row, users, "tasks")
-        assert row["top_tasks_share"] == near(sum(users[: math.ceil(0.05 * len(users))]) / sum(users))
+        assert (len(recurring[name]), len(concentrated[name])) == (bool(groups), bool(users))
+        for row in recurring[name]:
+            check_spread(row, groups, "jobs")
+            assert row["recurring_jobs_share"] == near(sum(n for n in groups if n > 1) / sum(groups))
+            assert row["again_share"] == near(1 - len(groups) / sum(groups))
+        for row in concentrated[name]:
+            check_spread(row, users, "tasks")
+            assert row["top_tasks_share"] == near(sum(users[: math.ceil(0.05 * len(users))]) / sum(users))
 
 
-@pytest.mark.slow
-@FEW
-@given(jobs_of_a_lake, st.lists(st.one_of(st.none(), st.floats(0, 10)), min_size=12, max_size=12))
-def test_over_claim_against_plain_python(drawn: Rows, cores: list[float | None]) -> None:
-    jobs = [job(i, **fields) for i, fields in enumerate(drawn)]
-    usage = [used(i, used_cpu_cores=cores[i]) for i in range(len(drawn))]
-    with tempfile.TemporaryDirectory() as folder:
-        rows = over_claim(make_lake(Path(folder), {"jobs": jobs, "usage": usage}), "toy").to_dicts()
-    both = [
-        (f, float(str(f["req_cpu_cores"])), use)
-        for f, use in zip(drawn, cores, strict=False)
-        if use is not None and f["req_cpu_cores"]
-    ]
-    assert len(rows) == bool(both)
-    for row in rows:
-        assert row["tasks"] == len(both)
-        assert row["over_claim_share"] == near(sum(asked > use for _, asked, use in both) / len(both))
-        hours = [
-            (float(str(f["run_s"])) * int(str(f["instances"])) / 3600, a, u)
-            for f, a, u in both
-            if f["run_s"] is not None
+def test_over_claim_against_plain_python(
+    lake: Lake, clusters: dict[str, Rows], cores: dict[str, list[float | None]]
+) -> None:
+    found = by_cluster(over_claim, lake)
+    for name, drawn in clusters.items():
+        both = [
+            (fields, float(str(fields["req_cpu_cores"])), use)
+            for fields, use in zip(drawn, cores[name], strict=True)
+            if use is not None and fields["req_cpu_cores"]
         ]
-        if hours:
-            assert row["slack_h"] == near(sum(max(a - u, 0) * h for h, a, u in hours))
-            assert row["beyond_h"] == near(sum(max(u - a, 0) * h for h, a, u in hours))
+        assert len(found[name]) == bool(both)
+        for row in found[name]:
+            assert row["tasks"] == len(both)
+            assert row["over_claim_share"] == near(sum(asked > use for _, asked, use in both) / len(both))
+            hours = [
+                (float(str(f["run_s"])) * int(str(f["instances"])) / 3600, a, u)
+                for f, a, u in both
+                if f["run_s"] is not None
+            ]
+            if hours:
+                assert row["slack_h"] == near(sum(max(a - u, 0) * h for h, a, u in hours))
+                assert row["beyond_h"] == near(sum(max(u - a, 0) * h for h, a, u in hours))

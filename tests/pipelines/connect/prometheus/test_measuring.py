@@ -133,7 +133,7 @@ def test_use_is_that_of_the_run_though_the_mapping_keeps_the_name(tmp_path: Path
 
 @pytest.mark.slow
 def test_what_sacct_measured_stays_where_prometheus_knows_nothing(lake: Lake, tmp_path: Path) -> None:
-    from pipelines.lake.additions import add_rows
+    from pipelines.lake.ingest import add_rows
 
     known = {"job_id": ["7"], "role": ["job"], "instances_measured": [1]}
     add_rows(lake, "live", "main", {"usage": pl.DataFrame(known | {"used_cpu_cores": [3.0], "used_gpus": [0.9]})})

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from pipelines.connect.names import normalised
 from pipelines.errors import MappingError
-from pipelines.lake.generic.conversions import TEXT_SLOT, Conversion, time_value
+from pipelines.lake.generic.conversions import SLURM_STATES, TEXT_SLOT, Conversion, time_value
 from pipelines.lake.generic.kinds import CORES, DURATION, GPUS, MEMORY, RATE, STATUS, TEXT
 from pipelines.lake.generic.mapping import read_mapping
 from pipelines.lake.generic.opening import opened_source
-from pipelines.lake.generic.slurm import SLURM_STATES
 from pipelines.lake.sources.source import Source
 from tests.pipelines.connect.test_names import NAMES
 

@@ -53,6 +53,17 @@ def test_a_truncated_archive_is_an_error(share: float, tmp_path: Path, tar_gz: A
         unpack([_found(path)], tmp_path)
 
 
+@pytest.mark.parametrize("place", [-1, -5, 12])
+def test_an_archive_with_another_checksum_or_byte_is_an_error(place: int, tmp_path: Path, tar_gz: Any) -> None:
+    path = tar_gz(tmp_path / "t.tar.gz", {MEMBER: bytes(range(256)) * 400})
+    bent = bytearray(path.read_bytes())
+    bent[place] ^= 4
+    path.write_bytes(bytes(bent))
+
+    with pytest.raises(SourceError, match="truncated or damaged"):
+        unpack([_found(path)], tmp_path)
+
+
 def test_a_tar_cut_off_inside_a_whole_gzip_is_an_error(tmp_path: Path, tar_gz: Any) -> None:
     path = tar_gz(tmp_path / "t.tar.gz", {MEMBER: b"x" * 5000})
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:2048]))
