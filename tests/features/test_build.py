@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from features.build import CHUNK_ROWS, build, with_requests
+from features.build import build, with_requests
 from features.errors import ContractError, UnknownFeature
 from features.history import History
 from features.sets import FEATURES
@@ -81,17 +81,6 @@ def test_each_row_alone_is_its_row_of_the_batch(jobs: pl.DataFrame) -> None:
     batch = build(jobs, history, "usage")
 
     for row in range(0, jobs.height, 5):
-        check_same(build(jobs[row : row + 1], history, "usage"), batch[row : row + 1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("trace", REAL)
-def test_real_rows_alone_are_their_rows_of_the_batch(trace: str, traces: Path) -> None:
-    jobs = REAL[trace](traces).sort("submit_ts", "job_id")[: 5 * CHUNK_ROWS]
-    history = History.of(jobs)
-    batch = build(jobs, history, "usage")
-
-    for row in random.Random(trace).sample(range(jobs.height), 100):
         check_same(build(jobs[row : row + 1], history, "usage"), batch[row : row + 1])
 
 

@@ -63,51 +63,6 @@ def test_a_fed_history_answers_as_one_built_of_the_same_jobs(
 
 
 @settings(max_examples=examples(30), deadline=None)
-@given(jobs=job_tables(), order=st.randoms(use_true_random=False))
-def test_the_order_of_feedback_changes_nothing(jobs: pl.DataFrame, order: random.Random) -> None:
-    usage = usage_of(jobs)
-    runs = ended_runs(jobs, usage)
-    shuffled = list(runs)
-    order.shuffle(shuffled)
-    together, singly = OnlineHistory(EMPTY), OnlineHistory(EMPTY)
-
-    together.add(runs)
-    for run in shuffled:
-        singly.add([run])
-        rows_online("submit", jobs[:2], singly)
-
-    check_same(rows_online("usage", jobs, singly), rows_online("usage", jobs, together))
-    assert singly.version == together.version == len(runs)
-
-
-@settings(max_examples=examples(30), deadline=None)
-@given(jobs=job_tables(), others=job_tables())
-def test_feedback_of_another_cluster_changes_nothing(jobs: pl.DataFrame, others: pl.DataFrame) -> None:
-    history = OnlineHistory(History.of(jobs))
-    before = rows_online("usage", jobs, history)
-
-    history.add(ended_runs(others.with_columns(cluster=pl.lit("elsewhere"))))
-
-    check_same(rows_online("usage", jobs, history), before)
-
-
-@settings(max_examples=examples(30), deadline=None)
-@given(jobs=job_tables(), others=job_tables(), row=st.integers(0, 39))
-def test_a_run_that_came_or_ended_later_changes_nothing(jobs: pl.DataFrame, others: pl.DataFrame, row: int) -> None:
-    asked = jobs[row % jobs.height :][:1]
-    now = asked["submit_ts"][0]
-    history = OnlineHistory(History.of(jobs))
-    before = rows_online("usage", asked, history)
-    later = others.with_columns(
-        pl.col("submit_ts", "start_ts", "end_ts") + (now - at(0)), job_id=pl.col("job_id") + "later"
-    )
-
-    history.add(ended_runs(later))
-
-    check_same(rows_online("usage", asked, history), before)
-
-
-@settings(max_examples=examples(30), deadline=None)
 @given(jobs=job_tables(max_size=30))
 def test_a_run_is_known_once(jobs: pl.DataFrame) -> None:
     usage = usage_of(jobs)

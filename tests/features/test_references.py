@@ -1,12 +1,9 @@
 """Forecasts from the history: by hand, with their fallbacks, and against looking at every other job."""
 
-import math
-
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from features.build import build
 from features.history import History
@@ -19,9 +16,6 @@ from features.references import (
     REFERENCE_FEATURES,
     Referenced,
     build_referenced,
-    history_log_s,
-    log_mean,
-    log_of,
     made_relative,
     reference_log_s,
 )
@@ -126,30 +120,6 @@ def test_features_that_are_not_relative_come_with_the_prior() -> None:
     assert found.reference_log_s.tolist() == [[0.0, 0.0]] * 2
 
 
-SECONDS = st.one_of(st.none(), st.floats(0.0, 1e7))
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(rows=st.lists(st.tuples(*[SECONDS] * len(HISTORY_FEATURES)), min_size=1, max_size=5))
-def test_quantiles_fall_back_each_on_its_own(rows: list[tuple[float | None, ...]]) -> None:
-    frame = pl.DataFrame(rows, schema=dict.fromkeys(HISTORY_FEATURES, pl.Float64), orient="row")
-
-    found = history_log_s(frame)
-
-    for row, of_row in zip(rows, found.tolist(), strict=True):
-        for place in range(len(NAMES)):
-            for quantile in (0, 1):
-                chain = [row[2 * later + quantile] for later in range(place, len(NAMES))]
-                known = [log_of(each) for each in chain if each is not None]
-                assert of_row[place][quantile] == (known or [PRIOR_LOG_S[quantile]])[0]
-
-
-@pytest.mark.parametrize(("seconds", "log_s"), [(0.0, 0.0), (0.9, 0.0), (1.0, 0.0), (math.e, 1.0)])
-def test_the_log_of_a_run_time_is_at_least_zero(seconds: float, log_s: float) -> None:
-    assert log_of(seconds) == log_s
-    assert math.isnan(log_of(math.nan))
-
-
 def similar(row: dict, other: dict) -> bool:
     """Return whether `other` is similar to `row`, by the first key whose parts are all known for `row`."""
     for parts in (("group", "role"), ("user", "gpus"), ("vc", "gpus"), ("gpus",), ()):
@@ -211,18 +181,6 @@ def test_the_reference_is_of_similar_jobs_else_of_all_else_one_and_ten_hours(
     if similar_s == 100.0:
         longer = frame.with_columns(pl.lit(10_000.0).alias(LIKE["p90"][0]))
         assert reference_log_s(longer)[0] == pytest.approx([np.log(1e2), (np.log(1e4) + 2 * np.log(1e2)) / 3])
-
-
-@given(st.lists(st.one_of(st.just(float("nan")), st.floats(0.01, 1e7)), min_size=3, max_size=3))
-def test_one_reference_is_the_frames_reference(seconds: list[float]) -> None:
-    row = {f"like_run_s_{q}_{n}": s for q in ("p50", "p90") for n, s in zip((100, 300, 1000), seconds, strict=True)}
-    row |= {f"all_run_s_{q}_{n}": float("nan") for q in ("p50", "p90") for n in (100, 300, 1000)}
-    frame = pl.DataFrame([row]).with_columns(pl.all().fill_nan(None))
-
-    if np.isfinite(log_mean(seconds)):
-        assert reference_log_s(frame).tolist() == [[log_mean(seconds)] * 2]
-    else:
-        assert np.isnan(seconds).all()
 
 
 def test_run_times_become_relative_and_nothing_else_does() -> None:

@@ -24,7 +24,7 @@ from features.sets import FEATURE_SETS
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from tests.examples import examples
-from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table, truncated, usage_of
+from tests.features.job_tables import at, job, job_tables, philly_rebuilt, table, truncated, usage_of
 from tests.features.online_jobs import check_same, contract_of, ended_runs, jobs_asked, rows_built, rows_of, rows_online
 
 
@@ -38,8 +38,6 @@ def ingested(trace: str, traces: Path, folder: Path) -> tuple[pl.DataFrame, pl.D
 
 REAL = {
     "philly-rebuilt": lambda traces, folder: (philly_rebuilt(traces), None),
-    "helios": lambda traces, folder: (helios_venus(traces), None),
-    "philly": partial(ingested, "philly"),
     "pai": partial(ingested, "pai"),
 }
 SERVED = list(FEATURE_SETS)

@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.errors import FetchError
 from pipelines.fetch import archives
-from pipelines.fetch.archives import are_unpacked, unpack
+from pipelines.fetch.archives import unpack
 from pipelines.fetch.publication import Member
 
 NOISE = b"".join(hashlib.sha256(bytes([n])).digest() for n in range(256))
@@ -232,11 +232,3 @@ def test_what_a_killed_run_left_is_cleared(tmp_path: Path, pack: Pack) -> None:
 
     assert (tmp_path / "out" / "Venus" / "log.csv").read_bytes() == b"jobs"
     assert not staging.exists()
-
-
-def test_members_count_as_unpacked_only_as_declared(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"1")
-
-    assert are_unpacked(tmp_path, [Member(path="a", size_bytes=1)])
-    assert not are_unpacked(tmp_path, [Member(path="a", size_bytes=2)])
-    assert not are_unpacked(tmp_path, [Member(path="a"), Member(path="b")])

@@ -1,4 +1,4 @@
-"""A shortcut gives what the whole SELECT gives, to the bit, and is taken only where that is known."""
+"""A shortcut gives what the whole SELECT gives, to the bit; a table too large to be sorted is written in parts."""
 
 import random
 from pathlib import Path
@@ -91,3 +91,24 @@ def test_rows_are_one_a_minute_only_where_that_is_cheaply_known(rows: list[tuple
             work.execute("INSERT INTO use VALUES (?, ?)", row)
 
         assert one_row_a_minute(work, "use") is unique
+
+
+CPU_ROWS = [f"2017-10-03 00:{minute:02}:00 PDT,m{m}'s,{minute}.5" for minute in range(9) for m in range(7)]
+
+
+def test_parts_hold_the_rows_of_the_whole_in_its_order(
+    published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = published["philly"].write(tmp_path / "from")
+    (folder / "cluster_cpu_util").write_text("\n".join(["time,machine_id,cpu_util", *CPU_ROWS]) + "\n")
+    ingest("philly", folder, tmp_path / "whole")
+
+    monkeypatch.setattr(staging, "PART_ROWS", 20)
+    parted = ingest("philly", folder, tmp_path / "parted").manifest
+
+    used = [o for o in parted.outputs if o.table == "machine_usage"]
+    assert len(used) > 2
+    assert all(o.rows <= 20 for o in used)
+    whole, parts = (Lake(tmp_path / name).table("machine_usage").collect() for name in ("whole", "parted"))
+    assert parts.equals(whole)
+    assert ingest("philly", folder, tmp_path / "again").manifest == parted

@@ -9,12 +9,6 @@ from pipelines.statistics.outcomes import gpu_hours_by_status, status_counts
 from tests.pipelines.statistics.lakes import job, make_lake, ran
 
 
-def test_counts_by_status(tmp_path: Path) -> None:
-    jobs = [ran(0, 1.0), ran(1, 1.0), ran(2, 1.0, status="failed"), job(3)]
-    rows = status_counts(make_lake(tmp_path, {"jobs": jobs}), "toy").rows()
-    assert rows == [("completed", 2, 0.5), ("failed", 1, 0.25), (None, 1, 0.25)]
-
-
 def test_shares_are_of_the_part(tmp_path: Path) -> None:
     jobs = [ran(0, 1.0, user="a"), ran(1, 1.0, user="b"), ran(2, 1.0, user="b", status="failed")]
     rows = status_counts(make_lake(tmp_path, {"jobs": jobs}), "toy", by="user").rows()

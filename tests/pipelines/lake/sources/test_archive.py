@@ -53,7 +53,7 @@ def test_a_truncated_archive_is_an_error(share: float, tmp_path: Path, tar_gz: A
         unpack([_found(path)], tmp_path)
 
 
-@pytest.mark.parametrize("place", [-1, -5, 12])
+@pytest.mark.parametrize("place", [-1, -5, 60])
 def test_an_archive_with_another_checksum_or_byte_is_an_error(place: int, tmp_path: Path, tar_gz: Any) -> None:
     path = tar_gz(tmp_path / "t.tar.gz", {MEMBER: bytes(range(256)) * 400})
     bent = bytearray(path.read_bytes())

@@ -77,12 +77,3 @@ def test_a_log_without_states_has_null_status_and_says_so(tmp_path: Path) -> Non
     job = Lake(tmp_path / "lake").table("jobs").collect().row(0, named=True)
     assert (job["status"], job["user"], job["vc"], job["nodes"]) == (None, None, None, None)
     assert any("no state" in w for w in manifest.warnings)
-
-
-def test_the_real_samples_have_the_counts_they_are_known_for(traces: Path, tmp_path: Path) -> None:
-    manifest = ingest("helios", traces / "helios", tmp_path / "lake").manifest
-
-    assert (manifest.rows_out("jobs", "Venus"), manifest.rows_out("jobs", "VenusSlice")) == (99707, 1867)
-    assert manifest.rows_quarantined == 0
-    clamped = Lake(tmp_path / "lake").table("jobs", cluster="Venus").filter("run_s_censored").collect()
-    assert (clamped.height, clamped["run_s"].unique().to_list()) == (1907, [172800.0])

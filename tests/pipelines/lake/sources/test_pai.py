@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from pipelines.lake.ingest import ingest
@@ -90,13 +89,3 @@ def test_machine_use_is_folded_by_mean_and_divided_by_the_machines_gpus(lake: La
     assert use["machine"].to_list() == ["m1", "m2"]
     assert use["cpu_frac"].to_list() == pytest.approx([0.25, 0.1])
     assert use["gpu_frac"].to_list() == [pytest.approx(0.3), None]
-
-
-def test_the_real_sample_has_the_counts_it_is_known_for(traces: Path, tmp_path: Path) -> None:
-    manifest = ingest("pai", traces / "pai", tmp_path / "lake").manifest
-
-    rows = {a.table: a.rows_in for a in manifest.accounts}
-    assert (rows["job"], rows["task"], rows["instance"], rows["sensor"]) == (806, 824, 856, 857)
-    assert (manifest.rows_out("jobs"), manifest.rows_out("machines")) == (824, 1897)
-    assert manifest.rows_quarantined == 0
-    assert Lake(tmp_path / "lake").table("jobs").select(pl.col("job_id").n_unique()).collect().item() == 806

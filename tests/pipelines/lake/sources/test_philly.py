@@ -175,15 +175,3 @@ def test_minutes_of_three_tables_are_joined(published: Published, tmp_path: Path
         ("m2", datetime(2017, 11, 5, 8, 30, tzinfo=UTC), 0.05, None, None),  # 01:30 PDT and 01:30 PST
         ("m2", datetime(2017, 11, 5, 9, 30, tzinfo=UTC), None, None, 0.2),  # are an hour apart
     ]
-
-
-def test_the_real_samples_have_the_counts_they_are_known_for(traces: Path, tmp_path: Path) -> None:
-    manifest = ingest("philly", traces / "philly", tmp_path / "lake").manifest
-    rebuilt = ingest("philly", traces / "philly_rebuilt", tmp_path / "lake", as_name="philly-rebuilt").manifest
-
-    assert (manifest.rows_out("jobs"), rebuilt.rows_out("jobs")) == (5826, 93458)
-    assert manifest.rows_quarantined == rebuilt.rows_quarantined == 0
-    machines = Lake(tmp_path / "lake").table("machines", trace="philly").collect()
-    assert (machines.height, machines["gpus"].sum()) == (552, 2490)
-    waits = Lake(tmp_path / "lake").table("jobs", trace="philly-rebuilt").collect()["queue_s"]
-    assert waits.null_count() == 93458
