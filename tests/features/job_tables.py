@@ -1,14 +1,12 @@
-"""Job tables for the tests of features: made by hypothesis, and read from real samples."""
+"""Job tables for the tests of features: made by hypothesis, and of real samples."""
 
-import gzip
-import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import polars as pl
 from hypothesis import strategies as st
 
 from features.tables import Jobs, Usage
+from pipelines.lake.lake import Lake
 
 START = datetime(2020, 8, 1, tzinfo=UTC)
 SCHEMA = {name: column.dtype for name, column in Jobs.columns().items()}
@@ -112,54 +110,7 @@ def truncated(jobs: pl.DataFrame, now: datetime, identity: tuple[str, str]) -> p
     )
 
 
-def philly_rebuilt(traces: Path) -> pl.DataFrame:
-    """Read the rebuilt Philly log into canonical jobs; a test's own reading, without ingest's rules."""
-    with gzip.open(traces / "philly_rebuilt" / "cluster_job_log.gz", "rt") as file:
-        log = json.load(file)
-    status = {"Pass": "completed", "Failed": "failed", "Killed": "cancelled"}
-    rows = [
-        {
-            "job_id": entry["jobid"],
-            "vc": entry["vc"],
-            "status": status[entry["status"]],
-            "submit": entry["submitted_time"],
-            "start": entry["attempts"][0]["start_time"],
-            "end": entry["attempts"][-1]["end_time"],
-            "req_gpus": float(sum(len(d["gpus"]) for d in entry["attempts"][-1]["detail"])),
-        }
-        for entry in log
-    ]
-    raw = pl.DataFrame(rows).with_columns(trace=pl.lit("philly-rebuilt"), cluster=pl.lit("philly"), role=pl.lit("job"))
-    local = {
-        f"{c}_ts": pl.col(c).str.to_datetime("%Y-%m-%d %H:%M:%S").dt.replace_time_zone("UTC")
-        for c in ("submit", "start", "end")
-    }
-    return _canonical(raw.with_columns(**local))
-
-
-def helios_venus(traces: Path) -> pl.DataFrame:
-    """Read Helios' Venus log into canonical jobs, likewise."""
-    log = pl.read_csv(traces / "helios" / "Venus" / "cluster_log.csv", infer_schema=False)
-    local = {
-        f"{c}_ts": pl.col(f"{c}_time").str.to_datetime("%Y-%m-%d %H:%M:%S").dt.replace_time_zone("UTC")
-        for c in ("submit", "start", "end")
-    }
-    named = log.select(
-        "job_id",
-        trace=pl.lit("helios"),
-        cluster=pl.lit("Venus"),
-        role=pl.lit("job"),
-        status=pl.lit("completed"),
-        req_gpus=pl.col("gpu_num").cast(pl.Float64),
-        **local,
-    )
-    return _canonical(named)
-
-
-def _canonical(raw: pl.DataFrame) -> pl.DataFrame:
-    run_s = (pl.col("end_ts") - pl.col("start_ts")).dt.total_seconds().cast(pl.Float64)
-    known = raw.with_columns(
-        run_s=run_s, run_s_censored=pl.lit(value=False), task_type=pl.lit("other"), instances=pl.lit(1)
-    )
-    absent = [pl.lit(None).alias(c) for c in SCHEMA if c not in known.columns]
-    return known.with_columns(absent).select(pl.col(c).cast(dtype) for c, dtype in SCHEMA.items())
+def real_jobs(lake: Lake, trace: str) -> pl.DataFrame:
+    """Return the jobs of a real sample, of Helios those of Venus, in order of submission."""
+    cluster = "Venus" if trace == "helios" else None
+    return lake.table("jobs", trace, cluster).collect().sort("submit_ts", "job_id", "role")

@@ -1,6 +1,5 @@
 """`History`: windows against window SQL, and the tail against the whole."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from features.build import build
 from features.errors import ContractError
 from features.history import DEPTH, History
 from features.keys import KEYS
+from pipelines.lake.lake import Lake
 from tests.examples import examples
-from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table, usage_of
+from tests.features.job_tables import at, job, job_tables, real_jobs, table, usage_of
 
 ORACLE = """
 with job as (
@@ -98,9 +98,8 @@ def test_windows_equal_window_sql(key: str, jobs: pl.DataFrame) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("read", [philly_rebuilt, helios_venus])
-def test_windows_over_a_real_trace_equal_window_sql(read: Callable[[Path], pl.DataFrame], traces: Path) -> None:
-    jobs = read(traces).sort("submit_ts", "job_id")[:20_000]
+def test_windows_over_a_real_trace_equal_window_sql(real: Lake) -> None:
+    jobs = real_jobs(real, "philly-rebuilt")[:20_000]
     asked = jobs[500::977]
 
     found = by_features(History.of(jobs), asked, "gpus", 100)
@@ -121,8 +120,8 @@ def test_the_tail_answers_as_the_whole_for_later_jobs(jobs: pl.DataFrame, later:
 
 
 @pytest.mark.slow
-def test_the_tail_of_a_real_trace_answers_as_the_whole(traces: Path, tmp_path: Path) -> None:
-    jobs = philly_rebuilt(traces).sort("submit_ts", "job_id")
+def test_the_tail_of_a_real_trace_answers_as_the_whole(real: Lake, tmp_path: Path) -> None:
+    jobs = real_jobs(real, "philly-rebuilt")
     past, later = jobs[:60_000], jobs[60_000:].filter(pl.col("submit_ts") > jobs["submit_ts"][59_999])[::150]
     whole = History.of(past)
 

@@ -2,8 +2,6 @@
 
 import threading
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -21,25 +19,11 @@ from features.online import EndedRun, OnlineHistory
 from features.references import PRIOR_LOG_S, build_referenced
 from features.rows import RowBuilder
 from features.sets import FEATURE_SETS
-from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from tests.examples import examples
-from tests.features.job_tables import at, job, job_tables, philly_rebuilt, table, truncated, usage_of
+from tests.features.job_tables import at, job, job_tables, real_jobs, table, truncated, usage_of
 from tests.features.online_jobs import check_same, contract_of, ended_runs, jobs_asked, rows_built, rows_of, rows_online
 
-
-def ingested(trace: str, traces: Path, folder: Path) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """A real sample's jobs and their use, as ingest reads them."""
-    ingest(trace, traces / trace, folder / "lake")
-    lake = Lake(folder / "lake")
-    usage = lake.table("usage", trace=trace).collect() if trace == "pai" else None
-    return lake.table("jobs", trace=trace).collect(), usage
-
-
-REAL = {
-    "philly-rebuilt": lambda traces, folder: (philly_rebuilt(traces), None),
-    "pai": partial(ingested, "pai"),
-}
 SERVED = list(FEATURE_SETS)
 
 
@@ -57,10 +41,9 @@ def test_every_served_set_is_built_as_in_training(names: str, relative: bool, jo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trace", REAL)
-def test_a_real_trace_is_answered_as_by_build_while_its_runs_end(trace: str, traces: Path, tmp_path: Path) -> None:
-    jobs, usage = REAL[trace](traces, tmp_path)
-    jobs = jobs.sort("submit_ts", "job_id", "role")[:12_000]
+@pytest.mark.parametrize("trace", ["philly-rebuilt", "pai"])
+def test_a_real_trace_is_answered_as_by_build_while_its_runs_end(trace: str, real: Lake) -> None:
+    jobs, usage = real_jobs(real, trace)[:12_000], real.table("usage", trace).collect()
     cut = jobs.height * 2 // 3
     base = truncated(jobs, jobs["submit_ts"][cut], ("", ""))  # what runs then is known to run
     history = OnlineHistory(History.from_tail(History.of(base, usage).tail()))

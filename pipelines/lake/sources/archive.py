@@ -16,7 +16,7 @@ from typing import IO, Final
 import numpy as np
 
 from pipelines.errors import SourceError
-from pipelines.lake.sources.source import CLUSTER, RawTable, Records, Source
+from pipelines.lake.sources.source import RawTable, Records, Source
 
 CHUNK_BYTES = 1 << 22
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
@@ -83,10 +83,9 @@ def clusters_in(source: Source, folder: Path) -> list[Cluster]:
     if not clusters:
         required = " and ".join(expected_names(t) for t in source.tables if t.required)
         above = folder.absolute().parent
-        if above / folder.name in source.clusters(above).values():
+        if folder.name in source.clusters(above):
             raise SourceError(f"{folder} is one cluster of {source.name}; expected the folder above: --from {above}")
-        wanted = required if CLUSTER in required else f"folders with {required}"
-        raise SourceError(f"no cluster of {source.name} in {folder}; expected {wanted}")
+        raise SourceError(f"no cluster of {source.name} in {folder}; expected {required}")
     return clusters
 
 

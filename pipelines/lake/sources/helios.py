@@ -10,10 +10,9 @@ If at least 20 rows and 0.1 % of the log have the longest run time, the log was 
 only a lower bound for these jobs. If the log has no states, status is null. Suspended jobs count as running.
 """
 
-from pathlib import Path
-
 from features.vocabulary import ROLE_WHOLE_JOB, Status, TaskType
 from pipelines.lake.sources.source import (
+    CLUSTER,
     MOST_ASKED,
     MOST_SPAN_S,
     Column,
@@ -22,6 +21,7 @@ from pipelines.lake.sources.source import (
     Rule,
     Source,
     beyond,
+    clusters_by_file,
     columns,
     count,
     local_time,
@@ -44,18 +44,9 @@ STATUS_OF = {
 }
 
 
-def clusters(folder: Path) -> dict[str, Path]:
-    """Return the folder of every cluster by name; each folder with a log is a cluster."""
-    found: dict[str, Path] = {}
-    for parent in (folder / "data", folder):
-        for log in (*sorted(parent.glob("*/cluster_log.csv")), *sorted(parent.glob("*/cluster_log.csv.gz"))):
-            found.setdefault(log.parent.name, log.parent)
-    return dict(sorted(found.items()))
-
-
 LOG = RawTable(
     name="log",
-    stems=("cluster_log",),
+    stems=(f"{CLUSTER}/cluster_log",),
     required=True,
     feeds="jobs",
     header=(
@@ -84,7 +75,7 @@ LOG = RawTable(
 
 GPU_NUMBER = RawTable(
     name="gpu_number",
-    stems=("cluster_gpu_number",),
+    stems=(f"{CLUSTER}/cluster_gpu_number",),
     feeds="capacity",
     header=("date", "*", "total"),
     columns=(
@@ -129,7 +120,7 @@ SELECT unnest(names[2:-2]) AS vc, date, unnest(gpus) AS gpus FROM gpu_number, gp
 
 HELIOS = Source(
     name="helios",
-    clusters=clusters,
+    clusters=clusters_by_file(LOG.stems[0], below=("data", ""), suffixes=LOG.suffixes),
     tables=(LOG, GPU_NUMBER),
     outputs={"jobs": JOBS, "capacity": CAPACITY},
     zone=ZONE,

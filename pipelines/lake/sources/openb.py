@@ -12,8 +12,6 @@ deletion time is the latest in the list; if it was deleted earlier, its status i
 waiting counts as cancelled. The list of all nodes, including CPU-only nodes, and the column `qos` are not read.
 """
 
-from pathlib import Path
-
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE, ROLE_WHOLE_JOB, Status, TaskType
 from pipelines.lake.sources.source import (
     CLUSTER,
@@ -23,6 +21,7 @@ from pipelines.lake.sources.source import (
     Rule,
     Source,
     beyond,
+    clusters_by_file,
     columns,
     count,
     missing,
@@ -31,8 +30,6 @@ from pipelines.lake.sources.source import (
     unlisted,
 )
 
-POD_LIST = "openb_pod_list_"
-SUFFIXES = (".csv", ".csv.gz")
 FIELDS_WITHOUT_TIMES = 5
 STATUS_OF = {
     "Succeeded": Status.COMPLETED,
@@ -42,20 +39,9 @@ STATUS_OF = {
 }
 
 
-def clusters(folder: Path) -> dict[str, Path]:
-    """Return the folder of the pod list of each cluster, by cluster name: the given folder or its `csv/`."""
-    found: dict[str, Path] = {}
-    for parent in (folder / "csv", folder):
-        for suffix in SUFFIXES:
-            for pods in parent.glob(f"{POD_LIST}*{suffix}"):
-                found.setdefault(pods.name.removeprefix(POD_LIST).removesuffix(suffix), parent)
-    return dict(sorted(found.items()))
-
-
 NODE = RawTable(
     name="node",
     stems=("openb_node_list_gpu_node",),
-    suffixes=SUFFIXES,
     required=True,
     feeds="machines",
     header=("sn", "cpu_milli", "memory_mib", "gpu", "model"),
@@ -71,8 +57,7 @@ NODE = RawTable(
 
 POD = RawTable(
     name="pod",
-    stems=(f"{POD_LIST}{CLUSTER}",),
-    suffixes=SUFFIXES,
+    stems=(f"openb_pod_list_{CLUSTER}",),
     required=True,
     feeds="jobs",
     header=("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "*"),
@@ -132,7 +117,7 @@ FROM node
 
 OPENB = Source(
     name="openb",
-    clusters=clusters,
+    clusters=clusters_by_file(POD.stems[0], below=("csv", ""), suffixes=POD.suffixes),
     tables=(NODE, POD),
     outputs={"jobs": JOBS, "machines": MACHINES},
     representative="default",

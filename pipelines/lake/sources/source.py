@@ -227,17 +227,25 @@ def translated(expression: str, meanings: Mapping[str, object], otherwise: str =
     return f"CASE {expression} {cases} ELSE {otherwise} END"
 
 
-def clusters_by_file(name: str) -> Callable[[Path], dict[str, Path]]:
+def clusters_by_file(
+    name: str, *, below: Sequence[str] = ("",), suffixes: Sequence[str] = ("",)
+) -> Callable[[Path], dict[str, Path]]:
     """Return the function `Source.clusters` of a trace with a file for each cluster.
 
-    `name` is the path of a file below the folder; it contains `CLUSTER` once.
+    `name` is the path of a file, without suffix, below the folder or one of its folders `below`; it contains `CLUSTER`
+    once. Of several files of a cluster, the first in the order of `below` and `suffixes` counts.
     """
     before, after = name.split(CLUSTER)
 
     def clusters(folder: Path) -> dict[str, Path]:
-        found = (path for path in folder.glob(f"{escape(before)}*{escape(after)}") if path.is_file())
-        names = (path.relative_to(folder).as_posix().removeprefix(before).removesuffix(after) for path in found)
-        return dict.fromkeys(sorted(name for name in names if not name.startswith(".")), folder)
+        found: dict[str, Path] = {}
+        for place in (folder / part for part in below):
+            for end in (after + suffix for suffix in suffixes):
+                for path in place.glob(f"{escape(before)}*{escape(end)}"):
+                    cluster = path.relative_to(place).as_posix().removeprefix(before).removesuffix(end)
+                    if path.is_file() and not cluster.startswith("."):
+                        found.setdefault(cluster, place)
+        return dict(sorted(found.items()))
 
     return clusters
 
