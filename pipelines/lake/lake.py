@@ -102,32 +102,22 @@ class Lake:
         frame = pl.scan_parquet(files, hive_partitioning=False, glob=False)
         return frame.select(pl.col(n).cast(t) for n, t in schema.items())
 
-    def connect(self, *, read_only: bool = True) -> duckdb.DuckDBPyConnection:
-        """Return a connection to the DuckDB file with the lake's views, rebuilt first if the lake changed.
-
-        If it cannot be rebuilt (another process is writing, or the disk is read-only), the connection is to a database
-        in memory with the same views.
-        """
-        self._require()
-        if self._try_refresh():
-            return self._own(configured(self.views_file, read_only=read_only))
-        connection = self._own(configured(None))
-        self._create_views(connection)
-        return connection
-
-    def connect_sealed(
-        self, spill: Path, memory_mb: int | None = None, *, refresh: bool = True
+    def connect(
+        self, spill: Path | None = None, memory_mb: int | None = None, *, refresh: bool = True
     ) -> duckdb.DuckDBPyConnection:
         """Return a connection with the lake's views that can read only the lake's files and write only to `spill`.
 
-        The database is in memory. With `refresh`, the first call also rebuilds the DuckDB file with the views if
-        needed.
+        The database is in memory. With `refresh`, the first call also rebuilds the DuckDB file with the views if it is
+        outdated, and can be written.
         """
         self._require()
         if refresh and not self._seen:
-            self._try_refresh()
+            if not self._views_are_fresh():
+                with suppress(LakeError, OSError, duckdb.Error), self.storage.rebuilding():
+                    self.refresh_views()
             self._seen = True
-        connection = self._own(configured(None, spill=spill, memory_mb=memory_mb))
+        connection = configured(None, spill=spill, memory_mb=memory_mb)
+        self._open.append(connection)
         self._create_views(connection)
         files = [str(f) for name in COLUMNS for f in self._files(name)]
         connection.execute(f"SET allowed_paths = {sql_list(files)}")
@@ -240,21 +230,9 @@ class Lake:
             return connection.execute(f"SELECT state FROM {views.STATE_TABLE}").fetchall() == [(self._state(),)]
         return False
 
-    def _try_refresh(self) -> bool:
-        """Rebuild the DuckDB file with the views if it is outdated; return whether it is now up to date."""
-        if self._views_are_fresh():
-            return True
-        with suppress(LakeError, OSError, duckdb.Error), self.storage.rebuilding():
-            self.refresh_views()
-        return self._views_are_fresh()
-
     def _require(self) -> None:
         if not self.traces():
             raise LakeError(f"no lake at {self.where}; make one with `taut ingest`")
-
-    def _own(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-        self._open.append(connection)
-        return connection
 
 
 def configured(

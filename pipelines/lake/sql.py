@@ -65,7 +65,7 @@ def query(
 
     result_mb = max(1, memory_mb // (60 if tabular else 6))
     with spill_folder() as folder:
-        with closing(lake.connect_sealed(folder)) as connection:
+        with closing(lake.connect(folder)) as connection:
             try:
                 refuse_all_but_select(connection, text)
             except duckdb.Error as error:
@@ -174,7 +174,7 @@ def _run(job: Job) -> str | None:
     import pyarrow as pa
 
     lake, buffers_mb = Lake(job.lake), max(64, job.memory_mb // 2)
-    with closing(lake.connect_sealed(Path(job.folder), buffers_mb, refresh=False)) as connection:
+    with closing(lake.connect(Path(job.folder), buffers_mb, refresh=False)) as connection:
         pa.array([0])  # Arrow reserves 1 GiB of addresses at its first use, which must not count as the query's
         _limit_memory(job.memory_mb)
         sys.stdout.write("\n")

@@ -95,7 +95,7 @@ def run_query(lake: Lake, sql: str, *, trace: str, cluster: str | None) -> pl.Da
     """Run one SELECT on the lake's tables with the parameters `$trace` and `$cluster` (null: all clusters)."""
     lake.table("jobs", trace, cluster)
     with tempfile.TemporaryDirectory(prefix="taut-stats-") as spill:
-        connection = lake.connect_sealed(Path(spill))
+        connection = lake.connect(Path(spill))
         try:
             rows = connection.sql(sql, params={"trace": trace, "cluster": cluster}).to_arrow_table()
         except duckdb.Error as error:

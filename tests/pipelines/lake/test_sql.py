@@ -161,7 +161,7 @@ def test_the_sealed_connection_alone_reads_no_other_file(lake: Lake, tmp_path: P
     import duckdb
 
     with lake:
-        connection = lake.connect_sealed(tmp_path)
+        connection = lake.connect(tmp_path)
         for text in (
             "SELECT * FROM read_text('/etc/passwd')",
             f"COPY (SELECT 1) TO '{tmp_path}/x.csv'",
