@@ -5,7 +5,7 @@ from typing import Final
 
 import duckdb
 
-from features.canonical import CANONICAL, Column
+from features.canonical import CANONICAL
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE, TASK_TYPE_OF_WORKLOAD
 from pipelines.lake import views
 
@@ -44,8 +44,7 @@ def _section(view: views.View, kinds: dict[str, str]) -> str:
     heads, rules = ["column", "type", "meaning"], {}
     if view.name not in views.VIEWS:
         heads.insert(2, "rule")
-        table = CANONICAL.get(view.name)
-        rules = {name: _rule(table.columns[name]) if table else "" for name in kinds}
+        rules = {name: _rule(view.name, name) for name in kinds}
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, kind in kinds.items():
         short = kind.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ")
@@ -54,7 +53,10 @@ def _section(view: views.View, kinds: dict[str, str]) -> str:
     return f"### {view.name}\n\n{view.description}\n\n" + "\n".join(lines) + "\n"
 
 
-def _rule(column: Column) -> str:
+def _rule(table: str, name: str) -> str:
+    if table not in CANONICAL:
+        return ""
+    column = CANONICAL[table].columns[name]
     rules = ["key"] if column.key else [] if column.nullable else ["never null"]
     return ", ".join(rules if column.least is None else [*rules, f"at least {column.least:g}"])
 
