@@ -10,11 +10,7 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from tests.pipelines.conftest import PAI
 
-COMMANDS = {
-    "ingest": ["ingest", "pai", "--from", "raw"],
-    "sql": ["sql", "SELECT 1"],
-    "stats": ["stats", "sizes"],
-}
+COMMANDS = {"ingest": ["ingest", "pai", "--from", "raw"], "sql": ["sql", "SELECT 1"]}
 
 
 @pytest.fixture(autouse=True)

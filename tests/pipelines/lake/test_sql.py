@@ -1,5 +1,11 @@
-"""`taut sql` answers SELECT, and nothing in SQL reaches a file, a setting, a variable or the network."""
+"""`taut sql` answers SELECT within limits, and nothing in SQL reaches a file, a setting, a variable or the network."""
 
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +18,8 @@ from pipelines.errors import LakeError, QueryRefused
 from pipelines.lake import sql, views
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
+from pipelines.lake.sql import PREFIX, spill_folder
+from pipelines.render import render
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +198,120 @@ def test_the_help_names_every_table_and_view() -> None:
     told = " ".join(CliRunner().invoke(app, ["sql", "--help"]).stdout.split())
 
     assert all(name in told for name in views.DESCRIBED)
+
+
+ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
+SPILLS = "SELECT count(*) FROM (SELECT DISTINCT md5(range::VARCHAR) || md5((range + 1)::VARCHAR) FROM range(5000000))"
+HOARDS = "SELECT len(list(range)) FROM range(2000000000)"
+
+
+def test_a_query_without_end_is_interrupted(lake: Lake) -> None:
+    began = time.monotonic()
+    with pytest.raises(QueryRefused, match=r"longer than 0\.2 s"):
+        sql.query(lake, ENDLESS, time_s=0.2)
+    assert time.monotonic() - began < 60
+
+
+def test_the_limit_of_memory_ends_with_the_query(lake: Lake) -> None:
+    with pytest.raises(QueryRefused, match="more than 200 MB of memory"):
+        sql.query(lake, HOARDS, memory_mb=200, spill_mb=50)
+    assert sql.query(lake, "SELECT 1 AS one").rows() == [(1,)]
+
+
+def test_spill_is_limited(lake: Lake) -> None:
+    with pytest.raises(QueryRefused, match="spilled more than 10 MB"):
+        sql.query(lake, SPILLS, memory_mb=128, spill_mb=10)
+
+
+@pytest.mark.parametrize(("tabular", "rows"), [(False, 3_000_000), (True, 300_000)])
+def test_a_result_that_would_not_fit_is_refused(lake: Lake, tabular: bool, rows: int) -> None:
+    with pytest.raises(QueryRefused, match="result is larger than"):
+        sql.query(lake, f"FROM range({rows})", memory_mb=120, tabular=tabular)
+
+
+@pytest.mark.slow
+def test_a_query_stays_within_its_memory(lake: Lake) -> None:
+    measured = f"""
+import resource
+from pipelines.lake.lake import Lake
+from pipelines.lake.sql import query
+try:
+    query(Lake({str(lake.path)!r}), {HOARDS!r}, memory_mb=600)
+except Exception as error:
+    print(error, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+    done = subprocess.run([sys.executable, "-c", measured], capture_output=True, text=True, timeout=120)
+
+    assert "more than 600 MB" in done.stdout
+    assert 0 < int(done.stdout.split()[-1]) / 1000 <= 600
+
+
+def test_modules_in_the_present_folder_are_not_imported(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "duckdb.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+
+    assert sql.query(lake, "SELECT 1 AS one").rows() == [(1,)]
+
+
+def test_a_query_ends_with_the_process_that_asked(lake: Lake) -> None:
+    imports = "from pipelines.lake.lake import Lake; from pipelines.lake.sql import query"
+    endless = f"{imports}; query(Lake({str(lake.path)!r}), {ENDLESS!r})"
+    asking = subprocess.Popen([sys.executable, "-c", endless])
+    children = Path(f"/proc/{asking.pid}/task/{asking.pid}/children")
+    while not (child := children.read_text().strip()):
+        time.sleep(0.05)
+    time.sleep(1.0)
+    asking.kill()
+    asking.wait()
+
+    end = time.monotonic() + 60
+    while Path(f"/proc/{child}/stat").exists() and Path(f"/proc/{child}/stat").read_text().split()[2] != "Z":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+HOLDER = """
+import sys, time
+from pipelines.lake.sql import spill_folder
+with spill_folder() as folder:
+    (folder / "spill").write_text("x")
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_killed_query_spilled_is_removed_by_the_next_and_a_running_one_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    holders = [
+        subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(2)
+    ]
+    killed, running = (Path(holder.stdout.readline().strip()) for holder in holders)
+    holders[0].send_signal(signal.SIGKILL)
+    holders[0].wait()
+    assert killed.exists()
+
+    with spill_folder() as own:
+        left = set(tmp_path.glob(f"{PREFIX}*"))
+    holders[1].kill()
+    for holder in holders:
+        holder.communicate()
+
+    assert left == {own, running}
+    assert not own.exists()
+
+
+def test_texts_that_a_spreadsheet_would_run_are_quoted_and_numbers_are_not() -> None:
+    rows = pl.DataFrame({"=x": ["=1+1", "+1", "-a", "@b", "\tc", "ok"], "n": [-1, 2, -3, 4, 5, 6], "f": [-0.5] * 6})
+    inert, raw = io.StringIO(), io.StringIO()
+    render(rows, "csv", stream=inert, inert=True)
+    render(rows, "csv", stream=raw)
+
+    assert inert.getvalue().splitlines()[:4] == ["'=x,n,f", "'=1+1,-1,-0.5", "'+1,2,-0.5", "'-a,-3,-0.5"]
+    assert raw.getvalue().splitlines()[1] == "=1+1,-1,-0.5"
+    assert len(pl.read_csv(io.StringIO(inert.getvalue()))) == 6

@@ -7,14 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 from pipelines.errors import SynthesisError
 from pipelines.lake.ingest import ingest
 from pipelines.synth.calibration import load_calibration
-from pipelines.synth.pai import SynthReport, draw_trace, synthesise
+from pipelines.synth.pai import SynthReport, Trace, draw_trace, synthesise
 from pipelines.synth.published import COLUMNS
+from pipelines.synth.runtime import WAITING
+from pipelines.synth.tables import chunk_tables
 from tests.pipelines.synth.trace_tables import Tables, scan
 
 FLOAT = r"\d+\.\d+"
@@ -186,6 +189,27 @@ def test_a_damaged_calibration_says_so(tmp_path: Path):
 
     with pytest.raises(SynthesisError, match="not a calibration"):
         load_calibration(tmp_path / "pai.toml")
+
+
+def test_only_the_largest_gangs_grow_until_as_many_instances_start_as_asked_for():
+    def drawn(instances: int | None) -> Trace:
+        return draw_trace(load_calibration(), seed=3, tasks=20_000, tagged_share=None, instances=instances)
+
+    def started(trace: Trace) -> int:
+        return int(trace.tasks.instances[trace.tasks.status != WAITING].sum())
+
+    plain = drawn(None)
+    wanted = round(1.1 * started(plain))
+    filled, fewer = drawn(wanted), drawn(started(plain) // 2)
+
+    assert abs(started(filled) - wanted) < 0.002 * wanted
+    small = plain.tasks.instances < 100
+    assert np.array_equal(filled.tasks.instances[small], plain.tasks.instances[small])
+    assert (filled.tasks.instances[~small] > plain.tasks.instances[~small]).all()
+    assert np.array_equal(fewer.tasks.instances, plain.tasks.instances)
+    rows = (frame for name, frame in chunk_tables(filled, 0, len(filled.jobs.group)) if name == "pai_instance_table")
+    table = pl.concat(rows)
+    assert table["worker_name"].n_unique() == table.height == started(filled)
 
 
 @pytest.mark.slow
