@@ -1,7 +1,7 @@
 """Slurm's notations: lists of resources, memory and spans of time, and the agent's line in a job's `admin_comment`.
 
 `policy.py` writes the line. Slurm's own fields hold the changed request only, so this is where the original is read.
-The lake has the same conversions as SQL (`pipelines.lake.generic.slurm`).
+The lake has the same conversions as SQL (`pipelines.lake.generic.conversions`).
 """
 
 import re
