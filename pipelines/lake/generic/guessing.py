@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final
 
 from pipelines.errors import SourceError
-from pipelines.lake.generic.guessed_values import BINARY, Reading, numbers_of, reading, seconds
+from pipelines.lake.generic.guessed_values import BINARY, Reading, numbers_of, reading, sampled, seconds
 from pipelines.lake.generic.kinds import (
     CORES,
     DURATION,
@@ -21,7 +21,6 @@ from pipelines.lake.generic.kinds import (
     Kind,
 )
 from pipelines.lake.generic.mapping import DERIVED, NULLS
-from pipelines.lake.generic.sampling import sampled
 
 __all__ = ["guess_mapping"]
 
