@@ -8,13 +8,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.errors import SourceError
 from pipelines.lake.reading import lenient, separated
 from pipelines.lake.sources.archive import Found, count_rows, ends_with, find, header_of, unpack
 from pipelines.lake.sources.pai import TASK
+from tests.examples import examples
 
 MEMBER = "pai_task_table.csv"
 
@@ -90,6 +91,7 @@ def test_a_member_that_is_no_plain_file_is_refused(kind: bytes, tmp_path: Path) 
         unpack([_found(path)], tmp_path)
 
 
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.sampled_from([b"a", b"a,b", b"", b"\n", b"\r\n", b"\n\n", b" "]), max_size=30))
 def test_rows_are_counted_as_duckdb_counts_them(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
     path = tmp_path_factory.mktemp("count") / "x.csv"

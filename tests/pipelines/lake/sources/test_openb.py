@@ -122,24 +122,3 @@ def test_a_list_without_times_starts_at_zero_and_says_so(published: Published, t
     assert nothing.null_count().row(0) == (2,) * 6
     assert not jobs["run_s_censored"].any()
     assert any("has no times" in warning for warning in manifest.warnings)
-
-
-@pytest.mark.slow
-def test_the_real_lists_have_the_counts_they_are_known_for(traces: Path, tmp_path: Path) -> None:
-    manifest = ingest("openb", traces / "openb", tmp_path / "lake").manifest
-
-    assert manifest.rows_quarantined == 0
-    pods = {cluster: manifest.rows_out("jobs", cluster) for cluster in ("default", "cpu300", "multigpu50")}
-    assert pods == {"default": 8152, "cpu300": 10094, "multigpu50": 9061}
-    lake = Lake(tmp_path / "lake")
-    machines = lake.table("machines", cluster="default").collect()
-    assert (machines.height, machines["gpus"].sum(), machines["gpu_type"].n_unique()) == (1213, 6212, 7)
-    jobs = lake.table("jobs", cluster="default").collect()
-    assert jobs["status"].value_counts().sort("count")["count"].to_list() == [34, 192, 897, 1870, 5159]
-    assert jobs.filter(pl.col("run_s").is_null())["status"].unique().to_list() == ["cancelled"]
-    specs = lake.table("jobs", cluster="gpuspec33").collect()["gpu_type"].drop_nulls()
-    assert (specs.len(), "V100M16|V100M32" in specs, specs.str.contains("V100M32.*V100M32").any()) == (
-        2388,
-        True,
-        False,
-    )
