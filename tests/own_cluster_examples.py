@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.contract.frozen import differences
 from tests.serving_examples import carry_out, laid_out
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "own-cluster.md"
@@ -35,6 +36,18 @@ def steps(page: str) -> Iterator[Step]:
     """Yield the steps of a page, in its order."""
     for found in STEP.finditer(page):
         yield Step(code=found["code"], form=found["form"], answer=found["answer"])
+
+
+def wrong_answers(page: str, folder: Path) -> list[str]:
+    """Carry out the steps of a page; return each difference between an answer shown and the one found."""
+    wrong = []
+    for step in steps(page):
+        said = step.said_in(folder)
+        if step.form == "json":
+            wrong += differences(json.loads(step.answer or ""), json.loads(said), step.code.partition("\n")[0])
+        elif step.form == "text" and said != step.answer:
+            wrong.append(f"{step.code}\nshown:\n{step.answer}\nfound:\n{said}")
+    return wrong
 
 
 def written_anew(page: str, folder: Path) -> str:

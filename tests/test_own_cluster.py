@@ -8,8 +8,7 @@ import pytest
 
 from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
 from pipelines.lake.generic.mapping import DERIVED, ColumnMapping, RowsMapping
-from tests.contract.frozen import differences
-from tests.own_cluster_examples import PAGE, steps
+from tests.own_cluster_examples import PAGE, steps, wrong_answers
 
 TEXT = PAGE.read_text(encoding="utf-8")
 REFERENCE = TEXT.partition("## Reference of mappings\n")[2]
@@ -18,15 +17,7 @@ NAMED = set(re.findall(r"`([^`\n]+)`", REFERENCE))
 
 @pytest.mark.slow
 def test_every_step_gives_the_answer_shown(tmp_path: Path) -> None:
-    wrong = []
-    for step in steps(TEXT):
-        said = step.said_in(tmp_path)
-        if step.form == "json":
-            wrong += differences(json.loads(step.answer or ""), json.loads(said), step.code.partition("\n")[0])
-        elif step.form == "text" and said != step.answer:
-            wrong.append(f"{step.code}\nshown:\n{step.answer}\nfound:\n{said}")
-
-    assert wrong == [], "write the answers anew with `python -m tests.own_cluster_examples`"
+    assert wrong_answers(TEXT, tmp_path) == [], "write the answers anew with `python -m tests.own_cluster_examples`"
 
 
 def test_the_walk_goes_from_a_check_to_a_recommendation_that_shrinks() -> None:

@@ -1,6 +1,5 @@
 """The page on measuring from Prometheus: carried out from nothing to measured use; it names every dialect."""
 
-import json
 import os
 import signal
 import time
@@ -15,9 +14,8 @@ from pipelines.connect.prometheus.folding import LEAST_COVERAGE
 from pipelines.connect.prometheus.measuring import SKEW_S
 from pipelines.simulation.energy.power_file import power_file
 from tests.benchmarks.serving.processes import free_port
-from tests.contract.frozen import differences
 from tests.deploy.tools import tool
-from tests.own_cluster_examples import steps
+from tests.own_cluster_examples import wrong_answers
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "prometheus.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -34,14 +32,9 @@ def end(folder: Path) -> None:
 def test_every_step_gives_the_answer_shown_within_a_quarter_of_an_hour(tmp_path: Path) -> None:
     for name in ("prometheus", "promtool"):
         tool(name)
-    begin, wrong = time.monotonic(), []
+    begin = time.monotonic()
     try:
-        for step in steps(TEXT.replace("127.0.0.1:9090", f"127.0.0.1:{free_port()}")):
-            said = step.said_in(tmp_path)
-            if step.form == "json":
-                wrong += differences(json.loads(step.answer or ""), json.loads(said), step.code.partition("\n")[0])
-            elif step.form == "text" and said != step.answer:
-                wrong.append(f"{step.code}\nshown:\n{step.answer}\nfound:\n{said}")
+        wrong = wrong_answers(TEXT.replace("127.0.0.1:9090", f"127.0.0.1:{free_port()}"), tmp_path)
     finally:
         end(tmp_path)
     assert wrong == [], "write the answers anew with `python -m tests.own_cluster_examples docs/prometheus.md`"

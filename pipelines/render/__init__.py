@@ -1,5 +1,5 @@
 """Render flat rows as a table for reading, as JSON or as CSV."""
 
-from pipelines.render.rows import render
+from pipelines.render.rows import printable, render
 
-__all__ = ["render"]
+__all__ = ["printable", "render"]

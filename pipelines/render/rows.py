@@ -23,7 +23,7 @@ from pipelines.render.fitting import GAP, Column, Layout, fitted, padded
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["render"]
+__all__ = ["printable", "render"]
 
 Plain = None | bool | int | float | str
 """Types of a table cell after conversion by `_plain`."""
@@ -107,7 +107,7 @@ def _width_of(stream: TextIO) -> int | None:
 def _column(name: str, values: Sequence[Plain]) -> Column:
     """Return a column's heading and cells, padded to equal width: numbers right-aligned, texts left-aligned."""
     decimals = _decimals([value for value in values if isinstance(value, float) and math.isfinite(value)])
-    texts = [_printable(name), *(_text(value, decimals) for value in values)]
+    texts = [printable(name), *(_text(value, decimals) for value in values)]
     return padded(texts, to_the_right=_is_numeric(values))
 
 
@@ -211,9 +211,9 @@ def _text(value: Plain, decimals: int) -> str:
         rounded = f"{value:z.{decimals}f}"
         # A small number that is not zero must not print as zero.
         return f"{value:.2g}" if value and not float(rounded) else rounded
-    return _printable(str(value))
+    return printable(str(value))
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Escape unprintable characters, which could move the terminal's cursor or break the row."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)

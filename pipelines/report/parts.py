@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from pipelines.lake.lake import Lake
+from pipelines.render import printable
 from pipelines.statistics import STATISTICS, cluster_note
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def shortened(names: Sequence[str | None]) -> list[str | None]:
     >>> shortened(["0123456789abcdef", "0123456789abXYZ", "u7", None])
     ['0123456789abc…', '0123456789abX…', 'u7', None]
     """
-    printed = [None if name is None else _printable(name) for name in names]
+    printed = [None if name is None else printable(name) for name in names]
     different = len({name for name in printed if name is not None})
     for length in range(LEAST_CHARACTERS, MOST_CHARACTERS + 1):
         cut = [name if name is None or len(name) <= length + 1 else f"{name[:length]}…" for name in printed]
@@ -170,7 +171,3 @@ def with_short_names(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with the names of users, groups and virtual clusters shortened."""
     present = [name for name in NAMED if name in rows.columns]
     return rows.with_columns(pl.Series(name, shortened(rows[name].to_list()), dtype=pl.String) for name in present)
-
-
-def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
