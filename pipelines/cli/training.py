@@ -32,8 +32,9 @@ from pipelines.options import option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pipelines.models.evaluate import Task
     from pipelines.models.renewal import Decision
-    from pipelines.models.tuning import Judge, Progress, Task, Tuned
+    from pipelines.models.tuning import Judge, Progress, Tuned
 
 STUDY_DB: Final = "tune.db"
 
@@ -55,16 +56,19 @@ def tune(
     for `taut train --recipe`. A model keeps the default unless the best trial beats it beyond noise,
     also on later jobs that the search has not seen. An engine fits the inner cuts of a trial side by side.
     """
+    from pipelines.models.evaluate import tasks_of
+    from pipelines.models.examples import Setting
     from pipelines.models.recipes import write_recipes
-    from pipelines.models.tuning import judges, tasks_of
+    from pipelines.models.tuning import judges
 
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise BadUsage(f"--out {out}: found no folder to write this file to; expected the path of a file in one")
     runner, threads = engine.chosen(sample.threads)
     name, tables, cut = tables_of(sample)
-    tasks = tasks_of(
-        tables, name, by=sample.by, until=cut, types=sample.types or None, seed=sample.seed, nthread=threads
+    setting = Setting(
+        jobs=tables.jobs, usage=tables.measured, trace=name, by=sample.by, until=cut, seed=sample.seed, threads=threads
     )
+    tasks = tasks_of(setting, sample.types or None)
     store = _store(sample.place(), study_db)
     with judges(runner, tasks) as found:
         tuned = [_tuned(*each, store, trials, timeout_min) for each in zip(tasks, found, strict=True)]

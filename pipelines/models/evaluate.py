@@ -1,8 +1,10 @@
-"""Evaluate a run-time model, its members and history baselines on one split, and record the course of a fit."""
+"""Evaluate run-time models: with history baselines on one split, and recipes on cuts inside the training period."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -12,14 +14,24 @@ from modelserve.bundle.card import TYPICAL
 from pipelines.engine.engine import Engine, Local
 from pipelines.errors import TrainingError
 from pipelines.models.baselines import applicable, history_forecasts
-from pipelines.models.examples import Examples, IntArray, Setting, Watch, task_types
-from pipelines.models.fitted import FEATURES, Fitted, combined, fit_runtime
-from pipelines.models.judging import COMBINED, Judged, compare
+from pipelines.models.examples import (
+    Examples,
+    IntArray,
+    Setting,
+    Watch,
+    examples_of,
+    fingerprint,
+    history_at,
+    known_at,
+    task_types,
+)
+from pipelines.models.fitted import FEATURES, LEAST_TRAINED, Fitted, combined, fit_runtime
+from pipelines.models.judging import COMBINED, Judged, compare, day_blocks, day_sums
 from pipelines.models.metrics import QUANTILES, FloatArray, Forecast, pinball_rows, primary_rows
-from pipelines.models.recipes import Recipe
+from pipelines.models.recipes import SPACE, Recipe
 from pipelines.models.splits import Split, SplitName, finished, group_folds, random_split, time_later
 
-__all__ = ["Evaluation", "FitRecord"]
+__all__ = ["Evaluation", "FitRecord", "Task", "tasks_of"]
 
 LEAST_SPLIT: Final = 60
 """Minimum number of ended jobs of a task type for a random split or folds of groups."""
@@ -126,6 +138,102 @@ def table(setting: Setting, examples: Examples, splits: Sequence[Split], outcome
 
 def _stack(forecasts: Sequence[Forecast]) -> Forecast:
     return Forecast(p50=np.concatenate([f.p50 for f in forecasts]), p90=np.concatenate([f.p90 for f in forecasts]))
+
+
+CUT_SHARES: Final = (0.5, 0.62, 0.74, 0.86)
+"""Shares of the ended jobs, in order of submission, at which the inner cuts lie.
+
+The search sees the jobs after all cuts but the last. Those after the last cut check its result: the best of many trials
+looks better than it is on the jobs by which it was chosen.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """One inner cut: the split, whose judged jobs were submitted from the cut to the next cut."""
+
+    cut: datetime
+    split: Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """The run-time model to tune: its examples as known at the training cut, and its inner cuts.
+
+    The search sees `folds`; its result is checked on `check`. `study` names the search by the model and a fingerprint
+    of the jobs, the cut, the seed and the search space: a search goes on only if all are equal.
+    """
+
+    model: str
+    study: str
+    examples: Examples
+    folds: tuple[Fold, ...]
+    check: Fold
+    seed: int
+    nthread: int
+
+    @property
+    def judged(self) -> int:
+        """Return the number of judged jobs that the search sees."""
+        return sum(len(fold.split.test) for fold in self.folds)
+
+    def fold_loss(self, recipe: Recipe, fold: Fold) -> FloatArray:
+        """Fit a recipe before a cut, and return the pinball loss of each judged job (n,), the mean of p50 and p90."""
+        fitted = fit_runtime(self.examples, fold.split, recipe, until=fold.cut, seed=self.seed, nthread=self.nthread)
+        return primary_rows(self.examples.log_y[fold.split.test], combined(self.examples, fitted))
+
+    def daily(self, folds: Sequence[Fold], losses: FloatArray) -> FloatArray:
+        """Return the sum of the losses (n,) of the judged jobs of some folds on each day (days,)."""
+        rows = np.concatenate([fold.split.test for fold in folds])
+        return day_sums(day_blocks(self.examples.jobs["submit_ts"][rows]), losses)
+
+    def counts(self, folds: Sequence[Fold]) -> FloatArray:
+        """Return the number of judged jobs of some folds on each day (days,)."""
+        return self.daily(folds, np.ones(sum(len(fold.split.test) for fold in folds)))
+
+
+def tasks_of(setting: Setting, types: Sequence[str] | None) -> list[Task]:
+    """Return the run-time models of a trace that have enough jobs to be tuned, most jobs first."""
+    until, trace = setting.cut, setting.trace
+    known = known_at(setting.jobs, until)
+    history = history_at(setting.jobs, setting.usage, until)
+    made_of = repr((fingerprint(known), until, setting.by, setting.seed, SPACE, CUT_SHARES, Recipe()))
+    digest = hashlib.sha256(made_of.encode()).hexdigest()[:12]
+    tasks = []
+    for each in task_types(known, setting.by, types):
+        examples = examples_of(known, None, each, by=setting.by, history=history, names=FEATURES, relative=True)
+        folds = inner_folds(examples.jobs, until)
+        if folds and all(enough(fold.split) and len(fold.split.train) >= LEAST_TRAINED for fold in folds):
+            name = f"runtime.{trace}.{each}"
+            tasks.append(
+                Task(
+                    model=name,
+                    study=f"{name}-{digest}",
+                    examples=examples,
+                    folds=tuple(folds[:-1]),
+                    check=folds[-1],
+                    seed=setting.seed,
+                    nthread=setting.threads,
+                )
+            )
+    if not tasks:
+        raise TrainingError(
+            f"no task type of {trace} has enough jobs before {until.isoformat()} for {len(CUT_SHARES)} inner cuts: "
+            "move --until later, or ingest more jobs"
+        )
+    return tasks
+
+
+def inner_folds(jobs: pl.DataFrame, until: datetime) -> list[Fold]:
+    """Return the inner cuts of the jobs of one type; the judged jobs of a cut end where the next cut begins."""
+    submitted = jobs.filter(finished())["submit_ts"]
+    cuts = [submitted.quantile(share, interpolation="nearest") for share in CUT_SHARES]
+    folds = []
+    for cut, end in pairwise(each for each in (*cuts, until) if isinstance(each, datetime)):
+        split = time_later(jobs, until=cut)
+        before = (jobs["submit_ts"] < end).to_numpy()
+        folds.append(Fold(cut=cut, split=replace(split, test=split.test[before[split.test]])))
+    return folds
 
 
 MOST_ROWS: Final = 5_000

@@ -204,24 +204,15 @@ PROVEN: Final = ("better", "level", "passed")
 
 
 def judge(kind: Literal["runtime", "usage"], evaluation: pl.DataFrame) -> Verdict:
-    """Judge a model by its evaluation on time-later rows; `COLUMNS` lists the columns that are read.
+    """Judge a model by its evaluation on time-later rows.
 
     A run-time model is compared with the best simple answer, by pinball loss: it must not be surely worse. Of a usage
     model, the coverage of each target's quantile must be at least its level minus `COVERAGE_TOLERANCE`.
     """
-    missing = sorted(COLUMNS[kind] - set(evaluation.columns))
-    if missing:
-        return _refused(f"the evaluation lacks {', '.join(missing)}")
     rows = evaluation.filter(pl.col("split") == TIME_LATER).to_dicts()
     if not rows and kind == "usage":
         return _refused(f"no rows of the split {TIME_LATER}: a model is judged on jobs later than its training jobs")
     return _judge_runtime(rows) if kind == "runtime" else _judge_usage(rows)
-
-
-COLUMNS: Final = {
-    "runtime": frozenset({"model", "split", "n", "days", "pinball", "lead_hi", "excess", "excess_lo", "excess_hi"}),
-    "usage": frozenset({"model", "target", "split", "n", "level", "coverage"}),
-}
 
 
 def _judge_runtime(rows: Sequence[Row]) -> Verdict:

@@ -1,162 +1,35 @@
-"""Search recipes of run-time models with Optuna, on cuts inside the training period; a stopped search can be continued.
+"""Search recipes of run-time models with Optuna; a stopped search can be continued.
 
 References: Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (2011), for the sampler (TPE); Akiba et al.,
 "Optuna: A Next-generation Hyperparameter Optimization Framework" (2019), for pruning by the median.
 """
 
-import hashlib
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import optuna
-import polars as pl
 from optuna.trial import TrialState
 
 from modelserve.bundle.quiet import without_password
 from pipelines.engine.engine import Engine
 from pipelines.errors import BadUsage, Busy, TrainingError
 from pipelines.lake.storage import exclusive
-from pipelines.models.evaluate import enough
-from pipelines.models.examples import (
-    By,
-    Examples,
-    IntArray,
-    default_until,
-    examples_of,
-    fingerprint,
-    history_at,
-    known_at,
-    task_types,
-)
-from pipelines.models.fitted import FEATURES, LEAST_TRAINED, combined, fit_runtime
-from pipelines.models.judging import Interval, day_blocks, day_draws, day_sums, mean_interval, ratio_interval
-from pipelines.models.metrics import FloatArray, primary_rows
+from pipelines.models.evaluate import Fold, Task
+from pipelines.models.judging import Interval, day_draws, ratio_interval
+from pipelines.models.metrics import FloatArray
 from pipelines.models.recipes import SPACE, Recipe, Value, describe_changes, recipe_of, values_of
-from pipelines.models.splits import Split, finished, time_later
-from pipelines.models.training_tables import Tables
 
-__all__ = ["Judge", "Progress", "Task", "Tuned", "judges", "tasks_of", "tune"]
+__all__ = ["Judge", "Progress", "Tuned", "judges", "tune"]
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-
-CUT_SHARES: Final = (0.5, 0.62, 0.74, 0.86)
-"""Shares of the ended jobs, in order of submission, at which the inner cuts lie.
-
-The search sees the jobs after all cuts but the last. Those after the last cut check its result: the best of many trials
-looks better than it is on the jobs by which it was chosen.
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fold:
-    """One inner cut: the split, whose judged jobs were submitted from the cut to the next cut."""
-
-    cut: datetime
-    split: Split
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """The run-time model to tune: its examples as known at the training cut, and its inner cuts.
-
-    The search sees `folds`; its result is checked on `check`. `study` names the search by the model and a fingerprint
-    of the jobs, the cut, the seed and the search space: a search goes on only if all are equal.
-    """
-
-    model: str
-    study: str
-    examples: Examples
-    folds: tuple[Fold, ...]
-    check: Fold
-    seed: int
-    nthread: int
-
-    @property
-    def judged(self) -> int:
-        """Return the number of judged jobs that the search sees."""
-        return sum(len(fold.split.test) for fold in self.folds)
-
-    @property
-    def counts(self) -> FloatArray:
-        """Return the number of judged jobs of each day (days,)."""
-        return day_sums(self._days(), np.ones(self.judged))
-
-    def fold_loss(self, recipe: Recipe, fold: Fold) -> FloatArray:
-        """Fit a recipe before a cut, and return the pinball loss of each judged job (n,), the mean of p50 and p90."""
-        fitted = fit_runtime(self.examples, fold.split, recipe, until=fold.cut, seed=self.seed, nthread=self.nthread)
-        return primary_rows(self.examples.log_y[fold.split.test], combined(self.examples, fitted))
-
-    def daily(self, losses: FloatArray) -> FloatArray:
-        """Return the sum of the losses (n,) of all folds on each day (days,)."""
-        return day_sums(self._days(), losses)
-
-    def _days(self) -> IntArray:
-        rows = np.concatenate([fold.split.test for fold in self.folds])
-        return day_blocks(self.examples.jobs["submit_ts"][rows])
-
-
-def tasks_of(
-    tables: Tables,
-    trace: str,
-    *,
-    by: By,
-    until: datetime | None,
-    types: Sequence[str] | None,
-    seed: int,
-    nthread: int,
-) -> list[Task]:
-    """Return the run-time models of a trace that have enough jobs to be tuned, most jobs first."""
-    until = until or default_until(tables.jobs)
-    known = known_at(tables.jobs, until)
-    history = history_at(tables.jobs, tables.measured, until)
-    made_of = repr((fingerprint(known), until, by, seed, SPACE, CUT_SHARES, Recipe()))
-    digest = hashlib.sha256(made_of.encode()).hexdigest()[:12]
-    tasks = []
-    for each in task_types(known, by, types):
-        examples = examples_of(known, None, each, by=by, history=history, names=FEATURES, relative=True)
-        folds = inner_folds(examples.jobs, until)
-        if folds and all(enough(fold.split) and len(fold.split.train) >= LEAST_TRAINED for fold in folds):
-            name = f"runtime.{trace}.{each}"
-            tasks.append(
-                Task(
-                    model=name,
-                    study=f"{name}-{digest}",
-                    examples=examples,
-                    folds=tuple(folds[:-1]),
-                    check=folds[-1],
-                    seed=seed,
-                    nthread=nthread,
-                )
-            )
-    if not tasks:
-        raise TrainingError(
-            f"no task type of {trace} has enough jobs before {until.isoformat()} for {len(CUT_SHARES)} inner cuts: "
-            "move --until later, or ingest more jobs"
-        )
-    return tasks
-
-
-def inner_folds(jobs: pl.DataFrame, until: datetime) -> list[Fold]:
-    """Return the inner cuts of the jobs of one type; the judged jobs of a cut end where the next cut begins."""
-    submitted = jobs.filter(finished())["submit_ts"]
-    cuts = [submitted.quantile(share, interpolation="nearest") for share in CUT_SHARES]
-    folds = []
-    for cut, end in pairwise(each for each in (*cuts, until) if isinstance(each, datetime)):
-        split = time_later(jobs, until=cut)
-        before = (jobs["submit_ts"] < end).to_numpy()
-        folds.append(Fold(cut=cut, split=replace(split, test=split.test[before[split.test]])))
-    return folds
-
 
 CHECK: Final = -1
 """Number of the cut of `Task.check`; those in `Task.folds` have the numbers from 0."""
@@ -265,25 +138,25 @@ def tune(task: Task, store: str, judge: Judge, **options: Any) -> Tuned:  # Any:
     return Tuned(
         task=task,
         found=found,
-        lead=lead_of(task, found.default, found.best),
+        lead=lead_of(task, task.folds, found.default, found.best),
         checked=checked_lead(task, found.recipe, judge),
     )
 
 
-def lead_of(task: Task, default: FloatArray, best: FloatArray) -> Interval:
+def lead_of(task: Task, folds: Sequence[Fold], default: FloatArray, best: FloatArray) -> Interval:
     """Return the mean loss of the default recipe minus that of another, with its 95 % interval over days.
 
-    Both losses are sums by day (days,), on the same jobs.
+    Both losses are sums by day (days,), on the judged jobs of some folds.
     """
     days = len(default)
-    return ratio_interval(np.arange(days), default - best, task.counts, day_draws(days, seed=task.seed))
+    return ratio_interval(np.arange(days), default - best, task.counts(folds), day_draws(days, seed=task.seed))
 
 
 def checked_lead(task: Task, recipe: Recipe, judge: Judge) -> Interval:
-    """Return the mean loss of the default recipe minus that of another after the last inner cut, with its interval."""
-    default, other = judge([(Recipe(), CHECK), (recipe, CHECK)])
-    blocks = day_blocks(task.examples.jobs["submit_ts"][task.check.split.test])
-    return mean_interval(blocks, default - other, day_draws(int(blocks.max()) + 1, seed=task.seed))
+    """Return `lead_of` a recipe after the last inner cut."""
+    folds = (task.check,)
+    default, other = (task.daily(folds, losses) for losses in judge([(Recipe(), CHECK), (recipe, CHECK)]))
+    return lead_of(task, folds, default, other)
 
 
 SQLITE: Final = "sqlite:///"
@@ -362,7 +235,7 @@ def _loss(task: Task, trial: Any, judge: Judge) -> float:
         trial.report(mean, step)
         if step < len(task.folds) - 1 and trial.should_prune():
             raise optuna.TrialPruned
-    trial.set_user_attr(DAILY, task.daily(np.concatenate(losses)).tolist())
+    trial.set_user_attr(DAILY, task.daily(task.folds, np.concatenate(losses)).tolist())
     return mean
 
 

@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.models import tuning
+from pipelines.models.evaluate import Task
 from pipelines.models.judging import Interval
 from pipelines.models.recipes import Recipe, read_recipes
-from pipelines.models.tuning import Best, Progress, Task
+from pipelines.models.tuning import Best, Progress
 from tests.pipelines.models.conftest import make_jobs
 from tests.pipelines.statistics.lakes import make_lake
 
@@ -86,7 +87,8 @@ def test_a_recipe_is_taken_if_it_leads_beyond_noise_also_on_jobs_that_the_search
     tuned = replace(Recipe(), half_life_days=7.0)
 
     def found(task: Task, *_: object, **__: object) -> Best:
-        return Best(recipe=tuned, best=task.counts * (0.5 - inner), default=task.counts * 0.5, progress=STATE)
+        counts = task.counts(task.folds)
+        return Best(recipe=tuned, best=counts * (0.5 - inner), default=counts * 0.5, progress=STATE)
 
     monkeypatch.setattr(tuning, "search", found)
     monkeypatch.setattr(tuning, "checked_lead", lambda *_: Interval(value=later, lo=later, hi=later))
@@ -105,7 +107,7 @@ def test_a_recipe_is_taken_if_it_leads_beyond_noise_also_on_jobs_that_the_search
 KILLED = """
 import sys
 from pipelines.cli import app
-from pipelines.models.tuning import Task
+from pipelines.models.evaluate import Task
 
 fold_loss, fits = Task.fold_loss, iter(range(99))
 

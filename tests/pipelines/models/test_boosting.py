@@ -11,7 +11,7 @@ from pipelines.models import boosting
 from pipelines.models.boosting import Boosting, Columns, FittedForest, Rows, features_share, fit_forest
 
 COLUMNS = Columns(names=("x", "noise", "kind"), types=("q", "q", "c"))
-QUICK = Boosting(rounds=120, patience=10, learning_rate=0.15, max_depth=4, min_child_weight=20.0)
+QUICK = Boosting(rounds=120, num_parallel_tree=1, patience=10, learning_rate=0.15, max_depth=4, min_child_weight=20.0)
 
 
 def known_rows(n: int, seed: int) -> Rows:

@@ -43,7 +43,9 @@ def measured(seed: int = 0) -> dict[str, importance.Importance]:
         rows,
         COLUMNS,
         quantiles=(0.5, 0.9),
-        boosting=Boosting(rounds=60, colsample_bytree=1.0, learning_rate=0.1, min_child_weight=20.0),
+        boosting=Boosting(
+            rounds=60, num_parallel_tree=1, colsample_bytree=1.0, learning_rate=0.1, min_child_weight=20.0
+        ),
         seed=0,
         nthread=1,
     )
@@ -102,7 +104,7 @@ def requests_measured(
         Rows(matrix=contract.encode(frame), target=target),
         columns,
         quantiles=(0.5,),
-        boosting=Boosting(),
+        boosting=Boosting(num_parallel_tree=1),
         seed=0,
         nthread=1,
     )

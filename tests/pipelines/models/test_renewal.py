@@ -27,7 +27,7 @@ from tests.pipelines.models.conftest import T0, make_jobs
 
 NAME = "runtime.made.ctr"
 CUT, SEEN = T0 + timedelta(days=10), T0 + timedelta(days=15)
-QUICK = Recipe(boosting=Boosting(rounds=10, patience=8, learning_rate=0.3, max_depth=3))
+QUICK = Recipe(boosting=Boosting(rounds=10, num_parallel_tree=1, patience=8, learning_rate=0.3, max_depth=3))
 JOBS = make_jobs(900, 6)
 TABLES = Tables(jobs=JOBS, usage=CANONICAL["usage"].create_empty())
 

@@ -38,7 +38,9 @@ from tests.pipelines.models.test_fitted import QUICK as FEW_TREES
 from tests.pipelines.models.test_fitted import case, fit
 
 CUT = T0 + timedelta(days=30)
-QUICK = Recipe(boosting=Boosting(rounds=60, patience=8, learning_rate=0.15, max_depth=4, reg_lambda=1.0))
+QUICK = Recipe(
+    boosting=Boosting(rounds=60, patience=8, num_parallel_tree=1, learning_rate=0.15, max_depth=4, reg_lambda=1.0)
+)
 
 
 def train(jobs: pl.DataFrame, recipe: Recipe = QUICK, task_type: str = "ctr", **options: Any) -> TrainedModel:

@@ -24,7 +24,7 @@ from tests.modelserve.feedback_cases import JOB
 from tests.pipelines.models.conftest import make_jobs
 from tests.pipelines.models.test_usage import floors, train, use_of
 
-QUICK = {"BOOSTING": Boosting(rounds=20, patience=6, learning_rate=0.15, max_depth=3)}
+QUICK = {"BOOSTING": Boosting(rounds=20, patience=6, num_parallel_tree=1, learning_rate=0.15, max_depth=3)}
 KEY = ["trace", "cluster", "job_id", "role"]
 
 LAKE_JOBS = make_jobs(1500, seed=3)

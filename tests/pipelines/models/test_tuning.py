@@ -13,14 +13,14 @@ import polars as pl
 import pytest
 from optuna.trial import TrialState
 
-from features.tables import TABLES
 from pipelines.engine.engine import Local
 from pipelines.errors import BadUsage, Busy, TrainingError
 from pipelines.models.boosting import Boosting
+from pipelines.models.evaluate import Task, tasks_of
+from pipelines.models.examples import Setting
 from pipelines.models.metrics import FloatArray
 from pipelines.models.recipes import SPACE, Recipe, values_of
-from pipelines.models.training_tables import Tables
-from pipelines.models.tuning import Progress, Task, checked_lead, judges, lead_of, search, tasks_of
+from pipelines.models.tuning import Progress, checked_lead, judges, lead_of, search
 from tests.pipelines.models.conftest import T0, make_jobs
 
 UNTIL = T0 + timedelta(days=30)
@@ -29,8 +29,7 @@ QUICK = Recipe(boosting=Boosting(rounds=10, patience=5, max_depth=3, learning_ra
 
 
 def tasks(jobs: pl.DataFrame = JOBS, *, until: datetime | None = UNTIL, seed: int = 0) -> list[Task]:
-    tables = Tables(jobs=jobs, usage=TABLES["usage"].create_empty())
-    return tasks_of(tables, "made", by="kind", until=until, types=None, seed=seed, nthread=1)
+    return tasks_of(Setting(jobs=jobs, trace="made", until=until, seed=seed), None)
 
 
 def test_cuts_follow_each_other_and_end_at_the_training_cut() -> None:
@@ -80,14 +79,15 @@ def test_leads_are_mean_differences_with_an_interval_over_days_and_a_worse_recip
     [task] = tasks()
     losses = np.random.default_rng(0).uniform(0.4, 0.6, task.judged)
 
-    lead = lead_of(task, task.daily(losses), task.daily(losses - 0.1))
-    same = lead_of(task, task.daily(losses), task.daily(losses))
+    of_default, of_best = (task.daily(task.folds, each) for each in (losses, losses - 0.1))
+    lead = lead_of(task, task.folds, of_default, of_best)
+    same = lead_of(task, task.folds, of_default, of_default)
     with judges(Local(), [task]) as [judge]:
         checked = checked_lead(task, Recipe(boosting=Boosting(rounds=20, learning_rate=0.001)), judge)
 
     assert (lead.value, lead.lo, lead.hi) == pytest.approx((0.1, 0.1, 0.1))
     assert (same.value, same.lo, same.hi) == (0.0, 0.0, 0.0)
-    assert task.counts.sum() == task.judged
+    assert task.counts(task.folds).sum() == task.judged
     assert checked.lo < checked.value < 0
 
 
@@ -114,8 +114,8 @@ class Bowl:
             loss = self.loss + abs(grown.max_depth - 4) + abs(math.log(grown.learning_rate / 0.2)) + 0.01 * fold
             yield np.full(5, loss)
 
-    def daily(self, losses: FloatArray) -> FloatArray:
-        by_day: FloatArray = losses.reshape(len(FOLDS), -1).sum(axis=1)
+    def daily(self, folds: tuple[int, ...], losses: FloatArray) -> FloatArray:
+        by_day: FloatArray = losses.reshape(len(folds), -1).sum(axis=1)
         return by_day
 
 

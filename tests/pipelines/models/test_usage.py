@@ -26,7 +26,7 @@ from pipelines.models.usage import LEAST_GROUPS, LEAST_RESIDUALS, alike_of, cali
 from tests.pipelines.models.conftest import T0, make_jobs
 
 CUT = T0 + timedelta(days=30)
-QUICK = {"BOOSTING": Boosting(rounds=50, patience=6, learning_rate=0.15, max_depth=3)}
+QUICK = {"BOOSTING": Boosting(rounds=50, patience=6, num_parallel_tree=1, learning_rate=0.15, max_depth=3)}
 
 
 def use_of(jobs: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
@@ -168,7 +168,10 @@ def test_offsets_follow_the_jobs_that_ended_last(monkeypatch: pytest.MonkeyPatch
 # Jobs that were killed for memory.
 
 # Without features of earlier use, so that two models differ only by what they learn from the rows themselves.
-PLAIN = {"FEATURES": "submit", "BOOSTING": Boosting(rounds=15, patience=5, learning_rate=0.2, max_depth=3)}
+PLAIN = {
+    "FEATURES": "submit",
+    "BOOSTING": Boosting(rounds=15, patience=5, num_parallel_tree=1, learning_rate=0.2, max_depth=3),
+}
 JOBS = make_jobs(700, seed=5)
 USE = use_of(JOBS)
 KEY = ["trace", "cluster", "job_id", "role"]

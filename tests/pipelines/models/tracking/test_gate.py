@@ -27,7 +27,7 @@ from tests.pipelines.models.conftest import T0, make_jobs
 
 NAME = "runtime.made.ctr"
 CUT = T0 + timedelta(days=30)
-QUICK = Recipe(boosting=Boosting(rounds=30, learning_rate=0.3, max_depth=3))
+QUICK = Recipe(boosting=Boosting(rounds=30, num_parallel_tree=1, learning_rate=0.3, max_depth=3))
 EVERY = make_jobs(3000, 3)
 
 
@@ -80,6 +80,7 @@ def served() -> Iterator[Callable[[Path], TestClient]]:
         yield make
 
 
+@pytest.mark.slow
 def test_it_never_answers_over_http(
     worse: TrainedModel, uri: str, tmp_path: Path, served: Callable[[Path], TestClient]
 ) -> None:
