@@ -14,20 +14,26 @@ from modelserve.callers import Caller, check_jobs
 from modelserve.calls.catalogue import card_of, importances_of, list_models, show_model
 from modelserve.calls.context import Answered, RequestContext, record_of
 from modelserve.calls.explanations import explain_job, what_if
-from modelserve.calls.placements import explained, placed
+from modelserve.calls.placements import explained, placed, routed
 from modelserve.calls.plans import holds, plans
 from modelserve.calls.predictions import predicted
 from modelserve.calls.recent import recent_recommendations
 from modelserve.calls.recommendations import recommended
 from modelserve.calls.reservations import reserved
-from modelserve.calls.routes import routed
 from modelserve.calls.schedule import scheduled
 from modelserve.calls.shadow import Shadow
 from modelserve.contract.calls import PREDICT, CallShape
-from modelserve.contract.feedback import FeedbackBody
+from modelserve.contract.feedback import (
+    DriftAnswer,
+    ErasureAnswer,
+    Error,
+    FeedbackAnswer,
+    FeedbackBody,
+    ModeAnswer,
+    ModeChange,
+)
 from modelserve.contract.fields import Alias
 from modelserve.contract.jobs import RecentAnswer
-from modelserve.contract.learning import DriftAnswer, ErasureAnswer, Error, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
 from modelserve.contract.requests import ModeBody, PredictBody
 from modelserve.learning.drift import champion_errors, read_drift

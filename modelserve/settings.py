@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from modelserve.callers import Token
-from modelserve.contract.fields import Minimums
+from modelserve.contract.fields import RequestRow
 
 __all__ = ["PREFIX", "ServeSettings", "TypePolicy"]
 
@@ -36,7 +36,7 @@ class TypePolicy(BaseModel):
     mem_margin: Margin | None = None
     gpu_margin: Margin | None = None
     gpu_mem_margin: Margin | None = None
-    minimums: Minimums = Minimums()
+    minimums: RequestRow = RequestRow()
 
     @model_validator(mode="after")
     def _sure_of_what_is_trusted(self) -> "TypePolicy":

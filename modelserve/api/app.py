@@ -17,13 +17,12 @@ from modelserve.api import health, inference, pages, routes
 from modelserve.api.calls import UNKNOWN_PER_S, Desk, Rates, Slots
 from modelserve.api.gate import AccessLog, Endpoint, Gate, ServiceApp
 from modelserve.api.metrics import Metrics
-from modelserve.api.operations import Operation, add_operations, methods_of
 from modelserve.loading.sync import read_mirror_state
 from modelserve.service import Service
 
 __all__ = ["create_app"]
 
-OPERATIONS: Final[Sequence[Operation]] = (*routes.OPERATIONS, *inference.OPERATIONS, *health.OPERATIONS)
+OPERATIONS: Final[Sequence[routes.Operation]] = (*routes.OPERATIONS, *inference.OPERATIONS, *health.OPERATIONS)
 """All operations (method and path) of the HTTP interface."""
 ERRORS_EVERY_S: Final = 30.0
 """Seconds between two measurements of the models' prediction errors."""
@@ -54,13 +53,15 @@ def create_app(service: Service) -> FastAPI:
     )  # fmt: skip
     app.state.draining = False
     app.state.desk = desk
-    add_operations(app, OPERATIONS)
+    routes.add_operations(app, OPERATIONS)
     pages.add_pages(app)
     quick: dict[tuple[str, str], Endpoint] = {
         (each.method, each.path): each.strict_endpoint() for each in OPERATIONS if "{" not in each.path
     }
     quick.update({("GET", path): pages.page_file for path in pages.PATHS})
-    app.gate = Gate(app.router, desk, log, quick, methods_of(OPERATIONS) | dict.fromkeys(pages.PATHS, "GET, HEAD"))
+    app.gate = Gate(
+        app.router, desk, log, quick, routes.methods_of(OPERATIONS) | dict.fromkeys(pages.PATHS, "GET, HEAD")
+    )
     return app
 
 

@@ -5,17 +5,17 @@ The fields of a body are checked by its Pydantic model.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 
 from modelserve.api.calls import Call
 from modelserve.api.problems import Refusal, invalid_body
+from modelserve.contract.calls import Parameter
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -121,7 +121,8 @@ def check_size(data: bytes, *, status: int) -> None:
 
 
 def _too_much(status: int, what: str, limit: str) -> Refusal:
-    return Refusal.of_field(status, "body", f"at most {limit}", detail=f"{what} is too large, expected at most {limit}")
+    faults = [{"field": "body", "expected": f"at most {limit}"}]
+    return Refusal(status, f"{what} is too large, expected at most {limit}", faults=faults)
 
 
 def check_json(call: Call) -> None:
@@ -175,50 +176,31 @@ def _too_large(found: str, limit: int) -> Refusal:
     return Refusal(413, detail, headers=CLOSE)
 
 
-def check_known(request: Request, names: Sequence[str], *, status: int = 422) -> None:
-    """Raise `Refusal` if the query has parameters other than `names`."""
-    for name in request.query_params:
-        if name not in names:
-            raise _wrong(status, name, f"one of {', '.join(names)}" if names else "no parameters here")
-
-
-def strict(
-    endpoint: Callable[[Request], Awaitable[Response]], names: Sequence[str], *, status: int
-) -> Callable[[Request], Awaitable[Response]]:
-    """Wrap an endpoint in a check that refuses query parameters other than `names`."""
-
-    async def checked(request: Request) -> Response:
-        if request.scope["query_string"]:
-            check_known(request, names, status=status)
-        return await endpoint(request)
-
-    return checked
-
-
-def asked_for(request: Request, *, required: Sequence[str] = (), status: int = 422) -> dict[str, str]:
-    """Return the query parameters of a call; `strict` has already refused unknown names."""
-    given: dict[str, str] = {}
+def parameters_of(request: Request, parameters: Sequence[Parameter], *, status: int = 422) -> dict[str, str]:
+    """Return the parameters in the path and the query of a call, checked; `status` is that of their refusal."""
+    known = {each.name: each for each in parameters if each.place == "query"}
+    found: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
-        if name in given or not _sound(value):
-            raise _wrong(status, name, f"once, with 1 to {LENGTH_LIMIT} characters")
-        given[name] = value
-    for name in required:
-        if name not in given:
-            raise _wrong(status, name, "one")
-    return given
-
-
-def in_path(request: Request, name: str) -> str:
-    """Return a parameter in the path of a call; raise `Refusal` (422) if it is empty, too long or contains NUL."""
-    value: str = request.path_params[name]
-    if not _sound(value):
-        raise Refusal.of_field(422, f"path.{name}", f"1 to {LENGTH_LIMIT} characters, none of them NUL")
-    return value
+        if name not in known:
+            raise _wrong(status, f"query.{name[:60]}", f"one of {', '.join(known)}" if known else "no parameters here")
+        if name in found or not _sound(value):
+            raise _wrong(status, f"query.{name}", f"once, with 1 to {LENGTH_LIMIT} characters")
+        if known[name].among and value not in known[name].among:
+            raise _wrong(status, f"query.{name}", f"one of {', '.join(known[name].among)}")
+        found[name] = value
+    for each in parameters:
+        if each.place == "path":
+            found[each.name] = request.path_params[each.name]
+            if not _sound(found[each.name]):
+                raise _wrong(status, f"path.{each.name}", f"1 to {LENGTH_LIMIT} characters, none of them NUL")
+        elif each.required and each.name not in found:
+            raise _wrong(status, f"query.{each.name}", "one")
+    return found
 
 
 def _sound(value: str) -> bool:
     return 1 <= len(value) <= LENGTH_LIMIT and "\0" not in value
 
 
-def _wrong(status: int, name: str, expected: str) -> Refusal:
-    return Refusal.of_field(status, f"query.{name[:60]}", expected)
+def _wrong(status: int, field: str, expected: str) -> Refusal:
+    return Refusal(status, f"{field}: expected {expected}", faults=[{"field": field, "expected": expected}])

@@ -38,7 +38,7 @@ NICENESS: Final = 10
 LINUX: Final = sys.platform == "linux"
 """Only Linux has a niceness for each thread."""
 
-HEALTH: Final = ("/healthz", "/readyz", "/ping", "/version", "/v2/health/live", "/v2/health/ready")
+HEALTH: Final = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready")
 OPEN: Final = frozenset({*HEALTH, "/docs", "/openapi.json", *PATHS})
 """Paths that need no token: health, documentation and the web page."""
 UNKNOWN_ROUTE: Final = "unknown"

@@ -1,7 +1,6 @@
 """Routes about the service itself: liveness, readiness and metrics."""
 
 from functools import partial
-from importlib.metadata import version
 from typing import Final, Literal
 
 from pydantic import BaseModel
@@ -9,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from modelserve.api.calls import call_of
-from modelserve.api.operations import CALL, OPEN_CALL, Operation
 from modelserve.api.problems import Refusal
+from modelserve.api.routes import CALL, OPEN_CALL, Operation
 from modelserve.contract.models import Ready
 from modelserve.errors import Forbidden
 from modelserve.loading.sync import read_mirror_state
@@ -34,17 +33,6 @@ async def readyz(request: Request) -> Response:
     state = readiness(request)
     headers = None if state.status == "ready" else {"retry-after": "1"}
     return JSONResponse(state.model_dump(mode="json"), 200 if state.status == "ready" else 503, headers)
-
-
-async def ping(request: Request) -> Response:
-    """Reply with 200 if at least one model is loaded, otherwise 503."""
-    check_ready(request)
-    return Response("\n", media_type="text/plain")
-
-
-async def version_text(_: Request) -> Response:
-    """Return the version of taut."""
-    return Response(version("taut"), media_type="text/plain")
 
 
 async def metrics(request: Request) -> Response:
@@ -94,10 +82,6 @@ OPERATIONS: Final = (
     open_get(
         path="/readyz", endpoint=readyz, summary="Whether calls should be sent here", answer=Ready, not_ready=Ready
     ),
-    open_get(
-        path="/ping", endpoint=ping, summary="Whether a model serves", answer="text/plain", faults=(*OPEN_CALL, 503)
-    ),
-    open_get(path="/version", endpoint=version_text, summary="Which version answers", answer="text/plain"),
     Operation(
         method="GET", path="/metrics", endpoint=metrics, summary="Metrics, as Prometheus reads them", tag="health",
         answer="text/plain", faults=CALL, any_query=True,

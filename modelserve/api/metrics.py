@@ -5,12 +5,10 @@ Users and jobs are never labels. Workers share their counts if `PROMETHEUS_MULTI
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from modelserve.calls.context import Answered
@@ -129,33 +127,4 @@ class Metrics:
         if os.environ.get(MULTIPROCESS_FOLDER):
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # untyped in prometheus_client
-        page = CollectorRegistry()
-        page.register(_WithRatio(list(registry.collect())))
-        return generate_latest(page)
-
-
-class _WithRatio:
-    """A Prometheus collector that adds the reclaimed ratio, computed from sums over all workers, to other metrics."""
-
-    def __init__(self, collected: Sequence[Metric]) -> None:
-        self._collected = collected
-
-    def collect(self) -> list[Metric]:
-        """Return the metrics, and the share of each requested resource that was reclaimed."""
-        sums = {metric.name: _by_resource(metric) for metric in self._collected}
-        asked, given = sums.get("taut_asked_amount", {}), sums.get("taut_given_amount", {})
-        ratio = GaugeMetricFamily(
-            "taut_reclaimed_ratio", "Share of requested resources that was freed.", labels=["resource"]
-        )
-        for resource, amount in asked.items():
-            if amount > 0:
-                ratio.add_metric([resource], 1.0 - given.get(resource, 0.0) / amount)
-        return [*self._collected, ratio]
-
-
-def _by_resource(metric: Metric) -> dict[str, float]:
-    return {
-        sample.labels["resource"]: sample.value
-        for sample in metric.samples
-        if sample.name.endswith("_total") and "resource" in sample.labels
-    }
+        return generate_latest(registry)

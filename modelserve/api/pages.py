@@ -4,7 +4,6 @@ The pages load nothing from other hosts, need no token and hold no secret. The w
 a token that the visitor enters. Added by `modelserve.api.app`.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,8 +14,9 @@ from typing import Any, Final
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
 
-from modelserve.api.bodies import check_known
+from modelserve.api.bodies import parameters_of
 
 Document = Mapping[str, Any]  # Any: an OpenAPI document
 
@@ -83,18 +83,12 @@ def _shape(content: Document) -> str:
     return f'<a href="#{escape(name)}"><code>{escape(name)}</code></a>' if name else "text"
 
 
-MEDIA_TYPES: Final[Mapping[str, str]] = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
+FOLDER: Final = files("modelserve") / "page"
+PATHS: Final[Mapping[str, str]] = {"/": "index.html"} | {
+    f"/page/{each.name}": each.name for each in FOLDER.iterdir() if each.name != "index.html"
 }
-NAMES: Final = (
-    "answer.js", "app.js", "charts.js", "elements.js", "icon.svg", "job.js", "models.js", "page.css", "recent.js",
-    "service.js", "trying.js", "words.js",
-)  # fmt: skip
-PATHS: Final[Mapping[str, str]] = {"/": "index.html", **{f"/page/{name}": name for name in NAMES}}
 """The file served for each path of the web page."""
+FILES: Final = StaticFiles(packages=[("modelserve", "page")])
 
 HEADERS: Final[Mapping[str, str]] = {
     # Allow only scripts, styles, images and requests of this host; no inline code, no forms, no HTML built from text.
@@ -112,26 +106,7 @@ HEADERS: Final[Mapping[str, str]] = {
 
 async def page_file(request: Request) -> Response:
     """Send a file of the web page, or 304 if the browser's copy is current; refuse query parameters."""
-    check_known(request, ())
-    name = PATHS[request.scope["path"]]
-    content, tag = _content(name)
-    headers = {**HEADERS, "etag": tag}
-    if _holds(request.headers.get("if-none-match", ""), tag):
-        return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type=MEDIA_TYPES[name.rpartition(".")[2]])
-
-
-def _holds(none_match: str, tag: str) -> bool:
-    """Return whether an If-None-Match header contains an entity tag (RFC 9110, 13.1.2: weak comparison).
-
-    >>> _holds('"a", W/"b"', '"b"'), _holds("*", '"b"'), _holds('"a"', '"b"')
-    (True, True, False)
-    """
-    held = [each.strip().removeprefix("W/") for each in none_match.split(",")]
-    return "*" in held or tag in held
-
-
-@lru_cache(maxsize=len(PATHS))
-def _content(name: str) -> tuple[bytes, str]:
-    content = (files("modelserve") / "page" / name).read_bytes()
-    return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    parameters_of(request, ())
+    response = await FILES.get_response(PATHS[request.scope["path"]], request.scope)
+    response.headers.update(HEADERS)
+    return response

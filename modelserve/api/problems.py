@@ -76,11 +76,6 @@ class Refusal(Exception):
         if status in (429, 503):
             self.headers.setdefault("retry-after", str(RETRY_AFTER_S))
 
-    @classmethod
-    def of_field(cls, status: int, field: str, expected: str, *, detail: str | None = None) -> "Refusal":
-        """Return the refusal of one field; without `detail`, the field and what was expected are the detail."""
-        return cls(status, detail or f"{field}: expected {expected}", faults=[{"field": field, "expected": expected}])
-
 
 def refusal_of(error: Exception) -> Refusal | None:
     """Return the refusal to send for an error, or None if the error is unexpected."""

@@ -1,26 +1,236 @@
-"""The routes under /v1, made from the table of calls (`modelserve.contract.calls`).
+"""Operations of the HTTP interface and their description in the OpenAPI document; those under /v1 from their table.
 
+An endpoint takes the request and returns the response; FastAPI's dependency solving and validation are not used.
 Predictions for a few jobs, and what is in memory, are computed on the event loop, since handing them to a thread would
 take longer. Everything else runs in a thread (`Slots`).
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Any, Final, Literal
 
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import Response
 
-from modelserve.api.bodies import JsonBody, asked_for, in_path
+from modelserve.api.bodies import JsonBody, parameters_of
 from modelserve.api.calls import Call, call_of
-from modelserve.api.operations import BODY, CALL, SLOT, Operation
-from modelserve.api.problems import Refusal
+from modelserve.api.problems import Problem
 from modelserve.calls.context import Answered
-from modelserve.contract.calls import CALLS, FEEDBACK, CallShape
+from modelserve.contract.calls import CALLS, FEEDBACK, CallShape, Parameter
 from modelserve.errors import BadRequest
 from modelserve.service import DECISIONS
+
+Schema = dict[str, Any]  # Any: a JSON schema, or a part of the OpenAPI document
+
+REF: Final = "#/components/schemas/{model}"
+JSON: Final = "application/json"
+
+OPEN_CALL: Final = (500,)
+"""Error statuses of a call that needs no token."""
+CALL: Final = (401, 403, 429, 500)
+"""Error statuses of a call that needs a token."""
+BODY: Final = (400, 408, 413, 415, 422)
+"""Further error statuses of a call with a body."""
+SLOT: Final = (503,)
+"""Further error status of a call that runs in a thread (`Slots`)."""
+
+WHY: Final[Mapping[int, str]] = {
+    400: "The body is no JSON; outside /v1 also: a field or parameter is not what was expected.",
+    401: "No token, or one that is not known.",
+    403: "The token does not reach that far.",
+    404: "There is no such thing within reach.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    415: "The body is of a type that is not taken.",
+    422: "A field or parameter is not what was expected.",
+    429: "Too many calls of this token, or of this address without a known one; Retry-After says when to come again.",
+    500: "The service failed; its log says why under the request id.",
+    503: "Too busy, too slow, or not ready; Retry-After says when to come again.",
+}
+
+HEADERS: Final[Mapping[int, str]] = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
+"""The header that every refusal with a status has, by status."""
+
+
+class OipError(BaseModel):
+    """The error response of the Open Inference Protocol."""
+
+    error: str
+
+
+def described(parameter: Parameter) -> Schema:
+    """Return a parameter's description in the OpenAPI document."""
+    schema: Schema = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[^\\u0000]*$"}
+    if parameter.place == "header":
+        schema = {"type": "string"}
+    if parameter.among:
+        schema = {"type": "string", "enum": list(parameter.among)}
+    return {
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": parameter.required or parameter.place == "path",
+        "description": parameter.description,
+        "schema": schema,
+    }
+
+
+EVERYWHERE: Final = (
+    Parameter(
+        name="X-Request-Id",
+        description="Names the call in the log and in the answer's header of the same name, if it is 1 to 64 of "
+        "A-Z a-z 0-9 . _ -; else the service makes a name.",
+        place="header",
+    ),
+    Parameter(name="traceparent", description="W3C trace context; kept in the log.", place="header"),
+)
+"""Headers that every call accepts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation of the HTTP interface: a method of a path.
+
+    `answer` is the model of the response, or its media type if it is not JSON. `faults` are the statuses of refusals,
+    `error` is their model. `not_ready` is the model of a response with status
+    503 that is no refusal. Path parameters may contain `slashes`; with `any_query`, unknown parameters are ignored.
+    """
+
+    method: Literal["GET", "POST", "DELETE"]
+    path: str
+    endpoint: Callable[[Request], Awaitable[Response]]
+    summary: str
+    tag: str
+    answer: type[BaseModel] | str
+    faults: Sequence[int]
+    body: type[BaseModel] | None = None
+    parameters: tuple[Parameter, ...] = ()
+    error: type[BaseModel] = Problem
+    not_ready: type[BaseModel] | None = None
+    needs_token: bool = True
+    slashes: bool = False
+    any_query: bool = False
+
+    @property
+    def refused_query(self) -> int:
+        """Status of the refusal of an invalid parameter: 422 under `/v1`, 400 in the other protocols."""
+        return 422 if self.error is Problem else 400
+
+    def strict_endpoint(self) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint, wrapped in a check of its parameters unless `any_query`.
+
+        After it, `request.path_params` has those of the query, too.
+        """
+        if self.any_query:
+            return self.endpoint
+
+        async def checked(request: Request) -> Response:
+            if self.parameters or request.scope["query_string"]:
+                found = parameters_of(request, self.parameters, status=self.refused_query)
+                request.scope["path_params"] = found
+            return await self.endpoint(request)
+
+        return checked
+
+    @property
+    def template(self) -> str:
+        """The path in the syntax of Starlette's router."""
+        return self.path.replace("}", ":path}") if self.slashes else self.path
+
+    def models(self) -> list[tuple[type[BaseModel], Literal["validation", "serialization"]]]:
+        """Return the Pydantic models whose schemas the OpenAPI document needs for this operation."""
+        answers = [each for each in (self.answer, self.error, self.not_ready) if isinstance(each, type)]
+        return [(each, "serialization") for each in answers] + (
+            [] if self.body is None else [(self.body, "validation")]
+        )
+
+
+class PlainRoute(APIRoute):
+    """A route that calls its endpoint directly, without FastAPI's dependency solving and serialisation."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the endpoint unchanged."""
+        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return handler
+
+
+def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
+    """Add the operations to an application and to its OpenAPI document."""
+    refs, components = models_json_schema(
+        sorted({each for o in operations for each in o.models()}, key=lambda m: (m[0].__name__, m[1])),
+        ref_template=REF,
+    )
+    for operation in operations:
+        app.router.add_api_route(
+            operation.template,
+            operation.strict_endpoint(),
+            methods=[operation.method],
+            summary=operation.summary,
+            tags=[operation.tag],
+            operation_id=f"{operation.method.lower()}_{operation.path.strip('/').replace('/', '_')}",
+            responses=_responses(operation, refs),
+            openapi_extra=_extra(operation, refs),
+            response_model=None,
+            response_class=Response,
+            route_class_override=PlainRoute,
+        )
+    generated = app.openapi
+
+    def openapi() -> Schema:
+        document = generated()
+        document["components"] = {
+            "schemas": components["$defs"],
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        }
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's manual says
+
+
+def methods_of(operations: Iterable[Operation]) -> dict[str, str]:
+    """Return the methods of each path as the value of an `Allow` header, with HEAD wherever there is GET."""
+    found: dict[str, list[str]] = {}
+    for operation in operations:
+        methods = ("GET", "HEAD") if operation.method == "GET" else (operation.method,)
+        found.setdefault(operation.path, []).extend(methods)
+    return {path: ", ".join(sorted(methods)) for path, methods in found.items()}
+
+
+def _extra(operation: Operation, refs: Mapping[Any, Schema]) -> Schema:
+    extra: Schema = {"parameters": [described(each) for each in (*operation.parameters, *EVERYWHERE)]}
+    if operation.needs_token:
+        extra["security"] = [{"token": []}]
+    if operation.body is not None:
+        extra["requestBody"] = {"required": True, "content": {JSON: {"schema": refs[operation.body, "validation"]}}}
+    return extra
+
+
+def _responses(operation: Operation, refs: Mapping[Any, Schema]) -> dict[int | str, Schema]:
+    answer = operation.answer
+    kind, schema = (answer, {"type": "string"}) if isinstance(answer, str) else (JSON, refs[answer, "serialization"])
+    responses: dict[int | str, Schema] = {200: {"description": "The answer.", "content": {kind: {"schema": schema}}}}
+    error_kind = "application/problem+json" if operation.error is Problem else JSON
+    of_query = () if operation.any_query else (operation.refused_query,)
+    for status in sorted({*operation.faults, *of_query}):
+        shown: Schema = {
+            "description": WHY[status],
+            "content": {error_kind: {"schema": refs[operation.error, "serialization"]}},
+        }
+        if status in HEADERS:
+            shown["headers"] = {HEADERS[status]: {"required": True, "schema": {"type": "string"}}}
+        responses[status] = shown
+    if operation.not_ready is not None:
+        responses[503] = {
+            "description": HTTPStatus(503).phrase,
+            "content": {JSON: {"schema": refs[operation.not_ready, "serialization"]}},
+        }
+    return responses
 
 
 def endpoint_of(of: CallShape[Any]) -> Callable[[Request], Awaitable[Response]]:
@@ -32,7 +242,7 @@ def endpoint_of(of: CallShape[Any]) -> Callable[[Request], Awaitable[Response]]:
         call = call_of(request)
         caller = call.allowed(of.scope)
         if body_of is None:
-            ask = partial(getattr(call.desk.service, of.function), caller, **_parameters(request, of))
+            ask = partial(getattr(call.desk.service, of.function), caller, **request.path_params)
             return respond(call, ask() if of.in_memory else await call.desk.slots.run(ask))
         body = await body_of.of(call)
         if of.jobs:
@@ -56,18 +266,6 @@ def respond(call: Call, found: Answered | BaseModel) -> Response:
     call.models = found.models
     call.desk.metrics.answered(found)
     return Response(found.body, media_type="application/json")
-
-
-def _parameters(request: Request, of: CallShape[Any]) -> dict[str, str]:
-    required = tuple(each.name for each in of.parameters if each.required)
-    found = asked_for(request, required=required)
-    for each in of.parameters:
-        if each.place == "path":
-            found[each.name] = in_path(request, each.name) if of.slashes else request.path_params[each.name]
-        elif each.among and found.get(each.name, each.among[0]) not in each.among:
-            field, expected = f"query.{each.name}", f"one of {', '.join(each.among)}"
-            raise Refusal(422, f"{field}: expected {expected}", faults=[{"field": field, "expected": expected}])
-    return found
 
 
 def _counted(call: Call, rows: int, field: str) -> int:

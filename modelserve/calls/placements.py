@@ -1,26 +1,39 @@
-"""Calls for placements and for explanations of waiting jobs: the cluster of a call in, decisions with reasons out.
+"""Calls for placements, explanations and routes of waiting jobs: a cluster or sites in, decisions with reasons out.
 
-The decisions are `scheduler_core.decisions` and `scheduler_core.explain`; no model is used.
+The decisions are `scheduler_core.decisions`, `explain` and `planning.sites`; no model is used.
 """
 
 import math
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final
 
+import numpy as np
+
+from modelserve.bundle.routing_policy import RoutingPolicy
 from modelserve.calls.context import Answered, RequestContext, Values, finite, written
-from modelserve.contract.placements import MAX_EXPLAINED, ClusterBody, PendingBody, QueuedRow
+from modelserve.contract.placements import (
+    MAX_EXPLAINED,
+    ClusterBody,
+    PendingBody,
+    QueuedRow,
+    RouteBody,
+    RoutedJob,
+    SiteRow,
+)
 from modelserve.contract.requests import amounts_of
 from modelserve.errors import BadRequest
 from scheduler_core.cluster import Machine
 from scheduler_core.decisions import Decision, place_queue
 from scheduler_core.errors import BadInput
 from scheduler_core.explain import Change, Explained, explain_waiting
+from scheduler_core.planning.sites import SiteState, WaitingJobs, route
 from scheduler_core.queueing import Discipline
 from scheduler_core.snapshot import MachineState, QueuedJob, RunningJob, Snapshot, Spot
-from scheduler_core.types import RESOURCES, Request
+from scheduler_core.types import RESOURCES, FloatArray, IntArray, Request
 
-__all__ = ["explain", "explained", "place", "placed"]
+__all__ = ["explain", "explained", "place", "placed", "routed"]
 
 MOST_INSTANCES: Final = 20_000
 """Maximum number of instances of all waiting jobs of a call."""
@@ -185,3 +198,72 @@ _WORDS: Final = {
     "gpu_type": "GPU type:",
     "device_mem_gib": "least GiB of memory of each GPU:",
 }
+
+
+STEP_S: Final = 900.0
+DAY_S: Final = 86_400.0
+FREEING_H: Final = 48
+G_PER_T: Final = 1e6
+ROUTED: Final = ("job_id", "site", "reason", "gain_usd", "safe_mode")
+
+
+def routed(context: RequestContext, body: RouteBody) -> Answered:
+    """Return the response to a call for routes."""
+    rules = context.routing or RoutingPolicy()
+    names = [each.site for each in body.sites]
+    at = {name: place for place, name in enumerate(names)}
+    if len(at) < len(names):
+        raise BadRequest(f"sites: found {len(names)} sites with {len(at)} names, expected a name for each")
+    for each in body.jobs:
+        if each.site not in at:
+            raise BadRequest(f"jobs: {each.job_id[:40]!r} is at {each.site[:40]!r}, expected one of the call's sites")
+    origin = np.array([at[each.site] for each in body.jobs], dtype=np.int64)
+    state = _state(body.sites, body.at or datetime.fromtimestamp(context.now, UTC))
+    found = route(
+        _waiting(body.jobs, origin, state, rules),
+        state,
+        rules.policy,
+        worth_usd_per_gpu_h=rules.worth_usd_per_gpu_h,
+        carbon_usd_per_t=rules.carbon_usd_per_t,
+        miss_usd=rules.miss_usd,
+        support=rules.support,
+    )
+    sites = [names[site] if site >= 0 else None for site in found.site.tolist()]
+    ids = [each.job_id for each in body.jobs]
+    columns = zip(ids, sites, found.reason, found.gain_usd.tolist(), found.safe.tolist(), strict=True)
+    answers = [dict(zip(ROUTED, row, strict=True)) for row in columns]
+    return Answered(
+        body=written({"answer_id": context.answer_id, "policy": rules.policy.name, "routes": answers}),
+        counts=Counter(("route", reason) for reason in found.reason),
+    )
+
+
+def _state(rows: Sequence[SiteRow], moment: datetime) -> SiteState:
+    second = moment.timestamp() % DAY_S
+    return SiteState(
+        free=_whole([row.free for row in rows]),
+        capacity=_whole([row.gpus for row in rows]),
+        freeing=_whole([(*row.freeing, *(0,) * (FREEING_H - len(row.freeing))) for row in rows]),
+        gpu_kw=np.array([row.gpu_kw for row in rows]),
+        price=np.array([row.price_usd_per_kwh for row in rows]),
+        carbon=np.array([row.carbon_g_per_kwh for row in rows]),
+        now_step=int(second // STEP_S),
+    )
+
+
+def _waiting(rows: Sequence[RoutedJob], origin: IntArray, state: SiteState, rules: RoutingPolicy) -> WaitingJobs:
+    energy = (state.price + state.carbon * rules.carbon_usd_per_t / G_PER_T).mean(axis=1)
+    usd: FloatArray = np.array([row.data_gb for row in rows])
+    usd = usd * (rules.egress_usd_per_gb + rules.kwh_per_gb * energy[origin])
+    away = np.arange(len(state.free))[None, :] != origin[:, None]
+    return WaitingJobs(
+        gpus=_whole([row.gpus for row in rows]),
+        steps=np.ceil(np.array([row.run_time_s for row in rows]) / STEP_S).astype(np.int64),
+        due_in=np.floor(np.array([row.due_in_s for row in rows]) / STEP_S).astype(np.int64),
+        origin=origin,
+        move_usd=usd[:, None] * away,
+    )
+
+
+def _whole(values: object) -> IntArray:
+    return np.array(values, dtype=np.int64)

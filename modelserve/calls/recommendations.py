@@ -14,7 +14,7 @@ from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from modelserve.bundle.alike import OWN_RUNS
 from modelserve.bundle.predictor import ModelPredictor, Sources
 from modelserve.calls.context import Answered, LivePredictor, RequestContext, Values, finite, moment, written
-from modelserve.contract.fields import Minimums
+from modelserve.contract.fields import RequestRow
 from modelserve.contract.requests import NO_FLOORS, JobRow, RecommendBody, RecommendJob, job_of, request_of
 from modelserve.settings import TypePolicy
 from scheduler_core.shrink import ShrinkPolicy, shrink
@@ -127,14 +127,14 @@ def policy_of(body: RecommendBody, of_type: TypePolicy | None) -> ShrinkPolicy:
     return replace(POLICY, **of_settings | {name: value for name, value in called.items() if value is not None})
 
 
-def minimum_of(context: RequestContext, row: RecommendJob, of_call: Minimums) -> Request | None:
+def minimum_of(context: RequestContext, row: RecommendJob, of_call: RequestRow) -> Request | None:
     """Return the minimum amounts of a job, or None: the largest of the call's, its own, its type's and the learnt."""
     of_type = context.types.get(row.task_type)
     floors = (of_call, row.floors, NO_FLOORS if of_type is None else of_type.minimums)
     return largest(floors, context.memory_floor_gib(row))
 
 
-def largest(floors: Iterable[Minimums], killed_gib: float = math.nan) -> Request | None:
+def largest(floors: Iterable[RequestRow], killed_gib: float = math.nan) -> Request | None:
     """Return the largest of some minimum amounts and the memory at which similar jobs were killed; None if none."""
     given = [each for each in floors if each is not NO_FLOORS]
     if math.isnan(killed_gib) and not given:

@@ -5,14 +5,14 @@ The rules for a single sample are in `scheduler_core.reserve`.
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
 import numpy as np
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
-from modelserve.contract.reservations import ComputeKnown, InputFault, RunningJob, SampleColumns, Statistics
+from modelserve.contract.reservations import InputFault, RunningJob, SampleColumns, Statistics
 from scheduler_core.reserve import Running, SampleFault, Samples
 from scheduler_core.types import FloatArray, IntArray
 
@@ -91,8 +91,7 @@ def _clashes(samples: SampleColumns, known: Statistics | None) -> list[Refusal]:
             for name in ("cpu_cores", "gpus", "mem_gib")
             if getattr(samples, name) is None and getattr(known, name) is not None
         ]
-        gpu_mem = known.gpu_mem_gib is not None or known.gpu_mem_gpus is not None
-        lapsed += ["gpu_mem_gpus"] if gpu_mem and not (in_gib or in_gpus) else []
+        lapsed += ["gpu_mem_gpus"] if known.gpu_mem_gpus is not None and not (in_gib or in_gpus) else []
         found += [whole(f"samples.{name}", "missing") for name in lapsed]
     return found
 
@@ -118,34 +117,33 @@ def statistics_of(rows: Sequence[RunningJob], age_s: FloatArray, refused: Sequen
     """
     known = Running.none(len(rows))
     for i, row in enumerate(rows):
-        if row.statistics is not None:
-            faults = list(_statistics_faults(row.statistics, float(age_s[i])))
+        if (given := row.statistics) is not None:
+            faults = list(_statistics_faults(given, float(age_s[i])))
             refused[i].extend(faults)
-            _put_memory(known, i, row.statistics, device_gib(row))
+            memory = ((given.mem_gib, "mem_gib"), (given.gpu_mem_gpus, "gpu_mem_gpus"))
+            unsound = {field for field, _, _ in faults}
+            known.memory[i] = [
+                math.nan if value is None or f"statistics.{name}" in unsound else value for value, name in memory
+            ]
             if not faults:
-                _put_compute(known, i, row.statistics)
+                _put_compute(known, i, given)
     return known
 
 
-def _statistics_faults(given: Statistics, age_s: float) -> list[Refusal]:
-    uses = {"mem_gib": given.mem_gib, "gpu_mem_gpus": given.gpu_mem_gpus, GIB: given.gpu_mem_gib}
+def _statistics_faults(given: Statistics, age_s: float) -> Iterator[Refusal]:
+    if given.count and given.at_s is None:
+        yield whole("statistics.at_s", "missing")
+    uses = {"mem_gib": given.mem_gib, "gpu_mem_gpus": given.gpu_mem_gpus}
     times = {"at_s": given.at_s}
-    found = [whole("statistics.at_s", "missing")] if given.count and given.at_s is None else []
-    if given.gpu_mem_gib is not None and given.gpu_mem_gpus is not None:
-        found.append(whole(f"statistics.{GIB}", "ambiguous"))
     for name, use in {"cpu_cores": given.cpu_cores, "gpus": given.gpus}.items():
-        if use is None:
-            continue
-        uses |= {f"{name}.{part}": getattr(use, part) for part in ("mean", "recent", "std")}
-        times[f"{name}.pressed_s"] = use.pressed_s
-        if (use.std is None) == (use.squares is None):
-            found.append(whole(f"statistics.{name}.squares", "missing" if use.std is None else "ambiguous"))
-        elif use.squares is not None:
+        if use is not None:
             # A sum of squares has another limit: it is judged by its root, as one deviation would be.
-            uses[f"{name}.squares"] = math.copysign(math.sqrt(abs(use.squares) / max(given.count, 1)), use.squares)
+            spread = math.copysign(math.sqrt(abs(use.squares) / max(given.count, 1)), use.squares)
+            uses |= {f"{name}.mean": use.mean, f"{name}.recent": use.recent, f"{name}.squares": spread}
+            times[f"{name}.pressed_s"] = use.pressed_s
     faults = {name: SampleFault.of_use(value) for name, value in uses.items() if value is not None}
     faults |= {name: SampleFault.of_time(value, age_s) for name, value in times.items() if value is not None}
-    return found + [whole(f"statistics.{name}", fault) for name, fault in faults.items() if fault is not None]
+    yield from (whole(f"statistics.{name}", fault) for name, fault in faults.items() if fault is not None)
 
 
 def _put_compute(known: Running, job: int, given: Statistics) -> None:
@@ -156,17 +154,5 @@ def _put_compute(known: Running, job: int, given: Statistics) -> None:
             known.mean[job, place] = known.squares[job, place] = known.recent[job, place] = math.nan
         elif given.count and use is not None:
             known.mean[job, place], known.recent[job, place] = use.mean, use.recent
-            known.squares[job, place] = _squares(use, given.count)
+            known.squares[job, place] = use.squares
             known.pressed_s[job, place] = -math.inf if use.pressed_s is None else use.pressed_s
-
-
-def _put_memory(known: Running, job: int, given: Statistics, device: float) -> None:
-    """Set the largest memory and GPU memory, from values that are sound."""
-    in_gpus = None if given.gpu_mem_gib is None else given.gpu_mem_gib / device
-    for place, values in enumerate(((given.mem_gib,), (given.gpu_mem_gpus, in_gpus))):
-        sound = [value for value in values if value is not None and SampleFault.of_use(value) is None]
-        known.memory[job, place] = max(sound, default=math.nan)
-
-
-def _squares(use: ComputeKnown, count: int) -> float:
-    return use.squares if use.squares is not None else (use.std or 0.0) ** 2 * max(count - 1, 1)

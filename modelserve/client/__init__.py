@@ -1,4 +1,4 @@
-"""Clients of the service: blocking (`Client`), asynchronous (`AsyncClient`) and for schedulers (`http_scale`).
+"""Clients of the service: blocking (`Client`), asynchronous (`AsyncClient`), for schedulers (`synchronous.HttpScale`).
 
 The clients load no model and no data frame library.
 """

@@ -96,7 +96,8 @@ def rows_of(jobs: Iterable[Job]) -> tuple[list[RecommendJob | None], list[str]]:
 
 def unchanged(job: Job, note: str) -> Advice:
     """Return the advice to keep a job's request because no prediction came; `note` says why."""
-    return _advice(unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=note), mode="observe")
+    kept = unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=note)
+    return Advice(**{each.name: getattr(kept, each.name) for each in fields(kept)}, mode="observe", answer_id="")
 
 
 def observed(answer: Advice) -> Advice:
@@ -149,40 +150,33 @@ def _refused_constant(name: str) -> float:
 def _advice_of(job: Job, values: Mapping[str, object], answer_id: str, *, floors_expected: bool) -> Advice:
     try:
         row = Recommended.model_validate(values)
-        found = _recommendation(job, row)
+        echoed = _request(row.request)
+        if not all(map(_same, echoed.row(), job.request.row())):
+            raise WrongAnswer(f"an answer to the request {echoed.row()}, expected {job.request.row()}")
+        found = Advice(
+            job_id=job.job_id,
+            request=job.request,
+            target=_request(row.target),
+            lower_bound=_request(row.lower_bound),
+            run_time_p50_s=_or_nan(row.run_time_s.p50),
+            run_time_p90_s=_or_nan(row.run_time_s.p90),
+            run_time_change=_or_nan(row.run_time_change),
+            reasons=_reasons(job, row),
+            alpha=row.alpha,
+            model_decided=row.model_decided,
+            runs=row.measured_runs,
+            note=(row.note or "")[:NOTE_LENGTH],
+            raise_to=_request(row.raise_to),
+            mode=row.mode,
+            answer_id=answer_id,
+            models=tuple(name for name in (row.models.run_time, row.models.usage) if name is not None),
+        )
         _check_bounds(found, floors_expected=floors_expected)
     except ValidationError as error:
         return unchanged(job, f"found {complaint(error)}")
     except (WrongAnswer, OverflowError) as error:
         return unchanged(job, f"found {error}")
-    models = tuple(name for name in (row.models.run_time, row.models.usage) if name is not None)
-    return _advice(found, mode=row.mode, answer_id=answer_id, models=models)
-
-
-def _advice(found: Recommendation, *, mode: Mode, answer_id: str = "", models: tuple[str, ...] = ()) -> Advice:
-    values = {each.name: getattr(found, each.name) for each in fields(Recommendation)}
-    return Advice(**values, mode=mode, answer_id=answer_id, models=models)
-
-
-def _recommendation(job: Job, row: Recommended) -> Recommendation:
-    echoed = _request(row.request)
-    if not all(map(_same, echoed.row(), job.request.row())):
-        raise WrongAnswer(f"an answer to the request {echoed.row()}, expected {job.request.row()}")
-    return Recommendation(
-        job_id=job.job_id,
-        request=job.request,
-        target=_request(row.target),
-        lower_bound=_request(row.lower_bound),
-        run_time_p50_s=_or_nan(row.run_time_s.p50),
-        run_time_p90_s=_or_nan(row.run_time_s.p90),
-        run_time_change=_or_nan(row.run_time_change),
-        reasons=_reasons(job, row),
-        alpha=row.alpha,
-        model_decided=row.model_decided,
-        runs=row.measured_runs,
-        note=(row.note or "")[:NOTE_LENGTH],
-        raise_to=_request(row.raise_to),
-    )
+    return found
 
 
 def _reasons(job: Job, row: Recommended) -> dict[str, Reason]:

@@ -3,7 +3,7 @@
 The calls are those of the table `modelserve.contract.calls`; `modelserve.client.exchange` sends them.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, Self, TypeVar, Unpack
 
@@ -27,27 +27,30 @@ from modelserve.client.messages import (
 from modelserve.client.policy import JOBS_PER_CALL
 from modelserve.contract import calls
 from modelserve.contract.calls import CallShape
-from modelserve.contract.feedback import FeedbackRow
-from modelserve.contract.fields import Alias, Minimums, Mode
+from modelserve.contract.feedback import DriftAnswer, ErasureAnswer, FeedbackAnswer, FeedbackRow, ModeAnswer, ModeChange
+from modelserve.contract.fields import Alias, Mode, RequestRow
 from modelserve.contract.jobs import ExplainAnswer, Prediction, RecentAnswer, Recommended, WhatIfAnswer
-from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
-from modelserve.contract.placements import ClusterBody, PendingAnswer, PlaceAnswer, ScheduleAnswer, ScheduleBody
+from modelserve.contract.placements import (
+    ClusterBody,
+    PendingAnswer,
+    PlaceAnswer,
+    RouteAnswer,
+    RouteBody,
+    ScheduleAnswer,
+    ScheduleBody,
+)
 from modelserve.contract.plans import MAX_PLANNED, Held, HoldJob, HourlyValues, PlanAnswer, PlanBody
-from modelserve.contract.requests import MAX_JOBS, JobRow, RecommendJob
+from modelserve.contract.requests import MAX_JOBS, JobRow
 from modelserve.contract.reservations import MAX_RUNNING, Reserved, RunningJob
-from modelserve.contract.routes import RouteAnswer, RouteBody
-from modelserve.errors import BadRequest, ClientError, Refused
+from modelserve.errors import BadRequest, ClientError
 from scheduler_core.types import Job
 
-Row = TypeVar("Row")
 Found = TypeVar("Found")
 Said = TypeVar("Said", bound=BaseModel)
 Item = BaseModel | Mapping[str, object]
 Jobs = Sequence[JobRow | Mapping[str, object]]
 
-LISTS: Final = ("jobs", "feedback")
-"""Fields of the request bodies whose lists are sent in parts."""
 ANSWER_BYTES: Final = 65_536
 ANSWER_BYTES_PER_JOB: Final = 4_096
 """Maximum bytes of a recommendation for each job, in addition to `ANSWER_BYTES`; the service writes about 700."""
@@ -129,7 +132,7 @@ class AsyncClient:
         theta: float | None = None,
         alpha: float | None = None,
         guard: Literal["usage", "none"] | None = None,
-        floors: Minimums | None = None,
+        floors: RequestRow | None = None,
     ) -> list[Recommended]:
         """Recommend how far the requests of jobs can shrink; answers are in the order of the jobs.
 
@@ -158,18 +161,15 @@ class AsyncClient:
         found = [unchanged(job, note) for job, note in zip(jobs, notes, strict=True)]
         valid = [(i, job, row) for i, (job, row) in enumerate(zip(jobs, rows, strict=True)) if row is not None]
         deadline, failed = self.exchange.deadline(), None
-
-        async def ask(part: Sequence[tuple[int, Job, RecommendJob]], deadline: float) -> list[Advice]:
+        for part in parts(valid, self.jobs_per_call):
             message = message_of(calls.RECOMMEND, with_jobs("jobs", [row for _, _, row in part], **limits))
             message = replace(message, most_bytes=ANSWER_BYTES + ANSWER_BYTES_PER_JOB * len(part))
-            content = await self.exchange.send(message, deadline)
-            return read_advice(content, [job for _, job, _ in part], message, floors_expected=floors_expected)
-
-        for part in parts(valid, self.jobs_per_call):
+            jobs_sent = [job for _, job, _ in part]
             try:
-                answers = await self._halved(part, ask, deadline)
+                content = await self.exchange.send(message, deadline)
+                answers = read_advice(content, jobs_sent, message, floors_expected=floors_expected)
             except ClientError as error:
-                answers, failed = [unchanged(job, str(error)) for _, job, _ in part], error
+                answers, failed = [unchanged(job, str(error)) for job in jobs_sent], error
             for (i, _, _), answer in zip(part, answers, strict=True):
                 found[i] = answer
         return found, failed
@@ -360,46 +360,11 @@ class AsyncClient:
 
         A part has at most `most` items, and at most `jobs_per_call`.
         """
-
-        async def ask(part: Sequence[Any], deadline: float) -> list[Found]:  # Any: rows of any call
-            message = message_of(of, with_jobs(of.jobs, part, **options))
-            said = read_answer(of.answer, await self.exchange.send(message, deadline), message)
-            check_ids([row.job_id for row in part], [row.job_id for row in of.rows_of(said)], message)
-            return taken(said)
-
         rows, deadline = rows_as(of.item, items, field=of.jobs), self.exchange.deadline()
         found: list[Found] = []
         for part in parts(rows, min(self.jobs_per_call, most)):
-            found += await self._halved(part, ask, deadline)
+            message = message_of(of, with_jobs(of.jobs, part, **options))
+            said = read_answer(of.answer, await self.exchange.send(message, deadline), message)
+            check_ids([row.job_id for row in part], [row.job_id for row in of.rows_of(said)], message)
+            found += taken(said)
         return found
-
-    async def _halved(
-        self, part: Sequence[Row], ask: Callable[[Sequence[Row], float], Awaitable[list[Found]]], deadline: float
-    ) -> list[Found]:
-        """Call `ask` with a part; if the service refuses the part as too large, with its halves."""
-        if not part:
-            return []
-        try:
-            return await ask(part, deadline)
-        except Refused as refusal:
-            if len(part) < 2 or not is_too_long(refusal):
-                raise
-        middle = len(part) // 2
-        return [
-            *await self._halved(part[:middle], ask, deadline),
-            *await self._halved(part[middle:], ask, deadline),
-        ]
-
-
-def is_too_long(refusal: Refused) -> bool:
-    """Return whether a list was refused for its length: too many bytes (413), or too many rows (422 for the list).
-
-    >>> is_too_long(Refused("", status=413, problem={}))
-    True
-    >>> is_too_long(Refused("", status=422, problem={"errors": [{"field": "jobs.0.instances"}]}))
-    False
-    """
-    faults = refusal.problem.get("errors")
-    first = faults[0] if isinstance(faults, list) and faults else None
-    of_list = isinstance(first, dict) and first.get("field") in LISTS
-    return refusal.status == 413 or (refusal.status == 422 and of_list)

@@ -95,13 +95,12 @@ def body_as(kind: type[Row], item: BaseModel | Mapping[str, object], *, field: s
 
 
 def parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
-    """Split a list into parts of at most `most` items, in order; an empty list gives one empty part.
+    """Split a list into parts of at most `most` items, in order.
 
     >>> list(parts("abcde", 2))
     ['ab', 'cd', 'e']
     """
-    for start in range(0, max(len(items), 1), most):
-        yield items[start : start + most]
+    return (items[start : start + most] for start in range(0, len(items), most))
 
 
 def read_answer(kind: type[Answer], content: bytes, call: Call) -> Answer:

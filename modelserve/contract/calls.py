@@ -10,22 +10,29 @@ from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
 
-from modelserve.contract.feedback import FeedbackBody
+from modelserve.contract.feedback import (
+    DriftAnswer,
+    ErasureAnswer,
+    FeedbackAnswer,
+    FeedbackBody,
+    ModeAnswer,
+    ModeChange,
+)
 from modelserve.contract.jobs import ExplainAnswer, PredictAnswer, RecentAnswer, RecommendAnswer, WhatIfAnswer
-from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
 from modelserve.contract.placements import (
     ClusterBody,
     PendingAnswer,
     PendingBody,
     PlaceAnswer,
+    RouteAnswer,
+    RouteBody,
     ScheduleAnswer,
     ScheduleBody,
 )
 from modelserve.contract.plans import HoldAnswer, HoldBody, PlanAnswer, PlanBody
 from modelserve.contract.requests import ExplainBody, ModeBody, PredictBody, RecommendBody, WhatIfBody
 from modelserve.contract.reservations import ReserveAnswer, ReserveBody
-from modelserve.contract.routes import RouteAnswer, RouteBody
 from modelserve.scopes import Scope
 
 __all__ = ["CALLS", "FEEDBACK", "PREDICT", "CallShape", "Parameter"]

@@ -1,17 +1,21 @@
-"""Reports of finished jobs (request, allocation, run time and use), validated when read.
+"""Reports of finished jobs, and answers about what they taught: modes and their effect, drift, and erasure.
 
-Sent by `modelserve.client`; stored and learnt from by `modelserve.learning.feedback`.
+Sent and read by `modelserve.client`; stored, learnt from and answered by `modelserve.learning`.
 """
 
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from modelserve.contract.fields import Amount, Part, Text
-from modelserve.contract.requests import MAX_JOBS, JobIdentity, Moment, RequestRow
+from modelserve.contract.fields import Alias, Amount, Answer, Finite, Kind, Mode, Part, RequestRow, Text
+from modelserve.contract.requests import MAX_JOBS, JobIdentity, Moment
 
-__all__ = ["EARLIEST", "FeedbackBody", "FeedbackRow"]
+__all__ = [
+    "EARLIEST", "BrakeHeld", "Coverage", "DriftAnswer", "ErasureAnswer", "Error", "FeatureDrift", "FeedbackAnswer",
+    "FeedbackBody", "FeedbackResult", "FeedbackRow", "Hours", "InputDrift", "ModeAnswer", "ModeChange", "ModeHeld",
+    "ModelDrift", "NotApplied", "Realised", "RowStatus", "Stretch", "Thresholds", "Verdict",
+]  # fmt: skip
 
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SLACK_S: Final = 1.0
@@ -33,46 +37,28 @@ class FeedbackRow(JobIdentity):
     submit_ts: Moment
     start_ts: Moment | None = None
     end_ts: Moment
-    run_s: float | None = Field(default=None, ge=0.0, le=1e9, allow_inf_nan=False, validate_default=True)
+    run_s: float | None = Field(default=None, ge=0.0, le=1e9, allow_inf_nan=False)
     outcome: Literal["completed", "failed", "oom", "cancelled", "timeout", "node_fail"]
     request: RequestRow
     allocation: RequestRow | None = None
     used: UsedRow = UsedRow()
     answer_id: Text | None = None
 
-    @field_validator("submit_ts")
-    @classmethod
-    def _not_before_time(cls, submit: datetime) -> datetime:
-        if submit < EARLIEST:
-            raise ValueError(f"found {submit.isoformat()}, expected a time after 1970 began")
-        return submit
-
-    @field_validator("start_ts")
-    @classmethod
-    def _starts_after_submission(cls, start: datetime | None, info: ValidationInfo) -> datetime | None:
-        submit = info.data.get("submit_ts")
-        if start is not None and submit is not None and start < submit:
-            raise ValueError(f"found {start.isoformat()}, expected no time before submit_ts")
-        return start
-
-    @field_validator("end_ts")
-    @classmethod
-    def _ends_after_start(cls, end: datetime, info: ValidationInfo) -> datetime:
-        for name in ("start_ts", "submit_ts"):
-            earlier = info.data.get(name)
-            if earlier is not None and end < earlier:
-                raise ValueError(f"found {end.isoformat()}, expected no time before {name}")
-        return end
-
-    @field_validator("run_s")
-    @classmethod
-    def _runs_within_its_times(cls, run_s: float | None, info: ValidationInfo) -> float | None:
-        submit, end = info.data.get("submit_ts"), info.data.get("end_ts")
-        if run_s is None and info.data.get("start_ts") is None:
-            raise ValueError("found neither, expected start_ts or run_s")
-        if run_s is not None and submit and end and run_s > (end - submit).total_seconds() + SLACK_S:
-            raise ValueError(f"found {run_s}, expected at most the seconds from submit_ts to end_ts")
-        return run_s
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        start, end, run_s = self.start_ts, self.end_ts, self.run_s
+        if self.submit_ts < EARLIEST:
+            raise ValueError(f"submit_ts: found {self.submit_ts.isoformat()}, expected a time after 1970 began")
+        if start is not None and start < self.submit_ts:
+            raise ValueError(f"start_ts: found {start.isoformat()}, expected no time before submit_ts")
+        if end < (start or self.submit_ts):
+            earlier = "start_ts" if start else "submit_ts"
+            raise ValueError(f"end_ts: found {end.isoformat()}, expected no time before {earlier}")
+        if run_s is None and start is None:
+            raise ValueError("run_s: found neither, expected start_ts or run_s")
+        if run_s is not None and run_s > (end - self.submit_ts).total_seconds() + SLACK_S:
+            raise ValueError(f"run_s: found {run_s}, expected at most the seconds from submit_ts to end_ts")
+        return self
 
 
 class FeedbackBody(Part):
@@ -80,3 +66,220 @@ class FeedbackBody(Part):
 
     feedback: tuple[FeedbackRow, ...] = Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)
     trace: Text | None = None
+
+
+Verdict = Literal["ok", "watch", "drifted", "unknown"]
+
+
+class Thresholds(BaseModel):
+    """Bounds of the drift verdicts: a metric above `*_watch` gets the verdict `watch`, above `*_drifted` `drifted`.
+
+    `coverage_off`: accepted difference between observed coverage and the card's. A larger one is `drifted`, or only
+    `watch` if it is within `coverage_standard_errors` binomial standard errors. `error_ratio_*`: mean absolute log
+    error divided by the card's. `median_ratio_*`: median of run time / p50, or its inverse if larger. `psi_*`:
+    population stability index, averaged over features with their importances as weights. The verdict is `unknown` with
+    fewer than `least_jobs` finished jobs or `least_rows` logged feature rows.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    coverage_off: float = 0.05
+    coverage_standard_errors: float = 3.0
+    error_ratio_watch: float = 1.25
+    error_ratio_drifted: float = 1.5
+    median_ratio_watch: float = 1.5
+    median_ratio_drifted: float = 2.0
+    psi_watch: float = 0.1
+    psi_drifted: float = 0.2
+    least_jobs: int = 50
+    least_rows: int = 200
+
+
+RowStatus = Literal["accepted", "duplicate", "conflict"]
+Trust = Literal["believed", "bounded", "shown"]
+
+
+class FeedbackResult(Answer):
+    """The result for one report: stored, a repetition, or in conflict with an earlier one of its reporter on the job.
+
+    `trust` says how far an accepted report counts: `believed`, of a token with the scope `accounting`; `bounded`, of
+    the caller that asked about the job and names that answer's id; `shown`, any other, without effect.
+    """
+
+    job_id: str
+    status: RowStatus
+    trust: Trust | None = None
+
+
+class BrakeHeld(Answer):
+    """A brake on a user or a group, or if both are null on the task type: its jobs are not shrunk until it is released.
+
+    Cluster null means the jobs without a cluster.
+    """
+
+    trace: str
+    cluster: str | None
+    task_type: str
+    user: str | None
+    group: str | None
+    why: str
+    since: AwareDatetime
+
+
+class FeedbackAnswer(Answer):
+    """The results of a feedback call, in the order of its reports.
+
+    `brakes` are those that now hold for reported jobs, so that jobs like them that wait can get their requests back.
+    """
+
+    accepted: int
+    duplicates: int
+    conflicts: int
+    results: tuple[FeedbackResult, ...]
+    brakes: tuple[BrakeHeld, ...] = ()
+
+
+class ModeHeld(Answer):
+    """A mode that was set; a null cluster, task type or group means all."""
+
+    trace: str
+    cluster: str | None
+    task_type: str | None
+    group: str | None
+    mode: Mode
+
+
+class Hours(Answer):
+    """Resource-hours over all instances: requested (`asked`), allocated, and the difference (`saved`)."""
+
+    asked: Finite
+    allocated: Finite
+    saved: Finite
+
+
+class Stretch(Answer):
+    """Median of run time / predicted p50 of completed jobs, shrunk and not; `ratio` is `shrunk` / `unshrunk`."""
+
+    shrunk: Finite | None
+    unshrunk: Finite | None
+    ratio: Finite | None
+    shrunk_jobs: int
+    unshrunk_jobs: int
+
+
+class NotApplied(Answer):
+    """Jobs that ran with their full request although a logged answer recommended less, and the hours not saved."""
+
+    jobs: int
+    hours: dict[str, Finite]
+
+
+class Realised(Answer):
+    """The effect of shrinking on the finished jobs of one task type; `kill_rate` is `kills` / `shrunk_jobs`."""
+
+    trace: str
+    task_type: str
+    jobs: int
+    shrunk_jobs: int
+    kills: int
+    kill_rate: Finite | None
+    hours: dict[str, Hours]
+    stretch: Stretch
+    not_applied: NotApplied
+
+
+class ModeAnswer(Answer):
+    """The modes and brakes that the caller may see, the default mode, and the effect of shrinking by task type."""
+
+    default: Mode
+    modes: tuple[ModeHeld, ...]
+    brakes: tuple[BrakeHeld, ...]
+    realised: tuple[Realised, ...]
+
+
+class ModeChange(ModeAnswer):
+    """The state after a change, the mode that the change replaced or unset, and the brakes that it released.
+
+    `note` says that no model serves the trace or task type of the mode now, which is set all the same, or that a reset
+    found no brake.
+    """
+
+    replaced: tuple[ModeHeld, ...]
+    released: tuple[BrakeHeld, ...]
+    note: str | None = None
+
+
+class Coverage(Answer):
+    """The share of finished jobs at or below the upper quantile: `observed`, and `expected` by the model card."""
+
+    of: str
+    jobs: int
+    observed: Finite | None
+    expected: Finite | None
+    standard_error: Finite | None
+    verdict: Verdict
+
+
+class Error(Answer):
+    """Errors of the p50 in log seconds: median (positive if jobs ran longer), mean absolute, and that of the card."""
+
+    jobs: int
+    median_log: Finite | None
+    mean_absolute_log: Finite | None
+    expected_mean_absolute_log: Finite | None
+    verdict: Verdict
+
+
+class FeatureDrift(Answer):
+    """The population stability index of one feature, and the feature's permutation importance."""
+
+    feature: str
+    psi: Finite
+    importance: Finite | None
+
+
+class InputDrift(Answer):
+    """The distance of a model's recent feature rows from its training rows.
+
+    `psi` is the population stability index, averaged over features with permutation importances as weights, since most
+    features that drift hardly affect predictions. `features` lists the features that contribute most to `psi`.
+    """
+
+    rows: int
+    psi: Finite | None
+    features: tuple[FeatureDrift, ...]
+    verdict: Verdict
+
+
+class ModelDrift(Answer):
+    """The drift of one version of a model; `verdict` is the worst verdict of its coverage, error and inputs."""
+
+    name: str
+    version: str | None
+    alias: Alias
+    kind: Kind
+    trace: str
+    task_type: str
+    coverage: tuple[Coverage, ...]
+    error: Error | None
+    inputs: InputDrift
+    verdict: Verdict
+
+
+class DriftAnswer(Answer):
+    """The drift of every model that the caller may see, measured on its last `window` finished jobs."""
+
+    window: int
+    thresholds: Thresholds
+    models: tuple[ModelDrift, ...]
+
+
+class ErasureAnswer(Answer):
+    """Numbers of deleted reports and answers; models loaded later drop the user's jobs submitted up to `before`."""
+
+    trace: str
+    user: str
+    clusters: tuple[str, ...] | None
+    before: AwareDatetime
+    feedback: int
+    answers: int

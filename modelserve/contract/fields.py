@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-__all__ = ["Alias", "Answer", "Guard", "Minimums", "Mode", "Part", "Text"]
+__all__ = ["Alias", "Answer", "Guard", "Mode", "Part", "RequestRow", "Text"]
 
 Mode = Literal["observe", "enforce"]
 Alias = Literal["champion", "challenger"]
@@ -46,8 +46,8 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Minimums(Part):
-    """Minimum amounts of a recommendation, per instance; null sets no minimum."""
+class RequestRow(Part):
+    """Amounts for one instance: a request, or minimums of a recommendation; null or absent: none."""
 
     cpu_cores: Amount | None = None
     mem_gib: Amount | None = None

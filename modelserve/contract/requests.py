@@ -21,19 +21,19 @@ from pydantic_core.core_schema import ErrorType
 
 from features.vocabulary import ROLE_WHOLE_JOB, TaskType
 from modelserve.bundle.card import Resource, complaint
-from modelserve.contract.fields import Amount, Guard, Minimums, Mode, Part, Text
+from modelserve.contract.fields import Guard, Mode, Part, RequestRow, Text
 from modelserve.errors import BadRequest
 from scheduler_core.shrink import MAX_ALPHA
 from scheduler_core.types import Job, Request
 
 __all__ = [
     "MAX_JOBS", "NO_FLOORS", "ExplainBody", "JobIdentity", "JobRow", "ModeBody", "PredictBody", "RecommendBody",
-    "RecommendJob", "RequestRow", "WhatIfBody", "amounts_of", "job_of", "parse_lines", "request_of",
+    "RecommendJob", "WhatIfBody", "amounts_of", "job_of", "parse_lines", "request_of",
 ]  # fmt: skip
 
 MAX_JOBS: Final = 10_000
-NO_FLOORS: Final = Minimums()
-"""Minimums of a call or job that sets none."""
+NO_FLOORS: Final = RequestRow()
+"""RequestRow of a call or job that sets none."""
 
 _IN_TEXT: Final = TypeAdapter(AwareDatetime)
 
@@ -65,14 +65,6 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
 """A date and time with a time zone, in ISO 8601 format."""
 
 
-class RequestRow(Part):
-    """The resource request of one instance; null or absent if the resource is not requested."""
-
-    cpu_cores: Amount | None = None
-    mem_gib: Amount | None = None
-    gpus: Amount | None = None
-
-
 class JobIdentity(Part):
     """Which job a call or report is about, and what models tell jobs apart by."""
 
@@ -100,7 +92,7 @@ class JobRow(JobIdentity):
 class RecommendJob(JobRow):
     """One job, with optional minimum amounts (`floors`) for its recommendation."""
 
-    floors: Minimums = NO_FLOORS
+    floors: RequestRow = NO_FLOORS
 
 
 class PredictBody(Part):
@@ -124,7 +116,7 @@ class RecommendBody(Part):
     theta: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     alpha: Annotated[float, Field(ge=0.0, le=MAX_ALPHA)] | None = None
     guard: Guard | None = None
-    floors: Minimums = NO_FLOORS
+    floors: RequestRow = NO_FLOORS
 
 
 class ExplainBody(Part):

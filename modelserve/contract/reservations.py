@@ -13,7 +13,7 @@ from modelserve.contract.jobs import Amounts
 from modelserve.contract.requests import Moment, RecommendJob
 
 __all__ = [
-    "MAX_RUNNING", "MAX_SAMPLES", "ComputeKnown", "Fault", "InputFault", "Reason", "ReserveAnswer", "ReserveBody",
+    "MAX_RUNNING", "MAX_SAMPLES", "ComputeStatistics", "Fault", "InputFault", "Reason", "ReserveAnswer", "ReserveBody",
     "Reserved", "RunningJob", "SampleColumns", "Statistics",
 ]  # fmt: skip
 
@@ -49,8 +49,8 @@ class SampleColumns(Part):
     gpu_mem_gib: Column | None = None
 
 
-class ComputeKnown(Part):
-    """Running statistics of CPU cores or GPUs: `squares` is the sum of squared deviations from the mean, or give `std`.
+class ComputeStatistics(Part):
+    """Running statistics of CPU cores or GPUs: `squares` is the sum of squared deviations from the mean.
 
     `recent` is the mean of the newest samples: after each sample, it moves a third of the way to it. `pressed_s` are
     the seconds from the job's start to the last time at which it pressed on its reservation of this resource.
@@ -58,24 +58,24 @@ class ComputeKnown(Part):
 
     mean: float
     recent: float
-    squares: float | None = None
-    std: float | None = None
+    squares: float
     pressed_s: float | None = None
 
 
 class Statistics(Part):
-    """Running statistics of one job's samples, as the last response returned them or as computed elsewhere.
+    """Running statistics of one job's samples, on which its reservation rests.
 
-    `at_s` are the seconds from the job's start to the newest sample. Memory and GPU memory are the largest samples.
+    The job's next call may send them together with newer samples. They are unchanged if samples were refused, except
+    that the largest memory samples include all sound ones. `at_s` are the seconds from the job's start to the newest
+    sample. Memory and GPU memory are the largest samples.
     """
 
     count: Count
     at_s: float | None = None
-    cpu_cores: ComputeKnown | None = None
-    gpus: ComputeKnown | None = None
+    cpu_cores: ComputeStatistics | None = None
+    gpus: ComputeStatistics | None = None
     mem_gib: float | None = None
     gpu_mem_gpus: float | None = None
-    gpu_mem_gib: float | None = None
 
 
 class RunningJob(RecommendJob):
@@ -127,30 +127,6 @@ class RefusedSamples(Answer):
     samples: tuple[int, ...]
 
 
-class ComputeStatistics(Answer):
-    """Running statistics of CPU cores or GPUs, as `ComputeKnown`."""
-
-    mean: Finite
-    recent: Finite
-    squares: Finite
-    pressed_s: Finite | None
-
-
-class JobStatistics(Answer):
-    """Running statistics of one job's samples, on which its reservation rests.
-
-    The job's next call may send them together with newer samples. They are unchanged if samples were refused, except
-    that the largest memory samples include all sound ones.
-    """
-
-    count: int
-    at_s: Finite | None
-    cpu_cores: ComputeStatistics | None
-    gpus: ComputeStatistics | None
-    mem_gib: Finite | None
-    gpu_mem_gpus: Finite | None
-
-
 class Reserved(Answer):
     """What to reserve for one instance of a running job, and why.
 
@@ -169,7 +145,7 @@ class Reserved(Answer):
     memory: MemoryAmounts
     reason: Reason
     refused: tuple[RefusedSamples, ...]
-    statistics: JobStatistics
+    statistics: Statistics
     note: str | None
 
 

@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelserve.callers import ANYONE, Caller
-from modelserve.contract.feedback_rules import shrunk_resources
-from modelserve.contract.fields import Alias
-from modelserve.contract.learning import (
+from modelserve.contract.feedback import (
     Coverage,
     DriftAnswer,
     Error,
@@ -24,6 +22,8 @@ from modelserve.contract.learning import (
     Thresholds,
     Verdict,
 )
+from modelserve.contract.feedback_rules import shrunk_resources
+from modelserve.contract.fields import Alias
 from modelserve.errors import BadRequest
 from modelserve.learning.logged import jobs_of
 from modelserve.loading.feature_records import Scored, decode_features

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pydantic_core import to_json
 
 from modelserve.callers import Caller
-from modelserve.contract.learning import ErasureAnswer
+from modelserve.contract.feedback import ErasureAnswer
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.store import Store

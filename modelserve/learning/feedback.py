@@ -16,8 +16,7 @@ from typing import Final
 
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.callers import ANYONE, Caller
-from modelserve.contract.feedback import EARLIEST, FeedbackBody
-from modelserve.contract.learning import FeedbackAnswer, FeedbackResult
+from modelserve.contract.feedback import EARLIEST, FeedbackAnswer, FeedbackBody, FeedbackResult
 from modelserve.contract.requests import JobIdentity
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed

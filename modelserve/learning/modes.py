@@ -8,9 +8,7 @@ from typing import Final
 
 from modelserve.amounts import is_below
 from modelserve.callers import Caller
-from modelserve.contract.feedback_rules import shrunk_resources
-from modelserve.contract.fields import Mode
-from modelserve.contract.learning import (
+from modelserve.contract.feedback import (
     BrakeHeld,
     Hours,
     ModeAnswer,
@@ -20,6 +18,8 @@ from modelserve.contract.learning import (
     Realised,
     Stretch,
 )
+from modelserve.contract.feedback_rules import shrunk_resources
+from modelserve.contract.fields import Mode
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed

@@ -1,6 +1,6 @@
 """Copy models from the registry to the folder of bundles at regular intervals, in one process next to the workers.
 
-Each round writes its result to `<bundles>/.sync.json`. `modelserve.server.mirroring` runs it as a process.
+Each round writes its result to `<bundles>/.sync.json`. `modelserve.server.environment` runs it as a process.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What child processes get: the settings as variables, the folder of shared metrics, and the pipe of the supervisor.
+"""What a process of the server gets: settings as variables, the folder of shared metrics, a log, the supervisor's pipe.
 
 The pipe is a socket as standard input. The child sends signs of life (empty lines) and one line of JSON when it is
 ready. When the supervisor ends, even by kill -9, the socket closes and the child ends too.
@@ -6,20 +6,25 @@ ready. When the supervisor ends, even by kill -9, the socket closes and the chil
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import SecretStr
 
 from modelserve.settings import PREFIX, ServeSettings
+
+__all__ = ["write_log_lines"]
 
 STORE_INODE: Final = "TAUT_STORE_INODE"
 """Variable with the inode of the store's file that the first ready worker opened; later workers open no other."""
@@ -96,3 +101,43 @@ def follow_supervisor(*, end_within_s: float) -> Callable[[bytes], None]:
 
     threading.Thread(target=watch, name="supervisor-pipe", daemon=True).start()
     return send
+
+
+class LogLines(logging.Formatter):
+    """Write each record as a line of JSON, as in the access log, or as readable text; a traceback is the error."""
+
+    def __init__(self, form: Literal["json", "console"]) -> None:
+        super().__init__()
+        self._form = form
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a log record as one text."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        level, message = record.levelname.lower(), record.getMessage()
+        error = self.formatException(record.exc_info) if record.exc_info else ""
+        if self._form == "console":
+            return f"{at} {level} {message}" + (f"\n{error}" if error else "")
+        line = {"ts": at, "level": level, "event": "log", "logger": record.name, "message": message}
+        return json.dumps(line | ({"error": error} if error else {}))
+
+
+def write_log_lines(form: Literal["json", "console"]) -> None:
+    """Set up logging of this process: to stderr, as JSON or readable text."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogLines(form))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    for name in ("uvicorn", "asyncio", "httpx2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def mirror() -> None:
+    """Copy models from the registry to disk until the parent process ends: the sync process."""
+    follow_supervisor(end_within_s=5.0)
+    write_log_lines(ServeSettings().log_format)
+    from modelserve.loading.sync import main as mirror_forever
+
+    mirror_forever()
+
+
+if __name__ == "__main__":
+    mirror()

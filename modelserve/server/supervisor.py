@@ -20,7 +20,7 @@ from modelserve.server.listening import address_of, allow_open_files, check_cert
 from modelserve.settings import ServeSettings
 
 WORKER: Final = (sys.executable, "-P", "-m", "modelserve.server.worker")
-MIRROR: Final = (sys.executable, "-P", "-m", "modelserve.server.mirroring")
+MIRROR: Final = (sys.executable, "-P", "-m", "modelserve.server.environment")
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 30.0
 STEADY_S: Final = 10.0

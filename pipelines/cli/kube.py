@@ -167,7 +167,7 @@ def manifests(
 
 
 def _write_log() -> None:
-    from modelserve.server.log_lines import write_log_lines
+    from modelserve.server.environment import write_log_lines
 
     write_log_lines("console" if sys.stderr.isatty() else "json")
 

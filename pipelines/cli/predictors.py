@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from modelserve.client.http_scale import HttpScale
+from modelserve.client.synchronous import HttpScale
 from modelserve.contract.requests import MAX_JOBS
 from modelserve.errors import ServiceUnavailable
 from pipelines.cli.opening import champions

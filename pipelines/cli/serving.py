@@ -56,7 +56,7 @@ def serve(
 ) -> None:
     """Serve predictions and recommendations over HTTP; other settings are variables TAUT_SERVE_*."""
     from modelserve.server import serve as serve_until_stopped
-    from modelserve.server.log_lines import write_log_lines
+    from modelserve.server.environment import write_log_lines
 
     settings = serve_settings(lake, asdict(given))
     if print_settings:

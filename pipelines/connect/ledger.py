@@ -52,8 +52,8 @@ class Ledger(BaseModel):
         asked, fresh = list(jobs), dict(counted or {})
         answers = client.reservations(asked) if asked else []
         for each in answers:
-            made = Statistics.model_validate(each.statistics.model_dump())
-            fresh[each.job_id] = fresh.get(each.job_id, Account()).model_copy(update={"statistics": made})
+            kept = fresh.get(each.job_id, Account())
+            fresh[each.job_id] = kept.model_copy(update={"statistics": each.statistics})
         self.accounts = fresh
         return answers
 

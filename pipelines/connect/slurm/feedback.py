@@ -20,8 +20,7 @@ from pydantic import ValidationError
 from features.vocabulary import Status
 from modelserve.amounts import is_below
 from modelserve.client import Client
-from modelserve.contract.feedback import FeedbackRow
-from modelserve.contract.learning import BrakeHeld, FeedbackAnswer
+from modelserve.contract.feedback import BrakeHeld, FeedbackAnswer, FeedbackRow
 from modelserve.errors import ClientError
 from modelserve.wrong_values import fault_of
 from pipelines.connect.files import replace_text

@@ -12,7 +12,8 @@ from typing import Final
 import polars as pl
 
 from modelserve.bundle.registry import mirror
-from modelserve.contract.requests import JobRow, RequestRow
+from modelserve.contract.fields import RequestRow
+from modelserve.contract.requests import JobRow
 from pipelines.engine.engine import Local
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake

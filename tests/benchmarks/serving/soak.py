@@ -56,7 +56,7 @@ SETTLES: Final = 1 / 3
 """Share of the time that caches and pools may grow in before the slope is taken: 20 minutes of an hour."""
 BAR_MIB_PER_H: Final = 20.0
 """Maximum growth of a process's memory; a run fails if the whole interval of the slope is above it."""
-KINDS: Final = {"modelserve.server.worker": "worker", "modelserve.server.mirroring": "sync"}
+KINDS: Final = {"modelserve.server.worker": "worker", "modelserve.server.environment": "sync"}
 """Names of the processes below the supervisor, by a part of their command."""
 
 

@@ -36,7 +36,7 @@ def test_an_unknown_path_of_the_protocol_is_an_error_of_the_protocol(call: Make,
     assert answer.headers["content-type"] == "application/json"
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/ping", "/v2/health/ready", "/v1/nothing"])
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/v2/health/ready", "/v1/nothing"])
 def test_head_is_answered_as_get_without_the_body(call: Make, path: str) -> None:
     client = call()
 

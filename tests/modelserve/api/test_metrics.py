@@ -42,7 +42,7 @@ def test_counts_of_several_workers_add_up(tmp_path: Path) -> None:
     assert 'taut_predictions_total{model="m",outcome="predicted",version="1"} 3.0' in pages[0]
     assert 'taut_predictions_total{model="m",outcome="predicted",version="1"} 6.0' in pages[1]
     assert 'taut_requests_total{method="POST",route="/v1/predictions",status="200"} 2.0' in pages[1]
-    assert 'taut_reclaimed_ratio{resource="gpus"} 0.25' in pages[1]
+    assert 'taut_given_amount_total{resource="gpus"} 6.0' in pages[1]
 
 
 def test_a_model_that_no_longer_serves_is_said_to_be_none() -> None:

@@ -9,8 +9,8 @@ from starlette.testclient import TestClient
 
 from modelserve.bundle.routing_policy import RoutingPolicy
 from modelserve.calls.context import RequestContext
-from modelserve.calls.routes import routed
-from modelserve.contract.routes import RouteAnswer, RouteBody
+from modelserve.calls.placements import routed
+from modelserve.contract.placements import RouteAnswer, RouteBody
 from modelserve.learning.learned import Learned
 from scheduler_core.planning.sites import Support, policy
 from tests.modelserve.api.test_answers import ROUTES

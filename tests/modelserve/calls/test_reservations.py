@@ -8,7 +8,7 @@ import pytest
 
 from modelserve.callers import ANYONE
 from modelserve.contract.calls import RESERVE
-from modelserve.contract.fields import Minimums
+from modelserve.contract.fields import RequestRow
 from modelserve.contract.reservations import Fault, InputFault, Reason, ReserveBody
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
@@ -143,7 +143,7 @@ def test_floors_after_kills_and_minimums_hold(service: Service) -> None:
 
 
 def test_the_operators_minimum_holds_too(tmp_path: Path) -> None:
-    service = service_of(tmp_path, types={"ctr": TypePolicy(minimums=Minimums(mem_gib=20.0, gpus=0.4))})
+    service = service_of(tmp_path, types={"ctr": TypePolicy(minimums=RequestRow(mem_gib=20.0, gpus=0.4))})
 
     [row] = asked(service, job())
 

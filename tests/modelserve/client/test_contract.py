@@ -12,10 +12,10 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from modelserve.api.app import OPERATIONS
-from modelserve.api.operations import add_operations
+from modelserve.api.routes import add_operations
 from modelserve.client import AsyncClient
 from modelserve.contract.calls import CALLS as TABLE
-from modelserve.contract.fields import Minimums
+from modelserve.contract.fields import RequestRow
 from modelserve.contract.models import Ready
 from modelserve.errors import WrongAnswer
 from tests.modelserve.api.test_answers import ROUTES
@@ -70,7 +70,7 @@ Ask = Callable[[AsyncClient], Any]
 ASKED: dict[str, Ask] = {
     "predict": lambda c: c.predictions([JOB], trace="pai", outputs=["run_time", "peak_use"]),
     "recommend": lambda c: c.recommendations(
-        [{**JOB, "floors": {"gpus": 0.2}}], theta=0.1, alpha=0.4, guard="none", floors=Minimums(mem_gib=1.0)
+        [{**JOB, "floors": {"gpus": 0.2}}], theta=0.1, alpha=0.4, guard="none", floors=RequestRow(mem_gib=1.0)
     ),
     "recent_recommendations": lambda c: c.recent_recommendations(task_type="ctr"),
     "reserve": lambda c: c.reservations([RUNNING], trace="pai"),

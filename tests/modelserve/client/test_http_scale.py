@@ -7,7 +7,7 @@ import pytest
 
 from modelserve.client import Client
 from modelserve.client.advice import row_of
-from modelserve.client.http_scale import HttpScale
+from modelserve.client.synchronous import HttpScale
 from scheduler_core.types import RESOURCES, Job, Reason, Request
 from tests.modelserve.running import running
 

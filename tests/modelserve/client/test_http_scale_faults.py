@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from modelserve.client.http_scale import HttpScale
+from modelserve.client.synchronous import HttpScale
 from modelserve.errors import BadRequest
 from scheduler_core.types import RESOURCES, Job, Reason, Request
 from tests.modelserve.client.services import (

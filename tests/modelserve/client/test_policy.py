@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelserve.client.http_scale import HttpScale
 from modelserve.client.policy import LONGEST_REST_S, Breaker, Retries, Timeouts, Turns, retry_after_s
+from modelserve.client.synchronous import HttpScale
 from modelserve.errors import BadRequest
 from scheduler_core.types import Job
 from tests.modelserve.client.services import answering, each, http, replying, serving

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from modelserve.client import Client
-from modelserve.contract.fields import Minimums
+from modelserve.contract.fields import RequestRow
 from modelserve.errors import Refused, WrongAnswer
 from scheduler_core.types import Request
 from tests.modelserve.client.conftest import job, recommending, reply, rows
@@ -30,29 +30,13 @@ def test_a_long_list_is_sent_in_parts_and_answered_as_one(
     assert len({row.answer_id for row in found}) == calls
 
 
-TOO_MANY = reply(422, {"errors": [{"field": "jobs", "expected": "at most 5"}]})
-
-
-@pytest.mark.parametrize("refusal", [reply(413), TOO_MANY])
-def test_a_part_that_is_too_large_is_sent_in_halves(
-    serve: Serve, client_of: Callable[..., Client], refusal: object
-) -> None:
-    service = serve(refusal, refusal, recommending())
-
-    with client_of(service.address) as client:
-        found = client.recommendations(rows(9))
-
-    assert [row.job_id for row in found] == [f"j{i}" for i in range(9)]
-    assert len(service.seen) == 5
-
-
-def test_one_job_that_is_too_large_is_refused(serve: Serve, client_of: Callable[..., Client]) -> None:
+def test_a_part_that_is_too_large_is_refused(serve: Serve, client_of: Callable[..., Client]) -> None:
     service = serve(reply(413))
 
     with client_of(service.address) as client, pytest.raises(Refused, match="413"):
         client.recommendations(rows(2))
 
-    assert len(service.seen) == 2
+    assert len(service.seen) == 1
 
 
 SPOILT: dict[str, Callable[[list[dict[str, object]]], object]] = {
@@ -96,7 +80,7 @@ def test_the_least_a_job_is_given_goes_along(serve: Serve, client_of: Callable[.
 
     with client_of(service.address) as client:
         client.recommend([job(minimum=least)])
-        client.recommendations([{**rows(1)[0], "floors": {"gpus": 0.25}}], floors=Minimums(mem_gib=8.0))
+        client.recommendations([{**rows(1)[0], "floors": {"gpus": 0.25}}], floors=RequestRow(mem_gib=8.0))
 
     by_job, by_call = (json.loads(body) for _, _, body in service.seen)
     assert by_job["jobs"][0]["floors"] == {"cpu_cores": 4.0}

@@ -14,7 +14,7 @@ from features.history import History
 from modelserve.bundle.bundle import read_bundle, write_bundle
 from modelserve.bundle.population import Population
 from modelserve.callers import ANYONE, Caller
-from modelserve.contract.learning import ModelDrift
+from modelserve.contract.feedback import ModelDrift
 from modelserve.learning.drift import THRESHOLDS
 from modelserve.loading.feature_records import Scored, encode_features
 from modelserve.scopes import Scope

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from modelserve.contract.feedback import FeedbackRow
-from modelserve.contract.learning import FeedbackAnswer, FeedbackResult, RowStatus
+from modelserve.contract.feedback import FeedbackAnswer, FeedbackResult, FeedbackRow, RowStatus
 from modelserve.errors import ServiceUnavailable
 from pipelines.connect.slurm.accounting import EndedJob
 from pipelines.connect.slurm.feedback import Reporter, row_of

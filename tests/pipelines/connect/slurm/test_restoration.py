@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from modelserve.contract.learning import BrakeHeld
+from modelserve.contract.feedback import BrakeHeld
 from pipelines.connect.slurm.feedback import LOOK_EVERY, Restorer
 from pipelines.errors import SourceError
 
