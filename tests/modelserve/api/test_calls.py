@@ -42,17 +42,6 @@ def test_an_answer_that_takes_too_long_is_given_up_and_its_slot_kept_until_it_en
     assert taken == 1
 
 
-def test_what_goes_wrong_in_a_thread_goes_wrong_for_its_caller() -> None:
-    def fall_over() -> None:
-        raise ValueError("here")
-
-    slots = Slots(limit=1, answer_limit_s=10.0)
-
-    for _ in range(2):
-        with pytest.raises(ValueError, match="here"):
-            asyncio.run(slots.run(fall_over))
-
-
 def test_a_bucket_fills_with_time() -> None:
     now = [0.0]
     rates = Rates(2.0, clock=lambda: now[0])

@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from modelserve.contract.reservations import MAX_RUNNING, MAX_SAMPLES
-from tests.modelserve.api.conftest import TOKENS, bearer, job
+from tests.modelserve.api.conftest import job
 from tests.modelserve.api.test_gate import check_problem
 
 Make = Callable[..., TestClient]
@@ -68,26 +68,6 @@ def test_whole_numbers_count_as_any_other(serve: Make) -> None:
     whole = running(instances=2.0, age_s=1830)
 
     assert posted(serve(), whole).json()["reservations"] == posted(serve(), running()).json()["reservations"]
-
-
-def test_a_tenants_kills_raise_no_floor_of_another(serve: Make) -> None:
-    client = serve(tokens=TOKENS)
-    killed = {
-        "job_id": "k1", "task_type": "ctr", "user": "u1", "group": "g0", "cluster": "c1", "role": "worker",
-        "instances": 1, "outcome": "oom", "submit_ts": "2020-08-01T09:30:00Z", "start_ts": "2020-08-01T09:31:00Z",
-        "end_ts": "2020-08-01T09:36:00Z", "request": {"mem_gib": 29.3}, "allocation": {"mem_gib": 20.0},
-    }  # fmt: skip
-    asked = {name: killed[name] for name in ("job_id", "task_type", "user", "group", "cluster", "role", "request")}
-    said = client.post("/v1/predictions", json={"jobs": [asked]}, headers=bearer("bound")).json()
-    killed["answer_id"] = said["answer_id"]
-    assert client.post("/v1/feedback", json={"feedback": [killed]}, headers=bearer("bound")).status_code == 200
-
-    jobs = [running("mine", cluster="c1"), running("theirs", cluster="c2")]
-    answer = client.post(PATH, json={"jobs": jobs}, headers=bearer("predictor"))
-
-    mine, theirs = answer.json()["reservations"]
-    assert mine["memory"]["mem_gib"] == 29.3  # what the killed job had asked for
-    assert theirs["memory"]["mem_gib"] < 20.0
 
 
 def test_reservations_are_counted_and_named_in_the_metrics(serve: Make) -> None:

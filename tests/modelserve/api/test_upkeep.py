@@ -1,7 +1,6 @@
 """What a worker does between calls, and how it says that it is about to end."""
 
 import json
-import logging
 import shutil
 import time
 from collections.abc import Callable
@@ -11,8 +10,6 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from modelserve.api.app import follow_pointers
-from modelserve.loading.models import Reload
 from tests.modelserve.api.conftest import TOKENS, bearer
 from tests.modelserve.api.test_gate import check_problem
 from tests.modelserve.mirrored import NAME, Folder
@@ -98,24 +95,6 @@ def test_a_broken_bundle_shows_in_readiness_and_metrics_and_the_old_one_serves(
     assert eventually(lambda: NAME in client.get("/readyz").json()["failures"])
     assert f"{NAME}@1" in client.get("/readyz").json()["models"]
     assert 'taut_model_reload_total{result="failed"}' in client.get("/metrics").text
-
-
-def test_a_model_that_was_loaded_is_logged_in_a_whole_line(
-    hollow: Callable[..., FastAPI], caplog: pytest.LogCaptureFixture
-) -> None:
-    desk = hollow().state.desk
-    desk.service.models.refresh = lambda: [
-        Reload(name=NAME, version="2", alias="champion", result="loaded"),
-        Reload(name=NAME, version="3", alias="challenger", result="failed", detail="card.json is damaged"),
-    ]
-
-    with caplog.at_level(logging.INFO, logger="modelserve.api.app"):
-        follow_pointers(desk, ready=True)
-
-    assert caplog.messages == [
-        f"model {NAME}@2 (champion): loaded",
-        f"model {NAME}@3 (challenger): failed: card.json is damaged",
-    ]
 
 
 def test_a_round_that_fails_is_followed_by_the_next(

@@ -53,14 +53,6 @@ def test_a_contribution_points_the_way_its_factor_does(service: Service) -> None
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_the_strongest_features_come_first_and_the_rest_is_summed_up(service: Service) -> None:
-    whole, few = explain(service, job(), top=1000), explain(service, job(), top=2)
-
-    assert few["contributions"] == whole["contributions"][:2]
-    assert len(explain(service, job())["contributions"]) == 10
-    assert few["rest_s"] == pytest.approx(sum(each["seconds"] for each in whole["contributions"][2:]), abs=1e-6)
-
-
 def test_values_are_what_a_person_takes_them_for(service: Service) -> None:
     plain = {each["feature"]: each for each in explain(service, job(), top=1000)["contributions"]}
     relative = {

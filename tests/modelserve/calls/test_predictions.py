@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from modelserve.callers import ANYONE, Caller
 from modelserve.calls.predictions import predict
 from modelserve.contract.calls import PREDICT
-from modelserve.contract.requests import JobRow, PredictBody
+from modelserve.contract.requests import JobRow
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning.learned import Learned
 from modelserve.loading.models import Snapshot
@@ -164,15 +164,6 @@ def test_jobs_out_of_reach_or_of_no_trace_are_refused(service: Service, place: P
         ask(service, [job(0)], bound)
     with pytest.raises(BadRequest, match=r"jobs\.1\.trace"):
         ask(service_of(place, trace=None), [job(0, trace="pai"), job(1)])
-
-
-def test_what_is_counted_and_cited(service: Service) -> None:
-    body = PredictBody.model_validate({"jobs": [job(0), job(1), job(2, task_type="nlp")], "outputs": ["run_time"]})
-
-    answered = service.decide(PREDICT, body, ANYONE, answer_id="a")
-
-    assert answered.models == (f"{NAME}@7",)
-    assert answered.counts == {("prediction", NAME, "7", "predicted"): 2, ("prediction", "", "", "no_model"): 1}
 
 
 def test_nothing_is_logged_where_nothing_is_kept(place: Path) -> None:

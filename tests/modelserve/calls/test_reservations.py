@@ -6,10 +6,8 @@ from typing import get_args
 
 import pytest
 
-from modelserve.callers import ANYONE
-from modelserve.contract.calls import RESERVE
 from modelserve.contract.fields import RequestRow
-from modelserve.contract.reservations import Fault, InputFault, Reason, ReserveBody
+from modelserve.contract.reservations import Fault, InputFault, Reason
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
 from scheduler_core.reserve import ReserveReason, SampleFault
@@ -100,19 +98,6 @@ def test_statistics_of_an_answer_go_on_in_the_next_call(service: Service) -> Non
     assert parted["mean"] == at_once["mean"]
 
 
-def test_standard_deviation_and_squares_say_the_same(service: Service) -> None:
-    use = {"mean": 2.0, "recent": 2.0}
-    said: Row = {"count": 31, "at_s": 1800.0, "mem_gib": 5.0, "gpu_mem_gpus": 0.1, "gpus": {"mean": 0.1, "recent": 0.1}}
-    by_std = {**said, "cpu_cores": {**use, "std": 0.5}, "gpus": {**said["gpus"], "std": 0.0}}
-    by_squares = {**said, "cpu_cores": {**use, "squares": 7.5}, "gpus": {**said["gpus"], "squares": 0.0}}
-
-    [one, other] = asked(service, job(samples=..., statistics=by_std), job(samples=..., statistics=by_squares))
-
-    assert one == other
-    assert one["spread"]["cpu_cores"] == pytest.approx(0.5)
-    assert one["reason"] == "measured"
-
-
 def test_what_is_not_measured_keeps_its_part_of_the_request(service: Service) -> None:
     unsampled = {name: values for name, values in columns().items() if name not in ("gpu_mem_gpus", "cpu_cores")}
     of_device = {**unsampled, "gpu_mem_gib": [1.0] * 30}
@@ -175,19 +160,3 @@ def test_the_log_holds_no_samples(service: Service) -> None:
 def test_the_contract_lists_the_reasons_and_faults_of_the_decision() -> None:
     assert set(get_args(Reason)) == {*ReserveReason, "refused"}
     assert set(get_args(Fault)) == {*SampleFault, *get_args(InputFault)}
-
-
-def test_counts_tell_reasons_and_refusals(service: Service) -> None:
-    bad = job("b", samples=columns(30, gpus=[-1.0] * 3 + [0.1] * 27))
-    body = ReserveBody.model_validate_json(json.dumps({"jobs": [job(instances=3), bad]}), strict=True)
-
-    answered = service.decide(RESERVE, body, ANYONE, answer_id="x")
-
-    assert answered.counts == {
-        ("reservation", "measured"): 1,
-        ("reservation", "refused"): 1,
-        ("refused_sample", "negative"): 3,
-    }
-    asked_cores, kept = answered.reserved["cpu_cores"]
-    assert asked_cores == 24.0
-    assert 6.0 < kept < 12.0

@@ -103,15 +103,6 @@ def test_a_wait_beyond_the_end_is_not_waited_for(serve: Serve, exchange_of: Make
     assert passing.slept == []
 
 
-def test_tries_come_to_an_end(serve: Serve, exchange_of: Make) -> None:
-    service = serve(reply(503))
-
-    with pytest.raises(ServiceUnavailable, match="4 tries"):
-        sent(exchange_of(service.address))
-
-    assert len(service.seen) == 4
-
-
 @pytest.mark.parametrize("silence", [silent, dripping_head])
 def test_a_service_that_hangs_is_left_when_the_time_is_over(serve: Serve, exchange_of: Make, silence: object) -> None:
     service = serve(silence)
@@ -200,8 +191,3 @@ def test_a_token_that_is_no_header_is_refused_and_not_shown(token: str, exchange
         exchange_of("http://host", token=token)
 
     assert not token or token not in str(caught.value)
-
-
-def test_no_address_is_refused(exchange_of: Make) -> None:
-    with pytest.raises(BadRequest, match="found no address"):
-        exchange_of()

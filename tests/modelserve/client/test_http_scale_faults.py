@@ -135,13 +135,6 @@ def test_one_row_that_cannot_be_meant_takes_no_other_along() -> None:
     assert first.target == third.target == Request(cpu_cores=3.0, mem_gib=4.6, gpus=0.1)
 
 
-def test_a_service_that_is_away_costs_no_job() -> None:
-    with HttpScale("http://127.0.0.1:9", deadline_s=DEADLINE_S) as scale:
-        answers = scale(asked())
-    check_stands(asked(), answers)
-    assert "ConnectError" in answers[0].note
-
-
 def test_an_answer_that_breaks_off_says_how_much_of_it_came() -> None:
     with serving(replying(b"HTTP/1.1 200 OK\r\n\r\n" + CUT[-21:])) as service, patient(service.address) as scale:
         [answer] = scale(asked(1))
@@ -265,15 +258,6 @@ def test_redirects_take_the_token_nowhere() -> None:
         with serving(away) as service, patient(service.address, token="s3cret") as scale:
             scale(asked(1))
     assert elsewhere.heads == []
-
-
-def test_a_closed_scale_leaves_requests_standing() -> None:
-    with serving(answering()) as service:
-        scale = patient(service.address)
-        scale(asked(1))
-        scale.close()
-        scale.close()
-        check_stands(asked(), scale(asked()))
 
 
 @pytest.mark.parametrize(

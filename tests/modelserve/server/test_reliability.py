@@ -110,11 +110,12 @@ def test_the_sync_process_comes_back_and_ends_with_its_parent_even_when_that_is_
     serve: Serve, bundles: Path, tmp_path: Path
 ) -> None:
     server = serve(bundles, tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
-    [sync] = [pid for pid in server.children() if b"mirroring" in command_of(pid)]
+    [sync] = [pid for pid in server.children() if b"server.environment" in command_of(pid)]
 
     os.kill(sync, signal.SIGKILL)
     until(
-        lambda: any(b"mirroring" in command_of(pid) for pid in server.children() if pid != sync), what="a sync process"
+        lambda: any(b"server.environment" in command_of(pid) for pid in server.children() if pid != sync),
+        what="a sync process",
     )
     ready = server.get("/readyz")[0]
     children = server.children()
