@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from modelserve.bundle.routing_policy import RoutingPolicy, read_routing_policy
 from modelserve.callers import Caller, check_jobs
-from modelserve.calls.catalogue import card_of, importances_of, list_models, show_model
+from modelserve.calls.catalogue import card_of, importances_of, list_models, recent_recommendations, show_model
 from modelserve.calls.context import Answered, RequestContext, record_of
 from modelserve.calls.explanations import explain_job, what_if
 from modelserve.calls.placements import explained, placed, routed
 from modelserve.calls.plans import holds, plans
 from modelserve.calls.predictions import predicted
-from modelserve.calls.recent import recent_recommendations
 from modelserve.calls.recommendations import recommended
 from modelserve.calls.reservations import reserved
 from modelserve.calls.schedule import scheduled

@@ -1,16 +1,25 @@
-"""Calls for the models that a caller may see: their versions, aliases, metrics, importances and cards.
+"""Calls that list what a caller may see: models with their metrics, importances and cards, and new recommendations.
 
-Read from the serving snapshot and the stored comparisons with challengers.
+Read from the serving snapshot, the stored comparisons with challengers, and the log of answers, which shows no users.
 """
 
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from difflib import get_close_matches
+from itertools import islice
+from typing import Any, Final
 
 import numpy as np
+from pydantic import ValidationError
 
+from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.card import MODEL_NAME
 from modelserve.bundle.champions import CHALLENGER
 from modelserve.callers import Caller
+from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.contract.fields import Alias
+from modelserve.contract.jobs import RECENT_SHOWN, Amounts, Became, Recent, RecentAnswer
 from modelserve.contract.models import (
     CardAnswer,
     ImportancesAnswer,
@@ -21,12 +30,21 @@ from modelserve.contract.models import (
     ShadowRow,
 )
 from modelserve.errors import NotKnown
+from modelserve.learning.logged import recommendations_of
 from modelserve.loading.models import Snapshot
 from modelserve.loading.served import ServedModel
 from modelserve.store import Store
-from modelserve.store.answers import newest_comparisons
+from modelserve.store.answers import AnswerRecord, Part, newest_answers, newest_comparisons
+from modelserve.store.finished import RESOURCES, Finished, named_finished
 
-__all__ = ["card_of", "importances_of", "list_models", "show_model"]
+__all__ = ["card_of", "importances_of", "list_models", "recent_recommendations", "show_model"]
+
+
+LOOKED_THROUGH: Final = 1000
+"""Maximum number of logged responses searched for recommendations, newest first."""
+READ_BYTES: Final = 32 * 2**20
+"""Maximum total size of the logged responses that are read."""
+_PARTS: Final[tuple[Part, ...]] = ("context", "response")
 
 
 def list_models(snapshot: Snapshot, caller: Caller) -> ModelsAnswer:
@@ -145,3 +163,74 @@ def _shadow(
         p90_abs_log_ratio=float(np.quantile(np.abs(theirs - ours), 0.9)) if known else None,
         dropped=dropped,
     )
+
+
+def recent_recommendations(
+    store: Store, caller: Caller, trace: str | None = None, task_type: str | None = None
+) -> RecentAnswer:
+    """Return the newest logged recommendations that the caller may see, filtered by trace and task type if given."""
+    records = newest_answers(store, parts=_PARTS, kind="recommendation", limit=LOOKED_THROUGH, limit_bytes=READ_BYTES)
+    rows = (row for record in records for row in _rows(record, caller, trace, task_type))
+    newest = list(islice(rows, RECENT_SHOWN))
+    ran: dict[tuple[str, str, str], list[Finished]] = defaultdict(list)
+    for each in named_finished(store, {(row.trace, row.job_id) for row in newest}):
+        ran[each.trace, each.job_id, each.role].append(each)
+    return RecentAnswer(
+        recommendations=tuple(
+            row.model_copy(update={"finished": _became(row, ran[row.trace, row.job_id, row.role])}) for row in newest
+        )
+    )
+
+
+def _rows(record: AnswerRecord, caller: Caller, trace: str | None, task_type: str | None) -> Iterator[Recent]:
+    """Yield a record's recommendations for jobs of a trace and type (None: any) that the caller may see.
+
+    A caller bound to clusters sees no jobs without a cluster. An unreadable record yields nothing.
+    """
+    try:
+        for job, answer in recommendations_of(record):
+            of, cluster = job["trace"], job.get("cluster")
+            chosen = trace in (None, of) and task_type in (None, job["task_type"])
+            if chosen and caller.reaches(of) and (caller.clusters is None or cluster in caller.clusters):
+                yield _recent(record, job, answer)
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
+        return
+
+
+def _recent(record: AnswerRecord, job: Mapping[str, Any], answer: Mapping[str, Any]) -> Recent:  # Any: JSON values
+    instances, request, target = int(job.get("instances", 1)), answer["request"], answer["target"]
+    names = ("mode", "request", "target", "reasons")
+    return Recent.model_validate(
+        {
+            "answer_id": record.answer_id,
+            "at": datetime.fromtimestamp(record.at, UTC),
+            "trace": job["trace"],
+            "cluster": job.get("cluster"),
+            "job_id": job["job_id"],
+            "role": job.get("role", ROLE_WHOLE_JOB),
+            "task_type": job["task_type"],
+            "instances": instances,
+            **{name: answer[name] for name in names},
+            "freed": _less([request[name] for name in RESOURCES], [target[name] for name in RESOURCES], instances),
+            "finished": None,
+        }
+    )
+
+
+def _became(row: Recent, ran: Sequence[Finished]) -> Became | None:
+    """Return the outcome of a recommendation's job; None unless exactly one finished job matches."""
+    alike = [each for each in ran if row.cluster in (None, each.cluster) and each.answer_id in (None, row.answer_id)]
+    if len(alike) != 1:
+        return None
+    [job] = alike
+    return Became(
+        outcome=job.outcome,
+        run_s=job.run_s,
+        applied=bool(shrunk_resources(job)),
+        saved_hours=_less(job.requests, job.allocations, job.run_s * job.instances / 3600.0),
+    )
+
+
+def _less(asked: Sequence[float | None], given: Sequence[float | None], times: float) -> Amounts:
+    pairs = zip(RESOURCES, asked, given, strict=True)
+    return Amounts.model_validate({name: None if a is None or b is None else (a - b) * times for name, a, b in pairs})

@@ -15,8 +15,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from modelserve.errors import ListenError
-from modelserve.server.environment import METRICS_FOLDER, STORE_INODE, child_environment, forget_live, metrics_folder
-from modelserve.server.listening import address_of, allow_open_files, check_certificate, listening_socket
+from modelserve.server.environment import (
+    METRICS_FOLDER,
+    STORE_INODE,
+    address_of,
+    allow_open_files,
+    check_certificate,
+    child_environment,
+    forget_live,
+    listening_socket,
+    metrics_folder,
+)
 from modelserve.settings import ServeSettings
 
 WORKER: Final = (sys.executable, "-P", "-m", "modelserve.server.worker")

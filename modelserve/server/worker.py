@@ -16,8 +16,13 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from modelserve.errors import ServeError
-from modelserve.server.environment import METRICS_FOLDER, STORE_INODE, follow_supervisor, write_log_lines
-from modelserve.server.listening import allow_open_files
+from modelserve.server.environment import (
+    METRICS_FOLDER,
+    STORE_INODE,
+    allow_open_files,
+    follow_supervisor,
+    write_log_lines,
+)
 from modelserve.settings import ServeSettings
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from modelserve.errors import BadSettings
 from modelserve.server.connection import BoundedConfig
 from modelserve.server.draining import DrainingServer
-from modelserve.server.listening import address_of, listening_socket
+from modelserve.server.environment import address_of, listening_socket
 from pipelines.errors import BadUsage
 
 __all__ = ["serve_app"]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from starlette.testclient import TestClient
 
-from modelserve.calls import recent
+from modelserve.calls import catalogue
 from tests.modelserve.api.conftest import TOKENS, bearer, hollow, job, make_service, serve
 
 __all__ = ["hollow", "make_service", "serve"]
@@ -89,7 +89,7 @@ def test_nobody_sees_beyond_the_token(serve: Make) -> None:
 
 
 def test_what_is_shown_is_bounded(serve: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent, "RECENT_SHOWN", 3)
+    monkeypatch.setattr(catalogue, "RECENT_SHOWN", 3)
     client = serve()
     recommend(client, *[job(f"a{i}") for i in range(5)])
 

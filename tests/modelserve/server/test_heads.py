@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 
 from modelserve.errors import ListenError
-from modelserve.server.listening import LEAST_CONNECTIONS, SPARE_FILES, allow_open_files
+from modelserve.server.environment import LEAST_CONNECTIONS, SPARE_FILES, allow_open_files
 from tests.modelserve.server.running import Running, until
 from tests.modelserve.server.test_connection import connected, everything
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from modelserve.errors import BadSettings
-from modelserve.server.listening import check_certificate
+from modelserve.server.environment import check_certificate
 from modelserve.settings import ServeSettings
 from tests.modelserve.server.certificates import new_pair
 from tests.modelserve.server.running import Running
