@@ -45,17 +45,6 @@ def test_counts_of_several_workers_add_up(tmp_path: Path) -> None:
     assert 'taut_given_amount_total{resource="gpus"} 6.0' in pages[1]
 
 
-def test_a_model_that_no_longer_serves_is_said_to_be_none() -> None:
-    metrics = Metrics()
-
-    metrics.serving({("m", "1", "champion"): 1.0})
-    metrics.serving({("m", "2", "champion"): 1.0})
-    page = metrics.page().decode()
-
-    assert 'taut_model_info{alias="champion",model="m",version="1"} 0.0' in page
-    assert 'taut_model_info{alias="champion",model="m",version="2"} 1.0' in page
-
-
 def test_what_was_said_of_a_former_version_is_taken_back() -> None:
     metrics = Metrics()
     metrics.serving({("m", "1", "champion"): 60.0, ("gone", "1", "champion"): 60.0})

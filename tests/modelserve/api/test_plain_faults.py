@@ -80,14 +80,3 @@ def test_faults_of_wrong_bodies_are_told_in_plain_words(body: type[BaseModel]) -
     assert refused > len(WRONG)
     assert "extra_forbidden" in types
     assert "missing" in types or not any(field.is_required() for field in body.model_fields.values())
-
-
-@pytest.mark.parametrize("text", ["", "{", '{"jobs": [1,]}', "nonsense", '{"a": 1e}', '"\\ud800"'])
-def test_text_that_is_no_json_is_refused_with_the_place(text: str) -> None:
-    with pytest.raises(ValidationError) as found:
-        BODIES[0].model_validate_json(text)
-
-    refusal = invalid_body(found.value)
-
-    assert not FOREIGN.search(str(refusal))
-    assert refusal.status in (400, 422)
