@@ -360,8 +360,9 @@ class AsyncClient:
 
         A part has at most `most` items, and at most `jobs_per_call`.
         """
-        rows, deadline = rows_as(of.item, items, field=of.jobs), self.exchange.deadline()
+        rows: list[Any] = rows_as(of.item, items, field=of.jobs)  # Any: rows of any call
         found: list[Found] = []
+        deadline = self.exchange.deadline()
         for part in parts(rows, min(self.jobs_per_call, most)):
             message = message_of(of, with_jobs(of.jobs, part, **options))
             said = read_answer(of.answer, await self.exchange.send(message, deadline), message)
