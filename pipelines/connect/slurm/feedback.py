@@ -19,10 +19,10 @@ from pydantic import ValidationError
 
 from features.vocabulary import Status
 from modelserve.amounts import is_below
+from modelserve.bundle.card import complaint
 from modelserve.client import Client
 from modelserve.contract.feedback import BrakeHeld, FeedbackAnswer, FeedbackRow
 from modelserve.errors import ClientError
-from modelserve.wrong_values import fault_of
 from pipelines.connect.files import replace_text
 from pipelines.connect.slurm.accounting import EndedJob
 from pipelines.connect.slurm.commands import jobs_between, queue_json, sampling_interval_s, update_job
@@ -95,8 +95,7 @@ class Reporter:
             try:
                 yield job, row_of(job)
             except ValidationError as error:
-                fault = error.errors()[0]
-                self.say(f"job {job.number} is not reported: {'.'.join(map(str, fault['loc']))}: {fault_of(fault)}")
+                self.say(f"job {job.number} is not reported: {complaint(error)}")
 
     def _last(self) -> datetime | None:
         try:
