@@ -12,8 +12,7 @@ import polars as pl
 from modelserve.bundle.card import FITTED
 from pipelines.models.judging import COMBINED
 from pipelines.models.retrain import Retrained
-from pipelines.simulation.advice import ORACLE, REQUESTED
-from pipelines.simulation.reclaiming import RECLAIM
+from pipelines.simulation.advice import ORACLE, RECLAIM, REQUESTED
 from pipelines.simulation.rows import averaged
 from pipelines.simulation.simulate import ALL, SimulationResult
 

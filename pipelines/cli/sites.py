@@ -14,8 +14,7 @@ from pipelines.errors import BadUsage
 from pipelines.options import option
 
 if TYPE_CHECKING:
-    from pipelines.simulation.sites.places import Place, Terms
-    from pipelines.simulation.sites.weeks import Weeks
+    from pipelines.simulation.sites.weeks import Place, Terms, Weeks
 
 POLICY: Final = Path("data/sites/policy.json")
 
@@ -45,7 +44,7 @@ class World(InLake):
         """Return the terms of the regime, with the given data volume and egress price."""
         from dataclasses import replace
 
-        from pipelines.simulation.sites.places import REGIMES
+        from pipelines.simulation.sites.weeks import REGIMES
 
         terms = REGIMES[self.regime]
         return replace(
@@ -58,7 +57,7 @@ class World(InLake):
         """Return the sites, and a batch of weeks of each period."""
         from pipelines.models.sites.recorded import PERIODS, batch, pool_of
         from pipelines.settings import load_settings
-        from pipelines.simulation.sites.places import places_of
+        from pipelines.simulation.sites.weeks import places_of
 
         if self.sites and self.zone:
             raise BadUsage("--zone: found with --sites, expected one of them; the file names the zones")

@@ -16,7 +16,7 @@ from pipelines.errors import BadUsage, LakeError, meant
 from pipelines.options import REQUIRED, argument, option
 
 if TYPE_CHECKING:
-    from pipelines.simulation.energy.meters import Meters
+    from pipelines.simulation.energy.site import Meters
 
 OVERVIEW: Final = ("period", "status_counts", "sizes", "run_time", "queueing_delay")
 """Names of the statistics that are printed if the user names none."""
@@ -96,7 +96,7 @@ class GridOptions:
 
     def meters(self) -> "Meters | None":
         """Read the grid and the power table; return None without a grid, so that the report has no energy section."""
-        from pipelines.simulation.energy.meters import Meters
+        from pipelines.simulation.energy.site import Meters
 
         if self.grid is not None:
             return Meters.of(self.grid, self.zone, self.power, self.pue)

@@ -14,8 +14,7 @@ from pipelines.report.claims import gpu_slack
 from pipelines.report.panels import BLUE, by_hour, panel, tips, total
 from pipelines.report.parts import Asked, Figure, Note, Part, Section, Table, Traces
 from pipelines.simulation.energy.account import WATTS_PER_KW
-from pipelines.simulation.energy.meters import Meters
-from pipelines.simulation.energy.site import machine_notes
+from pipelines.simulation.energy.site import Meters, machine_notes
 from pipelines.simulation.energy.tables import G_PER_KG
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, Grid, HourlySeries

@@ -9,9 +9,8 @@ from pipelines.errors import BadUsage, LakeError
 from pipelines.report.claims import Price, gpu_slack
 from pipelines.report.parts import Note, Part, Section, Table, Traces, shortened
 from pipelines.rightsizing.rows import rightsized
-from pipelines.simulation.advice import ORACLE, REQUESTED
+from pipelines.simulation.advice import ORACLE, RECLAIM, REQUESTED
 from pipelines.simulation.job_pool import job_pool
-from pipelines.simulation.reclaiming import RECLAIM
 from pipelines.simulation.rows import averaged
 from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.simulate import ALL, simulate

@@ -16,7 +16,7 @@ from pipelines.report.overview import overview, people, quality
 from pipelines.report.page import page
 from pipelines.report.panels import SERIES
 from pipelines.report.parts import Section, Traces
-from pipelines.simulation.energy.meters import Meters
+from pipelines.simulation.energy.site import Meters
 
 __all__ = ["Order", "chosen", "report"]
 

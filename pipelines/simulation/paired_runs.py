@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipelines.simulation.advice import REQUESTED, Advice
+from pipelines.simulation.advice import REQUESTED, Advice, Sized
 from pipelines.simulation.energy.account import EnergyAccount
 from pipelines.simulation.energy.site import AT_ONCE, as_submitted, held_back
 from pipelines.simulation.engine.schedule import Schedule
@@ -17,7 +17,6 @@ from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, Outages, Work
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics, Uses, summarise
 from pipelines.simulation.measures.series import mean_fragmented_gpus
-from pipelines.simulation.reclaiming import Sized
 from pipelines.simulation.settings import SimulationSettings, workload_target
 from pipelines.simulation.shared.inputs import SHARED, Load, load_of
 from pipelines.simulation.workloads import Gangs, Starts, arriving, as_requested, predicted_times, starts_under, uses_of

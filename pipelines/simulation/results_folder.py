@@ -18,12 +18,11 @@ from pipelines.simulation.energy.site import AT_ONCE
 from pipelines.simulation.energy.tables import energy_tables
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.job_pool import Pool
-from pipelines.simulation.measures.event_log import EVENTS, events
+from pipelines.simulation.measures.event_log import EVENTS, events, explanations
 from pipelines.simulation.measures.series import fragmentation_series, series
 from pipelines.simulation.paired_runs import Keep, Run
 from pipelines.simulation.rows import trace_of
 from pipelines.simulation.settings import SimulationSettings
-from pipelines.simulation.shared.explaining import explanations
 from scheduler_core.cluster import Machine
 
 if TYPE_CHECKING:

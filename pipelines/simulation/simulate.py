@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.advice import REQUESTED, advice
+from pipelines.simulation.advice import REQUESTED, advice, shared_arms
 from pipelines.simulation.energy.account import EnergyAccount
 from pipelines.simulation.energy.site import Site
 from pipelines.simulation.energy.tables import energy_figures
@@ -15,7 +15,6 @@ from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, poisson_draws
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics
 from pipelines.simulation.paired_runs import Arrivals, Keep, Run, outages_until, paired_runs
-from pipelines.simulation.reclaiming import shared_arms
 from pipelines.simulation.rows import (
     Row,
     assumed_note,

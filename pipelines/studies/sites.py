@@ -13,8 +13,7 @@ from pipelines.models.sites.judging import FEASIBLE, RULES, bounds_of, judged
 from pipelines.models.sites.mappo import played, trained_agents
 from pipelines.models.sites.recorded import PERIODS, batch, pool_of
 from pipelines.models.sites.training import trained_scorer, tuned_rolling, usd_of
-from pipelines.simulation.sites.places import REGIMES, places_of
-from pipelines.simulation.sites.weeks import Weeks
+from pipelines.simulation.sites.weeks import REGIMES, Weeks, places_of
 from pipelines.studies.compare import NOTHING, Interval, mean
 from pipelines.studies.study import (
     Context,

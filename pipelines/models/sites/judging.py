@@ -10,11 +10,9 @@ from typing import Final
 import numpy as np
 
 from modelserve.bundle.routing_policy import RoutingPolicy
-from pipelines.simulation.sites.clairvoyant import Clairvoyant, clairvoyant
-from pipelines.simulation.sites.environment import begun, outcome_of, rows_of, simulated
+from pipelines.simulation.sites.environment import Clairvoyant, begun, clairvoyant, outcome_of, rows_of, simulated
 from pipelines.simulation.sites.loop import State, act, prepare
-from pipelines.simulation.sites.places import Place, Terms
-from pipelines.simulation.sites.weeks import Weeks
+from pipelines.simulation.sites.weeks import Place, Terms, Weeks
 from scheduler_core.planning.sites import POLICIES, Policy, Support
 
 __all__ = ["FEASIBLE", "RULES", "bounds_of", "judged", "routing_policy", "rows_of_state"]

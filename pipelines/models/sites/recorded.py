@@ -13,8 +13,19 @@ import polars as pl
 
 from pipelines.errors import BadUsage
 from pipelines.models.baselines import history_forecasts, key_codes
-from pipelines.simulation.sites.places import Place, Terms
-from pipelines.simulation.sites.weeks import MOST_GPUS, MOST_STEPS, STEP_S, WEEK, Pool, Weeks, drawn, stacked, week_of
+from pipelines.simulation.sites.weeks import (
+    MOST_GPUS,
+    MOST_STEPS,
+    STEP_S,
+    WEEK,
+    Place,
+    Pool,
+    Terms,
+    Weeks,
+    drawn,
+    stacked,
+    week_of,
+)
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY
 
 __all__ = ["PERIODS", "Period", "batch", "pool_of"]

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.account import EnergyAccount, account
+from pipelines.simulation.energy.grid_files import zone_files
+from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
 from pipelines.simulation.measures.job_metrics import Uses
@@ -18,7 +21,7 @@ from scheduler_core.planning.power import PowerTable
 from scheduler_core.planning.release import Slack, released_s
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["Holding", "Site", "as_submitted", "held_back", "machine_notes", "power_notes", "start_on"]
+__all__ = ["Holding", "Meters", "Site", "as_submitted", "held_back", "machine_notes", "power_notes", "start_on"]
 
 ShiftBy = Literal["carbon", "price"]
 
@@ -184,3 +187,24 @@ def _reordered(workload: Workload, rows: IntArray, arrive_s: FloatArray) -> Work
         if each.name not in ("arrive_s", "gpu_types")
     }
     return Workload(arrive_s=arrive_s, gpu_types=workload.gpu_types, **columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meters:
+    """Power of machines and the grids of zones; `notes` state the assumptions of the energy results."""
+
+    table: PowerTable
+    grids: tuple[Grid, ...]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, folder: Path, zone: str | None, power: Path | None, pue: float | None) -> "Meters":
+        """Read the grid of a zone (None: the only one of the folder), and the power table, whose PUE `pue` replaces."""
+        table, files = power_file(power), zone_files(folder, zone)
+        grid = files.grid(table.pue if pue is None else pue)
+        notes = (
+            f"power: {table.source}; linear in use between idle and full; memory, disks and network are left out",
+            f"PUE {grid.pue:g}: in carbon and cost, not in kWh",
+            *files.notes,
+        )
+        return cls(table=table, grids=(grid,), notes=notes)

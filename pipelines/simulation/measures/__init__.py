@@ -1,4 +1,1 @@
-"""Metrics of a finished simulation: counts, use, waits, fairness, time series and fragmentation.
-
-Nothing is simulated here.
-"""
+"""Metrics, time series and the event log of a schedule."""

@@ -37,16 +37,6 @@ class Load:
     memory: FloatArray
     language: BoolArray
 
-    def __post_init__(self) -> None:
-        count = len(self.language)
-        for name in ("compute", "memory"):
-            values = getattr(self, name)
-            if np.shape(values) != (count, 2) or not (np.isfinite(values).all() and (values >= 0.0).all()):
-                raise BadInput(
-                    f"load: found {name} of shape {np.shape(values)}, or with values below 0, infinite or NaN; "
-                    f"expected the shape {(count, 2)} and finite amounts of at least 0"
-                )
-
     def picked(self, rows: IntArray) -> "Load":
         """Return the use of these jobs."""
         return Load(compute=self.compute[rows], memory=self.memory[rows], language=self.language[rows])

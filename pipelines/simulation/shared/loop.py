@@ -9,18 +9,27 @@ from typing import Final
 import numpy as np
 
 from pipelines.simulation.engine.schedule import Ending
-from pipelines.simulation.shared.filling import job_to_kill, share_out
-from pipelines.simulation.shared.noise import MINUTE_S, WORK_SLACK, memory_share, set_needs, step_noise, until_peak_s
-from pipelines.simulation.shared.placing import next_waiting, place
 from pipelines.simulation.shared.reserving import (
     copy_reservation,
     find_free,
     forget_samples,
+    next_waiting,
+    place,
     request_back,
     reserve,
     sample,
 )
 from pipelines.simulation.shared.state import Records, State
+from pipelines.simulation.shared.use import (
+    MINUTE_S,
+    WORK_SLACK,
+    job_to_kill,
+    memory_share,
+    set_needs,
+    share_out,
+    step_noise,
+    until_peak_s,
+)
 from scheduler_core.kernels.kernel import kept, kernel
 from scheduler_core.types import FloatArray
 

@@ -1,29 +1,197 @@
-"""Simulate arriving jobs on shared machines under one way of reserving; the entry point of this folder.
-
-The state is created in `begin`.
-"""
+"""Simulate arriving jobs on shared machines under one way of reserving; the entry point of this folder."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.workload import Workload
-from pipelines.simulation.shared.begin import state_of
 from pipelines.simulation.shared.inputs import Load, Reserving, check_discipline
 from pipelines.simulation.shared.loop import advance
-from pipelines.simulation.shared.state import Log, Records
-from pipelines.simulation.shared.variation import Variation
+from pipelines.simulation.shared.state import (
+    DEVICE,
+    INSTANCE,
+    JOB,
+    KILL,
+    MACHINE,
+    RUN,
+    SAMPLES,
+    Log,
+    Queue,
+    Records,
+    Rules,
+    State,
+    tally_of,
+)
+from pipelines.simulation.shared.use import MINUTE_S
+from pipelines.simulation.shared.variation import Variation, draw
 from scheduler_core.cluster import Cluster, Demand, Machine
 from scheduler_core.errors import BadInput
-from scheduler_core.gangs import rounded
+from scheduler_core.gangs import WHOLE, rounded
 from scheduler_core.placement import sharing_of
 from scheduler_core.queueing import Discipline
+from scheduler_core.reserve import ReservePolicy
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["SharedRun", "simulate_shared"]
+__all__ = ["SharedRun", "simulate_shared", "state_of"]
+
+COMPUTE: Final = [0, 2]
+MEMORY: Final = [1, 2]
+"""Columns of a request that bound compute (CPU, GPU), and memory (memory, GPU memory)."""
+
+STARTS: Final = 4
+"""The log has room for this many starts of each job on average; when it is full, nothing is killed any more."""
+
+
+def state_of(
+    workload: Workload,
+    load: Load,
+    cluster: Cluster,
+    reserving: Reserving,
+    variation: Variation,
+    discipline: Discipline,
+    horizon_s: float,
+    seed: int,
+    kept: IntArray,
+) -> State:
+    """Return the state before the first arrival, of the jobs `kept`."""
+    load, limit = _bounded(load, workload.request_units[kept].astype(np.float64), variation)
+    jobs = _jobs(workload, load, limit, variation, discipline, seed, kept)
+    _size(jobs, workload.granted_units[kept], load, reserving, kept)
+    instances, starts = int(jobs["instances"].sum()), STARTS * len(kept) + 64
+    devices = _devices(cluster)
+    most = devices.shape[1] if cluster.devices is not None else 1
+    gang = int(jobs["instances"].max(initial=1))
+    return State(
+        rules=_rules(reserving, variation, discipline, horizon_s, seed, devices=cluster.devices is not None),
+        policy=(reserving.policy or ReservePolicy()).limits(),
+        jobs=jobs,
+        instances=np.zeros(instances, dtype=INSTANCE),
+        device=np.full((instances, most), -1, dtype=np.int64),
+        samples=np.zeros((len(kept), int(jobs["late"].max(initial=0)) + 2), dtype=SAMPLES),
+        machines=_machines(cluster),
+        devices=devices,
+        queue=Queue(
+            waiting=np.zeros(len(kept) + 1, dtype=np.int64),
+            running=np.zeros(len(kept) + 1, dtype=np.int64),
+            held=_held(cluster, int(jobs["user"].max(initial=0)) + 1),
+            machine=np.zeros(gang, dtype=np.int64),
+            picked=np.full((gang, most), -1, dtype=np.int64),
+            tally=tally_of(),
+        ),
+        log=Log(
+            runs=np.zeros(starts, dtype=RUN),
+            machine=np.zeros(gang * (starts - len(kept)) + instances, dtype=np.int64),
+            kills=np.zeros(starts - len(kept), dtype=KILL),
+        ),
+    )
+
+
+def _rules(
+    reserving: Reserving, variation: Variation, discipline: Discipline, horizon_s: float, seed: int, *, devices: bool
+) -> Rules:
+    policy = reserving.policy
+    return Rules(
+        seed=seed,
+        horizon_s=float(horizon_s),
+        drf=discipline.policy == "drf",
+        devices=devices,
+        reclaims=policy is not None,
+        peak_margin=reserving.peak_margin,
+        z=reserving.z,
+        close_s=0.0 if policy is None else policy.close_s,
+        slow_share=variation.slow_share,
+        slow_keep=math.exp(-MINUTE_S / variation.slow_s),
+        cpu_keep=math.exp(-MINUTE_S / variation.cpu_s),
+        gpu_keep=math.exp(-MINUTE_S / variation.gpu_s),
+        interference=variation.interference,
+        lost=variation.lost,
+        more_cpu=reserving.overcommit[0],
+        more_memory=reserving.overcommit[1],
+        more_gpu=reserving.overcommit[2],
+    )
+
+
+def _bounded(load: Load, request: FloatArray, variation: Variation) -> tuple[Load, FloatArray]:
+    """Return the use of jobs within their limits, and the limits of CPU and GPU compute (n, 2)."""
+    limit, most = request[:, COMPUTE], request[:, MEMORY]
+    if variation.beyond_request:
+        limit, most = np.where(limit > 0.0, np.maximum(limit, load.compute), 0.0), np.maximum(most, load.memory)
+        held = WHOLE * np.ceil(request[:, 2] / WHOLE)  # an instance has no more than its devices
+        limit[:, 1], most[:, 1] = np.minimum(limit[:, 1], held), np.minimum(most[:, 1], held)
+    compute, memory = np.minimum(load.compute, limit), np.minimum(load.memory, most)
+    return Load(compute=compute, memory=memory, language=load.language), limit
+
+
+def _jobs(
+    workload: Workload,
+    load: Load,
+    limit: FloatArray,
+    variation: Variation,
+    discipline: Discipline,
+    seed: int,
+    kept: IntArray,
+) -> Records:
+    """Return the records of the jobs `kept`, without their sizes and reservations."""
+    request = workload.request_units[kept].astype(np.float64)
+    varied = draw(variation, load.compute, limit, workload.run_s[kept], load.language, seed)
+    jobs = np.zeros(len(kept), dtype=JOB)
+    for name in ("arrive_s", "run_s", "instances", "user"):
+        jobs[name] = getattr(workload, name)[kept]
+    for name in ("sigma", "scale", "ramp_s", "ramp_level", "before_peak", "peak_at_s"):
+        jobs[name] = getattr(varied, name)
+    predicted_s = workload.predicted_s[kept]
+    by_size = discipline.policy in ("sjf", "srtf")
+    jobs["key"] = np.where(np.isnan(predicted_s), math.inf, predicted_s) if by_size else jobs["arrive_s"]
+    jobs["first"] = np.cumsum(jobs["instances"]) - jobs["instances"]
+    jobs["request"], jobs["limit"], jobs["peak"] = request, limit, load.memory
+    jobs["late"] = np.ceil(varied.late_min * 60.0 / MINUTE_S)
+    return jobs
+
+
+def _size(jobs: Records, granted: IntArray, load: Load, reserving: Reserving, kept: IntArray) -> None:
+    """Set what each start must find free, and its first reservation."""
+    prior, z, request = jobs["prior"], reserving.z, jobs["request"]
+    prior["mean"] = granted[:, COMPUTE]
+    prior["memory"] = granted[:, MEMORY]
+    if reserving.prior is not None:
+        prior["mean"] = reserving.prior[kept][:, [0, 2]]
+        prior["variance"] = reserving.prior[kept][:, [1, 3]] ** 2
+    elif reserving.fixed:
+        prior["mean"] = load.compute
+        deviation = load.compute * np.sqrt(np.expm1(jobs["sigma"] ** 2))
+        most = np.maximum(request[:, COMPUTE] - load.compute, 0.0) / max(z, 1e-9)
+        prior["variance"] = np.minimum(deviation, most) ** 2
+    if reserving.fixed:
+        prior["memory"] = load.memory
+    compute = np.minimum(prior["mean"] + z * np.sqrt(prior["variance"]), request[:, COMPUTE])
+    jobs["fixed"] = reserving.fixed
+    jobs["sized"] = np.column_stack([compute[:, 0], prior["memory"][:, 0], compute[:, 1], prior["memory"][:, 1]])
+
+
+def _held(cluster: Cluster, users: int) -> FloatArray:
+    """Return `Queue.held` of a cluster without jobs."""
+    held = np.zeros((users + 1, 3))
+    held[-1] = np.maximum(cluster.capacity.sum(axis=0), 1)
+    return held
+
+
+def _machines(cluster: Cluster) -> Records:
+    machines = np.zeros(len(cluster.machines), dtype=MACHINE)
+    machines["capacity"] = cluster.capacity
+    machines["largest"] = np.maximum(cluster.capacity.max(axis=0), 1)
+    machines["closed_until_s"] = -math.inf
+    return machines
+
+
+def _devices(cluster: Cluster) -> Records:
+    capacity = cluster.capacity[:, 2:] if cluster.devices is None else cluster.devices
+    devices = np.zeros(capacity.shape, dtype=DEVICE)
+    devices["capacity"] = capacity
+    return devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

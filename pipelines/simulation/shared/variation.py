@@ -3,7 +3,6 @@
 Draws the variation of every arriving job. The constants come from the sources named in `Variation`.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +10,6 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr
 
-from scheduler_core.errors import BadInput
 from scheduler_core.types import BoolArray, FloatArray
 
 __all__ = ["PROTOTYPE", "VARIATIONS", "Variation", "Varied", "draw"]
@@ -80,25 +78,6 @@ class Variation:
     beyond_request: bool = False
     late_min: float = 0.0
     lost: float = 0.0
-
-    def __post_init__(self) -> None:
-        shares = ("steady_share", "slow_share", "early_share", "late_share")
-        checks = {
-            "cv": self.cv is None or 0.0 <= self.cv < math.inf,
-            "steady_cv": 0.0 <= self.steady_cv < math.inf,
-            **{name: 0.0 <= getattr(self, name) <= 1.0 for name in shares},
-            "late_share": 0.0 <= self.late_share <= 1.0 - self.early_share + 1e-9,
-            **{name: 0.0 < getattr(self, name) < math.inf for name in ("slow_s", "cpu_s", "gpu_s")},
-            "ramp_min": 0.0 <= self.ramp_min[0] <= self.ramp_min[1] < math.inf,
-            "ramp_level": 0.0 <= self.ramp_level[0] <= self.ramp_level[1] <= 1.0,
-            "growth": 1.0 <= self.growth[0] <= self.growth[1] < math.inf,
-            "interference": 0.0 <= self.interference < 1.0,
-            "late_min": 0.0 <= self.late_min <= 60.0,
-            "lost": 0.0 <= self.lost < 1.0,
-        }
-        for name, holds in checks.items():
-            if not holds:
-                raise BadInput(f"variation: {name}={getattr(self, name)!r} is out of its range; see Variation")
 
 
 PROTOTYPE: Final = Variation(

@@ -6,8 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED
-from pipelines.simulation.reclaiming import RECLAIM, RECLAIM_PRIOR, Sized
+from pipelines.simulation.advice import ORACLE, RECLAIM, RECLAIM_PRIOR, REQUESTED, SHRUNK, UNGUARDED, Sized
 from pipelines.simulation.shared.inputs import Reserving
 from pipelines.simulation.workloads import Gangs, as_requested
 from pipelines.studies.shrinking.arms import Size, Sizing, guarded, oracle, requests_of, run_times, unguarded

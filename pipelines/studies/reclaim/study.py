@@ -15,12 +15,11 @@ import polars as pl
 
 from features.frames import has_ended
 from pipelines.errors import BadUsage, LakeError, TrainingError
-from pipelines.simulation.advice import ORACLE, REQUESTED, oracle_of
+from pipelines.simulation.advice import ORACLE, REQUESTED, Sized, oracle_of
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.measures.job_metrics import job_metrics
 from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
-from pipelines.simulation.reclaiming import Sized
 from pipelines.simulation.rows import trace_of
 from pipelines.simulation.shared.inputs import Load, load_of
 from pipelines.simulation.shared.variation import VARIATIONS

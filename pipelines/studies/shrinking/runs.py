@@ -10,14 +10,13 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.advice import ORACLE, REQUESTED, Advice
+from pipelines.simulation.advice import ORACLE, REQUESTED, Advice, Sized
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, poisson_draws
 from pipelines.simulation.job_pool import Pool, one_instance_each
 from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
 from pipelines.simulation.measures.series import series
 from pipelines.simulation.paired_runs import Arrivals, paired_runs
-from pipelines.simulation.reclaiming import Sized
 from pipelines.simulation.settings import PAPER_MIX, SimulationSettings
 from pipelines.simulation.shared.inputs import SHARED
 from pipelines.simulation.simulate import ALL

@@ -14,7 +14,7 @@ from modelserve.api.app import create_app
 from modelserve.service import open_service
 from modelserve.settings import ServeSettings
 from pipelines.cli import app
-from pipelines.simulation.sites.places import Place, places_of
+from pipelines.simulation.sites.weeks import Place, places_of
 from tests.modelserve.api.test_answers import ROUTES
 from tests.pipelines.simulation.sites.recorded_sites import grids_on_disk, jobs_on_disk
 

@@ -10,8 +10,8 @@ import pytest
 
 from pipelines.report.energy import energy, hours_of_day, machine_energy
 from pipelines.report.parts import Note, Traces
-from pipelines.simulation.energy.meters import Meters
 from pipelines.simulation.energy.power_file import power_file
+from pipelines.simulation.energy.site import Meters
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.hourly import Grid, HourlySeries
 from tests.pipelines.report.tiny import JOBS, figures, tables, tiny_lake

@@ -6,10 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.simulation.advice import REQUESTED, ConstantPredictor, advice, oracle_of, scales_of
+from pipelines.simulation.advice import REQUESTED, ConstantPredictor, Sized, advice, oracle_of, scales_of, shared_arms
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
 from pipelines.simulation.job_pool import Pool, job_pool, recorded_pool, submissions
-from pipelines.simulation.reclaiming import Sized, shared_arms
 from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.workloads import as_requested, gangs_of, predicted_times, starts_under, uses_of
 from scheduler_core.cluster import demand_of

@@ -10,7 +10,7 @@ from statistics import fmean
 
 import numpy as np
 
-from pipelines.simulation.shared.noise import uniform
+from pipelines.simulation.shared.use import uniform
 from tests.pipelines.simulation.shared.reference_jobs import CPU, GPU, Job, Reserved, Sample
 from tests.pipelines.simulation.shared.reference_machines import Machines
 from tests.pipelines.simulation.shared.worlds import World

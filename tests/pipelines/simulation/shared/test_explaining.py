@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipelines.simulation.measures.event_log import events
+from pipelines.simulation.measures.event_log import events, explanations
 from pipelines.simulation.results_folder import event_table
-from pipelines.simulation.shared.explaining import explanations
 from tests.pipelines.simulation.shared.worlds import SHARINGS, simulated, world
 
 

@@ -1,69 +1,18 @@
 """Bad input of a simulation of shared machines, and how the drawn variation keeps the recorded use."""
 
-import math
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from pipelines.simulation.shared.inputs import Load, Reserving
+from pipelines.simulation.shared.inputs import Reserving
 from pipelines.simulation.shared.variation import Variation, clipped_mean, draw, scale_to
 from scheduler_core.errors import BadInput
 from scheduler_core.queueing import Discipline
 from tests.pipelines.simulation.shared.worlds import simulated, world
 
 ONE = world(1, 6, arm="requested", policy="fifo", sharing="pooled", variation="default")
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"cv": -0.1},
-        {"cv": math.nan},
-        {"steady_share": 1.5},
-        {"steady_cv": -1.0},
-        {"slow_share": math.nan},
-        {"slow_s": 0.0},
-        {"cpu_s": -1.0},
-        {"gpu_s": math.inf},
-        {"ramp_min": (3.0, 1.0)},
-        {"ramp_level": (0.5, 1.5)},
-        {"late_share": 0.5},
-        {"early_share": -0.1},
-        {"growth": (0.9, 2.0)},
-        {"interference": 1.0},
-        {"late_min": 61.0},
-        {"lost": 1.0},
-    ],
-)
-def test_bad_variations_are_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match=next(iter(fields))):
-        Variation(**fields)
-
-
-def test_shares_that_sum_to_one_are_accepted() -> None:
-    assert Variation(early_share=0.2, late_share=0.8).late_share == 0.8
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"compute": np.zeros((6, 3))},
-        {"memory": np.zeros((5, 2))},
-        {"compute": np.full((6, 2), math.nan)},
-        {"memory": np.full((6, 2), -1.0)},
-    ],
-)
-def test_bad_loads_are_refused(fields: dict[str, Any]) -> None:
-    good: dict[str, Any] = {
-        "compute": np.zeros((6, 2)),
-        "memory": np.zeros((6, 2)),
-        "language": np.zeros(6, dtype=np.bool_),
-    }
-    with pytest.raises(BadInput, match="load"):
-        Load(**{**good, **fields})
 
 
 def test_a_load_of_other_jobs_is_refused() -> None:

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from pipelines.simulation.sites.places import REGIMES, Place, Terms
-from pipelines.simulation.sites.weeks import Pool, Weeks, drawn, week_of
+from pipelines.simulation.sites.weeks import REGIMES, Place, Pool, Terms, Weeks, drawn, week_of
 from scheduler_core.planning.hourly import Grid, HourlySeries
 from scheduler_core.planning.power import Assumed, NodePower
 

@@ -5,8 +5,7 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from pipelines.simulation.sites.clairvoyant import clairvoyant
-from pipelines.simulation.sites.environment import begun, earned_usd, held_gpus, simulated
+from pipelines.simulation.sites.environment import begun, clairvoyant, earned_usd, held_gpus, simulated
 from pipelines.simulation.sites.weeks import Weeks
 from scheduler_core.planning.sites import policy
 from tests.pipelines.simulation.sites.made_weeks import week

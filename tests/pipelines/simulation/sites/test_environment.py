@@ -8,8 +8,7 @@ from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.job_metrics import Uses
 from pipelines.simulation.sites.environment import earned_usd, energy_of, held_gpus, outcome_of, simulated
 from pipelines.simulation.sites.loop import State
-from pipelines.simulation.sites.places import Place
-from pipelines.simulation.sites.weeks import STEP_S, Weeks, stacked
+from pipelines.simulation.sites.weeks import STEP_S, Place, Weeks, stacked
 from scheduler_core.cluster import Machine
 from scheduler_core.kernels.site_value import FEATURES
 from scheduler_core.planning.sites import POLICIES, Policy, policy

@@ -7,8 +7,8 @@ import pytest
 
 from pipelines.simulation.advice import ConstantPredictor, oracle_of
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
-from pipelines.simulation.shared.begin import state_of
 from pipelines.simulation.shared.inputs import load_of
+from pipelines.simulation.shared.run import state_of
 from pipelines.simulation.shared.variation import Variation
 from pipelines.simulation.workloads import arriving, gangs_of
 from pipelines.studies.reclaim.arms import ARMS, BOUND, RECLAIM, RECLAIM_PRIOR, sized
