@@ -3,7 +3,6 @@
 import json
 import math
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +22,6 @@ from pipelines.simulation.measures.series import fragmentation_series, series
 from pipelines.simulation.paired_runs import Keep, Run
 from pipelines.simulation.rows import trace_of
 from pipelines.simulation.settings import SimulationSettings
-from scheduler_core.cluster import Machine
 
 if TYPE_CHECKING:
     from pipelines.simulation.shared.run import SharedRun
@@ -120,7 +118,7 @@ def write_run(
             table.write_parquet(folder / name)
     summary = {
         "settings": described,
-        "capacity": {"assumption": settings.cluster.note(), **capacity(schedule.machines)},
+        "capacity": settings.cluster.note(),
         "notes": notes,
         "end_s": schedule.end_s,
         "metrics": asdict(run.metrics) | ({} if run.target is None else {"fragmented_gpus": run.fragmented_gpus}),
@@ -154,25 +152,6 @@ def event_table(
     joined = [pl.Series(name, values, dtype=pl.String)[columns["serial"]] for name, values in names.items()]
     first = ("time_s", "event", "serial")
     return frame.select(*first, *joined, pl.exclude(*first))
-
-
-def capacity(machines: Sequence[Machine]) -> dict[str, object]:
-    """Return the capacity of a cluster: its totals, and the number of machines and of GPUs of each GPU type.
-
-    >>> capacity([Machine(name="m0", cpu_cores=96.0, mem_gib=512.0, gpus=8)])["gpus"]
-    8
-    """
-    kinds = Counter(machine.gpu_type or "any" for machine in machines)
-    gpus = Counter[str]()
-    for machine in machines:
-        gpus[machine.gpu_type or "any"] += machine.gpus
-    return {
-        "machines": len(machines),
-        "cpu_cores": math.fsum(machine.cpu_cores for machine in machines),
-        "mem_gib": math.fsum(machine.mem_gib for machine in machines),
-        "gpus": gpus.total(),
-        "gpu_types": {kind: {"machines": count, "gpus": gpus[kind]} for kind, count in kinds.items()},
-    }
 
 
 def _settings_of(pool: Pool, run: Run, settings: SimulationSettings) -> dict[str, object]:

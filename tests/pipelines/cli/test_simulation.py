@@ -201,7 +201,7 @@ def test_every_run_is_kept_and_the_same_seed_gives_the_same_bytes(taut: Taut, tm
     assert {"time_s", "event", "serial", "job_id", "machines"} <= set(events.columns)
     summary = json.loads((tmp_path / "one" / "requested-any-all-0" / "simulation.json").read_text())
     assert summary["settings"]["policy"] == "fifo"
-    assert "32 GPUs" in summary["capacity"]["assumption"]
+    assert "32 GPUs" in summary["capacity"]
 
 
 def test_devices_are_said_and_kept_and_every_replication_has_its_seed(lake: Path, tmp_path: Path) -> None:
