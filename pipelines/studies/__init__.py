@@ -28,7 +28,7 @@ STUDIES: Final[dict[str, Entry]] = {
     ),
     "shrinking": Entry(
         f"{_ROOM}.shrinking.study:SHRINKING",
-        "Shrink requests: jobs finished, use of every resource and harm over load; the goal under contention.",
+        "Shrink requests: jobs finished, use of every resource and harm; the goal under contention.",
     ),
     "shrinking-paper": Entry(
         f"{_ROOM}.shrinking.paper:PAPER_STUDY",

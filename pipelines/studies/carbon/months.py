@@ -221,7 +221,7 @@ class Months:
         jobs = drawn(self.measured, rng, jobs=self.jobs, jobs_per_h=JOBS_PER_H * gpus)
         full_kwh = gpus * self.measured.full_w * PERIOD_S / JOULES_PER_KWH
         rows: list[Row] = []
-        anywhere: dict[float, Simulated] = {}  # by price; plans by a price per kWh do not depend on the grid
+        anywhere: dict[float, Simulated] = {}  # by budget or price per kWh, whose plans do not depend on the grid
         for of, outlook in self._outlooks(seed):
             cluster = replace(self.cluster, period_s=PERIOD_S, rule="period", intensity=outlook.intensity)
             planners: dict[float, tuple[float, Planner]] = {share: (share * full_kwh, allocate) for share in SHARES}
@@ -229,7 +229,7 @@ class Months:
                 planners = {price: (math.inf, arm(outlook, price)) for price in self.prices}
             for share, (budget_kwh, planner) in planners.items():
                 found = anywhere.get(share) or simulate(jobs, cluster, budget_kwh, planner)
-                if arm is Outlook.by_kwh:
+                if arm is None or arm is Outlook.by_kwh:
                     anywhere[share] = found
                 ended = 1.0 if np.isfinite(found.jct_s).all() else math.nan
                 kg = found.grams(outlook.intensity).sum() / 1000.0

@@ -108,7 +108,7 @@ class _Rounds:
         self, jobs: ArrivingJobs, cluster: Cluster, budget_kwh: float, planner: Planner, *, as_requested: bool
     ) -> None:
         self.jobs, self.cluster, self.budget_kwh = jobs, cluster, budget_kwh
-        self.planner, self.as_requested = planner, as_requested
+        self.planner, self.as_requested, self.nodes = planner, as_requested, cluster.nodes
         self.opened_s = self.period_ends_s = -np.inf
         self.budget_g = self.spent_g = self.over = self.over_planned = self.stuck_s = 0.0
         self.ends_s = np.full(len(jobs), np.inf)  # as planned
@@ -148,7 +148,7 @@ class _Rounds:
                 period_s=self.period_ends_s - now_s,
                 rule=self.cluster.rule,
             ),
-            self.cluster.nodes,
+            self.nodes,
             places=state.place[here],
             planner=self.planner,
         )
