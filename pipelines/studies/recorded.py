@@ -65,10 +65,8 @@ def recorded_jobs(
         submit_s=pl.col("submit_ts").dt.epoch("us") / 1e6,
         gpus=gpus.cast(pl.Int64),
         run_s=pl.col("run_s").cast(pl.Float64),
-        **{
-            PREDICTED: pl.Series(np.maximum(np.where(np.isnan(learnt), without, learnt), 1.0)),
-            ORACLE: pl.col("run_s").cast(pl.Float64).clip(1.0),
-        },
+        predicted=pl.Series(np.maximum(np.where(np.isnan(learnt), without, learnt), 1.0)),
+        oracle=pl.col("run_s").cast(pl.Float64).clip(1.0),
     ).filter(pl.col("submit_ts") >= since, pl.col("gpus") <= most_gpus)
     if len(frame) < least:
         raise LakeError(f"{trace} has {len(frame)} jobs that suit, expected {least}; lower --jobs")
