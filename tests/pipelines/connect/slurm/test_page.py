@@ -68,7 +68,7 @@ def _start(slurm: Cluster, code: str, number: int, environment: dict[str, str], 
     if "slurm agent" in code:
         wait_for_socket(slurm.socket)
     else:
-        until(lambda: is_ready(f"http://127.0.0.1:{port}"), what="a ready service")
+        until(lambda: is_ready(f"http://127.0.0.1:{port}"), within_s=150, what="a ready service")
 
 
 def _carried_out(slurm: Cluster, code: str, environment: dict[str, str], home: Path) -> str:
