@@ -146,7 +146,7 @@ def permuted_requests(
     rows = np.arange(frame.height)
     requests = jobs.select(pl.col(c).cast(pl.Float64) for c in REQUEST_COLUMNS).to_numpy()
 
-    def encoded(column: int, values: FloatArray) -> Matrix:
+    def encoded(column: int, values: npt.NDArray[np.floating]) -> Matrix:
         shown = requests.copy()
         shown[:, column] = values
         return contract.encode(with_requests(frame, jobs, rows, shown))
@@ -170,9 +170,10 @@ def spreads_within(
 
     `encoded` returns the rows (n, k) with other amounts of the resource of that number.
     """
-    rows = np.arange(sum(map(len, roles)))
-    spreads, before = {}, None
+    spreads: dict[str, Spread] = {}
+    before: Scored | None = None
     for number, (resource, amounts) in enumerate(resources.items()):
+        rows = np.arange(len(amounts))
         before = before or score(encoded(number, amounts), rows)
         shuffled = np.tile(amounts, (REPEATS, 1))
         for shown in shuffled:
