@@ -6,7 +6,7 @@ jobs otherwise has its own patterns, in the file that TAUT_JOB_NAMES names. All 
 
 import os
 import re
-import re._parser as parser  # type: ignore[import-untyped, import-not-found]  # the only parser of such patterns
+import re._parser as parser  # type: ignore[import-not-found]  # the only parser of such patterns
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
