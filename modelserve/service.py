@@ -36,8 +36,7 @@ from modelserve.contract.jobs import RecentAnswer
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
 from modelserve.contract.requests import ModeBody, PredictBody
 from modelserve.learning.drift import champion_errors, read_drift
-from modelserve.learning.erasure import erase_user, strike_late
-from modelserve.learning.feed import Feed
+from modelserve.learning.feed import Feed, erase_user
 from modelserve.learning.feedback import take_feedback
 from modelserve.learning.modes import read_modes, set_mode
 from modelserve.loading.models import ModelSet
@@ -226,7 +225,7 @@ def open_service(
         forgotten=lambda trace: feeds[0].tombstones(trace),
     )
     log = AnswerLog(store, settings.answers_kept, settings.answers_kept_bytes)
-    feed = Feed(store, models, settings, erased=partial(strike_late, store, log))
+    feed = Feed(store, models, settings, log)
     feeds.append(feed)
     models.refresh()
     feed.poll()

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from features.contract import FeatureContract
 from features.errors import FeatureError
 from features.history import JOB_COLUMNS, USE_COLUMNS, History
-from modelserve.bundle.boosters import load_booster
+from modelserve.bundle.boosters import QuantileForest, load_booster, read_quantile_forest
 from modelserve.bundle.card import (
     IMPORTANCES,
     RESPONSE,
@@ -34,7 +34,6 @@ from modelserve.bundle.card import (
     complaint,
 )
 from modelserve.bundle.population import Population
-from modelserve.bundle.quantile_forest import QuantileForest, read_quantile_forest
 from modelserve.bundle.trees.forest import Forest
 from modelserve.errors import BundleError
 

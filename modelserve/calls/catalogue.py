@@ -30,7 +30,6 @@ from modelserve.contract.models import (
     ShadowRow,
 )
 from modelserve.errors import NotKnown
-from modelserve.learning.logged import recommendations_of
 from modelserve.loading.models import Snapshot
 from modelserve.loading.served import ServedModel
 from modelserve.store import Store
@@ -188,7 +187,7 @@ def _rows(record: AnswerRecord, caller: Caller, trace: str | None, task_type: st
     A caller bound to clusters sees no jobs without a cluster. An unreadable record yields nothing.
     """
     try:
-        for job, answer in recommendations_of(record):
+        for job, answer in record.recommendations():
             of, cluster = job["trace"], job.get("cluster")
             chosen = trace in (None, of) and task_type in (None, job["task_type"])
             if chosen and caller.reaches(of) and (caller.clusters is None or cluster in caller.clusters):

@@ -5,7 +5,7 @@ Also converts jobs to the form from which features are built, and predicts for A
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,9 +23,8 @@ from modelserve.callers import Caller
 from modelserve.contract.fields import Mode
 from modelserve.contract.requests import JobRow
 from modelserve.learning.learned import Learned
-from modelserve.loading.feature_records import Scored, encode_features
 from modelserve.loading.models import Snapshot
-from modelserve.loading.served import ServedModel
+from modelserve.loading.served import Scored, ServedModel, encode_features
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
 from scheduler_core.errors import PredictorUnavailable
@@ -98,20 +97,9 @@ class RequestContext:
 
         If `counted`, each job's measured runs are counted; otherwise the counts are 0.
         """
-        found = self._attempt(model, lambda: model.look(asked))
-        seen = Scored(
-            model=model.reference,
-            digest=model.bundle.digest,
-            rows=index,
-            matrix=found.rows.matrix,
-            reference_log_s=found.rows.reference_log_s,
-            shift_log_s=found.shift_log_s,
-            evidence=found.rows.evidence,
-            runs=found.rows.runs if counted else np.zeros(len(asked), dtype=np.int64),
-            extremes=found.rows.extremes,
-            versions=found.rows.versions,
-            outputs=found.outputs,
-        )
+        seen = self._attempt(model, lambda: model.look(asked, index))
+        if not counted:
+            seen = replace(seen, runs=np.zeros(len(asked), dtype=np.int64))
         self.scored.append((model, asked, seen))
         return seen
 

@@ -17,8 +17,7 @@ from modelserve.bundle.run_times import QUANTILE_NAMES, calibrated_run_times
 from modelserve.calls.context import Answered, LivePredictor, RequestContext, Values, moment, written
 from modelserve.calls.recommendations import POLICY
 from modelserve.contract.requests import ExplainBody, WhatIfBody, job_of
-from modelserve.loading.feature_records import Scored
-from modelserve.loading.served import ServedModel
+from modelserve.loading.served import Scored, ServedModel
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import round_up_gpus
 from scheduler_core.types import RESOURCES, FloatArray, Job

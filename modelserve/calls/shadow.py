@@ -17,8 +17,7 @@ from features.online import JobAsked
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.run_times import calibrated_run_times
 from modelserve.calls.context import RequestContext, finite
-from modelserve.loading.feature_records import Scored
-from modelserve.loading.served import ServedModel
+from modelserve.loading.served import Scored, ServedModel
 from modelserve.store.answers import Comparison
 from scheduler_core.types import FloatArray, RunTimes
 
@@ -88,7 +87,7 @@ def _compared(
 ) -> list[Comparison]:
     """Predict jobs with both models; `answer` is the id and the time (Unix, s) of the response."""
     found = challenger.look(asked)
-    theirs = _run_times(challenger, found.rows.matrix, found.base_log_s)
+    theirs = _run_times(challenger, found.matrix, found.base_log_s)
     ours = _run_times(champion, seen.matrix[: len(asked)], seen.base_log_s[: len(asked)])
     return [
         Comparison(

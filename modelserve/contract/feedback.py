@@ -14,7 +14,7 @@ from modelserve.contract.requests import MAX_JOBS, JobIdentity, Moment
 __all__ = [
     "EARLIEST", "BrakeHeld", "Coverage", "DriftAnswer", "ErasureAnswer", "Error", "FeatureDrift", "FeedbackAnswer",
     "FeedbackBody", "FeedbackResult", "FeedbackRow", "Hours", "InputDrift", "ModeAnswer", "ModeChange", "ModeHeld",
-    "ModelDrift", "NotApplied", "Realised", "RowStatus", "Stretch", "Thresholds", "Verdict",
+    "ModelDrift", "Realised", "RowStatus", "Stretch", "Thresholds", "Verdict",
 ]  # fmt: skip
 
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -167,13 +167,6 @@ class Stretch(Answer):
     unshrunk_jobs: int
 
 
-class NotApplied(Answer):
-    """Jobs that ran with their full request although a logged answer recommended less, and the hours not saved."""
-
-    jobs: int
-    hours: dict[str, Finite]
-
-
 class Realised(Answer):
     """The effect of shrinking on the finished jobs of one task type; `kill_rate` is `kills` / `shrunk_jobs`."""
 
@@ -185,7 +178,6 @@ class Realised(Answer):
     kill_rate: Finite | None
     hours: dict[str, Hours]
     stretch: Stretch
-    not_applied: NotApplied
 
 
 class ModeAnswer(Answer):

@@ -25,10 +25,8 @@ from modelserve.contract.feedback import (
 from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.contract.fields import Alias
 from modelserve.errors import BadRequest
-from modelserve.learning.logged import jobs_of
-from modelserve.loading.feature_records import Scored, decode_features
 from modelserve.loading.models import Snapshot
-from modelserve.loading.served import ServedModel
+from modelserve.loading.served import Scored, ServedModel, decode_features
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 from modelserve.store.finished import Finished, ScoredBy, newest_finished
@@ -232,7 +230,7 @@ def _within(seen: Scored, record: AnswerRecord, caller: Caller) -> Matrix:
     """Return the rows of jobs that the caller may see; a caller bound to clusters sees only jobs that name one."""
     if caller.clusters is None:
         return seen.matrix
-    within = [job.get("cluster") in caller.clusters for job in jobs_of(record)]
+    within = [job.get("cluster") in caller.clusters for job in record.jobs()]
     if seen.rows.max(initial=-1) >= len(within):  # an unreadable record
         return seen.matrix[:0]
     return seen.matrix[np.array(within, dtype=np.bool_)[seen.rows]]

@@ -1,30 +1,41 @@
-"""The feed: apply the changes stored by all workers to this worker's histories and learnt state.
+"""The feed: apply the changes stored by all workers to this worker's histories and learnt state; and erasures.
 
 Changes (feedback, modes, brakes, erasures) are applied in the order of their numbers. While the store is unavailable,
 the state stays as it is. Called on a timer, after feedback and mode changes, and before each recommendation.
+
+An erasure deletes a user's finished jobs and logged responses. Because the store records it, every worker removes the
+user's runs from its histories, and models loaded later drop the user's jobs submitted up to it. A report sent again
+afterwards is stored as new.
 """
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
+from pydantic_core import to_json
 
 from features.errors import FeatureError
 from features.online import GROWTH_ROWS, EndedRun
+from modelserve.callers import Caller
+from modelserve.contract.feedback import ErasureAnswer
 from modelserve.contract.feedback_rules import STATUS_OF_OUTCOME, teachable_use
-from modelserve.errors import StoreError
+from modelserve.errors import BadRequest, StoreError
 from modelserve.learning.learned import FeedbackState, Learned, state_of
 from modelserve.loading.models import ModelSet
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
-from modelserve.store.changes import Brake, Change, Erasure, changes_between, write_brake
+from modelserve.store.answer_log import REFUSED_S, AnswerLog
+from modelserve.store.answers import UNREADABLE, AnswerRecord, answers_between, delete_answers, delete_orphans
+from modelserve.store.changes import Brake, Change, Erasure, changes_between, write_brake, write_erasures
 from modelserve.store.finished import BELIEVED, Finished, Stored, past_of, scored_between
 
-__all__ = ["Feed"]
+__all__ = ["Feed", "erase_user"]
 
 PAST_RUNS: Final = GROWTH_ROWS
 """Maximum number of newest finished jobs per cluster that are added to the history of a newly loaded model.
@@ -44,9 +55,9 @@ logger = logging.getLogger(__name__)
 class Feed:
     """Reader of the changes in a store, which applies them to the models and to the learnt state.
 
-    `learned` is the learnt state; it is replaced in one assignment, so threads may read it without a lock. The argument
-    `erased` is called with each erasure after the models dropped the user's runs; if it fails with `StoreError`, it is
-    called again by the next poll.
+    `learned` is the learnt state; it is replaced in one assignment, so threads may read it without a lock. After the
+    models dropped the runs of an erased user, answers that `log` wrote late are deleted; if that fails with
+    `StoreError`, the next poll repeats it.
     """
 
     def __init__(
@@ -54,14 +65,14 @@ class Feed:
         store: Store,
         models: ModelSet,
         settings: ServeSettings,
+        log: AnswerLog,
         *,
-        erased: Callable[[Erasure], object] = lambda _: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._models = models
         self._settings = settings
-        self._erased = erased
+        self._log = log
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._state = FeedbackState(settings=settings)
@@ -143,7 +154,7 @@ class Feed:
             self._apply_between(self._state.seq, min(self._state.seq + PAGE, end))
         self._models.weigh(self._scored, end)
         while self._unstruck:
-            self._erased(self._unstruck[0])
+            _strike_late(self._store, self._log, self._unstruck[0])
             self._unstruck = self._unstruck[1:]
         self._write_brakes()
         return end - begin
@@ -224,3 +235,60 @@ def ended_run(row: Finished) -> EndedRun:
     run |= {name: np.nan if value is None else value for name, value in numbers.items()}
     run |= {"status": STATUS_OF_OUTCOME[row.outcome].value, "measured": use.measured}
     return EndedRun(**run)
+
+
+def erase_user(
+    store: Store, log: AnswerLog, feed: Feed, caller: Caller, trace: str, user: str, cluster: str | None, *, at: float
+) -> ErasureAnswer:
+    """Delete a user's jobs and logged responses in one cluster; without `cluster`, in all that the caller may access.
+
+    `at` is the time of the erasure (Unix, s). The call may be repeated.
+    """
+    if any("\x00" in name for name in (trace, user, cluster or "")):
+        raise BadRequest("user: found a NUL character, expected a name without one")
+    clusters = caller.clusters if cluster is None else frozenset({cluster})
+    for each in clusters or (None,):
+        caller.check_reach(trace, each, field="user")
+    marks = [
+        Erasure(trace=trace, cluster=each, user=user, before_us=round(at * 1e6), caller=caller.name, at=at)
+        for each in (sorted(clusters) if clusters is not None else [""])
+    ]
+    log.flush()  # so that responses still in the write queue are deleted and counted too
+    gone = write_erasures(store, marks)
+    named = [each.answer_id for each in answers_between(store, None, None) if any(_names(mark, each) for mark in marks)]
+    answers = delete_answers(store, named)
+    feed.poll()
+    return ErasureAnswer(
+        trace=trace,
+        user=user,
+        clusters=None if clusters is None else tuple(sorted(clusters)),
+        before=datetime.fromtimestamp(at, tz=UTC),
+        feedback=gone,
+        answers=answers,
+    )
+
+
+def _strike_late(store: Store, log: AnswerLog, erasure: Erasure) -> None:
+    """Delete logged answers about an erased user that were given before the erasure but logged after it."""
+    log.refuse(lambda record: record.at <= erasure.at and _names(erasure, record))
+    late = answers_between(store, erasure.at - REFUSED_S, erasure.at)
+    delete_answers(store, [each.answer_id for each in late if _names(erasure, each)])
+    delete_orphans(store, since=erasure.at - REFUSED_S, until=erasure.at)
+
+
+def _names(erasure: Erasure, record: AnswerRecord) -> bool:
+    """Return whether a logged call has a job of the erased user; the whole record is then deleted."""
+    mentioned = to_json(erasure.user) in record.context
+    if not mentioned and b"\\" not in record.context:  # without escapes, a text search finds every user name
+        return False
+    try:
+        body = json.loads(record.context)["body"]  # the body of every logged call has `jobs`
+        default = body.get("trace") or record.trace
+        return any(
+            job.get("user") == erasure.user
+            and (job.get("trace") or default) == erasure.trace
+            and erasure.cluster in ("", job.get("cluster") or body.get("cluster"))
+            for job in (*body["jobs"], *body.get("running", ()))
+        )
+    except UNREADABLE:
+        return mentioned  # unknown format: delete rather than keep

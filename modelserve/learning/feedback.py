@@ -8,26 +8,33 @@ there is one caller, who may also set modes: its reports are believed if they na
 
 import hashlib
 import json
+import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+
+from features.online import JobAsked
 from features.vocabulary import ROLE_WHOLE_JOB
+from modelserve.bundle.card import RUNTIME_TARGET
+from modelserve.bundle.predictor import calibrated_use
+from modelserve.bundle.run_times import calibrated_run_times
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback import EARLIEST, FeedbackAnswer, FeedbackBody, FeedbackResult
 from modelserve.contract.requests import JobIdentity
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
-from modelserve.learning.hindsight import scored_in_hindsight
-from modelserve.learning.logged import jobs_of
 from modelserve.learning.modes import brakes_held
-from modelserve.loading.models import Snapshot
+from modelserve.loading.models import Snapshot, of_job
+from modelserve.loading.served import ServedModel
 from modelserve.store import Store
 from modelserve.store.answers import named_answers
 from modelserve.store.changes import insert_finished, known_reports, status_of
 from modelserve.store.finished import BELIEVED, OOM, Finished, Stored, Trust, reports_of
+from scheduler_core.types import FloatArray
 
 __all__ = ["take_feedback"]
 
@@ -44,6 +51,10 @@ ABOUT: Final = ("trace", "job_id", "role", "user", "group", "cluster")
 """What a bounded report has in common with the job that was asked about, which may have named no cluster."""
 Asked = tuple[str | None, ...]
 """Values of `ABOUT`."""
+Figures = Mapping[str, Sequence[float | str | None]]
+"""Columns of `Finished`, one value for each job."""
+NUMBERS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus", "time_limit_s", "priority")
+logger = logging.getLogger(__name__)
 
 
 def take_feedback(
@@ -89,7 +100,7 @@ def _trusted(store: Store, rows: Sequence[Finished], caller: Caller) -> list[Fin
     ids = {row.answer_id for row in rows if row.answer_id}
     for record in named_answers(store, ids, parts=("context",), limit_bytes=READ_BYTES):
         if record.caller == caller.name and record.kind in KINDS:
-            jobs = ({"role": ROLE_WHOLE_JOB, **job} for job in jobs_of(record))
+            jobs = ({"role": ROLE_WHOLE_JOB, **job} for job in record.jobs())
             asked[record.answer_id] = {tuple(map(job.get, ABOUT)) for job in jobs}
 
     def trust_in(row: Finished) -> Trust:
@@ -175,3 +186,70 @@ def _finished(body: FeedbackBody, index: int, caller: Caller, default_trace: str
 
 def _microseconds(at: datetime) -> int:
     return (at - EARLIEST) // timedelta(microseconds=1)
+
+
+def scored_in_hindsight(rows: Sequence[Finished], snapshot: Snapshot) -> list[Finished]:
+    """Return the jobs with the predictions of champions and challengers; None where there is no model or it fails.
+
+    The predictions are from what was known when each job was submitted, and for the original request, also for jobs
+    that ran with a smaller allocation. Errors and drift are computed from them.
+    """
+    scored = list(rows)
+    for held, kind, score in (
+        (snapshot.champions, "runtime", _run_times),
+        (snapshot.champions, "usage", _peaks),
+        (snapshot.challengers, "runtime", _challenged),
+    ):
+        members: dict[int, tuple[ServedModel, list[int]]] = {}
+        for i, row in enumerate(rows):
+            model = of_job(held, kind, row.trace, row.workload, row.task_type)
+            if model is not None:
+                members.setdefault(id(model), (model, []))[1].append(i)
+        for model, places in members.values():
+            try:
+                figures = score(model, [_asked(rows[i], model) for i in places])
+            except Exception as error:  # feedback must be stored even if a prediction fails
+                logger.warning("%s could not score %d finished jobs: %s", model.reference, len(places), error)
+                continue
+            for i, *values in zip(places, *figures.values(), strict=True):
+                scored[i] = replace(scored[i], **dict(zip(figures, values, strict=True)))
+    return scored
+
+
+def _run_times(model: ServedModel, asked: Sequence[JobAsked]) -> Figures:
+    seen = model.look(asked)
+    raw = (seen.outputs or model.outputs(seen.matrix))[RUNTIME_TARGET]
+    answer = calibrated_run_times(model.bundle.card, raw, seen.base_log_s)
+    forecasts = [None] * len(asked) if seen.forecasts is None else [json.dumps(row) for row in seen.forecasts.tolist()]
+    of_model = [model.reference] * len(asked)
+    return {
+        "run_time_model": of_model,
+        "p50_s": _known(answer.p50),
+        "p90_s": _known(answer.p90),
+        "forecasts": forecasts,
+    }
+
+
+def _challenged(model: ServedModel, asked: Sequence[JobAsked]) -> Figures:
+    found = _run_times(model, asked)
+    return {
+        "challenger_model": found["run_time_model"],
+        "challenger_p50_s": found["p50_s"],
+        "challenger_p90_s": found["p90_s"],
+    }
+
+
+def _peaks(model: ServedModel, asked: Sequence[JobAsked]) -> Figures:
+    outputs, card = model.outputs(model.look(asked).matrix), model.bundle.card
+    peaks = {f"peak_{target}": _known(calibrated_use(card, target, raw)) for target, raw in outputs.items()}
+    return {"usage_model": [model.reference] * len(asked), **peaks}
+
+
+def _asked(row: Finished, model: ServedModel) -> JobAsked:
+    given: dict[str, Any] = {each.name: getattr(row, each.name, None) for each in fields(JobAsked)}
+    given |= {name: np.nan for name in NUMBERS if given[name] is None}
+    return JobAsked(**{**given, "cluster": row.cluster or model.history.cluster_of(row.vc)})
+
+
+def _known(values: FloatArray) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values]

@@ -1,12 +1,10 @@
-"""Modes and brakes: set and read whether recommendations are applied or stopped, and what they saved or would have."""
+"""Modes and brakes: set and read whether recommendations are applied or stopped, and what they saved."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from statistics import median
 from typing import Final
 
-from modelserve.amounts import is_below
 from modelserve.callers import Caller
 from modelserve.contract.feedback import (
     BrakeHeld,
@@ -14,7 +12,6 @@ from modelserve.contract.feedback import (
     ModeAnswer,
     ModeChange,
     ModeHeld,
-    NotApplied,
     Realised,
     Stretch,
 )
@@ -24,30 +21,15 @@ from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.learning.learned import Place, Stop
-from modelserve.learning.logged import recommendations_of
 from modelserve.store import Store
-from modelserve.store.answers import AnswerRecord, Part, named_answers, newest_answers
 from modelserve.store.changes import ModeSet, Reset, write_control
 from modelserve.store.finished import RESOURCES, Finished, Stored, newest_finished, totals
 
 __all__ = ["brakes_held", "read_modes", "set_mode"]
 
 RECENT_JOBS: Final = 10_000
-"""Number of newest finished jobs from which `Stretch` and `NotApplied` are computed."""
-ANSWERS_LOOKED_THROUGH: Final = 2_000
-"""Maximum number of logged responses searched for jobs by name, newest first."""
-ANSWERS_LOOKED_UP: Final = 500
-"""Maximum number of logged responses read by the answer id that jobs report."""
-READ_BYTES: Final = 64 * 2**20
-"""Maximum total size of the records read by id, and of the records searched by name."""
-RECOMMENDATION: Final = "recommendation"
+"""Number of newest finished jobs from which `Stretch` is computed."""
 NO_BRAKE: Final = "no brake was held there, check the names; harm before now no longer counts"
-_PARTS: Final[tuple[Part, ...]] = ("context", "response")
-
-Name = tuple[str, str, str]
-"""Trace, cluster (empty if unknown) and id of a job."""
-Foregone = tuple[Finished, tuple[float, ...]]
-"""A job that ran with its full request although less was recommended, and the resource-hours it would have saved."""
 
 
 def set_mode(
@@ -142,7 +124,6 @@ def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
     learned = feed.fresh()
     traces, clusters = caller.traces, caller.clusters
     ran = newest_finished(store, traces=traces, clusters=clusters, limit=RECENT_JOBS, bounded=True)[::-1]
-    foregone = foregone_of(store, ran)
     summed = totals(store, traces=traces, clusters=clusters)
     return ModeAnswer(
         default=learned.default,
@@ -152,13 +133,12 @@ def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
             if caller.reaches(place[0], place[1] or None)
         ),
         brakes=brakes_held(stop for stop in learned.brakes.values() if caller.reaches(*stop.scope[:2])),
-        realised=tuple(_realised(each, ran, foregone) for each in summed),
+        realised=tuple(_realised(each, ran) for each in summed),
     )
 
 
-def _realised(each: Stored, ran: Sequence[Finished], foregone: Sequence[Foregone]) -> Realised:
+def _realised(each: Stored, ran: Sequence[Finished]) -> Realised:
     mine = [job for job in ran if (job.trace, job.task_type) == (each.trace, each.task_type)]
-    missed = [hours for job, hours in foregone if (job.trace, job.task_type) == (each.trace, each.task_type)]
     return Realised(
         trace=each.trace,
         task_type=each.task_type,
@@ -172,10 +152,6 @@ def _realised(each: Stored, ran: Sequence[Finished], foregone: Sequence[Foregone
             for asked, given in [(getattr(each, f"req_{name}"), getattr(each, f"alloc_{name}"))]
         },
         stretch=_stretch(mine),
-        not_applied=NotApplied(
-            jobs=len(missed),
-            hours={resource: sum(hours[i] for hours in missed) for i, resource in enumerate(RESOURCES)},
-        ),
     )
 
 
@@ -192,48 +168,3 @@ def _stretch(ran: Sequence[Finished]) -> Stretch:
         shrunk_jobs=len(ratios[True]),
         unshrunk_jobs=len(ratios[False]),
     )
-
-
-def foregone_of(store: Store, ran: Sequence[Finished]) -> list[Foregone]:
-    """Return the finished jobs that were not shrunk although less was recommended, and what they would have saved.
-
-    A job's recommendation is taken from the response whose id the job reports, otherwise from the newest response with
-    a job of the same trace, cluster and id. A recommendation without a cluster matches if jobs of that id ran on one
-    cluster only, since feedback may have filled in the cluster from the virtual cluster.
-    """
-    wanted: dict[Name, Finished] = {}
-    alone: dict[Name, list[Name]] = defaultdict(list)
-    for job in ran:
-        name = (job.trace, job.cluster, job.job_id)
-        if not shrunk_resources(job) and name not in wanted:
-            wanted[name] = job
-            alone[job.trace, "", job.job_id].append(name)
-    targets: dict[Name, tuple[float | None, ...]] = {}
-    for record in _records(store, list(wanted.values())):
-        for asked, answer in recommendations_of(record):
-            name = (asked["trace"], asked.get("cluster") or "", asked["job_id"])
-            names = [name] if name in wanted else alone.get(name, [])
-            if len(names) == 1:
-                targets.setdefault(names[0], tuple(answer["target"].get(resource) for resource in RESOURCES))
-    return [
-        (wanted[name], _spare_hours(wanted[name], target))
-        for name, target in targets.items()
-        if any(map(is_below, target, wanted[name].requests))
-    ]
-
-
-def _records(store: Store, jobs: Sequence[Finished]) -> Iterator[AnswerRecord]:
-    named = list(dict.fromkeys(job.answer_id for job in jobs if job.answer_id is not None))[:ANSWERS_LOOKED_UP]
-    for record in named_answers(store, named, parts=_PARTS, limit_bytes=READ_BYTES):
-        if record.kind == RECOMMENDATION:
-            yield record
-    if jobs:
-        yield from newest_answers(
-            store, parts=_PARTS, kind=RECOMMENDATION, limit=ANSWERS_LOOKED_THROUGH, limit_bytes=READ_BYTES
-        )
-
-
-def _spare_hours(job: Finished, target: Sequence[float | None]) -> tuple[float, ...]:
-    hours = job.run_s * job.instances / 3600.0
-    pairs = zip(job.requests, target, strict=True)
-    return tuple((asked - less) * hours if asked is not None and less is not None else 0.0 for asked, less in pairs)

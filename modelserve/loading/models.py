@@ -27,7 +27,7 @@ from modelserve.loading.served import ServedModel, warm
 from modelserve.store.changes import Erasure
 from modelserve.store.finished import Stored
 
-__all__ = ["ModelSet", "Snapshot"]
+__all__ = ["ModelSet", "Snapshot", "of_job"]
 
 Kind = Literal["runtime", "usage"]
 Held = TypeVar("Held")
@@ -68,14 +68,15 @@ class Snapshot:
 
     def model_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> ServedModel | None:
         """Return the champion for a job: the model of its workload if there is one, else of its task type, or None."""
-        return _of_job(self.champions, kind, trace, workload, task_type)
+        return of_job(self.champions, kind, trace, workload, task_type)
 
     def failure_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> str | None:
         """Return why the champion for a job could not be loaded, or None if there is no failure."""
-        return _of_job(self.failures, kind, trace, workload, task_type)
+        return of_job(self.failures, kind, trace, workload, task_type)
 
 
-def _of_job(held: Mapping[str, Held], kind: Kind, trace: str, workload: str | None, task_type: str) -> Held | None:
+def of_job(held: Mapping[str, Held], kind: Kind, trace: str, workload: str | None, task_type: str) -> Held | None:
+    """Return what is held for a job: under the model name of its workload if there is one, else of its task type."""
     names = (f"{kind}.{trace}.{part}" for part in (workload, task_type) if part is not None)
     return next((held[name] for name in names if name in held), None)
 

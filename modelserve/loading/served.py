@@ -1,31 +1,48 @@
-"""A loaded model: bundle, compiled trees, builder of feature rows, history, and the weights that feedback changes."""
+"""A loaded model with its history and the weights that feedback changes, and the feature rows that it received.
+
+The rows are encoded for the log of answers.
+"""
 
 import json
 import math
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from pydantic_core import to_json
 
 from features.contract import RESPONSE_CONTRACT
 from features.online import JobAsked, OnlineHistory
-from features.rows import RowBuilder, Rows
+from features.references import HISTORY_FORECASTS
+from features.rows import RowBuilder
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.combination import Combination
 from modelserve.bundle.run_times import combination_of, member_forecasts, response_log_s
 from modelserve.bundle.trees.compiled import tree_outputs
-from modelserve.errors import BundleError
+from modelserve.errors import BadRequest, BundleError
 from modelserve.store.finished import Stored
 from scheduler_core.types import FloatArray, IntArray
 
-__all__ = ["Look", "ServedModel"]
+__all__ = ["Scored", "ServedModel", "decode_features", "encode_features"]
 
 RESPONSES: Final = RowBuilder.of(RESPONSE_CONTRACT, relative=False)
 """Builds the rows of response models."""
+MAGIC: Final = b"TAUT-F2\n"
+_LENGTH: Final = struct.Struct("<I")
+_PAIRS: Final = ("<f8", (2,))
+_LAYOUT: Final[Mapping[str, tuple[str, tuple[int, ...]]]] = {
+    "reference_log_s": _PAIRS,
+    "rows": ("<i8", ()),
+    "runs": ("<i8", ()),
+    "shift_log_s": _PAIRS,
+    "evidence": ("<i8", (len(HISTORY_FORECASTS),)),
+}
+"""The arrays that follow a model's matrix, with the type and shape of a job's values."""
 
 
 @dataclass(slots=True)
@@ -41,21 +58,34 @@ class Learning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """The feature rows of n jobs, with the shift (n, 2) of `Scored`, and the members' forecasts (n, members, 2).
+class Scored:
+    """Feature rows (n, k) that one model received for n jobs of one call.
 
-    `forecasts` and `outputs` (of `ServedModel.outputs`) are None for a model without a combination.
+    `model` is the reference of the model (`<name>@<version>`), `digest` the digest of its bundle. `rows` (n,) is the
+    position of each job in the call, and `runs` (n,) the job's number of measured runs. `reference_log_s`, `evidence`
+    and `versions` are as in `features.rows`; `versions` is None in rows decoded from the log. `shift_log_s` (n, 2) is
+    what the combination adds to the trees' answer (`modelserve.bundle.combination`), 0 for a model without one.
+    `extremes` are as in `features.rows`. `forecasts` (n, members, 2) are those of the combination's members, `outputs`
+    those of `ServedModel.outputs`; both are None without a combination. None of the three is logged.
     """
 
-    rows: Rows
+    model: str
+    digest: str
+    rows: IntArray
+    matrix: npt.NDArray[np.float32]
+    reference_log_s: FloatArray
     shift_log_s: FloatArray
-    forecasts: FloatArray | None
+    evidence: IntArray
+    runs: IntArray
+    versions: tuple[int, int] | None = None
+    extremes: FloatArray | None = None
+    forecasts: FloatArray | None = None
     outputs: Mapping[str, FloatArray] | None = None
 
     @property
     def base_log_s(self) -> FloatArray:
-        """What is added to the trees' output (n, 2), in log seconds."""
-        return self.rows.reference_log_s + self.shift_log_s
+        """What is added to the trees' output (n, 2): the reference and the shift, in log seconds."""
+        return self.reference_log_s + self.shift_log_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,26 +131,39 @@ class ServedModel:
         """Set the weights back to those of the card."""
         self.learning.of_cluster, self.learning.seq = {}, 0
 
-    def look(self, asked: Sequence[JobAsked]) -> Look:
-        """Build the feature rows of jobs from the history, and combine the model's answer with other forecasts."""
+    def look(self, asked: Sequence[JobAsked], places: IntArray | None = None) -> Scored:
+        """Build the feature rows of jobs at `places` (n,) of a call, and combine the answer with other forecasts."""
         rows, start = self.rows.rows(asked, self.history), self.learning.start
-        if start is None:
-            return Look(rows=rows, shift_log_s=np.zeros((len(asked), 2)), forecasts=None)
-        outputs = self.outputs(rows.matrix)
-        raw = outputs[RUNTIME_TARGET]
-        forecasts = member_forecasts(
-            self.bundle, rows.matrix, raw, reference_log_s=rows.reference_log_s, history_log_s=rows.history_log_s
+        shift_log_s, forecasts, outputs = np.zeros((len(asked), 2)), None, None
+        if start is not None:
+            outputs = self.outputs(rows.matrix)
+            raw = outputs[RUNTIME_TARGET]
+            forecasts = member_forecasts(
+                self.bundle, rows.matrix, raw, reference_log_s=rows.reference_log_s, history_log_s=rows.history_log_s
+            )
+            shift_log_s = self._combined(asked, start, forecasts) - (raw + rows.reference_log_s)
+        return Scored(
+            model=self.reference,
+            digest=self.bundle.digest,
+            rows=np.arange(len(asked)) if places is None else places,
+            matrix=rows.matrix,
+            reference_log_s=rows.reference_log_s,
+            shift_log_s=shift_log_s,
+            evidence=rows.evidence,
+            runs=rows.runs,
+            versions=rows.versions,
+            extremes=rows.extremes,
+            forecasts=forecasts,
+            outputs=outputs,
         )
-        learnt, clusters = self.learning.of_cluster, {job.cluster for job in asked}
-        if len(clusters) == 1:
-            combined = learnt.get(clusters.pop() or "", start).combined(forecasts)
-        else:
-            combined = np.empty((len(asked), 2))
-            for cluster in clusters:
-                mine = [i for i, job in enumerate(asked) if job.cluster == cluster]
-                combined[mine] = learnt.get(cluster or "", start).combined(forecasts[mine])
-        shift_log_s = combined - (raw + rows.reference_log_s)
-        return Look(rows=rows, shift_log_s=shift_log_s, forecasts=forecasts, outputs=outputs)
+
+    def _combined(self, asked: Sequence[JobAsked], start: Combination, forecasts: FloatArray) -> FloatArray:
+        """Return the combination of each job's forecasts (n, 2), by the weights of its cluster."""
+        learnt, combined = self.learning.of_cluster, np.empty((len(asked), 2))
+        for cluster in {job.cluster for job in asked}:
+            mine = [i for i, job in enumerate(asked) if job.cluster == cluster]
+            combined[mine] = learnt.get(cluster or "", start).combined(forecasts[mine])
+        return combined
 
     def outputs(self, matrix: npt.NDArray[np.float32]) -> dict[str, FloatArray]:
         """Return the outputs (n, outputs) of every target's trees for a matrix (n, k), before calibration."""
@@ -161,9 +204,53 @@ def warm(model: ServedModel) -> None:
     )  # fmt: skip
     look = model.look([job])
     if card.kind == "runtime":
-        model.changed([job], look.rows.matrix, np.zeros(1, dtype=np.int64), np.ones((1, 3)))
-    matrix = model.rows.with_requests(look.rows.matrix, [job], np.zeros(1, dtype=np.int64), np.ones((1, 3)))
+        model.changed([job], look.matrix, np.zeros(1, dtype=np.int64), np.ones((1, 3)))
+    matrix = model.rows.with_requests(look.matrix, [job], np.zeros(1, dtype=np.int64), np.ones((1, 3)))
     model.history.measured_runs(job)
     for target, answer in model.outputs(matrix).items():
         if not np.isfinite(answer).all():
             raise BundleError(f"{model.reference}/{target}: a new job is answered {answer}, expected numbers")
+
+
+def encode_features(scored: Sequence[Scored]) -> bytes:
+    """Encode feature rows as bytes: a JSON header, then the arrays of each model, little-endian (see `_LAYOUT`)."""
+    header = to_json([[each.model, each.digest, *each.matrix.shape] for each in scored])
+    parts = [MAGIC, _LENGTH.pack(len(header)), header]
+    for each in scored:
+        parts.append(each.matrix.tobytes())
+        parts += [np.asarray(getattr(each, name), dtype=dtype).tobytes() for name, (dtype, _) in _LAYOUT.items()]
+    return b"".join(parts)
+
+
+def decode_features(blob: bytes) -> list[Scored]:
+    """Decode feature rows that `encode_features` wrote.
+
+    >>> decode_features(encode_features([]))
+    []
+    """
+    if not blob.startswith(MAGIC):
+        raise BadRequest(f"features: found {blob[: len(MAGIC)]!r}, expected {MAGIC!r}; the record has another format")
+    at = len(MAGIC) + _LENGTH.size
+
+    def array(dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:  # of the given type
+        nonlocal at
+        size = int(np.prod(shape))
+        # Copy, because compiled trees need writable arrays.
+        values = np.frombuffer(blob, dtype, size, at).reshape(shape).copy()
+        at += values.nbytes
+        return values
+
+    try:
+        (length,) = _LENGTH.unpack_from(blob, len(MAGIC))
+        header, at = json.loads(blob[at : at + length]), at + length
+        return [
+            Scored(
+                model=model,
+                digest=digest,
+                matrix=array("<f4", (count, width)),
+                **{name: array(dtype, (count, *shape)) for name, (dtype, shape) in _LAYOUT.items()},  # type: ignore[arg-type]  # `_LAYOUT` names the arrays alone
+            )
+            for model, digest, count, width in header
+        ]
+    except (ValueError, struct.error) as error:
+        raise BadRequest(f"features: found a record cut short ({error}), expected a complete record") from error

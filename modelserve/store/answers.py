@@ -1,8 +1,9 @@
 """The stored answer log (answers with models, versions and evidence), and shadow comparisons of challengers."""
 
+import json
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal
 
@@ -10,8 +11,8 @@ from sqlalchemy import Select, delete, exists, false, func, insert, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from modelserve.store.changes import KINDS, Erasure
-from modelserve.store.store import Store
-from modelserve.store.tables import ANSWERS, CHANGES, COMPARISONS
+from modelserve.store.finished import RESOURCES
+from modelserve.store.store import ANSWERS, CHANGES, COMPARISONS, Store
 
 __all__ = [
     "AnswerRecord",
@@ -29,6 +30,9 @@ __all__ = [
     "write_comparisons",
 ]
 
+Json = Mapping[str, Any]  # Any: JSON values
+UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError)
+"""Errors of reading a record that another version of the service wrote."""
 Part = Literal["context", "features", "response"]
 PARTS: Final[tuple[Part, ...]] = ("context", "features", "response")
 """The large columns of a record: each may take megabytes for a call with thousands of jobs."""
@@ -65,6 +69,24 @@ class AnswerRecord:
     def size_bytes(self) -> int:
         """The approximate size of the record in bytes."""
         return len(self.context) + len(self.features) + len(self.response) + 256
+
+    def jobs(self) -> list[Json]:
+        """Return the jobs of the call, each with its trace and cluster; none of an unreadable record."""
+        try:
+            body = json.loads(self.context)["body"]
+            of_call = {"cluster": body["cluster"]} if body.get("cluster") else {}
+            return [{**of_call, **job, "trace": job.get("trace") or self.trace} for job in body["jobs"]]
+        except UNREADABLE:
+            return []
+
+    def recommendations(self) -> list[tuple[Json, Json]]:
+        """Return every job of a recommendation or schedule with its answer; nothing of an unreadable record."""
+        try:
+            response = json.loads(self.response)
+            pairs = zip(self.jobs(), response.get("schedule") or response["recommendations"], strict=True)
+            return [(job, each) for job, each in pairs if job["job_id"] and each["target"].keys() >= set(RESOURCES)]
+        except UNREADABLE:
+            return []
 
 
 def write_answers(store: Store, records: Sequence[AnswerRecord]) -> None:

@@ -9,8 +9,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import Connection, and_, delete, exists, insert, or_, select
 
 from modelserve.store.finished import OOM, TRUSTS, Finished, Identity, Outcome, Stored, reports_of
-from modelserve.store.store import Store, take_numbers
-from modelserve.store.tables import CHANGES
+from modelserve.store.store import CHANGES, Store, take_numbers
 
 __all__ = [
     "Brake",

@@ -9,8 +9,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import ColumnElement, Connection, Float, and_, case, exists, func, or_, select, tuple_
 
 from modelserve.amounts import SLACK
-from modelserve.store.store import Store
-from modelserve.store.tables import CHANGES
+from modelserve.store.store import CHANGES, Store
 
 __all__ = [
     "BELIEVED",

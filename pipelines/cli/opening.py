@@ -23,8 +23,7 @@ from modelserve.calls.explanations import Shares, shares_of, value_of
 from modelserve.contract.jobs import flat
 from modelserve.contract.requests import JobRow, parse_lines
 from modelserve.errors import BundleError, MirrorError, NotKnown
-from modelserve.loading.feature_records import Scored, decode_features
-from modelserve.loading.served import ServedModel
+from modelserve.loading.served import Scored, ServedModel, decode_features
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, read_answer
 from pipelines.cli.options import Place, say

@@ -89,7 +89,7 @@ def _store(place: Place, option: str | None) -> str:
 
 def _tuned(task: "Task", judge: "Judge", store: str, trials: int, timeout_min: float | None) -> "Tuned":
     """Search one model and show its progress; if interrupted, say what is stored."""
-    from modelserve.bundle.quiet import without_password
+    from modelserve.bundle.registry import without_password
     from pipelines.models.tuning import tune as run
 
     shown = without_password(store).removeprefix(SQLITE)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import xgboost as xgb
 from pydantic import ConfigDict, Field, with_config
 
-from modelserve.bundle.quantile_forest import VALUES_PER_LEAF, QuantileForest
+from modelserve.bundle.boosters import VALUES_PER_LEAF, QuantileForest
 from modelserve.bundle.trees.compiled import tree_outputs
 from modelserve.bundle.trees.forest import read_forest
 from pipelines.models.metrics import FloatArray
@@ -190,7 +190,7 @@ def fit_forest(matrix: Matrix, target: FloatArray, *, seed: int, nthread: int) -
     """Fit a forest to rows (n, k) and their log run times minus the reference p50 (n,).
 
     XGBoost grows the trees on squared error. Each leaf samples `VALUES_PER_LEAF` of the training values that reach it,
-    with replacement; `modelserve.bundle.quantile_forest` computes quantiles from them.
+    with replacement; `modelserve.bundle.boosters` computes quantiles from them.
     """
     params = {
         "objective": "reg:squarederror",

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from modelserve.bundle.card import MODEL_NAME
 from modelserve.bundle.flavor import EXAMPLE, INPUTS, OUTPUTS
-from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_password
+from modelserve.bundle.registry import in_short, is_unknown, quietly, without_password
 from modelserve.errors import ServeError
 from pipelines.errors import PipelineError, RegistryError
 from pipelines.models.judging import PROVEN

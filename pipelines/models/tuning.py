@@ -17,7 +17,7 @@ import numpy as np
 import optuna
 from optuna.trial import TrialState
 
-from modelserve.bundle.quiet import without_password
+from modelserve.bundle.registry import without_password
 from pipelines.engine.engine import Engine
 from pipelines.errors import BadUsage, Busy, TrainingError
 from pipelines.lake.storage import exclusive

@@ -4,14 +4,12 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from features.online import EndedRun
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback import FeedbackBody
-from modelserve.learning.erasure import strike_late
 from modelserve.learning.feed import Feed
 from modelserve.loading.models import Snapshot
 from modelserve.scopes import Scope
@@ -106,7 +104,7 @@ def service_of(url: str | Path, models: Any = None, **settings: Any) -> Any:
         models=taught,
         store=store,
         log=log,
-        feed=Feed(store, taught, said, erased=partial(strike_late, store, log)),
+        feed=Feed(store, taught, said, log),
         clock=lambda: NOW,
     )
 

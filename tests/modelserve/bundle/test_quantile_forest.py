@@ -11,7 +11,7 @@ import xgboost as xgb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelserve.bundle.quantile_forest import VALUES_PER_LEAF, QuantileForest, read_quantile_forest
+from modelserve.bundle.boosters import VALUES_PER_LEAF, QuantileForest, read_quantile_forest
 from modelserve.errors import BundleError
 from tests.examples import examples
 

@@ -6,8 +6,7 @@ import pytest
 
 from modelserve.contract.calls import PREDICT
 from modelserve.learning.learned import Learned, Stop
-from modelserve.loading.feature_records import Scored, decode_features, encode_features
-from modelserve.loading.served import ServedModel
+from modelserve.loading.served import Scored, ServedModel, decode_features, encode_features
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord

@@ -15,7 +15,6 @@ from modelserve.calls.schedule import schedule
 from modelserve.contract.calls import PLACE, RECOMMEND, SCHEDULE
 from modelserve.contract.placements import ScheduleBody
 from modelserve.errors import Forbidden
-from modelserve.learning.logged import jobs_of, recommendations_of
 from modelserve.scopes import Scope
 from modelserve.service import Service
 from tests.modelserve.answering import answer_of, folder_of, job, service_of
@@ -118,9 +117,9 @@ def test_the_log_has_one_record_that_counts_as_recommendations(service: Service)
 
     [record] = service.log.records
     assert (record.kind, record.models) == ("recommendation", "runtime.pai.ctr@7 usage.pai.ctr@7")
-    pairs = recommendations_of(record)
+    pairs = record.recommendations()
     assert [answer["target"] for _, answer in pairs] == [row["target"] for row in said["schedule"]]
-    assert {each["cluster"] for each in jobs_of(record)} == {"pai"}
+    assert {each["cluster"] for each in record.jobs()} == {"pai"}
 
 
 def test_without_a_service_every_target_is_applied(service: Service, bundles: dict[str, Bundle]) -> None:

@@ -16,7 +16,7 @@ from modelserve.bundle.population import Population
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback import ModelDrift
 from modelserve.learning.drift import THRESHOLDS
-from modelserve.loading.feature_records import Scored, encode_features
+from modelserve.loading.served import Scored, encode_features
 from modelserve.scopes import Scope
 from modelserve.store.answers import write_answers
 from modelserve.store.changes import insert_finished

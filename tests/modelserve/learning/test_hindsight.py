@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from modelserve.contract.calls import PREDICT
-from modelserve.learning.hindsight import scored_in_hindsight
+from modelserve.learning.feedback import scored_in_hindsight
 from modelserve.loading.models import ModelSet
 from modelserve.store.finished import Finished, newest_finished
 from tests.modelserve.answering import answer_of, folder_of
@@ -91,7 +91,7 @@ def test_a_model_that_fails_costs_its_figures_only(service: Any, monkeypatch: py
     def fail(*_: object) -> None:
         raise ValueError("no rows today")
 
-    monkeypatch.setattr("modelserve.learning.hindsight._run_times", fail)
+    monkeypatch.setattr("modelserve.learning.feedback._run_times", fail)
 
     service.take_feedback(body([finished("a")]), ACCOUNTING)
 

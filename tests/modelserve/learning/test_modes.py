@@ -1,6 +1,5 @@
 """Modes: set within reach, seen within reach, and what was realised, worked out by hand."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,20 +12,11 @@ from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning.modes import NO_BRAKE
 from modelserve.scopes import Scope
-from modelserve.store.answers import AnswerRecord, write_answers
 from modelserve.store.finished import newest_finished
-from tests.modelserve.feedback_cases import ACCOUNTING, NO_MODELS, FakeModels, answer_record, body, context_of, row
+from tests.modelserve.feedback_cases import ACCOUNTING, NO_MODELS, FakeModels, body, row
 
 Serve = Callable[..., Any]
 EAST = Caller(name="east", scopes=frozenset({Scope.ADMIN}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
-
-
-def recommended(answer_id: str, target_mem_gib: float, *job_ids: str, cluster: str = "pai") -> AnswerRecord:
-    jobs = [{"job_id": job_id, "cluster": cluster} for job_id in job_ids]
-    target = {"cpu_cores": 6.0, "mem_gib": target_mem_gib, "gpus": 0.5}
-    answers = [{"job_id": job_id, "target": target} for job_id in job_ids]
-    response = json.dumps({"recommendations": answers}).encode()
-    return answer_record(answer_id, kind="recommendation", context=context_of(*jobs), response=response)
 
 
 @pytest.mark.parametrize(
@@ -136,50 +126,6 @@ def test_what_was_realised_is_what_the_jobs_say(service: Any) -> None:
     assert ctr.hours["gpus"].saved == pytest.approx(0.5)
     assert ctr.hours["cpu_cores"].saved == pytest.approx(0.0)
     assert (nlp.task_type, nlp.jobs, nlp.shrunk_jobs, nlp.kill_rate) == ("nlp", 1, 0, None)
-
-
-def test_what_was_recommended_and_not_applied_is_told(service: Any) -> None:
-    write_answers(
-        service.store,
-        [
-            recommended("r1", 12.0, "by name", "shrunk", "unknown"),
-            recommended("r2", 20.0, "no less"),
-            recommended("r3", 12.0, "elsewhere", cluster="west"),
-            recommended("r4", 15.0, "by answer", "by name"),
-        ],
-    )
-    rows = [
-        row("by name"),
-        row("by answer", answer_id="r4"),
-        row("shrunk", allocation={"mem_gib": 12.0}),
-        row("no less"),
-        row("elsewhere"),
-        row("never asked"),
-    ]
-    service.take_feedback(body(rows), ACCOUNTING)
-
-    [ctr] = service.read_modes(ANYONE).realised
-
-    # Two instances for an hour: 20 - 15 GiB each by the newest answer.
-    assert ctr.not_applied.jobs == 2
-    assert ctr.not_applied.hours == pytest.approx({"cpu_cores": 0.0, "mem_gib": 20.0, "gpus": 0.0})
-
-
-def test_a_call_that_named_no_cluster_is_matched_where_it_can_mean_one_job_only(service: Any) -> None:
-    write_answers(
-        service.store,
-        [
-            recommended("r1", 12.0, "placed", "twice", cluster=None),
-            recommended("r2", 12.0, "elsewhere", cluster="west"),
-        ],
-    )
-    rows = [row("placed"), row("twice"), row("twice", cluster="west"), row("elsewhere")]
-    service.take_feedback(body(rows), ACCOUNTING)
-
-    [ctr] = service.read_modes(ANYONE).realised
-
-    assert ctr.not_applied.jobs == 1
-    assert ctr.not_applied.hours["mem_gib"] == pytest.approx(16.0)
 
 
 def test_tenants_see_their_own_jobs_brakes_and_modes(service: Any) -> None:

@@ -19,7 +19,7 @@ from modelserve.contract.feedback_rules import teachable_use
 from modelserve.learning.learned import CALM_RUNS, DAY_S
 from modelserve.scopes import Scope
 from modelserve.store.finished import named_finished, newest_finished
-from modelserve.store.tables import CHANGES
+from modelserve.store.store import CHANGES
 from tests.modelserve.feedback_cases import (
     ABOUT,
     ACCOUNTING,

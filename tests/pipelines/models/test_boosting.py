@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xgboost as xgb
 
-from modelserve.bundle.quantile_forest import VALUES_PER_LEAF, read_quantile_forest
+from modelserve.bundle.boosters import VALUES_PER_LEAF, read_quantile_forest
 from pipelines.models import boosting
 from pipelines.models.boosting import Boosting, Columns, FittedForest, Rows, features_share, fit_forest
 
