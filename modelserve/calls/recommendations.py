@@ -166,10 +166,11 @@ def answer_of(found: Recommendation, sources: Sources) -> Values:
     Recommended amounts are rounded up (`rounded_up`).
     """
     asked = found.request
+    requested = _amounts(asked.row())
     return {
         "job_id": found.job_id,
-        "request": _amounts(asked.row()),
-        "target": _amounts(rounded_up(found.target, asked)),
+        "request": requested,
+        "target": requested if found.target is asked else _amounts(rounded_up(found.target, asked)),
         "lower_bound": _amounts(rounded_up(found.lower_bound, asked)),
         "run_time_s": {"p50": finite(found.run_time_p50_s), "p90": finite(found.run_time_p90_s)},
         "run_time_change": finite(found.run_time_change),
@@ -184,7 +185,8 @@ def answer_of(found: Recommendation, sources: Sources) -> Values:
 
 
 def _amounts(row: tuple[float, float, float]) -> dict[str, float | None]:
-    return {name: value if math.isfinite(value) else None for name, value in zip(RESOURCES, row, strict=True)}
+    cpu_cores, mem_gib, gpus = row
+    return {"cpu_cores": finite(cpu_cores), "mem_gib": finite(mem_gib), "gpus": finite(gpus)}
 
 
 def _note(found: Recommendation, sources: Sources) -> str | None:

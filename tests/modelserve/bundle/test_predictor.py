@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from features.build import build
+from features.build import build, with_requests
 from features.contract import RESPONSE_CONTRACT
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.predictor import InProcessPredictor, evidence_of, jobs_frame, use_quantiles
+from modelserve.bundle.predictor import InProcessPredictor, candidate_rows, evidence_of, jobs_frame, use_quantiles
 from modelserve.bundle.run_times import five_resources, run_time_features, run_time_quantiles
 from pipelines.simulation.advice import ConstantPredictor
 from scheduler_core.errors import PredictorUnavailable
@@ -253,3 +253,19 @@ def test_a_relative_model_answers_against_the_like(bundles: dict[str, Bundle], s
     assert np.ptp(built.reference_log_s) > 0
     assert answer.p50 == pytest.approx(np.exp(raw.min(axis=1)))
     assert answer.p90 == pytest.approx(np.exp(raw.max(axis=1)))
+
+
+def test_rows_of_candidates_are_the_encoding_of_their_features_to_the_bit(bundles: dict[str, Bundle]) -> None:
+    bundle = bundles["runtime.pai.ctr"]
+    ours = [each for each in JOBS if each.trace == "pai"]
+    frame = jobs_frame(ours, bundle.history)
+    seen = run_time_features(bundle, frame).features
+    rng = np.random.default_rng(3)
+    rows = rng.integers(0, len(ours), 60)
+    requests = rng.choice([0.0, 0.5, 6.0, 29.3, np.nan], (60, 3))
+
+    found = candidate_rows(bundle.contract, seen, frame, rows, requests)
+
+    np.testing.assert_array_equal(found, bundle.contract.encode(with_requests(seen, frame, rows, requests)))
+    assert found.dtype == np.float32
+    assert (found != bundle.contract.encode(seen)[rows]).any()
