@@ -256,7 +256,7 @@ def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> 
     lower = np.minimum(np.fmax(known.floors, minimums), known.requests)
     raises = np.where((cold | invalid | known.opted_out)[:, None], np.nan, known.raises)
     alpha = np.concatenate([[1.0], alphas])[column]
-    model_decided, raised = _differ(targets, by_floor_alone), np.isfinite(raises).any(axis=1)
+    model_decided, raised = _differ(targets, by_floor_alone), np.asarray(np.isfinite(raises).any(axis=1))
     columns = changed, targets, lower, p50[rows, column], p90[rows, column], change, alpha, model_decided, known.runs
     of_jobs = zip(jobs, reasons, raised.tolist(), raises.tolist(), *(each.tolist() for each in columns), strict=True)
     return [

@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -20,7 +20,7 @@ import numpy as np
 from features.online import JobAsked
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.card import RUNTIME_TARGET
-from modelserve.bundle.predictor import calibrated_use
+from modelserve.bundle.predictor import Kind, calibrated_use
 from modelserve.bundle.run_times import calibrated_run_times
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback import EARLIEST, FeedbackAnswer, FeedbackBody, FeedbackResult
@@ -53,6 +53,7 @@ Asked = tuple[str | None, ...]
 """Values of `ABOUT`."""
 Figures = Mapping[str, Sequence[float | str | None]]
 """Columns of `Finished`, one value for each job."""
+Score = Callable[[ServedModel, Sequence[JobAsked]], Figures]
 NUMBERS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus", "time_limit_s", "priority")
 logger = logging.getLogger(__name__)
 
@@ -195,11 +196,12 @@ def scored_in_hindsight(rows: Sequence[Finished], snapshot: Snapshot) -> list[Fi
     that ran with a smaller allocation. Errors and drift are computed from them.
     """
     scored = list(rows)
-    for held, kind, score in (
+    of_kinds: tuple[tuple[Mapping[str, ServedModel], Kind, Score], ...] = (
         (snapshot.champions, "runtime", _run_times),
         (snapshot.champions, "usage", _peaks),
         (snapshot.challengers, "runtime", _challenged),
-    ):
+    )
+    for held, kind, score in of_kinds:
         members: dict[int, tuple[ServedModel, list[int]]] = {}
         for i, row in enumerate(rows):
             model = of_job(held, kind, row.trace, row.workload, row.task_type)

@@ -15,6 +15,7 @@ from modelserve.store.finished import RESOURCES
 from modelserve.store.store import ANSWERS, CHANGES, COMPARISONS, Store
 
 __all__ = [
+    "UNREADABLE",
     "AnswerRecord",
     "Comparison",
     "Part",
