@@ -64,22 +64,6 @@ def test_which_devices_of_a_machine_are_taken(milli: int, instances: int, expect
     assert bound(np.array([[1000, 500, 1000, 350]]), milli, [(0, instances)]) == expected
 
 
-def test_what_is_free_in_two_rooms_is_so_device_by_device() -> None:
-    cluster = Cluster(gpu_machines(2), "devices")
-    half = gang(500)
-    first, second = (
-        cluster.empty.without([Allocation(demand=half, counts=((0, 1),), devices=((0, device, 500),))])
-        for device in (0, 1)
-    )
-
-    both = first.within(second)
-
-    assert both.devices is not None
-    assert both.devices.tolist() == [[500, 500]]
-    assert both.free[0, 2] == 1000
-    assert not both.fits(gang(1000))
-
-
 @pytest.mark.parametrize("taken", [(0, 1, 500), (0, 0, 1500)])
 def test_no_allocation_goes_beyond_a_device(taken: tuple[int, int, int]) -> None:
     room = Cluster(gpu_machines(1, 4), "devices").empty

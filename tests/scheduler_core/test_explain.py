@@ -147,17 +147,6 @@ def test_a_job_larger_than_the_cluster_never_starts_as_it_is() -> None:
     assert [(change.field, change.job.request.gpus) for change in found.changes] == [("gpus", 4.0)]
 
 
-def test_jobs_are_named_by_their_ids() -> None:
-    running = (runs("train-1", "a", asked(gpus=4), 60.0),)
-    snapshot = Snapshot(machines=(machine("a"),), running=running, jobs=(job("eval-2", request=asked(gpus=1)),))
-
-    [found] = explain_waiting(snapshot, None, 10)
-
-    assert found.must_end == ("train-1",)
-    assert "Job eval-2 is number 1 of 1" in found.text
-    assert "have ended: train-1 (expected in 60 s)" in found.text
-
-
 def test_only_jobs_of_the_queue_are_explained_and_those_that_start_are_left_out() -> None:
     snapshot = Snapshot(machines=(machine("a"),), running=(runs("r", "a", asked()),), jobs=(job(),))
 

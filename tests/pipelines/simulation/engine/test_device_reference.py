@@ -159,26 +159,3 @@ def test_devices_agree_with_brute_force(
     assert found == expected
     assert [list(one[-1]) for one in found] == [list(one[-1]) for one in expected], "hosts in the order of first use"
     assert set(schedule.never_fits.nonzero()[0].tolist()) == too_large
-
-
-def test_the_reference_sees_what_it_should() -> None:
-    """Guard the oracle itself: parts on one device, whole ones on idle devices, as worked by hand."""
-    plain = {"at": 0.0, "cores": 0, "instances": 1, "run": 10.0}
-    jobs: list[dict[str, Any]] = [
-        {**plain, "gpus": 0.7, "instances": 2},
-        {**plain, "gpus": 0.3},
-        {**plain, "gpus": 1.5},
-        {**plain, "gpus": 3.0},
-        {**plain, "gpus": 0.4, "at": 1.0},
-    ]
-
-    found, too_large = by_seconds(jobs, Discipline(placement="first_fit"))
-
-    assert found == [
-        (0, 0.0, 10.0, {0: [70, 70]}),
-        (1, 0.0, 10.0, {0: [30, 0]}),
-        (2, 0.0, 10.0, {2: [100, 100, 0]}),
-        (4, 1.0, 11.0, {1: [40]}),
-        (3, 10.0, 20.0, {2: [100, 100, 100]}),
-    ]
-    assert too_large == set()

@@ -105,11 +105,6 @@ def srpt_response_s(arrivals_per_s: float, mean_run_s: float) -> float:
     return float(up_to((waits + up_to(1.0 / idle)) * density)[-1])
 
 
-def test_the_formula_of_srpt_at_almost_no_load_is_the_run_time() -> None:
-    assert srpt_response_s(1e-9, 100.0) == pytest.approx(100.0, rel=1e-5)
-    assert srpt_response_s(0.008, 100.0) < 0.5 * 100.0 / (1.0 - 0.8), "less than half of what FIFO takes"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("utilisation", [0.5, 0.8])
 def test_mean_responses_are_those_of_srpt(utilisation: float) -> None:

@@ -145,24 +145,3 @@ def test_the_simulator_agrees_with_brute_force(drawn: list[dict[str, Any]], rule
     assert found == expected
     assert [list(one[-1]) for one in found] == [list(one[-1]) for one in expected], "hosts in the order of first use"
     assert set(schedule.never_fits.nonzero()[0].tolist()) == too_large
-
-
-def test_the_reference_sees_what_it_should() -> None:
-    """Guard the oracle itself: a kill, an overtake and a gang over two machines, as worked by hand."""
-    plain = {"at": 0.0, "cores": 0, "instances": 1, "predicted": 1.0, "fails": False, "priority": 0.0}
-    jobs: list[dict[str, Any]] = [
-        {**plain, "gpus": 2.0, "instances": 4, "run": 10.0},
-        {**plain, "gpus": 4.0, "run": 5.0},
-        {**plain, "at": 1.0, "gpus": 2.0, "run": 6.0, "fails": True}
-        | {"granted": (0, 0, 1.0), "granted_run": 3.0, "dies": True},
-    ]
-
-    found, too_large = by_seconds(jobs, Discipline(placement="first_fit"), 30)
-
-    assert found == [
-        (0, 0, 10.0, "completed", {0: 2, 1: 2}),
-        (2, 1, 4.0, "killed", {2: 1}),
-        (2, 4, 10.0, "failed", {2: 1}),
-        (1, 10, 15.0, "completed", {0: 1}),
-    ]
-    assert too_large == set()

@@ -100,26 +100,19 @@ def check_that_all_end(asked: World, schedule: Schedule) -> None:
         assert schedule.ending[last] in (Ending.KILLED, Ending.PREEMPTED, Ending.INTERRUPTED), "it waits again"
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
-@settings(max_examples=examples(10))
-@given(seed=SEEDS, part=st.sampled_from([1.0, 0.7, 1.5]))
-def test_devices_hold_under_every_policy(policy: str, option: str, seed: int, part: float) -> None:
+@pytest.mark.parametrize("placement", sorted(PLACEMENTS))
+@settings(max_examples=examples(40))
+@given(
+    seed=SEEDS,
+    option=st.sampled_from(OPTIONS),
+    policy=st.sampled_from(sorted(QUEUE_POLICIES)),
+    part=st.sampled_from([1.0, 0.7, 1.5]),
+)
+def test_devices_hold_under_every_placement_and_policy(
+    placement: str, seed: int, option: str, policy: str, part: float
+) -> None:
     asked = world(seed, 25, policy, option)
     asked = replace(asked, jobs=scaled(asked.jobs, part))
-
-    schedule = shared(asked)
-
-    check_devices(schedule)
-    check_that_all_end(asked, schedule)
-
-
-@pytest.mark.parametrize("placement", sorted(PLACEMENTS))
-@settings(max_examples=examples(15))
-@given(seed=SEEDS, option=st.sampled_from(OPTIONS), policy=st.sampled_from(["fifo", "sjf", "srtf", "las"]))
-def test_devices_hold_under_every_placement(placement: str, seed: int, option: str, policy: str) -> None:
-    asked = world(seed, 25, policy, option)
-    asked = replace(asked, jobs=scaled(asked.jobs, 0.7))
 
     schedule = shared(asked, placement=placement)
 
