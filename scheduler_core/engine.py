@@ -5,7 +5,7 @@ The same input always gives the same schedule.
 """
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from scheduler_core.queueing import QUEUE_POLICIES, Discipline, Jobs, predicted_
 from scheduler_core.target import SlidingTarget, TargetWorkload, goal_of, kinds_of, target_of
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["NO_BREAKS", "Ties", "begun", "effort_s", "fill", "goals_of", "in_arrays", "pays", "run"]
+__all__ = ["NO_BREAKS", "begun", "effort_s", "fill", "goals_of", "in_arrays", "pays", "run"]
 
 
 NO_BREAKS: Final = Breaks(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64))
@@ -111,12 +111,8 @@ def goals_of(jobs: Jobs, cluster: Machinery, discipline: Discipline, target: Sli
     return goals
 
 
-Ties = Literal["first", "random"]
-"""How to choose among machines with equal scores: the first, or a random one."""
-
-
 def fill(
-    jobs: Jobs, cluster: Machinery, placement: str, target: TargetWorkload, *, ties: Ties, rng: np.random.Generator
+    jobs: Jobs, cluster: Machinery, placement: str, target: TargetWorkload, rng: np.random.Generator
 ) -> tuple[IntArray, BoolArray, FloatArray]:
     """Place n pods in turn by device; none ends, and pods that do not fit are dropped.
 
@@ -137,7 +133,7 @@ def fill(
     rules = Discipline(placement=placement, match_gpu_type=True)
     state = begun(jobs, cluster, rules, horizon_s=1.0, target=target)
     count = len(jobs.arrive_s)
-    draws = rng.random((count, 2)) if ties == "random" or placement == "random" else np.full((count, 2), -1.0)
+    draws = rng.random((count, 2)) if placement == "random" else np.full((count, 2), -1.0)
     machine, weighed = (np.empty(count, dtype=np.int64) for _ in range(2))
     taken = np.zeros((count, cluster.devices.shape[1]), dtype=np.bool_)
     rows = np.ascontiguousarray(state.queue.jobs["granted_bucket"])

@@ -8,9 +8,8 @@ price of energy (ours), only steps that save enough time for their energy are ta
 
 import heapq
 import math
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -25,10 +24,7 @@ from scheduler_core.planning.elastic import (
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["STAGES", "Round", "Stage", "allocate", "carbon_round"]
-
-Stage = Literal["counts", "frequency"]
-STAGES: Final[tuple[Stage, ...]] = ("counts", "frequency")
+__all__ = ["Round", "allocate", "carbon_round"]
 
 NO_STEP: Final = -1
 FIRST_GPUS: Final = 0
@@ -48,14 +44,11 @@ def allocate(
     gpus: int,
     period: Period,
     *,
-    stages: Collection[Stage] = STAGES,
     price_s_per_kwh: float = 0.0,
 ) -> CountsAndFrequencies:
     """Choose every job's GPUs and frequency for one period, within its carbon budget.
 
-    Counts are chosen at each job's energy-optimal frequency. Without the stage `counts`, elastic jobs get their fewest
-    allowed GPUs. Without the stage `frequency`, jobs stay at the energy-optimal one. A rigid job gets its whole count
-    in its first step. If not all jobs can get their first GPUs, jobs with the smallest T·C (run time times emissions)
+    Counts are chosen at each job's energy-optimal frequency. A rigid job gets its whole count in its first step. If not all jobs can get their first GPUs, jobs with the smallest T·C (run time times emissions)
     start, the others are postponed, and a note reports it. If the best step would exceed the budget, the next best
     step that fits is taken (ours; the patent ends the stage there).
 
@@ -74,11 +67,10 @@ def allocate(
     jobs = jobs.rows(order)
     step = jobs.optimal_step
     ladders = count_ladders(jobs, step, period, price_s_per_kwh)
-    count, notes = climb("counts", ladders, gpus, period, least_only="counts" not in stages)
-    if "frequency" in stages:
-        ladders = frequency_ladders(jobs, count, step, period, price_s_per_kwh)
-        step, more = climb("frequency", ladders, gpus, period)
-        notes += more
+    count, notes = climb("counts", ladders, gpus, period)
+    ladders = frequency_ladders(jobs, count, step, period, price_s_per_kwh)
+    step, more = climb("frequency", ladders, gpus, period)
+    notes += more
     if waits := int((count == 0).sum()):
         notes = [f"{waits} of {len(count)} jobs postponed: their first GPUs did not fit", *notes]
     place = np.argsort(order)
@@ -172,14 +164,12 @@ def _ladders(
     return Ladders(choice=choice, gpus=gpus, limited_g=period.grams(watts, left_s), kind=kind, rank=rank)
 
 
-def climb(
-    stage: Stage, ladders: Ladders, gpus: int, period: Period, *, least_only: bool = False
-) -> tuple[IntArray, list[str]]:
+def climb(stage: str, ladders: Ladders, gpus: int, period: Period) -> tuple[IntArray, list[str]]:
     """Climb all ladders from their lowest rungs, always by the step of highest priority; ties go to the first job.
 
     Returns each job's GPU count or frequency index (J,), and a note on the limit that stopped it. A step is taken
     only if enough GPUs are free and the emissions that the budget limits stay within it. After a step that lowers
-    emissions, steps skipped because of the budget are tried again. With `least_only`, only first GPUs are given.
+    emissions, steps skipped because of the budget are tried again.
     """
     limit_g = period.budget_g * (1.0 - BUDGET_MARGIN)
     # Lists, because reading single elements of arrays is slow.
@@ -195,9 +185,7 @@ def climb(
     short_of_gpus = False
     while heap:
         entry = heapq.heappop(heap)
-        what, _, row = entry
-        if least_only and what != FIRST_GPUS:
-            break
+        *_, row = entry
         at = rung[row]
         wanted = held[row][at + 1] - held[row][at]
         change_g = limited_g[row][at + 1] - limited_g[row][at]

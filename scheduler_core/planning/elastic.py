@@ -121,18 +121,13 @@ class Period:
 class CountsAndFrequencies:
     """A plan for one period: GPU count `gpus` (J,) and index `step` (J,) into `ElasticJobs.mhz` of every job.
 
-    `notes` are messages for the user: how many jobs are
-    postponed and why, and whether a stage stopped at a limit.
+    A job with 0 GPUs is postponed. `notes` are messages for the user: how many jobs are postponed and why, and whether
+    a stage stopped at a limit.
     """
 
     gpus: IntArray
     step: IntArray
     notes: tuple[str, ...] = ()
-
-    @property
-    def postponed(self) -> BoolArray:
-        """Return which jobs get no GPU in this period (J,)."""
-        return np.asarray(self.gpus == 0, dtype=np.bool_)
 
 
 def remaining_s(jobs: ElasticJobs, plan: CountsAndFrequencies) -> FloatArray:

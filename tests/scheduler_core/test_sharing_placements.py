@@ -115,7 +115,7 @@ def test_fragmentation_kept_while_filling_is_that_computed_anew(
     units = np.array([demand.units for demand in demands], dtype=np.int64)
     jobs = Jobs.of(units, np.array(codes, dtype=np.int64), types)
     rng = np.random.default_rng(0)
-    machine, devices, fragmented = fill(jobs, cluster, "fgd", target, ties="first", rng=rng)
+    machine, devices, fragmented = fill(jobs, cluster, "fgd", target, rng)
     for row, demand in enumerate(demands):
         if machine[row] >= 0:
             milli = ask_of(demand).milli

@@ -111,7 +111,7 @@ def filled_up(policy: str, seed: int, *, pods: PodList) -> list[Row]:
     order = inflate(pods.units[:, 2], capacity_milli, rng=for_pods)
     machines = [pods.machines[at] for at in for_nodes.permutation(len(pods.machines))]
     jobs = Jobs.of(pods.units[order], pods.gpu_type[order], pods.gpu_types)
-    node, _, _ = fill(jobs, Cluster(machines, sharing="devices"), policy, pods.target, ties="first", rng=for_ties)
+    node, _, _ = fill(jobs, Cluster(machines, sharing="devices"), policy, pods.target, for_ties)
     milli, to_pct = pods.units[order, 2], 100.0 / capacity_milli
     every = pl.DataFrame(
         {

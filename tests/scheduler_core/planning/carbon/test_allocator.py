@@ -18,8 +18,8 @@ PLENTY = Period(intensity_g_per_kwh=400.0, budget_g=1e9, period_s=600.0)
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["period", "to-completion"])
 @pytest.mark.parametrize("price", [0.0, 1e5])
-def test_a_thousand_random_rounds_stay_within_the_budget(price: float, rule: str) -> None:
-    for seed in range(1000):
+def test_random_rounds_stay_within_the_budget(price: float, rule: str) -> None:
+    for seed in range(300):
         jobs, gpus, period = random_round(seed)
         period = dataclasses.replace(period, rule=rule)
         check_feasible(jobs, allocate(jobs, gpus, period, price_s_per_kwh=price), gpus, period)
@@ -120,7 +120,7 @@ def test_a_job_alone_gets_no_fewer_gpus_on_more_budget() -> None:
         jobs, gpus, period = random_round(seed)
         alone = jobs.rows(np.array([0]))
         given = [
-            int(allocate(alone, gpus, dataclasses.replace(period, budget_g=part), stages=("counts",)).gpus[0])
+            int(allocate(alone, gpus, dataclasses.replace(period, budget_g=part)).gpus[0])
             for part in np.geomspace(0.1, 1e4, 12)
         ]
         assert given == sorted(given)
@@ -145,7 +145,7 @@ def test_first_gpus_go_by_the_shortest_time_times_carbon_and_the_rest_waits() ->
 
     plan = allocate(jobs, 2, PLENTY)
 
-    assert plan.postponed.tolist() == [False, False, True]
+    assert (plan.gpus == 0).tolist() == [False, False, True]
     assert "1 of 3 jobs postponed" in plan.notes[0]
 
 
@@ -172,20 +172,10 @@ def test_what_was_passed_over_is_taken_once_a_step_has_lowered_emissions() -> No
 def test_counts_are_chosen_at_the_energy_optimal_frequency_and_then_raised() -> None:
     jobs = jobs_of([[1.0, 1.5]], perf=[0.5, 0.9, 1.0], watts=[80.0, 90.0, 200.0])
 
-    first = allocate(jobs, 8, PLENTY, stages=("counts",))
-    both = allocate(jobs, 8, PLENTY)
+    plan = allocate(jobs, 8, PLENTY)
 
-    assert (first.gpus.tolist(), first.step.tolist()) == ([2], [1])
-    assert (both.gpus.tolist(), both.step.tolist()) == ([2], [2])
-
-
-def test_without_counts_jobs_keep_their_first_gpus() -> None:
-    jobs = jobs_of([[1.0, 2.0]] * 2, perf=[0.5, 1.0], watts=[80.0, 200.0], rigid=[2, 0])
-
-    plan = allocate(jobs, 8, PLENTY, stages=("frequency",))
-
-    assert plan.gpus.tolist() == [2, 1]
-    assert plan.step.tolist() == [1, 1]
+    assert jobs.optimal_step.tolist() == [1]
+    assert (plan.gpus.tolist(), plan.step.tolist()) == ([2], [2])
 
 
 def test_no_jobs_make_an_empty_plan() -> None:
