@@ -48,9 +48,10 @@ def allocate(
 ) -> CountsAndFrequencies:
     """Choose every job's GPUs and frequency for one period, within its carbon budget.
 
-    Counts are chosen at each job's energy-optimal frequency. A rigid job gets its whole count in its first step. If not all jobs can get their first GPUs, jobs with the smallest T·C (run time times emissions)
-    start, the others are postponed, and a note reports it. If the best step would exceed the budget, the next best
-    step that fits is taken (ours; the patent ends the stage there).
+    Counts are chosen at each job's energy-optimal frequency. A rigid job gets its whole count in its first step. If not
+    all jobs can get their first GPUs, jobs with the smallest T·C (run time times emissions) start, the others are
+    postponed, and a note reports it. If the best step would exceed the budget, the next best step that fits is taken
+    (ours; the patent ends the stage there).
 
     A step's benefit is divided by its added emissions until the job ends, as in the patent. With a price (ours), a step
     is taken only if it saves at least `price_s_per_kwh` seconds of run time per kWh that it adds; first GPUs and steps

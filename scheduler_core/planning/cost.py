@@ -5,7 +5,6 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.errors import BadInput
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
@@ -116,28 +115,6 @@ class Problem:
         watts = np.array([kind.gpu_active_w + kind.idle_w / kind.gpus for kind in self.nodes.types], np.float64)
         usd: FloatArray = run_s * (watts[:, None] * np.arange(run_s.shape[2]) * (price * self.pue / JOULES_PER_KWH))
         return usd
-
-    def check(self, decision: Decision) -> Decision:
-        """Return the decision, or raise `BadInput` with the reason if it cannot be carried out."""
-        run_s, jobs, nodes = self.possible_run_s(), len(self.jobs), len(self.nodes.type_of)
-        if not len(decision.node) == len(decision.gpus) == jobs:
-            raise BadInput(f"decision: found {len(decision.node)} jobs, expected {jobs}")
-        if jobs and not POSTPONED <= decision.node.min() <= decision.node.max() < nodes:
-            raise BadInput(f"decision: found nodes up to {decision.node.max()}, expected {POSTPONED}..{nodes - 1}")
-        if ((decision.node == POSTPONED) != (decision.gpus == 0)).any():
-            raise BadInput("decision: found a postponed job with GPUs or a running one without, expected neither")
-        if jobs and not 0 <= decision.gpus.min() <= decision.gpus.max() < run_s.shape[2]:
-            raise BadInput(f"decision: found {decision.gpus.max()} GPUs for a job, expected 0..{run_s.shape[2] - 1}")
-        runs = np.flatnonzero(decision.node != POSTPONED)
-        node, gpus = decision.node[runs], decision.gpus[runs]
-        if np.isinf(run_s[runs, self.nodes.type_of[node], gpus]).any():
-            raise BadInput("decision: found a job on a node type or with GPUs it cannot run with; see run_s")
-        over = np.bincount(node, weights=gpus, minlength=nodes) - self.nodes.gpus
-        if (over > 0).any():
-            worst = int(over.argmax())
-            room = self.nodes.gpus[worst]
-            raise BadInput(f"decision: found {over[worst] + room:.0f} GPUs taken on node {worst}, expected {room}")
-        return decision
 
 
 def by_pressure(problem: Problem, run_s: FloatArray) -> IntArray:

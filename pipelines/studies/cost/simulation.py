@@ -206,7 +206,7 @@ def simulate(jobs: SubmittedJobs, site: Site, policy: Policy, rng: np.random.Gen
         if len(here):
             problem = _problem(jobs, site, state, here, now_s)
             asked = Asked(submitted_s=jobs.submit_s[here], gpus=jobs.asked_gpus[here])
-            decision = problem.check(policy(problem, asked, rng))
+            decision = policy(problem, asked, rng)
         until_s = now_s + site.period_s if len(here) else np.inf
         step = np.zeros(len(here), np.int64)
         return Choice(gpus=decision.gpus, step=step, place=decision.node, until_s=until_s, at_events=True)
