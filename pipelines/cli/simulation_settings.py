@@ -178,7 +178,7 @@ def read_settings(file: Path | None, options: Mapping[str, object]) -> Settings:
         )
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        where = ".".join(part for part in first["loc"] if isinstance(part, str))
         raise BadUsage(f"simulate: {where}{': ' if where else ''}{first['msg']}") from error
 
 
