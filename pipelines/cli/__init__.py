@@ -27,7 +27,7 @@ from pipelines.cli import (
     usage,
 )
 from pipelines.cli import study as experiments
-from pipelines.cli.commands import Group, Lazy, Run, add, flags_without_type, late
+from pipelines.cli.commands import Commands, add, flags_without_type, late
 from pipelines.cli.failures import EXIT_FAILED, in_words, told
 
 # By default, idle OpenMP threads of XGBoost and scikit-learn busy-wait. On shared cores this can take ten times the
@@ -36,7 +36,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Processes that start later import nothing from the current folder, where a file may be named like a module.
 os.environ["PYTHONSAFEPATH"] = "1"
 
-PANELS: Final[dict[str, dict[str, Run | Lazy | Group]]] = {
+PANELS: Final[dict[str, Commands]] = {
     "Start": demo.COMMANDS,
     "Data": data.COMMANDS | statistics.COMMANDS,
     "Models": models.COMMANDS | training.COMMANDS,

@@ -38,7 +38,7 @@ class Group:
     """A command with subcommands, by name."""
 
     help: str
-    commands: Mapping[str, "Run | Lazy"]
+    commands: "Commands"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,10 @@ class Lazy:
     make: Callable[[], Run]
 
 
-def add(app: typer.Typer, name: str, command: "Run | Lazy | Group", panel: str | None = None) -> None:
+Commands = dict[str, Run | Lazy | Group]
+
+
+def add(app: typer.Typer, name: str, command: Run | Lazy | Group, panel: str | None = None) -> None:
     """Add a command or a group of commands to an app."""
     if isinstance(command, Group):
         group = typer.Typer(no_args_is_help=True, help=command.help)
@@ -64,7 +67,7 @@ def add(app: typer.Typer, name: str, command: "Run | Lazy | Group", panel: str |
         app.command(name, rich_help_panel=panel)(command_of(command))
 
 
-def named(*commands: Run) -> "dict[str, Run | Lazy | Group]":
+def named(*commands: Run) -> Commands:
     """Return functions by the names of their commands."""
     return {each.__name__.replace("_", "-"): each for each in commands}
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import typer
 
-from pipelines.cli.commands import Group, named
+from pipelines.cli.commands import Commands, Group, named
 from pipelines.cli.options import FORM, Format, Service, emit, say
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, argument, option
@@ -172,7 +172,7 @@ def _write_log() -> None:
     write_log_lines("console" if sys.stderr.isatty() else "json")
 
 
-COMMANDS: Final = {
+COMMANDS: Final[Commands] = {
     "kube": Group(
         help="Connect a Kubernetes cluster to the prediction service.",
         commands=named(webhook, review, extender, feedback, reclaim, manifests),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
-from pipelines.cli.commands import Group, named
+from pipelines.cli.commands import Commands, Group, named
 from pipelines.cli.failures import out_written
 from pipelines.cli.options import FORM, Format, InLake, ServiceOptions, emit, say
 from pipelines.errors import BadUsage
@@ -187,6 +187,6 @@ def speeds(
         say(f"note: {note}")
 
 
-COMMANDS: Final = {
+COMMANDS: Final[Commands] = {
     "plan": Group(help="Decide when, where and how fast own jobs run.", commands=named(carbon, cost, hold, speeds))
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from pipelines.cli.commands import Group, named
+from pipelines.cli.commands import Commands, Group, named
 from pipelines.cli.failures import out_written
 from pipelines.cli.options import CLUSTER, FORM, SEED, Format, InLake, emit, say
 from pipelines.errors import BadUsage
@@ -126,6 +126,6 @@ def means(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     return pl.DataFrame(rows).drop("week").group_by("policy", maintain_order=True).mean().to_dicts()
 
 
-COMMANDS: Final = {
+COMMANDS: Final[Commands] = {
     "sites": Group(help="Route jobs among sites in several grid zones.", commands=named(simulate, train, evaluate))
 }

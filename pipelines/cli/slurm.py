@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pipelines.cli.commands import Group, named
+from pipelines.cli.commands import Commands, Group, named
 from pipelines.cli.options import FORM, LAKE, Format, Service, ServiceOptions, emit, place_of, say
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, argument, option
@@ -204,7 +204,7 @@ def _text_of(source: str) -> str:
         raise BadUsage(f"--from {source}: {error.strerror}; expected a file with sacct's text, or -") from error
 
 
-COMMANDS: Final = {
+COMMANDS: Final[Commands] = {
     "slurm": Group(
         help="Connect a Slurm cluster to the prediction service.", commands=named(files, agent, history, feedback)
     ),

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipelines.cli.commands import Group, Lazy, Run, command_of
+from pipelines.cli.commands import Commands, Group, Lazy, Run, command_of
 from pipelines.cli.options import (
     FORM,
     LAKE,
@@ -170,7 +170,7 @@ def _print(findings: "Findings", form: Format) -> None:
         emit(rendered(rows), form)
 
 
-COMMANDS: Final = {
+COMMANDS: Final[Commands] = {
     "study": Group(
         help="Studies: one question each, answered on real, rebuilt or synthetic jobs, with intervals.",
         commands={name: Lazy(help=entry.help, make=partial(made, name)) for name, entry in STUDIES.items()},

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
-from pipelines.cli.commands import Group, named
+from pipelines.cli.commands import Commands, Group, named
 from pipelines.cli.options import CLUSTER, FORM, Format, InLake, emit, local_cut, say
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, option
@@ -84,7 +84,7 @@ def _only_cluster(clusters: tuple[str, ...], chosen: str | None) -> str:
     return clusters[0]
 
 
-COMMANDS: Final = {
+COMMANDS: Final[Commands] = {
     "usage": Group(
         help="Measure jobs and machines from what the exporters of a live cluster record.", commands=named(prometheus)
     )

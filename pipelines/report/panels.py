@@ -104,8 +104,8 @@ def names(column: str, rows: pl.DataFrame, title: str | None = None) -> alt.Y:
 
 def share(channel: type[Channel], column: str, title: str, *, whole: bool = False) -> Channel:
     """Return an axis of shares in percent; a `whole` one is from 0 to 100 %."""
-    axis: Channel = channel(f"{column}:Q").title(title).axis(format="%")  # type: ignore[attr-defined]  # of both axes
-    return axis.scale(domain=[0, 1], clamp=True) if whole else axis  # type: ignore[attr-defined, no-any-return]
+    axis: Channel = channel(f"{column}:Q").title(title).axis(format="%")
+    return axis.scale(domain=[0, 1], clamp=True) if whole else axis
 
 
 def with_counts(column: str, count: str) -> pl.Expr:
