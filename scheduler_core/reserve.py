@@ -102,8 +102,8 @@ class Running:
     `count` (n,) is the number of samples, `at_s` (n,) the time from the job's start to its newest sample in seconds,
     minus infinity if there is none. `pressed_s` (n, 2) is the time to the sample at which the job last pressed on its
     reservation of CPU cores and of GPUs, minus infinity if none did. `mean`, `squares` and `recent` (n, 2) are mean,
-    sum of squared deviations from it, and recent mean of CPU cores and GPUs. `memory` (n, 2) is the largest sample of
-    memory in GiB, and of GPU memory in GPUs: its share of a device's memory times the number of devices.
+    sum of squared deviations from it, and recent mean of CPU cores and GPUs. `memory` (n, 2) are the largest samples
+    of memory (GiB) and of GPU memory (share of a device times the number of devices).
     """
 
     count: FloatArray

@@ -30,7 +30,7 @@ def run_time_features(bundle: Bundle, frame: pl.DataFrame) -> Referenced:
 
 
 def run_time_quantiles(bundle: Bundle, built: Referenced) -> RunTimes:
-    """Predict run times in seconds for the features of n jobs: combined and calibrated in log units, then sorted."""
+    """Predict run times in seconds of n jobs: combined and calibrated in log units, then p50 and p90 in order."""
     raw = outputs_of(bundle, RUNTIME_TARGET, bundle.contract.encode(built.features))
     return calibrated_run_times(bundle.card, raw, base_log_s(bundle, built, raw))
 

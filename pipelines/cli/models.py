@@ -159,8 +159,8 @@ def promote(
 ) -> None:
     """Make a version the champion, which serves, if the gate lets it.
 
-    A model that is worse than a simple answer, or has too few later jobs, replaces no champion that is better or level;
-    without one, the answer that the gate chose serves.
+    A model that is worse than a simple answer, or has too few later jobs, becomes champion only if no champion is
+    better or level. Then the answer that the gate chose serves.
     """
     from pipelines.models import tracking
 

@@ -241,7 +241,7 @@ SHOWN: Final = 200
 def add_rows(lake: Lake, trace: str, cluster: str, fresh: Mapping[str, "pl.DataFrame"]) -> Manifest:
     """Add rows to canonical tables of one cluster in one commit; return the trace's new manifest.
 
-    A fresh row replaces the values of the row with the same key that it does not leave null. The frames may leave out
+    A fresh row replaces the row with the same key; where it is null, the old value stays. The frames may leave out
     `trace`, `cluster` and columns that may be null. Adding the same rows again changes nothing.
     """
     import dataframely as dy

@@ -1,4 +1,4 @@
-"""SQL that reads the rows of a file as texts, converts texts to values, and finds the rules of a table that rows break.
+"""SQL that reads a file's rows as texts, converts them to values, and finds which rules of its table each row breaks.
 
 `problems_of` describes the broken rules for a dry run: where, the values at fault, and advice.
 

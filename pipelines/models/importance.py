@@ -186,7 +186,10 @@ def spreads_within(
 
 
 def spread_of(before: Scored, after: Scored, change: FloatArray) -> Spread:
-    """Compare shuffled rows with the rows as they are; `after` and the `change` of the value are (repeats, n)."""
+    """Return how shuffling a value changes loss and prediction.
+
+    `after`, the loss of shuffled rows, and `change`, of the value, are (repeats, n).
+    """
     growths = (after[0] - before[0]).mean(axis=1)
     sign = _rank_correlation(change.ravel(), (after[1] - before[1]).ravel())
     return Spread(mean=float(growths.mean()), std=float(growths.std()), sign=sign)

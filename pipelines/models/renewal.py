@@ -132,8 +132,8 @@ def renew(
 def check_drops(trace: str, judging: Judging, *, uri: str) -> list[Decision]:
     """Roll back each run-time champion that does worse on new jobs than the version it replaced.
 
-    New jobs are those submitted after the latest event in the data that the champion was trained with, so no version
-    was chosen by them. A champion is rolled back if the whole interval of its lead is below zero.
+    New jobs are those submitted after the latest event in the data that the champion was trained with, so they
+    chose neither version. A champion is rolled back if the interval of its lead over the former is wholly below zero.
     """
     held = [each for each in versions(uri=uri) if CHAMPION in each.aliases]
     return [_checked(each, judging, uri=uri) for each in held if each.name.startswith(f"runtime.{trace}.")]

@@ -1,4 +1,4 @@
-"""The state of a cluster as it is now, and where the jobs that its round started would have gone otherwise."""
+"""The state of a cluster as it is now, and where each job that a round started would go without its machines."""
 
 from scheduler_core.kernels.clock import judge
 from scheduler_core.kernels.kernel import by_reference, kept, kernel

@@ -104,9 +104,8 @@ def explanations(run: "SharedRun", log: dict[str, Column]) -> dict[str, Column]:
 
     `lost_cpu_s` and `lost_gpu_s` are the seconds that the event's job lost to shortages of CPU and of GPU compute until
     the end of the simulation. The other columns are of kills; at other events they are NaN, or an empty text.
-    `short_of` is `memory of m0` or `memory of GPU m0/3`. `used`, `reserved`, `used_by_all` and `capacity` are the
-    memory of an instance of the killed job on all its devices, its reservation, the sum over all instances there, and
-    the capacity: in GiB, or for GPUs in memories of one device.
+    `short_of` is `memory of m0` or `memory of GPU m0/3`. Memory is in GiB, for GPUs in memories of one device: `used`
+    by an instance of the killed job on all its devices, `reserved` for it, `used_by_all` instances there, `capacity`.
     """
     serial = log["serial"]
     columns: dict[str, Column] = {"lost_cpu_s": run.lost_s[serial, 0], "lost_gpu_s": run.lost_s[serial, 1]}

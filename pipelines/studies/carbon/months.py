@@ -154,7 +154,7 @@ class Outlook:
     _means: dict[int, FloatArray] = field(default_factory=dict, init=False)  # of the next 1 to 24 hours, by hour
 
     def intensity(self, now_s: float) -> float:
-        """Return the intensity `now_s` seconds after the start, and keep that moment for forecasts."""
+        """Return the intensity `now_s` seconds after the start, and make that the moment from which forecasts start."""
         self.now_ts = self.starts_s + now_s
         return self.carbon.at(self.now_ts)
 
