@@ -258,7 +258,7 @@ def _furthest_over(state: State, machine: int, device: int) -> int:
 
 @kernel
 def job_to_kill(state: State) -> tuple[int, int, int]:
-    """Return the next job to kill, its machine and its device: -1 if the machine's memory is short, all -1 if none is."""
+    """Return the next job to kill, its machine and device: -1 if the machine's memory is short, all -1 if none is."""
     _sum_memory(state)
     for at in range(len(state.machines)):
         machine = state.machines[at]
