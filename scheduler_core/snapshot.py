@@ -32,7 +32,7 @@ class MachineState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """A machine with some instances of a gang. `devices` are indices of the GPUs they hold: empty if none or unknown."""
+    """A machine with some instances of a gang. `devices` are indices of the GPUs held: empty if none or unknown."""
 
     machine: str
     instances: int = 1
