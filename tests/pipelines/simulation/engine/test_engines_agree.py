@@ -64,7 +64,7 @@ def test_the_worlds_hold_what_could_differ():
 
 
 def test_compiled_resumes_when_there_are_more_runs_than_were_made_room_for():
-    jobs = workload(*({"at": float(at), "run": 100.0 - at, "gpus": 1.0} for at in range(60)))
+    jobs = workload(*({"at": float(at), "run": 1000.0 - 10 * at, "gpus": 1.0} for at in range(60)))
     rules = Discipline(policy="srtf", quantum_s=0.5)
     asked = World(jobs=jobs, machines=gpu_machines(1), outages=outages(), discipline=rules, horizon_s=math.inf)
     found = ran(asked, "compiled")
