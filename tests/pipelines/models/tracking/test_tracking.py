@@ -207,13 +207,14 @@ def test_nothing_is_said_on_stdout_or_stderr(tmp_path: Path) -> None:
     assert {p.name for p in tmp_path.iterdir()} == {"deep", "bundles"}
 
 
-def test_an_unjudged_model_is_tracked_as_failed_and_models_that_are_not_ours_are_not_listed(
+def test_a_model_without_later_jobs_is_tracked_as_such_and_models_that_are_not_ours_are_not_listed(
     uri: str, mlflow_of: object
 ) -> None:
-    bare = replace(model_of("unjudged"), evaluation=pl.DataFrame(), importances=[], metrics={})
+    judged = model_of("unjudged")
+    bare = replace(judged, evaluation=judged.evaluation.clear(), importances=[], metrics={})
     mlflow_of.MlflowClient().create_registered_model("somebody-elses")
 
-    assert track(bare, uri=uri).verdict == "failed"
+    assert track(bare, uri=uri).verdict == "too few"
     assert "somebody-elses" not in {each.name for each in versions(uri=uri)}
 
 

@@ -179,18 +179,6 @@ def test_nobody_is_stopped_by_a_method_that_does_not_preempt(world: tuple[Submit
     assert outcome.restarts == 0
 
 
-@pytest.mark.parametrize(
-    ("node", "gpus", "said"),
-    [([0, 0], [2, 2], "GPUs taken"), ([5, -1], [1, 0], "nodes up to"), ([0, -1], [1, 1], "postponed job with GPUs")],
-)
-def test_a_decision_that_cannot_be_carried_out_is_refused(node: list[int], gpus: list[int], said: str) -> None:
-    def wrong(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:
-        return Decision(node=np.array(node), gpus=np.array(gpus))
-
-    with pytest.raises(BadInput, match=said):
-        run(five(), site(), wrong)
-
-
 def test_jobs_that_are_always_postponed_are_told_of() -> None:
     def never(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:
         return Decision.nothing(len(asked.gpus))
