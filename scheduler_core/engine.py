@@ -154,10 +154,11 @@ COMPILING_S: Final = 30.0
 def effort_s(jobs: int, machines: int, rules: Discipline) -> float:
     """Estimate for how many seconds Python decides on so many jobs.
 
-    Placements by device look at more of a machine; preemption tries jobs again at every quantum.
+    Placements by device look at more of a machine. Preemption tries jobs again at every quantum: 851 jobs on 4 machines
+    took 0.3 s by fifo, 7 s by srtf and las, 11 s by gittins.
     """
     per_machine = 25 if rules.placement in PLACEMENTS and PLACEMENTS[rules.placement].by_device else 1
-    return jobs * (100 + per_machine * machines) * (10 if rules.preempts() else 1) / 500_000
+    return jobs * (100 + per_machine * machines) * (40 if rules.preempts() else 1) / 500_000
 
 
 def pays(python_s: float) -> bool:

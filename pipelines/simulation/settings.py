@@ -143,7 +143,7 @@ class SimulationSettings:
     - `outages`: outages of machines, or the rate at which to draw them.
     - `guards`: each gives one arm: `shrunk` has the peak-use guard, `unguarded` has none (as in Yang, Hong and Tang).
     - `shrink_policy`: parameters of Algorithm 1. Its guard and GPU memory are replaced by `guards` and the pool.
-    - `engine`: how the rules run: `auto`, or `compiled` if there are many small simulations.
+    - `engine`: how the rules run; `auto` compiles if that is estimated to be faster for all runs together.
     - `site`: power of the machines, and their electricity grid; None leaves energy out of the results.
     """
 

@@ -30,6 +30,7 @@ from pipelines.simulation.rows import (
 from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.shared.inputs import SHARED
 from pipelines.simulation.workloads import Gangs, gangs_of, submitted_s
+from scheduler_core.engine import effort_s, pays
 from scheduler_core.shrink import Scale
 from scheduler_core.types import RESOURCES, Predictor
 
@@ -132,6 +133,9 @@ def _simulated(
     given = advice(pool, scales)
     models = settings.slowdown_models if any(pool.measured) else AS_RECORDED
     arms = shared_arms(pool, gangs, given, settings, predictor) if SHARED in models else None
+    jobs = sum(len(each.picks) for each in arrivals) * len(models) * len(given)
+    if settings.engine == "auto" and pays(effort_s(jobs, len(settings.cluster.machines), settings.discipline)):
+        settings = replace(settings, engine="compiled")
     common: Row = {
         "trace": trace_of(pool.jobs),
         "policy": str(settings.discipline.policy),
