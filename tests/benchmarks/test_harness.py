@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -31,7 +32,7 @@ class Echo(threading.Thread):
             threading.Thread(target=self._answer, args=(sock,), daemon=True).start()
 
     def _answer(self, sock: socket.socket) -> None:
-        with sock:
+        with sock, suppress(ConnectionError):  # a caller that is done may reset
             while call := sock.recv(65536):
                 self._left -= 1
                 if self._left < 0:
