@@ -4,23 +4,18 @@ One round decides; this module adds the reasons. `explain` adds what would start
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
-from itertools import pairwise
 from typing import Final
 
-import numpy as np
-
 from scheduler_core.cluster import Machine
-from scheduler_core.gangs import GPUS, WHOLE
 from scheduler_core.kernels.clock import advance
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.round import Round, round_of
 from scheduler_core.scene import Scene
 from scheduler_core.snapshot import MachineState, QueuedJob, Snapshot, Spot
-from scheduler_core.types import RESOURCES, FloatArray, IntArray, Request
+from scheduler_core.types import RESOURCES, Request
 
 __all__ = ["Decision", "load_rules", "place_queue"]
 
@@ -57,20 +52,15 @@ class Hold(StrEnum):
 class Decision:
     """What happens to one waiting job now: it starts on `spots`, or waits if there are none.
 
-    `code` names the reason: a rule of the placement, `only_room` if the job fits nowhere else, or the `Hold` of a
-    waiting job. `text` is the reason as a sentence. `measure` names the figure by which the placement chose: `value`
-    for the chosen machines, `other_value` for the best other machine, `other`. `short` counts, for a waiting job, the
-    machines that cannot take an instance, by cause; a machine may lack several resources.
+    `code` names the reason: the rule of the placement, or the `Hold` of a waiting job. `text` is the reason in words.
+    `short` counts, for a waiting job, the machines that cannot take an instance, by cause; a machine may lack several
+    resources.
     """
 
     job_id: str
     code: str
     text: str
     spots: tuple[Spot, ...] = ()
-    measure: str | None = None
-    value: float | None = None
-    other: str | None = None
-    other_value: float | None = None
     short: dict[str, int] = field(default_factory=dict)
 
 
@@ -88,7 +78,7 @@ def place_queue(snapshot: Snapshot, *, compiled: bool | None = None) -> list[Dec
     >>> one = QueuedJob(job_id="j", request=Request(cpu_cores=1, mem_gib=1, gpus=1))
     >>> [decision] = place_queue(Snapshot(machines=tuple(two), jobs=(one,)))
     >>> decision.spots[0].machine, decision.text
-    ('a', 'least free capacity: 3 on a, 3 on the next best, b')
+    ('a', 'least free capacity')
     """
     after = round_of(Scene(snapshot, compiled=compiled))
     found = dict(zip(after.started, _starts(after), strict=True))
@@ -194,78 +184,10 @@ def _in_short(short: Mapping[str, int], hosted: int, instances: int, machines: i
 
 
 def _starts(after: Round) -> Iterator[Decision]:
-    """Yield why each job starts where it does, against what the placement chooses without these machines."""
-    scene, beside = after.scene, after.alternatives
-    names = [state.machine.name for state in scene.snapshot.machines]
-    placement = PLACEMENTS[scene.rules.placement]
-    code, measure, words = placement.rule, placement.measure, placement.words
-    sign, unit = ("+", " unusable GPUs") if measure == "unusable_gpus" else ("", "")
-    figures = zip(*(MEASURES[measure](after) if measure else ([None] * len(after.started),) * 2), strict=True)
-    spans = pairwise(beside.first.tolist())
-    for serial, (value, other_value), (first, end) in zip(after.started, figures, spans, strict=True):
+    """Yield why each job starts where it does."""
+    names, placement = [state.machine.name for state in after.scene.snapshot.machines], after.scene.rules.placement
+    code, text = PLACEMENTS[placement].rule, PLACEMENTS[placement].words
+    for serial in after.started:
         taken = after.taken(serial)
         spots = tuple(Spot(machine=names[at], instances=count, devices=devices) for at, count, devices in taken)
-        found = partial(Decision, job_id=scene.names[serial], spots=spots)
-        where = spots[0].machine if len(spots) == 1 else f"{len(spots)} machines"
-        if first == end:
-            yield found(code="only_room", text=f"no room elsewhere than on {where}")
-            continue
-        other = names[beside.hosts[first]]
-        next_best = other if end - first == 1 else f"{end - first} machines with {other}"
-        if measure is None:
-            yield found(code=code, text=f"{words}; the next best is {next_best}", other=other)
-            continue
-        text = f"{words}: {value:{sign}.3g}{unit} on {where}, {other_value:{sign}.3g} on the next best, {next_best}"
-        yield found(code=code, text=text, measure=measure, value=value, other=other, other_value=other_value)
-
-
-Figures = tuple[list[float], list[float]]
-"""A figure of the machines of each started job, and of its alternative; NaN if there is none."""
-
-
-def _free_capacity(after: Round) -> Figures:
-    """Return the mean `Room.freeness` of machines before the start."""
-    return _means(after, lambda free, _, __: replace(after.room, free=free).freeness())
-
-
-def _left_over(after: Round) -> Figures:
-    """Return the mean CPU and GPU left over on machines, as shares of the largest machine."""
-
-    def left(free: IntArray, counts: IntArray, units: IntArray) -> FloatArray:
-        shares = (free - counts[:, None] * units) / after.room.largest
-        return np.asarray(shares[:, 0] + shares[:, GPUS])
-
-    return _means(after, left)
-
-
-def _unusable_gpus(after: Round) -> Figures:
-    """Return how many more free GPUs the jobs of the target could not use on average after a start."""
-    shares = after.alternatives.unusable / max(after.scene.target.total, 1)
-    more = (shares[:, 1::2] - shares[:, ::2]) / WHOLE
-    return more[:, 0].tolist(), more[:, 1].tolist()
-
-
-def _means(after: Round, figure: Callable[[IntArray, IntArray, IntArray], FloatArray]) -> Figures:
-    """Return the mean over machines of a figure of free units (n, 3), instances (n,) and units per instance (n, 3)."""
-    log, beside = after.state.log, after.alternatives
-    units = np.array([after.scene.demand(after.scene.jobs[serial]).units for serial in after.started]).reshape(-1, 3)
-    own = log.runs["first_host"][beside.started : len(after.serials) + 1]
-    found = []
-    for first, free, counts in ((own, beside.own, log.counts), (beside.first, beside.free, beside.counts)):
-        span, each = slice(first[0], first[-1]), np.diff(first)
-        values = figure(free[span], counts[span], np.repeat(units, each, axis=0))
-        alone, starts = values.tolist(), (first - first[0]).tolist()
-        found.append([alone[at] if end - at == 1 else _mean(values[at:end]) for at, end in pairwise(starts)])
-    return found[0], found[1]
-
-
-def _mean(values: FloatArray) -> float:
-    return float(values.mean()) if len(values) else math.nan
-
-
-MEASURES: Final[dict[str, Callable[[Round], Figures]]] = {
-    "free_capacity": _free_capacity,
-    "left_over": _left_over,
-    "unusable_gpus": _unusable_gpus,
-}
-"""Figures of started jobs: free capacity of their machines, CPU and GPU left over, and fragmentation."""
+        yield Decision(job_id=after.scene.names[serial], code=code, text=text, spots=spots)

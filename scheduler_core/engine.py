@@ -11,12 +11,9 @@ import numpy as np
 
 from scheduler_core.cluster import Cluster as Machinery
 from scheduler_core.cluster import Room as Free
-from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE, Demand, shape
-from scheduler_core.kernels import gittins
 from scheduler_core.kernels.clock import AIM, DONE, LOG_FULL, advance, aim_at_goal
 from scheduler_core.kernels.records import DRF, JOB, NONE
-from scheduler_core.kernels.sharing import fill_in_order
 from scheduler_core.kernels.state import (
     KEPT_CHANGES,
     MOST_SHAPES,
@@ -39,9 +36,9 @@ from scheduler_core.kernels.state import (
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queueing import QUEUE_POLICIES, Discipline, Jobs, predicted_or_last
 from scheduler_core.target import SlidingTarget, TargetWorkload, goal_of, kinds_of, target_of
-from scheduler_core.types import BoolArray, FloatArray, IntArray
+from scheduler_core.types import IntArray
 
-__all__ = ["NO_BREAKS", "begun", "effort_s", "fill", "goals_of", "in_arrays", "pays", "run"]
+__all__ = ["NO_BREAKS", "begun", "effort_s", "goals_of", "in_arrays", "pays", "run"]
 
 
 NO_BREAKS: Final = Breaks(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.int64))
@@ -111,39 +108,6 @@ def goals_of(jobs: Jobs, cluster: Machinery, discipline: Discipline, target: Sli
     return goals
 
 
-def fill(
-    jobs: Jobs, cluster: Machinery, placement: str, target: TargetWorkload, rng: np.random.Generator
-) -> tuple[IntArray, BoolArray, FloatArray]:
-    """Place n pods in turn by device; none ends, and pods that do not fit are dropped.
-
-    Returns the machine of each pod, -1 if it was dropped (n,), the devices it takes there (n, devices), and the mean
-    free milli-GPUs that a pod of the target could not use thereafter (n,).
-
-    Raises
-    ------
-    BadInput
-        If no device placement has that name, or no machine has a GPU.
-    """
-    if placement not in PLACEMENTS or not PLACEMENTS[placement].by_device:
-        names = ", ".join(sorted(name for name, each in PLACEMENTS.items() if each.by_device))
-        raise BadInput(f"device placement: found {placement!r}, expected one of {names}")
-    if cluster.devices is None or not cluster.devices.any():
-        count = len(cluster.machines)
-        raise BadInput(f"placement {placement}: found {count} machines without a GPU, expected at least one with")
-    rules = Discipline(placement=placement, match_gpu_type=True)
-    state = begun(jobs, cluster, rules, horizon_s=1.0, target=target)
-    count = len(jobs.arrive_s)
-    draws = rng.random((count, 2)) if placement == "random" else np.full((count, 2), -1.0)
-    machine, weighed = (np.empty(count, dtype=np.int64) for _ in range(2))
-    taken = np.zeros((count, cluster.devices.shape[1]), dtype=np.bool_)
-    rows = np.ascontiguousarray(state.queue.jobs["granted_bucket"])
-    if pays(effort_s(count, len(cluster.machines), rules)):
-        fill_in_order(state, rows, draws, machine, taken, weighed)
-    else:
-        fill_in_order.py_func(uncompiled(state), rows, draws, machine, taken, weighed)
-    return machine, taken, weighed / max(target.total, 1)
-
-
 LOADING_S: Final = 1.0
 """Seconds that a process needs to import numba and load compiled rules."""
 
@@ -155,7 +119,7 @@ def effort_s(jobs: int, machines: int, rules: Discipline) -> float:
     """Estimate for how many seconds Python decides on so many jobs.
 
     Placements by device look at more of a machine. Preemption tries jobs again at every quantum: 851 jobs on 4 machines
-    took 0.3 s by fifo, 7 s by srtf and las, 11 s by gittins.
+    took 0.3 s by fifo, 7 s by srtf and las.
     """
     per_machine = 25 if rules.placement in PLACEMENTS and PLACEMENTS[rules.placement].by_device else 1
     return jobs * (100 + per_machine * machines) * (40 if rules.preempts() else 1) / 500_000
@@ -211,8 +175,6 @@ def _rules(discipline: Discipline, horizon_s: float) -> Rules:
         restart_cost_s=float(discipline.restart_cost_s),
         quantum_s=float(discipline.quantum_s),
         horizon_s=float(horizon_s),
-        remaining=gittins.remaining_table(),
-        ages=gittins.AGES,
     )
 
 
@@ -233,7 +195,6 @@ def _queue(jobs: Jobs, discipline: Discipline) -> Queue:
         records[name] = getattr(jobs, name)
     records["left_s"] = jobs.granted_run_s
     records["predicted_s"] = predicted_or_last(jobs.predicted_s)
-    records["spread"] = gittins.spreads_of(jobs.predicted_s, jobs.predicted_p90_s)
     records["finished_s"] = np.nan
     records["user"] = users
     records["granted_bucket"], records["full_bucket"] = codes[:count], codes[count:]

@@ -1,4 +1,4 @@
-"""Why jobs of a snapshot wait, which machine lacks least, and which single changes would start a job now.
+"""Why jobs of a snapshot wait, and which single changes would start a job now.
 
 Every change is tried: the round is run again with it, and it is kept only if the job starts.
 """
@@ -11,14 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.cluster import ALTERNATIVES, UNIT_SLACK, UNITS, Demand, Room
+from scheduler_core.cluster import ALTERNATIVES, UNIT_SLACK, UNITS, Demand
 from scheduler_core.decisions import Hold, holds_of, why_waits
 from scheduler_core.errors import BadInput
-from scheduler_core.gangs import GPUS, WHOLE, shape
+from scheduler_core.gangs import GPUS, WHOLE
 from scheduler_core.round import Round, round_of
 from scheduler_core.scene import Scene
 from scheduler_core.snapshot import QueuedJob, Snapshot
-from scheduler_core.types import RESOURCES, Request
+from scheduler_core.types import RESOURCES
 
 __all__ = ["Change", "Explained", "explain_waiting"]
 
@@ -30,8 +30,8 @@ MOST_CUT: Final = 0.9
 class Change:
     """One change with which a job would start now: of its own request and constraints (`job`), or of running jobs.
 
-    `field` names what changes; `request` stands for several resources at once. `ended` are the running jobs that would
-    have to end, `in_s` the seconds until they should have, inf if unknown.
+    `field` names what changes. `ended` are the running jobs that would have to end, `in_s` the seconds until they
+    should have, inf if unknown.
     """
 
     field: str
@@ -49,8 +49,6 @@ class Explained:
     - `instances`, `hosted`: number of instances in the gang, and how many of them would fit now; of a job that can
       never fit, how many would fit the empty cluster.
     - `short`: machines that cannot take an instance now, by cause; a machine may lack several resources.
-    - `nearest`: the machine that lacks least for one more instance, and `missing` what it lacks; both None if no
-      machine allows the job or the job fits.
     - `must_end`: the running jobs, in order of expected end, that must end before the job fits.
     - `room_in_s`: seconds until these are expected to have ended; inf if unknown, or if machines must come up first.
     - `expected_wait_s`: seconds until the job's expected start, after all jobs before it in the queue; inf if unknown.
@@ -63,8 +61,6 @@ class Explained:
     instances: int
     hosted: int
     short: Mapping[str, int]
-    nearest: str | None
-    missing: Request | None
     must_end: tuple[str, ...]
     room_in_s: float
     expected_wait_s: float
@@ -99,7 +95,6 @@ def _explained(after: Round, serial: int, hold: Hold, head: int | None, expected
     """Return why a job waits after the round, and what would start it."""
     scene, name, never = after.scene, after.scene.names.__getitem__, hold == Hold.NEVER
     demand = scene.demand(scene.jobs[serial])
-    nearest, missing = _nearest(demand, after.room)
     freed = [] if never else after.freeing(serial, after.serials)
     room_in_s = 0.0
     if hold in (Hold.ROOM, Hold.NEVER):
@@ -120,13 +115,11 @@ def _explained(after: Round, serial: int, hold: Hold, head: int | None, expected
         instances=demand.instances,
         hosted=min(int((scene.cluster.empty if never else after.room).hosts(demand).sum()), demand.instances),
         short=short,
-        nearest=None if nearest is None else scene.snapshot.machines[nearest].machine.name,
-        missing=missing,
         must_end=tuple(map(name, freed)),
         room_in_s=room_in_s,
         expected_wait_s=expected_wait_s,
         text=" ".join(sentences),
-        changes=tuple(_changes(after, serial, nearest)),
+        changes=tuple(_changes(after, serial)),
     )
 
 
@@ -151,7 +144,7 @@ def _span(seconds: float) -> str:
     return f"in {seconds / 60:.0f} min" if seconds < 7200.0 else f"in {seconds / 3600:.1f} h"
 
 
-def _changes(after: Round, serial: int, nearest: int | None) -> Iterator[Change]:
+def _changes(after: Round, serial: int) -> Iterator[Change]:
     """Yield the changes that start a job now, each tried; at its turn, jobs behind it have not started."""
     scene = after.scene
     job = scene.jobs[serial]
@@ -163,8 +156,6 @@ def _changes(after: Round, serial: int, nearest: int | None) -> Iterator[Change]
 
     less = [_least_cut(job, at, fits, by_device=room.devices is not None) for at in range(len(RESOURCES))]
     requests = [(field, cut) for field, cut in zip(RESOURCES, less, strict=True) if cut is not None]
-    if not requests and nearest is not None:
-        requests = [("request", cut) for cut in [_as_on(job, room, nearest)] if cut is not None]
     hosted = int(room.hosts(scene.demand(job)).sum())
     fewer = [("instances", replace(job, instances=hosted))] if 0 < hosted < job.instances else []
     for field, changed in (*requests, *fewer, *_relaxed(scene, job, fits)):
@@ -209,22 +200,6 @@ def _steps(asked: float, at: int, *, by_device: bool) -> tuple[range, ...]:
     return range(-(-least // WHOLE) * WHOLE, most + 1, WHOLE), parts
 
 
-def _as_on(job: QueuedJob, room: Room, machine: int) -> QueuedJob | None:
-    """Return the job asking for no more than one machine has free; None if that cuts too much."""
-    count, _ = shape(math.ceil(job.request.gpus * WHOLE - UNIT_SLACK)) if job.request.gpus > 0.0 else (0, 0)
-    free = (room.free[machine] / UNITS).tolist()
-    if room.devices is not None:
-        own = room.devices[machine]
-        free[GPUS] = float((own == WHOLE).sum()) if count > 1 else own.max(initial=0) / WHOLE
-    elif count > 1:
-        free[GPUS] = math.floor(free[GPUS])
-    asked = job.request.row()
-    fitted = [own if math.isnan(own) else min(own, has) for own, has in zip(asked, free, strict=True)]
-    if any(new < own * (1.0 - MOST_CUT) for new, own in zip(fitted, asked, strict=True)):
-        return None
-    return replace(job, request=Request(cpu_cores=fitted[0], mem_gib=fitted[1], gpus=fitted[2]))
-
-
 def _relaxed(scene: Scene, job: QueuedJob, fits: Callable[[QueuedJob], bool]) -> Iterator[tuple[str, QueuedJob]]:
     """Yield copies of the job, each with one constraint relaxed, and the name of that constraint.
 
@@ -247,26 +222,3 @@ def _relaxed(scene: Scene, job: QueuedJob, fits: Callable[[QueuedJob], bool]) ->
     at = bisect_left(smaller, True, key=fits)
     if at < len(smaller):
         yield "device_mem_gib", smaller[at]
-
-
-def _nearest(demand: Demand, room: Room) -> tuple[int | None, Request | None]:
-    """Return the machine that lacks least for one more instance of a gang, and what it lacks; None if none lacks.
-
-    What a machine lacks is summed over resources, each as a share of the request of an instance.
-    """
-    open_ = np.flatnonzero(room.open_to(demand))
-    if not len(open_) or room.fits(demand):
-        return None, None
-    next_one = room.hosts(demand)[open_] + 1
-    lacks = np.maximum(next_one[:, None] * np.array(demand.units) - room.free[open_], 0)
-    if room.devices is not None and demand.units[GPUS] > 0:
-        count, milli = shape(demand.units[GPUS])
-        own = room.devices[open_]
-        missing = np.maximum(next_one * count - (own // milli).sum(axis=1), 0)
-        # A part of a GPU lacks what the fullest rest of a device lacks; whole GPUs lack devices.
-        each = WHOLE if count > 1 else milli - (own % milli).max(axis=1, initial=0)
-        lacks[:, GPUS] = missing * each
-    shares = lacks / np.maximum(np.array(demand.units), 1)
-    at = int(shares.sum(axis=1).argmin())
-    cpu, mem, gpus = (lacks[at] / UNITS).tolist()
-    return int(open_[at]), Request(cpu_cores=cpu, mem_gib=mem, gpus=gpus)

@@ -1,51 +1,45 @@
 """The placements by name, and how they share GPUs; `kernels.placing` and `kernels.sharing` choose the machines."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import SHARINGS, Sharing
+from scheduler_core.kernels.placing import BY_DEVICE
 
 __all__ = ["AIMING", "PLACEMENTS", "sharing_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A placement: its code in kernels, what it chooses by, and whether it chooses among devices.
+    """A placement: its code in kernels, the rule that it is in answers, in one word and in `words`.
 
-    `rule` names the rule in answers, `words` say it, and `measure` is the figure that it compares, if it is one figure
-    (see `scheduler_core.decisions.MEASURES`). A placement that `aims` keeps GPUs usable for a target workload.
+    Placements `by_device` choose among devices. One that `aims` keeps GPUs usable for a target workload.
     """
 
     code: int
     rule: str
     words: str
-    measure: str | None = None
-    by_device: bool = field(default=False, kw_only=True)
-    aims: bool = field(default=False, kw_only=True)
+    by_device: bool = False
+    aims: bool = False
 
 
 PLACEMENTS: Final[dict[str, Placement]] = {
-    "first_fit": Placement(0, "first_listed", "first machine listed with room"),
-    "best_fit": Placement(1, "least_free", "least free capacity", "free_capacity"),
-    "consolidate": Placement(2, "fewest_machines", "fewest machines, then least free capacity", "free_capacity"),
-    "spread": Placement(3, "most_free", "most free capacity", "free_capacity"),
-    "fgd": Placement(4, "least_fragmentation", "least fragmentation", "unusable_gpus", by_device=True, aims=True),
-    "fgd_used_first": Placement(
-        5,
-        "least_fragmentation",
-        "least fragmentation, machines in use first",
-        "unusable_gpus",
-        by_device=True,
-        aims=True,
-    ),
-    "dot_product": Placement(
-        6, "least_dot_product", "smallest dot product of free and requested CPU and GPU", by_device=True
-    ),
-    "best_fit_gpu": Placement(7, "least_left_over", "least CPU and GPU left over", "left_over", by_device=True),
-    "gpu_packing": Placement(8, "gpus_in_use", "GPUs and machines in use first", by_device=True),
-    "gpu_clustering": Placement(9, "same_gpu_size", "beside jobs with as many GPUs", by_device=True),
-    "random": Placement(10, "random", "drawn at random among machines with room", by_device=True),
+    name: Placement(code=code, rule=rule, words=words, by_device=code >= BY_DEVICE, aims=name == "fgd")
+    for code, (name, rule, words) in enumerate(
+        (
+            ("first_fit", "first_listed", "first machine listed with room"),
+            ("best_fit", "least_free", "least free capacity"),
+            ("consolidate", "fewest_machines", "fewest machines, then least free capacity"),
+            ("spread", "most_free", "most free capacity"),
+            ("fgd", "least_fragmentation", "least fragmentation"),
+            ("dot_product", "least_dot_product", "smallest dot product of free and requested CPU and GPU"),
+            ("best_fit_gpu", "least_left_over", "least CPU and GPU left over"),
+            ("gpu_packing", "gpus_in_use", "GPUs and machines in use first"),
+            ("gpu_clustering", "same_gpu_size", "beside jobs with as many GPUs"),
+            ("random", "random", "drawn at random among machines with room"),
+        )
+    )
 }
 """The placements. A gang may be split over machines; ties go to the machine listed first.
 
@@ -55,8 +49,6 @@ of lowest index, except under `fgd` and `random`.
 
 - ``fgd``: 100 times the sigmoid of the decrease in the machine's fragmented GPUs for the target workload (see the
   module `fragmentation`); a part of a GPU takes the device with the largest decrease.
-- ``fgd_used_first``: the score of `fgd`, but among equal scores machines with a GPU in use come before machines whose
-  GPUs are all idle. That keeps idle machines for jobs that need whole machines.
 - ``dot_product``: the smallest dot product of free and requested CPU and GPU, as shares of the largest machine.
 - ``best_fit_gpu``: the least CPU and GPU left over, as shares of the largest machine.
 - ``gpu_packing``: first GPUs in use, then idle GPUs of machines in use, then machines whose GPUs are all idle.

@@ -17,8 +17,7 @@ import numpy as np
 
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import MILLI, Sharing
-from scheduler_core.kernels import gittins
-from scheduler_core.kernels.records import DRF, FIXED, GITTINS, LAS, LAS_TIME, MLFQ, SRTF
+from scheduler_core.kernels.records import DRF, FIXED, LAS, SRTF
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["QUEUE_POLICIES", "Discipline", "Jobs", "QueuePolicy", "policy_of", "predicted_or_last"]
@@ -40,7 +39,6 @@ class Jobs:
     dies: BoolArray
     fails: BoolArray
     predicted_s: FloatArray
-    predicted_p90_s: FloatArray
     gpu_types: tuple[str, ...]
 
     @classmethod
@@ -52,7 +50,7 @@ class Jobs:
             **dict.fromkeys(("arrive_s", "priority"), np.zeros(count)),
             **dict.fromkeys(("run_s", "granted_run_s"), endless),
             **dict.fromkeys(("dies", "fails"), no),
-            **dict.fromkeys(("predicted_s", "predicted_p90_s"), np.full(count, np.nan)),
+            "predicted_s": np.full(count, np.nan),
             "instances": np.ones(count, dtype=np.int64),
             "user": np.zeros(count, dtype=np.int64),
         }
@@ -94,11 +92,6 @@ def _gpu_time(jobs: Jobs, gpus: IntArray) -> FloatArray:
     return np.where(known, np.where(known, jobs.predicted_s, 0.0) * (gpus / MILLI), np.inf)
 
 
-def _level(jobs: Jobs, _: IntArray) -> FloatArray:
-    known = np.where(np.isfinite(jobs.predicted_s), jobs.predicted_s, 0.0)
-    return np.array([gittins.level_of(predicted_s) for predicted_s in known.tolist()], dtype=np.float64)
-
-
 def _predicted(jobs: Jobs, _: IntArray) -> FloatArray:
     return predicted_or_last(jobs.predicted_s)
 
@@ -120,13 +113,10 @@ QUEUE_POLICIES: Final[dict[str, QueuePolicy]] = {
     "srtf": QueuePolicy(base=_predicted, mode=SRTF, preemptive=True, predicted=True),
     "qssf": QueuePolicy(base=_gpu_time, predicted=True),
     "las": QueuePolicy(base=lambda _, gpus: np.maximum(gpus, 1).astype(np.float64), mode=LAS, preemptive=True),
-    "las_time": QueuePolicy(base=_none, mode=LAS_TIME, preemptive=True),
-    "mlfq": QueuePolicy(base=_level, mode=MLFQ, preemptive=True, predicted=True),
-    "gittins": QueuePolicy(base=_predicted, mode=GITTINS, preemptive=True, predicted=True),
     "drf": QueuePolicy(base=_none, mode=DRF),
     "priority": QueuePolicy(base=lambda jobs, _: -jobs.priority),
 }
-"""The policies; jobs without a prediction go last under those that need one, or begin at the first level (`mlfq`).
+"""The policies; jobs without a prediction go last under those that need one.
 
 - `fifo`: order of arrival, which a job keeps when it returns to the queue (Yang, Hong, Tang: Algorithm 2).
 - `sjf`: predicted run time of the whole job, including the part already run. Prediction errors do less damage than
@@ -138,13 +128,6 @@ QUEUE_POLICIES: Final[dict[str, QueuePolicy]] = {
   Datacenters, SC 2021).
 - `las`: attained GPU time; a gang without GPUs counts as a thousandth of a GPU (Gu et al.: Tiresias, NSDI 2019,
   without discrete queues).
-- `las_time`: attained run time (Nuyens, Wierman: The Foreground-Background queue, Performance Evaluation 2008).
-- `mlfq`: level of a feedback queue, set by the predicted or the attained run time, whichever is larger; within a level
-  by arrival, without preemption (Tiresias).
-- `gittins`: the reciprocal of the Gittins index, a remaining run time, from predicted p50 and p90 and attained time;
-  with an exact prediction `srtf`, with a wide one `las_time`. The time of a restart, `gittins.RESTARTS` times, is added
-  to the key of a preempted job and subtracted from that of a running one, so a job preempts only if that gains more
-  than restarts cost (Gittins, J. R. Statist. Soc. B 1979; Tiresias).
 - `drf`: dominant share of the job's user, the largest share that the user holds of any resource (Ghodsi et al.:
   Dominant Resource Fairness, NSDI 2011).
 - `priority`: largest priority first, as PriorityClass in Kubernetes and multifactor priority in Slurm.
@@ -169,8 +152,8 @@ class Discipline:
     - `preempt`: whether a waiting job may stop running jobs with larger queue keys; None is the default of the policy.
     - `restart_cost_s`: extra run time in seconds of every start after a preemption, for checkpoint and restart. The job
       holds its GPUs in this time, but makes no progress and attains no service.
-    - `quantum_s`: minimum run time in seconds before a job may be preempted. Policies whose order changes while jobs
-      run (`las`, `mlfq`, `gittins`) also start a round at this interval.
+    - `quantum_s`: minimum run time in seconds before a job may be preempted; with preemption a round also starts at
+      every multiple of it.
     - `match_gpu_type`: whether gangs that name GPU types are restricted to machines of these types.
     - `sharing`: `pooled` counts a machine's GPUs as one total. With `devices`, a request of up to one GPU takes a part
       of one device, a larger one whole devices. None is the default of the placement.

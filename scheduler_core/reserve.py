@@ -2,8 +2,8 @@
 
 A job in probation keeps its request. Then it reserves the mean and the standard deviation of its samples of CPU and GPU
 compute, and its largest memory sample with a margin. The mean is the recent one where that is larger. Free capacity
-then bounds the risk that running jobs together want more than a machine has. Used by the service, and in compiled form
-by the simulation of shared machines.
+then bounds the risk that running jobs together want more than a machine has. The service calls this module; the
+rules of one job are in `kernels.reserving`, which the simulation of shared machines compiles.
 
 References
 ----------
@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.kernels.reserving import RECENT, Limits, reserve_all
+from scheduler_core.kernels import reserving as rules
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -90,9 +90,9 @@ class ReservePolicy:
                     f"reserve policy: found {each.name} = {value!r}, expected a finite number of at least {least:g}"
                 )
 
-    def limits(self) -> Limits:
+    def limits(self) -> rules.Limits:
         """Return the fields as numbers for compiled code."""
-        return Limits(**{each.name: float(getattr(self, each.name)) for each in fields(self)})
+        return rules.Limits(**{each.name: float(getattr(self, each.name)) for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +239,7 @@ def _add(made: Running, requests: FloatArray, at_s: FloatArray, use: FloatArray,
         jobs = slice(None)  # which copies nothing
     compute, time_s = use[jobs, :2], at_s[jobs][:, None]
     count, mean, squares = made.count[jobs][:, None], made.mean[jobs], made.squares[jobs]
-    recent = made.recent[jobs] + np.where(count == 0.0, 1.0, RECENT) * (compute - made.recent[jobs])
+    recent = made.recent[jobs] + np.where(count == 0.0, 1.0, rules.RECENT) * (compute - made.recent[jobs])
     deviation = np.maximum(np.sqrt(squares / np.maximum(count - 1.0, 1.0)), policy.least_spread * mean)
     presses = (recent > mean + policy.press_z * deviation) & (mean < requests[jobs])
     presses &= (time_s >= policy.probation_s) & (count >= policy.min_samples)
@@ -286,32 +286,37 @@ def reserve(
     >>> found.mean[0].tolist(), found.spread[0].round(3).tolist(), found.memory[0].tolist()
     ([1.0, 1.0], [0.3, 0.3], [3.0, 3.0])
     """
-    count, unknown = len(requests), np.isnan(known.mean)
-    requests, age_s = np.ascontiguousarray(requests, np.float64), np.ascontiguousarray(age_s, np.float64)
+    limits, unknown = (policy or ReservePolicy()).limits(), np.isnan(known.mean)
     compute, memory = requests[:, [0, 2]], requests[:, [1, 2]]
+    silent_s = np.where(np.isfinite(known.at_s), np.maximum(age_s - known.at_s, 0.0), age_s)
+    largest = np.where(np.isnan(known.memory), memory, known.memory)
     made = Reservations(
-        mean=np.empty((count, 2)),
-        spread=np.empty((count, 2)),
-        memory=np.empty((count, 2)),
-        reason=np.empty(count, dtype=np.int64),
+        mean=compute.copy(),
+        spread=np.zeros_like(compute),
+        memory=largest.copy(),
+        reason=np.zeros(len(requests), np.int64),
     )
-    reserve_all(
-        requests,
-        age_s,
-        np.where(np.isfinite(known.at_s), np.maximum(age_s - known.at_s, 0.0), age_s),
-        np.maximum(age_s[:, None] - known.pressed_s, 0.0),
-        np.ascontiguousarray(known.count, np.float64),
-        np.where(unknown, compute, known.mean),
-        np.where(unknown, 0.0, known.squares),
-        np.where(unknown, compute, known.recent),
-        np.where(np.isnan(known.memory), memory, known.memory),
-        np.ascontiguousarray(held, np.bool_),
-        (policy or ReservePolicy()).limits(),
-        made.mean,
-        made.spread,
-        made.memory,
-        made.reason,
-    )
+    of_use = np.stack(
+        [
+            compute,
+            np.where(unknown, compute, known.mean),
+            np.where(unknown, compute, known.recent),
+            np.where(unknown, 0.0, known.squares),
+            np.maximum(age_s[:, None] - known.pressed_s, 0.0),
+        ],
+        axis=2,
+    ).tolist()
+    of_jobs = zip(held.tolist(), age_s.tolist(), known.count.tolist(), silent_s.tolist(), strict=True)
+    for job, (kept, age, count, silent) in enumerate(of_jobs):
+        reason = rules.reason_of(kept, age, count, silent, limits)
+        measured = reason == rules.MEASURED
+        for at, (asked, mean, recent, squares, pressed_ago_s) in enumerate(of_use[job]):
+            made.memory[job, at] = rules.memory_of(memory[job, at], largest[job, at], limits.memory_margin, measured)
+            if measured and pressed_ago_s < limits.press_s:
+                reason = rules.PRESSING
+            elif measured:
+                made.mean[job, at], made.spread[job, at] = rules.compute_of(asked, mean, recent, squares, count, limits)
+        made.reason[job] = reason
     return made
 
 

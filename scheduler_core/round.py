@@ -13,10 +13,9 @@ from scheduler_core.gangs import shape
 from scheduler_core.kernels.backfill import narrow, reserve
 from scheduler_core.kernels.records import DRF
 from scheduler_core.kernels.rooms import copied, hosted_in_all
-from scheduler_core.kernels.snapshots import compare
 from scheduler_core.kernels.starts import lent
-from scheduler_core.kernels.state import Alternatives, State, uncompiled
 from scheduler_core.kernels.state import Room as KernelRoom
+from scheduler_core.kernels.state import State, uncompiled
 from scheduler_core.scene import Scene
 from scheduler_core.snapshot import QueuedJob
 
@@ -112,27 +111,6 @@ class Round:
     def end_s(self, serial: int) -> float:
         """Return in how many seconds a running job should have ended; inf if unknown."""
         return max(float(self.state.queue.jobs["predicted_s"][serial]), 0.0)
-
-    @cached_property
-    def alternatives(self) -> Alternatives:
-        """Return where each of the jobs that the round started would have gone without the machines that it got."""
-        log, started, machines = self.state.log, len(self.started), len(self.state.cluster.away)
-        sizes = [min(self.scene.jobs[serial].instances, machines) for serial in self.started]
-        hosts, counts = np.empty((2, sum(sizes)), dtype=np.int64)
-        found = Alternatives(
-            started=len(self.serials) - started,
-            own=np.empty((int(log.runs["first_host"][len(self.serials)]), 3), dtype=np.int64),
-            first=np.zeros(started + 1, dtype=np.int64),
-            hosts=hosts,
-            counts=counts,
-            free=np.empty((len(hosts), 3), dtype=np.int64),
-            unusable=np.zeros((started, 4), dtype=np.int64),
-        )
-        if self.scene.compiled:
-            compare(self.state, found)
-        else:
-            compare.py_func(self.rows, found)
-        return found
 
     def freeing(self, serial: int, among: Collection[int], gone: Collection[int] = ()) -> list[int]:
         """Return which of the running jobs `among` must end before a waiting job fits, empty if that does not suffice.

@@ -26,7 +26,7 @@ from scheduler_core.cluster import (
 from scheduler_core.engine import begun, effort_s, in_arrays, pays
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import WHOLE, Sharing, Taken, bound, shape
-from scheduler_core.kernels.snapshots import enter
+from scheduler_core.kernels.clock import enter
 from scheduler_core.kernels.state import Placed, State, uncompiled, write_back
 from scheduler_core.placement import sharing_of
 from scheduler_core.queueing import Discipline, Jobs

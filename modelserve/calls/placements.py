@@ -143,13 +143,11 @@ def _snapshot(body: ClusterBody, jobs: Sequence[QueuedJob]) -> Snapshot:
 
 def _decision(found: Decision) -> Values:
     on = [{"machine": s.machine, "instances": s.instances, "devices": s.devices} for s in found.spots]
-    names = ("code", "text", "measure", "value", "other", "other_value", "short")
-    reason = {name: getattr(found, name) for name in names}
+    reason = {name: getattr(found, name) for name in ("code", "text", "short")}
     return {"job_id": found.job_id, "starts": bool(on), "on": on, "reason": reason}
 
 
 def _explained(found: Explained) -> Values:
-    missing = None if found.missing is None else dict(zip(RESOURCES, found.missing.row(), strict=True))
     return {
         "job_id": found.job_id,
         "hold": str(found.hold),
@@ -159,7 +157,6 @@ def _explained(found: Explained) -> Values:
         "instances": found.instances,
         "hosted": found.hosted,
         "short": found.short,
-        "nearest": None if found.nearest is None else {"machine": found.nearest, "missing": missing},
         "must_end": found.must_end,
         "room_in_s": finite(found.room_in_s),
         "expected_wait_s": finite(found.expected_wait_s),
@@ -169,16 +166,12 @@ def _explained(found: Explained) -> Values:
 
 def _change(found: Change) -> Values:
     job, field = found.job, found.field
-    request = {name: finite(value) for name, value in zip(RESOURCES, job.request.row(), strict=True)}
     if field == "wait":
         to, when = {}, f"in {found.in_s:.0f} s" if math.isfinite(found.in_s) else "at an unknown time"
         text = f"wait until {_listed(found.ended)} end{'s' if len(found.ended) == 1 else ''}, expected {when}"
-    elif field == "request":
-        to = request
-        text = f"request {', '.join(f'{value:g} {_UNITS[name]}' for name, value in to.items() if value)} per instance"
     elif field in RESOURCES:
-        to = {field: request[field]}
-        text = f"request {request[field]:g} {_UNITS[field]} per instance"
+        to = {field: getattr(job.request, field)}
+        text = f"request {to[field]:g} {_UNITS[field]} per instance"
     elif field == "machines":
         to, text = {"machines": None}, "allow any machine"
     else:

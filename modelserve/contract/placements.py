@@ -145,19 +145,14 @@ class SpotAnswer(Answer):
 
 
 class PlaceReason(Answer):
-    """Why a job starts where it does, or waits: a code, and a sentence.
+    """Why a job starts where it does, or waits: a code, and the same in words.
 
-    `measure` names the figure by which the placement chose, if it is one figure: `value` for the chosen machines,
-    `other_value` for the next best, of which `other` is the first. `short` counts the machines that cannot take an
-    instance of a waiting job, by cause; a machine counts once for each resource it lacks.
+    `short` counts the machines that cannot take an instance of a waiting job, by cause; a machine counts once for each
+    resource it lacks.
     """
 
     code: str
     text: str
-    measure: str | None
-    value: Finite | None
-    other: str | None
-    other_value: Finite | None
     short: dict[str, int]
 
 
@@ -194,13 +189,6 @@ class ScheduleAnswer(Answer):
     schedule: tuple[Scheduled, ...]
 
 
-class Nearest(Answer):
-    """The machine that lacks least for one more instance, and what it lacks."""
-
-    machine: str
-    missing: Amounts
-
-
 class Change(Answer):
     """One change with which, alone, a job would start now; tried by deciding again.
 
@@ -232,7 +220,6 @@ class PendingJob(Answer):
     instances: int
     hosted: int
     short: dict[str, int]
-    nearest: Nearest | None
     must_end: tuple[str, ...]
     room_in_s: StrictFinite | None
     expected_wait_s: StrictFinite | None

@@ -278,15 +278,12 @@ def _brief(row: Mapping[str, Any]) -> dict[str, object]:  # Any: JSON values
 def _row(row: Mapping[str, object]) -> dict[str, object]:
     """Return an explanation as one flat row; the sentence comes last."""
     found = dict(row)
-    text, nearest, changes = found.pop("text"), found.pop("nearest"), found.pop("changes")
-    missing = dict(nearest["missing"]) if isinstance(nearest, Mapping) else {}
+    text, changes = found.pop("text"), found.pop("changes")
     must_end = found["must_end"]
     return {
         **found,
         "short": _counts(found["short"]),
         "must_end": "; ".join(must_end) if isinstance(must_end, Sequence) else None,
-        "nearest": nearest["machine"] if isinstance(nearest, Mapping) else None,
-        **{f"missing_{name}": missing.get(name) for name in ("cpu_cores", "mem_gib", "gpus")},
         "changes": "; ".join(each["text"] for each in changes) if isinstance(changes, Sequence) else None,
         "text": text,
     }

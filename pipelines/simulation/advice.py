@@ -246,7 +246,7 @@ def shared_arms(
     Queue orders see the predicted run times of unchanged requests in the arms that reclaim.
     """
     policy, answers = settings.shared.policy, advice.get(REQUESTED)
-    starts = as_requested(gangs, *(() if answers is None else predicted_times(answers)))
+    starts = as_requested(gangs, None if answers is None else predicted_times(answers))
     arms = {REQUESTED: Sized(starts=starts, reserving=Reserving())}
     arms |= {
         arm: Sized.at_submission(pool, gangs, given) for arm, given in advice.items() if arm not in (REQUESTED, ORACLE)

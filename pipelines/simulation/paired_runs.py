@@ -85,7 +85,7 @@ def paired_runs(
     """
     shifts = (AT_ONCE,) if settings.site is None else settings.site.shifts
     answers, sized = advice.get(REQUESTED), [arm for arm in advice if arm != REQUESTED]
-    as_recorded = as_requested(gangs, *(() if answers is None else predicted_times(answers)))
+    as_recorded = as_requested(gangs, None if answers is None else predicted_times(answers))
     starts = {
         (arm, model): starts_under(model, pool.jobs, gangs, advice[arm])
         for model in models

@@ -192,9 +192,8 @@ def prediction_notes(given: Advice, settings: SimulationSettings) -> list[str]:
     answers = given.get(REQUESTED)
     if settings.needs_predictions is None or answers is None:
         return []
-    unknown = int(np.isnan(predicted_times(answers)[0]).sum())
-    place = "begin at the first level" if settings.discipline.policy == "mlfq" else "go last"
-    return [f"{unknown} of {len(answers)} jobs have no predicted run time: they {place}"] if unknown else []
+    unknown = int(np.isnan(predicted_times(answers)).sum())
+    return [f"{unknown} of {len(answers)} jobs have no predicted run time: they go last"] if unknown else []
 
 
 TRUTHS: Final = ("shared", "contention", "predicted", "unchanged")

@@ -211,8 +211,8 @@ class SimulationSettings:
             notes.append(f"{len(self.outages.machine)} machine outages from the file")
         if self.warm_up_s:
             notes.append(
-                f"measured from {self.warm_up_s / SECONDS_PER_HOUR:g} h on: jobs that arrived and allocations since "
-                "then; only stranded_gpu_frac covers all time from 0"
+                f"measured from {self.warm_up_s / SECONDS_PER_HOUR:g} h on: jobs that arrived and "
+                "allocations since then"
             )
         notes += self.shared.notes() if SHARED in self.slowdown_models else []
         return [*notes, *(() if self.site is None else self.site.notes)]

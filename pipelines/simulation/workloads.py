@@ -63,7 +63,6 @@ class Starts:
     granted_run_s: FloatArray
     dies: BoolArray
     predicted_s: FloatArray
-    predicted_p90_s: FloatArray
 
 
 def units_of(requests: FloatArray) -> IntArray:
@@ -114,9 +113,7 @@ def gangs_of(jobs: pl.DataFrame, *, gpus_per_machine: int | None = None) -> Gang
     )
 
 
-def as_requested(
-    gangs: Gangs, predicted_s: FloatArray | None = None, predicted_p90_s: FloatArray | None = None
-) -> Starts:
+def as_requested(gangs: Gangs, predicted_s: FloatArray | None = None) -> Starts:
     """Return starts of jobs with their full requests and recorded run times; predictions (n) are NaN if unknown."""
     count = len(gangs.run_s)
     return Starts(
@@ -124,7 +121,6 @@ def as_requested(
         granted_run_s=gangs.run_s,
         dies=np.zeros(count, dtype=np.bool_),
         predicted_s=np.full(count, np.nan) if predicted_s is None else predicted_s,
-        predicted_p90_s=np.full(count, np.nan) if predicted_p90_s is None else predicted_p90_s,
     )
 
 
@@ -177,14 +173,13 @@ DRAWN: Final = ("used_cpu_cores", "mem_avg_gib", "used_gpus")
 """Columns that hold the average use of one instance, in the order of `RESOURCES`."""
 
 
-def predicted_times(answers: Sequence[Recommendation]) -> tuple[FloatArray, FloatArray]:
-    """Return the predicted p50 and p90 of the run times of the recommendations (n,).
+def predicted_times(answers: Sequence[Recommendation]) -> FloatArray:
+    """Return the predicted run times (p50) of the recommendations (n,).
 
     Negative and infinite times become NaN, which means unknown.
     """
-    times_s = np.array([(answer.run_time_p50_s, answer.run_time_p90_s) for answer in answers], dtype=np.float64)
-    p50_s, p90_s = np.where(np.isfinite(times_s) & (times_s >= 0.0), times_s, np.nan).reshape(-1, 2).T
-    return p50_s, p90_s
+    times_s = np.array([answer.run_time_p50_s for answer in answers], dtype=np.float64)
+    return np.where(np.isfinite(times_s) & (times_s >= 0.0), times_s, np.nan)
 
 
 def starts_under(model: str, jobs: Sequence[PoolJob], gangs: Gangs, answers: Sequence[Recommendation]) -> Starts:
@@ -202,13 +197,11 @@ def starts_under(model: str, jobs: Sequence[PoolJob], gangs: Gangs, answers: Seq
         entry, answer = jobs[row], answers[row]
         run = slowed(entry.measured, entry.job.request, answer.target, answer)
         granted_run_s[row], dies[row] = run.run_s, run.killed
-    p50_s, p90_s = predicted_times(answers)
     return Starts(
         granted_units=granted_units,
         granted_run_s=granted_run_s,
         dies=dies,
-        predicted_s=p50_s,
-        predicted_p90_s=p90_s,
+        predicted_s=predicted_times(answers),
     )
 
 

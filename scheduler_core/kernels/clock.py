@@ -1,4 +1,4 @@
-"""The compiled event loop: at every moment it handles the events, then runs one scheduling round.
+"""The event loop: at every moment it handles the events, then runs one scheduling round; `enter` begins in the midst.
 
 The loop returns when the log of runs is full, and is called again with a longer log. Rounds with backfill or preemption
 are in their own modules; the simple rounds are here. Free capacity never grows within a simple round, so a bucket (jobs
@@ -11,15 +11,25 @@ from scheduler_core.kernels.backfill import easy_round
 from scheduler_core.kernels.heaps import popped
 from scheduler_core.kernels.kernel import by_reference, kept, kernel
 from scheduler_core.kernels.preemption import preempting_round
-from scheduler_core.kernels.rooms import copied_on, fits, fits_free, note_change
+from scheduler_core.kernels.rooms import copied, copied_on, fits, fits_free, note_change
 from scheduler_core.kernels.sharing import aim
-from scheduler_core.kernels.starts import COMPLETED, FAILED, INTERRUPTED, KILLED, RUNNING, start, stop, wait
-from scheduler_core.kernels.state import NONE, Cluster, State
-from scheduler_core.kernels.waiting import next_offer, offer, offer_again, offer_all, smallest_gpus, take
+from scheduler_core.kernels.starts import (
+    COMPLETED,
+    FAILED,
+    INTERRUPTED,
+    KILLED,
+    RUNNING,
+    key_of,
+    start,
+    start_chosen,
+    stop,
+    wait,
+)
+from scheduler_core.kernels.state import NONE, Cluster, Placed, Room, State
+from scheduler_core.kernels.waiting import next_offer, offer, offer_again, offer_all, take
+from scheduler_core.types import IntArray
 
-__all__ = ["AIM", "DONE", "LOG_FULL", "advance", "aim_at_goal", "judge"]
-
-MILLI = 1000
+__all__ = ["AIM", "DONE", "LOG_FULL", "advance", "aim_at_goal", "enter"]
 
 
 @kernel
@@ -54,16 +64,6 @@ def next_moment(state: State) -> float:
     if tally.downs < len(breaks.down_s):
         moment_s = min(moment_s, breaks.down_s[tally.downs])
     return float(moment_s)
-
-
-@kernel
-def count_stranded(state: State, until_s: float) -> None:
-    """Count free GPU-seconds from now to `until_s` as stranded if a waiting job needs no more GPUs than are free."""
-    tally = state.queue.tally[0]
-    asked = smallest_gpus(state.queue)
-    free = state.cluster.total_free[2]
-    if 0 < asked <= free:
-        tally.stranded_gpu_s += free / MILLI * (until_s - tally.now_s)
 
 
 @kernel
@@ -249,10 +249,7 @@ def advance(state: State) -> int:
             unbounded_round(state)
         upcoming_s = next_moment(state)
         if upcoming_s > horizon_s or upcoming_s == math.inf:
-            if horizon_s < math.inf:
-                count_stranded(state, horizon_s)
             return DONE
-        count_stranded(state, upcoming_s)
         tally.now_s = upcoming_s
         end_runs(state)
         bring_up(state)
@@ -265,3 +262,44 @@ def advance(state: State) -> int:
 def aim_at_goal(state: State) -> None:
     """Recompute what depends on the target workload `State.goal`, which is new."""
     aim(by_reference(state))
+
+
+@kernel
+def _start_given(state: State, given: Placed, row: int) -> None:
+    """Start job `row` of those that are placed."""
+    scratch, begin = state.scratch, given.first[row]
+    for place in range(begin, given.first[row + 1]):
+        scratch.chosen[place - begin] = given.hosts[place]
+        scratch.counts[place - begin] = given.counts[place]
+        for device in range(scratch.taken.shape[1]):
+            scratch.taken[place - begin, device] = given.taken[place, device]
+    start_chosen(state, given.jobs[row], given.first[row + 1] - begin)
+
+
+@kept
+def enter(state: State, given: Placed, listed: int, room: Room, waiting: IntArray) -> None:
+    """Start the jobs that are placed, and queue the jobs `waiting`, except those that can never fit.
+
+    The first `listed` of the jobs hold what is not free in `room`, and others may hold more of it.
+    """
+    state = by_reference(state)
+    rules, queue, cluster = state.rules, state.queue, state.cluster
+    judge(state)
+    for row in range(listed):
+        _start_given(state, given, row)
+    copied(room, cluster.now)
+    for resource in range(3):
+        cluster.total_free[resource] = 0
+        for machine in range(len(room.free)):
+            cluster.total_free[resource] += room.free[machine, resource]
+    for row in range(listed, len(given.jobs)):
+        _start_given(state, given, row)
+    for place in range(len(waiting)):
+        job = waiting[place]
+        record = queue.jobs[job]
+        record.never_fits = not queue.buckets[record.full_bucket].possible
+        if record.never_fits:
+            record.rank = key_of(rules, queue, job, 0.0)
+        else:
+            wait(rules, queue, len(cluster.away), job)
+    queue.tally[0].arrivals = len(queue.jobs)

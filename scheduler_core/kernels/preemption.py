@@ -10,7 +10,7 @@ import math
 
 from scheduler_core.kernels.heaps import heaped, popped, sooner, swapped
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.records import FIXED, LAS, LAS_TIME, NONE, SRTF, Records
+from scheduler_core.kernels.records import LAS, NONE, Records
 from scheduler_core.kernels.rooms import copied, fits_free, hosted, hosted_in_all, hosted_pooled, note_change, open_to
 from scheduler_core.kernels.starts import PREEMPTED, RUNNING, key_from, lent, start, stop, wait
 from scheduler_core.kernels.state import Rules, State
@@ -31,8 +31,7 @@ def _key_now(state: State, run: Records) -> float:
     """Return the sort key that the job of a current run, an entry of `Log.active`, would have if preempted now."""
     so_far_s = state.queue.tally[0].now_s - run.start_s
     attained_s = run.attained_s + max(so_far_s - run.owed_s, 0.0)
-    owed_s = max(run.owed_s - so_far_s, 0.0) - state.rules.restart_cost_s
-    return float(key_from(state.rules, run.base, attained_s, owed_s, run.spread, run.arrive_s))
+    return float(key_from(state.rules, run.base, attained_s, run.arrive_s))
 
 
 @kernel
@@ -49,19 +48,14 @@ def _ripen(state: State) -> None:
 @kernel
 def _rises(rules: Rules) -> bool:
     """Return whether the sort key of a job may become worse while it runs."""
-    return bool(rules.policy != SRTF and rules.policy != FIXED)
+    return bool(rules.policy == LAS)
 
 
 @kernel
 def _worse_at_s(state: State, run: Records, key: float, rank: float) -> float:
-    """Return a time before which the sort key of a current run, `key` now, does not become worse than `rank`."""
-    rules, now_s = state.rules, state.queue.tally[0].now_s
-    in_s = 0.0
-    if rules.policy == LAS_TIME:
-        in_s = rank - key
-    elif rules.policy == LAS:
-        in_s = (rank - key) * 1000 / run.base
-    return float(now_s + in_s - MARGIN * (abs(rank) + now_s + 1.0))
+    """Return a time before which the LAS key of a current run, `key` now, does not become worse than `rank`."""
+    now_s = state.queue.tally[0].now_s
+    return float(now_s + (rank - key) * 1000 / run.base - MARGIN * (abs(rank) + now_s + 1.0))
 
 
 @kernel

@@ -16,11 +16,8 @@ __all__ = [
     "EXPECTED",
     "FIXED",
     "FRONT",
-    "GITTINS",
     "JOB",
     "LAS",
-    "LAS_TIME",
-    "MLFQ",
     "NONE",
     "RUN",
     "SRTF",
@@ -38,10 +35,7 @@ FIXED: Final = 0
 SRTF: Final = 1
 LAS: Final = 2
 DRF: Final = 3
-MLFQ: Final = 4
-GITTINS: Final = 5
-LAS_TIME: Final = 6
-"""How queue keys depend on what a job has attained; see `queue_policies`."""
+"""How queue keys depend on what a job has attained; see `queueing.QUEUE_POLICIES`."""
 
 JOB: Final = np.dtype(
     [
@@ -61,7 +55,6 @@ JOB: Final = np.dtype(
         ("full_bucket", "i8"),
         ("child", "i8"),  # links of the job in its bucket's heap
         ("sibling", "i8"),
-        ("spread", "i8"),  # row of `Rules.remaining`
         ("slot", "i8"),  # position of the job's run in `Log.active`
         ("full", "?"),
         ("dies", "?"),
@@ -77,7 +70,6 @@ BUCKET: Final = np.dtype(
         ("gpu_type", "i8"),
         ("count", "i8"),  # devices of an instance, and milli-GPUs of each
         ("milli", "i8"),
-        ("gang_gpus", "i8"),  # milli-GPUs of the whole gang
         ("user", "i8"),  # user of the jobs, if the policy orders by users' shares
         ("shape", "i8"),  # number of the demand, equal for buckets that differ only by user
         ("top", "i8"),  # first job of the bucket's heap
@@ -113,7 +105,6 @@ ACTIVE: Final = np.dtype(
         ("owed_s", "f8"),
         ("base", "f8"),  # constant part of the queue key
         ("arrive_s", "f8"),
-        ("spread", "i8"),
         ("run", "i8"),
         ("bucket", "i8"),
     ],
@@ -127,10 +118,8 @@ ENTRY: Final = np.dtype([("value", "f8"), ("tie", "i8"), ("what", "i8")], align=
 TALLY: Final = np.dtype(
     [
         ("now_s", "f8"),
-        ("stranded_gpu_s", "f8"),
         ("waiting", "i8"),
         ("waiting_hosts", "i8"),  # upper bound of the number of machines that all waiting jobs would use
-        ("smallest_gpus", "i8"),  # milli-GPUs of the smallest waiting gang with GPUs, 0 if none; NONE: recompute
         ("filled", "i8"),
         ("changes", "i8"),  # number of times so far that a machine may have come to host more, or went down
         ("ripe", "i8"),  # number of the first runs, in order of start, that have run for a quantum

@@ -1,10 +1,12 @@
-"""Compiled reservation of one running job, and free capacity under a bound on risk, as `reserve` and `risk` define."""
+"""The rules that size the reservation of one running job, and free capacity under a bound on risk.
+
+`reserve` calls them uncompiled for the jobs of a cluster, the simulation of shared machines compiled.
+"""
 
 import math
 from typing import Final, NamedTuple
 
-from scheduler_core.kernels.kernel import kept, kernel
-from scheduler_core.types import BoolArray, FloatArray, IntArray
+from scheduler_core.kernels.kernel import kernel
 
 __all__ = [
     "HELD",
@@ -20,7 +22,6 @@ __all__ = [
     "presses",
     "reason_of",
     "recent_of",
-    "reserve_all",
 ]
 
 YOUNG: Final = 0
@@ -111,40 +112,3 @@ def presses(recent: float, mean: float, squares: float, count: float, request: f
 def free_under_risk(capacity: float, mean: float, variance: float, z: float) -> float:
     """Return what may be allocated besides reservations of this mean and variance; it can be negative."""
     return capacity - mean - z * math.sqrt(max(variance, 0.0))
-
-
-@kept
-def reserve_all(
-    requests: FloatArray,
-    age_s: FloatArray,
-    silent_s: FloatArray,
-    pressed_ago_s: FloatArray,
-    count: FloatArray,
-    mean: FloatArray,
-    squares: FloatArray,
-    recent: FloatArray,
-    largest: FloatArray,
-    held: BoolArray,
-    limits: Limits,
-    out_mean: FloatArray,
-    out_spread: FloatArray,
-    out_memory: FloatArray,
-    out_reason: IntArray,
-) -> None:
-    """Write the reservations of all jobs to the last four arrays; see `reserve.reserve`."""
-    for job in range(len(age_s)):
-        reason = reason_of(held[job], age_s[job], count[job], silent_s[job], limits)
-        for at in range(2):
-            compute, memory = requests[job, 2 * at], requests[job, 1 + at]
-            seen_mean, seen_recent, seen_squares = mean[job, at], recent[job, at], squares[job, at]
-            measured = reason in (MEASURED, PRESSING)
-            out_mean[job, at], out_spread[job, at] = compute, 0.0
-            out_memory[job, at] = memory_of(memory, largest[job, at], limits.memory_margin, measured)
-            if not measured:
-                continue
-            if pressed_ago_s[job, at] < limits.press_s:
-                reason = PRESSING
-                continue
-            kept_mean, spread = compute_of(compute, seen_mean, seen_recent, seen_squares, count[job], limits)
-            out_mean[job, at], out_spread[job, at] = kept_mean, spread
-        out_reason[job] = reason

@@ -12,12 +12,11 @@ from scheduler_core.kernels.rooms import WHOLE, hosted, tightest
 from scheduler_core.kernels.state import Cache, Goal, Queue
 
 FGD = 4
-FGD_USED_FIRST = 5
-DOT_PRODUCT = 6
-BEST_FIT_GPU = 7
-GPU_PACKING = 8
-GPU_CLUSTERING = 9
-RANDOM = 10
+DOT_PRODUCT = 5
+BEST_FIT_GPU = 6
+GPU_PACKING = 7
+GPU_CLUSTERING = 8
+RANDOM = 9
 
 
 @kernel
@@ -123,27 +122,23 @@ def fitted(cache: Cache, node: int, count: int, milli: int) -> int:
 
 
 @kernel
-def _gradient(policy: int, cache: Cache, node: int, count: int, old: int, milli: int, goal: Goal) -> int:
+def _gradient(cache: Cache, node: int, count: int, old: int, milli: int, goal: Goal) -> int:
     """Return a score of 0 to 100 that rises with the decrease of the surveyed machine's fragmentation.
 
-    The instance would take `milli` of each of `count` devices with `old` milli-GPUs free. Under `FGD_USED_FIRST` the
-    score is doubled, plus 1 if a GPU of the machine is in use.
+    The instance would take `milli` of each of `count` devices with `old` milli-GPUs free.
     """
     after = unusable(free_gpu(cache, node) - count * milli, goal, count, old, old - milli)
     less = cache.fragmented[node] - after
-    score = int(1.0 / (1.0 + math.exp(-less / max(goal.total, 1) / 1000.0)) * 100.0)
-    if policy == FGD_USED_FIRST:
-        return 2 * score + int(classes_on(cache, node) > 0)
-    return score
+    return int(1.0 / (1.0 + math.exp(-less / max(goal.total, 1) / 1000.0)) * 100.0)
 
 
 @kernel
-def _descent(policy: int, cache: Cache, node: int, queue: Queue, at: int, row: int, goal: Goal) -> int:
+def _descent(cache: Cache, node: int, queue: Queue, at: int, row: int, goal: Goal) -> int:
     """Return the best score by `_gradient` over devices; a part of a GPU goes to the first device with that score."""
     count, milli = queue.buckets[at].count, queue.buckets[at].milli
     survey(cache, node, cache.room.free[node, 0] - queue.units[at, 0], goal)
     if count != 1 or milli == WHOLE:
-        return int(_gradient(policy, cache, node, count, WHOLE, milli, goal))
+        return int(_gradient(cache, node, count, WHOLE, milli, goal))
     best = NONE
     for device in range(cache.room.devices.shape[1]):
         free = cache.room.devices[node, device]
@@ -154,7 +149,7 @@ def _descent(policy: int, cache: Cache, node: int, queue: Queue, at: int, row: i
             seen |= cache.room.devices[node, other] == free
         if seen:
             continue  # an earlier device with equal free GPU has the same score
-        score = _gradient(policy, cache, node, 1, free, milli, goal)
+        score = _gradient(cache, node, 1, free, milli, goal)
         if score > best:
             best = score
             cache.taken[row, node] = 1 << device
@@ -217,8 +212,8 @@ def evaluate(policy: int, cache: Cache, node: int, queue: Queue, at: int, row: i
         cache.score[row, node] = NONE
         return
     cache.taken[row, node] = fitted(cache, node, queue.buckets[at].count, queue.buckets[at].milli)
-    if policy in (FGD, FGD_USED_FIRST):
-        score = _descent(policy, cache, node, queue, at, row, goal)
+    if policy == FGD:
+        score = _descent(cache, node, queue, at, row, goal)
     elif policy == DOT_PRODUCT:
         score = _dot_product(cache, node, queue, at)
     elif policy == BEST_FIT_GPU:

@@ -3,13 +3,12 @@
 Among equal scores the machine listed first wins, or a random one. Scores are cached until a machine changes.
 """
 
-from scheduler_core.kernels.kernel import by_reference, kept, kernel
+from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.rooms import WHOLE, copied_on, open_to, shift
 from scheduler_core.kernels.scores import RANDOM, evaluate, refresh
 from scheduler_core.kernels.state import NONE, STALE, Cache, Room, State
-from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["aim", "fill_in_order", "mirror_machine", "place_by_device"]
+__all__ = ["aim", "place_by_device"]
 
 TIES = 0
 DEVICE = 1
@@ -56,26 +55,20 @@ def aim(state: State) -> None:
 @kernel
 def mirror(state: State, room: Room) -> None:
     """Copy the free capacity of machines that differ to the cache, and mark their scores as stale."""
-    for machine in range(len(state.cache.up)):
-        mirror_machine(state, room, machine)
-
-
-@kernel
-def mirror_machine(state: State, room: Room, machine: int) -> None:
-    """Copy the free capacity of one machine, as `mirror` does."""
     cache, cached = state.cache, state.cache.room
-    up = state.cluster.away[machine] == 0
-    same = cache.up[machine] == up
-    same &= cached.free[machine, 0] == room.free[machine, 0] and cached.free[machine, 1] == room.free[machine, 1]
-    for device in range(room.devices.shape[1]):
-        same &= cached.devices[machine, device] == room.devices[machine, device]
-    for size in range(room.tenants.shape[1]):
-        same &= cached.tenants[machine, size] == room.tenants[machine, size]
-    if not same:
-        cache.up[machine] = up
-        copied_on(room, cached, machine)
-        refresh(cache, machine, state.goal)
-        _outdate(cache, machine)
+    for machine in range(len(cache.up)):
+        up = state.cluster.away[machine] == 0
+        same = cache.up[machine] == up
+        same &= cached.free[machine, 0] == room.free[machine, 0] and cached.free[machine, 1] == room.free[machine, 1]
+        for device in range(room.devices.shape[1]):
+            same &= cached.devices[machine, device] == room.devices[machine, device]
+        for size in range(room.tenants.shape[1]):
+            same &= cached.tenants[machine, size] == room.tenants[machine, size]
+        if not same:
+            cache.up[machine] = up
+            copied_on(room, cached, machine)
+            refresh(cache, machine, state.goal)
+            _outdate(cache, machine)
 
 
 @kernel
@@ -178,32 +171,3 @@ def place_by_device(state: State, room: Room, at: int) -> int:
                 scratch.taken[place, device] += scratch.able[device]
         scratch.counts[place] += 1
     return used
-
-
-@kept
-def fill_in_order(
-    state: State, buckets: IntArray, draws: FloatArray, machines: IntArray, taken: BoolArray, fragmented: IntArray
-) -> None:
-    """Place one instance of each of `buckets` (n,) by device, in order, and drop those that do not fit.
-
-    Writes for each the machine or NONE, its devices (n, devices), and the cluster's fragmentation afterwards,
-    multiplied by the number of the target's pods. `draws` (n, 2) break ties and choose devices, if not negative.
-    """
-    state = by_reference(state)
-    cache, total = state.cache, 0
-    mirror(state, state.cluster.now)
-    aim(state)
-    for machine in range(len(cache.up)):
-        total += int(cache.fragmented[machine])
-    for pod in range(len(buckets)):
-        at = buckets[pod]
-        row = row_of(cache, state.queue.buckets[at].shape)
-        machine = best_machine(state, at, row, draws[pod, 0])
-        machines[pod] = machine
-        if machine != NONE:
-            total -= int(cache.fragmented[machine])
-            take(state, at, row, machine, 0, draws[pod, 1])
-            total += int(cache.fragmented[machine])
-            for device in range(taken.shape[1]):
-                taken[pod, device] = state.scratch.taken[0, device] > 0
-        fragmented[pod] = total

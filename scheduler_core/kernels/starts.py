@@ -3,16 +3,14 @@
 The rounds decide which job starts.
 """
 
-import math
 from typing import Final
 
 import numpy as np
 
-from scheduler_core.kernels import gittins
 from scheduler_core.kernels.heaps import pushed
 from scheduler_core.kernels.kernel import inlined, kernel
 from scheduler_core.kernels.placing import placed
-from scheduler_core.kernels.records import DRF, GITTINS, LAS, LAS_TIME, MLFQ, SRTF, Records
+from scheduler_core.kernels.records import DRF, LAS, SRTF, Records
 from scheduler_core.kernels.rooms import hosted_by_device, hosted_pooled, moved, note_change, open_to, shift
 from scheduler_core.kernels.state import NONE, Cluster, Log, Queue, Rules, State
 from scheduler_core.kernels.waiting import bucket_of, join_front, put
@@ -28,44 +26,23 @@ PREEMPTED: Final = np.int64(4)
 INTERRUPTED: Final = np.int64(5)
 """How a run ended; a run still `RUNNING` has not ended."""
 
-_level_of = kernel(gittins.level_of)
-_remaining_of = kernel(gittins.remaining_of)
-
 
 @kernel
-def key_of(rules: Rules, queue: Queue, job: int, attained_s: float, owed_s: float) -> float:
-    """Return the sort key of a job that has attained `attained_s`, including aging; the smallest goes first.
-
-    `owed_s` is the time of the next start without progress, as in `gangs.Waiting`.
-    """
+def key_of(rules: Rules, queue: Queue, job: int, attained_s: float) -> float:
+    """Return the sort key of a job that has attained `attained_s`, including aging; the smallest goes first."""
     row = queue.jobs[job]
     base = row.full_key if row.full else row.granted_key
-    return float(key_from(rules, base, attained_s, owed_s, row.spread, row.arrive_s))
-
-
-@kernel
-def _table_key(rules: Rules, base: float, attained_s: float, owed_s: float, spread: int) -> float:
-    """Return the sort key, without aging, of the policies that read tables."""
-    if rules.policy == MLFQ:
-        return float(max(_level_of(attained_s), base))
-    if base < math.inf:
-        index = _remaining_of(rules.remaining, rules.ages, spread, base, attained_s)
-        return float(index + gittins.RESTARTS * owed_s)
-    return base
+    return float(key_from(rules, base, attained_s, row.arrive_s))
 
 
 @inlined
-def key_from(rules: Rules, base: float, attained_s: float, owed_s: float, spread: int, arrive_s: float) -> float:
+def key_from(rules: Rules, base: float, attained_s: float, arrive_s: float) -> float:
     """Return the sort key from its constant part `base` and the other fields of a job, as `key_of` does."""
     key = base
     if rules.policy == SRTF:
         key = max(key - attained_s, 0.0)
     elif rules.policy == LAS:
         key = attained_s * key / 1000
-    elif rules.policy == LAS_TIME:
-        key = attained_s
-    elif rules.policy == MLFQ or rules.policy == GITTINS:
-        key = _table_key(rules, base, attained_s, owed_s, spread)
     return float(key + rules.aging * arrive_s)
 
 
@@ -76,7 +53,7 @@ def wait(rules: Rules, queue: Queue, machines: int, job: int) -> None:
     Under DRF all jobs of a bucket are of one user, and are sorted by serial.
     """
     row = queue.jobs[job]
-    row.rank = 0.0 if rules.policy == DRF else key_of(rules, queue, job, row.attained_s, row.owed_s)
+    row.rank = 0.0 if rules.policy == DRF else key_of(rules, queue, job, row.attained_s)
     if rules.easy and queue.tally[0].front > 0:
         join_front(rules, queue, machines, job)
     else:
@@ -156,7 +133,6 @@ def _activate(log: Log, row: Records, count: int, number: int) -> None:
     one.owed_s = row.owed_s
     one.base = row.full_key if row.full else row.granted_key
     one.arrive_s = row.arrive_s
-    one.spread = row.spread
     one.run = number
     one.bucket = log.runs[number].bucket
     row.slot = count

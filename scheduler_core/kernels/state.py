@@ -15,7 +15,6 @@ __all__ = [
     "KEPT_CHANGES",
     "MOST_SHAPES",
     "NONE",
-    "Alternatives",
     "Breaks",
     "Cluster",
     "Goal",
@@ -50,8 +49,6 @@ class Rules(NamedTuple):
     restart_cost_s: float
     quantum_s: float
     horizon_s: float
-    remaining: FloatArray  # (spreads, ages) table of `gittins.remaining_table`
-    ages: FloatArray
 
 
 class Queue(NamedTuple):
@@ -181,22 +178,6 @@ class Placed(NamedTuple):
     taken: IntArray  # (hosts, devices) milli-GPUs taken of each device
 
 
-class Alternatives(NamedTuple):
-    """Where each of n jobs that a round started would have gone otherwise: at first[i] to first[i + 1] - 1.
-
-    `unusable` (n, 4) is the fragmentation of the machines of each run before and after its start, then of the machines
-    of its alternative, multiplied by the number of the target's pods; it is 0 unless the placement aims at a target.
-    """
-
-    started: int  # number of the first run that the round started
-    own: IntArray  # (hosts, 3) free units on each of `Log.hosts` before the start
-    first: IntArray  # (n + 1,)
-    hosts: IntArray
-    counts: IntArray  # number of instances on each of `hosts`
-    free: IntArray  # (hosts, 3) free units on each of `hosts`
-    unusable: IntArray
-
-
 class State(NamedTuple):
     """All data of a simulation."""
 
@@ -245,8 +226,7 @@ def queue_of(jobs: Records, rows: IntArray, shapes: IntArray, devices: IntArray)
     buckets = np.zeros(len(rows), dtype=BUCKET)
     buckets["instances"], buckets["gpu_type"] = rows[:, 3], rows[:, 4]
     buckets["count"], buckets["milli"] = devices[:, 0], devices[:, 1]
-    buckets["gang_gpus"], buckets["shape"] = rows[:, 2] * rows[:, 3], shapes
-    buckets["top"], buckets["stuck_at"] = NONE, NONE
+    buckets["shape"], buckets["top"], buckets["stuck_at"] = shapes, NONE, NONE
     kinds = int(shapes.max(initial=NONE)) + 1
     return Queue(
         jobs=jobs,

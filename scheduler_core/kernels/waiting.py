@@ -94,9 +94,6 @@ def count_in(queue: Queue, machines: int, at: int) -> None:
     bucket.waiting += 1
     tally.waiting += 1
     tally.waiting_hosts += min(bucket.instances, machines)
-    if bucket.gang_gpus > 0 and tally.smallest_gpus != NONE:
-        known = tally.smallest_gpus
-        tally.smallest_gpus = bucket.gang_gpus if known == 0 else min(known, bucket.gang_gpus)
 
 
 @kernel
@@ -111,8 +108,6 @@ def count_out(queue: Queue, machines: int, at: int) -> None:
         last = queue.filled[tally.filled]
         queue.filled[bucket.place] = last
         queue.buckets[last].place = bucket.place
-        if bucket.gang_gpus == tally.smallest_gpus:
-            tally.smallest_gpus = NONE
 
 
 @kernel
@@ -127,19 +122,6 @@ def take(queue: Queue, machines: int, at: int) -> int:
     """Remove the first waiting job of bucket `at`, whose heap is not empty, and return it."""
     count_out(queue, machines, at)
     return int(unlink(queue, at))
-
-
-@kernel
-def smallest_gpus(queue: Queue) -> int:
-    """Return the smallest number of milli-GPUs that a waiting job needs, above 0; 0 if no waiting job needs a GPU."""
-    tally = queue.tally[0]
-    if tally.smallest_gpus == NONE:
-        tally.smallest_gpus = 0
-        for place in range(tally.filled):
-            asked = queue.buckets[queue.filled[place]].gang_gpus
-            if asked > 0 and (tally.smallest_gpus == 0 or asked < tally.smallest_gpus):
-                tally.smallest_gpus = asked
-    return int(tally.smallest_gpus)
 
 
 @kernel

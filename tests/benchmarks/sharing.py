@@ -10,10 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, in_devices
-from scheduler_core.engine import begun
-from scheduler_core.gangs import ANY_GPU_TYPE, rounded, shape
-from scheduler_core.kernels.sharing import fill_in_order
+from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, Room, in_devices
+from scheduler_core.engine import begun, in_arrays, run
+from scheduler_core.gangs import ANY_GPU_TYPE, shape
+from scheduler_core.kernels.clock import advance, aim_at_goal
+from scheduler_core.kernels.state import State
 from scheduler_core.queueing import Discipline, Jobs
 from scheduler_core.target import target_of
 from scheduler_core.types import IntArray
@@ -78,33 +79,41 @@ def pods() -> IntArray:
 def _decisions_ms(count: int, decisions: int) -> Iterator[float]:
     """Fill the cluster, then end one pod and place the next, again and again; yield the time of each placement."""
     rng, asked, cluster = np.random.default_rng(0), pods(), Cluster(machines(count), sharing="devices")
-    demands = [Demand(units=(cpu, mem, gpu), instances=1) for cpu, mem, gpu in asked.tolist()]
-    units = np.column_stack([asked[:, :2], rounded(asked[:, 2])])
-    jobs = Jobs.of(units, np.full(PODS, ANY_GPU_TYPE), ())
-    discipline = Discipline(placement="fgd", match_gpu_type=True)
-    state = begun(jobs, cluster, discipline, horizon_s=1.0, target=target_of(demands))
-    buckets, now = np.ascontiguousarray(state.queue.jobs["granted_bucket"]), state.cluster.now
-    chosen, fragmented = (np.empty(1, dtype=np.int64) for _ in range(2))
-    draw, taken = np.full((1, 2), -1.0), np.zeros((1, now.devices.shape[1]), dtype=np.bool_)
-    running, room = list[Allocation](), cluster.empty
-    first = len(demands) * count // PUBLISHED
-    fill_in_order(state, buckets[:1], draw, chosen, taken, fragmented)
-    for number in range(first + decisions):
-        full = number >= first
-        if full:
-            room = room.with_([running.pop(int(rng.integers(len(running))))])
-        pod = int(rng.integers(len(demands)))
+    demands = [in_devices(Demand(units=(cpu, mem, gpu), instances=1)) for cpu, mem, gpu in asked.tolist()]
+    target, rules = target_of(demands), Discipline(placement="fgd", match_gpu_type=True)
+
+    def started(chosen: IntArray, room: Room) -> State:
+        """Return the state in which these pods wait for their first round, each for a moment of its own."""
+        units = np.array([demands[pod].units for pod in chosen.tolist()], dtype=np.int64)
+        arrive_s = np.arange(len(chosen), dtype=np.float64)
+        jobs = Jobs.of(units, np.full(len(chosen), ANY_GPU_TYPE), (), arrive_s=arrive_s)
+        state = begun(jobs, cluster, rules, horizon_s=float(len(chosen)), target=target)
+        now, free = state.cluster.now, in_arrays(room)
+        for array, given in zip(now, free, strict=True):
+            array[:] = given
+        state.cluster.total_free[:] = free.free.sum(axis=0)
+        return state
+
+    def allocations(state: State, chosen: IntArray) -> Iterator[Allocation]:
+        log = state.log
+        for number in range(int(state.queue.tally["runs"][0])):
+            machine, demand = int(log.hosts[number]), demands[int(chosen[log.runs["job"][number]])]
+            milli = shape(demand.units[2])[1]
+            devices = tuple((machine, device, milli) for device in np.flatnonzero(log.devices[number]).tolist())
+            yield Allocation(demand=demand, counts=((machine, 1),), devices=devices)
+
+    chosen = rng.integers(len(demands), size=len(demands) * count // PUBLISHED)
+    running = list(allocations(run(started(chosen, cluster.empty), compiled=True), chosen))
+    room = cluster.empty.without(running)
+    for pod in rng.integers(len(demands), size=decisions):
+        room = room.with_([running.pop(int(rng.integers(len(running))))])
+        state = started(np.array([pod]), room)
         begin = time.thread_time()
-        now.free[:], now.devices[:], now.tenants[:] = room.free, room.devices, room.tenants
-        fill_in_order(state, buckets[pod : pod + 1], draw, chosen, taken, fragmented)
-        if full:
-            yield (time.thread_time() - begin) * 1000.0
-        machine, milli = int(chosen[0]), shape(demands[pod].units[2])[1]
-        if machine >= 0:
-            devices = tuple((machine, device, milli) for device in np.flatnonzero(taken[0]).tolist())
-            allocation = Allocation(demand=in_devices(demands[pod]), counts=((machine, 1),), devices=devices)
-            room = room.without([allocation])
-            running.append(allocation)
+        aim_at_goal(state)
+        advance(state)
+        yield (time.thread_time() - begin) * 1000.0
+        new = list(allocations(state, np.array([pod])))
+        room, running = room.without(new), running + new
 
 
 main = partial(benchmark, "sharing", __doc__, {"cold": cold_rows})

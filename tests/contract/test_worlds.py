@@ -1,4 +1,4 @@
-"""Thirty schedules, to the run, as they were frozen."""
+"""Schedules, to the run, as they were frozen."""
 
 import pytest
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from scheduler_core.decisions import MEASURES, Decision, place_queue
+from scheduler_core.decisions import Decision, place_queue
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queueing import Discipline
@@ -78,30 +78,16 @@ def test_compiled_rules_decide_and_explain_as_python_does(snapshot: Snapshot) ->
     assert place_queue(snapshot, compiled=True) == place_queue(snapshot, compiled=False)
 
 
-def test_every_placement_compares_a_figure_that_is_computed() -> None:
-    assert {each.measure for each in PLACEMENTS.values()} == {None, *MEASURES}
-
-
-def test_the_reason_compares_with_the_next_best_machine() -> None:
-    machines = (machine("a"), machine("b"), machine("c"))
+def test_a_job_that_starts_is_told_where_and_by_which_rule() -> None:
     running = (runs("r", "b", asked(cores=8, gpus=2, mem=16)), runs("s", "a", asked(cores=4)))
 
-    [found] = place_queue(Snapshot(machines=machines, running=running, jobs=(job(),)))
+    [found] = place_queue(Snapshot(machines=(machine("a"), machine("b"), machine("c")), running=running, jobs=(job(),)))
 
-    assert (found.spots, found.code, found.measure) == ((Spot(machine="b"),), "least_free", "free_capacity")
-    assert (found.value, found.other, found.other_value) == (8 / 16 + 48 / 64 + 2 / 4, "a", 12 / 16 + 60 / 64 + 3 / 4)
-
-
-def test_the_only_machine_with_room_is_named_as_such() -> None:
-    machines = (machine("a", gpu_type="T4"), machine("b", gpu_type="V100"))
-
-    [found] = place_queue(Snapshot(machines=machines, jobs=(job(gpu_type="V100|A100"),)))
-
-    assert (found.spots[0].machine, found.code, found.text) == ("b", "only_room", "no room elsewhere than on b")
+    assert (found.spots, found.code, found.text) == ((Spot(machine="b"),), "least_free", "least free capacity")
 
 
 @pytest.mark.slow
-def test_fragmentation_is_compared_in_gpus() -> None:
+def test_fgd_keeps_a_whole_gpu_for_the_job_that_needs_it() -> None:
     machines = (machine("a", gpus=1), machine("b", gpus=1))
     running = (runs("r", "b", asked(gpus=0.5), devices=(0,)),)
     jobs = (job("small", request=asked(gpus=0.5)), job("large", request=asked(gpus=1)))
@@ -111,10 +97,6 @@ def test_fragmentation_is_compared_in_gpus() -> None:
     )
 
     assert (small.spots, large.spots) == ((Spot(machine="b", devices=(0,)),), (Spot(machine="a", devices=(0,)),))
-    assert (small.measure, small.other) == ("unusable_gpus", "a")
-    assert small.value is not None
-    assert small.other_value is not None
-    assert small.value < 0 < small.other_value
 
 
 def test_machines_that_cannot_take_a_job_are_counted_by_cause() -> None:

@@ -82,20 +82,10 @@ def test_one_unit_less_of_a_change_does_not_start_the_job() -> None:
     [found] = explain_waiting(snapshot, None, 1)
     change, wait = found.changes
 
-    assert (found.nearest, change.job.request.cpu_cores) == ("a", 6.5)
+    assert change.job.request.cpu_cores == 6.5
     assert (wait.field, wait.ended, math.isinf(wait.in_s)) == ("wait", ("r",), True)
-    assert found.missing == replace(asked(), cpu_cores=1.5, mem_gib=0.0, gpus=0.0)
     more = replace(change, job=replace(waiting, request=replace(waiting.request, cpu_cores=6.501)))
     assert not starts(changed(snapshot, more), "j")
-
-
-def test_a_job_that_lacks_two_resources_is_fitted_to_the_nearest_machine() -> None:
-    running = (runs("r", "a", asked(cores=10, gpus=2)), runs("s", "b", asked(cores=14, gpus=4)))
-
-    changes = explained(job(request=asked(cores=8, gpus=4)), running=running)
-
-    assert set(changes) == {"request", "wait"}
-    assert changes["request"].job.request == asked(cores=6, gpus=2)
 
 
 def test_fewer_instances_any_machine_and_smaller_gpus_are_changes() -> None:

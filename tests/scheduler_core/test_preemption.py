@@ -77,49 +77,6 @@ def test_a_restart_that_is_preempted_is_paid_once() -> None:
     assert shown(schedule) == "A 0-10 preempted, B 10-20, A 20-30 preempted, C 30-40, A 40-95"
 
 
-def test_gittins_spares_a_running_job_whose_restart_costs_more_than_is_gained() -> None:
-    """A has 50 of 60 s left at 10. B (45) is preferred if a restart is free, but not if it costs 6 s."""
-    jobs = workload({"gpus": 4, "run": 60.0, "p90": 60.0}, {"at": 5.0, "gpus": 4, "run": 45.0, "p90": 45.0})
-
-    rules = {cost_s: Discipline(policy="gittins", quantum_s=10.0, restart_cost_s=cost_s) for cost_s in (0.0, 6.0)}
-    first = {cost_s: simulated(run(jobs, gpu_machines(4), rule))[0] for cost_s, rule in rules.items()}
-
-    assert first == {0.0: (0, 0.0, 10.0, "preempted"), 6.0: (0, 0.0, 60.0, "completed")}
-
-
-def test_gittins_with_wide_predictions_prefers_those_that_have_run_least() -> None:
-    """Both jobs have a p50 of 100 s. A has run 400 s when B comes: by the median A is over, by the index it lasts."""
-    jobs = workload(
-        {"gpus": 4, "run": 900.0, "predicted": 100.0, "p90": 3000.0},
-        {"at": 400.0, "gpus": 4, "run": 50.0, "predicted": 100.0, "p90": 3000.0},
-    )
-
-    ends = {
-        policy: run(jobs, gpu_machines(4), Discipline(policy=policy, quantum_s=10.0)).finished_s.tolist()
-        for policy in ("srtf", "gittins")
-    }
-
-    assert ends == {"srtf": [900.0, 950.0], "gittins": [950.0, 450.0]}
-
-
-def test_mlfq_as_worked_by_hand() -> None:
-    """On 4 GPUs with a quantum of 600 s; the first level ends at 3600 s, the second at 14 400 s.
-
-    B is predicted 5000 s and so begins at the second level: it does not stop A, which is at the first until 3600. Then
-    both are at the second and A goes on. C, predicted 60 s, stops it. A arrived before B and goes on after C.
-    """
-    assert (
-        on_four_gpus(
-            {"at": 0.0, "gpus": 4, "run": 6000.0, "predicted": 100.0},
-            {"at": 10.0, "gpus": 4, "run": 500.0, "predicted": 5000.0},
-            {"at": 3700.0, "gpus": 4, "run": 300.0, "predicted": 60.0},
-            policy="mlfq",
-            quantum_s=600.0,
-        )
-        == "A 0-3700 preempted, C 3700-4000, A 4000-6300, B 6300-6800"
-    )
-
-
 def test_a_killed_job_that_was_stopped_before_pays_and_loses_as_it_should() -> None:
     # Shrunk, A dies after 60 s of running: 20 before it is stopped by B, 2 for the checkpoint, 40 after; then in full.
     assert (
@@ -144,14 +101,14 @@ def test_a_gang_stops_whole() -> None:
 
 @pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
 def test_preemption_is_as_the_policy_declares_unless_asked(policy: str) -> None:
-    assert Discipline(policy=policy).preempts() == (policy in ("srtf", "las", "las_time", "mlfq", "gittins"))
+    assert Discipline(policy=policy).preempts() == (policy in ("srtf", "las"))
     assert not Discipline(policy=policy, preempt=False).preempts()
     assert policy == "drf" or Discipline(policy=policy, preempt=True).preempts()
 
 
 @given(
     drawn=rows(),
-    policy=st.sampled_from(["srtf", "las", "las_time", "mlfq", "gittins", "sjf", "priority"]),
+    policy=st.sampled_from(["srtf", "las", "sjf", "priority"]),
     restart_cost_s=st.sampled_from([0.0, 1.0, 4.0]),
     quantum_s=st.sampled_from([5.0, 20.0]),
 )

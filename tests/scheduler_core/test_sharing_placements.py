@@ -1,6 +1,5 @@
 """Placements by device against what one reads in plain Python, start by start, while gangs come and go."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,17 +7,14 @@ from hypothesis import strategies as st
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
-from scheduler_core.cluster import Allocation, Cluster, Demand, Machine
-from scheduler_core.engine import fill
-from scheduler_core.fragmentation import FreeNodes
-from scheduler_core.queueing import Discipline, Jobs
+from scheduler_core.cluster import Demand, Machine
+from scheduler_core.queueing import Discipline
 from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
 from tests.examples import examples
 from tests.pipelines.simulation.engine.sharing_references import (
     BASELINES,
     CLUSTERS,
     DEMANDS,
-    FGDS,
     Box,
     ask_of,
     boxes_of,
@@ -26,7 +22,7 @@ from tests.pipelines.simulation.engine.sharing_references import (
     taken,
 )
 from tests.pipelines.simulation.engine.simulations import workload
-from tests.scheduler_core.cases import cluster_fragmentation, machines
+from tests.scheduler_core.cases import machines
 
 GANGS = st.lists(st.tuples(DEMANDS, st.integers(1, 3), st.integers(1, 9)), min_size=1, max_size=20)
 """Demands of an instance, instances, and run times."""
@@ -66,7 +62,7 @@ def held(schedule: Schedule, run: int) -> list[tuple[int, int, list[int]]]:
     return list(zip(*(each.tolist() for each in rows), strict=True))
 
 
-@pytest.mark.parametrize("placement", [*BASELINES, *FGDS])
+@pytest.mark.parametrize("placement", [*BASELINES, "fgd"])
 @settings(max_examples=examples(40))
 @given(CLUSTERS, GANGS, st.lists(DEMANDS, max_size=6))
 def test_every_start_is_decided_as_one_reads_it(
@@ -103,28 +99,6 @@ def give_back(box: Box, demand: Demand, count: int, devices: list[int]) -> None:
         box.sizes[ask.size] -= count
 
 
-@settings(max_examples=examples(40))
-@given(CLUSTERS, st.lists(DEMANDS, min_size=1, max_size=20), st.lists(DEMANDS, min_size=1, max_size=6))
-def test_fragmentation_kept_while_filling_is_that_computed_anew(
-    drawn: list[Machine], demands: list[Demand], wanted: list[Demand]
-) -> None:
-    cluster, target = Cluster(drawn, sharing="devices"), target_of(wanted)
-    room = cluster.empty
-    types = tuple({demand.gpu_type for demand in demands if demand.gpu_type})
-    codes = [-1 if demand.gpu_type is None else types.index(demand.gpu_type) for demand in demands]
-    units = np.array([demand.units for demand in demands], dtype=np.int64)
-    jobs = Jobs.of(units, np.array(codes, dtype=np.int64), types)
-    rng = np.random.default_rng(0)
-    machine, devices, fragmented = fill(jobs, cluster, "fgd", target, rng)
-    for row, demand in enumerate(demands):
-        if machine[row] >= 0:
-            milli = ask_of(demand).milli
-            chosen = tuple((int(machine[row]), device, milli) for device in np.flatnonzero(devices[row]).tolist())
-            room = room.without([Allocation(demand=demand, counts=((int(machine[row]), 1),), devices=chosen)])
-        nodes = FreeNodes(cpu_milli=room.free[:, 0], devices=room.devices, gpu_type=tuple(m.gpu_type for m in drawn))
-        assert fragmented[row] == cluster_fragmentation(nodes, target)
-
-
 def first_device(placement: str, target: TargetWorkload | SlidingTarget | None) -> tuple[int, list[int]]:
     """Return where 0.2 GPU goes beside 0.7 and 0.5 GPU on two devices."""
     jobs = jobs_of([(one(700), 1, 99), (one(500), 1, 99), (one(200), 1, 99)])
@@ -151,11 +125,3 @@ def test_what_is_drawn_depends_on_the_seed() -> None:
     assert found[3] == held(placed("random", machines(9), jobs, seed=3), 0)[0]
     assert {machine for machine, _, _ in found.values()} == set(range(9))
     assert {devices.index(500) for _, _, devices in found.values()} == {0, 1, 2, 3}
-
-
-def test_among_equals_machines_in_use_go_first_so_that_idle_ones_stay_whole() -> None:
-    gangs = [(one(1000), 1, 99), (one(300), 1, 99)]
-    usual, used_first = (
-        placed(name, machines(3, gpus=2), jobs_of(gangs), target_of([one(0)])) for name in ("fgd", "fgd_used_first")
-    )
-    assert held(usual, 1) == held(used_first, 1) == [(0, 1, [0, 300])]

@@ -56,9 +56,6 @@ class Schedule:
         Whether the full request of each job (n,) exceeds the empty cluster. Such jobs never enter the queue.
     finished_s
         Time at which each job (n,) completed or failed; NaN if it did neither before the end.
-    stranded_gpu_s
-        GPU-seconds that stayed free while some waiting job requested no more GPUs than were free in total. Causes:
-        fragmentation, a lack of CPU or memory, or the rules of the queue.
     """
 
     workload: Workload
@@ -74,5 +71,4 @@ class Schedule:
     host_counts: IntArray
     never_fits: BoolArray
     finished_s: FloatArray
-    stranded_gpu_s: float
     host_devices: IntArray | None = None

@@ -97,7 +97,6 @@ def _schedule(
         host_counts=log.counts[:hosts].copy(),
         never_fits=jobs["never_fits"].copy(),
         finished_s=jobs["finished_s"].copy(),
-        stranded_gpu_s=float(tally["stranded_gpu_s"]),
         host_devices=log.devices[:hosts].copy() if by_device else None,
     )
 

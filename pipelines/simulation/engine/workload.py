@@ -7,7 +7,7 @@ are columns.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -18,10 +18,6 @@ from scheduler_core.queueing import Jobs
 from scheduler_core.types import RESOURCES, FloatArray, IntArray
 
 __all__ = ["NO_OUTAGES", "SECONDS_PER_HOUR", "Outages", "Workload", "poisson_draws"]
-
-
-UNKNOWN: Final[FloatArray] = np.empty(0)
-"""Default of a column that is unknown for all jobs; `Workload` replaces it by NaN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +47,14 @@ class Workload(Jobs):
         Whether the first start is killed for lack of memory; the job then runs again at its full request.
     fails
         Whether the job failed in the trace: it then leaves the cluster but does not count as completed.
-    predicted_s, predicted_p90_s
-        Predicted p50 and p90 of the run time, which queue policies and (p50 only) backfill use; NaN if unknown.
+    predicted_s
+        Predicted run time (p50), which queue policies and backfill use; NaN if unknown.
     """
 
-    predicted_p90_s: FloatArray = field(default_factory=lambda: UNKNOWN)
     gpu_types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         count = len(self.arrive_s)
-        if self.predicted_p90_s is UNKNOWN:
-            object.__setattr__(self, "predicted_p90_s", np.full(count, np.nan))
         for each in fields(self):
             column = getattr(self, each.name)
             shape = (count, len(RESOURCES)) if each.name.endswith("_units") else (count,)
@@ -78,7 +71,6 @@ class Workload(Jobs):
             "run_s": self.run_s > 0.0,
             "granted_run_s": self.granted_run_s > 0.0,
             "predicted_s": np.isnan(self.predicted_s) | (self.predicted_s >= 0.0),
-            "predicted_p90_s": np.isnan(self.predicted_p90_s) | (self.predicted_p90_s >= 0.0),
         }
         for name, holds in rules.items():
             if not holds.all():

@@ -50,8 +50,6 @@ class Metrics:
     - `*_used_frac`: mean use over time / the same capacity, see `job_metrics.drawn_units`. A lower bound, because runs
       of unknown use count as 0; NaN if no use is known.
     - `*_use_known_frac`: share of the allocated capacity that was held by runs of known use.
-    - `stranded_gpu_frac`: share of GPU time that was free while some waiting job requested no more GPUs than were free,
-      from 0 s on (the warm-up included).
     - `makespan_s`: first arrival to last end, failed jobs included; NaN if a job still runs or waits.
     - `wait_*_s`: arrival to first start, of jobs that started.
     - `wait_at_least_*_s`: the same of submitted jobs; if a job never started, the time to the end, a lower bound.
@@ -95,7 +93,6 @@ class Metrics:
     cpu_use_known_frac: float
     mem_use_known_frac: float
     gpu_use_known_frac: float
-    stranded_gpu_frac: float
     makespan_s: float
     wait_mean_s: float
     wait_p50_s: float
@@ -188,13 +185,11 @@ def _held(schedule: Schedule, uses: Uses | None, warm_up_s: float) -> dict[str, 
 
 
 def _lost(schedule: Schedule, jobs: JobMetrics, warm_up_s: float) -> dict[str, float]:
-    """Return the metrics of lost work and of stranded GPUs."""
+    """Return the metrics of lost work."""
     gpu_h = gang_units(schedule, 2) * held_s(schedule, warm_up_s) / UNITS[2] / SECONDS_PER_HOUR
-    gpus = float(capacity_units(schedule)[2]) / UNITS[2]
     return {
         "killed_gpu_h": float(gpu_h[jobs.lost_to == Ending.KILLED].sum()),
         "interrupted_gpu_h": float(gpu_h[jobs.lost_to == Ending.INTERRUPTED].sum()),
-        "stranded_gpu_frac": _ratio(schedule.stranded_gpu_s, gpus * schedule.end_s),
     }
 
 

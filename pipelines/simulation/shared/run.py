@@ -268,7 +268,6 @@ def simulate_shared(
         host_counts=counts,
         never_fits=~fits,
         finished_s=finished_s,
-        stranded_gpu_s=math.nan,  # unknown
     )
     return SharedRun(schedule=schedule, kills=kills, lost_s=lost_s, by_device=cluster.devices is not None)
 

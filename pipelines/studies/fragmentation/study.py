@@ -4,8 +4,9 @@ Pods are submitted one by one until they request 130 % of the cluster's GPUs; no
 dropped.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
 
@@ -31,12 +32,13 @@ from pipelines.studies.fragmentation.published import (
 )
 from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option, seeds_option
 from scheduler_core.cluster import Cluster, Demand, Machine
-from scheduler_core.engine import fill
+from scheduler_core.engine import begun, effort_s, pays
+from scheduler_core.engine import run as run_jobs
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE, rounded
-from scheduler_core.queueing import Jobs
+from scheduler_core.queueing import Discipline, Jobs
 from scheduler_core.target import TargetWorkload, target_of
-from scheduler_core.types import IntArray
+from scheduler_core.types import BoolArray, IntArray
 
 UNTIL: Final = 1.3
 """Maximum number of GPUs that all submitted pods request together, as a multiple of the cluster's GPUs."""
@@ -101,26 +103,41 @@ def inflate(milli_gpus: IntArray, capacity_milli: int, *, until: float = UNTIL, 
 def filled_up(policy: str, seed: int, *, pods: PodList) -> list[Row]:
     """Fill a cluster up once; return a row for each whole percent of requested GPUs.
 
-    The order of pods, the order of nodes and random placements use independent random streams. So all placements get
+    The order of pods and the order of nodes use independent random streams. So all placements get
     the same pods and the same order of nodes. (The published simulator takes the smallest name among equal nodes, but
     prefixes names with numbers permuted by the seed.) `unallocated_pct` is the mean over the pods submitted within the
     percent (`arrived_pct`).
     """
-    for_pods, for_nodes, for_ties = (np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(3))
+    for_pods, for_nodes = (np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(2))
     capacity_milli = 1000 * sum(machine.gpus for machine in pods.machines)
     order = inflate(pods.units[:, 2], capacity_milli, rng=for_pods)
-    machines = [pods.machines[at] for at in for_nodes.permutation(len(pods.machines))]
-    jobs = Jobs.of(pods.units[order], pods.gpu_type[order], pods.gpu_types)
-    node, _, _ = fill(jobs, Cluster(machines, sharing="devices"), policy, pods.target, for_ties)
+    machines = tuple(pods.machines[at] for at in for_nodes.permutation(len(pods.machines)))
+    submitted = replace(pods, machines=machines, units=pods.units[order], gpu_type=pods.gpu_type[order])
+    ran = placed(submitted, policy, seed)
     milli, to_pct = pods.units[order, 2], 100.0 / capacity_milli
     every = pl.DataFrame(
         {
             "arrived_pct": np.round(to_pct * np.cumsum(milli)).astype(np.int64),
-            "unallocated_pct": 100.0 - to_pct * np.cumsum(np.where(node >= 0, milli, 0)),
+            "unallocated_pct": 100.0 - to_pct * np.cumsum(np.where(ran, milli, 0)),
         }
     )
     curve = every.group_by("arrived_pct").mean().sort("arrived_pct")
     return [{"workload": pods.name, **row} for row in curve.iter_rows(named=True)]
+
+
+def placed(pods: PodList, policy: str, seed: int) -> BoolArray:
+    """Submit the pods one by one, of which none ends, and return which of them got a place (n,).
+
+    A pod that does not fit waits, but cannot start later either, because free capacity never grows.
+    """
+    rules = Discipline(placement=policy, match_gpu_type=True, seed=seed)
+    jobs = Jobs.of(pods.units, pods.gpu_type, pods.gpu_types, arrive_s=np.arange(len(pods.units), dtype=np.float64))
+    cluster = Cluster(pods.machines, sharing="devices")
+    state = begun(jobs, cluster, rules, horizon_s=math.inf, target=pods.target)
+    log = run_jobs(state, compiled=pays(effort_s(len(pods.units), len(pods.machines), rules))).log
+    started = np.zeros(len(pods.units), dtype=np.bool_)
+    started[log.runs["job"][: int(state.queue.tally["runs"][0])]] = True
+    return started
 
 
 NAMES: Final = {

@@ -47,10 +47,10 @@ def test_each_job_gets_a_place_or_a_reason(serve: Make) -> None:
     said = PlaceAnswer.model_validate(posted(client, PLACE, cluster()).json())
 
     first, second = said.placements
-    assert (first.starts, first.on[0].machine, first.reason.code) == (True, "m1", "only_room")
+    assert (first.starts, first.on[0].machine, first.reason.code) == (True, "m1", "least_free")
     assert (second.starts, second.reason.code, second.reason.short) == (False, "room", {"gpus": 1})
     page = client.get("/metrics").text
-    assert 'taut_placements_total{reason="only_room"} 1.0' in page
+    assert 'taut_placements_total{reason="least_free"} 1.0' in page
     assert 'taut_placements_total{reason="room"} 1.0' in page
 
 

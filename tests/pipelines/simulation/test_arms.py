@@ -59,8 +59,8 @@ def test_answers_no_model_can_mean_are_unknown() -> None:
     answers = advised(pool)["shrunk"]
     said = [replace(a, run_time_p50_s=t) for a, t in zip(answers, (5.0, np.inf, -1.0, np.nan), strict=True)]
 
-    assert predicted_times(said)[0].tolist()[0] == 5.0
-    assert np.isnan(predicted_times(said)[0][1:]).all()
+    assert predicted_times(said).tolist()[0] == 5.0
+    assert np.isnan(predicted_times(said)[1:]).all()
 
 
 def test_use_is_bounded_by_the_request_and_unknown_where_it_was_not_measured() -> None:
@@ -92,7 +92,7 @@ def test_where_nothing_was_measured_only_predictions_are_left() -> None:
     arms = advice(pool, scales)
 
     assert set(arms) == {REQUESTED}
-    assert predicted_times(arms[REQUESTED])[0].tolist() == [entry.measured.run_s for entry in pool.jobs]
+    assert predicted_times(arms[REQUESTED]).tolist() == [entry.measured.run_s for entry in pool.jobs]
     assert advice(pool, {}) == {}
 
 

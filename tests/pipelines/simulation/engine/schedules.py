@@ -49,9 +49,7 @@ def machines(count: int = 1) -> tuple[Machine, ...]:
     return tuple(Machine(name=f"m{i}", cpu_cores=8.0, mem_gib=16.0, gpus=4) for i in range(count))
 
 
-def schedule(
-    came: Sequence[Came], ran: Sequence[Ran] = (), *, end_s: float = 100.0, on: int = 1, stranded_gpu_s: float = 0.0
-) -> Schedule:
+def schedule(came: Sequence[Came], ran: Sequence[Ran] = (), *, end_s: float = 100.0, on: int = 1) -> Schedule:
     finished = np.full(len(came), math.nan)
     for run in ran:
         if run.ending in (Ending.COMPLETED, Ending.FAILED):
@@ -71,7 +69,6 @@ def schedule(
         host_counts=np.array([count for _, count in hosts], dtype=np.int64),
         never_fits=np.array([job.never_fits for job in came], dtype=np.bool_),
         finished_s=finished,
-        stranded_gpu_s=stranded_gpu_s,
     )
 
 

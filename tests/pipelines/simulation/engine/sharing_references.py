@@ -102,21 +102,13 @@ def gradient(box: Box, ask: Ask, devices: list[int], target: TargetWorkload) -> 
     return math.floor(1 / (1 + math.exp(-less)) * 100)
 
 
-def worth(policy: str, box: Box, ask: Ask, devices: list[int], target: TargetWorkload) -> tuple[int, ...]:
-    """The gradient, and what a variant prefers among equals; larger is better."""
-    score = gradient(box, ask, devices, target)
-    if policy == "fgd_used_first":
-        return score, int(sum(box.sizes.values()) > 0)
-    return (score,)
-
-
-def fgd(policy: str, box: Box, ask: Ask, target: TargetWorkload) -> tuple[tuple[int, ...], list[int]]:
+def fgd(box: Box, ask: Ask, target: TargetWorkload) -> tuple[int, list[int]]:
     if ask.count != 1 or ask.milli == 1000:
         devices = usual_devices(box, ask)
-        return worth(policy, box, ask, devices, target), devices
+        return gradient(box, ask, devices, target), devices
     choices = [[device] for device, free in enumerate(box.gpus) if free >= ask.milli]
-    best = max(choices, key=lambda devices: worth(policy, box, ask, devices, target))
-    return worth(policy, box, ask, best, target), best
+    best = max(choices, key=lambda devices: gradient(box, ask, devices, target))
+    return gradient(box, ask, best, target), best
 
 
 def dot_product(box: Box, ask: Ask) -> int:
@@ -151,7 +143,6 @@ def gpu_clustering(box: Box, ask: Ask) -> int:
     return floor + 25 * (MOST_GPU - sum(box.gpus)) // MOST_GPU
 
 
-FGDS = ("fgd", "fgd_used_first")
 BASELINES = {
     "dot_product": dot_product,
     "best_fit_gpu": best_fit_gpu,
@@ -162,13 +153,13 @@ BASELINES = {
 
 def decide(policy: str, boxes: list[Box], ask: Ask, target: TargetWorkload) -> tuple[int, list[int]] | None:
     """The machine and its devices; the first of equals."""
-    scored: list[tuple[tuple[int, ...], int, list[int]]] = []
+    scored: list[tuple[int, int, list[int]]] = []
     for at, box in enumerate(boxes):
-        if fits(box, ask) and policy in FGDS:
-            score, devices = fgd(policy, box, ask, target)
-            scored.append((tuple(-key for key in score), at, devices))
+        if fits(box, ask) and policy == "fgd":
+            score, devices = fgd(box, ask, target)
+            scored.append((-score, at, devices))
         elif fits(box, ask):
-            scored.append(((-BASELINES[policy](box, ask),), at, usual_devices(box, ask)))
+            scored.append((-BASELINES[policy](box, ask), at, usual_devices(box, ask)))
     return min(scored)[1:] if scored else None
 
 

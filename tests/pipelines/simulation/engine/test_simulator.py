@@ -129,15 +129,6 @@ def test_a_killed_job_runs_again_in_full_when_that_fits() -> None:
     ]
     assert schedule.full.tolist() == [False, False, False, True]
     assert schedule.finished_s.tolist() == [110.0, 60.0, 46.0]
-    # 2 GPUs are free from 40 to 41, when only A waits, for 3; and never more beside a waiting job.
-    assert schedule.stranded_gpu_s == 0.0
-
-
-def test_gpus_that_stand_free_beside_a_job_that_asks_no_more_are_stranded() -> None:
-    # 1 free on each of two machines while C asks 2, from 5 to 20; then B's end leaves 3 on m1, where C runs.
-    jobs = workload({"gpus": 3, "run": 30.0}, {"gpus": 3, "run": 20.0}, {"at": 5.0, "gpus": 2, "run": 1.0})
-
-    assert run(jobs, gpu_machines(4, 4)).stranded_gpu_s == 2 * 15.0
 
 
 def test_the_horizon_cuts_runs_but_not_the_moment_it_falls_on() -> None:
@@ -283,7 +274,6 @@ def test_what_holds_in_every_run(
     assert [getattr(again, name).tobytes() for name in COLUMNS] == [
         getattr(schedule, name).tobytes() for name in COLUMNS
     ]
-    assert again.stranded_gpu_s == schedule.stranded_gpu_s
 
 
 @given(

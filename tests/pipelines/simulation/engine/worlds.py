@@ -87,7 +87,6 @@ def _workload(rng: np.random.Generator, count: int) -> Workload:
         dies=rng.random(count) < 0.2,
         fails=rng.random(count) < 0.1,
         predicted_s=predicted_s,
-        predicted_p90_s=predicted_s * rng.choice([1.0, 1.7, 30.0, math.nan], count),
         gpu_types=NAMED,
     )
 

@@ -33,7 +33,7 @@ def uses(*amounts: tuple[float, float, float]) -> Uses:
 
 
 def test_one_job_by_hand() -> None:
-    ran = schedule([Came(at_s=10.0, run_s=50.0)], [Ran(job=0, start_s=15.0, end_s=65.0)], stranded_gpu_s=20.0)
+    ran = schedule([Came(at_s=10.0, run_s=50.0)], [Ran(job=0, start_s=15.0, end_s=65.0)])
 
     figures = summarise(ran, uses=uses((1.0, 2.0, 0.5)))
 
@@ -46,7 +46,6 @@ def test_one_job_by_hand() -> None:
     assert figures.cpu_used_frac == pytest.approx(1 * 50 / (8 * 100))
     assert figures.mem_used_frac == pytest.approx(2 * 50 / (16 * 100))
     assert figures.gpu_used_frac == pytest.approx(0.5 * 50 / (4 * 100))
-    assert figures.stranded_gpu_frac == pytest.approx(20 / (4 * 100))
     assert (figures.jct_mean_s, figures.wait_mean_s, figures.stretch_p99, figures.makespan_s) == (55.0, 5.0, 1.0, 55.0)
     assert figures.slowdown_mean == pytest.approx(55 / 50)
     assert (figures.killed, figures.reclaimed_gpu_h, figures.killed_gpu_h) == (0, 0.0, 0.0)
@@ -163,10 +162,9 @@ def test_warm_up_leaves_out_what_came_before() -> None:
     came = [Came(at_s=0.0, run_s=60.0, request=(1.0, 1.0, 4.0)), Came(at_s=50.0, run_s=20.0, request=(1.0, 1.0, 4.0))]
     ran = [Ran(job=0, start_s=0.0, end_s=60.0), Ran(job=1, start_s=60.0, end_s=80.0)]
 
-    figures = summarise(schedule(came, ran, stranded_gpu_s=40.0), warm_up_s=40.0)
+    figures = summarise(schedule(came, ran), warm_up_s=40.0)
 
     assert (figures.submitted, figures.completed) == (1, 1)
-    assert figures.stranded_gpu_frac == pytest.approx(40 / (4 * 100)), "which is of the whole time"
     assert figures.wait_mean_s == 10.0
     assert figures.gpu_allocated_frac == pytest.approx((20 + 20) / 60)
 

@@ -49,7 +49,6 @@ def as_schedule(weeks: Weeks, state: State, site: int, machine: Machine, end_s: 
         host_counts=np.ones(len(ran), dtype=np.int64),
         never_fits=np.zeros(len(ran), dtype=np.bool_),
         finished_s=begin + run,
-        stranded_gpu_s=0.0,
     )
 
 
