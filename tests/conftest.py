@@ -1,5 +1,6 @@
 """Fixtures every package's tests share: where the real trace samples are, and logging as it was before a test."""
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -10,9 +11,9 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler.loadfile import LoadFileScheduling
 
-from tests.examples import QUICK
+from tests.examples import FEW, QUICK
 
-settings.register_profile(QUICK, derandomize=True, deadline=None, max_examples=15)
+settings.register_profile(QUICK, derandomize=True, deadline=None, max_examples=FEW)
 settings.register_profile("steady", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("wide", max_examples=1000, deadline=None)
 
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def pytest_configure(config: pytest.Config) -> None:
     """Draw the same examples every time, fewer if slow tests are left out; others with HYPOTHESIS_PROFILE=wide."""
     os.environ.pop("COLUMNS", None)  # some parent processes set it, and tables are fitted to it
+    gc.disable()  # a quarter of the time of collecting the tests; see `pytest_collection_finish`
     quick = config.option.markexpr == "not slow"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", QUICK if quick else "steady"))
 
@@ -33,6 +35,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
         return None
     return "\npytestmark = pytest.mark.slow" in collection_path.read_text(encoding="utf-8") or None
+
+
+def pytest_collection_finish() -> None:
+    """Keep modules and tests, which stay, out of the collections of garbage from here on."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let the end of the process collect everything."""
+    gc.unfreeze()
 
 
 class ByFile(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
