@@ -121,7 +121,6 @@ class OpenLake(Lake):
             raise BadUsage(f"until={until} has no time zone; give it one: until.replace(tzinfo=ZoneInfo({zone!r}))")
         from pipelines.models.retrain import retrain
         from pipelines.models.training_tables import read_tables
-        from pipelines.report.training import picture
 
         return retrain(
             read_tables(self, name, cluster=cluster, newest=newest),
@@ -132,5 +131,4 @@ class OpenLake(Lake):
             types=types,
             seed=seed,
             threads=threads or settings.threads,
-            draw=picture,
         )

@@ -49,7 +49,6 @@ def demo(
     from pipelines.lake.lake import Lake
     from pipelines.models.retrain import promote_all, retrain
     from pipelines.models.training_tables import read_tables
-    from pipelines.report.training import picture
     from pipelines.simulation.advice import scales_of
     from pipelines.simulation.settings import SimulationSettings
     from pipelines.simulation.shared.inputs import SHARED
@@ -68,9 +67,7 @@ def demo(
         ingest("pai", source, lake, as_name=name)
     with Lake(lake) as opened:
         tables = read_tables(opened, name)
-        trained = retrain(
-            tables, name, uri=place.tracking_uri, seed=seed, threads=threads_of(threads), draw=picture, talk=say
-        )
+        trained = retrain(tables, name, uri=place.tracking_uri, seed=seed, threads=threads_of(threads), talk=say)
         promote_all(trained, uri=place.tracking_uri, force=True, talk=say)
         with step("copying the champion models"):
             predictor = champions(place, offline=False)

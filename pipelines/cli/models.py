@@ -71,7 +71,6 @@ def read_training(sample: WithFeedback, recipe: Path | None, engine: EngineOptio
     from pipelines.models.examples import task_types
     from pipelines.models.recipes import read_recipes
     from pipelines.models.retrain import retrain
-    from pipelines.report.training import picture
 
     runner, threads = engine.chosen(sample.threads)
     with sample.opened() as (_, trace):
@@ -91,7 +90,6 @@ def read_training(sample: WithFeedback, recipe: Path | None, engine: EngineOptio
         seed=sample.seed,
         threads=threads,
         engine=runner,
-        draw=picture,
         talk=say,
         watch=watched("training"),
     )
@@ -118,7 +116,7 @@ def evaluate(
         "Evaluate on the jobs submitted from this day on (the cluster's own time).",
         shown="the latest fifth of the submissions",
     ),
-    split: Literal["time", "group", "random"] = option("time", "How rows are held out."),
+    split: Literal["time", "group"] = option("time", "How rows are held out."),
     form: Format = FORM,
 ) -> None:
     """Compare the combined forecast with each member and every baseline on held-out jobs, as `taut train` does.

@@ -1,7 +1,7 @@
 """Evaluate run-time models: with history baselines on one split, and recipes on cuts inside the training period."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
@@ -29,12 +29,12 @@ from pipelines.models.fitted import FEATURES, LEAST_TRAINED, Fitted, combined, f
 from pipelines.models.judging import COMBINED, Judged, compare, day_blocks, day_sums
 from pipelines.models.metrics import QUANTILES, FloatArray, Forecast, pinball_rows, primary_rows
 from pipelines.models.recipes import SPACE, Recipe
-from pipelines.models.splits import Split, SplitName, finished, group_folds, random_split, time_later
+from pipelines.models.splits import Split, SplitName, finished, group_folds, time_later
 
-__all__ = ["Evaluation", "FitRecord", "Task", "tasks_of"]
+__all__ = ["Evaluation", "Task", "tasks_of"]
 
 LEAST_SPLIT: Final = 60
-"""Minimum number of ended jobs of a task type for a random split or folds of groups."""
+"""Minimum number of ended jobs of a task type for folds of groups."""
 
 FOLDS: Final = 5
 REPEATS: Final = 3
@@ -46,7 +46,7 @@ class Evaluation:
     """An evaluation of the model, its members and every baseline on one split of one trace.
 
     The model is fitted as in `train_runtime`. `split` is `time` (judged jobs are submitted from `since` on, by default
-    the cut), `group` (`FOLDS` folds that share no group, drawn `REPEATS` times) or `random`.
+    the cut), or `group` (`FOLDS` folds that share no group, drawn `REPEATS` times).
     """
 
     setting: Setting
@@ -90,8 +90,6 @@ def _splits(evaluation: Evaluation, jobs: pl.DataFrame) -> list[Split]:
         return [time_later(jobs, until=evaluation.setting.cut, since=evaluation.since)]
     if jobs.select(finished().sum()).item() < LEAST_SPLIT:
         return []
-    if evaluation.split == "random":
-        return [random_split(jobs, seed=seed)]
     return [split for r in range(REPEATS) for split in group_folds(jobs, folds=FOLDS, seed=seed + r)]
 
 
@@ -238,44 +236,18 @@ def inner_folds(jobs: pl.DataFrame, until: datetime) -> list[Fold]:
 
 MOST_ROWS: Final = 5_000
 """Maximum number of rows behind each point of a learning curve: the latest submitted."""
-BINS: Final = 10
-LEAST_IN_BIN: Final = 20
-
-WEEKS: Final = {"week": pl.Date, "model": pl.String, "jobs": pl.Int64, "pinball": pl.Float64}
-CALIBRATION: Final = {"quantile": pl.Float64, "predicted_s": pl.Float64, "jobs": pl.Int64, "share": pl.Float64}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitRecord:
-    """The course of a fit and of its evaluation.
+def learning_curves(examples: Examples, fitted: Fitted, judged: IntArray) -> pl.DataFrame:
+    """Return by boosting `round` the pinball loss of the trees up to it.
 
-    `rounds`: by boosting `round`, the pinball loss of the trees up to it on the latest training rows (`latest_trained`)
-    and on the judged rows (`later`). `weeks`: by `week` of submission and `model`, `jobs` and `pinball`. `calibration`:
-    by `quantile` and bin of its prediction, `predicted_s` (median), `jobs`, and `share` of jobs at or below their
-    prediction.
+    `latest_trained` is the loss on the latest training rows, `later` that on the rows `judged`; null without rows.
     """
-
-    rounds: pl.DataFrame
-    weeks: pl.DataFrame
-    calibration: pl.DataFrame
-
-
-def record_of(examples: Examples, fitted: Fitted, forecasts: Mapping[str, Forecast]) -> FitRecord:
-    """Return the record of a fit; `forecasts` are those of the judged rows by name, empty if none were judged."""
-    judged = fitted.split.test if forecasts else fitted.split.test[:0]
     curves = {
         "latest_trained": round_losses(examples, fitted, np.intersect1d(fitted.split.stop, fitted.trained)),
         "later": round_losses(examples, fitted, judged),
     }
-    rounds = pl.DataFrame({"round": np.arange(1, fitted.rounds + 1), **curves}).fill_nan(None)
-    submitted, log_y = examples.jobs["submit_ts"][judged], examples.log_y[judged]
-    weeks = [weekly(name, submitted, primary_rows(log_y, each)) for name, each in forecasts.items()]
-    quantiles = [calibration(log_y, forecasts[COMBINED])] if COMBINED in forecasts else []
-    return FitRecord(
-        rounds=rounds,
-        weeks=pl.concat([pl.DataFrame(schema=WEEKS), *weeks]),
-        calibration=pl.concat([pl.DataFrame(schema=CALIBRATION), *quantiles]),
-    )
+    return pl.DataFrame({"round": np.arange(1, fitted.rounds + 1), **curves}).fill_nan(None)
 
 
 def round_losses(examples: Examples, fitted: Fitted, rows: IntArray) -> FloatArray:
@@ -299,21 +271,3 @@ def round_losses(examples: Examples, fitted: Fitted, rows: IntArray) -> FloatArr
         both = [pinball_rows(examples.log_y[rows], total[:, i], tau) for i, tau in enumerate(QUANTILES)]
         losses.append(float(np.mean(both)))
     return np.array(losses)
-
-
-def weekly(name: str, submitted: pl.Series, losses: FloatArray) -> pl.DataFrame:
-    """Return the mean loss of a forecast by calendar week (UTC, from Monday) of submission, columns `WEEKS`."""
-    rows = pl.DataFrame({"week": submitted.dt.truncate("1w").dt.date(), "loss": losses})
-    means = rows.group_by("week").agg(jobs=pl.len().cast(pl.Int64), pinball=pl.col("loss").mean()).sort("week")
-    return means.select("week", pl.lit(name).alias("model"), "jobs", "pinball")
-
-
-def calibration(log_y: FloatArray, forecast: Forecast) -> pl.DataFrame:
-    """Return the share of jobs at or below their prediction in bins of equal size, columns `CALIBRATION`."""
-    parts = []
-    bins = max(min(BINS, len(log_y) // LEAST_IN_BIN), 1)
-    for tau, predicted in zip(QUANTILES, (forecast.p50, forecast.p90), strict=True):
-        for rows in np.array_split(np.argsort(predicted, kind="stable"), bins):
-            share = float(np.mean(log_y[rows] <= predicted[rows]))
-            parts.append((tau, float(np.exp(np.median(predicted[rows]))), len(rows), share))
-    return pl.DataFrame(parts, schema=CALIBRATION, orient="row")

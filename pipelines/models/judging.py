@@ -78,22 +78,16 @@ its members one by one, the simple answers, and the history baselines."""
 EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     **dict.fromkeys(("model", "trace", "task_type", "split"), pl.String),
     **dict.fromkeys(("n", "days"), pl.Int64),
-    **dict.fromkeys(("mae_h", "wmape", "wmape_48h", "pinball", "pinball_lo", "pinball_hi", "pinball_p50"), pl.Float64),
+    **dict.fromkeys(("mae_h", "wmape", "pinball", "pinball_lo", "pinball_hi", "pinball_p50"), pl.Float64),
     **dict.fromkeys(("coverage_p90", "within_2x", "lead", "lead_lo", "lead_hi"), pl.Float64),
     **dict.fromkeys(("excess", "excess_lo", "excess_hi"), pl.Float64),
-    **dict.fromkeys(("wmape_48h_diff", "wmape_48h_diff_lo", "wmape_48h_diff_hi"), pl.Float64),
-    **dict.fromkeys(("coverage_p90_week_lo", "coverage_p90_week_hi"), pl.Float64),
 }
 """Columns of an evaluation, one row per answer: the combination, each of its members, and each history baseline.
 
-`lead` is an answer's pinball loss minus the combination's, `wmape_48h_diff` the same difference of WMAPE at 48 h; both
-are null for the combination. `excess` is an answer's pinball loss minus that of the best answer that is not trained:
-the gate reads it. `days` is the number of days on which the rows were submitted, which are resampled. `_lo` and `_hi`
-are the ends of 95 % intervals. `coverage_p90_week_lo` and `_hi` are the lowest and highest coverage in a week of
-submissions with at least `LEAST_WEEK_ROWS` rows.
+`lead` is an answer's pinball loss minus the combination's, null for the combination. `excess` is an answer's pinball
+loss minus that of the best answer that is not trained: the gate reads it. `days` is the number of days on which the
+rows were submitted, which are resampled. `_lo` and `_hi` are the ends of 95 % intervals.
 """
-
-LEAST_WEEK_ROWS: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +113,7 @@ def compare(judged: Judged, forecasts: Mapping[str, Forecast], *, seed: int, dra
     blocks = day_blocks(judged.submit_ts)
     drawn = day_draws(int(blocks.max()) + 1, seed=seed, draws=draws)
     log_y = metrics.log_run(judged.run_s)
-    clipped = metrics.clipped(judged.run_s)
     losses = {name: metrics.primary_rows(log_y, forecast) for name, forecast in forecasts.items()}
-    errors = {name: np.abs(metrics.clipped(np.exp(forecast.p50)) - clipped) for name, forecast in forecasts.items()}
     simple = [name for name in forecasts if name not in (COMBINED, *FITTED)]
     best = min(simple, key=lambda name: (float(np.mean(losses[name])), name), default=None)
     rows: list[dict[str, object]] = []
@@ -138,26 +130,14 @@ def compare(judged: Judged, forecasts: Mapping[str, Forecast], *, seed: int, dra
             "pinball_lo": interval.lo,
             "pinball_hi": interval.hi,
         }
-        row["coverage_p90_week_lo"], row["coverage_p90_week_hi"] = _weekly_coverage(judged, log_y, forecast)
         if best is not None:
             excess = mean_interval(blocks, losses[name] - losses[best], drawn)
             row |= {"excess": excess.value, "excess_lo": excess.lo, "excess_hi": excess.hi}
         if name != COMBINED:
             lead = mean_interval(blocks, losses[name] - losses[COMBINED], drawn)
-            gap = ratio_interval(blocks, errors[name] - errors[COMBINED], clipped, drawn)
             row |= {"lead": lead.value, "lead_lo": lead.lo, "lead_hi": lead.hi}
-            row |= {"wmape_48h_diff": gap.value, "wmape_48h_diff_lo": gap.lo, "wmape_48h_diff_hi": gap.hi}
         rows.append(row)
     return pl.DataFrame(rows, schema=EVALUATION_SCHEMA)
-
-
-def _weekly_coverage(judged: Judged, log_y: FloatArray, forecast: Forecast) -> tuple[float | None, float | None]:
-    days = judged.submit_ts.dt.epoch("d").to_numpy().astype(np.int64)
-    weeks = (days - days.min()) // 7
-    sizes = np.bincount(weeks)
-    covered = np.bincount(weeks, weights=(log_y <= forecast.p90).astype(np.float64))
-    shares = covered[sizes >= LEAST_WEEK_ROWS] / sizes[sizes >= LEAST_WEEK_ROWS]
-    return (float(shares.min()), float(shares.max())) if len(shares) else (None, None)
 
 
 TIME_LATER: Final = "time"

@@ -16,9 +16,6 @@ FloatArray = npt.NDArray[np.float64]
 QUANTILES: Final = (0.5, 0.9)
 """Quantile levels of every run-time model and baseline."""
 
-CLIP_H: Final = 48.0
-"""Hours at which `wmape_48h` clips run times; two traces are published with run times clamped at 48 h."""
-
 _SECONDS_PER_HOUR = 3600.0
 
 
@@ -67,23 +64,16 @@ def wmape(run_s: FloatArray, predicted_s: FloatArray) -> float:
     return float(np.sum(np.abs(predicted_s - run_s))) / total if total > 0 else float("nan")
 
 
-def clipped(seconds: FloatArray) -> FloatArray:
-    """Return the run times in seconds, each clipped to at most `CLIP_H` hours."""
-    return np.minimum(seconds, CLIP_H * _SECONDS_PER_HOUR)
-
-
 def score(run_s: FloatArray, forecast: Forecast) -> dict[str, float]:
     """Return every metric of a forecast, by its column name in the evaluation table.
 
-    `wmape_48h` is WMAPE with run time and prediction clipped at 48 h, `coverage_p90` the share of rows with y <= p90,
-    and `within_2x` the share with y/2 <= p50 <= 2y.
+    `coverage_p90` is the share of rows with y <= p90, `within_2x` the share with y/2 <= p50 <= 2y.
     """
     log_y = log_run(run_s)
     predicted_s = np.exp(forecast.p50)
     return {
         "mae_h": mae_h(run_s, predicted_s),
         "wmape": wmape(run_s, predicted_s),
-        "wmape_48h": wmape(clipped(run_s), clipped(predicted_s)),
         "pinball": float(np.mean(primary_rows(log_y, forecast))),
         "pinball_p50": pinball(log_y, forecast.p50, QUANTILES[0]),
         "coverage_p90": float(np.mean(log_y <= forecast.p90)),

@@ -20,7 +20,6 @@ from modelserve.bundle.card import RESPONSE, Card, Importance, ResponseState, an
 from modelserve.bundle.combination import Combination
 from modelserve.bundle.population import Population
 from pipelines.models.boosting import FittedForest
-from pipelines.models.evaluate import FitRecord
 from pipelines.models.judging import Verdict, judge
 
 __all__ = ["TrainedModel", "card_of"]
@@ -41,7 +40,7 @@ class TrainedModel:
     is the lowest and highest request of each resource in the training rows. `metrics` are those of the row of
     `evaluation` that serves, or by `<target>_<metric>`. `population` is the distribution of each feature in the `rows`
     training rows. `alike` are bounds of the use of similar jobs (usage models); `combination`, `forest`, `typical_s`,
-    `response` and `record` are of run-time models.
+    `response` and `curves` (`evaluate.learning_curves`) are of run-time models.
     """
 
     name: str
@@ -71,7 +70,7 @@ class TrainedModel:
     resource_importances: list[dict[str, str | float | int | None]] = field(default_factory=list)
     no_importances: str | None = None
     response: ResponseState | None = None
-    record: FitRecord | None = field(default=None, repr=False)
+    curves: pl.DataFrame | None = field(default=None, repr=False)
 
     @property
     def answer(self) -> str:

@@ -1,6 +1,6 @@
 """Train all models of a trace from its tables, register them, and promote those that pass the gate."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -8,7 +8,6 @@ from typing import Literal
 from features.history import History
 from pipelines.engine.engine import Engine, Local
 from pipelines.errors import RegistryError, TrainingError
-from pipelines.models.evaluate import FitRecord
 from pipelines.models.examples import By, Setting, Watch, task_types
 from pipelines.models.model import TrainedModel
 from pipelines.models.recipes import Recipe
@@ -18,8 +17,6 @@ from pipelines.models.training_tables import Tables, Talk
 from pipelines.models.usage import train_usage
 
 __all__ = ["Retrained", "models_of", "next_step", "promote_all", "retrain", "train_units", "units_of"]
-
-Draw = Callable[[FitRecord | None, str], bytes | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +56,12 @@ def retrain(
     seed: int = 0,
     threads: int = 1,
     engine: Engine | None = None,
-    draw: Draw = lambda _record, _name: None,
     talk: Talk = lambda _: None,
     watch: Watch = iter,
 ) -> list[Retrained]:
     """Train the run-time models of a trace and, if it measures use, its usage models; register each as a challenger.
 
-    `recipes` are by registered name. `engine` trains the models, each in `threads` threads. `draw` returns the picture,
-    as PNG, that is stored with a run, from the record of the fit and the model's name. `watch` iterates over the
+    `recipes` are by registered name. `engine` trains the models, each in `threads` threads. `watch` iterates over the
     models.
     """
     talk(f"training run-time models of {trace} on {tables.jobs.height} jobs")
@@ -81,10 +76,7 @@ def retrain(
     units = units_of(setting, types, ours)
     models = models_of(units, train_units(engine or Local(), setting, units, watch), talk)
     talk(f"registering {len(models)} models at {uri}")
-    return [
-        Retrained(model=each, version=track(each, uri=uri, seen=tables.seen, picture=draw(each.record, each.name)))
-        for each in models
-    ]
+    return [Retrained(model=each, version=track(each, uri=uri, seen=tables.seen)) for each in models]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from modelserve.bundle.run_times import QUANTILE_NAMES
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
 from pipelines.models.boosting import Matrix
-from pipelines.models.evaluate import enough, outcome, record_of, table
+from pipelines.models.evaluate import enough, learning_curves, outcome, table
 from pipelines.models.examples import Examples, IntArray, Setting, fingerprint, sized_rows, support_of
 from pipelines.models.fitted import FEATURES, UNTRAINED, Fitted, combination_at, fit_runtime
 from pipelines.models.importance import (
@@ -52,10 +52,9 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
         raise TrainingError(
             f"no job of {setting.trace} ended before {until.isoformat()}: move --until later, or ingest more jobs"
         )
-    forecasts: dict[str, Forecast] = {}
     if enough(split):
         result = outcome(setting, examples, split, recipe)
-        fitted, forecasts = result.fitted, result.forecasts
+        fitted = result.fitted
         evaluation = table(setting, examples, [split], [result])
     else:
         fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
@@ -109,7 +108,7 @@ def train_runtime(setting: Setting, task_type: str, recipe: Recipe | None = None
             **{name: value for name, value in leads.items() if value is not None},
         },
         evaluation=evaluation,
-        record=record_of(examples, fitted, forecasts),
+        curves=learning_curves(examples, fitted, split.test if enough(split) else split.test[:0]),
         until=until,
         rows=len(fitted.trained),
         data_fingerprint=fingerprint(trained),

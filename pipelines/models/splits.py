@@ -1,4 +1,4 @@
-"""Splits of jobs into training and judged rows: random, by group, and time-later (judged jobs come after the cut)."""
+"""Splits of jobs into training and judged rows: by group, and time-later (judged jobs come after the cut)."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,13 +14,11 @@ from pipelines.errors import TrainingError
 __all__ = ["finished", "group_folds", "leak_key", "time_later"]
 
 IntArray = npt.NDArray[np.int64]
-SplitName = Literal["random", "group", "time"]
+SplitName = Literal["group", "time"]
 
 
 STOP_SHARE: Final = 0.15
 """Share of the training rows for early stopping and calibration."""
-TEST_SHARE: Final = 0.2
-"""Share of the rows that a random split judges."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,16 +71,6 @@ def time_later(jobs: pl.DataFrame, *, until: datetime, since: datetime | None = 
     )
     fit, stop = _latest_apart(jobs["submit_ts"], _rows(marks["known"]))
     return Split(name="time", fit=fit, stop=stop, test=_rows(marks["test"]), censored=_rows(marks["open"]))
-
-
-def random_split(jobs: pl.DataFrame, *, seed: int) -> Split:
-    """Split finished jobs at random. Recurring jobs are on both sides, so losses are too low: only for comparison."""
-    rows = _rows(jobs.select(finished()).to_series())
-    shuffled = np.random.default_rng(seed).permutation(rows)
-    n_test = round(TEST_SHARE * len(rows))
-    n_stop = round(STOP_SHARE * (len(rows) - n_test))
-    test, stop, fit = np.split(shuffled, [n_test, n_test + n_stop])
-    return Split(name="random", fit=np.sort(fit), stop=np.sort(stop), test=np.sort(test), censored=_NO_ROWS)
 
 
 def group_folds(jobs: pl.DataFrame, *, folds: int, seed: int) -> list[Split]:

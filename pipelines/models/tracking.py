@@ -92,13 +92,12 @@ def track(
     uri: str,
     created: datetime | None = None,
     seen: datetime | None = None,
-    picture: bytes | None = None,
 ) -> ModelVersion:
     """Log a run with the model, register it as a new version, and point `challenger` at it.
 
     The tags `verdict`, `gate` (its reasons), `answer` (what the model answers with) and `validation_status` (`passed`
     or `failed`) record the decision of the gate; nothing is promoted. `seen` is the time of the latest event in the
-    data, from which on all events are new to the model. `picture` is a PNG for the run.
+    data, from which on all events are new to the model.
     """
     verdict = model.verdict
     tags = {
@@ -121,9 +120,6 @@ def track(
         run_id = client.create_run(experiment, run_name=model.name, tags=tags).info.run_id
         try:
             _log_run(client, run_id, model, created)
-            if picture is not None:
-                (Path(stage) / "evaluation.png").write_bytes(picture)
-                client.log_artifact(run_id, str(Path(stage) / "evaluation.png"))
             logged = _log_model(client, experiment, run_id, model, bundle, Path(stage) / "model")
             status = "failed" if verdict.word in ("worse", "failed") else "passed"
             judged = {STATUS: status, DIGEST: digest, "rows": str(model.rows)}
@@ -265,7 +261,7 @@ def _log_run(client: Any, run_id: str, model: TrainedModel, created: datetime) -
     moment_ms = int(time.time() * 1000)
     params = [Param(key, str(value)) for key, value in model.params.items()]
     metrics = [Metric(key, value, moment_ms, 0) for key, value in figures(model).items()]
-    curves = [] if model.record is None else model.record.rounds.to_dicts()
+    curves = [] if model.curves is None else model.curves.to_dicts()
     metrics += [
         Metric(f"rounds/{name}", row[name], moment_ms, row["round"])
         for row in curves
@@ -282,9 +278,6 @@ def _log_run(client: Any, run_id: str, model: TrainedModel, created: datetime) -
     table = {key: [row[key] for row in rows] for key in rows[0]} if rows else {"feature": []}
     client.log_table(run_id, table, "importances.json")
     client.log_text(run_id, model.evaluation.write_json(), "evaluation.json")
-    if model.record is not None:
-        client.log_text(run_id, model.record.weeks.write_json(), "weeks.json")
-        client.log_text(run_id, model.record.calibration.write_json(), "calibration.json")
 
 
 def _log_model(

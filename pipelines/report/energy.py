@@ -1,4 +1,4 @@
-"""The report's section on energy, carbon and money: power grid by hour, kWh of machines, idle energy of unused GPUs.
+"""The report's section on energy, carbon and money: kWh of machines, idle energy of unused GPUs.
 
 The report has it only with `--grid`.
 """
@@ -6,18 +6,15 @@ The report has it only with `--grid`.
 from collections.abc import Iterable
 from typing import Final
 
-import altair as alt
-import numpy as np
 import polars as pl
 
 from pipelines.report.claims import gpu_slack
-from pipelines.report.panels import BLUE, by_hour, panel, tips, total
-from pipelines.report.parts import Asked, Figure, Note, Part, Section, Table, Traces
+from pipelines.report.parts import Asked, Note, Part, Section, Table, Traces
 from pipelines.simulation.energy.account import WATTS_PER_KW
 from pipelines.simulation.energy.site import Meters, machine_notes
 from pipelines.simulation.energy.tables import G_PER_KG
 from scheduler_core.cluster import Machine
-from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, Grid, HourlySeries
+from scheduler_core.planning.hourly import HOUR_S, Grid
 from scheduler_core.planning.power import PowerTable
 
 UNKNOWN: Final = "not in the trace"
@@ -27,8 +24,8 @@ WATTS: Final = ("cpu_idle_w", "cpu_work_w", "gpu_idle_w", "gpu_work_w")
 
 
 def energy(traces: Traces, meters: Meters) -> Section:
-    """Build the section: the power grid by hour, energy by machine type, idle energy of requested but unused GPUs."""
-    parts: list[Part] = [part for grid in meters.grids for part in _grid(grid)]
+    """Build the section: energy by machine type, and idle energy of requested but unused GPUs."""
+    parts: list[Part] = []
     whole = traces.ask("utilisation_by_machine_type", "cluster", "machine")
     drawn = [machine_energy(whole.of(trace), traces, trace, meters.table) for trace in whole.traces]
     if any(rows.height for rows in drawn):
@@ -48,25 +45,6 @@ def energy(traces: Traces, meters: Meters) -> Section:
         "power of GPUs that exporters recorded. Modelled: other power, linear in use between published idle and full "
         "draw.",
         parts=tuple(parts),
-    )
-
-
-def hours_of_day(series: HourlySeries) -> pl.DataFrame:
-    """Return mean and quartiles of a series in each hour of the day (UTC), without values that were filled in."""
-    hour = ((series.start_s / HOUR_S + np.arange(len(series))) % HOURS_PER_DAY).astype(np.int64)
-    told = {at: series.values[(hour == at) & ~series.filled] for at in range(HOURS_PER_DAY)}
-    return pl.DataFrame(
-        [
-            {
-                "hour": at,
-                "mean": float(values.mean()),
-                "p25": float(np.quantile(values, 0.25)),
-                "p75": float(np.quantile(values, 0.75)),
-                "hours": len(values),
-            }
-            for at, values in told.items()
-            if len(values)
-        ]
     )
 
 
@@ -131,26 +109,6 @@ def idle_draw(slack: Asked, table: PowerTable) -> pl.DataFrame:
         "slack_h",
         pl.Series("gpu_idle_w", types, dtype=pl.Float64),
     ).with_columns(idle_kwh=pl.col("slack_h") * pl.col("gpu_idle_w") / WATTS_PER_KW)
-
-
-def _grid(grid: Grid) -> list[Part]:
-    told = {"Carbon intensity": (grid.carbon, "g/kWh"), "Price": (grid.price, "USD/kWh")}
-    parts: list[Part] = []
-    for name, (series, unit) in told.items():
-        if series is not None:
-            rows = hours_of_day(series)
-            file = f"grid-{name.split()[0].lower()}-{grid.zone}"
-            parts.append(Figure(name=file, chart=grid_hours(rows, name, unit, grid.zone), rows=rows))
-    return parts
-
-
-def grid_hours(rows: pl.DataFrame, series: str, unit: str, zone: str) -> alt.TopLevelMixin:
-    """Draw a series of a power grid by hour of the day (UTC): mean (line) and quartiles over days (band)."""
-    told: list[str | alt.Tooltip] = ["hour:Q", *tips(",.4~g", "p25", "mean", "p75"), "hours:Q"]
-    y = alt.Y("p25:Q").title(unit).scale(zero=False)
-    chart = by_hour(rows, BLUE, "hour of the day, UTC", y, ("p75", "mean"), told)
-    of = [f"n = {total(rows, 'hours')} hours; line: mean, band: 25 to 75 % of the days"]
-    return panel(chart, f"{series} by hour, {zone}", of)
 
 
 def _table(idle: pl.DataFrame, grid: Grid) -> Table:

@@ -10,8 +10,6 @@ import polars as pl
 from pipelines.report.overview import WEEKDAYS
 from pipelines.report.panels import (
     AMOUNTS,
-    SERIES,
-    by_hour,
     drawn,
     names,
     panel,
@@ -25,9 +23,6 @@ from pipelines.report.panels import (
 from pipelines.report.parts import Note, Part, Section, Table, Traces
 
 BUSY: Final = {"cpu": "CPU", "mem": "memory", "gpu": "GPU"}
-RANGE: Final = "tick: mean, bar: 25 to 75 %, line: 10 to 90 %"
-_ENDS: Final = ("p90", "p25", "p75", "mean")
-"""Ends of the lines and bars of a range, and its tick."""
 _COLUMNS: Final = ("gpus", "gpu_hours", "sampled_h", "energy_kwh", "mean_w", "max_w", "mean_c", "max_c")
 FITTED: Final = (
     "Least squares over machine-hours: power of a GPU at busy fraction 0 (idle_w) and 1 (full_w), and the share of the "
@@ -85,27 +80,24 @@ def by_machine_type(rows: pl.DataFrame, resource: str, trace: str, colour: int) 
     shown = rows.with_columns(kind=with_counts("machine_type", "machines"))
     x = share(alt.X, "p10_frac", f"{BUSY[resource]} busy, share", whole=True)
     told = tips(".1%", "p10_frac", "p25_frac", "mean_frac", "p75_frac", "p90_frac")
-    chart = ranges(shown, names("kind", shown), x, [f"{each}_frac" for each in _ENDS], colour, told)
-    of = [f"n = {total(rows, 'machine_hours')} machine-hours (at the label: machines)", RANGE]
+    chart = ranges(
+        shown, names("kind", shown), x, [f"{each}_frac" for each in ("p90", "p25", "p75", "mean")], colour, told
+    )
+    of = [
+        f"n = {total(rows, 'machine_hours')} machine-hours (at the label: machines)",
+        "tick: mean, bar: 25 to 75 %, line: 10 to 90 %",
+    ]
     return panel(chart, f"{BUSY[resource]} busy by type of machine, {trace}", of, height=tall(rows))
 
 
 def environment(traces: Traces) -> Section | None:
-    """Build the section: power by hour and type, a table by type, fitted power, machines with errors; None if empty."""
+    """Build the section: tables by type of GPU, of fitted power, and of machines with errors; None if empty."""
     kinds = traces.ask("gpu_environment", "gpu_type")
     if not kinds.traces:
         return None
-    hours, fitted = traces.ask("gpu_environment", "hour"), traces.ask("gpu_power_by_use")
-    known = pl.col("mean_w").count().over("trace") > 0
-    zones = {trace: traces.lake.manifest(trace).zone for trace in kinds.traces}
-    parts = hours.where(known).figures(
-        "power-{trace}", lambda rows, trace: power_hours(rows, trace, zones[trace], traces.colour(trace))
-    )
-    parts += kinds.where(known).figures(
-        "power-by-type-{trace}", lambda rows, trace: power_of_types(rows, trace, traces.colour(trace))
-    )
+    fitted = traces.ask("gpu_power_by_use")
     said = "Hours that samples cover, energy drawn in them, power in W, temperature in degrees C"
-    parts += kinds.table("gpu_environment", "GPUs by type", said, ("trace", "gpu_type", *_COLUMNS))
+    parts = kinds.table("gpu_environment", "GPUs by type", said, ("trace", "gpu_type", *_COLUMNS))
     parts += fitted.table("gpu_power_by_use", "Power by use", FITTED)
     parts += _errors(traces)
     return Section(
@@ -126,27 +118,3 @@ def _errors(traces: Traces) -> list[Part]:
     rows = worst.select("trace", "machine", "gpus", "gpu_hours", "xid_hours", "xid_gpus", "max_c")
     said = f"Hours in which the XID error code of a GPU changed; up to {MOST_MACHINES} machines, most hours first"
     return [Table(name="gpu_errors", title="Machines with GPU errors", rows=rows, said=said)]
-
-
-def power_hours(rows: pl.DataFrame, trace: str, zone: str, colour: int) -> alt.TopLevelMixin:
-    """Draw the power of a GPU by local hour of the day: mean (line), quartiles of its hours (band), 95 % (dots)."""
-    hue = SERIES[colour % len(SERIES)]
-    told: list[str | alt.Tooltip] = ["hour:Q", *tips(",.1f", "p25_w", "mean_w", "p75_w", "p95_w"), "gpu_hours:Q"]
-    y = alt.Y("p25_w:Q").title("W per GPU")
-    chart = by_hour(rows, hue, "local hour of the day", y, ("p75_w", "mean_w", "p95_w"), told)
-    of = [
-        f"n = {total(rows, 'gpu_hours')} hours of GPUs; {zone}",
-        "line: mean; band: 25 to 75 % of the hours; dots: 95 %",
-    ]
-    return panel(chart, f"Power by hour of the day, {trace}", of)
-
-
-def power_of_types(rows: pl.DataFrame, trace: str, colour: int) -> alt.TopLevelMixin:
-    """Draw the power of each GPU type: 10th to 90th percentile of its hours (line), quartiles (bar), mean (tick)."""
-    shown = rows.with_columns(kind=with_counts("gpu_type", "gpus"))
-    y = names("kind", shown).axis(labelLimit=260)
-    x = alt.X("p10_w:Q").title("W per GPU, mean of an hour")
-    told: list[str | alt.Tooltip] = ["kind:N", *tips(",.1f", "mean_w", "p50_w", "max_w", "max_c")]
-    chart = ranges(shown, y, x, [f"{each}_w" for each in _ENDS], colour, told)
-    of = [f"n = {total(rows, 'gpu_hours')} hours of GPUs (at the label: GPUs)", RANGE]
-    return panel(chart, f"Power by type of GPU, {trace}", of, height=tall(rows, 34))

@@ -1,14 +1,13 @@
-"""The report's section on models: accuracy by their cards, feature importances and SHAP values."""
+"""The report's section on models: accuracy by their cards, and feature importances."""
 
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+import altair as alt
 import polars as pl
 
-from features.history import History
-from pipelines.report.attributions import attributions, beeswarm, importances
-from pipelines.report.panels import spaced
+from pipelines.report.panels import BLACK, BLUE, names, panel, spaced, tall
 from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
 
 if TYPE_CHECKING:
@@ -20,22 +19,19 @@ SHOWN_FEATURES: Final = 10
 _RUNTIME: Final = ("n", "pinball", "pinball_lo", "pinball_hi", "mae_h", "wmape", "within_2x", "coverage_p90")
 _USAGE: Final = ("coverage", "pinball", "over")
 _LOSS: Final = {"runtime": "pinball, ln s", "usage": "pinball, log1p"}
-_SHAP_UNIT: Final = {"runtime": "ln of run time in s", "usage": "log1p of use"}
 
 
 def models(traces: Traces, bundles: Bundles, problems: tuple[str, ...]) -> Section:
-    """Build the section: model cards, importances and SHAP values of the models of these traces."""
+    """Build the section: model cards and importances of the models of these traces."""
     own = {name: each for name, each in sorted(bundles.items()) if each.card.trace in traces.names}
     notes: list[Part] = [Note(text=f"{name}: no model of this trace.") for name in _without(own, traces)]
     notes += [Note(text=f"Left out: {problem}") for problem in problems]
-    parts = [*_tables(own), *_importances(own), *_swarms(own, traces)] if own else []
+    parts = [*_tables(own), *_importances(own)]
     return Section(
         name="models",
         title="Models",
-        intro="Accuracy is from each model's card: on jobs submitted after its training cut. Importance has no "
-        "direction. SHAP values give the direction in which a feature moved a prediction; they are not causal.",
+        intro="Accuracy is from each model's card: on jobs submitted after its training cut.",
         parts=(*parts, *notes),
-        fold="How features moved single predictions (SHAP values)",
     )
 
 
@@ -109,21 +105,20 @@ def _held_out(bundle: "Bundle") -> str:
     return "held-out rows, not counted by the card"
 
 
-def _swarms(own: Bundles, traces: Traces) -> list[Part]:
-    figures: list[Part] = []
-    for trace in dict.fromkeys(each.card.trace for each in own.values()):
-        jobs, usage = (traces.lake.table(table, trace).collect() for table in ("jobs", "usage"))
-        history = History.of(jobs, usage if usage.height else None)
-        for name, each in own.items():
-            if each.card.trace != trace:
-                continue
-            for found in attributions(each, jobs, history):
-                of = f"{found.jobs} later jobs" if found.later else f"{found.jobs} training jobs"
-                target = "" if each.card.kind == "runtime" else f", {found.target}"
-                title = f"SHAP values, {name}{target}"
-                chart = beeswarm(_in_words(found.rows), title, _SHAP_UNIT[each.card.kind], of)
-                figures.append(Figure(name=f"shap-{name}-{found.target}", chart=chart, rows=found.rows, folded=True))
-    return figures
+def importances(rows: pl.DataFrame, model: str, unit: str, held_out: str) -> alt.TopLevelMixin:
+    """Draw how much the loss grows on average when a feature is shuffled, with one standard deviation over repeats.
+
+    `held_out` describes the held-out rows and their number.
+    """
+    shown = rows.select("feature", "mean", low=pl.col("mean") - pl.col("std"), high=pl.col("mean") + pl.col("std"))
+    base = alt.Chart(shown).encode(y=names("feature", shown).axis(labelFontSize=10, labelLimit=240, grid=True))
+    bars = base.mark_bar(color=BLUE, height={"band": 0.7}).encode(
+        x=alt.X("mean:Q").title(f"loss growth ({unit})").axis(tickCount=4, titleAnchor="end", titleAlign="right"),
+        tooltip=["feature:N", alt.Tooltip("mean:Q", format=".3~g")],
+    )
+    spread = base.mark_rule(color=BLACK).encode(x="low:Q", x2="high:Q")
+    of = [f"n = {rows['repeats'][0]} shuffles of {held_out}; line: one standard deviation"]
+    return panel(bars + spread, f"Importance, {model}", of, height=tall(rows, 18))
 
 
 def _in_words(rows: pl.DataFrame) -> pl.DataFrame:

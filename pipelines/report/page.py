@@ -53,15 +53,12 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
 
 def _sorted(section: Section) -> "Mapping[str, object]":
-    """Return the parts of a section by kind, in the order of the page: figures, folded figures, tables, notes."""
-    figures = [part for part in section.parts if isinstance(part, Figure)]
+    """Return the parts of a section by kind, in the order of the page: figures, tables, notes."""
     return {
         "name": section.name,
         "title": section.title,
         "intro": section.intro,
-        "fold": section.fold,
-        "open": [part for part in figures if not part.folded],
-        "folded": [part for part in figures if part.folded],
+        "figures": [part for part in section.parts if isinstance(part, Figure)],
         "tables": [part for part in section.parts if isinstance(part, Table)],
         "notes": [part for part in section.parts if isinstance(part, Note)],
     }

@@ -131,21 +131,6 @@ def ranges(
     return cast("alt.LayerChart", alt.layer(line, bar, tick))
 
 
-def by_hour(
-    rows: pl.DataFrame, hue: str, clock: str, y: alt.Y, columns: Sequence[str], tooltip: Sequence[str | alt.Tooltip]
-) -> alt.LayerChart:
-    """Draw a band, a line and dots by hour of the day.
-
-    `y` is the band's lower end, `columns` are its upper end, the line and the dots (none or one column).
-    """
-    high, middle, *dots = (f"{name}:Q" for name in columns)
-    base = alt.Chart(rows).encode(x=alt.X("hour:Q").title(clock).scale(domain=[0, 23], nice=False))
-    band = base.mark_area(color=hue, opacity=0.25).encode(y=y, y2=high)
-    line = base.mark_line(color=hue, point=True).encode(y=middle, tooltip=list(tooltip))
-    more = (base.mark_point(color=hue, size=14).encode(y=each, tooltip=list(tooltip)) for each in dots)
-    return cast("alt.LayerChart", alt.layer(band, line, *more))
-
-
 def traces_in(rows: pl.DataFrame) -> list[str]:
     """Return the traces of a frame, in the order in which they appear."""
     return rows["trace"].unique(maintain_order=True).to_list()

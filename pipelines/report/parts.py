@@ -21,12 +21,11 @@ MOST_CHARACTERS: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A chart, and its rows for download; `folded` figures of a section are behind one heading, closed at first."""
+    """A chart, and its rows for download."""
 
     name: str
     chart: "alt.TopLevelMixin"
     rows: pl.DataFrame
-    folded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +51,12 @@ Part = Figure | Table | Note
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A section of the page with a heading and an introduction, whose lines are paragraphs.
-
-    `fold` is the heading of its folded figures.
-    """
+    """A section of the page with a heading and an introduction, whose lines are paragraphs."""
 
     name: str
     title: str
     intro: str
     parts: tuple[Part, ...]
-    fold: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from pipelines.models.examples import Examples, examples_of
 from pipelines.models.fitted import LEAST_TRAINED, UNTRAINED, Fitted, combination_at, combined, fit_runtime
 from pipelines.models.metrics import FloatArray
 from pipelines.models.recipes import Recipe
-from pipelines.models.splits import Split, random_split, time_later
+from pipelines.models.splits import Split, group_folds, time_later
 from tests.pipelines.models.conftest import T0, make_jobs
 
 QUICK = Recipe(boosting=Boosting(rounds=12, patience=6, num_parallel_tree=1, learning_rate=0.3, max_depth=3))
@@ -170,7 +170,7 @@ def test_the_combination_at_the_cut_has_learnt_from_what_ended_before_it(count: 
 
 def test_splits_that_are_not_ordered_by_time_learn_from_stopping_rows_alone() -> None:
     examples, _, _ = case(200)
-    split = random_split(examples.jobs, seed=1)
+    split = group_folds(examples.jobs, folds=3, seed=1)[0]
     found = fit_runtime(examples, split, QUICK, until=None, seed=0, nthread=1)
 
     answer = combined(examples, found)

@@ -51,11 +51,9 @@ def test_the_lead_is_other_answer_minus_the_combination_and_null_on_its_own_row(
 
     ours, worse, same = judging.compare(judged(), answers, seed=0, draws=200).to_dicts()
 
-    assert ours["lead"] is ours["lead_lo"] is ours["wmape_48h_diff"] is None
+    assert ours["lead"] is ours["lead_lo"] is None
     assert worse["lead"] == pytest.approx(worse["pinball"] - ours["pinball"])
     assert 0 < worse["lead_lo"] < worse["lead"] < worse["lead_hi"]
-    assert worse["wmape_48h_diff"] == pytest.approx(worse["wmape_48h"] - ours["wmape_48h"])
-    assert worse["wmape_48h_diff_lo"] < worse["wmape_48h_diff"] < worse["wmape_48h_diff_hi"]
     assert (same["lead"], same["lead_lo"], same["lead_hi"]) == (0.0, 0.0, 0.0)
 
 
@@ -67,15 +65,6 @@ def test_pairing_makes_the_interval_of_a_lead_narrower_than_that_of_the_losses()
     _, other = judging.compare(judged(), both, seed=0).to_dicts()
 
     assert other["lead_hi"] - other["lead_lo"] < 0.2 * (other["pinball_hi"] - other["pinball_lo"])
-
-
-def test_weekly_coverage_is_the_range_over_weeks_with_enough_rows() -> None:
-    p90 = np.where(np.arange(1400) < 700, TRUE + 1, TRUE - 1)  # the first week covered, the second missed
-
-    row = judging.compare(judged(), {"combined": Forecast(p50=TRUE, p90=p90)}, seed=0, draws=10).to_dicts()[0]
-
-    assert (row["coverage_p90_week_lo"], row["coverage_p90_week_hi"]) == (0.0, 1.0)
-    assert row["coverage_p90"] == 0.5
 
 
 def test_every_other_answer_is_compared_with_the_combination_wherever_it_stands() -> None:

@@ -37,7 +37,6 @@ def test_a_forecast_is_scored_as_by_hand() -> None:
         {
             "mae_h": (1 + 0 + 90) / 3,
             "wmape": 91 / 103,
-            "wmape_48h": (1 + 0 + 38) / (1 + 2 + 48),
             "pinball": (p50 + p90) / 2,
             "pinball_p50": p50,
             "coverage_p90": 2 / 3,

@@ -39,11 +39,11 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Recipe | None, str]]:
 
     def train(_: object, __: object, units: list[Unit], ___: object) -> list[Any]:
         calls.extend((unit.recipe, unit.task_type) for unit in units)
-        made = [SimpleNamespace(name=f"runtime.made.{unit.task_type}", record=None) for unit in units]
+        made = [SimpleNamespace(name=f"runtime.made.{unit.task_type}") for unit in units]
         return [TrainingError("too few") if each.name.endswith("few") else each for each in made]
 
     monkeypatch.setattr(retrain, "train_units", train)
-    monkeypatch.setattr(retrain, "track", lambda model, *, uri, seen, picture: (model.name, uri, seen))
+    monkeypatch.setattr(retrain, "track", lambda model, *, uri, seen: (model.name, uri, seen))
     return calls
 
 

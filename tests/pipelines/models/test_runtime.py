@@ -22,7 +22,7 @@ from pipelines.engine.engine import Local
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, examples, importance, runtime
 from pipelines.models.boosting import Boosting, Rows
-from pipelines.models.evaluate import Evaluation, calibration, record_of, weekly
+from pipelines.models.evaluate import Evaluation, learning_curves
 from pipelines.models.examples import Setting
 from pipelines.models.fitted import LEAST_TRAINED, UNTRAINED, combination_at
 from pipelines.models.judging import COMBINED
@@ -184,7 +184,7 @@ def test_models_go_by_workload_when_asked(jobs_maker: MakeJobs) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("split", "n"), [("time", 600 - 479), ("random", 120), ("group", 600)])
+@pytest.mark.parametrize(("split", "n"), [("time", 600 - 479), ("group", 600)])
 def test_a_split_judges_the_rows_that_it_holds_out(jobs: pl.DataFrame, split: SplitName, n: int) -> None:
     table = evaluated(jobs, FEW_TREES, split)
 
@@ -322,44 +322,16 @@ def test_a_fold_without_trees_is_compared_on_what_all_folds_answer(jobs: pl.Data
     assert table["n"].unique().to_list() == [60]
 
 
-# The record of a fit.
-
-
-def test_a_learning_curve_ends_at_the_loss_of_the_whole_booster_and_weeks_add_up() -> None:
+def test_a_learning_curve_ends_at_the_loss_of_the_whole_booster() -> None:
     every, split, _ = case(200)
     fitted, test = fit(200), split.test
     raw = boosting.predict(fitted.booster, fitted.matrix[test]) + every.reference[test]
-    forecast = Forecast(p50=raw[:, 0], p90=raw[:, 1])
 
-    record = record_of(every, fitted, {COMBINED: forecast})
-    unjudged = record_of(every, fitted, {})
+    judged, unjudged = learning_curves(every, fitted, test), learning_curves(every, fitted, test[:0])
 
-    losses = primary_rows(every.log_y[test], forecast)
-    assert record.rounds["round"].to_list() == list(range(1, fitted.rounds + 1))
-    assert record.rounds["later"][-1] == pytest.approx(float(losses.mean()), rel=1e-5)
-    assert record.rounds["latest_trained"][-1] < record.rounds["latest_trained"][0]
-    assert (record.weeks["pinball"] * record.weeks["jobs"]).sum() == pytest.approx(losses.sum())
-    assert record.weeks["week"].n_unique() == record.weeks.height > 1
-    assert unjudged.rounds["later"].null_count() == fitted.rounds
-    assert unjudged.rounds["latest_trained"].null_count() == 0
-    assert unjudged.weeks.is_empty()
-    assert unjudged.calibration.is_empty()
-
-
-def test_calibration_counts_the_jobs_at_or_below_their_prediction() -> None:
-    log_y = np.arange(100.0)
-
-    rows = calibration(log_y, Forecast(p50=np.where(log_y < 40, log_y - 1.0, log_y), p90=log_y + 1.0))
-
-    low, *_, high = rows.filter(pl.col("quantile") == 0.5)["share"]
-    assert rows["jobs"].to_list() == [20] * 10
-    assert (low, high) == (0.0, 1.0)
-    assert rows.filter(pl.col("quantile") == 0.9)["share"].to_list() == [1.0] * 5
-
-
-def test_a_week_begins_on_monday() -> None:
-    days = pl.Series([T0 + timedelta(days=day) for day in (0, 6, 7)])  # T0 is a Monday
-
-    rows = weekly("m", days, np.array([1.0, 3.0, 5.0]))
-
-    assert rows.rows() == [(T0.date(), "m", 2, 2.0), ((T0 + timedelta(days=7)).date(), "m", 1, 5.0)]
+    losses = primary_rows(every.log_y[test], Forecast(p50=raw[:, 0], p90=raw[:, 1]))
+    assert judged["round"].to_list() == list(range(1, fitted.rounds + 1))
+    assert judged["later"][-1] == pytest.approx(float(losses.mean()), rel=1e-5)
+    assert judged["latest_trained"][-1] < judged["latest_trained"][0]
+    assert unjudged["later"].null_count() == fitted.rounds
+    assert unjudged["latest_trained"].null_count() == 0

@@ -67,16 +67,6 @@ def test_time_later_learns_nothing_from_after_the_cut(rows: list[tuple[float, fl
     assert len(split.train) + len(split.test) + len(split.censored) == jobs.height
 
 
-@given(st.integers(20, 200), st.integers(0, 5))
-def test_a_random_split_parts_the_finished_rows(n: int, seed: int) -> None:
-    jobs = jobs_of([(i, None if i % 7 == 0 else i + 1) for i in range(n)])
-
-    split = splits.random_split(jobs, seed=seed)
-
-    parts = [*split.fit, *split.stop, *split.test]
-    assert sorted(parts) == [i for i in range(n) if i % 7]
-
-
 @given(st.lists(st.integers(0, 12), min_size=30, max_size=120), st.integers(0, 5))
 def test_folds_share_no_group_and_judge_every_row_once(groups: list[int], seed: int) -> None:
     if len(set(groups)) < 3:

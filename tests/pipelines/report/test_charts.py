@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from features.vocabulary import Status
-from pipelines.report.attributions import beeswarm, importances, swarm_offsets
 from pipelines.report.claims import LEAST_AMOUNT, request_and_use
 from pipelines.report.durations import LEAST_S, durations
 from pipelines.report.machines import utilisation
+from pipelines.report.models import importances
 from pipelines.report.overview import STATUSES, by_status
 from pipelines.report.panels import LINE_CHARACTERS, TITLE_CHARACTERS, counted
 from pipelines.report.parts import Figure, Section
@@ -21,26 +21,16 @@ from tests.pipelines.report.tiny import figures, points_of, spec_of
 from tests.pipelines.statistics.lakes import make_lake, ran
 
 OKABE_ITO = {"#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"}
-GREYS = {"#d9d9d9", "#cccccc", "#888888", "#444444"}
+GREYS = {"#d9d9d9", "#cccccc", "#444444"}
 MOST_POINTS = 500
 """A few hundred: what stays quick at any size of trace."""
-
-
-def swarm() -> pl.DataFrame:
-    return pl.DataFrame(
-        {"feature": ["a", "a", "b", "b"], "shap": [0.1, -0.2, 0.0, 0.3], "rank": [0.0, 1.0, None, None]},
-        schema_overrides={"rank": pl.Float64},
-    )
 
 
 def of_models() -> dict[str, Figure]:
     """Return the figures that no tiny lake gives, drawn of rows made up."""
     rows = pl.DataFrame({"feature": ["a", "b"], "mean": [0.2, 0.1], "std": [0.01, 0.02], "repeats": [5, 5]})
-    charts = {
-        "importance": importances(rows, "runtime.toy.ctr", "pinball, ln s", "99 later jobs"),
-        "swarm": beeswarm(swarm(), "SHAP values, runtime.toy.ctr", "ln of run time in s", "2 later jobs"),
-    }
-    return {name: Figure(name=name, chart=chart, rows=rows) for name, chart in charts.items()}
+    chart = importances(rows, "runtime.toy.ctr", "pinball, ln s", "99 later jobs")
+    return {"importance": Figure(name="importance", chart=chart, rows=rows)}
 
 
 @pytest.fixture
@@ -66,7 +56,7 @@ def test_a_report_draws_every_subject(drawn: dict[str, dict[str, Any]]) -> None:
 
     assert {
         "status_jobs", "status_gpu_hours", "arrivals_by_hour", "arrivals_by_weekday", "sizes_jobs_share",
-        "slack_share", "request_and_use", "run_time", "queueing_delay", "busy", "importance", "swarm",
+        "slack_share", "request_and_use", "run_time", "queueing_delay", "busy", "importance",
     } <= subjects  # fmt: skip
 
 
@@ -95,7 +85,7 @@ def test_colours_can_be_told_apart_by_everybody(drawn: dict[str, dict[str, Any]]
     schemes = set(re.findall(r"'scheme': '(\w+)'", text))
 
     assert set(re.findall(r"#[0-9A-Fa-f]{6}", text)) <= OKABE_ITO | GREYS
-    assert schemes == {"cividis", "viridis"}
+    assert schemes == {"cividis"}
 
 
 def test_charts_hold_a_few_hundred_points_at_most(drawn: dict[str, dict[str, Any]]) -> None:
@@ -119,16 +109,6 @@ def test_a_trace_has_one_colour_in_every_chart(drawn: dict[str, dict[str, Any]])
     assert set(found) == {"toy", "bare"}
     assert all(len(colours) == 1 for colours in found.values())
     assert found["toy"] != found["bare"]
-
-
-def test_points_of_a_swarm_stand_beside_each_other_and_within_their_row() -> None:
-    rows = pl.DataFrame({"feature": ["a"] * 5 + ["b"], "shap": [1.0] * 5 + [9.0]})
-
-    offsets = swarm_offsets(rows)
-
-    assert len(set(offsets[:5])) == 5
-    assert all(-1.0 <= offset <= 1.0 for offset in offsets)
-    assert sum(offsets[:5]) == 0.0
 
 
 def test_amounts_and_waits_below_the_least_are_drawn_there_and_it_is_said() -> None:

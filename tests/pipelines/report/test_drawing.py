@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from pipelines.report.attributions import importances
+from pipelines.report.models import importances
 from pipelines.report.page import page
 from pipelines.report.parts import Figure, Section
 

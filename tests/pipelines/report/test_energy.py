@@ -1,20 +1,19 @@
-"""The report's section on energy: the grid by hour, machines by type, and idle GPUs, worked by hand; charts drawn."""
+"""The report's section on energy: machines by type, and idle GPUs, worked by hand."""
 
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.report.energy import energy, hours_of_day, machine_energy
+from pipelines.report.energy import energy, machine_energy
 from pipelines.report.parts import Note, Traces
 from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.energy.site import Meters
 from scheduler_core.cluster import Machine
-from scheduler_core.planning.hourly import Grid, HourlySeries
-from tests.pipelines.report.tiny import JOBS, figures, tables, tiny_lake
+from scheduler_core.planning.hourly import Grid
+from tests.pipelines.report.tiny import JOBS, tables, tiny_lake
 from tests.pipelines.simulation.energy.sites import hourly
 from tests.pipelines.statistics.lakes import T0, make_lake, ran
 
@@ -32,19 +31,6 @@ def meters(*, price: bool = True) -> Meters:
     series = hourly([100.0] * 12 + [300.0] * 12 + [200.0] * 12)
     grid = Grid(zone="Z", carbon=series, price=hourly([0.1] * 36, "USD/kWh") if price else None, pue=1.5)
     return Meters(table=power_file(), grids=(grid,), notes=("a made-up grid",))
-
-
-def test_hours_of_the_day_leave_filled_hours_out() -> None:
-    filled = np.zeros(36, dtype=np.bool_)
-    filled[24] = True
-    series = HourlySeries(start_s=3600.0, values=np.arange(36.0), unit="g/kWh", filled=filled)
-
-    rows = hours_of_day(series)
-
-    told = {row["hour"]: row for row in rows.iter_rows(named=True)}
-    assert (told[1]["mean"], told[1]["hours"]) == (0.0, 1)
-    assert (told[2]["mean"], told[2]["p25"], told[2]["p75"], told[2]["hours"]) == (13.0, 7.0, 19.0, 2)
-    assert sum(row["hours"] for row in told.values()) == 35
 
 
 def test_machines_draw_idle_watts_and_what_measured_use_adds(traces: Traces) -> None:
@@ -112,17 +98,9 @@ def test_what_types_unknown_to_the_table_are_taken_as_is_said(traces: Traces) ->
     assert "taken as V100" not in " | ".join(part.text for part in energy(traces, site).parts if isinstance(part, Note))
 
 
-def test_every_chart_can_be_drawn_and_says_of_how_many(traces: Traces) -> None:
-    for name, figure in figures([energy(traces, meters())]).items():
-        spec = figure.chart.to_dict()
-        assert "n = " in " ".join(spec["title"]["subtitle"]), name
-
-
 def test_a_grid_without_prices_tells_carbon_alone(traces: Traces) -> None:
     section = energy(traces, meters(price=False))
 
-    assert "grid-carbon-Z" in figures([section])
-    assert "grid-price-Z" not in figures([section])
     assert tables([section])["idle_gpus-Z"].rows.columns[-1] == "carbon_kg"
 
 
@@ -131,5 +109,4 @@ def test_traces_that_tell_nothing_are_named(traces: Traces, tmp_path: Path) -> N
 
     section = energy(bare, meters())
 
-    assert set(figures([section])) == {"grid-carbon-Z", "grid-price-Z"}
     assert not tables([section])

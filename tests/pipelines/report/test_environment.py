@@ -10,7 +10,7 @@ from pipelines.lake.lake import Lake
 from pipelines.report.machines import environment
 from pipelines.report.parts import Note, Traces
 from pipelines.report.report import Order, report
-from tests.pipelines.report.tiny import figures, tables, tiny_lake
+from tests.pipelines.report.tiny import tables, tiny_lake
 from tests.pipelines.statistics.lakes import T0, Rows, make_lake, ran
 
 DAYS = 3
@@ -44,12 +44,10 @@ def test_without_measured_hours_there_is_no_section(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_section_draws_power_and_names_what_other_traces_lack(tmp_path: Path) -> None:
+def test_the_section_has_tables_of_power_and_names_what_other_traces_lack(tmp_path: Path) -> None:
     tiny_lake(tmp_path)
     section = environment(Traces(lake=measured_lake(tmp_path), names=("live", "bare")))
     assert section is not None
-    assert set(figures([section])) == {"power-live", "power-by-type-live"}
-    assert figures([section])["power-live"].rows.height == 24
     found = tables([section])
     assert found["gpu_environment"].rows["gpus"].to_list() == [2, 2]
     assert found["gpu_power_by_use"].rows["r2"].to_list() == [1.0, 1.0]
@@ -58,11 +56,10 @@ def test_the_section_draws_power_and_names_what_other_traces_lack(tmp_path: Path
     assert any("bare" in note and "not available" in note for note in notes)
 
 
-def test_gpus_without_power_have_a_table_but_no_chart(tmp_path: Path) -> None:
+def test_gpus_without_power_have_a_table(tmp_path: Path) -> None:
     lake = measured_lake(tmp_path, power_w=None, power_max_w=None, energy_j=None, xid_changes=None)
     section = environment(Traces(lake=lake, names=("live",)))
     assert section is not None
-    assert figures([section]) == {}
     assert tables([section])["gpu_environment"].rows["max_c"].null_count() == 0
 
 
@@ -70,4 +67,4 @@ def test_gpus_without_power_have_a_table_but_no_chart(tmp_path: Path) -> None:
 def test_the_page_has_the_section(tmp_path: Path) -> None:
     html = report(measured_lake(tmp_path), ("live",), Order(title="Live"))
     assert 'id="environment"' in html
-    assert "Power by hour of the day, live" in html
+    assert "Power by use" in html

@@ -32,14 +32,21 @@ def test_a_tracked_model_is_a_challenger_with_the_gates_word(uri: str) -> None:
 
 
 def test_the_run_holds_all_that_is_known(uri: str, mlflow_of: object, tmp_path: Path) -> None:
-    tracked = track(model_of("logged"), uri=uri)
+    curves = pl.DataFrame({"round": [1, 2, 3], "latest_trained": [0.5, 0.4, 0.3], "later": [0.6, 0.5, None]})
+
+    tracked = track(replace(model_of("logged"), curves=curves), uri=uri)
 
     client = mlflow_of.MlflowClient()
     run = client.get_run(tracked.run_id)
     files = {each.path for each in client.list_artifacts(tracked.run_id)}
+    logged = {
+        name: [(each.step, each.value) for each in client.get_metric_history(tracked.run_id, f"rounds/{name}")]
+        for name in ("latest_trained", "later")
+    }
     card = json.loads(Path(client.download_artifacts(tracked.run_id, "card.json", str(tmp_path))).read_text())
 
     assert run.info.status == "FINISHED"
+    assert logged == {"latest_trained": [(1, 0.5), (2, 0.4), (3, 0.3)], "later": [(1, 0.6), (2, 0.5)]}
     assert run.data.params == {"max_depth": "3", "seed": "0"}
     assert run.data.metrics["pinball"] == 0.3
     assert run.data.metrics["time/user_median/lead_lo"] == pytest.approx(0.15)

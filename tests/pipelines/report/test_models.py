@@ -1,4 +1,4 @@
-"""SHAP values of models: they add up to the answer, of jobs after the cut, and the section that shows them."""
+"""The section on models: tables by their cards, and importances."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -12,28 +12,15 @@ import xgboost as xgb
 from features.build import build
 from features.contract import FeatureContract
 from features.history import History
-from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle, read_bundle, write_bundle
 from modelserve.bundle.card import USAGE_TARGETS, Card, Importance, ResourceImportance, ResponseState
 from pipelines.lake.lake import Lake
-from pipelines.report.attributions import EXPLAINED_FEATURES, LEAST_LATER, attributions, explained_jobs, shap_values
 from pipelines.report.models import models
-from pipelines.report.page import page
 from pipelines.report.parts import Note, Traces
-from tests.pipelines.report.tiny import JOBS, figures, tables
+from tests.pipelines.report.tiny import figures, tables
 from tests.pipelines.statistics.lakes import T0
 
 CUT = T0 + timedelta(hours=12)
-
-
-@pytest.fixture(scope="module")
-def jobs(lake: Lake) -> pl.DataFrame:
-    return lake.table("jobs", "toy").collect()
-
-
-@pytest.fixture(scope="module")
-def history(lake: Lake, jobs: pl.DataFrame) -> History:
-    return History.of(jobs, lake.table("usage", "toy").collect())
 
 
 def bundle_of(folder: Path, kind: str, jobs: pl.DataFrame, history: History) -> Bundle:
@@ -64,51 +51,12 @@ def bundle_of(folder: Path, kind: str, jobs: pl.DataFrame, history: History) -> 
 
 
 @pytest.fixture(scope="module")
-def bundles(tmp_path_factory: pytest.TempPathFactory, jobs: pl.DataFrame, history: History) -> dict[str, Bundle]:
+def bundles(tmp_path_factory: pytest.TempPathFactory, lake: Lake) -> dict[str, Bundle]:
+    jobs = lake.table("jobs", "toy").collect()
+    history = History.of(jobs, lake.table("usage", "toy").collect())
     place = tmp_path_factory.mktemp("bundles")
     read = [bundle_of(place / kind, kind, jobs, history) for kind in ("runtime", "usage")]
     return {each.card.name: each for each in read}
-
-
-@pytest.mark.parametrize("name", ["runtime.toy.ctr", "usage.toy.ctr"])
-def test_shap_values_add_up_to_the_answer_up_to_one_constant(
-    name: str, bundles: dict[str, Bundle], jobs: pl.DataFrame, history: History
-) -> None:
-    bundle = bundles[name]
-    matrix = bundle.contract.encode(build(jobs, history, bundle.contract.names))
-
-    values = shap_values(bundle, matrix)
-
-    assert set(values) == set(bundle.card.targets)
-    for target, found in values.items():
-        rest = raw_outputs(bundle.boosters[target], matrix)[:, 0] - found.sum(axis=1)
-        assert np.ptp(rest) < 1e-4
-        assert np.abs(found).max() > 0.01
-
-
-def test_jobs_that_are_explained_came_after_the_cut(bundles: dict[str, Bundle], jobs: pl.DataFrame) -> None:
-    many = pl.concat([jobs.with_columns(job_id=pl.col("job_id") + f"-{i}") for i in range(3)])
-
-    shown, later = explained_jobs(many, bundles["runtime.toy.ctr"])
-
-    assert later
-    assert shown["submit_ts"].min() >= CUT  # type: ignore[operator]
-    assert set(shown["task_type"]) == {"ctr"}
-
-
-def test_where_few_came_after_it_the_newest_are_explained_and_it_is_said(
-    bundles: dict[str, Bundle], jobs: pl.DataFrame, history: History
-) -> None:
-    [found] = attributions(bundles["runtime.toy.ctr"], jobs, history)
-
-    assert JOBS / 2 * (1 - 12 / JOBS) < LEAST_LATER
-    assert not found.later
-    assert found.jobs == JOBS // 2
-    assert found.rows["feature"].n_unique() == EXPLAINED_FEATURES
-    assert found.rows.height == EXPLAINED_FEATURES * found.jobs
-    assert found.rows["rank"].drop_nulls().is_between(0.0, 1.0).all()
-    strength = found.rows.group_by("feature", maintain_order=True).agg(pl.col("shap").abs().mean())["shap"]
-    assert strength.is_sorted(descending=True)
 
 
 def test_the_section_says_why_an_answer_has_no_importances_and_shows_what_run_time_responds_to(
@@ -139,23 +87,10 @@ def test_the_section_says_why_an_answer_has_no_importances_and_shows_what_run_ti
     assert said == ["runtime.toy.ctr: no importances, because the history answers."]
 
 
-def test_a_trace_without_a_job_of_the_kind_is_not_explained(
-    bundles: dict[str, Bundle], jobs: pl.DataFrame, history: History
-) -> None:
-    assert attributions(bundles["runtime.toy.ctr"], jobs.filter(pl.col("task_type") == "nlp"), history) == []
-
-
-def test_the_section_shows_cards_importances_and_a_swarm_for_each_target(
-    lake: Lake, bundles: dict[str, Bundle]
-) -> None:
+def test_the_section_shows_cards_and_importances(lake: Lake, bundles: dict[str, Bundle]) -> None:
     section = models(Traces(lake=lake, names=("toy", "bare")), bundles, ("usage.toy.nlp: damaged",))
 
-    drawn = set(figures([section]))
-    assert {f"shap-usage.toy.ctr-{target}" for target in USAGE_TARGETS} | {"shap-runtime.toy.ctr-run_s"} <= drawn
-    assert {"importance-runtime.toy.ctr"} <= drawn
-    assert {name.partition("-")[0] for name, each in figures([section]).items() if each.folded} == {"shap"}
-    closed = page("t", "s", [section]).partition('<details class="fold"><summary>')[2]
-    assert closed.startswith("How features moved single predictions (SHAP values)</summary>")
+    assert set(figures([section])) == {"importance-runtime.toy.ctr", "importance-usage.toy.ctr"}
     shown = tables([section])
     assert shown["runtime-models"].rows.row(0, named=True)["model"] == "runtime.toy.ctr@3"
     assert shown["usage-models"].rows["coverage"].to_list() == [None, None, 0.97, None]
