@@ -7,12 +7,11 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AliasChoices, BeforeValidator, Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from modelserve.wrong_values import fault_of
 from pipelines.errors import BadUsage
-from pipelines.places import beside, located
 
 __all__ = ["load_settings", "usable_cpus"]
 
@@ -31,9 +30,7 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid", populate_by_name=True
     )
 
-    lake: Annotated[Path | str, BeforeValidator(located)] = Field(
-        default=Path("data/lake"), description="folder of the lake, or s3://BUCKET/PREFIX"
-    )
+    lake: Path = Field(default=Path("data/lake"), description="folder of the lake")
     bundles: Path | None = Field(default=None, description="folder of cached models; next to the lake if unset")
     traces: Path | None = Field(default=None, description="folder of published files, one subfolder for each trace")
     energy: Path = Field(
@@ -55,9 +52,9 @@ class Settings(BaseSettings):
         description="where a new registry in a database keeps files of models, such as s3://BUCKET/PREFIX",
     )
 
-    def registry(self, lake: Path | str) -> str:
+    def registry(self, lake: Path) -> str:
         """Return the URI of the model registry: as set, else SQLite next to the lake."""
-        return self.tracking_uri or f"sqlite:///{beside(lake) / 'mlflow.db'}"
+        return self.tracking_uri or f"sqlite:///{lake.absolute().parent / 'mlflow.db'}"
 
 
 def load_settings() -> Settings:

@@ -4,8 +4,6 @@ Options and output only; the work is in `pipelines.fetch`, `pipelines.synth` and
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -63,9 +61,7 @@ def synth(
 class Wanted:
     """Options for the files to ingest, and the name of their trace."""
 
-    from_dir: str = option(
-        REQUIRED, "Folder of the files; for generic also one file, or postgresql://...", name="--from"
-    )
+    from_dir: str = option(REQUIRED, "Folder of the files; for generic also one file.", name="--from")
     mapping: Path | None = option(None, "For generic: TOML file that names the columns and units.")
     as_name: str | None = option(None, "Name of the trace in the lake.", name="--as", shown="the format's name")
     strict: float | None = option(
@@ -79,17 +75,17 @@ def ingest(
     source: Literal["pai", "helios", "philly", "openb", "generic"] = argument(
         REQUIRED, "Published format; generic: own files with a mapping."
     ),
-    lake: str | None = LAKE,
+    lake: Path | None = LAKE,
     check: bool = option(False, "Print what would be quarantined, where and why; write nothing."),
     form: Format = FORM,
 ) -> None:
     """Read files into the lake's tables; every row is kept, or quarantined with the rules it breaks."""
     folder = place_of(lake, demo=False).lake
-    with _opened_files(source, wanted.from_dir, wanted.mapping) as files:
-        if check:
-            _check_files(files, folder, wanted, form)
-        else:
-            _ingest_files(files, folder, wanted, engine, form)
+    files = _opened_files(source, wanted.from_dir, wanted.mapping)
+    if check:
+        _check_files(*files, folder, wanted, form)
+    else:
+        _ingest_files(*files, folder, wanted, engine, form)
 
 
 def init(
@@ -116,48 +112,36 @@ def init(
     say(f"next: edit {to} where it says LOOK, then taut ingest generic --mapping {to} --from {file} --check")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Files:
-    """Files to ingest: source (published format, or a mapping), folder, and name of the folder in messages."""
-
-    source: "str | Source"
-    folder: Path
-    label: str
-
-
-@contextmanager
-def _opened_files(source: str, location: str, mapping: Path | None) -> Iterator[_Files]:
-    """Open the files to ingest: the folder of a published format, or own files described by a mapping."""
-    from pipelines.cli.progress import step
+def _opened_files(source: str, location: str, mapping: Path | None) -> "tuple[str | Source, Path]":
+    """Return the source, by name if its format is published, and the folder of its files."""
     from pipelines.lake.sources import SOURCES
 
     if source in SOURCES:
         if mapping is not None:
             raise BadUsage(f"--mapping given for {source}, whose columns are known; use it with `taut ingest generic`")
-        yield _Files(source=source, folder=Path(location), label=location)
-        return
+        return source, Path(location)
     # Imported only here, because published formats do not need the mapping code.
     from pipelines.lake.generic.opening import opened_source
 
     if mapping is None:
         raise BadUsage("no --mapping; write one with `taut init FILE.csv`, or by hand (docs/own-cluster.md)")
-    # A database address may contain a password, so it is never printed.
-    label = "the database" if "://" in location else location
-    with step(f"opening {label}"), opened_source(mapping, location) as opened:
-        yield _Files(source=opened.source, folder=opened.folder, label=label)
+    opened = opened_source(mapping, location)
+    return opened.source, opened.folder
 
 
-def _ingest_files(files: _Files, lake: str | Path, wanted: Wanted, engine: EngineOptions, form: Format) -> None:
+def _ingest_files(
+    source: "str | Source", folder: Path, lake: Path, wanted: Wanted, engine: EngineOptions, form: Format
+) -> None:
     """Ingest the files; print one row per published table, and a warning for each file with quarantined rows."""
     from pipelines.cli.progress import byte_progress
     from pipelines.lake.ingest import ingest as run
     from pipelines.lake.manifest import flat
 
     runner, threads = engine.chosen(None)
-    with byte_progress(f"reading {files.label}") as progress:
+    with byte_progress(f"reading {wanted.from_dir}") as progress:
         report = run(
-            files.source,
-            files.folder,
+            source,
+            folder,
             lake,
             as_name=wanted.as_name,
             strict_share=wanted.strict,
@@ -175,13 +159,13 @@ def _ingest_files(files: _Files, lake: str | Path, wanted: Wanted, engine: Engin
     say(f"{'ingested' if report.changed else 'unchanged'}: trace {report.manifest.trace} in {lake}")
 
 
-def _check_files(files: _Files, lake: str | Path, wanted: Wanted, form: Format) -> None:
+def _check_files(source: "str | Source", folder: Path, lake: Path, wanted: Wanted, form: Format) -> None:
     """Check the files; print where each problem is and how to fix it. Exit with code 1 if an ingest would fail."""
     from pipelines.cli.progress import step
     from pipelines.lake.ingest import check
 
-    with step(f"checking {files.label}"):
-        report = check(files.source, files.folder, lake, as_name=wanted.as_name, strict_share=wanted.strict)
+    with step(f"checking {wanted.from_dir}"):
+        report = check(source, folder, lake, as_name=wanted.as_name, strict_share=wanted.strict)
     for warning in report.manifest.warnings if report.manifest else ():
         say(f"warning: {warning}")
     emit(
@@ -200,7 +184,7 @@ def _check_files(files: _Files, lake: str | Path, wanted: Wanted, form: Format) 
 
 def sql(
     query: str = argument(REQUIRED, "One SELECT over the tables and views named above; - reads it from stdin."),
-    lake: str | None = LAKE,
+    lake: Path | None = LAKE,
     form: Format = FORM,
     raw: bool = option(False, "In CSV, write texts that a spreadsheet runs as they are."),
     memory_mb: int = option(1500, "Most memory of the query, in MB.", minimum=100),

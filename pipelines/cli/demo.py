@@ -127,7 +127,7 @@ def _held_out(lake: "Lake", name: str, trained: "Sequence[Retrained]") -> "Pool"
     return job_pool(later, lake.table("usage", name).collect())
 
 
-def _print_next_commands(lake: str | Path) -> None:
+def _print_next_commands(lake: Path) -> None:
     commands = {
         f"taut simulate --truth shared --lake {lake}": "all arms and figures",
         f"taut rightsize --lake {lake}": "who requests too much",

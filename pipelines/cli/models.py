@@ -185,7 +185,7 @@ def promote(
         raise typer.Exit(1)
 
 
-def models(lake: str | None = LAKE, form: Format = FORM) -> None:
+def models(lake: Path | None = LAKE, form: Format = FORM) -> None:
     """List the registered models: versions, aliases, verdicts of the gate, and what answers."""
     from pipelines.models import tracking
 

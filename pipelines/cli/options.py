@@ -18,7 +18,6 @@ import typer
 from pipelines.errors import BadUsage, meant
 from pipelines.models import NEWEST
 from pipelines.options import REQUIRED, argument, option
-from pipelines.places import beside, located
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,12 +37,7 @@ Guard = Literal["usage", "none"]
 ALL: Final = "all of them"
 FORM: Format = option("table", "How to write the rows to stdout.", name="--format")
 FORM_JSON: Format = option("json", "How to write the rows to stdout.", name="--format")
-LAKE: str | None = option(
-    None,
-    "The lake: a folder, or s3://BUCKET/PREFIX.",
-    metavar="PLACE",
-    shown="TAUT_LAKE, data/lake, the demo's",
-)
+LAKE: Path | None = option(None, "The lake's folder.", shown="TAUT_LAKE, data/lake, the demo's")
 CLUSTER: str | None = option(None, "Only this cluster of the trace.", shown=ALL)
 SEED: int = option(0, "Seed of all random numbers.", minimum=0)
 THREADS: int | None = option(None, "Threads for training.", minimum=1, shown="TAUT_THREADS, else all")
@@ -61,7 +55,7 @@ SCHEDULER: str | None = option(
 class InLake:
     """Options for the lake and the trace of a command."""
 
-    lake: str | None = LAKE
+    lake: Path | None = LAKE
     trace: str | None = option(None, "Name of the trace in the lake.", shown="TAUT_TRACE, else the only one")
 
     def place(self) -> "Place":
@@ -191,35 +185,35 @@ def say(text: str) -> None:
 class Place:
     """Where a command works: the lake, the URI of the model registry, the folder of cached models."""
 
-    lake: str | Path
+    lake: Path
     tracking_uri: str
     bundles: Path
 
     def beside_registry(self, name: str) -> Path:
         """Return the path of a file next to the registry's database; next to the lake if the registry is a server."""
         database = self.tracking_uri.removeprefix(SQLITE)
-        return beside(self.lake if database == self.tracking_uri else Path(database)) / name
+        found = self.lake if database == self.tracking_uri else Path(database)
+        return found.absolute().parent / name
 
 
-def place_of(lake: str | Path | None, *, demo: bool = True) -> Place:
+def place_of(lake: Path | None, *, demo: bool = True) -> Place:
     """Return where a command works: in the given lake, else TAUT_LAKE, else data/lake, else the demo's lake.
 
-    The registry and the cached models are next to the lake (for one in a bucket, in the folder `data`) unless the
-    settings name them. Commands that create a lake
+    The registry and the cached models are next to the lake unless the settings name them. Commands that create a lake
     pass `demo=False`, which excludes the demo's lake. If the demo's lake is used, a notice on stderr names it.
     """
     from pipelines.settings import load_settings
 
     settings = load_settings()
-    folder = located(lake or settings.lake)
+    folder = lake or settings.lake
     unset = lake is None and "lake" not in settings.model_fields_set
-    if demo and unset and not Path(folder).exists() and DEMO_LAKE.is_dir():
-        _notice_demo(Path(folder).absolute())
+    if demo and unset and not folder.exists() and DEMO_LAKE.is_dir():
+        _notice_demo(folder.absolute())
         folder = DEMO_LAKE
     return Place(
         lake=folder,
         tracking_uri=settings.registry(folder),
-        bundles=settings.bundles or beside(folder) / "bundles",
+        bundles=settings.bundles or folder.absolute().parent / "bundles",
     )
 
 
@@ -230,7 +224,7 @@ def _notice_demo(absent: Path) -> None:
 
 
 @contextmanager
-def opened(lake: str | Path | None, trace: str | None) -> Iterator[tuple["OpenLake", str]]:
+def opened(lake: Path | None, trace: str | None) -> Iterator[tuple["OpenLake", str]]:
     """Open the lake; yield the lake and the name of the chosen trace."""
     from pipelines.lake.lake import Lake as OpenLake
 
@@ -245,7 +239,7 @@ def chosen_trace(lake: "OpenLake", trace: str | None) -> str:
     return lake.chosen(trace or load_settings().trace)
 
 
-def trace_of(lake: str | Path | None, trace: str | None) -> str:
+def trace_of(lake: Path | None, trace: str | None) -> str:
     """Return the name of the chosen trace, from the lake or from the cached models; the lake is closed again."""
     from pipelines.lake.lake import Lake as OpenLake
 

@@ -149,7 +149,7 @@ def _recommended_there(
         return [recommended_row(each) for each in answers]
 
 
-def _explain(answer_id: str, lake: str | None, logged: AnswerLog, form: Format) -> None:
+def _explain(answer_id: str, lake: Path | None, logged: AnswerLog, form: Format) -> None:
     from pipelines.cli.opening import logged_rows
     from pipelines.cli.serving import serve_settings
 

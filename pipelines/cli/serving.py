@@ -27,7 +27,6 @@ from pipelines.cli.commands import options_from
 from pipelines.cli.options import ALL, DEMO_LAKE, FORM, LAKE, SQLITE, Format, Place, emit, place_of, say
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, argument, option
-from pipelines.places import beside
 from pipelines.settings import load_settings
 
 DEFAULTS: Final = {
@@ -50,7 +49,7 @@ CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 def serve(
     given: Given,  # type: ignore[valid-type]  # a class made here
-    lake: str | None = LAKE,
+    lake: Path | None = LAKE,
     print_settings: bool = option(False, "Print all settings and exit."),
     form: Format = FORM,
 ) -> None:
@@ -95,7 +94,7 @@ def token(
     say("The service keeps its hash: TAUT_SERVE_TOKENS='[ENTRY, ...]'.")
 
 
-def serve_settings(lake: str | Path | None, options: Mapping[str, object]) -> ServeSettings:
+def serve_settings(lake: Path | None, options: Mapping[str, object]) -> ServeSettings:
     """Return the settings of the service; `options` of the command line that are None count as not given."""
     _check_names(os.environ)
     given = {name: value for name, value in options.items() if value is not None}
@@ -176,7 +175,7 @@ def _check_names(environment: Mapping[str, str]) -> None:
         raise BadUsage(f"{', '.join(strange)[:200]}: no such setting; `taut serve --print-settings` lists them all")
 
 
-def _place(lake: str | Path | None) -> Place:
+def _place(lake: Path | None) -> Place:
     """Return where the lake and the models are; in the demo's folder if there are no others."""
     place = place_of(lake, demo=False)
     demo = place_of(DEMO_LAKE)
@@ -199,7 +198,7 @@ def _beside(place: Place, said: ServeSettings) -> dict[str, object]:
         if "tracking_uri" not in said.model_fields_set:
             found["tracking_uri"] = _registry_of(place)
         if "store" not in said.model_fields_set:
-            found["store"] = f"{SQLITE}{beside(place.lake) / 'serve.db'}"
+            found["store"] = f"{SQLITE}{place.lake.absolute().parent / 'serve.db'}"
     if "trace" not in said.model_fields_set:
         found["trace"] = load_settings().trace or _only_trace(bundles)
     return found

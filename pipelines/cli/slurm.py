@@ -67,7 +67,7 @@ class Sacct:
 def history(
     sacct: Sacct,
     records: Path | None = option(None, "Folder of the records.", shown="slurm, next to the lake"),
-    lake: str | None = LAKE,
+    lake: Path | None = LAKE,
     as_name: str = option("slurm", "Name of the trace in the lake.", name="--as"),
     only: Literal["read", "ingest"] | None = option(
         None,
@@ -153,7 +153,7 @@ def reclaim(
     ),
     every_s: float = option(60.0, "Seconds between rounds.", minimum=1.0, maximum=86_400.0),
     once: bool = ONCE,
-    lake: str | None = LAKE,
+    lake: Path | None = LAKE,
     form: Format = FORM,
 ) -> None:
     """Report what could run beside the running jobs of each node, and which waiting jobs would fit; changes nothing.

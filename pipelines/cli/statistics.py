@@ -109,7 +109,7 @@ class GridOptions:
 def report(
     energy: GridOptions,
     out: Path = option(REQUIRED, "File to write; an existing one is replaced."),
-    lake: str | None = LAKE,
+    lake: Path | None = LAKE,
     trace: tuple[str, ...] = option((), "A trace (may be repeated).", shown="all of the lake"),
     cluster: str | None = CLUSTER,
     price_gpu_hour: str | None = option(None, 'Price of a GPU-hour, as "2.50 USD".', shown="no money"),

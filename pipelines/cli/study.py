@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class LakeOption:
     """Option of a study that reads the lake."""
 
-    lake: str | None = LAKE
+    lake: Path | None = LAKE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ def _run(
     _print(findings, output.form)
 
 
-def _context(stack: ExitStack, lake: str | None, threads: int | None, engine: "Engine", usual: str) -> "Context":
+def _context(stack: ExitStack, lake: Path | None, threads: int | None, engine: "Engine", usual: str) -> "Context":
     from functools import cache
 
     from pipelines.errors import LakeError

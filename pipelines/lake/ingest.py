@@ -98,7 +98,7 @@ def check(
     problems: list[Problem] = []
     manifest, failure = None, None
     with TemporaryDirectory(prefix="taut-check-") as scratch:
-        dry = replace(loading, lake=str(Path(scratch, "lake")), problems=problems)
+        dry = replace(loading, lake=Path(scratch, "lake"), problems=problems)
         try:
             manifest = _ingest(dry, strict_share, Local()).manifest
         except PipelineError as error:
@@ -111,8 +111,8 @@ def check(
 def _ingest(loading: Loading, strict_share: float | None, engine: Engine) -> IngestReport:
     source, trace, folder, held = loading.source, loading.trace, loading.folder, Lake(loading.lake)
     clusters = clusters_in(source, folder)
-    with held.writing(), ThreadPoolExecutor(READERS) as readers:
-        held.sweep(trace)
+    with held.storage.writing(), ThreadPoolExecutor(READERS) as readers:
+        held.sweep()
         if loading.say:
             loading.say(f"{trace}: reading {folder}", 0, 0)
         seen = Signatures(held.manifest_folder / f"{trace}.seen")
@@ -126,8 +126,7 @@ def _ingest(loading: Loading, strict_share: float | None, engine: Engine) -> Ing
             and held.storage.intact(before.outputs)
         ):
             _check_shares(before, source, strict_share)
-            if held.local:
-                held.refresh_views()
+            held.refresh_views()
             seen.keep()
             return IngestReport(manifest=before, changed=False)
         try:
@@ -138,8 +137,7 @@ def _ingest(loading: Loading, strict_share: float | None, engine: Engine) -> Ing
                     f"files in {folder} changed while they were read; nothing was committed. Ingest again."
                 )
         except BaseException:  # also an interrupt, which DuckDB raises as RuntimeError
-            if held.local:
-                held.sweep(trace)
+            held.sweep()
             raise
         held.commit(manifest)
         seen.keep()
@@ -147,10 +145,8 @@ def _ingest(loading: Loading, strict_share: float | None, engine: Engine) -> Ing
 
 
 def _paths(clusters: list[Cluster]) -> list[Path]:
-    """Return the files that hold rows, and the write-ahead logs next to database files."""
-    found = [file for cluster in clusters for file in cluster.files]
-    logs = [file.path.with_name(file.path.name + end) for file in found for end in file.table.logs]
-    return sorted({file.path for file in found}.union(log for log in logs if log.exists()))
+    """Return the files that hold rows."""
+    return sorted({file.path for cluster in clusters for file in cluster.files})
 
 
 def _inputs(paths: list[Path], folder: Path, seen: Signatures, readers: Executor) -> Callable[[], tuple[Input, ...]]:
@@ -205,7 +201,7 @@ def _loading(source: str | Source, from_dir: str | Path, lake: str | Path, as_na
     check_trace_name(name)
     if synthetic and name == source.name:
         raise BadUsage(f"the files in {from_dir} are synthetic and cannot be named {name}; use --as {SYNTHETIC_NAME}")
-    return Loading(lake=Lake(lake).where, source=source, trace=name, folder=Path(from_dir).absolute())
+    return Loading(lake=Lake(lake).path, source=source, trace=name, folder=Path(from_dir).absolute())
 
 
 def _prior_manifest(lake: Lake, trace: str, source: Source) -> Manifest | None:
@@ -247,7 +243,7 @@ def add_rows(lake: Lake, trace: str, cluster: str, fresh: Mapping[str, "pl.DataF
     import dataframely as dy
     import polars as pl
 
-    with lake.writing():
+    with lake.storage.writing():
         manifest = lake.manifest(trace)
         outputs = [each for each in manifest.outputs if not (each.table in fresh and each.cluster == cluster)]
         try:
@@ -259,10 +255,9 @@ def add_rows(lake: Lake, trace: str, cluster: str, fresh: Mapping[str, "pl.DataF
             grown = replace(manifest, outputs=tuple(outputs))
             lake.commit(grown)
         except (OSError, duckdb.Error, pl.exceptions.PolarsError, dy.exc.ValidationError) as error:
-            if lake.local:
-                lake.sweep(trace)
+            lake.sweep()
             reason = " ".join(str(error).split())[:SHOWN]
-            raise LakeError(f"rows were not added to {trace} in {lake.where} ({reason}); repeat the command") from error
+            raise LakeError(f"rows were not added to {trace} in {lake.path} ({reason}); repeat the command") from error
     return grown
 
 

@@ -2,8 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -13,7 +13,7 @@ from pipelines.errors import BadUsage, LakeError, meant
 from pipelines.lake import manifest as manifests
 from pipelines.lake import views
 from pipelines.lake.manifest import Manifest, Output, fingerprint
-from pipelines.lake.storage import Folder, damaged, missing, storage_of
+from pipelines.lake.storage import Folder, damaged, missing
 from pipelines.lake.views import COLUMNS
 
 if TYPE_CHECKING:
@@ -27,15 +27,11 @@ MOST_THREADS: Final = 4
 
 
 class Lake:
-    """A folder, or s3://BUCKET/PREFIX, of canonical tables; as a context manager, it closes its DuckDB connections.
-
-    `path` is the local folder from which files are read: the lake itself, or the local copy of one in a bucket.
-    """
+    """A folder of canonical tables; as a context manager, it closes its DuckDB connections."""
 
     def __init__(self, path: str | Path) -> None:
-        self.storage = storage_of(path)
-        self.path = self.storage.folder
-        self.where = self.storage.where
+        self.path = Path(path).absolute()
+        self.storage = Folder(self.path)
         self._open: list[duckdb.DuckDBPyConnection] = []
         self._seen = False
 
@@ -61,7 +57,7 @@ class Lake:
         self._require()
         held = self.traces()
         if len(held) > 1:
-            raise BadUsage(f"{self.where} holds {', '.join(held)}: choose one with --trace, in Python with trace=")
+            raise BadUsage(f"{self.path} holds {', '.join(held)}: choose one with --trace, in Python with trace=")
         return held[0]
 
     def manifest(self, trace: str) -> Manifest:
@@ -70,7 +66,7 @@ class Lake:
         if text is None:
             held = self.traces()
             raise LakeError(
-                f"no trace {trace!r} in {self.where} (it holds: {', '.join(held) or 'none'}){meant(trace, held)}; "
+                f"no trace {trace!r} in {self.path} (it holds: {', '.join(held) or 'none'}){meant(trace, held)}; "
                 "ingest it with `taut ingest`"
             )
         return manifests.from_json(text, trace)
@@ -96,7 +92,7 @@ class Lake:
         if name not in COLUMNS:
             raise LakeError(f"no table {name!r}; the lake has {', '.join(COLUMNS)}")
         schema = frame_schema(COLUMNS[name])
-        files = self.storage.local(self._outputs(name, trace, cluster))
+        files = self.storage.whole(self._outputs(name, trace, cluster))
         if not files:
             return pl.LazyFrame(schema=schema)
         frame = pl.scan_parquet(files, hive_partitioning=False, glob=False)
@@ -124,10 +120,6 @@ class Lake:
         seal(connection)
         return connection
 
-    def writing(self) -> AbstractContextManager[None]:
-        """Write to the lake: lock a folder, create it if it does not exist; note the manifests of a bucket."""
-        return self.storage.writing()
-
     def place(self, staged: Path, table: str, trace: str, cluster: str, rows: int) -> Output:
         """Move a table file from staging to its final name, derived from its content; return its manifest entry."""
         size, digest = fingerprint(staged)
@@ -136,23 +128,19 @@ class Lake:
         return Output(table=table, cluster=cluster, path=path, rows=rows, bytes=size)
 
     def commit(self, manifest: Manifest) -> None:
-        """Replace the trace's manifest, and where the tables are local, rebuild the views and sweep."""
+        """Replace the trace's manifest, rebuild the views and sweep."""
         if not self.storage.intact(manifest.outputs):
-            vanished = f"files of {manifest.trace} in {self.where} vanished before the commit"
+            vanished = f"files of {manifest.trace} in {self.path} vanished before the commit"
             raise LakeError(f"{vanished}; run the command again")
         self.storage.commit(manifest.trace, manifest.to_json())
-        if self.local:
-            self.refresh_views()
-            self.sweep(manifest.trace)
+        self.refresh_views()
+        self.sweep()
 
-    def sweep(self, trace: str) -> None:
-        """Delete files that no manifest names: those of interrupted ingests, and tables that a later ingest replaced.
-
-        In an object store, only old files of this trace are deleted; see `pipelines.lake.bucket`.
-        """
+    def sweep(self) -> None:
+        """Delete files that no manifest names: of interrupted ingests, and tables that a later ingest replaced."""
         readable = self.readable_manifests()
         named = {output.path for manifest in readable.values() for output in manifest.outputs}
-        self.storage.sweep(trace, named, [each for each in self.traces() if each not in readable])
+        self.storage.sweep(named, [each for each in self.traces() if each not in readable])
 
     def refresh_views(self) -> None:
         """Rebuild the DuckDB file with the views unless it is up to date; the caller must hold the lock for writing."""
@@ -172,23 +160,17 @@ class Lake:
         fresh.replace(self.views_file)
 
     @property
-    def local(self) -> bool:
-        """Return whether the lake itself is a local folder."""
-        return isinstance(self.storage, Folder)
-
-    @property
     def manifest_folder(self) -> Path:
-        """Return the folder of the manifests of a local lake, and of the marks of ingested files of any lake."""
+        """Return the folder of the manifests and of the marks of ingested files."""
         return self.path / "manifests"
 
     @property
     def views_file(self) -> Path:
-        """Return the path of the DuckDB file with the views, in `path`."""
+        """Return the path of the DuckDB file with the views."""
         return self.path / "taut.duckdb"
 
     def _files(self, name: str) -> list[Path]:
-        outputs = self._outputs(name)
-        return [self.path / output.path for output in outputs] if self.local else self.storage.local(outputs)
+        return [self.path / output.path for output in self._outputs(name)]
 
     def _outputs(self, name: str, trace: str | None = None, cluster: str | None = None) -> list[Output]:
         held = [self.manifest(t) for t in ([trace] if trace else self.traces())]
@@ -232,7 +214,7 @@ class Lake:
 
     def _require(self) -> None:
         if not self.traces():
-            raise LakeError(f"no lake at {self.where}; make one with `taut ingest`")
+            raise LakeError(f"no lake at {self.path}; make one with `taut ingest`")
 
 
 def configured(
@@ -263,21 +245,6 @@ def seal(connection: duckdb.DuckDBPyConnection) -> None:
     for setting in ("python_enable_replacements", "allow_community_extensions", "enable_external_access"):
         connection.execute(f"SET {setting} = false")
     connection.execute("SET lock_configuration = true")
-
-
-@contextmanager
-def opened_sealed(path: Path, spill: Path, *, database: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a user's file on a sealed connection, which can read this file and write to `spill`, nothing else.
-
-    It is a DuckDB database, opened read-only, or a file that a query will name.
-    """
-    connection = configured(path if database else None, read_only=database, spill=spill)
-    try:
-        connection.execute(f"SET allowed_paths = {sql_list([] if database else [str(path)])}")
-        seal(connection)
-        yield connection
-    finally:
-        connection.close()
 
 
 def sql_list(values: Iterable[str]) -> str:

@@ -131,7 +131,7 @@ def from_json(text: str, trace: str) -> Manifest:
 
 
 def _output(**fields: Any) -> Output:  # values read from JSON
-    """Return an output; its path stays in the folder of its table, as the manifest may come from a bucket."""
+    """Return an output; its path stays in the folder of its table, as the manifest may come from elsewhere."""
     output = Output(**fields)
     folder, *parts = output.path.split("/")
     if folder != output.table or not parts or not all(parts) or {".", ".."} & {folder, *parts}:
@@ -152,17 +152,10 @@ def flat(manifest: Manifest) -> Iterator[dict[str, str | int | None]]:
         }
 
 
-SQLITE_LOG: Final = "-wal"
-
-
 def mark_of(path: Path) -> tuple[int, ...]:
-    """Return a file's device, inode, size, mtime and ctime; unlike mtime, ctime cannot be set back by the owner.
-
-    The ctime of an SQLite log is replaced by 0, because reading the database as root changes the log's ctime.
-    """
+    """Return a file's device, inode, size, mtime and ctime; unlike mtime, ctime cannot be set back by the owner."""
     state = path.stat()
-    changed = 0 if path.name.endswith(SQLITE_LOG) else state.st_ctime_ns
-    return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, changed)
+    return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
 
 class Signatures:

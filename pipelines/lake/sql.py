@@ -70,7 +70,7 @@ def query(
                 refuse_all_but_select(connection, text)
             except duckdb.Error as error:
                 raise QueryRefused(f"DuckDB cannot run the query: {_with_hint(error)}") from error
-        job = Job(lake.where, text, str(folder), memory_mb, result_mb)
+        job = Job(str(lake.path), text, str(folder), memory_mb, result_mb)
         command = [sys.executable, "-P", "-m", "pipelines.lake.sql"]  # -P: nothing is imported from the present folder
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as child:  # noqa: S603  # our own module

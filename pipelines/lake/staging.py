@@ -76,7 +76,7 @@ class Loading:
     A dry run collects problems in `problems`, also those found before loading fails.
     """
 
-    lake: str
+    lake: Path
     source: Source
     trace: str
     folder: Path

@@ -1,4 +1,4 @@
-"""Where a lake is: a folder, or an object store with the same operations; locks, and folders that end with them."""
+"""The files of a lake's folder: staging, commits, sweeps; locks, and folders that end with them."""
 
 import fcntl
 import os
@@ -7,39 +7,30 @@ import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 from pipelines.errors import LakeError
 from pipelines.lake.manifest import Output
 from pipelines.lake.views import COLUMNS
-from pipelines.places import located
 
-if TYPE_CHECKING:
-    from pipelines.lake.bucket import Bucket
-
-__all__ = ["exclusive", "storage_of"]
+__all__ = ["exclusive"]
 
 LOCK: Final = "lock"
 
 
 class Folder:
-    """A lake in a local folder; `Bucket` has the same methods. DuckDB and Polars read the files below `folder`."""
+    """The files of a lake; DuckDB and Polars read those that a manifest names."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    @property
-    def where(self) -> str:
-        """Return the path of the lake."""
-        return str(self.folder)
 
     def manifests(self) -> dict[str, str]:
         """Return the text of every manifest, by trace."""
         return {path.stem: path.read_text() for path in sorted(self._manifests.glob("*.json"))}
 
-    def local(self, outputs: Sequence[Output]) -> list[Path]:
-        """Return the local paths of table files; raise LakeError if one is missing, or its size differs."""
+    def whole(self, outputs: Sequence[Output]) -> list[Path]:
+        """Return the paths of table files; raise LakeError if one is missing, or its size differs."""
         return [_whole(self.folder / output.path, output.bytes) for output in outputs]
 
     @contextmanager
@@ -90,7 +81,7 @@ class Folder:
         paths = ((self.folder / output.path, output.bytes) for output in outputs)
         return all(path.is_file() and path.stat().st_size == size for path, size in paths)
 
-    def sweep(self, trace: str, named: Collection[str], unreadable: Collection[str]) -> None:  # noqa: ARG002
+    def sweep(self, named: Collection[str], unreadable: Collection[str]) -> None:
         """Delete the files of all traces that no manifest names: the lock guarantees that no other process writes."""
         shutil.rmtree(self.folder / "staging", ignore_errors=True)
         unknown = {f"trace={trace}" for trace in unreadable}
@@ -111,17 +102,6 @@ class Folder:
     @property
     def _manifests(self) -> Path:
         return self.folder / "manifests"
-
-
-def storage_of(where: str | Path) -> "Folder | Bucket":
-    """Return the storage of a lake: a folder, or s3://BUCKET/PREFIX."""
-    place = located(where)
-    if isinstance(place, Path):
-        return Folder(place.absolute())
-    # Imported here because it takes time, and lakes in a folder do without its packages.
-    from pipelines.lake.bucket import Bucket
-
-    return Bucket(place)
 
 
 def _whole(path: Path, expected: int) -> Path:

@@ -59,7 +59,7 @@ def chosen(lake: Lake, names: list[str] | None) -> tuple[str, ...]:
     """Return the named traces, each once, or all traces of the lake."""
     wanted = tuple(dict.fromkeys(names or lake.traces()))
     if not wanted:
-        raise LakeError(f"no lake at {lake.where}; make one with `taut ingest`")
+        raise LakeError(f"no lake at {lake.path}; make one with `taut ingest`")
     for name in wanted:
         lake.manifest(name)
     if len(wanted) > MOST_TRACES:

@@ -68,7 +68,7 @@ def test_what_is_installed_is_in_the_lock_and_held_to_hashes(stages: list[list[t
 
 def test_the_lock_holds_the_drivers_of_what_the_manifests_name() -> None:
     locked = {line.partition("==")[0] for line in (ROOT / "requirements.lock").read_text().splitlines() if "==" in line}
-    assert {"psycopg", "psycopg-binary", "boto3", "s3fs", "mlflow"} <= locked
+    assert {"psycopg", "psycopg-binary", "boto3", "mlflow"} <= locked
 
 
 def test_it_is_not_root_and_says_how_to_ask_whether_it_lives(stages: list[list[tuple[str, str]]]) -> None:

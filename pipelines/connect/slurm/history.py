@@ -156,8 +156,8 @@ def ingest_records(folder: Path, lake: str | Path, trace: str) -> int:
     from pipelines.lake.generic.opening import opened_source
     from pipelines.lake.ingest import ingest
 
-    with opened_source(MAPPING, str(folder)) as opened:
-        report = ingest(opened.source, opened.folder, lake, as_name=trace)
+    opened = opened_source(MAPPING, folder)
+    report = ingest(opened.source, opened.folder, lake, as_name=trace)
     return sum(account.rows_quarantined for account in report.manifest.accounts)
 
 

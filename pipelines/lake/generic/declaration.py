@@ -11,15 +11,7 @@ from pipelines.errors import MappingError
 from pipelines.lake.generic.conversions import EPOCHS, SLURM_STEP, TEXT_SLOT, cases, literal, skipped_hours, time_value
 from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, PERCENT, REQUEST_OF, TIME, USAGE_COLUMNS, Kind
 from pipelines.lake.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping, columns_of
-from pipelines.lake.generic.records import (
-    LOGS,
-    MOST_RECORD_CHARACTERS,
-    duckdb_records,
-    records_in,
-    sqlite_records,
-    written_records,
-)
-from pipelines.lake.generic.text_records import text_records
+from pipelines.lake.generic.records import MOST_RECORD_CHARACTERS, records_of
 from pipelines.lake.reading import COLUMN_COUNT, TOO_LONG, UNREADABLE
 from pipelines.lake.sources.source import (
     COMPUTED,
@@ -35,8 +27,6 @@ from pipelines.lake.sources.source import (
     negative,
 )
 
-LOGS_OF: Final = {"sqlite": LOGS, "duckdb": (".wal",)}
-"""Suffixes of write-ahead log files, by database format."""
 JOB_STEP: Final = "job_step"
 IMPLIED: Final = {"run_s": "end_ts - start_ts", "queue_s": "start_ts - submit_ts", "end_ts": "start_ts + run_s"}
 """Derivation of a column that is not mapped, used if both of its operands are mapped."""
@@ -50,7 +40,7 @@ RATES: Final = ("net_read_bytes_per_s", "net_write_bytes_per_s")
 USED: Final = tuple(name for name in USAGE_COLUMNS if name not in (*RATES, "instances_measured"))
 
 
-def wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str | int]:
+def _wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str | int]:
     """Return the input columns that a table's mapping names, without duplicates, in order."""
     return list(dict.fromkeys(each.column for each in columns.values() if each.column is not None))
 
@@ -58,14 +48,7 @@ def wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str | int]:
 def _records(
     rows: RowsMapping, columns: Mapping[str, ColumnMapping], name: str, plain: Path, target: Path, file: str
 ) -> Records:
-    wanted = wanted_of(columns)
-    if rows.format in ("csv", "jsonl"):
-        return text_records(plain, file, rows, wanted, name, target)
-    if rows.format in ("parquet", "duckdb"):
-        return written_records(duckdb_records(plain, file, rows, wanted, target.parent), len(wanted), target, file)
-    if rows.format == "sqlite":
-        return written_records(sqlite_records(plain, file, rows, wanted), len(wanted), target, file)
-    return records_in(plain)  # `opening.py` has fetched the rows of PostgreSQL as records already
+    return records_of(plain, file, rows, _wanted_of(columns), name, target)
 
 
 def job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) -> RawTable:
@@ -133,8 +116,7 @@ def _table(
         rules=tuple(rules),
         passing=tuple(column.name for column in made if column.name.endswith(WHOLE)),
         records=partial(_records, rows, columns, name),
-        counted_in="line" if rows.format in ("csv", "jsonl") else "row",
-        logs=LOGS_OF.get(rows.format, ()),
+        counted_in="line" if rows.format == "csv" else "row",
     )
 
 
@@ -167,7 +149,7 @@ def _columns(
         raise MappingError(
             f"{' and '.join(sorted(set(error.args[1])))} are derived from each other; map one"
         ) from error
-    places = {name: position for position, name in enumerate(wanted_of(columns), start=1)}
+    places = {name: position for position, name in enumerate(_wanted_of(columns), start=1)}
     made = []
     for name in ordered:
         if name in derived:
@@ -229,7 +211,7 @@ def _value(mapped: ColumnMapping, kind: Kind, rows: RowsMapping) -> str:
 def cures_of(mapping: GenericMapping) -> dict[str, str]:
     """Return advice for each rule whose correction depends on the mapping, by rule name."""
     cures = {
-        UNREADABLE: "the line cannot be read: an open quote, bytes of another encoding, or not a JSON object; "
+        UNREADABLE: "the line cannot be read: an open quote, or bytes of another encoding; "
         "set quote, delimiter or encoding, or export the row again",
         COLUMN_COUNT: "the row has more or fewer fields than the others: quote fields that contain the delimiter",
         JOB_STEP: "the row is a step of a job: export with sacct -X, and join the use of steps to their jobs",

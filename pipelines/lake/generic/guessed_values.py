@@ -233,9 +233,6 @@ def _share(hits: Iterable[bool]) -> float:
 MOST_BYTES: Final = 1 << 20
 MOST_ROWS: Final = 2000
 DELIMITERS: Final = ",;\t|"
-JSON_LINES: Final = re.compile(r'\{\s*".*\}')
-"""Pattern of a first line that is a JSON object as a whole."""
-
 JSON_START: Final = re.compile(r'\s*(\{\s*"|\[\s*[\[{])')
 PARQUET: Final = b"PAR1"
 
@@ -286,13 +283,10 @@ def _of_text(path: Path) -> Sample:
 
 def _check_no_json(path: Path, text: str) -> None:
     """Raise SourceError with what to do about a text of JSON."""
-    mapping = 'write a mapping with format = "jsonl" by hand (docs/own-cluster.md)'
-    if JSON_LINES.fullmatch(text.lstrip().partition("\n")[0].rstrip()):
-        raise SourceError(f"{path}: found JSON lines; init reads CSV and Parquet. For JSON lines, {mapping}")
     if JSON_START.match(text):
         raise SourceError(
-            f"{path}: found a JSON document; init reads CSV and Parquet. Write one object per line, of an array with "
-            f"jq -c '.[]', then {mapping}"
+            f"{path}: found JSON; expected CSV or Parquet. Convert it in Python: "
+            f"polars.read_ndjson({path.name!r}).write_parquet('jobs.parquet'); read_json for an array"
         )
 
 

@@ -1,4 +1,4 @@
-"""The mapping file (TOML): files or query, columns and units. It is checked before any row is read."""
+"""The mapping file (TOML): files, columns and units. It is checked before any row is read."""
 
 import re
 import tomllib
@@ -34,7 +34,6 @@ DERIVED: Final = {
 """Accepted derivations of each column; the result is null if an operand is null."""
 
 NULLS: Final = ("", "NA", "N/A", "None", "NULL", "null", "nan", "NaN", "Unknown")
-DATABASES: Final = ("duckdb", "sqlite", "postgres")
 Text = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]+$")]
 Cell = Text | int | float | bool
 _STRICT: Final = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -73,13 +72,12 @@ class ColumnMapping(BaseModel):
 
 
 class RowsMapping(BaseModel):
-    """The mapping of one table: its columns, and the file and format or the query that gives its rows."""
+    """The mapping of one table: its columns, and the file that gives its rows, with its format."""
 
     model_config = _STRICT
 
-    format: Literal["csv", "jsonl", "parquet", "duckdb", "sqlite", "postgres"] = "csv"
+    format: Literal["csv", "parquet"] = "csv"
     file: Text | None = None
-    query: Annotated[str, StringConstraints(min_length=1, max_length=100_000)] | None = None
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1, pattern=r"^[^\r\n\x00\"]$")] = ","
     quote: Annotated[str, StringConstraints(max_length=1, pattern=r"^[^\r\n\x00]?$")] = '"'
     encoding: Literal["utf-8", "utf-16", "latin-1", "cp1252", "gb18030", "shift_jis", "euc_jp", "euc_kr"] = "utf-8"
@@ -89,14 +87,7 @@ class RowsMapping(BaseModel):
     columns: dict[str, ColumnMapping]
 
     @model_validator(mode="after")
-    def _file_or_query(self) -> Self:
-        database = self.format in DATABASES
-        if database and self.query is None:
-            raise ValueError(f"format {self.format} without a query; expected query = 'SELECT ...'")
-        if not database and self.query is not None:
-            raise ValueError(f"a query of a {self.format} file; expected none, or a database's format")
-        if self.query is not None and (";" in self.query or not re.match(r"\s*(select|with)\b", self.query, re.I)):
-            raise ValueError("a query that is no single SELECT; expected SELECT or WITH first, and no semicolon")
+    def _file_inside(self) -> Self:
         if self.file is not None:
             inside = PurePosixPath(self.file)
             if inside.is_absolute() or ".." in inside.parts or "\\" in self.file:
@@ -202,8 +193,6 @@ def _file_faults(mapping: GenericMapping) -> list[str]:
         faults.append(f"both cluster = {mapping.cluster!r} and {CLUSTER} in a file's name; expected one")
     for name, rows in (("jobs", mapping.jobs), ("machines", mapping.machines)):
         file = (rows.file if rows else None) or ""
-        if rows is not None and rows.format == "postgres" and CLUSTER in file:
-            faults.append(f"[{name}] is of format postgres and has no files; expected no {CLUSTER}")
         if file.count(CLUSTER) > 1:
             faults.append(f"[{name}] has the file {file[:80]!r} with {CLUSTER} twice; expected it once")
         if rows is not None and (CLUSTER in file) != (mapping.cluster_files is not None):

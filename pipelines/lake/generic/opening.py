@@ -1,26 +1,22 @@
-"""Open a user's data with a mapping: make a folder, file or PostgreSQL address a source to ingest, with its SELECTs."""
+"""Open a user's data with a mapping: make a folder or file a source to ingest, with its SELECTs."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE, ROLE_WHOLE_JOB, TASK_TYPE_OF_WORKLOAD, Status, TaskType
 from pipelines.errors import MappingError, SourceError
-from pipelines.lake.generic.declaration import cures_of, implied_of, job_table, machine_table, wanted_of
+from pipelines.lake.generic.declaration import cures_of, implied_of, job_table, machine_table
 from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
 from pipelines.lake.generic.mapping import ColumnMapping, GenericMapping, RowsMapping, read_mapping
-from pipelines.lake.generic.records import postgres_records, written_records
 from pipelines.lake.manifest import Input
 from pipelines.lake.sources.source import CLUSTER, Remark, Source, clusters_by_file, one_cluster, translated
 
 __all__ = ["opened_source"]
 
 NAME: Final = "generic"
-SCHEMES: Final = ("postgresql://", "postgres://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,24 +27,18 @@ class OpenedSource:
     folder: Path
 
 
-@contextmanager
-def opened_source(mapping_file: Path, place: str) -> Iterator[OpenedSource]:
-    """Open the folder, file or PostgreSQL database at `place`; rows of the latter go to a temporary folder."""
+def opened_source(mapping_file: Path, place: str | Path) -> OpenedSource:
+    """Open the folder or file at `place`."""
     mapping = read_mapping(mapping_file)
     tables = {"jobs": mapping.jobs} | ({"machines": mapping.machines} if mapping.machines else {})
-    if place.startswith(SCHEMES):
-        with TemporaryDirectory(prefix="taut-rows-") as scratch:
-            yield OpenedSource(source=_fetched(mapping, tables, place, Path(scratch)), folder=Path(scratch))
-        return
-    remote = [name for name, rows in tables.items() if rows.format == "postgres"]
-    if remote:
-        raise MappingError(f"[{remote[0]}] is of format postgres; expected --from postgresql://USER@HOST/DATABASE")
     path = Path(place)
+    if "://" in str(place):  # it may contain a password, so it is not printed
+        raise SourceError("--from names an address; expected a folder or file. Export the rows to CSV or Parquet.")
     if not path.exists():
         raise SourceError(f"nothing at {place}; expected the folder of the mapping's files, or its one file")
     folder = path if path.is_dir() else path.absolute().parent
     files = {name: _file_of(name, rows, path) for name, rows in tables.items()}
-    yield OpenedSource(source=source_of(mapping, files), folder=folder)
+    return OpenedSource(source=source_of(mapping, files), folder=folder)
 
 
 def _file_of(table: str, rows: RowsMapping, path: Path) -> str:
@@ -60,18 +50,6 @@ def _file_of(table: str, rows: RowsMapping, path: Path) -> str:
     if rows.file is None:
         raise MappingError(f"[{table}] names no file; expected file = '...', a path below the folder given with --from")
     return rows.file
-
-
-def _fetched(mapping: GenericMapping, tables: dict[str, RowsMapping], address: str, scratch: Path) -> Source:
-    files = {}
-    for name, rows in tables.items():
-        if rows.format != "postgres":
-            raise MappingError(f"[{name}] is of format {rows.format}; expected postgres with that --from")
-        usage = mapping.usage.columns if mapping.usage and name == "jobs" else {}
-        wanted = wanted_of({**rows.columns, **usage})
-        files[name] = f"query of {name}"
-        written_records(postgres_records(address, rows, wanted), len(wanted), scratch / files[name], files[name])
-    return source_of(mapping, files)
 
 
 def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:

@@ -1,59 +1,94 @@
-"""Records: the common form of rows that DuckDB does not read in place; they are written to a Parquet file in batches.
+"""Records: the common form of the rows of a user's CSV and Parquet files.
 
-SQLite and PostgreSQL are read by Python drivers, because DuckDB's extensions for them would have to be downloaded.
-Every database and Parquet file is read by one SELECT without write access.
+DuckDB reads Parquet, and UTF-8 text without quotes. Python's `csv` splits any other CSV in strict mode; it reports line
+numbers and supports more encodings; its records are written to a Parquet file in batches.
 """
 
-import json
-import sqlite3
+import csv
+import mmap
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
-from datetime import date, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.errors import QueryRefused, SourceError
+from pipelines.errors import SourceError
 from pipelines.lake.generic.mapping import RowsMapping
-from pipelines.lake.lake import opened_sealed
-from pipelines.lake.reading import KEPT_CHARACTERS, TOO_LONG, UNREADABLE, escaped
+from pipelines.lake.reading import (
+    COLUMN_COUNT,
+    KEPT_CHARACTERS,
+    TOO_LONG,
+    UNREADABLE,
+    escaped,
+    numbered_by_order,
+    separated,
+)
 from pipelines.lake.sources.source import Records
-from pipelines.lake.sql import refuse_all_but_select
 
 BATCH_RECORDS: Final = 20_000
-MOST_RECORDS: Final = 200_000_000
 MOST_RECORD_CHARACTERS: Final = 1 << 20
 """Maximum number of characters in a row; a longer row is quarantined without being parsed."""
 NO_CHARACTER: Final = "\ufffd"
 """The Unicode replacement character, which decoding gives for bytes that are not valid text."""
 
-FETCHED: Final = 5_000
-LOGS: Final = ("-wal", "-journal")
-"""Suffixes of the log files that SQLite keeps next to a database while a process writes to it."""
-BUSY_S: Final = 20.0
-ALLOWED: Final = frozenset(
-    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-)
-NESTED: Final = ("STRUCT", "MAP", "UNION", "BLOB", "BIT")
+MOST_LINES: Final = 100
+"""Maximum number of lines in a record; with more, a quote was probably not closed."""
+
+NEVER_IN_PLAIN: Final = (b"\r", b"\0", b"\1", b"\2", b"\n\n", NO_CHARACTER.encode())
+
+
+def records_of(
+    path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int], table: str, target: Path
+) -> Records:
+    """Return the SQL that reads the wanted columns of a file as the texts w1, w2, ..., without header and empty lines.
+
+    `file` is the file's name for messages, `target` a file that may be written.
+    """
+    if rows.format == "parquet":
+        return _parquet_records(path, file, [str(name) for name in wanted])
+    if not _is_plain(path, rows):
+        return _written(_csv_records(path, file, rows, wanted), len(wanted), target)
+    count, places = _layout(_fields(path, rows), file, rows, wanted)
+    texts = "".join(f", f[{place + 1}] AS w{nth}" for nth, place in enumerate(places, start=1))
+    return separated(path, table, delimiter=rows.delimiter, skip=int(rows.header), counts=(count,), texts=texts)
+
+
+def _parquet_records(path: Path, file: str, wanted: Sequence[str]) -> Records:
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"{file} cannot be read as Parquet: {str(error).partition(chr(10))[0][:300]}") from error
+    for name in wanted:
+        kind = schema.field(_require(file, name, schema.names)).type
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            raise SourceError(f"{file}: the column {name!r} is of type {kind}; expected a number, text or time")
+    texts = {f"w{nth}": name.replace('"', '""') for nth, name in enumerate(wanted, start=1)}
+    casts = ", ".join(f'CAST("{name}" AS VARCHAR) AS {text}' for text, name in texts.items())
+    line = "concat_ws(', ', " + ", ".join(f"left(coalesce({text}, ''), 200)" for text in texts) + ")"
+    whole = f"concat({', '.join(texts)})"
+    fault = (
+        f"CASE WHEN length({whole}) > {MOST_RECORD_CHARACTERS} THEN '{TOO_LONG}' "
+        f"WHEN contains({whole}, chr(0)) OR contains({whole}, '{NO_CHARACTER}') THEN '{UNREADABLE}' END"
+    )
+    read = f"SELECT {casts} FROM read_parquet('{escaped(path)}', hive_partitioning = false)"
+    found = f"(SELECT *, left({line}, {KEPT_CHARACTERS}) AS line, {fault} AS fault FROM ({read}))"
+    return Records(rows=found, numbered=f"(SELECT *, nth + 1 AS place FROM {numbered_by_order(found)})")
 
 
 class Record(NamedTuple):
-    """A row: place (line number in a text file, else row number), raw text, field texts, and the rule it breaks."""
+    """A row: its line number, raw text, field texts, and the rule it breaks."""
 
     place: int
     raw: str
-    texts: Sequence[str | None]
+    texts: Sequence[str]
     fault: str | None = None
 
 
-def written_records(records: Iterable[Record], columns: int, target: Path, what: str) -> Records:
-    """Write records to a Parquet file, and return the SQL that reads it; the texts are the columns w1, w2, ..."""
+def _written(records: Iterable[Record], columns: int, target: Path) -> Records:
+    """Write records to a Parquet file, and return the SQL that reads it."""
     names = ("line", "fault", *(f"w{i + 1}" for i in range(columns)))
     schema = pa.schema([("nth", pa.int64()), ("place", pa.int64()), *((name, pa.string()) for name in names)])
     left, rows = iter(records), 0
@@ -61,15 +96,8 @@ def written_records(records: Iterable[Record], columns: int, target: Path, what:
         while batch := list(islice(left, BATCH_RECORDS)):
             writer.write_batch(_batch(batch, rows, columns, schema))
             rows += len(batch)
-            if rows > MOST_RECORDS:  # for example from a query that never ends
-                raise SourceError(f"{what} gives more than {MOST_RECORDS} rows; expected a table of jobs")
-    return records_in(target)
-
-
-def records_in(target: Path) -> Records:
-    """Return the SQL that reads a Parquet file of records."""
-    rows = f"read_parquet('{escaped(target)}', hive_partitioning = false)"
-    return Records(rows=rows, numbered=rows)
+    found = f"read_parquet('{escaped(target)}', hive_partitioning = false)"
+    return Records(rows=found, numbered=found)
 
 
 def _batch(records: Sequence[Record], before: int, columns: int, schema: pa.Schema) -> pa.RecordBatch:
@@ -85,7 +113,7 @@ def _batch(records: Sequence[Record], before: int, columns: int, schema: pa.Sche
     return pa.record_batch(arrays, schema=schema)
 
 
-def require(file: str, name: str, names: Sequence[str]) -> str:
+def _require(file: str, name: str, names: Sequence[str]) -> str:
     """Return `name` if the file has a column of that name."""
     if name in names:
         return name
@@ -94,117 +122,125 @@ def require(file: str, name: str, names: Sequence[str]) -> str:
     raise SourceError(f"{file} lacks the column {name!r} that the mapping names; it has {held}. {cure}")
 
 
-def text_of(value: object) -> str | None:
-    """Return a value as text; lists and objects become JSON."""
-    if value is None:
-        return None
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if not text.isascii():
-        text.encode()  # raises on lone surrogates, which JSON can escape
-    if "\0" in text:
-        raise ValueError("a NUL character")
-    return text
+class Line(NamedTuple):
+    """A line's text including its line end, its number from 1, and the rule that it breaks, if any."""
+
+    number: int
+    text: str
+    fault: str | None = None
 
 
-def sqlite_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    """Yield the rows that the mapping's query returns from an SQLite file."""
-    # Without a log file, no process is writing: open the database as immutable, so that SQLite creates no log file.
-    living = any(path.with_name(path.name + log).exists() for log in LOGS)
-    address = f"file:{quote(str(path))}?mode=ro{'' if living else '&immutable=1'}"
-    try:
-        with closing(sqlite3.connect(address, uri=True, timeout=BUSY_S)) as connection:
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 4 * MOST_RECORD_CHARACTERS)
-            connection.text_factory = lambda data: data.decode("utf-8", "replace")
-            connection.set_authorizer(lambda action, *_: 0 if action in ALLOWED else sqlite3.SQLITE_DENY)
-            cursor = connection.execute(rows.query or "")
-            yield from _records(file, [each[0] for each in cursor.description], _fetched(cursor), wanted)
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # raised if a damaged schema contains invalid text
-        raise SourceError(
-            f"{file} with the mapping's query: {error}; expected an SQLite file and one SELECT"
-        ) from error
+def lines_of(path: Path, encoding: str) -> Iterator[Line]:
+    """Yield the lines of a file, without a byte order mark."""
+    with path.open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, errors="replace", newline="") as stream:
+        number = 1
+        while text := stream.readline(MOST_RECORD_CHARACTERS):
+            fault = None
+            if len(text) == MOST_RECORD_CHARACTERS and text[-1] not in "\r\n":
+                fault = TOO_LONG
+                while (rest := stream.readline(MOST_RECORD_CHARACTERS)) and rest[-1] not in "\r\n":
+                    pass
+            elif "\0" in text or (not text.isascii() and not _is_text(text)):
+                fault = UNREADABLE
+            if fault is not None:
+                text = text.replace("\0", NO_CHARACTER).encode("utf-8", "replace").decode()
+            yield Line(number, text, fault)
+            number += 1
 
 
-def postgres_records(address: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    """Yield the rows that the mapping's query returns from PostgreSQL, in a read-only transaction."""
-    try:
-        import psycopg
-    except ImportError as error:
-        raise SourceError("reading PostgreSQL needs psycopg, which is not installed; install taut[postgres]") from error
-    try:
-        with psycopg.connect(address, connect_timeout=10, application_name="taut ingest") as connection:
-            connection.read_only = True
-            with connection.cursor(name="taut") as cursor:
-                cursor.itersize = FETCHED
-                # A named cursor runs only a SELECT, and the mapping check refuses queries with a semicolon.
-                cursor.execute((rows.query or "").encode())
-                names = [each.name for each in cursor.description or ()]
-                yield from _records("the query", names, cursor, wanted)
-    except psycopg.Error as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise SourceError(f"the PostgreSQL database refused: {reason}; expected an address and one SELECT") from error
+def _is_text(text: str) -> bool:
+    return NO_CHARACTER not in text and not any("\ud800" <= each <= "\udfff" for each in text)
 
 
-def duckdb_records(
-    path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int], scratch: Path
-) -> Iterator[Record]:
-    """Yield the rows of a Parquet file, or those that the mapping's query returns from a DuckDB file."""
-    database = rows.format == "duckdb"
-    table = f"({rows.query}\n)" if database else f"read_parquet('{escaped(path)}', hive_partitioning = false)"
-    try:
-        with (
-            TemporaryDirectory(prefix="records-", dir=scratch) as spill,
-            opened_sealed(path, Path(spill), database=database) as connection,
-        ):
-            if database:
-                refuse_all_but_select(connection, rows.query or "")
-            described = connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall()
-            kinds = {str(row[0]): str(row[1]) for row in described}
-            for name in map(str, wanted):
-                kind = kinds[require(file, name, list(kinds))]
-                if kind.startswith(NESTED) or kind.endswith("]"):
-                    raise SourceError(
-                        f"{file}: the column {name!r} is of type {kind[:60]}; expected a number, text or time"
-                    )
-            quoted = ['"' + str(name).replace('"', '""') + '"' for name in wanted]
-            texts = ", ".join(f"CAST({name} AS VARCHAR) AS {name}" for name in quoted)
-            cursor = connection.execute(f"SELECT {texts or 'true'} FROM {table}")
-            yield from _records(file, list(map(str, wanted)), _fetched(cursor), wanted)
-    except QueryRefused as error:
-        raise SourceError(f"{file} with the mapping's query: {error}") from error
-    except duckdb.Error as error:
-        reason = str(error).partition("\n")[0].replace(str(path), file)[:300]
-        raise SourceError(f"{file} cannot be read as {rows.format}: {reason}") from error
+class _Spoiled(Exception):
+    """Raised for a line that is not valid text, and for a record of more than `MOST_LINES` lines."""
 
 
-def _fetched(cursor: Any) -> Iterator[Sequence[object]]:  # Any: a cursor of DB-API
-    while batch := cursor.fetchmany(FETCHED):
-        yield from batch
+class _Feed:
+    """Iterator over a file's lines for `csv.reader`; lines of a failed record can be put back and read again."""
+
+    def __init__(self, lines: Iterator[Line]) -> None:
+        self._lines = lines
+        self._back: deque[Line] = deque()
+        self.taken: list[Line] = []
+
+    def __iter__(self) -> "_Feed":
+        return self
+
+    def __next__(self) -> str:
+        line = self._back.popleft() if self._back else next(self._lines)
+        self.taken.append(line)
+        if line.fault is not None or len(self.taken) > MOST_LINES:
+            raise _Spoiled
+        return line.text
+
+    def give_back_all_but_first(self) -> Line:
+        """Put back all lines of the current record except the first; return the first."""
+        first, *others = self.taken
+        self._back.extendleft(reversed(others))
+        return first
 
 
-def _records(
-    file: str, names: Sequence[str], rows: Iterable[Sequence[object]], wanted: Sequence[str | int]
-) -> Iterator[Record]:
-    places = [names.index(require(file, str(name), names)) for name in wanted]
-    for number, row in enumerate(rows, start=1):
-        texts, fault = list[str | None](), None
+def _is_plain(path: Path, rows: RowsMapping) -> bool:
+    """Return whether every line of a file is one record."""
+    never = (*NEVER_IN_PLAIN, rows.quote.encode()) if rows.quote else NEVER_IN_PLAIN
+    if rows.encoding != "utf-8" or not path.stat().st_size:
+        return False
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return all(data.find(mark) < 0 for mark in never)
+
+
+def _csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
+    count, places = _layout(_fields(path, rows), file, rows, wanted)
+    for lines, fields, fault in islice(_fields(path, rows), int(rows.header), None):
+        raw = "".join(line.text for line in lines).rstrip("\r\n")
+        if fault is None and len(fields) != count:
+            fault = COLUMN_COUNT
+        texts = () if fault else [fields[place] for place in places]
+        yield Record(lines[0].number, raw, texts, fault)
+
+
+Split = tuple[list[Line], list[str], str | None]
+
+
+def _layout(
+    records: Iterator[Split], file: str, rows: RowsMapping, wanted: Sequence[str | int]
+) -> tuple[int, tuple[int, ...]]:
+    """Return the number of fields of a file's first record, and the places of the wanted columns."""
+    lines, fields, fault = next(records, ([], [], UNREADABLE))
+    if not rows.header:
+        short = [position for position in wanted if isinstance(position, int) and position > len(fields)]
+        if short and lines:
+            raise SourceError(
+                f"{file} has {len(fields)} columns in its first line; the mapping names column {short[0]}"
+            )
+        return len(fields), tuple(int(position) - 1 for position in wanted)
+    if fault is not None:
+        raise SourceError(f"{file} has no header that can be read; expected one, or header = false in the mapping")
+    names = [name.strip() for name in fields]
+    twice = [name for name in wanted if isinstance(name, str) and names.count(name) > 1]
+    if twice:
+        raise SourceError(f"{file} has the column {twice[0]!r} twice; expected once. Rename one of them.")
+    return len(names), tuple(names.index(_require(file, str(name), names)) for name in wanted)
+
+
+def _fields(path: Path, rows: RowsMapping) -> Iterator[Split]:
+    """Yield the lines, the fields and the fault (None: valid) of every CSV record, without empty lines."""
+    feed = _Feed(lines_of(path, rows.encoding))
+    quoting: dict[str, Any] = (
+        {"quotechar": rows.quote} if rows.quote else {"quoting": csv.QUOTE_NONE}
+    )  # arguments of `csv.reader`
+    reader = csv.reader(feed, delimiter=rows.delimiter, strict=True, **quoting)
+    while True:
+        feed.taken = []
         try:
-            texts = [_text(row[place]) for place in places]
-        except ValueError:
-            fault = UNREADABLE
-        if sum(len(text) for text in texts if text) > MOST_RECORD_CHARACTERS:
-            fault = TOO_LONG
-        raw = ", ".join("" if text is None else text[:200] for text in texts) if fault is None else repr(row)[:2000]
-        yield Record(number, raw, texts, fault)
-
-
-def _text(value: object) -> str | None:
-    if isinstance(value, datetime | date):
-        return str(value)
-    if isinstance(value, timedelta):
-        return str(value.total_seconds())
-    if isinstance(value, bytes | bytearray | memoryview):
-        raise ValueError("bytes, which are no text")
-    text = text_of(value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value))
-    if text is not None and NO_CHARACTER in text:
-        raise ValueError("bytes that are no text")
-    return text
+            fields = next(reader)
+        except StopIteration:
+            return
+        except (csv.Error, _Spoiled):
+            first = feed.give_back_all_but_first()
+            yield [first], [], first.fault or UNREADABLE
+            reader = csv.reader(feed, delimiter=rows.delimiter, strict=True, **quoting)
+            continue
+        if fields:
+            yield feed.taken, fields, None

@@ -83,8 +83,7 @@ class RawTable:
     None: no header), `fields` the allowed numbers of fields in a row (empty: as in the header). Of rows with
     equal values of `key`, all but the first are quarantined. `links` are rules that also use other tables. `passing`
     columns are used by the key and the rules only, and dropped after loading. `records` makes a file of another format
-    readable: its arguments are the file, a file that it may write, and the first one's name for messages. `logs` are
-    suffixes of a database's write-ahead logs.
+    readable: its arguments are the file, a file that it may write, and the first one's name for messages.
     """
 
     name: str
@@ -103,7 +102,6 @@ class RawTable:
     passing: tuple[str, ...] = ()
     records: Callable[[Path, Path, str], Records] | None = None
     counted_in: str = "line"
-    logs: tuple[str, ...] = ()
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -163,8 +163,8 @@ def test_a_row_breaks_all_its_rules_and_counts_once_as_a_row(tmp_path: Path) -> 
 def test_own_rows_are_shown_with_their_values(changed: dict[str, str], found: dict[str, str], tmp_path: Path) -> None:
     folder, mapping = own_files(tmp_path, "csv", (*ROWS, row(29, **changed)))
 
-    with opened_source(mapping, str(folder)) as opened:
-        report = check(opened.source, opened.folder, tmp_path / "lake")
+    opened = opened_source(mapping, str(folder))
+    report = check(opened.source, opened.folder, tmp_path / "lake")
 
     assert {problem.rule: problem.found for problem in report.problems} == found
     assert report.manifest is not None
@@ -176,8 +176,8 @@ def test_a_key_that_repeats_and_a_row_as_a_whole_are_shown(tmp_path: Path) -> No
     with (folder / "jobs").open("a") as stream:
         stream.write("7,u\n")
 
-    with opened_source(mapping, str(folder)) as opened:
-        report = check(opened.source, opened.folder, tmp_path / "lake")
+    opened = opened_source(mapping, str(folder))
+    report = check(opened.source, opened.folder, tmp_path / "lake")
 
     assert {problem.rule: problem.found for problem in report.problems} == {
         "duplicate_key": "job_id = 1000",

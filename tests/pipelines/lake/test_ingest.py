@@ -114,7 +114,7 @@ def test_failing_leaves_the_old_tables(published: Published, tmp_path: Path) -> 
 def test_two_writers_do_not_meet(published: Published, tmp_path: Path) -> None:
     folder = published["pai"].write(tmp_path / "from")
 
-    with Lake(tmp_path / "lake").writing(), pytest.raises(LakeError, match="another ingest"):
+    with Lake(tmp_path / "lake").storage.writing(), pytest.raises(LakeError, match="another ingest"):
         ingest("pai", folder, tmp_path / "lake")
 
 

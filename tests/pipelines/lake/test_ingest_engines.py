@@ -33,8 +33,8 @@ def clusters_written(folder: Path) -> Path:
 
 
 def ingested(folder: Path, lake: Path | str, engine: Engine) -> IngestReport:
-    with opened_source(folder / "mapping.toml", str(folder)) as opened:
-        return ingest(opened.source, opened.folder, lake, as_name="own", engine=engine, threads=1)
+    opened = opened_source(folder / "mapping.toml", str(folder))
+    return ingest(opened.source, opened.folder, lake, as_name="own", engine=engine, threads=1)
 
 
 def test_a_process_that_dies_in_a_cluster_changes_nothing_and_repeats_this_one_alone(

@@ -110,7 +110,7 @@ def test_views_are_right_while_an_older_connection_or_a_writer_holds_them(lake: 
         assert older.execute("SELECT count(*) FROM jobs").fetchall() == [(12,)]
         assert lake.connect().execute("SELECT count(*) FROM jobs").fetchall() == [(16,)]
         lake.views_file.unlink()
-        with lake.writing():
+        with lake.storage.writing():
             assert lake.connect().execute("SELECT count(*) FROM jobs").fetchall() == [(16,)]
 
 

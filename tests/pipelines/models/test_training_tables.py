@@ -176,8 +176,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     rows = [f"{n},u,{BEGIN + timedelta(minutes=n // 4):%Y-%m-%dT%H:%M:%S},9,{1 if n % 2 else ''}" for n in places]
     (folder / "jobs.csv").write_text("job,user,at,took,cores\n" + "\n".join(rows) + "\n")
     (folder / "mapping.toml").write_text(MAPPING)
-    with opened_source(folder / "mapping.toml", str(folder / "jobs.csv")) as opened:
-        ingest(opened.source, opened.folder, folder / "lake", as_name="own")
+    opened = opened_source(folder / "mapping.toml", str(folder / "jobs.csv"))
+    ingest(opened.source, opened.folder, folder / "lake", as_name="own")
     return Lake(folder / "lake")
 
 

@@ -5,14 +5,10 @@ What must become of them is the tests' matter. Called by the tests beside it.
 
 import csv
 import io
-import json
-import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -83,43 +79,20 @@ def written_as_csv(path: Path, rows: Sequence[Row], delimiter: str = ",") -> Non
     path.write_text(out.getvalue(), encoding="utf-8")
 
 
-def written_as_jsonl(path: Path, rows: Sequence[Row]) -> None:
-    path.write_text("".join(json.dumps(dict(zip(NAMES, each, strict=True))) + "\n" for each in rows))
-
-
 def written_as_parquet(path: Path, rows: Sequence[Row]) -> None:
     columns = zip(*rows, strict=True)
     pq.write_table(pa.table({n: pa.array(c, pa.string()) for n, c in zip(NAMES, columns, strict=True)}), path)
 
 
-def written_as_sqlite(path: Path, rows: Sequence[Sequence[object]]) -> None:
-    path.unlink(missing_ok=True)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f"CREATE TABLE job ({', '.join(NAMES)})")
-        connection.executemany(f"INSERT INTO job VALUES ({', '.join('?' * len(NAMES))})", rows)
-
-
-def written_as_duckdb(path: Path, rows: Sequence[Row]) -> None:
-    path.unlink(missing_ok=True)
-    with duckdb.connect(str(path)) as connection:
-        columns = ", ".join(f'"{name}" VARCHAR' for name in NAMES)
-        connection.execute(f"CREATE TABLE job ({columns})")
-        connection.executemany(f"INSERT INTO job VALUES ({', '.join('?' * len(NAMES))})", [list(r) for r in rows])
-
-
 WRITERS: Final[dict[str, Callable[[Path, Sequence[Row]], None]]] = {
     "csv": written_as_csv,
-    "jsonl": written_as_jsonl,
     "parquet": written_as_parquet,
-    "sqlite": written_as_sqlite,
-    "duckdb": written_as_duckdb,
 }
 
 
 def mapping_text(form: str, *, more: str = "", columns: str = COLUMNS) -> str:
     """Return the mapping of a file called `jobs` in a format; `more` are settings of its rows."""
-    query = 'query = "SELECT * FROM job"\n' if form in ("sqlite", "duckdb", "postgres") else ""
-    return f'[jobs]\nfile = "jobs"\nformat = "{form}"\n{query}{more}{columns}'
+    return f'[jobs]\nfile = "jobs"\nformat = "{form}"\n{more}{columns}'
 
 
 def own_files(place: Path, form: str, rows: Sequence[Row] = ROWS) -> tuple[Path, Path]:
@@ -134,14 +107,14 @@ def own_files(place: Path, form: str, rows: Sequence[Row] = ROWS) -> tuple[Path,
 
 def ingest_own(place: Path, source: Path, mapping: Path | str, name: str = "own") -> IngestReport:
     """Ingest own rows into the lake in `place`; `mapping` is a file, or the text of one."""
-    with opened_source(_mapping_file(place, mapping), str(source)) as opened:
-        return ingest(opened.source, opened.folder, place / "lake", as_name=name)
+    opened = opened_source(_mapping_file(place, mapping), source)
+    return ingest(opened.source, opened.folder, place / "lake", as_name=name)
 
 
 def check_own(place: Path, source: Path, mapping: Path | str) -> CheckReport:
     """Check own rows against the lake in `place`."""
-    with opened_source(_mapping_file(place, mapping), str(source)) as opened:
-        return check(opened.source, opened.folder, place / "lake", as_name="own")
+    opened = opened_source(_mapping_file(place, mapping), source)
+    return check(opened.source, opened.folder, place / "lake", as_name="own")
 
 
 def _mapping_file(place: Path, mapping: Path | str) -> Path:
