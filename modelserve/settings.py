@@ -1,6 +1,6 @@
 """Settings of the service, read from the environment variables `TAUT_SERVE_*` and checked.
 
-`taut serve --print-settings` shows them.
+docs/serving.md lists them.
 """
 
 import ipaddress

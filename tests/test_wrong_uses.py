@@ -83,13 +83,13 @@ predict nowhere.jsonl --lake LAKE
 predict FILE --lake LAKE
 predict BINARY --lake LAKE
 predict FOLDER --lake LAKE
-predict JOBS --url http://127.0.0.1:1 --token-file nowhere
-predict JOBS --url ftp://127.0.0.1
+job 7 --url http://127.0.0.1:1 --token-file nowhere
+job 7 --url ftp://127.0.0.1
 recommend --lake LAKE
 recommend nowhere.jsonl --lake LAKE
 recommend EMPTY --lake LAKE
 recommend NOT_JOBS --lake LAKE
-recommend JOBS --url http://127.0.0.1:1
+recommend JOBS --lake LAKE --theta 9
 recommend --explain none --lake nowhere
 recommend JOBS --lake LAKE --patch toml
 rightsize --lake nowhere

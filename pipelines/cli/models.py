@@ -22,7 +22,6 @@ from pipelines.cli.options import (
     Format,
     InLake,
     Sample,
-    ServiceOptions,
     WithFeedback,
     emit,
     local_cut,
@@ -208,19 +207,14 @@ def _version_rows(versions: "Sequence[ModelVersion]") -> list[dict[str, object]]
 
 def predict(
     where: InLake,
-    service: ServiceOptions,
     jobs: str = JOBS_FILE,
     offline: bool = OFFLINE,
     form: Format = FORM_JSON,
 ) -> None:
-    """Predict run time and peak use of jobs given as JSON lines; with --url a running service predicts."""
+    """Predict run time and peak use of jobs given as JSON lines."""
     from modelserve.calls.predictions import predict as run
     from pipelines.cli.opening import champions, read_jobs
-    from pipelines.cli.remote import predicted_rows
 
-    if service.url:
-        emit(predicted_rows(read_jobs(jobs), service, trace=where.trace), form)
-        return
     predictor = champions(where.place(), offline=offline)
     emit(run(read_jobs(jobs), predictor, trace=trace_of(where.lake, where.trace)), form)
 

@@ -13,17 +13,14 @@ from typing import Final
 import polars as pl
 
 from features.history import History
-from features.online import OnlineHistory
-from modelserve.bundle.bundle import Bundle, known_until, read_bundle
-from modelserve.bundle.card import RUNTIME_TARGET
-from modelserve.bundle.champions import read_champions, version_folder
+from modelserve.bundle.bundle import Bundle, known_until
+from modelserve.bundle.champions import read_champions
 from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.bundle.registry import mirror
-from modelserve.calls.explanations import Shares, shares_of, value_of
 from modelserve.contract.jobs import flat
 from modelserve.contract.requests import JobRow, parse_lines
-from modelserve.errors import BundleError, MirrorError, NotKnown
-from modelserve.loading.served import Scored, ServedModel, decode_features
+from modelserve.errors import MirrorError, NotKnown
+from modelserve.loading.served import decode_features
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, read_answer
 from pipelines.cli.options import Place, say
@@ -31,9 +28,6 @@ from pipelines.errors import BadUsage, RegistryError
 from pipelines.lake.lake import Lake
 from pipelines.models import NEWEST
 from pipelines.models.training_tables import newest_tables
-
-TOP: Final = 3
-"""Maximum number of feature contributions printed for a job."""
 
 ANSWERS: Final = (
     "recommendations", "predictions", "reservations", "placements", "schedule", "pending", "routes", "plans", "holds",
@@ -111,15 +105,12 @@ def read_jobs(source: str) -> list[JobRow]:
         ) from error
 
 
-def logged_rows(answer_id: str, *, store: str, bundles: Path) -> list[dict[str, object]]:
-    """Return a logged answer as it was given, one flat row per job, with the evidence behind it.
-
-    Contributions to the run time are left out if the folder of bundles no longer has the model version.
-    """
+def logged_rows(answer_id: str, *, store: str) -> list[dict[str, object]]:
+    """Return a logged answer as it was given, one flat row per job, with the models and history behind it."""
     record = _record(answer_id, store)
     response = json.loads(record.response)
     [answers] = [response[name] for name in ANSWERS if name in response]
-    evidence = _evidence(record, bundles)
+    evidence = _evidence(record)
     return [{"answer_id": answer_id, **flat(answer), **evidence.get(i, {})} for i, answer in enumerate(answers)]
 
 
@@ -134,53 +125,16 @@ def _record(answer_id: str, url: str) -> AnswerRecord:
         store.close()
 
 
-def _evidence(record: AnswerRecord, bundles: Path) -> dict[int, dict[str, object]]:
-    """Return for each job its models, the history they used, and feature contributions to its predicted run time."""
+def _evidence(record: AnswerRecord) -> dict[int, dict[str, object]]:
+    """Return for each job its models and the history they used."""
     models = json.loads(record.context)["models"]
     found: dict[int, dict[str, object]] = {}
     for scored in decode_features(record.features):
         of = models[scored.model]
         kind = of["name"].partition(".")[0]
-        shown = _run_time_shares(scored, of["digest"], bundles) if kind == "runtime" else [""] * len(scored.rows)
-        for job, top in zip(scored.rows.tolist(), shown, strict=True):
+        for job in scored.rows.tolist():
             row = found.setdefault(job, {})
             row[f"{kind}_bundle"] = of["digest"][:12]
             first, last = of["history"] or (0, 0)
             row[f"{kind}_history"] = first if first == last else f"{first} to {last}"
-            if top:
-                row["contributions"] = top
     return found
-
-
-def _run_time_shares(scored: Scored, digest: str, bundles: Path) -> list[str]:
-    """Return for each row the contributions to its predicted median run time, as `user_run_s=812 +120.5 s; ...`.
-
-    All are empty if the bundle that answered is gone.
-    """
-    name, _, version = scored.model.partition("@")
-    try:
-        bundle = read_bundle(version_folder(bundles, name, version), version=version)
-    except BundleError:
-        return [""] * len(scored.rows)
-    if bundle.digest != digest:
-        return [""] * len(scored.rows)
-    model = ServedModel.of(bundle, OnlineHistory(bundle.history))
-    raw = model.outputs(scored.matrix)[RUNTIME_TARGET]
-    texts = []
-    for i in range(len(scored.rows)):
-        at = slice(i, i + 1)
-        columns = ("rows", "matrix", "reference_log_s", "shift_log_s", "evidence", "runs")
-        one = replace(scored, **{name: getattr(scored, name)[at] for name in columns})
-        shares = shares_of(model, one, "p50", raw[at])
-        texts.append("" if shares is None else _contributions(model, one, shares))
-    return texts
-
-
-def _contributions(model: ServedModel, one: Scored, shares: Shares) -> str:
-    order = sorted(range(len(shares.phi)), key=lambda i: -abs(shares.phi[i]))[:TOP]
-    parts = [f"base {shares.base_s:.4g} s"]
-    for i in order:
-        value = value_of(model, one, i)
-        text = "unknown" if value is None else value if isinstance(value, str) else f"{value:.4g}"
-        parts.append(f"{model.bundle.contract.names[i]}={text} {shares.seconds[i]:+.4g} s")
-    return "; ".join(parts)

@@ -104,11 +104,11 @@ class ServiceOptions:
     url: tuple[str, ...] = option((), "Address of the service; repeat it for replicas.", shown="in this process")
     token_file: Path | None = option(None, "File that holds the service's token.", shown="TAUT_TOKEN")
 
-    def client(self, jobs: int = 1) -> "Client":
-        """Return a client of the service with a timeout that grows with the number of jobs."""
+    def client(self) -> "Client":
+        """Return a client of the service."""
         from pipelines.cli.remote import client_of
 
-        return client_of(self.url, self.token_file, jobs=jobs)
+        return client_of(self.url, self.token_file)
 
     def token(self) -> str | None:
         """Return the token for the service; None without one."""

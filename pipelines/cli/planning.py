@@ -4,17 +4,16 @@ Options and output only; decisions are in `modelserve.calls.plans`.
 """
 
 import json
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import typer
 
 from pipelines.cli.commands import Commands, Group, named
 from pipelines.cli.failures import out_written
-from pipelines.cli.options import FORM, Format, InLake, ServiceOptions, emit, say
+from pipelines.cli.options import FORM, Format, InLake, emit, say
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, option
 
@@ -44,8 +43,8 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision(ServiceOptions):
-    """Options for who decides, where the plan goes, and what carries it out."""
+class Decision:
+    """Options for the nodes, where the plan goes, and what carries it out."""
 
     nodes: Path = option(REQUIRED, "TOML file of nodes, and of clocks if they can be set.")
     show: Actuator | None = option(None, "Print the commands for this system; run none.", name="--commands")
@@ -53,16 +52,11 @@ class Decision(ServiceOptions):
     out: Path | None = option(None, "File for the plan as JSON; replaced.", shown="none is written")
 
     def made(self, body: "PlanBody", form: Format) -> None:
-        """Decide here or by a service, print the rows, write the plan, and show or run the commands."""
+        """Decide, print the rows, write the plan, and show or run the commands."""
         from modelserve.calls.plans import plan_rows
         from pipelines.connect.actuators import carry_out, commands_of, shown
 
-        if self.apply and self.url:
-            raise BadUsage("--apply: found with --url, expected one of them; a service's answer has its mode to act on")
-        plan: dict[str, Any]
-        with self.client(1000) if self.url else nullcontext() as client:
-            now = body.now_ts.timestamp() if body.now_ts else 0.0
-            plan = plan_rows(body, now) if client is None else client.plan(body).model_dump(mode="json")
+        plan = plan_rows(body, body.now_ts.timestamp() if body.now_ts else 0.0)
         if self.out is not None:
             with out_written(self.out):
                 self.out.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8", newline="\n")
@@ -113,8 +107,8 @@ def carbon(
     from pipelines.connect.plan_inputs import body_of
     from pipelines.simulation.energy.grid_files import series_of
 
-    if rounds and (decision.apply != "slurm" or decision.show or decision.out or decision.url):
-        raise BadUsage("--rounds: expected with --apply slurm, and without --commands, --out and --url")
+    if rounds and (decision.apply != "slurm" or decision.show or decision.out):
+        raise BadUsage("--rounds: expected with --apply slurm, and without --commands and --out")
     if limit.price is not None and limit.planner != "priced":
         raise BadUsage("--price: found with --planner two_stages, expected --planner priced")
     if speed != 1.0 and not rounds:

@@ -1,6 +1,6 @@
 """`taut recommend | schedule | place | explain-pending`: what jobs should request, where they start, or why they wait.
 
-Options and output only. The local models answer, or a service.
+Options and output only; the local models answer.
 """
 
 import sys
@@ -19,9 +19,7 @@ from pipelines.cli.options import (
     Format,
     Guard,
     InLake,
-    ServiceOptions,
     emit,
-    say,
     trace_of,
 )
 from pipelines.cli.rightsize import PATCH, PatchFormat, advice_patches
@@ -39,37 +37,21 @@ CLUSTER_FILE: str = argument(
     REQUIRED, "JSON file of machines, running jobs and the queue; - reads stdin.", metavar="FILE.json|-"
 )
 
-THETA: Final = 0.05
-"""Default of --theta without a service: maximum relative change of the predicted run time."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """Parameters of Algorithm 1; None stands for the default."""
+    """Parameters of Algorithm 1."""
 
-    theta: float | None = option(
-        None,
-        "Largest relative change of the predicted run time.",
-        minimum=0.0001,
-        maximum=1.0,
-        shown="0.05, or the service's setting",
-    )
+    theta: float = option(0.05, "Largest relative change of the predicted run time.", minimum=0.0001, maximum=1.0)
     alpha0: float | None = option(
         None,
         "Smallest share of a request that is tried.",
         minimum=0.0,
         maximum=0.99,
-        shown="0.05, without a guard 0.5, or the service's setting",
+        shown="0.05, without a guard 0.5",
     )
-    sure_runs: int | None = option(
-        None,
-        "Measured runs from which an important request shrinks too.",
-        minimum=0,
-        shown="50, or the service's setting",
-    )
-    guard: Guard | None = option(
-        None, "`none` is the published algorithm, without floors.", shown="usage, or the service's setting"
-    )
+    sure_runs: int = option(50, "Measured runs from which an important request shrinks too.", minimum=0)
+    guard: Guard = option("usage", "`none` is the published algorithm, without floors.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +60,10 @@ class AnswerLog:
 
     explain: str | None = option(None, "Show the logged answer of this id with its evidence.")
     store: str | None = option(None, "URL of the service's store.", shown="TAUT_SERVE_STORE, else by the lake")
-    bundles: Path | None = option(None, "Folder of cached models.", shown="TAUT_SERVE_BUNDLES, else by the lake")
 
 
 def recommend(
     where: InLake,
-    service: ServiceOptions,
     parameters: Parameters,
     logged: AnswerLog,
     jobs: str | None = argument(None, "File of jobs, one JSON object per line or one array; - reads stdin."),
@@ -93,8 +73,8 @@ def recommend(
 ) -> None:
     """Recommend a smaller request per job, with the reason for every resource; jobs come as JSON lines.
 
-    With --url a service answers. With --explain no job is read: a logged answer is shown. A table has one line
-    per resource: `raise` marks requests below the measured use, `high` targets that save half of the request or more.
+    With --explain no job is read: a logged answer is shown. A table has one line per resource: `raise` marks requests
+    below the measured use, `high` targets that save half of the request or more.
     """
     from pipelines.rightsizing.table import advice_rows
 
@@ -103,133 +83,84 @@ def recommend(
     if logged.explain is not None:
         _explain(logged.explain, where.lake, logged, form)
         return
-    if service.url:
-        rows = _recommended_there(str(jobs), service, where.trace, parameters)
-    else:
-        rows = _recommended_here(str(jobs), where, parameters, offline)
+    rows = _recommended(str(jobs), where, parameters, offline)
     if patch is not None:
         typer.echo(advice_patches(rows, patch), nl=False)
     else:
         emit(advice_rows(rows) if form == "table" else rows, form)
 
 
-def _recommended_here(jobs: str, where: InLake, parameters: Parameters, offline: bool) -> list[dict[str, object]]:
+def _recommended(jobs: str, where: InLake, parameters: Parameters, offline: bool) -> list[dict[str, object]]:
     from features.vocabulary import GPU_MEM_GIB_OF_TYPE
     from modelserve.calls.recommendations import recommend as run
     from modelserve.contract.jobs import flat
     from pipelines.cli.opening import champions, read_jobs
-    from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
+    from scheduler_core.shrink import ShrinkPolicy
 
     predictor = champions(where.place(), offline=offline)
     policy = ShrinkPolicy(
-        theta=parameters.theta or THETA,
+        theta=parameters.theta,
         alpha0=parameters.alpha0,
-        sure_runs=SURE_RUNS if parameters.sure_runs is None else parameters.sure_runs,
-        guard=parameters.guard or "usage",
+        sure_runs=parameters.sure_runs,
+        guard=parameters.guard,
         device_mem_gib=GPU_MEM_GIB_OF_TYPE,
     )
     answers = run(read_jobs(jobs), predictor, trace=trace_of(where.lake, where.trace), policy=policy)
     return [flat(answer) for answer in answers]
 
 
-def _recommended_there(
-    jobs: str, service: ServiceOptions, trace: str | None, parameters: Parameters
-) -> list[dict[str, object]]:
-    from pipelines.cli.opening import read_jobs
-    from pipelines.cli.remote import SETS_SURE_RUNS, recommended_row
-    from pipelines.settings import load_settings
-
-    if parameters.sure_runs is not None:
-        raise BadUsage(f"found --sure-runs with --url, {SETS_SURE_RUNS}")
-    rows = read_jobs(jobs)
-    trace = trace or load_settings().trace
-    theta, alpha, guard = parameters.theta, parameters.alpha0, parameters.guard
-    with service.client(len(rows)) as client:
-        answers = client.recommendations(rows, trace=trace, theta=theta, alpha=alpha, guard=guard)
-        return [recommended_row(each) for each in answers]
-
-
 def _explain(answer_id: str, lake: Path | None, logged: AnswerLog, form: Format) -> None:
     from pipelines.cli.opening import logged_rows
     from pipelines.cli.serving import serve_settings
 
-    settings = serve_settings(lake, {"store": logged.store, "bundles": logged.bundles})
-    rows = logged_rows(answer_id, store=settings.store, bundles=settings.bundles)
-    emit(rows, form)
-    if any("contributions" in row for row in rows):
-        say("contributions are of the XGBoost member alone; what the other members change is part of `base`")
+    emit(logged_rows(answer_id, store=serve_settings(lake, {"store": logged.store}).store), form)
 
 
-def place(service: ServiceOptions, file: str = CLUSTER_FILE, form: Format = FORM_JSON) -> None:
+def place(file: str = CLUSTER_FILE, form: Format = FORM_JSON) -> None:
     """Place the waiting jobs of a cluster: machines and GPUs, or why a job waits, with the reason.
 
-    The file holds `machines`, `running`, `jobs` and the rules, as `POST /v1/placements` takes them. With --url a
-    service answers.
+    The file holds `machines`, `running`, `jobs` and the rules, as `POST /v1/placements` takes them.
     """
     from modelserve.calls.placements import place as decide
     from modelserve.contract.placements import PendingBody
 
-    body = _read(file, PendingBody)
-    if not service.url:
-        rows = decide(body)
-    else:
-        cluster = body.model_dump(exclude_unset=True, exclude={"explain"})
-        with service.client(len(body.jobs)) as client:
-            rows = [row.model_dump() for row in client.placements(cluster).placements]
-    emit([_placed(row, row["reason"]) for row in rows], form)
+    emit([_placed(row, row["reason"]) for row in decide(_read(file, PendingBody))], form)
 
 
 def explain_pending(
-    service: ServiceOptions,
     file: str = CLUSTER_FILE,
     job: tuple[str, ...] = option((), "Id of a waiting job (may be repeated).", shown="the first ten in queue order"),
     form: Format = FORM_JSON,
 ) -> None:
     """Explain why jobs of a cluster wait, and what would start each now; every change is tried.
 
-    The file is as for `taut place`. With --url a service answers.
+    The file is as for `taut place`.
     """
     from modelserve.calls.placements import explain
     from modelserve.contract.placements import PendingBody
 
     body = _read(file, PendingBody, **({"explain": job} if job else {}))
-    if not service.url:
-        rows = explain(body)
-    else:
-        cluster = body.model_dump(exclude_unset=True, exclude={"explain"})
-        with service.client(len(body.jobs)) as client:
-            rows = [row.model_dump() for row in client.explain_pending(cluster, job_ids=body.explain).pending]
-    emit([_row(row) for row in rows], form)
+    emit([_row(row) for row in explain(body)], form)
 
 
 def schedule(
     where: InLake,
-    service: ServiceOptions,
     file: str = CLUSTER_FILE,
     offline: bool = OFFLINE,
     form: Format = FORM,
 ) -> None:
     """Shrink the waiting jobs of a cluster, then place them: what each gets, and where it starts or why it waits.
 
-    The file is as for `taut place`; its jobs also name what predicts them, as for `taut recommend`. With --url a
-    service answers, and in its mode `observe` jobs keep their requests.
+    The file is as for `taut place`; its jobs also name what predicts them, as for `taut recommend`.
     """
     from modelserve.calls.schedule import schedule as decide
     from modelserve.contract.jobs import flat
     from modelserve.contract.placements import ScheduleBody
-    from pipelines.settings import load_settings
+    from pipelines.cli.opening import champions
 
     body = _read(file, ScheduleBody)
-    if not service.url:
-        from pipelines.cli.opening import champions
-
-        predictor = champions(where.place(), offline=offline)
-        rows = decide(body, predictor, trace=trace_of(where.lake, where.trace or body.trace))
-    else:
-        trace = where.trace or body.trace or load_settings().trace
-        with service.client(len(body.jobs)) as client:
-            said = client.schedule(body.model_dump(exclude_unset=True) | ({} if trace is None else {"trace": trace}))
-        rows = [row.model_dump(mode="json") | {"answer_id": said.answer_id} for row in said.schedule]
+    predictor = champions(where.place(), offline=offline)
+    rows = decide(body, predictor, trace=trace_of(where.lake, where.trace or body.trace))
     if form == "table":
         emit([_brief(row) for row in rows], form)
     else:

@@ -8,14 +8,13 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import typer
-from pydantic import SecretStr, ValidationError
-from pydantic_core import PydanticUndefined
+from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from modelserve.callers import Token
@@ -24,7 +23,7 @@ from modelserve.scopes import Scope
 from modelserve.settings import PREFIX, ServeSettings
 from modelserve.wrong_values import fault_of
 from pipelines.cli.commands import options_from
-from pipelines.cli.options import ALL, DEMO_LAKE, FORM, LAKE, SQLITE, Format, Place, emit, place_of, say
+from pipelines.cli.options import ALL, DEMO_LAKE, LAKE, SQLITE, Place, place_of, say
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, argument, option
 from pipelines.settings import load_settings
@@ -50,17 +49,12 @@ CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 def serve(
     given: Given,  # type: ignore[valid-type]  # a class made here
     lake: Path | None = LAKE,
-    print_settings: bool = option(False, "Print all settings and exit."),
-    form: Format = FORM,
 ) -> None:
     """Serve predictions and recommendations over HTTP; other settings are variables TAUT_SERVE_*."""
     from modelserve.server import serve as serve_until_stopped
     from modelserve.server.environment import write_log_lines
 
     settings = serve_settings(lake, asdict(given))
-    if print_settings:
-        emit(list(setting_rows(settings)), form)
-        return
     if "log_format" not in settings.model_fields_set and sys.stderr.isatty():
         settings = settings.model_copy(update={"log_format": "console"})
     write_log_lines(settings.log_format)
@@ -103,46 +97,6 @@ def serve_settings(lake: Path | None, options: Mapping[str, object]) -> ServeSet
     return _read({**beside, **given}) if beside else said
 
 
-def setting_rows(settings: ServeSettings) -> Iterator[Mapping[str, object]]:
-    """Yield one row per setting: name of its variable, value (secrets masked), default, and description."""
-    for name, field in ServeSettings.model_fields.items():
-        default = field.get_default(call_default_factory=True)
-        yield {
-            "setting": f"{PREFIX}{name.upper()}",
-            "value": shown(getattr(settings, name)),
-            "default": shown(None if default is PydanticUndefined else default),
-            "description": field.description,
-        }
-
-
-def shown(value: object) -> object:
-    """Return the value of a setting for printing, with passwords and token hashes masked.
-
-    Examples
-    --------
-    >>> shown("postgresql+psycopg://taut:secret@db/taut")
-    'postgresql+psycopg://*****@db/taut'
-    """
-    if isinstance(value, SecretStr):
-        return MASK
-    if isinstance(value, tuple):
-        return ", ".join(_token_shown(each) for each in value if isinstance(each, Token)) or None
-    if isinstance(value, dict):
-        return ", ".join(sorted(value)) or None
-    if isinstance(value, str | Path):
-        return CREDENTIALS.sub(MASK, str(value))
-    return value
-
-
-def _token_shown(token: Token) -> str:
-    reach = [
-        f"{what} {' '.join(sorted(names))}"
-        for what, names in (("of", token.traces or ()), ("in", token.clusters or ()))
-        if names
-    ]
-    return " ".join([token.name, f"({' '.join(sorted(token.scopes))})", *reach, MASK])
-
-
 def _read(given: Mapping[str, object]) -> ServeSettings:
     try:
         return ServeSettings(**given)  # type: ignore[arg-type]  # pydantic checks every value
@@ -172,7 +126,7 @@ def _check_names(environment: Mapping[str, str]) -> None:
     known = {f"{PREFIX}{name.upper()}" for name in ServeSettings.model_fields}
     strange = sorted(name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known)
     if strange:
-        raise BadUsage(f"{', '.join(strange)[:200]}: no such setting; `taut serve --print-settings` lists them all")
+        raise BadUsage(f"{', '.join(strange)[:200]}: no such setting; docs/serving.md lists them all")
 
 
 def _place(lake: Path | None) -> Place:

@@ -6,18 +6,21 @@ Imported only when it is called.
 import math
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from pipelines.cli.commands import options_from
-from pipelines.cli.options import FORM, OFFLINE, Format, InLake, emit, local_cut, say
-from pipelines.cli.predictors import AdviceContext, advisers
+from pipelines.cli.opening import champions
+from pipelines.cli.options import FORM, OFFLINE, Format, InLake, Place, emit, local_cut, say
 from pipelines.cli.progress import compiling
-from pipelines.cli.remote import SETS_SURE_RUNS
 from pipelines.cli.simulation_settings import OPTIONS, Settings, read_settings, slack_of
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.options import option
+from pipelines.simulation.advice import ConstantPredictor, oracle_of, scales_of
 from pipelines.simulation.cluster_file import ClusterSpec, cluster_file, outage_file, paper_cluster, recorded_cluster
 from pipelines.simulation.energy.grid_columns import moment_of
 from pipelines.simulation.energy.grid_files import zone_files
@@ -37,6 +40,7 @@ from scheduler_core.placement import sharing_of
 from scheduler_core.queueing import Discipline
 from scheduler_core.reserve import ReservePolicy
 from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
+from scheduler_core.types import Predictor, Request
 
 MTTR_H: Final = 1.0
 """Mean hours until a failed machine is up again, if the settings name none."""
@@ -91,16 +95,14 @@ def simulated(chosen: Settings, where: InLake, *, offline: bool, out: Path | Non
         site=_site(chosen, cluster, pool.jobs[0].job.submit_ts if chosen.recorded else None),
     )
     usual = "champion" if any(pool.measured) or settings.needs_predictions else "none"
-    context = AdviceContext(
-        pool=pool, settings=settings, place=where.place(), offline=offline, token_file=chosen.token_file
-    )
-    found = advisers(chosen.predictor or usual, context)
+    predictor, found = _predictor(chosen.predictor or usual, pool, where.place(), offline=offline)
+    scales = {} if predictor is None else scales_of(predictor, pool, settings)
     unheld = ["slack without grid: no job is held"] if chosen.slack is not None and chosen.grid is None else []
-    notes = [*job_notes, *found.notes, *unheld]
+    notes = [*job_notes, *found, *unheld]
     keep = None if kept is None else keeping(kept, pool, settings, [*settings.notes(), *notes])
     run = simulate_recorded if chosen.recorded else simulate_drawn
     with compiling() if SHARED in chosen.truth else nullcontext():
-        result = run(pool, found.scales, settings, predictor=found.predictor, keep=keep)
+        result = run(pool, scales, settings, predictor=predictor, keep=keep)
     notes += result.notes
     notes += [] if kept is None else [f"written: {write_rows(kept, result.rows, notes)}"]
     for note in notes:
@@ -130,8 +132,6 @@ def _horizon_s(chosen: Settings) -> float:
 
 def _shrink_policy(chosen: Settings) -> ShrinkPolicy:
     """Return the parameters of Algorithm 1, except the guard, which differs between arms."""
-    if chosen.sure_runs is not None and "://" in (chosen.predictor or ""):
-        raise BadUsage(f"found sure_runs with a service, {SETS_SURE_RUNS}")
     sure_runs = SURE_RUNS if chosen.sure_runs is None else chosen.sure_runs
     return ShrinkPolicy(theta=chosen.theta, alpha0=chosen.alpha0, sure_runs=sure_runs)
 
@@ -199,3 +199,28 @@ def _cluster(source: Lake, trace: str, chosen: Settings) -> ClusterSpec:
     if named == "machines":
         return recorded_cluster(source.table("machines", trace, chosen.cluster).collect(), trace)
     return cluster_file(Path(named))
+
+
+def _predictor(name: str, pool: Pool, place: Place, *, offline: bool) -> tuple[Predictor | None, tuple[str, ...]]:
+    """Return a predictor by its name, None for `none`, and notes on it."""
+    if name == "champion":
+        found = champions(place, offline=offline)
+        return found, _cut_notes(pool, max(bundle.card.until for bundle in found.bundles.values()))
+    if name == "oracle":
+        return oracle_of(pool), ("predictor oracle: run times and peak use are the recorded ones",)
+    if name == "constant":
+        run_s = float(np.median([entry.measured.run_s for entry in pool.jobs]))
+        note = f"predictor constant: {run_s:g} s and no use for every job; requests shrink to the first candidate"
+        return ConstantPredictor(run_s=run_s, peak=Request(cpu_cores=0.0, mem_gib=0.0, gpus=0.0)), (note,)
+    return None, ()
+
+
+def _cut_notes(pool: Pool, until: datetime) -> tuple[str, ...]:
+    """Return a note on how many jobs were submitted before `until`, the end of the models' training data, if any."""
+    early = sum(entry.job.submit_ts < until.timestamp() for entry in pool.jobs)
+    if not early:
+        return ()
+    return (
+        f"{early} of {len(pool.jobs)} jobs were submitted before the training cut ({until:%Y-%m-%d %H:%M} UTC); "
+        "the models may have been trained on them; --since takes later ones only",
+    )

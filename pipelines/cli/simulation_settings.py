@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pipelines.cli.predictors import PREDICTORS
 from pipelines.errors import BadUsage
 from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
 from pipelines.simulation.shared.inputs import SHARED
@@ -21,18 +20,20 @@ from scheduler_core.planning.release import Slack
 from scheduler_core.queueing import QUEUE_POLICIES
 
 
-def among(names: Iterable[str], *, address: bool = False) -> AfterValidator:
-    """Return a check that a text is one of the names, or with `address` an address."""
+def among(names: Iterable[str]) -> AfterValidator:
+    """Return a check that a text is one of the names."""
     known = tuple(names)
 
     def checked(value: str) -> str:
-        if value in known or (address and "://" in value):
+        if value in known:
             return value
-        expected = "an address, or one of" if address else "one of"
-        raise ValueError(f"found {value[:80]!r}, expected {expected} {', '.join(known)}")
+        raise ValueError(f"found {value[:80]!r}, expected one of {', '.join(known)}")
 
     return AfterValidator(checked)
 
+
+PREDICTORS: Final = ("champion", "oracle", "constant", "none")
+"""The champion models in this process, the recorded run of each job, the pool's median run time, and no predictor."""
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 AtLeast0 = Annotated[float, Field(ge=0.0)]
@@ -95,13 +96,9 @@ class Settings(BaseModel):
     restart_cost_s: AtLeast0 = 0.0
     quantum_s: Annotated[float, Field(ge=1.0)] = 600.0
     # advice: Algorithm 1 and slowdown models
-    predictor: Annotated[str, among(PREDICTORS, address=True)] | None = Field(
-        None,
-        description="predictor: `champion`, `oracle`, `constant`, `none`, or the URL of a service, as "
-        "http://127.0.0.1:8080. A service is called once, before the run, with a minute per 10 000 jobs. Jobs without "
-        "an answer keep their requests; without any answer the run is refused",
+    predictor: Annotated[str, among(PREDICTORS)] | None = Field(
+        None, description="predictor: `champion`, `oracle`, `constant` or `none`"
     )
-    token_file: Path | None = None
     theta: Annotated[float, Field(ge=1e-4, le=1.0)] = 0.05
     alpha0: Annotated[float, Field(ge=0.0, le=0.99)] | None = None
     sure_runs: Annotated[int, Field(ge=0)] | None = None

@@ -191,7 +191,7 @@ def job(
 
     if not re.fullmatch(r"[0-9]+(_[0-9]+|\+[0-9]+)?", number):
         raise BadUsage(f"ID {number[:40]!r}: expected the number of a job, such as 4711 or 68_149")
-    with service.client(1) if service.url else nullcontext() as client:
+    with service.client() if service.url else nullcontext() as client:
         emit(summarise(number, client=client, trace=trace), form)
 
 

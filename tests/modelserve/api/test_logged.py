@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
@@ -67,7 +68,7 @@ def test_the_command_shows_every_logged_answer_as_it_was(serve: Make) -> None:
     answers = {path: client.post(path, json=body_of(path)).json() for path in LOGGED}
     service = client.app.state.desk.service  # type: ignore[attr-defined]
     service.log.flush()
-    where = ["--store", service.settings.store, "--bundles", str(service.settings.bundles)]
+    where = ["--store", service.settings.store]
 
     for path, said in answers.items():
         done = CliRunner().invoke(app, ["recommend", "--explain", said["answer_id"], *where])
@@ -77,3 +78,23 @@ def test_the_command_shows_every_logged_answer_as_it_was(serve: Make) -> None:
     listed = client.get("/v1/recommendations").json()["recommendations"]
     shrunk = [answers[path]["answer_id"] for path in ("/v1/schedule", "/v1/recommendations")]
     assert [row["answer_id"] for row in listed] == shrunk
+
+    lost = CliRunner().invoke(app, ["recommend", "--explain", "lost-1", *where])
+    assert (lost.exit_code, lost.stderr.count("\n")) == (1, 1)
+    assert "lost-1" in lost.stderr
+
+
+def test_a_store_that_does_not_exist_is_not_made_to_show_an_answer(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["recommend", "--explain", "a-1", "--store", f"sqlite:///{tmp_path}/serve.db"])
+
+    assert done.exit_code == 1
+    assert "found no file" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [[], ["jobs.jsonl", "--explain", "a-1"]])
+def test_a_command_takes_jobs_or_the_id_of_an_answer(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, ["recommend", *arguments])
+
+    assert result.exit_code == 2
+    assert "--explain" in result.stderr

@@ -113,7 +113,6 @@ def test_a_file_of_other_bytes_is_refused(files: Path) -> None:
         (("--budget-g", "3", "--rounds", "2", "--apply", "kubernetes"), "expected with --apply slurm"),
         (("--budget-g", "9", "--apply", "slurm", "--rounds", "9", "--speed", "9000"), "found periods of 0.1 s"),
         (("--budget-g", "9", "--apply", "slurm", "--rounds", "99"), "--grid carbon.csv: found values from"),
-        (("--budget-g", "9", "--apply", "nvidia", "--url", "http://127.0.0.1:9"), "--apply: found with --url"),
         (("--budget-g", "9", "--out", "none/plan.json"), "--out none/plan.json: No such file"),
     ],
 )
