@@ -1,4 +1,4 @@
-"""Show progress on stderr: bars with rate and remaining time on a terminal; lines or nothing if stderr is none."""
+"""Show progress on stderr: bars with remaining time on a terminal; lines or nothing if stderr is none."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -11,27 +11,16 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
-    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.text import Text
 
 COMPILING: Final = "compiling an inner loop for this machine: up to a minute; later runs use the cache"
 
 Report = Callable[[str, int, int | None], None]
 """Takes a text, the number of bytes or parts that are done, and the number of all, None if unknown."""
-
-
-class _PerMinute(ProgressColumn):
-    """The rate of a task per minute."""
-
-    def render(self, task: Task) -> Text:
-        """Return the rate, or a dash before the first part is done."""
-        rate = task.finished_speed or task.speed
-        return Text("-/min" if rate is None else f"{60.0 * rate:.1f}/min")
 
 
 @contextmanager
@@ -60,11 +49,11 @@ def byte_progress(title: str = "", *, each: bool = False) -> AbstractContextMana
 
 def counting_progress() -> AbstractContextManager[Report]:
     """Return a callback for parts that draws one bar; nothing if stderr is no terminal."""
-    return _bars(MofNCompleteColumn(), _PerMinute(), TimeRemainingColumn())
+    return _bars(MofNCompleteColumn(), TimeRemainingColumn())
 
 
 def watched(title: str) -> Callable[[Sequence[str]], Iterator[str]]:
-    """Return an iteration over names that draws a bar with the rate and the time left; nothing without a terminal."""
+    """Return an iteration over names that draws a bar with the time left; nothing without a terminal."""
 
     def watch(names: Sequence[str]) -> Iterator[str]:
         with counting_progress() as report:

@@ -6,10 +6,7 @@ Texts of a mapping file enter SQL only through `literal`.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from features.vocabulary import Status, TaskType
 
@@ -54,32 +51,25 @@ def cases(meanings: Mapping[str, str], otherwise: str, of: str = TEXT_SLOT) -> s
 
 
 def time_value(form: str, zone: str) -> str:
-    """Return the SQL that converts a text to a UTC time; a text without an offset is local time in `zone`.
-
-    A local time that a clock change skips gives null; a date alone is always valid.
-    """
+    """Return the SQL that converts a text to a UTC time; a text without an offset is local time in `zone`."""
     if form in EPOCHS:
         number = f"(try_cast({TEXT_SLOT} AS DOUBLE) / {EPOCHS[form]})"
         return f"CASE WHEN {number} >= 0 AND {number} < 1e10 THEN to_timestamp({number}) END"
     if form == "iso":
         plain = f"regexp_replace(replace({TEXT_SLOT}, ',', '.'), '([0-9])T', '\\1 ')"
-        hour = f"substr({TEXT_SLOT}, 12, 2)"  # empty in a date alone
         moment = f"try_cast({plain} AS TIMESTAMP)"
         any_other = _plausible(
-            f"""CASE WHEN regexp_full_match({TEXT_SLOT}, '{ISO}') AND {_exists(moment, hour, zone)}
-                THEN {_from_local(moment, zone)}
+            f"""CASE WHEN regexp_full_match({TEXT_SLOT}, '{ISO}') THEN {_from_local(moment, zone)}
             WHEN regexp_full_match({TEXT_SLOT}, '{ISO}{ISO_ZONE}') THEN
                 try_cast(regexp_replace({plain}, ' ?(Z|UTC)$', '+00') AS TIMESTAMPTZ) END"""
         )
         moment = f"try_cast({TEXT_SLOT} AS TIMESTAMP)"
-        most = f"regexp_full_match({TEXT_SLOT}, '{ISO_MOST}') AND {_exists(moment, hour, zone)}"
+        most = f"regexp_full_match({TEXT_SLOT}, '{ISO_MOST}')"
         return f"CASE WHEN {most} THEN {_from_local(moment, zone)} ELSE {any_other} END"
     parsed = f"try_strptime({TEXT_SLOT}, {literal(form)})"
     if "%z" in form:
         return _plausible(f"{parsed}::TIMESTAMPTZ")
-    moment = f"{parsed}::TIMESTAMP"
-    hour = f"strftime({moment}, '%H')" if "%H" in form or "%I" in form else "''"
-    return _plausible(_from_local(moment, zone), _exists(moment, hour, zone))
+    return _plausible(_from_local(f"{parsed}::TIMESTAMP", zone))
 
 
 def _from_local(moment: str, zone: str) -> str:
@@ -87,33 +77,10 @@ def _from_local(moment: str, zone: str) -> str:
     return f"make_timestamptz(epoch_us({moment}))" if zone == "UTC" else f"timezone({literal(zone)}, {moment})"
 
 
-def _exists(moment: str, hour: str, zone: str) -> str:
-    """Return the SQL of whether a local time exists: no clock change of the zone skips it."""
-    doubtful = ", ".join(f"'{each:02}'" for each in skipped_hours(zone))
-    if not doubtful:
-        return "true"
-    # Few rows are converted back, which is slow: those at an hour of which changes skip a part.
-    return f"({hour} NOT IN ({doubtful}) OR timezone({literal(zone)}, {_from_local(moment, zone)}) = {moment})"
-
-
-@cache
-def skipped_hours(zone: str) -> tuple[int, ...]:
-    """Return the local hours in which clock changes of a zone skip times."""
-    there, found = ZoneInfo(zone), set()
-    day = datetime(1970, 1, 1, tzinfo=there)
-    while day.year < 2038:  # the later changes are at the hours of the last
-        following = day + timedelta(days=1)
-        if day.utcoffset() != following.utcoffset():
-            quarters = (day + timedelta(minutes=15 * quarter) for quarter in range(96))
-            found |= {each.hour for each in quarters if each.astimezone(UTC).astimezone(there) != each}
-        day = following
-    return tuple(sorted(found))
-
-
-def _plausible(moment: str, also: str = "true") -> str:
-    """Return the SQL of a time, null outside 1970 to 2199 (wrong patterns give such times) or if `also` is false."""
+def _plausible(moment: str) -> str:
+    """Return the SQL of a time, null outside 1970 to 2199 (wrong patterns give such times)."""
     first, last = (f"TIMESTAMPTZ '{year}-01-01 00:00:00+00'" for year in (1970, 2200))
-    return f"CASE WHEN {moment} >= {first} AND {moment} < {last} AND {also} THEN {moment} END"
+    return f"CASE WHEN {moment} >= {first} AND {moment} < {last} THEN {moment} END"
 
 
 def _listed(values: Mapping[str, str]) -> str:

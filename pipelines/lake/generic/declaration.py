@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.errors import MappingError
-from pipelines.lake.generic.conversions import EPOCHS, SLURM_STEP, TEXT_SLOT, cases, literal, skipped_hours, time_value
+from pipelines.lake.generic.conversions import EPOCHS, SLURM_STEP, TEXT_SLOT, cases, literal, time_value
 from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, PERCENT, REQUEST_OF, TIME, USAGE_COLUMNS, Kind
 from pipelines.lake.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping, columns_of
 from pipelines.lake.generic.records import MOST_RECORD_CHARACTERS, records_of
@@ -220,16 +220,14 @@ def cures_of(mapping: GenericMapping) -> dict[str, str]:
     for columns, kinds in columns_of(mapping).values():
         for name, mapped in columns.items():
             if name in kinds:
-                cures[f"unparsable_{name}"] = _unparsable(name, mapped, kinds[name], mapped.zone or mapping.jobs.zone)
+                cures[f"unparsable_{name}"] = _unparsable(name, mapped, kinds[name])
     return cures
 
 
-def _unparsable(name: str, mapped: ColumnMapping, kind: Kind, zone: str) -> str:
+def _unparsable(name: str, mapped: ColumnMapping, kind: Kind) -> str:
     where = f"column {mapped.column!r}" if mapped.column is not None else "the constant"
     if kind is TIME:
         expected = "a time like 2024-01-31T12:00:00" if mapped.time == "iso" else f"a time by {mapped.time!r}"
-        if mapped.time not in EPOCHS and skipped_hours(zone):
-            expected += f" that no clock change of {zone} skips"
         other = "another time format" if mapped.time in EPOCHS else f"another time format ({', '.join(EPOCHS)})"
         return f"{where} should be {expected}; give {name} {other}, or add the text that means no time to nulls"
     expects = kind.named[mapped.convert].expects if mapped.convert else kind.plain.expects

@@ -18,11 +18,10 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return stream
 
 
-def test_watched_names_show_rate_and_time_left(screen: io.StringIO) -> None:
+def test_watched_names_show_the_time_left(screen: io.StringIO) -> None:
     assert list(watched("training")(["ctr", "nlp"])) == ["ctr", "nlp"]
     assert "training nlp" in screen.getvalue()
     assert "2/2" in screen.getvalue()
-    assert "/min" in screen.getvalue()
     assert "0:00:00" in screen.getvalue()
 
 

@@ -180,16 +180,6 @@ def test_local_hours_and_dates_are_those_of_the_mapping(tmp_path: Path) -> None:
         assert sum(row["runs"] for row in json.loads(CliRunner().invoke(app, command).stdout)) == runs
 
 
-def test_a_time_that_a_clock_change_skips_is_quarantined_with_the_zone_as_cure(tmp_path: Path) -> None:
-    (tmp_path / "jobs.csv").write_text("id,at\na,2024-03-31T01:30:00\nb,2024-03-31T02:30:00\n")
-    mapping = '[jobs]\nzone = "Europe/Berlin"\n[jobs.columns]\njob_id = "id"\nsubmit_ts = "at"\n'
-
-    [problem] = check_own(tmp_path, tmp_path / "jobs.csv", mapping).problems
-
-    assert (problem.rule, problem.rows, problem.first) == ("unparsable_submit_ts", 1, "line 3")
-    assert "that no clock change of Europe/Berlin skips" in problem.cure
-
-
 def test_published_traces_keep_their_zones() -> None:
     zones = {name: source.zone for name, source in SOURCES.items()}
 
