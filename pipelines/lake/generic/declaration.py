@@ -40,7 +40,7 @@ RATES: Final = ("net_read_bytes_per_s", "net_write_bytes_per_s")
 USED: Final = tuple(name for name in USAGE_COLUMNS if name not in (*RATES, "instances_measured"))
 
 
-def _wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str | int]:
+def _wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str]:
     """Return the input columns that a table's mapping names, without duplicates, in order."""
     return list(dict.fromkeys(each.column for each in columns.values() if each.column is not None))
 
@@ -173,7 +173,7 @@ def _derived(how: str) -> str:
     return f"CASE WHEN {right} BETWEEN 0 AND {MOST_SPAN_S:g} THEN {left} {sign} to_seconds({right}) END"
 
 
-def _column(name: str, mapped: ColumnMapping, kind: Kind, rows: RowsMapping, places: Mapping[str | int, int]) -> Column:
+def _column(name: str, mapped: ColumnMapping, kind: Kind, rows: RowsMapping, places: Mapping[str, int]) -> Column:
     conversion = kind.named[mapped.convert] if mapped.convert else kind.plain
     nulls = ("",) if name in ("job_id", "machine") else (*NULLS, *rows.nulls)
     if mapped.column is None:

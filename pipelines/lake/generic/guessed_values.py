@@ -272,8 +272,7 @@ def _of_text(path: Path) -> Sample:
     names = [name.strip() for name in header]
     if not rows or len(set(names)) < len(names) or any(re.fullmatch(r"[\d.]*", name) for name in names):
         raise SourceError(
-            f"{path}: found no header with a name for each column and rows below it; write the mapping by hand, with "
-            "header = false and positions (docs/own-cluster.md)"
+            f"{path}: found no header with a name for each column and rows below it; write the header above the rows"
         )
     how: dict[str, object] = {"format": "csv"}
     how |= {"delimiter": delimiter} if delimiter != "," else {}

@@ -44,7 +44,7 @@ class ColumnMapping(BaseModel):
 
     model_config = _STRICT
 
-    column: Text | Annotated[int, Field(ge=1, le=10_000)] | None = None
+    column: Text | None = None
     value: Cell | None = None
     derive: Text | None = None
     default: Cell | None = None
@@ -60,8 +60,8 @@ class ColumnMapping(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, given: object) -> object:
-        """Accept a name or position alone as short for `column = ...`."""
-        return {"column": given} if isinstance(given, str | int) and not isinstance(given, bool) else given
+        """Accept a name alone as short for `column = ...`."""
+        return {"column": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -81,7 +81,6 @@ class RowsMapping(BaseModel):
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1, pattern=r"^[^\r\n\x00\"]$")] = ","
     quote: Annotated[str, StringConstraints(max_length=1, pattern=r"^[^\r\n\x00]?$")] = '"'
     encoding: Literal["utf-8", "utf-16", "latin-1", "cp1252", "gb18030", "shift_jis", "euc_jp", "euc_kr"] = "utf-8"
-    header: bool = True
     nulls: tuple[Text | Literal[""], ...] = Field(default=(), max_length=50, strict=False)
     zone: Text = "UTC"
     columns: dict[str, ColumnMapping]
@@ -171,19 +170,13 @@ def _faults(mapping: GenericMapping) -> list[str]:
     if not _is_zone(mapping.jobs.zone):
         faults.append(f"[jobs] has the time zone {mapping.jobs.zone!r}; expected one like Europe/Berlin or UTC")
     faults += _file_faults(mapping)
-    positions = {"jobs": mapping.jobs, "usage": mapping.jobs, "machines": mapping.machines}
     for section, (columns, kinds) in columns_of(mapping).items():
-        rows = positions[section]
         for name, column in columns.items():
             where = f"[{section}.columns] {name[:80]}"
             if name not in kinds:
                 faults.append(f"{where} is no column of {section}; expected one of {', '.join(kinds)}")
                 continue
             faults += [f"{where}: {fault}" for fault in _column_faults(name, column, kinds[name], section)]
-            by_position = rows is not None and rows.format == "csv" and not rows.header
-            if column.column is not None and by_position != isinstance(column.column, int):
-                wanted = "a position, from 1, as the file has no header" if by_position else "a name"
-                faults.append(f"{where}: the column {column.column!r}; expected {wanted}")
     return faults
 
 

@@ -40,20 +40,18 @@ MOST_LINES: Final = 100
 NEVER_IN_PLAIN: Final = (b"\r", b"\0", b"\1", b"\2", b"\n\n", NO_CHARACTER.encode())
 
 
-def records_of(
-    path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int], table: str, target: Path
-) -> Records:
+def records_of(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str], table: str, target: Path) -> Records:
     """Return the SQL that reads the wanted columns of a file as the texts w1, w2, ..., without header and empty lines.
 
     `file` is the file's name for messages, `target` a file that may be written.
     """
     if rows.format == "parquet":
-        return _parquet_records(path, file, [str(name) for name in wanted])
+        return _parquet_records(path, file, wanted)
     if not _is_plain(path, rows):
         return _written(_csv_records(path, file, rows, wanted), len(wanted), target)
-    count, places = _layout(_fields(path, rows), file, rows, wanted)
+    count, places = _layout(path, file, rows, wanted)
     texts = "".join(f", f[{place + 1}] AS w{nth}" for nth, place in enumerate(places, start=1))
-    return separated(path, table, delimiter=rows.delimiter, skip=int(rows.header), counts=(count,), texts=texts)
+    return separated(path, table, delimiter=rows.delimiter, skip=1, counts=(count,), texts=texts)
 
 
 def _parquet_records(path: Path, file: str, wanted: Sequence[str]) -> Records:
@@ -190,9 +188,9 @@ def _is_plain(path: Path, rows: RowsMapping) -> bool:
         return all(data.find(mark) < 0 for mark in never)
 
 
-def _csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    count, places = _layout(_fields(path, rows), file, rows, wanted)
-    for lines, fields, fault in islice(_fields(path, rows), int(rows.header), None):
+def _csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str]) -> Iterator[Record]:
+    count, places = _layout(path, file, rows, wanted)
+    for lines, fields, fault in islice(_fields(path, rows), 1, None):
         raw = "".join(line.text for line in lines).rstrip("\r\n")
         if fault is None and len(fields) != count:
             fault = COLUMN_COUNT
@@ -203,25 +201,16 @@ def _csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str 
 Split = tuple[list[Line], list[str], str | None]
 
 
-def _layout(
-    records: Iterator[Split], file: str, rows: RowsMapping, wanted: Sequence[str | int]
-) -> tuple[int, tuple[int, ...]]:
-    """Return the number of fields of a file's first record, and the places of the wanted columns."""
-    lines, fields, fault = next(records, ([], [], UNREADABLE))
-    if not rows.header:
-        short = [position for position in wanted if isinstance(position, int) and position > len(fields)]
-        if short and lines:
-            raise SourceError(
-                f"{file} has {len(fields)} columns in its first line; the mapping names column {short[0]}"
-            )
-        return len(fields), tuple(int(position) - 1 for position in wanted)
+def _layout(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str]) -> tuple[int, tuple[int, ...]]:
+    """Return the number of fields of a file's header, and the places of the wanted columns."""
+    _, fields, fault = next(_fields(path, rows), ([], [], UNREADABLE))
     if fault is not None:
-        raise SourceError(f"{file} has no header that can be read; expected one, or header = false in the mapping")
+        raise SourceError(f"{file} has no header that can be read; expected one: write it above the rows")
     names = [name.strip() for name in fields]
-    twice = [name for name in wanted if isinstance(name, str) and names.count(name) > 1]
+    twice = [name for name in wanted if names.count(name) > 1]
     if twice:
         raise SourceError(f"{file} has the column {twice[0]!r} twice; expected once. Rename one of them.")
-    return len(names), tuple(names.index(_require(file, str(name), names)) for name in wanted)
+    return len(names), tuple(names.index(_require(file, name, names)) for name in wanted)
 
 
 def _fields(path: Path, rows: RowsMapping) -> Iterator[Split]:

@@ -48,7 +48,7 @@ def test_the_least_mapping_is_enough(tmp_path: Path) -> None:
         (LEAST + "user = {}\n", "no origin; expected one of column, value, derive"),
         (LEAST + 'user = { column = "a", value = "b" }\n', "column and value"),
         (LEAST + 'user = { column = "a", speed = 1 }\n', "speed: no such field"),
-        (LEAST + "user = 7\n", "expected a name"),
+        (LEAST + "user = 7\n", "expected an object with named fields"),
         (LEAST + 'req_mem_gib = { column = "c", unit = "GBs" }\n', "the unit 'GBs'; expected one of bytes, KiB"),
         (LEAST + 'user = { column = "c", unit = "GiB" }\n', "expected none for this column"),
         (LEAST + 'req_gpus = { column = "c", as = "slurm_state" }\n', "expected one of slurm_gpus"),

@@ -118,15 +118,6 @@ def test_other_encodings_are_read(encoding: str, tmp_path: Path) -> None:
     assert table_of(tmp_path)["user"].to_list() == [name]
 
 
-def test_columns_are_named_by_position_without_a_header(tmp_path: Path) -> None:
-    jobs = read_csv(
-        tmp_path, "a;1700000000;4\nb;1700000001;5\n", "[jobs.columns]\njob_id = 1\nsubmit_ts = { column = 2, "
-        'time = "epoch_s" }\nreq_gpus = 3\n', 'header = false\ndelimiter = ";"\n',
-    )  # fmt: skip
-
-    assert jobs.select("job_id", "req_gpus").rows() == [("a", 4.0), ("b", 5.0)]
-
-
 def test_what_is_not_mapped_follows_from_what_is(tmp_path: Path) -> None:
     columns = """[jobs.columns]
     job_id = "id"
