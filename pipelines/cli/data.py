@@ -43,15 +43,13 @@ def synth(
     to: Path = option(Path("data/raw/pai-synth"), "Folder to fill."),
     tasks: int = option(20_000, "How many tasks.", minimum=1000),
     tagged_share: float | None = option(None, "Share of jobs that carry a workload tag.", minimum=0.0, maximum=1.0),
-    full: bool = option(False, "As many rows as published, 3.7 GB; ignores --tasks."),
     seed: int = SEED,
 ) -> None:
     """Generate a synthetic trace in the published format, with all its tables."""
-    from pipelines.synth.pai import PUBLISHED_INSTANCES, PUBLISHED_TASKS, synthesise
+    from pipelines.synth.pai import synthesise
 
-    drawn, instances = (PUBLISHED_TASKS, PUBLISHED_INSTANCES) if full else (tasks, None)
     with naming(to):
-        made = synthesise(to, tasks=drawn, instances=instances, seed=seed, tagged_share=tagged_share)
+        made = synthesise(to, tasks=tasks, seed=seed, tagged_share=tagged_share)
     emit(made.rows(), "table")
     say("synthetic, not measured; ingest it under its own name:")
     say(f"  taut ingest {trace} --from {to} --as pai-synth")
@@ -186,14 +184,11 @@ def sql(
     query: str = argument(REQUIRED, "One SELECT over the tables and views named above; - reads it from stdin."),
     lake: Path | None = LAKE,
     form: Format = FORM,
-    raw: bool = option(False, "In CSV, write texts that a spreadsheet runs as they are."),
     memory_mb: int = option(1500, "Most memory of the query, in MB.", minimum=100),
     time_s: float = option(60.0, "Longest time of the query, in seconds.", minimum=0.01),
     spill_mb: int = option(1000, "Most data moved to disk, in MB.", minimum=0),
 ) -> None:
     """Run one SELECT over the lake; other statements and files outside the lake are refused.
-
-    In CSV, texts that begin with = + - @, tab or return get a leading apostrophe, so that no spreadsheet runs them.
 
     Tables: jobs, usage, machines, capacity, machine_usage, environment, quarantine. Views: jobs_with_usage, gpu_hours,
     over_claim, machine_hours, gpu_days.
@@ -204,7 +199,7 @@ def sql(
     text = sys.stdin.read() if query == "-" else query
     most = {"memory_mb": memory_mb, "spill_mb": spill_mb}
     with OpenLake(place_of(lake).lake) as source:
-        emit(run(source, text, time_s=time_s, tabular=form == "table", **most), form, inert=not raw)
+        emit(run(source, text, time_s=time_s, tabular=form == "table", **most), form)
 
 
 COMMANDS: Final = named(fetch, synth, init, ingest, sql)

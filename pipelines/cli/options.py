@@ -163,17 +163,14 @@ def engine_of(name: EngineName, scheduler: str | None, count: int) -> "Engine":
     return Dask(scheduler, count)
 
 
-def emit(
-    rows: "Sequence[Mapping[str, object]] | pl.DataFrame", form: Format, *, kinds: bool = False, inert: bool = False
-) -> None:
+def emit(rows: "Sequence[Mapping[str, object]] | pl.DataFrame", form: Format, *, kinds: bool = False) -> None:
     """Write rows to stdout.
 
-    With `kinds`, the rows are of several kinds: in JSON each has only its own columns instead of all columns. With
-    `inert`, texts in CSV are written so that no spreadsheet runs them as formulas.
+    With `kinds`, the rows are of several kinds: in JSON each has only its own columns instead of all columns.
     """
     from pipelines.render import render
 
-    render(rows, form, stream=sys.stdout, kinds=kinds, inert=inert)
+    render(rows, form, stream=sys.stdout, kinds=kinds)
 
 
 def say(text: str) -> None:

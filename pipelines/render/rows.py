@@ -50,15 +50,14 @@ def render(
     *,
     stream: TextIO,
     kinds: bool = False,
-    inert: bool = False,
 ) -> None:
     """Write rows to `stream` as `table`, `json` or `csv`.
 
     Columns are in order of first appearance; a row without a column has null there. Times are ISO 8601: in UTC with
     `Z` if they have a time zone, unchanged if they have none (local times); durations are in seconds. A table rounds
     numbers and prints null and NaN as `-`. JSON and CSV keep every digit; null, NaN and infinities are `null` in JSON
-    and empty in CSV. With `kinds` (rows of several kinds), a JSON row has only its own columns. With `inert`, a text in
-    CSV that a spreadsheet would run as a formula gets a leading apostrophe. `fitted` fits a table to the width of the
+    and empty in CSV. A text in CSV that a spreadsheet would run as a formula gets a leading apostrophe. With
+    `kinds` (rows of several kinds), a JSON row has only its own columns. `fitted` fits a table to the width of the
     terminal, or to COLUMNS if that is set. On a terminal, a column `severity` colours the rows; NO_COLOR prevents
     colours.
 
@@ -75,7 +74,7 @@ def render(
         _write_objects(({name: _plain(cell) for name, cell in row.items()} for row in rows), stream)
         return
     grid = _grid(rows)
-    FORMATS[format](_inert(grid) if inert and format == "csv" else grid, stream)
+    FORMATS[format](_inert(grid) if format == "csv" else grid, stream)
 
 
 def _write_table(grid: _Grid, stream: TextIO) -> None:

@@ -85,7 +85,7 @@ def csv_of(rows: pl.DataFrame) -> str:
     ['user,x', "'=1+1,-1", 'ann,2']
     """
     stream = io.StringIO()
-    render(rows, "csv", stream=stream, inert=True)
+    render(rows, "csv", stream=stream)
     return stream.getvalue()
 
 

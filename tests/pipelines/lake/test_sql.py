@@ -308,10 +308,8 @@ def test_what_a_killed_query_spilled_is_removed_by_the_next_and_a_running_one_ke
 
 def test_texts_that_a_spreadsheet_would_run_are_quoted_and_numbers_are_not() -> None:
     rows = pl.DataFrame({"=x": ["=1+1", "+1", "-a", "@b", "\tc", "ok"], "n": [-1, 2, -3, 4, 5, 6], "f": [-0.5] * 6})
-    inert, raw = io.StringIO(), io.StringIO()
-    render(rows, "csv", stream=inert, inert=True)
-    render(rows, "csv", stream=raw)
+    inert = io.StringIO()
+    render(rows, "csv", stream=inert)
 
     assert inert.getvalue().splitlines()[:4] == ["'=x,n,f", "'=1+1,-1,-0.5", "'+1,2,-0.5", "'-a,-3,-0.5"]
-    assert raw.getvalue().splitlines()[1] == "=1+1,-1,-0.5"
     assert len(pl.read_csv(io.StringIO(inert.getvalue()))) == 6
