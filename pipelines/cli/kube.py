@@ -11,7 +11,7 @@ from typing import Any, Final
 import typer
 
 from pipelines.cli.commands import Commands, Group, named
-from pipelines.cli.options import FORM, Format, Service, emit, say
+from pipelines.cli.options import FORM, Format, Service, each_round, emit, say
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, argument, option
 
@@ -139,7 +139,6 @@ def reclaim(
     """Resize running pods in place to what they use, or list what would be resized."""
     from datetime import UTC, datetime
 
-    from pipelines.cli.remote import each_round
     from pipelines.connect.kubernetes.api import open_api_server
     from pipelines.connect.kubernetes.config import read_config
     from pipelines.connect.kubernetes.reclaim import Reclaimer

@@ -3,8 +3,10 @@
 Fast to import: slow imports happen inside the functions.
 """
 
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +17,8 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from pipelines.errors import BadUsage, meant
+from modelserve.errors import ClientError
+from pipelines.errors import BadUsage, ConnectError, SourceError, meant
 from pipelines.models import NEWEST
 from pipelines.options import REQUIRED, argument, option
 
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
     from modelserve.client import Client
     from pipelines.engine.engine import Engine
     from pipelines.lake.lake import Lake as OpenLake
+
+TOKEN_VARIABLE: Final = "TAUT_TOKEN"  # noqa: S105  # the name of a variable, not a token
+CALL_LIMIT_S: Final = 60.0
+"""Timeout of a call of the service; longer than a scheduler's, because a person waits."""
 
 DEMO_LAKE: Final = Path("data/demo/lake")
 SQLITE: Final = "sqlite:///"
@@ -99,21 +106,20 @@ class WithFeedback(Sample):
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions:
-    """Options for a service that answers in place of this process."""
+    """Options for a service that may be asked."""
 
-    url: tuple[str, ...] = option((), "Address of the service; repeat it for replicas.", shown="in this process")
+    url: tuple[str, ...] = option((), "Address of the service; repeat it for replicas.", shown="no service is asked")
     token_file: Path | None = option(None, "File that holds the service's token.", shown="TAUT_TOKEN")
 
     def client(self) -> "Client":
         """Return a client of the service."""
-        from pipelines.cli.remote import client_of
+        from modelserve.client import Client, Timeouts
 
-        return client_of(self.url, self.token_file)
+        limits = Timeouts(answer_s=CALL_LIMIT_S, total_s=CALL_LIMIT_S)
+        return Client(*self.url, token=self.token(), timeouts=limits)
 
     def token(self) -> str | None:
         """Return the token for the service; None without one."""
-        from pipelines.cli.remote import token_of
-
         return token_of(self.token_file)
 
 
@@ -264,3 +270,33 @@ def threads_of(option: int | None) -> int:
     from pipelines.settings import load_settings
 
     return option or load_settings().threads
+
+
+def each_round(
+    made: Callable[[], Sequence[Mapping[str, object]]], form: Format, *, every_s: float, rounds: int | None
+) -> None:
+    """Write the rows of one round after another; a failure is reported, and raised if the last of the rounds fails."""
+    done = 0
+    while rounds is None or done < rounds:
+        if done:
+            time.sleep(every_s)
+        done += 1
+        try:
+            rows = made()
+        except (SourceError, ConnectError, ClientError) as error:
+            if done == rounds:
+                raise
+            say(f"warning: {error}; goes on trying")
+        else:
+            emit(rows, form, kinds=True)
+
+
+def token_of(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
+    """Return the token in a file, else in an environment variable; None without either."""
+    if file is None:
+        return os.environ.get(variable) or None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise BadUsage(f"--token-file {file}: {reason}; expected a file that holds the token") from error

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from pipelines.cli.commands import Commands, Group, named
-from pipelines.cli.options import FORM, LAKE, Format, Service, ServiceOptions, emit, place_of, say
+from pipelines.cli.options import FORM, LAKE, Format, Service, ServiceOptions, each_round, emit, place_of, say, token_of
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, argument, option
 
@@ -136,7 +136,6 @@ class GpuUse:
         """Open the Prometheus server; None without one."""
         if self.prometheus is None:
             return nullcontext()
-        from pipelines.cli.remote import token_of
         from pipelines.connect.prometheus.server import open_server
 
         return open_server(self.prometheus, token=token_of(None, "TAUT_PROMETHEUS_TOKEN"))
@@ -163,7 +162,6 @@ def reclaim(
     """
     from functools import partial
 
-    from pipelines.cli.remote import each_round
     from pipelines.connect.ledger import Ledger
     from pipelines.connect.slurm.reclaim import SlurmReclaimer, exported_use
 

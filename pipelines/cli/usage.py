@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from pipelines.cli.commands import Commands, Group, named
-from pipelines.cli.options import CLUSTER, FORM, Format, InLake, emit, local_cut, say
+from pipelines.cli.options import CLUSTER, FORM, Format, InLake, emit, local_cut, say, token_of
 from pipelines.errors import BadUsage
 from pipelines.options import REQUIRED, option
 
@@ -42,7 +42,6 @@ def prometheus(
     row in `usage` if its samples cover at least 0.8 of its run.
     """
     from pipelines.cli.progress import counting_progress
-    from pipelines.cli.remote import token_of
     from pipelines.connect.prometheus.measuring import Wanted, measure
     from pipelines.connect.prometheus.server import open_server
 
